@@ -1,0 +1,1 @@
+//! Column encodings over slices, chosen by sampling.

@@ -1,0 +1,1 @@
+//! The log that is the database: frames, blocks, fragments, edits, snapshots, recovery.

@@ -1,0 +1,1 @@
+//! SQL for Thalweg through Apache DataFusion.

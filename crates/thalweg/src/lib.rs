@@ -1,0 +1,1 @@
+//! An embedded database for sensor data.
