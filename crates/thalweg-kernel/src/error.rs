@@ -1,0 +1,115 @@
+//! The one error type of the engine: a kind that says what the caller can do, and a message for a person.
+//!
+//! Invariants: errors are cheap to clone, because one failed sync answers every waiter of its group; a kind maps to
+//! exactly one exception of the Python API.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What an error means for the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A table, column, file or database that does not exist.
+    NotFound,
+    /// A name that is already taken.
+    AlreadyExists,
+    /// Data or a definition that does not fit the schema.
+    Schema,
+    /// A value outside the domain of its dimension or time type.
+    OutOfDomain,
+    /// Bytes on disk that fail their checks.
+    Corruption,
+    /// Another process holds what is needed.
+    Locked,
+    /// A statement that cannot be parsed, planned or run.
+    Query,
+    /// A documented limit was exceeded.
+    Limit,
+    /// No space is left; writing resumes by itself once there is some.
+    DiskFull,
+    /// The snapshot is older than `max_snapshot_age` and its files are gone.
+    SnapshotExpired,
+    /// Not offered by this version.
+    Unsupported,
+    /// An argument that makes no sense, whatever the state of the database.
+    Invalid,
+    /// The commit lost a race with another edit: prepare it again from a new snapshot.
+    Conflict,
+    /// The database is closed, read-only or refuses writes after a failed sync.
+    Unavailable,
+    /// The operating system reported an error.
+    Io,
+}
+
+/// An error with its kind, a message that names table, column, value and what to do, and what caused it.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// The result of everything in the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind` with a message for a person.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
+    }
+
+    /// The same with its cause.
+    pub fn with_source(
+        kind: ErrorKind,
+        message: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self(Arc::new(Inner { kind, message: message.into(), source: Some(source.into()) }))
+    }
+
+    /// Bytes that fail their checks: `place` names file and offset.
+    pub fn corruption(place: impl fmt::Display, what: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::Corruption, format!("{place}: {what}"))
+    }
+
+    /// What the operating system said while `doing`; a full disk gets a kind of its own.
+    pub fn io(doing: impl fmt::Display, source: std::io::Error) -> Self {
+        let kind = match source.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::DiskFull,
+            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            _ => ErrorKind::Io,
+        };
+        Self::with_source(kind, format!("{doing}: {source}"), source)
+    }
+
+    /// What the caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The message without its cause.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.0.kind, self.0.message)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|e| e as &(dyn std::error::Error + 'static))
+    }
+}
