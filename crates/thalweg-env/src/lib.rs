@@ -1,1 +1,93 @@
 //! Files, clock, randomness and threads behind one environment, so that a simulator can crash everything.
+//!
+//! Invariants
+//! - Nothing below the SQL layer touches the operating system except through an [`Env`]; `clippy.toml`
+//!   at the root of the workspace bans the calls that would.
+//! - [`Env::os`] is the real thing, [`sim::SimEnv`] an in-memory one that can lose, tear, delay and refuse.
+//!   Both obey the same trait contracts; where they differ, the simulated one is the stricter.
+//! - No trait here knows databases: bytes, names, times and threads only.
+//! - The only unsafe code is the `fcntl` call for open-file-description locks ([`os`]).
+//!
+//! What is durable when: bytes of a file after [`File::sync_data`], its name after [`Storage::sync_dir`] of
+//! its directory. Neither implies the other.
+#![deny(unsafe_code)]
+
+#[cfg(not(unix))]
+compile_error!(
+    "thalweg-env supports Unix only: it relies on pread, directory syncs and file locks of POSIX systems"
+);
+
+mod os;
+mod runtime;
+pub mod sim;
+mod storage;
+pub mod sync;
+
+use std::sync::Arc;
+
+pub use runtime::{Clock, Entropy, Join, JoinHandle, Panicked, Spawner};
+pub use storage::{DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage};
+
+/// Everything the engine needs from the outside: storage, time, randomness, threads.
+///
+/// Cloning is cheap; clones share the same underlying environment.
+#[derive(Clone, Debug)]
+pub struct Env {
+    storage: Arc<dyn Storage>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    spawner: Arc<dyn Spawner>,
+}
+
+impl Env {
+    /// The operating system's files, clocks, random source and threads.
+    #[must_use]
+    pub fn os() -> Env {
+        Env::new(
+            Arc::new(os::OsStorage),
+            Arc::new(os::OsClock),
+            Arc::new(os::OsEntropy),
+            Arc::new(os::OsSpawner),
+        )
+    }
+
+    /// An environment of the given parts, for example the real storage with a settable clock.
+    #[must_use]
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        spawner: Arc<dyn Spawner>,
+    ) -> Env {
+        Env {
+            storage,
+            clock,
+            entropy,
+            spawner,
+        }
+    }
+
+    /// The file system.
+    #[must_use]
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
+    /// The clocks.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// The source of randomness.
+    #[must_use]
+    pub fn entropy(&self) -> &Arc<dyn Entropy> {
+        &self.entropy
+    }
+
+    /// Starts threads.
+    #[must_use]
+    pub fn spawner(&self) -> &Arc<dyn Spawner> {
+        &self.spawner
+    }
+}

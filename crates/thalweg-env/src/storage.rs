@@ -1,0 +1,206 @@
+//! The traits of the file system: names in [`Storage`], bytes in [`File`].
+//!
+//! Invariants
+//! - Every transfer names its offset; there is no file position, so handles can be shared between threads.
+//! - The required methods are one system call each and may be short or interrupted; the provided `*_all*`
+//!   and `*_exact*` methods hide that and nothing else. They never retry any other error.
+//! - A failed sync is never retried here: after one, the state of the unsynced bytes is unknown.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::io::{self, ErrorKind, IoSlice};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Most slices that one vectored write may take (`IOV_MAX` of the systems we run on).
+pub const MAX_SLICES: usize = 1024;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpenMode {
+    /// An existing file, for reading.
+    Read,
+    /// An existing file, for reading and writing.
+    ReadWrite,
+    /// A new file, for reading and writing; `AlreadyExists` if the name is taken.
+    CreateNew,
+    /// A file for reading and writing, created empty if missing.
+    OpenOrCreate,
+}
+
+/// Strength of a lock on a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockKind {
+    /// Any number of handles may share it.
+    Shared,
+    /// One handle alone; the handle must be open for writing.
+    Exclusive,
+}
+
+/// One entry of a directory listing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirEntry {
+    /// Name within the directory.
+    pub name: OsString,
+    /// Whether it is a directory itself.
+    pub is_dir: bool,
+    /// Length of the file; of no meaning for directories.
+    pub len_bytes: u64,
+}
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Length of the file; of no meaning for directories.
+    pub len_bytes: u64,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// Names: directories and the files in them.
+pub trait Storage: Send + Sync + Debug {
+    /// Opens a file. The handle is closed when the last `Arc` goes, which releases its locks and syncs nothing.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+
+    /// Creates one directory; `AlreadyExists` if the name is taken, `NotFound` if the parent is missing.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Names in a directory, without `.` and `..`, sorted by name.
+    ///
+    /// Entries that vanish while the listing is made are left out.
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+
+    /// Renames a file or directory, replacing a file of the new name in one step.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file's name; open handles keep working.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the entries of a directory durable: creations, renames and removals in it.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Length and kind of what a path names.
+    fn metadata(&self, path: &Path) -> io::Result<Metadata>;
+
+    /// Gives a file a second name; `AlreadyExists` if the new name is taken.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// The absolute path without `.`, `..` and symbolic links.
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// Bytes that an unprivileged process may still write on the file system holding `path`.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+
+    /// Creates a directory and the parents it lacks; no error if it is there already.
+    ///
+    /// Nothing is synced: the parent of each new directory needs a [`Storage::sync_dir`] of its own.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        if path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        let created = match self.create_dir(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => match path.parent() {
+                Some(parent) => self
+                    .create_dir_all(parent)
+                    .and_then(|()| self.create_dir(path)),
+                None => Err(error),
+            },
+            created => created,
+        };
+        // Not by error kind: `create_dir` of the root is refused with several of them.
+        created.or_else(|error| match self.metadata(path) {
+            Ok(found) if found.is_dir => Ok(()),
+            _ => Err(error),
+        })
+    }
+}
+
+/// The bytes of one open file.
+pub trait File: Send + Sync + Debug {
+    /// Reads up to `buf.len()` bytes; `Ok(0)` at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes up to `buf.len()` bytes, growing the file where needed.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes several slices one after the other; at most [`MAX_SLICES`] of them.
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
+
+    /// Length of the file.
+    fn len_bytes(&self) -> io::Result<u64>;
+
+    /// Cuts or grows the file; new bytes read as zeros.
+    fn set_len(&self, len_bytes: u64) -> io::Result<()>;
+
+    /// Reserves disk space for a range and grows the file to its end; existing bytes stay, new ones are zeros.
+    fn allocate(&self, offset: u64, len_bytes: u64) -> io::Result<()>;
+
+    /// Makes the bytes and the length durable (not times and permissions).
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Makes the bytes and all metadata of the file durable (not its name, see [`Storage::sync_dir`]).
+    fn sync_all(&self) -> io::Result<()>;
+
+    /// Takes a lock owned by this handle, or says `false` if another handle holds one in its way.
+    ///
+    /// Locks exclude handles, also of the same process; a handle's own lock on the range is replaced.
+    /// They are advisory, and go with the handle or the process. An exclusive lock needs a handle open
+    /// for writing. Off Linux the lock covers the whole file whatever the range, and a shared lock may
+    /// be refused where another range of the file is locked.
+    fn try_lock(&self, range: Range<u64>, kind: LockKind) -> io::Result<bool>;
+
+    /// Releases this handle's locks in the range.
+    fn unlock(&self, range: Range<u64>) -> io::Result<()>;
+
+    /// Fills the buffer; `UnexpectedEof` if the file ends before.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => {
+                    return Err(io::Error::new(
+                        ErrorKind::UnexpectedEof,
+                        "the file ends inside the range to read",
+                    ));
+                }
+                Ok(count) => done += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the whole buffer; `WriteZero` if the system takes no bytes.
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_vectored_at(&mut [IoSlice::new(buf)], offset)
+    }
+
+    /// Writes all slices one after the other, however many; their contents are consumed.
+    fn write_all_vectored_at(&self, bufs: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let (mut rest, mut offset) = (bufs, offset);
+        // Advancing, also by zero, drops empty slices in front: each batch starts with bytes to write.
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match self.write_vectored_at(&rest[..rest.len().min(MAX_SLICES)], offset) {
+                Ok(0) => {
+                    return Err(io::Error::new(
+                        ErrorKind::WriteZero,
+                        "the system took no bytes of a write",
+                    ));
+                }
+                Ok(count) => {
+                    IoSlice::advance_slices(&mut rest, count);
+                    offset += count as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
