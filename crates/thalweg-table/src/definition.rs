@@ -1,0 +1,551 @@
+//! The definition of a table: its columns and how its rows are laid out; what the kernel keeps as opaque bytes.
+//!
+//! Invariants: a [`TableDefinition`] that exists is sound, whether it was created or decoded (one `check` for both):
+//! column ids rise, are below `next_column_id` and never used twice; names are unique without regard to case; the time
+//! column can order rows and is not nullable; every type is a stored type. The bytes are described in
+//! `docs/format/definition.md`.
+
+use crate::error::{invalid, limit, schema};
+use crate::options::CreateOptions;
+use crate::schema::{MAX_COLUMNS, check_name, fold_name, parse_type, stored_type, type_name};
+use crate::time::{Split, orders_rows};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thalweg_kernel::{Error, ErrorKind, Result};
+
+/// The version of the stored form that this code writes, and the only one it reads.
+const VERSION: u32 = 1;
+/// Rows of a block of a stream, unless told otherwise.
+pub const DEFAULT_BLOCK_ROWS: u32 = 4_096;
+/// What `block_rows` may be.
+pub const BLOCK_ROWS_RANGE: std::ops::RangeInclusive<u32> = 64..=1 << 20;
+/// Tables of more columns are summarised only on request.
+pub const MAX_SUMMARISED_COLUMNS: usize = 64;
+
+/// How a table's rows are ordered into blocks and found again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Timestamped events, ordered by time.
+    #[default]
+    Stream,
+    /// Records with several numerical dimensions.
+    Points,
+    /// Readings of many sensors on a clock.
+    Series,
+    /// Dense or sparse grids.
+    Array,
+}
+
+impl Layout {
+    /// All of them, by name.
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("stream", Self::Stream),
+        ("points", Self::Points),
+        ("series", Self::Series),
+        ("array", Self::Array),
+    ];
+
+    /// The name users give it.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+
+    /// The layout of that name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn parse(text: &str) -> Result<Self> {
+        let found = Self::NAMES
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(text.trim()));
+        found.map(|(_, layout)| *layout).ok_or_else(|| {
+            let known = Self::NAMES.map(|(name, _)| name).join(", ");
+            invalid(format!(
+                "\"{text}\" is not a layout; the layouts are {known}"
+            ))
+        })
+    }
+}
+
+/// Which columns blocks are summarised by (count, nulls, minimum, maximum, sum, squares).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Summaries {
+    /// All columns of a table of up to 64, else the time column alone.
+    #[default]
+    Auto,
+    /// All columns.
+    All,
+    /// No column.
+    None,
+    /// The columns with these ids, ascending.
+    Columns(Vec<u32>),
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Names it in blocks for the life of the table, whatever it is called.
+    pub id: u32,
+    /// As the user wrote it.
+    pub name: String,
+    /// A stored type.
+    pub data_type: DataType,
+    /// Whether it may be null.
+    pub nullable: bool,
+}
+
+/// The definition of a table.
+#[derive(Clone, Debug)]
+pub struct TableDefinition {
+    layout: Layout,
+    time: Option<u32>,
+    split: Option<Split>,
+    block_rows: u32,
+    summaries: Summaries,
+    columns: Vec<Column>,
+    next_column_id: u32,
+    /// What users see; one for the life of the definition, so that batches can be compared by pointer.
+    schema: SchemaRef,
+    /// Positions by folded name.
+    positions: BTreeMap<String, usize>,
+    time_position: Option<usize>,
+}
+
+impl PartialEq for TableDefinition {
+    fn eq(&self, other: &Self) -> bool {
+        self.stored() == other.stored()
+    }
+}
+
+impl TableDefinition {
+    /// The definition of a new table with the columns of `schema`.
+    ///
+    /// # Errors
+    /// When a name or type cannot be stored, the time column does not exist or cannot order rows, or the layout is not
+    /// offered by this version.
+    pub fn create(schema: &Schema, options: &CreateOptions) -> Result<Self> {
+        if options.layout != Layout::Stream {
+            let message = format!(
+                "the layout \"{}\" is not offered by this version; use \"stream\"",
+                options.layout.name()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if schema.fields().len() > MAX_COLUMNS {
+            return Err(limit(format!(
+                "a table has at most {MAX_COLUMNS} columns, not {}",
+                schema.fields().len()
+            )));
+        }
+        let columns = (1..)
+            .zip(schema.fields())
+            .map(|(id, field)| new_column(id, field))
+            .collect::<Result<Vec<_>>>()?;
+        let next_column_id = columns.last().map_or(1, |column| column.id + 1);
+        let parts = Parts {
+            layout: options.layout,
+            time: None,
+            split: None,
+            block_rows: options.block_rows.unwrap_or(DEFAULT_BLOCK_ROWS),
+            summaries: Summaries::Auto,
+            columns,
+            next_column_id,
+        };
+        let mut definition = Self::check(parts)?;
+        if let Some(time) = &options.time {
+            definition.set_time(time)?;
+        }
+        if let Some(split) = &options.split {
+            let time = definition.time_column();
+            let time =
+                time.ok_or_else(|| invalid("split needs a time column: give time as well"))?;
+            definition.split = Some(Split::parse(split, &time.data_type)?);
+        }
+        definition.summaries = options.summaries.resolve(&definition)?;
+        Self::check(definition.into_parts())
+    }
+
+    fn set_time(&mut self, name: &str) -> Result<()> {
+        let position = self.position_named(name)?;
+        let column = &mut self.columns[position];
+        if !orders_rows(&column.data_type) {
+            return Err(schema(format!(
+                "the time column \"{}\" is of type {}; it must be an integer, date or timestamp",
+                column.name,
+                type_name(&column.data_type)
+            )));
+        }
+        column.nullable = false;
+        self.time = Some(column.id);
+        self.time_position = Some(position);
+        Ok(())
+    }
+
+    /// Checks every invariant and derives what is looked up often.
+    fn check(parts: Parts) -> Result<Self> {
+        let Parts {
+            layout,
+            time,
+            split,
+            block_rows,
+            summaries,
+            columns,
+            next_column_id,
+        } = parts;
+        if columns.is_empty() {
+            return Err(schema("a table needs at least one column"));
+        }
+        if columns.len() > MAX_COLUMNS {
+            return Err(limit(format!("a table has at most {MAX_COLUMNS} columns")));
+        }
+        if !BLOCK_ROWS_RANGE.contains(&block_rows) {
+            let (least, most) = (BLOCK_ROWS_RANGE.start(), BLOCK_ROWS_RANGE.end());
+            return Err(invalid(format!(
+                "block_rows is {block_rows}; it must lie in {least} to {most}"
+            )));
+        }
+        let rising = columns.windows(2).all(|pair| pair[0].id < pair[1].id);
+        if !rising || columns[0].id == 0 || columns[columns.len() - 1].id >= next_column_id {
+            return Err(schema("column ids do not rise from 1 to below the next id"));
+        }
+        let positions = index_names(&columns)?;
+        for column in &columns {
+            check_column(column)?;
+        }
+        let position_of = |id: u32| columns.binary_search_by_key(&id, |column| column.id).ok();
+        let time_position =
+            time.map(|id| position_of(id).ok_or_else(|| schema("the time column does not exist")));
+        let time_position = time_position.transpose()?;
+        if time_position
+            .is_some_and(|at| columns[at].nullable || !orders_rows(&columns[at].data_type))
+        {
+            return Err(schema("the time column cannot order rows"));
+        }
+        if split.is_some() && time.is_none() {
+            return Err(schema("a split without a time column"));
+        }
+        if let Summaries::Columns(ids) = &summaries
+            && !(ids.windows(2).all(|pair| pair[0] < pair[1])
+                && ids.iter().all(|id| position_of(*id).is_some()))
+        {
+            return Err(schema("summarised columns do not exist or do not rise"));
+        }
+        let fields = columns
+            .iter()
+            .map(|column| Field::new(&column.name, column.data_type.clone(), column.nullable));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(Self {
+            layout,
+            time,
+            split,
+            block_rows,
+            summaries,
+            columns,
+            next_column_id,
+            schema,
+            positions,
+            time_position,
+        })
+    }
+
+    fn into_parts(self) -> Parts {
+        Parts {
+            layout: self.layout,
+            time: self.time,
+            split: self.split,
+            block_rows: self.block_rows,
+            summaries: self.summaries,
+            columns: self.columns,
+            next_column_id: self.next_column_id,
+        }
+    }
+
+    /// How rows are laid out.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The id of the time column; `None` orders rows by arrival.
+    pub fn time(&self) -> Option<u32> {
+        self.time
+    }
+
+    /// The time column.
+    pub fn time_column(&self) -> Option<&Column> {
+        self.time_position.map(|position| &self.columns[position])
+    }
+
+    /// Where the time column is in the schema.
+    pub fn time_position(&self) -> Option<usize> {
+        self.time_position
+    }
+
+    /// The regular cuts, if any.
+    pub fn split(&self) -> Option<Split> {
+        self.split
+    }
+
+    /// Rows of a full block.
+    pub fn block_rows(&self) -> u32 {
+        self.block_rows
+    }
+
+    /// The columns in the order users see, which is that of their ids.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The id that the next new column gets.
+    pub fn next_column_id(&self) -> u32 {
+        self.next_column_id
+    }
+
+    /// What users see. The same pointer for the life of this definition.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Where the column with this id is.
+    pub fn position(&self, id: u32) -> Option<usize> {
+        self.columns
+            .binary_search_by_key(&id, |column| column.id)
+            .ok()
+    }
+
+    /// The column with this id.
+    pub fn column(&self, id: u32) -> Option<&Column> {
+        self.position(id).map(|position| &self.columns[position])
+    }
+
+    /// Where the column of this name, in any case, is.
+    ///
+    /// # Errors
+    /// `NotFound`, listing the columns.
+    pub fn position_named(&self, name: &str) -> Result<usize> {
+        self.find(name).ok_or_else(|| {
+            let message = format!(
+                "there is no column \"{name}\"; the columns are {}",
+                self.column_list()
+            );
+            Error::new(ErrorKind::NotFound, message)
+        })
+    }
+
+    /// As [`Self::position_named`], without the error.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.positions.get(&fold_name(name)).copied()
+    }
+
+    /// Whether blocks are summarised by the column at `position`.
+    pub fn is_summarised(&self, position: usize) -> bool {
+        let Some(column) = self.columns.get(position) else {
+            return false;
+        };
+        match &self.summaries {
+            Summaries::Auto => {
+                self.columns.len() <= MAX_SUMMARISED_COLUMNS || self.time_position == Some(position)
+            }
+            Summaries::All => true,
+            Summaries::None => false,
+            Summaries::Columns(ids) => ids.binary_search(&column.id).is_ok(),
+        }
+    }
+
+    /// The first columns by name, for messages.
+    pub(crate) fn column_list(&self) -> String {
+        let mut list = self
+            .columns
+            .iter()
+            .take(20)
+            .map(|column| column.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        if self.columns.len() > 20 {
+            list.push_str(", ...");
+        }
+        list
+    }
+
+    /// The bytes that the kernel keeps.
+    pub fn encode(&self) -> Vec<u8> {
+        #[expect(
+            clippy::expect_used,
+            reason = "strings, integers and lists always have a JSON form"
+        )]
+        serde_json::to_vec(&self.stored()).expect("a definition has a JSON form")
+    }
+
+    /// Reads the bytes of [`Self::encode`] back.
+    ///
+    /// # Errors
+    /// `Unsupported` for another version, `Corruption` for everything that `encode` does not write.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let damaged =
+            |reason: &dyn std::fmt::Display| Error::corruption("table definition", reason);
+        let version: StoredVersion = serde_json::from_slice(bytes).map_err(|e| damaged(&e))?;
+        if version.version != VERSION {
+            let message = format!(
+                "the table definition has version {}; this version of Thalweg reads version {VERSION}",
+                version.version
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let stored: Stored = serde_json::from_slice(bytes).map_err(|e| damaged(&e))?;
+        let parts = stored.into_parts().map_err(|e| damaged(&e))?;
+        Self::check(parts).map_err(|e| damaged(&e))
+    }
+
+    fn stored(&self) -> Stored {
+        Stored {
+            version: VERSION,
+            layout: self.layout,
+            time: self.time,
+            split: self.split.map(|split| StoredSplit {
+                every: split.every(),
+                origin: split.origin(),
+            }),
+            block_rows: self.block_rows,
+            summaries: self.summaries.clone(),
+            next_column_id: self.next_column_id,
+            columns: self.columns.iter().map(StoredColumn::of).collect(),
+        }
+    }
+}
+
+/// What a definition is made of, unchecked.
+struct Parts {
+    layout: Layout,
+    time: Option<u32>,
+    split: Option<Split>,
+    block_rows: u32,
+    summaries: Summaries,
+    columns: Vec<Column>,
+    next_column_id: u32,
+}
+
+fn new_column(id: u32, field: &Field) -> Result<Column> {
+    let data_type = stored_type(field.data_type()).ok_or_else(|| {
+        schema(format!(
+            "column \"{}\": the type {} cannot be stored",
+            field.name(),
+            type_name(field.data_type())
+        ))
+    })?;
+    Ok(Column {
+        id,
+        name: field.name().clone(),
+        data_type,
+        nullable: field.is_nullable(),
+    })
+}
+
+fn check_column(column: &Column) -> Result<()> {
+    check_name("column", &column.name)?;
+    if stored_type(&column.data_type).as_ref() != Some(&column.data_type) {
+        let (name, data_type) = (&column.name, type_name(&column.data_type));
+        return Err(schema(format!(
+            "column \"{name}\": {data_type} is not a stored type"
+        )));
+    }
+    Ok(())
+}
+
+fn index_names(columns: &[Column]) -> Result<BTreeMap<String, usize>> {
+    let mut positions = BTreeMap::new();
+    for (position, column) in columns.iter().enumerate() {
+        if let Some(first) = positions.insert(fold_name(&column.name), position) {
+            let (first, second) = (&columns[first].name, &column.name);
+            return Err(schema(format!(
+                "the columns \"{first}\" and \"{second}\" have the same name without regard to case"
+            )));
+        }
+    }
+    Ok(positions)
+}
+
+/// Only the version, whatever else is there.
+#[derive(Deserialize)]
+struct StoredVersion {
+    version: u32,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    version: u32,
+    layout: Layout,
+    time: Option<u32>,
+    split: Option<StoredSplit>,
+    block_rows: u32,
+    summaries: Summaries,
+    next_column_id: u32,
+    columns: Vec<StoredColumn>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredSplit {
+    every: i64,
+    origin: i64,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredColumn {
+    id: u32,
+    name: String,
+    #[serde(rename = "type")]
+    type_name: String,
+    nullable: bool,
+}
+
+impl StoredColumn {
+    fn of(column: &Column) -> Self {
+        let Column {
+            id,
+            name,
+            data_type,
+            nullable,
+        } = column;
+        Self {
+            id: *id,
+            name: name.clone(),
+            type_name: type_name(data_type),
+            nullable: *nullable,
+        }
+    }
+}
+
+impl Stored {
+    fn into_parts(self) -> Result<Parts> {
+        let column = |stored: StoredColumn| {
+            let data_type = parse_type(&stored.type_name)?;
+            Ok(Column {
+                id: stored.id,
+                name: stored.name,
+                data_type,
+                nullable: stored.nullable,
+            })
+        };
+        Ok(Parts {
+            layout: self.layout,
+            time: self.time,
+            split: self
+                .split
+                .map(|split| Split::new(split.every, split.origin))
+                .transpose()?,
+            block_rows: self.block_rows,
+            summaries: self.summaries,
+            columns: self
+                .columns
+                .into_iter()
+                .map(column)
+                .collect::<Result<_>>()?,
+            next_column_id: self.next_column_id,
+        })
+    }
+}

@@ -1,0 +1,486 @@
+//! Order keys: the time column as `i64`, the bounds users give for it, and the regular cuts of `split`.
+//!
+//! Invariants: a key orders exactly as the value it stands for; keys of one type and its values are one to one. All
+//! arithmetic on bounds and cuts is done in `i128`, so that no unit or extreme overflows; what lies outside a type is
+//! clamped for bounds (a range may well reach beyond the data) and refused for values.
+
+use crate::error::{invalid, schema};
+use crate::schema::{parse_unit, type_name};
+use arrow_array::cast::AsArray;
+use arrow_array::timezone::Tz;
+use arrow_array::{Array, ArrayRef, make_array, types};
+use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_cast::parse::string_to_datetime;
+use arrow_data::ArrayData;
+use arrow_schema::{DataType, TimeUnit};
+use std::ops::RangeInclusive;
+use thalweg_kernel::{Error, ErrorKind, Result};
+
+const DAY_NS: i128 = 86_400 * 1_000_000_000;
+/// Turns an unsigned 64 bit value into a signed one of the same order, and back.
+const SIGN_BIT: u64 = 1 << 63;
+
+/// Nanoseconds of a unit.
+pub(crate) const fn unit_ns(unit: TimeUnit) -> i128 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+/// Nanoseconds of a step of a time type; `None` for plain integers.
+pub(crate) fn step_ns(data_type: &DataType) -> Option<i128> {
+    match data_type {
+        DataType::Timestamp(unit, _) => Some(unit_ns(*unit)),
+        DataType::Date32 => Some(DAY_NS),
+        _ => None,
+    }
+}
+
+/// Whether a column of this type can order a table: any integer, date or timestamp.
+pub fn orders_rows(data_type: &DataType) -> bool {
+    value_range(data_type).is_some()
+}
+
+/// The values a type of order key can take; `None` for all other types.
+fn value_range(data_type: &DataType) -> Option<RangeInclusive<i128>> {
+    use DataType as T;
+    Some(match data_type {
+        T::Int8 => i8::MIN.into()..=i8::MAX.into(),
+        T::Int16 => i16::MIN.into()..=i16::MAX.into(),
+        T::Int32 | T::Date32 => i32::MIN.into()..=i32::MAX.into(),
+        T::Int64 | T::Timestamp(..) => i64::MIN.into()..=i64::MAX.into(),
+        T::UInt8 => 0..=u8::MAX.into(),
+        T::UInt16 => 0..=u16::MAX.into(),
+        T::UInt32 => 0..=u32::MAX.into(),
+        T::UInt64 => 0..=u64::MAX.into(),
+        _ => return None,
+    })
+}
+
+/// The key of a value within the range of `data_type`.
+fn key_of_value(data_type: &DataType, value: i128) -> i64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "values of every key type fit in 64 bits, signed or not"
+    )]
+    let bits = value as i64;
+    if *data_type == DataType::UInt64 {
+        key_of_u64(bits.cast_unsigned())
+    } else {
+        bits
+    }
+}
+
+/// The value that a key stands for.
+pub(crate) fn value_of_key(data_type: &DataType, key: i64) -> i128 {
+    if *data_type == DataType::UInt64 {
+        i128::from(key.cast_unsigned() ^ SIGN_BIT)
+    } else {
+        i128::from(key)
+    }
+}
+
+/// The order key of an unsigned value.
+pub(crate) const fn key_of_u64(value: u64) -> i64 {
+    (value ^ SIGN_BIT).cast_signed()
+}
+
+/// The order keys of a column: the column's own memory for 64 bit signed types, converted otherwise. Nulls are not
+/// looked at: `conform` refuses them in a time column.
+///
+/// # Errors
+/// When the type cannot order rows.
+pub fn order_keys(array: &dyn Array) -> Result<ScalarBuffer<i64>> {
+    use DataType as T;
+    macro_rules! widened {
+        ($type:ty) => {
+            array
+                .as_primitive::<$type>()
+                .values()
+                .iter()
+                .map(|&value| i64::from(value))
+                .collect()
+        };
+    }
+    Ok(match array.data_type() {
+        T::Int64 => array.as_primitive::<types::Int64Type>().values().clone(),
+        T::Timestamp(TimeUnit::Second, _) => array
+            .as_primitive::<types::TimestampSecondType>()
+            .values()
+            .clone(),
+        T::Timestamp(TimeUnit::Millisecond, _) => array
+            .as_primitive::<types::TimestampMillisecondType>()
+            .values()
+            .clone(),
+        T::Timestamp(TimeUnit::Microsecond, _) => array
+            .as_primitive::<types::TimestampMicrosecondType>()
+            .values()
+            .clone(),
+        T::Timestamp(TimeUnit::Nanosecond, _) => array
+            .as_primitive::<types::TimestampNanosecondType>()
+            .values()
+            .clone(),
+        T::Int8 => widened!(types::Int8Type),
+        T::Int16 => widened!(types::Int16Type),
+        T::Int32 => widened!(types::Int32Type),
+        T::Date32 => widened!(types::Date32Type),
+        T::UInt8 => widened!(types::UInt8Type),
+        T::UInt16 => widened!(types::UInt16Type),
+        T::UInt32 => widened!(types::UInt32Type),
+        T::UInt64 => array
+            .as_primitive::<types::UInt64Type>()
+            .values()
+            .iter()
+            .map(|&value| key_of_u64(value))
+            .collect(),
+        other => {
+            return Err(schema(format!(
+                "a column of type {} cannot order rows",
+                type_name(other)
+            )));
+        }
+    })
+}
+
+/// The value of a key, as an array of one row of the column's type.
+///
+/// # Errors
+/// When the key is outside the type.
+pub fn key_to_scalar(data_type: &DataType, key: i64) -> Result<ArrayRef> {
+    let value = value_of_key(data_type, key);
+    if !value_range(data_type).is_some_and(|range| range.contains(&value)) {
+        return Err(out_of_domain(data_type, value));
+    }
+    // The value fits the type, so the low bytes of its two's complement are the value in that type.
+    let width_bytes = data_type.primitive_width().unwrap_or(size_of::<i64>());
+    let data = ArrayData::builder(data_type.clone())
+        .len(1)
+        .add_buffer(Buffer::from(&value.to_le_bytes()[..width_bytes]));
+    let data = data.align_buffers(true).build();
+    Ok(make_array(data.map_err(|e| {
+        Error::with_source(ErrorKind::Invalid, e.to_string(), e)
+    })?))
+}
+
+/// The value of a key as text: ISO 8601 for times, with `Z` when the column has a zone.
+pub fn key_to_text(data_type: &DataType, key: i64) -> String {
+    let (shown, suffix) = match data_type {
+        DataType::Timestamp(unit, Some(_)) => (DataType::Timestamp(*unit, None), "Z"),
+        other => (other.clone(), ""),
+    };
+    key_to_scalar(&shown, key)
+        .ok()
+        .and_then(|array| arrow_cast::display::array_value_to_string(&array, 0).ok())
+        .map_or_else(
+            || value_of_key(data_type, key).to_string(),
+            |text| text + suffix,
+        )
+}
+
+/// A time as a user gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeBound<'a> {
+    /// In the unit of the column.
+    Int(i128),
+    /// ISO 8601; without an offset it means UTC.
+    Text(&'a str),
+    /// Units since 1970-01-01 UTC.
+    Instant {
+        /// How many.
+        value: i64,
+        /// Of these.
+        unit: TimeUnit,
+    },
+    /// Days since 1970-01-01.
+    Date(i32),
+}
+
+/// The keys that lie in `start..end` (the end is not included; a side not given is open). `None` when there are none.
+///
+/// # Errors
+/// When a bound is not a time of such a column.
+pub fn key_range(
+    data_type: &DataType,
+    start: Option<TimeBound<'_>>,
+    end: Option<TimeBound<'_>>,
+) -> Result<Option<RangeInclusive<i64>>> {
+    let values = value_range(data_type)
+        .ok_or_else(|| schema(format!("{} cannot order rows", type_name(data_type))))?;
+    // Between two steps of the column's unit both `>= bound` and `< bound` turn at the next step.
+    let first = match start {
+        Some(bound) => bound_steps(data_type, bound)?.ceil().max(*values.start()),
+        None => *values.start(),
+    };
+    let last = match end {
+        Some(bound) => (bound_steps(data_type, bound)?.ceil() - 1).min(*values.end()),
+        None => *values.end(),
+    };
+    Ok((first <= last).then(|| key_of_value(data_type, first)..=key_of_value(data_type, last)))
+}
+
+/// The keys that lie in `first..=last`, both included.
+///
+/// # Errors
+/// When a bound is not a time of such a column.
+pub fn key_box(
+    data_type: &DataType,
+    first: TimeBound<'_>,
+    last: TimeBound<'_>,
+) -> Result<Option<RangeInclusive<i64>>> {
+    let values = value_range(data_type)
+        .ok_or_else(|| schema(format!("{} cannot order rows", type_name(data_type))))?;
+    let first = bound_steps(data_type, first)?.ceil().max(*values.start());
+    let last = bound_steps(data_type, last)?.floor().min(*values.end());
+    Ok((first <= last).then(|| key_of_value(data_type, first)..=key_of_value(data_type, last)))
+}
+
+/// A point in time as a fraction of a column's steps.
+struct Steps {
+    amount: i128,
+    per_step: i128,
+}
+
+impl Steps {
+    fn floor(&self) -> i128 {
+        self.amount.div_euclid(self.per_step)
+    }
+
+    fn ceil(&self) -> i128 {
+        -(-self.amount).div_euclid(self.per_step)
+    }
+
+    fn exact(&self) -> Option<i128> {
+        (self.amount.rem_euclid(self.per_step) == 0).then(|| self.floor())
+    }
+}
+
+fn bound_steps(data_type: &DataType, bound: TimeBound<'_>) -> Result<Steps> {
+    let Some(per_step) = step_ns(data_type) else {
+        let amount = match bound {
+            TimeBound::Int(value) => Some(value),
+            TimeBound::Text(text) => text.trim().parse().ok(),
+            TimeBound::Instant { .. } | TimeBound::Date(_) => None,
+        };
+        let clear = || {
+            invalid(format!(
+                "{bound:?} is not a bound of a time column of type {}",
+                type_name(data_type)
+            ))
+        };
+        // Two bits of room, so that rounding cannot overflow.
+        let amount = amount
+            .ok_or_else(clear)?
+            .clamp(i128::MIN / 4, i128::MAX / 4);
+        return Ok(Steps {
+            amount,
+            per_step: 1,
+        });
+    };
+    Ok(match bound {
+        TimeBound::Int(value) => Steps {
+            amount: value.clamp(i128::MIN / 4, i128::MAX / 4),
+            per_step: 1,
+        },
+        TimeBound::Text(text) => Steps {
+            amount: parse_instant_ns(text)?,
+            per_step,
+        },
+        TimeBound::Instant { value, unit } => Steps {
+            amount: i128::from(value) * unit_ns(unit),
+            per_step,
+        },
+        TimeBound::Date(days) => Steps {
+            amount: i128::from(days) * DAY_NS,
+            per_step,
+        },
+    })
+}
+
+/// The value in `data_type` (a timestamp or date) of a text, if it is a whole number of its steps and in its range.
+///
+/// # Errors
+/// When it is not.
+pub(crate) fn parse_time(text: &str, data_type: &DataType) -> Result<i64> {
+    let steps = bound_steps(data_type, TimeBound::Text(text))?;
+    let value = steps.exact().ok_or_else(|| {
+        schema(format!(
+            "\"{text}\" is more precise than {}",
+            type_name(data_type)
+        ))
+    })?;
+    in_range(data_type, value).ok_or_else(|| out_of_domain(data_type, value))
+}
+
+/// `value` if a timestamp or date of this type can hold it.
+pub(crate) fn in_range(data_type: &DataType, value: i128) -> Option<i64> {
+    let range = value_range(data_type)?;
+    range
+        .contains(&value)
+        .then(|| i64::try_from(value).ok())
+        .flatten()
+}
+
+/// Nanoseconds since 1970-01-01 UTC of an ISO 8601 text; years 0 to 9999.
+fn parse_instant_ns(text: &str) -> Result<i128> {
+    let text = text.trim();
+    let not_a_time = || {
+        invalid(format!(
+            "\"{text}\" is not a time; write for example 2026-01-31, 2026-01-31T09:30:00.25 or 2026-01-31T09:30:00+02:00"
+        ))
+    };
+    let bytes = text.as_bytes();
+    // ISO 8601 allows hours and minutes alone; the parser behind wants seconds.
+    let short =
+        bytes.len() >= 16 && bytes[13] == b':' && bytes.get(16).is_none_or(|&byte| byte != b':');
+    let full = if short && text.is_char_boundary(16) {
+        format!("{}:00{}", &text[..16], &text[16..])
+    } else {
+        text.to_owned()
+    };
+    // Digits behind the ninth would be dropped without a word.
+    let fraction = full.split_once('.').map_or("", |(_, rest)| rest);
+    let digits = fraction.bytes().take_while(u8::is_ascii_digit);
+    if digits.skip(9).any(|digit| digit != b'0') {
+        return Err(invalid(format!(
+            "\"{text}\" is more precise than a nanosecond"
+        )));
+    }
+    let utc: Tz = "+00:00".parse().map_err(|_| not_a_time())?;
+    let instant = string_to_datetime(&utc, &full).map_err(|_| not_a_time())?;
+    Ok(i128::from(instant.timestamp()) * unit_ns(TimeUnit::Second)
+        + i128::from(instant.timestamp_subsec_nanos()))
+}
+
+fn out_of_domain(data_type: &DataType, value: i128) -> Error {
+    Error::new(
+        ErrorKind::OutOfDomain,
+        format!("{value} is outside the range of {}", type_name(data_type)),
+    )
+}
+
+/// Regular cuts of the order key: blocks and fragments never reach across one.
+///
+/// Cut number `n` holds the keys from `origin + n * every` up to the next cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    every: i64,
+    origin: i64,
+}
+
+impl Split {
+    /// Cuts `every` keys apart, one of them at `origin`.
+    ///
+    /// # Errors
+    /// When `every` is not positive.
+    pub fn new(every: i64, origin: i64) -> Result<Self> {
+        if every <= 0 {
+            return Err(invalid(format!("a split of {every} is not positive")));
+        }
+        Ok(Self { every, origin })
+    }
+
+    /// A split as users write it: "1 day", "12 hours", "week", or a plain number for integer columns. Days begin at
+    /// midnight UTC, weeks on Monday.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not a whole number of the column's steps.
+    pub fn parse(text: &str, data_type: &DataType) -> Result<Self> {
+        let zero = key_of_value(data_type, 0);
+        let Some(step_ns) = step_ns(data_type) else {
+            let every = text.trim().parse().map_err(|_| {
+                invalid(format!(
+                    "a split of \"{text}\" is not a number, which a time column of type {} needs",
+                    type_name(data_type)
+                ))
+            })?;
+            return Self::new(every, zero);
+        };
+        let (length_ns, in_weeks) = parse_length_ns(text)?;
+        let every = (length_ns % step_ns == 0)
+            .then(|| i64::try_from(length_ns / step_ns).ok())
+            .flatten();
+        let every = every.ok_or_else(|| {
+            invalid(format!(
+                "a split of \"{text}\" is not a whole number of steps of {}",
+                type_name(data_type)
+            ))
+        })?;
+        // 1970-01-01 was a Thursday: the Monday before it is three days earlier.
+        let three_days =
+            i64::try_from(3 * DAY_NS / step_ns).map_err(|_| invalid("a unit below nanoseconds"))?;
+        Self::new(every, if in_weeks { zero - three_days } else { zero })
+    }
+
+    /// Keys from one cut to the next.
+    pub fn every(&self) -> i64 {
+        self.every
+    }
+
+    /// The key of one of the cuts.
+    pub fn origin(&self) -> i64 {
+        self.origin
+    }
+
+    /// The number of the cut that `key` lies in; rises with the key.
+    pub fn split_of(&self, key: i64) -> i64 {
+        // The distance of two keys may need 65 bits; only cuts of one key at the far end of time saturate.
+        let number = (i128::from(key) - i128::from(self.origin)).div_euclid(i128::from(self.every));
+        i64::try_from(number).unwrap_or(if number < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// The first and last key that lie in the same cut as `key`.
+    pub fn range_of(&self, key: i64) -> RangeInclusive<i64> {
+        let offset = (i128::from(key) - i128::from(self.origin)).rem_euclid(i128::from(self.every));
+        let first = i128::from(key) - offset;
+        let last = first + i128::from(self.every) - 1;
+        let clamped = |value: i128| {
+            i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
+        };
+        clamped(first)..=clamped(last)
+    }
+
+    /// Where sorted `keys` have to be cut: the ends of the runs of keys in one cut, the last being `keys.len()`.
+    /// Nothing for no keys.
+    pub fn ends<'a>(&self, keys: &'a [i64]) -> impl Iterator<Item = usize> + use<'a> {
+        let split = *self;
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let last = *split.range_of(*keys.get(start)?).end();
+            start += keys[start..].partition_point(|&key| key <= last);
+            Some(start)
+        })
+    }
+}
+
+/// A length of time and whether it was given in weeks.
+fn parse_length_ns(text: &str) -> Result<(i128, bool)> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.bytes().take_while(u8::is_ascii_digit).count();
+    let count: i128 = if digits == 0 {
+        1
+    } else {
+        lower[..digits].parse().unwrap_or(0)
+    };
+    let unit = lower[digits..].trim();
+    let hour_ns = 3_600 * unit_ns(TimeUnit::Second);
+    let length_ns = match unit {
+        "w" | "week" | "weeks" => 7 * DAY_NS,
+        "d" | "day" | "days" => DAY_NS,
+        "h" | "hour" | "hours" => hour_ns,
+        "m" | "min" | "mins" | "minute" | "minutes" => hour_ns / 60,
+        "sec" | "secs" => unit_ns(TimeUnit::Second),
+        other => parse_unit(other).map_or(0, unit_ns),
+    };
+    // At most the reach of 64 bits of nanoseconds, about 292 years.
+    let total_ns = count
+        .checked_mul(length_ns)
+        .filter(|&total| total > 0 && total <= i64::MAX.into());
+    total_ns.map(|total| (total, length_ns == 7 * DAY_NS)).ok_or_else(|| {
+        invalid(format!(
+            "\"{text}\" is not a length of time; write for example \"1 day\", \"12 hours\", \"15 minutes\" or \"1 week\""
+        ))
+    })
+}
