@@ -1,0 +1,72 @@
+//! The files of the source tree.
+
+use std::fs;
+use std::path::Path;
+
+/// Folders that hold nothing written by hand.
+const SKIPPED_FOLDERS: &[&str] = &[
+    ".git",
+    ".hypothesis",
+    ".pytest_cache",
+    ".venv",
+    "__pycache__",
+    "corpus",
+    "target",
+];
+
+/// One file; `text` is `None` where the content is not UTF-8.
+#[derive(Debug)]
+pub(crate) struct SourceFile {
+    /// Relative to the root of the workspace, with `/` between parts.
+    pub(crate) path: String,
+    pub(crate) text: Option<String>,
+}
+
+impl SourceFile {
+    /// The text if the file name ends in `.extension`.
+    pub(crate) fn text_of(&self, extension: &str) -> Option<&str> {
+        let (_, found) = self.path.rsplit_once('.')?;
+        if found == extension {
+            self.text.as_deref()
+        } else {
+            None
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(path: &str, text: &str) -> SourceFile {
+        SourceFile {
+            path: path.to_owned(),
+            text: Some(text.to_owned()),
+        }
+    }
+}
+
+/// All files below `root`, ordered by path.
+pub(crate) fn read_tree(root: &Path) -> Result<Vec<SourceFile>, String> {
+    let mut files = Vec::new();
+    read_folder(root, "", &mut files)
+        .map_err(|error| format!("cannot read the source tree: {error}"))?;
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+fn read_folder(root: &Path, folder: &str, files: &mut Vec<SourceFile>) -> std::io::Result<()> {
+    for entry in fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if folder.is_empty() {
+            name.clone()
+        } else {
+            format!("{folder}/{name}")
+        };
+        let kind = entry.file_type()?;
+        if kind.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
+            read_folder(root, &path, files)?;
+        } else if kind.is_file() {
+            let text = String::from_utf8(fs::read(entry.path())?).ok();
+            files.push(SourceFile { path, text });
+        }
+    }
+    Ok(())
+}
