@@ -1,0 +1,157 @@
+//! Scans: what is asked for, the batches that come back, and what it took to find them. The same for every layout.
+
+use crate::range::{ColumnRange, KeyRange};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thalweg_kernel::Result;
+
+/// Rows of a batch that a scan returns, unless told otherwise.
+pub const DEFAULT_BATCH_ROWS: usize = 32_768;
+
+/// Which rows and columns a scan returns.
+#[derive(Clone, Debug)]
+pub struct ScanRequest {
+    /// Places of the wanted columns in the schema, in the wanted order; `None` means all. None at all is fine: the
+    /// batches then only count rows.
+    pub projection: Option<Vec<usize>>,
+    /// Exactly the rows with these order keys are returned.
+    pub keys: KeyRange,
+    /// Blocks that have no row in one of these ranges are left out; see [`ColumnRange`].
+    pub ranges: Vec<ColumnRange>,
+    /// At most so many rows.
+    pub limit: Option<usize>,
+    /// About so many rows in a batch, at most; 0 means [`DEFAULT_BATCH_ROWS`].
+    pub batch_rows: usize,
+    /// Threads that decode; 0 means as many as the engine was opened with. 1 decodes in the calling thread alone.
+    pub threads: usize,
+    /// Largest key first; rows of equal keys in reverse order of arrival.
+    pub reverse: bool,
+}
+
+impl Default for ScanRequest {
+    fn default() -> Self {
+        Self {
+            projection: None,
+            keys: KeyRange::ALL,
+            ranges: Vec::new(),
+            limit: None,
+            batch_rows: 0,
+            threads: 0,
+            reverse: false,
+        }
+    }
+}
+
+/// The batches of a scan, in key order; rows of equal keys in order of arrival. It holds its snapshot, works only as far
+/// as it is asked to (plus what it decodes ahead), and returns no more after an error.
+pub struct Scan {
+    schema: SchemaRef,
+    metrics: Arc<ScanMetrics>,
+    batches: Box<dyn BatchSource>,
+    left_rows: usize,
+}
+
+/// What a layout's reader gives a [`Scan`].
+pub(crate) trait BatchSource: Send {
+    /// The next batch with at least one row.
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>>;
+}
+
+impl Scan {
+    pub(crate) fn new(
+        schema: SchemaRef,
+        metrics: Arc<ScanMetrics>,
+        limit: Option<usize>,
+        batches: Box<dyn BatchSource>,
+    ) -> Self {
+        Self {
+            schema,
+            metrics,
+            batches,
+            left_rows: limit.unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The schema of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// What was read so far; goes on counting.
+    pub fn metrics(&self) -> &Arc<ScanMetrics> {
+        &self.metrics
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left_rows == 0 {
+            return None;
+        }
+        match self.batches.next_batch() {
+            Ok(Some(batch)) => {
+                let rows = batch.num_rows().min(self.left_rows);
+                self.left_rows -= rows;
+                Some(Ok(batch.slice(0, rows)))
+            }
+            end => {
+                self.left_rows = 0;
+                end.transpose()
+            }
+        }
+    }
+}
+
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a scan or an aggregate took, counted while it runs.
+        #[derive(Debug, Default)]
+        pub struct ScanMetrics { $($name: AtomicU64,)* }
+
+        impl ScanMetrics {
+            $($(#[$doc])* pub fn $name(&self) -> u64 { self.$name.load(Ordering::Relaxed) })*
+
+            /// All counters by name, in a fixed order.
+            pub fn counters(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name()),)*]
+            }
+        }
+
+        /// The names of the counters of [`ScanMetrics`].
+        #[expect(non_camel_case_types, reason = "named like the counters")]
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) enum Counter { $($name,)* }
+
+        impl ScanMetrics {
+            pub(crate) fn add(&self, counter: Counter, amount: u64) {
+                let counter = match counter { $(Counter::$name => &self.$name,)* };
+                counter.fetch_add(amount, Ordering::Relaxed);
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Blocks of the table.
+    blocks_total,
+    /// Blocks outside the key range.
+    blocks_pruned_by_time,
+    /// Blocks whose summaries have no wanted value.
+    blocks_pruned_by_summary,
+    /// Blocks whose answer came from the index.
+    blocks_from_summary,
+    /// Blocks that were read, in part or whole.
+    blocks_read,
+    /// Bytes of blocks that were read.
+    bytes_read,
+    /// Rows that were decoded.
+    rows_decoded,
+    /// Rows of no block yet that were looked at.
+    open_rows,
+    /// Pages of the index that had to be loaded.
+    pages_loaded,
+}
