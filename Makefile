@@ -1,0 +1,119 @@
+# make demo   runs Thalweg on the shipped sample
+# make test   runs all checks and tests
+# make help   lists the rest
+#
+# Needs rustup, CPython >= 3.10, a C compiler and make; everything else is fetched.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# rustup's folder last, for shells that have not read the profile rustup wrote.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+PYTHON ?= python3
+VENV ?= .venv
+
+# One build cache for all checkouts, outside of them. A stale one cannot pass for a fresh build:
+# - cargo names what it built from the registry by version, checksum, features, profile and compiler, so another
+#   Cargo.lock, profile or toolchain never finds it;
+# - it names crates of this workspace by the folder of the checkout and builds them again when a source is newer
+#   than the result; .ci/run touches every source first, so there they are always built again.
+# scripts/cache removes what another compiler has left. A folder that the user chose is left alone.
+ifndef CARGO_TARGET_DIR
+CARGO_TARGET_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/thalweg/build
+CHECK_CACHE := scripts/cache $(CARGO_TARGET_DIR)
+endif
+export CARGO_TARGET_DIR
+
+# Two profiles: dev for the engine below SQL, which builds in a minute; release for everything with SQL.
+ENGINE := thalweg-env thalweg-codec thalweg-kernel thalweg-table thalweg-sim
+# Always this whole list in one call: cargo selects features for all packages of a call together, and another
+# list would select others and compile DataFusion again. `cargo xtask features` checks that tests agree.
+RELEASE := thalweg-query thalweg thalweg-cli thalweg-python thalweg-bench
+
+ENGINE_FLAGS := --locked $(addprefix --package ,$(ENGINE))
+RELEASE_FLAGS := --locked --release $(addprefix --package ,$(RELEASE))
+BUILT := $(CARGO_TARGET_DIR)/release
+STAGE := scripts/stage
+
+.PHONY: help
+help:
+	@echo "make demo          the main job on the shipped sample"
+	@echo "make test          lint, test-kernel, test-sql, test-python"
+	@echo "make lint          format, tidy, features, clippy, docs"
+	@echo "make test-kernel   tests of the engine below SQL, crash simulation included (no DataFusion: quick)"
+	@echo "make test-sql      tests of SQL, the Rust interface and the command line"
+	@echo "make test-python   tests of the Python package"
+	@echo "make release       the command line ($(BUILT)/thalweg) and the extension module"
+	@echo "make python        an environment in which 'import thalweg' works: $(VENV)/bin/python"
+	@echo "make wheel         the wheel as published, in dist/ (slow)"
+	@echo "make bench         measurements: make bench BENCH='arguments of thalweg-bench'"
+	@echo "make fuzz          the random tests of the engine with many more cases: CASES=$(CASES)"
+	@echo "make clean         removes all that was built, the shared cache included"
+
+.PHONY: demo
+demo: release
+	@$(STAGE) demo $(BUILT)/thalweg demo
+
+.PHONY: test
+test: lint test-kernel test-sql test-python
+
+.PHONY: cache
+cache:
+	@$(CHECK_CACHE)
+
+.PHONY: release
+release: cache
+	@$(STAGE) build cargo build $(RELEASE_FLAGS)
+
+# Cheapest first; clippy and the docs share what they compile.
+.PHONY: lint
+lint: cache
+	@$(STAGE) format cargo fmt --all --check
+	@$(STAGE) tidy cargo xtask tidy
+	@$(STAGE) features cargo xtask features $(RELEASE)
+	@$(STAGE) clippy cargo clippy --locked --workspace --all-targets -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" $(STAGE) docs cargo doc --locked --workspace --no-deps --exclude thalweg-cli --exclude xtask
+
+.PHONY: test-kernel
+test-kernel: cache
+	@$(STAGE) test-kernel cargo test $(ENGINE_FLAGS) --package xtask
+
+# Builds what `release` builds too, so that the first failure is a failing test and not a later link error.
+.PHONY: test-sql
+test-sql: release
+	@$(STAGE) test-sql cargo test $(RELEASE_FLAGS)
+
+.PHONY: test-python
+test-python: python
+	@THALWEG_BIN=$(BUILT)/thalweg $(STAGE) test-python $(VENV)/bin/python -m pytest -q crates/thalweg-python/tests
+
+.PHONY: python
+python: release $(VENV)/.made
+	@scripts/install_extension $(BUILT) $(VENV)
+
+$(VENV)/.made: scripts/requirements.txt scripts/venv
+	@$(STAGE) venv scripts/venv $(PYTHON) $(VENV) scripts/requirements.txt
+	@touch $@
+
+.PHONY: wheel
+wheel: cache $(VENV)/.made
+	@$(VENV)/bin/python -m pip install --quiet --no-input --requirement scripts/requirements-wheel.txt
+	@$(STAGE) wheel $(VENV)/bin/maturin build --locked --profile dist --manifest-path crates/thalweg-python/Cargo.toml --out dist
+
+.PHONY: bench
+bench: release
+	@$(BUILT)/thalweg-bench $(BENCH)
+
+CASES ?= 20000
+
+.PHONY: fuzz
+fuzz: cache
+	@PROPTEST_CASES=$(CASES) $(STAGE) fuzz cargo test $(ENGINE_FLAGS)
+
+.PHONY: clean
+clean:
+	cargo clean
+	rm -rf $(VENV) dist crates/thalweg-python/python/thalweg/_thalweg.abi3.so
