@@ -181,6 +181,8 @@ pub(crate) mod thread {
 
     use crate::runtime::{Join, JoinHandle, Panicked};
 
+    pub(crate) use shuttle::thread::yield_now;
+
     struct Thread {
         handle: shuttle::thread::JoinHandle<()>,
         finished: Arc<AtomicBool>,

@@ -25,6 +25,8 @@ pub(crate) mod thread {
 
     use crate::runtime::{Join, JoinHandle, Panicked};
 
+    pub(crate) use std::thread::yield_now;
+
     impl Join for thread::JoinHandle<()> {
         fn join(self: Box<Self>) -> Result<(), Panicked> {
             thread::JoinHandle::join(*self)

@@ -1,0 +1,285 @@
+//! The storage traits on the simulated machine.
+
+use std::ffi::OsString;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::World;
+use super::fault::{CallKind, Errno};
+use super::machine::{Context, Handle, Machine, Request};
+use super::state::{Node, normalise};
+use crate::storage::{DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage};
+
+/// What `free_bytes` says where there is no quota.
+const UNLIMITED_BYTES: u64 = 1 << 40;
+
+/// The file system as one process sees it.
+#[derive(Debug)]
+pub(super) struct SimStorage {
+    pub(super) world: Arc<World>,
+    pub(super) process_id: u32,
+}
+
+impl SimStorage {
+    fn call<T>(
+        &self,
+        kind: CallKind,
+        path: &Path,
+        to: Option<&Path>,
+        body: impl FnOnce(&mut Machine, &Context) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let request = Request {
+            kind,
+            process_id: self.process_id,
+            path,
+            to,
+            offset: 0,
+            len_bytes: 0,
+        };
+        self.world.call(&request, body)
+    }
+}
+
+impl Storage for SimStorage {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let path = normalise(path);
+        let handle = self.call(CallKind::Open, &path, None, |machine, _| {
+            open(machine, &path, mode, self.process_id)
+        })?;
+        Ok(Arc::new(SimFile {
+            world: Arc::clone(&self.world),
+            handle,
+            path,
+        }))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let path = normalise(path);
+        self.call(CallKind::CreateDir, &path, None, |machine, _| {
+            machine.fs_mut().create_dir(&path)
+        })
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let path = normalise(path);
+        self.call(CallKind::ListDir, &path, None, |machine, _| {
+            let fs = &machine.fs;
+            let entries = fs.dir(fs.lookup(&path)?)?.visible.iter();
+            let describe = |(name, ino)| {
+                let found = metadata(fs.nodes.get(ino)?);
+                Some(DirEntry {
+                    name: OsString::clone(name),
+                    is_dir: found.is_dir,
+                    len_bytes: found.len_bytes,
+                })
+            };
+            Ok(entries.filter_map(describe).collect())
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (normalise(from), normalise(to));
+        self.call(CallKind::Rename, &from, Some(&to), |machine, _| {
+            machine.rename(&from, &to)
+        })
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let path = normalise(path);
+        self.call(CallKind::RemoveFile, &path, None, |machine, _| {
+            machine.fs_mut().remove_file(&path)
+        })
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let path = normalise(path);
+        self.call(CallKind::RemoveDir, &path, None, |machine, _| {
+            machine.fs_mut().remove_dir(&path)
+        })
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let path = normalise(path);
+        self.call(CallKind::SyncDir, &path, None, |machine, context| {
+            machine.sync_dir(&path, context)
+        })
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        let path = normalise(path);
+        self.call(CallKind::Metadata, &path, None, |machine, _| {
+            let ino = machine.fs.lookup(&path)?;
+            machine
+                .fs
+                .nodes
+                .get(&ino)
+                .map(metadata)
+                .ok_or(Errno::NOENT.into())
+        })
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (normalise(from), normalise(to));
+        self.call(CallKind::HardLink, &from, Some(&to), |machine, _| {
+            machine.fs_mut().hard_link(&from, &to)
+        })
+    }
+
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
+        let path = normalise(path);
+        self.call(CallKind::Canonicalize, &path, None, |machine, _| {
+            machine.fs.lookup(&path).map(drop)
+        })?;
+        Ok(path)
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let path = normalise(path);
+        self.call(CallKind::FreeBytes, &path, None, |machine, _| {
+            machine.fs.lookup(&path)?;
+            Ok(machine.room_bytes().unwrap_or(UNLIMITED_BYTES))
+        })
+    }
+}
+
+fn metadata(node: &Node) -> Metadata {
+    match node {
+        Node::File(file) => Metadata {
+            len_bytes: file.visible.len_bytes(),
+            is_dir: false,
+        },
+        Node::Dir(_) => Metadata {
+            len_bytes: 0,
+            is_dir: true,
+        },
+    }
+}
+
+fn open(machine: &mut Machine, path: &Path, mode: OpenMode, process_id: u32) -> io::Result<Handle> {
+    let writable = mode != OpenMode::Read;
+    if writable && machine.settings.read_only {
+        return Err(Errno::ROFS.into());
+    }
+    let ino = match (machine.fs.lookup(path), mode) {
+        (Ok(_), OpenMode::CreateNew) => return Err(Errno::EXIST.into()),
+        (Ok(ino), _) => ino,
+        (Err(error), OpenMode::CreateNew | OpenMode::OpenOrCreate)
+            if error.kind() == io::ErrorKind::NotFound =>
+        {
+            machine.fs_mut().create_file(path)?
+        }
+        (Err(error), _) => return Err(error),
+    };
+    machine.fs.file(ino)?;
+    Ok(machine.open_handle(ino, process_id, writable))
+}
+
+/// An open file of the simulation.
+#[derive(Debug)]
+struct SimFile {
+    world: Arc<World>,
+    handle: Handle,
+    path: PathBuf,
+}
+
+impl SimFile {
+    fn call<T>(
+        &self,
+        kind: CallKind,
+        offset: u64,
+        len_bytes: u64,
+        body: impl FnOnce(&mut Machine, &Context) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let process_id = self.handle.process_id;
+        let request = Request {
+            kind,
+            process_id,
+            path: &self.path,
+            to: None,
+            offset,
+            len_bytes,
+        };
+        self.world.call(&request, body)
+    }
+}
+
+impl File for SimFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.call(
+            CallKind::Read,
+            offset,
+            buf.len() as u64,
+            |machine, context| machine.read(&self.handle, buf, offset, context),
+        )
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        self.write_vectored_at(&[IoSlice::new(buf)], offset)
+    }
+
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let len_bytes = bufs.iter().map(|buf| buf.len() as u64).sum();
+        self.call(CallKind::Write, offset, len_bytes, |machine, context| {
+            if bufs.len() > MAX_SLICES {
+                return Err(Errno::INVAL.into());
+            }
+            machine.write(&self.handle, bufs, offset, context)
+        })
+    }
+
+    fn len_bytes(&self) -> io::Result<u64> {
+        self.call(CallKind::Len, 0, 0, |machine, _| {
+            Ok(machine.fs.file(self.handle.ino)?.visible.len_bytes())
+        })
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.call(CallKind::SetLen, len_bytes, 0, |machine, _| {
+            machine.set_len(&self.handle, len_bytes)
+        })
+    }
+
+    fn allocate(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
+        self.call(CallKind::Allocate, offset, len_bytes, |machine, _| {
+            let end = offset.checked_add(len_bytes).ok_or(Errno::FBIG)?;
+            if len_bytes == 0 {
+                return Err(Errno::INVAL.into());
+            }
+            machine.allocate(&self.handle, offset..end)
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.call(CallKind::SyncData, 0, 0, |machine, context| {
+            machine.sync_file(self.handle.ino, context)
+        })
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.call(CallKind::SyncAll, 0, 0, |machine, context| {
+            machine.sync_file(self.handle.ino, context)
+        })
+    }
+
+    fn try_lock(&self, range: Range<u64>, kind: LockKind) -> io::Result<bool> {
+        let len_bytes = range.end.saturating_sub(range.start);
+        self.call(CallKind::TryLock, range.start, len_bytes, |machine, _| {
+            machine.try_lock(&self.handle, range, kind)
+        })
+    }
+
+    fn unlock(&self, range: Range<u64>) -> io::Result<()> {
+        let len_bytes = range.end.saturating_sub(range.start);
+        self.call(CallKind::Unlock, range.start, len_bytes, |machine, _| {
+            machine.unlock(&self.handle, range)
+        })
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.world.disk.machine.lock().close_handle(&self.handle);
+    }
+}
