@@ -5,11 +5,14 @@
 //! moment, [`SimEnv::crash_image`] gives a new and independent environment with what survived.
 //!
 //! ```
+//! # #[cfg(feature = "shuttle")]
+//! # fn main() {} // Runs inside a shuttle execution only.
+//! # #[cfg(not(feature = "shuttle"))]
+//! # fn main() -> std::io::Result<()> {
 //! use std::path::Path;
 //! use thalweg_env::OpenMode;
 //! use thalweg_env::sim::{CrashChoice, SimEnv};
 //!
-//! # fn main() -> std::io::Result<()> {
 //! let sim = SimEnv::new(7);
 //! let env = sim.env();
 //! let file = env.storage().open(Path::new("/log"), OpenMode::CreateNew)?;
