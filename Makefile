@@ -35,7 +35,9 @@ RELEASE := thalweg-query thalweg thalweg-cli thalweg-python thalweg-bench
 
 ENGINE_FLAGS := --locked $(addprefix --package ,$(ENGINE))
 RELEASE_FLAGS := --locked --release $(addprefix --package ,$(RELEASE))
-BUILT := $(CARGO_TARGET_DIR)/release
+# What was built, in this checkout.
+BIN := bin
+LIBRARY := lib_thalweg.$(if $(filter Darwin,$(shell uname)),dylib,so)
 STAGE := scripts/stage
 
 .PHONY: help
@@ -46,7 +48,7 @@ help:
 	@echo "make test-kernel   tests of the engine below SQL, crash simulation included (no DataFusion: quick)"
 	@echo "make test-sql      tests of SQL, the Rust interface and the command line"
 	@echo "make test-python   tests of the Python package"
-	@echo "make release       the command line ($(BUILT)/thalweg) and the extension module"
+	@echo "make release       the command line: $(BIN)/thalweg"
 	@echo "make python        an environment in which 'import thalweg' works: $(VENV)/bin/python"
 	@echo "make wheel         the wheel as published, in dist/ (slow)"
 	@echo "make bench         measurements: make bench BENCH='arguments of thalweg-bench'"
@@ -55,7 +57,7 @@ help:
 
 .PHONY: demo
 demo: release
-	@$(STAGE) demo $(BUILT)/thalweg demo
+	@$(STAGE) demo $(BIN)/thalweg demo
 
 .PHONY: test
 test: lint test-kernel test-sql test-python
@@ -67,6 +69,7 @@ cache:
 .PHONY: release
 release: cache
 	@$(STAGE) build cargo build $(RELEASE_FLAGS)
+	@scripts/take_built $(CARGO_TARGET_DIR)/release $(BIN) thalweg thalweg-bench $(LIBRARY)
 
 # Cheapest first; clippy and the docs share what they compile.
 .PHONY: lint
@@ -88,11 +91,11 @@ test-sql: release
 
 .PHONY: test-python
 test-python: python
-	@THALWEG_BIN=$(BUILT)/thalweg $(STAGE) test-python $(VENV)/bin/python -m pytest -q crates/thalweg-python/tests
+	@THALWEG_BIN=$(CURDIR)/$(BIN)/thalweg $(STAGE) test-python $(VENV)/bin/python -m pytest -q crates/thalweg-python/tests
 
 .PHONY: python
 python: release $(VENV)/.made
-	@scripts/install_extension $(BUILT) $(VENV)
+	@scripts/install_extension $(BIN)/$(LIBRARY) $(VENV)
 
 $(VENV)/.made: scripts/requirements.txt scripts/venv
 	@$(STAGE) venv scripts/venv $(PYTHON) $(VENV) scripts/requirements.txt
@@ -105,7 +108,7 @@ wheel: cache $(VENV)/.made
 
 .PHONY: bench
 bench: release
-	@$(BUILT)/thalweg-bench $(BENCH)
+	@$(BIN)/thalweg-bench $(BENCH)
 
 CASES ?= 20000
 
@@ -116,4 +119,4 @@ fuzz: cache
 .PHONY: clean
 clean:
 	cargo clean
-	rm -rf $(VENV) dist crates/thalweg-python/python/thalweg/_thalweg.abi3.so
+	rm -rf $(BIN) $(VENV) dist crates/thalweg-python/python/thalweg/_thalweg.abi3.so

@@ -3,16 +3,17 @@
 use std::fs;
 use std::path::Path;
 
-/// Folders that hold nothing written by hand.
+/// Folders that hold nothing written by hand, wherever they are.
 const SKIPPED_FOLDERS: &[&str] = &[
-    ".git",
     ".hypothesis",
     ".pytest_cache",
-    ".venv",
     "__pycache__",
     "corpus",
     "target",
 ];
+
+/// The same at the root only: `src/bin` is a common place for sources.
+const SKIPPED_AT_ROOT: &[&str] = &[".git", ".venv", "bin", "dist"];
 
 /// One file; `text` is `None` where the content is not UTF-8.
 #[derive(Debug)]
@@ -61,7 +62,9 @@ fn read_folder(root: &Path, folder: &str, files: &mut Vec<SourceFile>) -> std::i
             format!("{folder}/{name}")
         };
         let kind = entry.file_type()?;
-        if kind.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
+        let is_skipped = SKIPPED_FOLDERS.contains(&name.as_str())
+            || (folder.is_empty() && SKIPPED_AT_ROOT.contains(&name.as_str()));
+        if kind.is_dir() && !is_skipped {
             read_folder(root, &path, files)?;
         } else if kind.is_file() {
             let text = String::from_utf8(fs::read(entry.path())?).ok();
