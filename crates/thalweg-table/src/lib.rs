@@ -1,12 +1,37 @@
 //! Table layouts over the kernel: schemas, indexes, scans and aggregates as Arrow batches.
 #![forbid(unsafe_code)]
 
+mod assemble;
+mod cast;
+mod conform;
 pub mod definition;
 mod error;
 pub mod options;
+pub mod rows;
 pub mod schema;
 pub mod time;
+mod value;
 
+pub use conform::conform;
 pub use definition::{Column, Layout, Summaries, TableDefinition};
 pub use options::{CreateOptions, SummaryOption};
+pub use rows::{RowWriter, RowsDecoder, decode_rows, encode_rows};
 pub use time::{Split, TimeBound, key_range, order_keys};
+pub use value::Value;
+
+pub mod aggregate;
+pub mod engine;
+mod merge;
+mod order;
+mod pool;
+pub mod range;
+pub mod scan;
+pub mod table;
+
+pub use aggregate::{AggregateRequest, AggregateResult, Bucket, Group};
+pub use engine::{DatabaseView, Durability, Engine, EngineOptions};
+pub use range::{ColumnRange, KeyRange};
+pub use scan::{Scan, ScanMetrics, ScanRequest};
+pub use table::{Table, TableStats, TableView};
+pub use thalweg_kernel::summary::{ColumnSummary, SummaryKind, ValueRange};
+pub use thalweg_kernel::{Error, ErrorKind, Result};

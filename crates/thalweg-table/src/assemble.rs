@@ -1,0 +1,256 @@
+//! Puts Arrow columns together from pieces: of raw rows or of pages.
+//!
+//! Invariants: memory that has been filled becomes an array's memory without another copy; an array that comes out of
+//! [`ColumnBuilder::finish`] has passed Arrow's own checks of lengths, offsets and UTF-8.
+
+use crate::definition::{Column, TableDefinition};
+use crate::error::invalid;
+use arrow_array::{ArrayRef, BinaryArray, BooleanArray, StringArray, make_array};
+use arrow_buffer::{
+    BooleanBuffer, BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer, NullBufferBuilder,
+};
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use std::sync::Arc;
+use thalweg_codec::ElementType;
+use thalweg_kernel::Result;
+
+use crate::schema::width_bytes;
+
+/// The schema and columns of a projection by column ids; all of them for `None`.
+pub(crate) fn project<'a>(
+    definition: &'a TableDefinition,
+    projection: Option<&[u32]>,
+) -> Result<(SchemaRef, Vec<&'a Column>)> {
+    let Some(ids) = projection else {
+        return Ok((
+            Arc::clone(definition.schema()),
+            definition.columns().iter().collect(),
+        ));
+    };
+    let position = |id: &u32| {
+        definition
+            .position(*id)
+            .ok_or_else(|| invalid(format!("there is no column with id {id}")))
+    };
+    let positions = ids.iter().map(position).collect::<Result<Vec<_>>>()?;
+    if positions
+        .iter()
+        .enumerate()
+        .any(|(index, at)| positions[..index].contains(at))
+    {
+        return Err(invalid("a projection names a column twice"));
+    }
+    let fields = positions
+        .iter()
+        .map(|&at| Arc::clone(&definition.schema().fields()[at]))
+        .collect::<Vec<_>>();
+    Ok((
+        Arc::new(Schema::new(fields)),
+        positions
+            .iter()
+            .map(|&at| &definition.columns()[at])
+            .collect(),
+    ))
+}
+
+/// A column that grows.
+#[derive(Debug)]
+pub(crate) struct ColumnBuilder {
+    element: ElementType,
+    nulls: NullBufferBuilder,
+    values: ValuesBuilder,
+}
+
+#[derive(Debug)]
+enum ValuesBuilder {
+    Fixed(MutableBuffer),
+    Bits(BooleanBufferBuilder),
+    Bytes { offsets: Vec<i32>, data: Vec<u8> },
+}
+
+impl ValuesBuilder {
+    fn new(element: ElementType) -> Self {
+        match element {
+            ElementType::Bits => Self::Bits(BooleanBufferBuilder::new(0)),
+            ElementType::Bytes => Self::Bytes {
+                offsets: vec![0],
+                data: Vec::new(),
+            },
+            _ => Self::Fixed(MutableBuffer::new(0)),
+        }
+    }
+}
+
+impl ColumnBuilder {
+    /// An empty column of values of `element`.
+    pub(crate) fn new(element: ElementType) -> Self {
+        Self {
+            element,
+            nulls: NullBufferBuilder::new(0),
+            values: ValuesBuilder::new(element),
+        }
+    }
+
+    /// Rows without a value.
+    pub(crate) fn append_nulls(&mut self, rows: usize) {
+        self.nulls.append_n_nulls(rows);
+        match &mut self.values {
+            ValuesBuilder::Fixed(values) => {
+                values.extend_zeros(rows * width_bytes(self.element).unwrap_or(0))
+            }
+            ValuesBuilder::Bits(values) => values.append_n(rows, false),
+            ValuesBuilder::Bytes { offsets, .. } => {
+                let last = offsets[offsets.len() - 1];
+                offsets.resize(offsets.len() + rows, last);
+            }
+        }
+    }
+
+    /// Says that the rows whose values follow are all valid.
+    pub(crate) fn append_valid(&mut self, rows: usize) {
+        self.nulls.append_n_non_nulls(rows);
+    }
+
+    /// Says which of the rows whose values follow are valid: a bitmap, lowest bit first.
+    pub(crate) fn append_validity(&mut self, bits: &[u8], rows: usize) {
+        self.nulls
+            .append_buffer(&NullBuffer::new(BooleanBuffer::new(
+                Buffer::from(bits),
+                0,
+                rows,
+            )));
+    }
+
+    /// Values of `from`, which is the column's own type or one that widens to it.
+    pub(crate) fn append_fixed(&mut self, from: ElementType, bytes: &[u8]) {
+        let ValuesBuilder::Fixed(values) = &mut self.values else {
+            unreachable!("a bug: fixed values for a column of {:?}", self.element);
+        };
+        if from == self.element {
+            append_copied(values, bytes)
+        } else {
+            append_widened(from, self.element, bytes, values)
+        }
+    }
+
+    /// Booleans, lowest bit first.
+    pub(crate) fn append_bits(&mut self, bits: &[u8], rows: usize) {
+        let ValuesBuilder::Bits(values) = &mut self.values else {
+            unreachable!("a bug: booleans for a column of {:?}", self.element);
+        };
+        values.append_packed_range(0..rows, bits);
+    }
+
+    /// Strings or binary values: lengths of four bytes each, and all their data. False when the column would outgrow
+    /// its 32 bit offsets.
+    #[must_use]
+    pub(crate) fn append_strings(&mut self, lengths: &[u8], added: &[u8]) -> bool {
+        let ValuesBuilder::Bytes { offsets, data } = &mut self.values else {
+            unreachable!("a bug: strings for a column of {:?}", self.element);
+        };
+        if i32::try_from(data.len() + added.len()).is_err() {
+            return false;
+        }
+        let mut end = offsets[offsets.len() - 1];
+        for length in lengths.chunks_exact(4) {
+            // The lengths add up to `added`, whose end was just seen to fit.
+            end += i32::from_le_bytes([length[0], length[1], length[2], length[3]]);
+            offsets.push(end);
+        }
+        data.extend_from_slice(added);
+        true
+    }
+
+    /// The array, and an empty builder again.
+    pub(crate) fn finish(&mut self, column: &Column) -> Result<ArrayRef, ArrowError> {
+        let nulls = self.nulls.finish();
+        let values = std::mem::replace(&mut self.values, ValuesBuilder::new(self.element));
+        match values {
+            ValuesBuilder::Fixed(values) => fixed_array(&column.data_type, values.into(), nulls),
+            ValuesBuilder::Bits(mut values) => {
+                Ok(Arc::new(BooleanArray::new(values.finish(), nulls)))
+            }
+            ValuesBuilder::Bytes { offsets, data } => {
+                bytes_array(&column.data_type, offsets, data, nulls)
+            }
+        }
+    }
+}
+
+/// An array of a fixed-width type over `values`.
+pub(crate) fn fixed_array(
+    data_type: &DataType,
+    values: Buffer,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    let rows = values.len() / data_type.primitive_width().unwrap_or(1);
+    let data = ArrayData::builder(data_type.clone())
+        .len(rows)
+        .nulls(nulls)
+        .add_buffer(values)
+        .build()?;
+    Ok(make_array(data))
+}
+
+/// An array of strings or binary values.
+pub(crate) fn bytes_array(
+    data_type: &DataType,
+    offsets: Vec<i32>,
+    data: Vec<u8>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    // The offsets were made from lengths: they rise from zero, which is what this asserts.
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    Ok(match data_type {
+        DataType::Utf8 => Arc::new(StringArray::try_new(offsets, Buffer::from(data), nulls)?),
+        _ => Arc::new(BinaryArray::try_new(offsets, Buffer::from(data), nulls)?),
+    })
+}
+
+/// Single values come by the million: a copy of constant size is a store, not a call.
+#[inline]
+fn append_copied(values: &mut MutableBuffer, bytes: &[u8]) {
+    match bytes.len() {
+        8 => values.push(u64::from_le_bytes(first(bytes))),
+        4 => values.push(u32::from_le_bytes(first(bytes))),
+        _ => values.extend_from_slice(bytes),
+    }
+}
+
+/// The first bytes of a longer or equal slice.
+#[inline]
+fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[..N]);
+    array
+}
+
+/// Appends values of a narrower type.
+fn append_widened(from: ElementType, to: ElementType, bytes: &[u8], out: &mut MutableBuffer) {
+    use ElementType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    macro_rules! widen {
+        ($from:ty, $to:ty) => {
+            for value in bytes.chunks_exact(size_of::<$from>()) {
+                out.push(<$to>::from(<$from>::from_le_bytes(first(value))));
+            }
+        };
+    }
+    match (from, to) {
+        (I8, I16) => widen!(i8, i16),
+        (I8, I32) => widen!(i8, i32),
+        (I8, I64) => widen!(i8, i64),
+        (I16, I32) => widen!(i16, i32),
+        (I16, I64) => widen!(i16, i64),
+        (I32, I64) => widen!(i32, i64),
+        (U8, U16) => widen!(u8, u16),
+        (U8, U32) => widen!(u8, u32),
+        (U8, U64) => widen!(u8, u64),
+        (U16, U32) => widen!(u16, u32),
+        (U16, U64) => widen!(u16, u64),
+        (U32, U64) => widen!(u32, u64),
+        (F32, F64) => widen!(f32, f64),
+        _ => unreachable!("a bug: {from:?} does not widen to {to:?}"),
+    }
+}

@@ -1,0 +1,177 @@
+//! Makes a batch fit a table: columns by name, lossless casts, nulls where columns are missing.
+//!
+//! Invariants: what is returned has exactly the table's schema, no null in a column that may not have one and no value
+//! above the limit; every value equals the one given, which is proven by casting back unless the types alone prove it.
+//! A batch that fits already is passed on: nothing of it is copied or looked at row by row.
+
+use crate::cast::{self, Refused};
+use crate::definition::{Column, TableDefinition};
+use crate::error::{limit, schema};
+use crate::schema::{MAX_VALUE_BYTES, type_name};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Schema};
+use std::sync::Arc;
+use thalweg_kernel::{Error, ErrorKind, Result};
+
+/// Characters of an offending value that a message shows.
+const SHOWN_CHARS: usize = 80;
+
+/// `batch` with the schema of the table. Rows are counted from 0 in messages.
+///
+/// # Errors
+/// `Schema` when a column is unknown, missing or given twice, a value cannot be stored as it is, or is null where it
+/// may not be; `Limit` for a string above 16 MiB.
+pub fn conform(definition: &TableDefinition, batch: &RecordBatch) -> Result<RecordBatch> {
+    let given = batch.schema_ref();
+    if Arc::ptr_eq(given, definition.schema()) {
+        check_columns(definition, batch.columns())?;
+        return Ok(batch.clone());
+    }
+    let arrays = if fits(definition.schema(), given) {
+        batch.columns().to_vec()
+    } else {
+        let places = match_columns(definition, given)?;
+        let column_of = |(column, place): (&Column, &Option<usize>)| match place {
+            Some(place) => conform_array(column, batch.column(*place)),
+            None => Ok(new_null_array(&column.data_type, batch.num_rows())),
+        };
+        definition
+            .columns()
+            .iter()
+            .zip(&places)
+            .map(column_of)
+            .collect::<Result<_>>()?
+    };
+    check_columns(definition, &arrays)?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(definition.schema()), arrays, &options)
+        .map_err(|e| Error::with_source(ErrorKind::Schema, e.to_string(), e))
+}
+
+/// `array` as a column of the table, without the checks for nulls and sizes that [`conform`] adds.
+fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
+    if *array.data_type() == column.data_type {
+        return Ok(Arc::clone(array));
+    }
+    let (name, wanted) = (&column.name, type_name(&column.data_type));
+    cast::lossless(array, &column.data_type).map_err(|refused| match refused {
+        Refused::Types => schema(format!(
+            "column \"{name}\" is {wanted} and does not take {}; cast it first",
+            type_name(array.data_type())
+        )),
+        Refused::Value(row) => schema(format!(
+            "column \"{name}\": row {row} holds {}, which {wanted} cannot hold exactly; cast or round it first",
+            show(array, row)
+        )),
+        Refused::TooLarge => {
+            limit(format!("column \"{name}\" holds more than 2 GiB in one batch; append smaller batches"))
+        }
+        Refused::Arrow(e) => Error::with_source(ErrorKind::Schema, format!("column \"{name}\": {e}"), e),
+    })
+}
+
+/// Same names in the same order and same types: nothing to match or cast.
+fn fits(wanted: &Schema, given: &Schema) -> bool {
+    let (wanted, given) = (wanted.fields(), given.fields());
+    wanted.len() == given.len()
+        && wanted.iter().zip(given).all(|(w, g)| {
+            Arc::ptr_eq(w, g) || (w.name() == g.name() && w.data_type() == g.data_type())
+        })
+}
+
+/// For each column of the table its place in the batch.
+fn match_columns(definition: &TableDefinition, given: &Schema) -> Result<Vec<Option<usize>>> {
+    let mut places = vec![None; definition.columns().len()];
+    for (place, field) in given.fields().iter().enumerate() {
+        let position = definition.find(field.name()).ok_or_else(|| {
+            schema(format!(
+                "the table has no column \"{}\"; its columns are {}",
+                field.name(),
+                definition.column_list()
+            ))
+        })?;
+        if places[position].replace(place).is_some() {
+            return Err(schema(format!(
+                "the column \"{}\" is given twice",
+                field.name()
+            )));
+        }
+    }
+    for (column, place) in definition.columns().iter().zip(&places) {
+        if place.is_none() && !column.nullable {
+            return Err(schema(format!(
+                "the column \"{}\" is missing and may not be null",
+                column.name
+            )));
+        }
+    }
+    Ok(places)
+}
+
+fn check_columns(definition: &TableDefinition, arrays: &[ArrayRef]) -> Result<()> {
+    for (column, array) in definition.columns().iter().zip(arrays) {
+        if !column.nullable && array.null_count() > 0 {
+            return Err(null_refused(definition, column, array));
+        }
+        check_sizes(column, array)?;
+    }
+    Ok(())
+}
+
+fn null_refused(definition: &TableDefinition, column: &Column, array: &ArrayRef) -> Error {
+    let row = (0..array.len())
+        .find(|&row| array.is_null(row))
+        .unwrap_or(0);
+    let why = if definition.time() == Some(column.id) {
+        "the time column"
+    } else {
+        "the column"
+    };
+    schema(format!(
+        "column \"{}\": row {row} is null, and {why} may not be null",
+        column.name
+    ))
+}
+
+/// Refuses strings above the limit. A column that holds less than that altogether, nearly every one, is not read.
+fn check_sizes(column: &Column, array: &ArrayRef) -> Result<()> {
+    let offsets: &OffsetBuffer<i32> = match column.data_type {
+        DataType::Utf8 => array.as_string::<i32>().offsets(),
+        DataType::Binary => array.as_binary::<i32>().offsets(),
+        _ => return Ok(()),
+    };
+    let too_long = |bytes: i32| usize::try_from(bytes).is_ok_and(|bytes| bytes > MAX_VALUE_BYTES);
+    if !too_long(offsets[offsets.len() - 1] - offsets[0]) {
+        return Ok(());
+    }
+    match offsets
+        .windows(2)
+        .position(|pair| too_long(pair[1] - pair[0]))
+    {
+        None => Ok(()),
+        Some(row) => Err(value_too_long(
+            &column.name,
+            row,
+            offsets[row + 1].abs_diff(offsets[row]) as usize,
+        )),
+    }
+}
+
+/// The error for a string or binary value above the limit.
+pub(crate) fn value_too_long(column: &str, row: usize, bytes: usize) -> Error {
+    limit(format!(
+        "column \"{column}\": row {row} holds {bytes} bytes; a value has at most {MAX_VALUE_BYTES} (16 MiB)"
+    ))
+}
+
+/// A value for a message, cut to a readable length.
+fn show(array: &ArrayRef, row: usize) -> String {
+    let text =
+        arrow_cast::display::array_value_to_string(array, row).unwrap_or_else(|_| "a value".into());
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("\"{}...\"", &text[..end]),
+        None => format!("\"{text}\""),
+    }
+}

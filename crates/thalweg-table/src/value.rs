@@ -1,0 +1,277 @@
+//! Single values, for rows that come one at a time.
+//!
+//! Invariants: a value is accepted exactly where a column of such values would be (see `cast`): if nothing is lost.
+
+use crate::definition::Column;
+use crate::error::schema;
+use crate::schema::{element_type, type_name};
+use crate::time::{in_range, parse_time, step_ns, unit_ns};
+use arrow_schema::{DataType, TimeUnit};
+use std::fmt;
+use thalweg_codec::ElementType;
+use thalweg_kernel::Result;
+
+/// One value of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    /// No value.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A signed integer; for a time or duration it is in the unit of the column.
+    Int(i64),
+    /// An unsigned integer; as [`Self::Int`].
+    UInt(u64),
+    /// A floating-point number.
+    Float(f64),
+    /// `unscaled` times ten to the power of minus `scale`.
+    Decimal {
+        /// The digits.
+        unscaled: i128,
+        /// How many of them are behind the point.
+        scale: i8,
+    },
+    /// A string; for a time it is ISO 8601.
+    Text(&'a str),
+    /// Binary.
+    Bytes(&'a [u8]),
+    /// A point in time, counted from 1970-01-01 UTC.
+    Instant {
+        /// How many.
+        value: i64,
+        /// Of these.
+        unit: TimeUnit,
+    },
+    /// Days since 1970-01-01.
+    Date(i32),
+    /// A length of time.
+    Span {
+        /// How many.
+        value: i64,
+        /// Of these.
+        unit: TimeUnit,
+    },
+}
+
+/// Why a value does not go into a column.
+enum Misfit {
+    Type,
+    Lossy,
+}
+
+impl Value<'_> {
+    /// Appends the value in the fixed width of the column's type, little-endian; an integer comes back as `i64` for
+    /// whoever needs the order key (`u64` with the same bits).
+    pub(crate) fn put_fixed(&self, column: &Column, out: &mut Vec<u8>) -> Result<i64> {
+        self.fixed(&column.data_type, out)
+            .map_err(|misfit| self.refuse(column, &misfit))
+    }
+
+    fn fixed(&self, to: &DataType, out: &mut Vec<u8>) -> Result<i64, Misfit> {
+        macro_rules! put {
+            ($type:ty, $value:expr) => {{
+                let exact = i128::from($value);
+                let value = <$type>::try_from(exact).map_err(|_| Misfit::Lossy)?;
+                out.extend_from_slice(&value.to_le_bytes());
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "the conversion above proves 64 bits enough"
+                )]
+                Ok(exact as i64)
+            }};
+        }
+        match element_type(to).ok_or(Misfit::Type)? {
+            ElementType::I8 => put!(i8, self.integer()?),
+            ElementType::I16 => put!(i16, self.integer()?),
+            ElementType::I32 if *to == DataType::Date32 => put!(i32, self.time(to)?),
+            ElementType::I32 => put!(i32, self.integer()?),
+            ElementType::I64 => match to {
+                DataType::Timestamp(..) => put!(i64, self.time(to)?),
+                DataType::Duration(unit) => put!(i64, self.span(*unit)?),
+                _ => put!(i64, self.integer()?),
+            },
+            ElementType::U8 => put!(u8, self.integer()?),
+            ElementType::U16 => put!(u16, self.integer()?),
+            ElementType::U32 => put!(u32, self.integer()?),
+            ElementType::U64 => put!(u64, self.integer()?),
+            ElementType::F32 => {
+                let exact = self.float()?;
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "compared with the exact value below"
+                )]
+                let narrow = exact as f32;
+                if f64::from(narrow).to_bits() != exact.to_bits() {
+                    return Err(Misfit::Lossy);
+                }
+                out.extend_from_slice(&narrow.to_le_bytes());
+                Ok(0)
+            }
+            ElementType::F64 => {
+                out.extend_from_slice(&self.float()?.to_le_bytes());
+                Ok(0)
+            }
+            ElementType::I128 => {
+                out.extend_from_slice(&self.decimal(to)?.to_le_bytes());
+                Ok(0)
+            }
+            ElementType::Bytes | ElementType::Bits => Err(Misfit::Type),
+        }
+    }
+
+    /// The boolean, for a boolean column.
+    pub(crate) fn boolean(&self, column: &Column) -> Result<bool> {
+        match self {
+            Value::Bool(value) => Ok(*value),
+            _ => Err(self.refuse(column, &Misfit::Type)),
+        }
+    }
+
+    /// The bytes, for a string or binary column.
+    pub(crate) fn bytes(&self, column: &Column) -> Result<&[u8]> {
+        match self {
+            Value::Text(text) => Ok(text.as_bytes()),
+            Value::Bytes(bytes) if column.data_type == DataType::Binary => Ok(bytes),
+            Value::Bytes(bytes) if std::str::from_utf8(bytes).is_ok() => Ok(bytes),
+            Value::Bytes(_) => Err(self.refuse(column, &Misfit::Lossy)),
+            _ => Err(self.refuse(column, &Misfit::Type)),
+        }
+    }
+
+    fn integer(&self) -> Result<i128, Misfit> {
+        match *self {
+            Value::Int(value) => Ok(value.into()),
+            Value::UInt(value) => Ok(value.into()),
+            Value::Float(value) => {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "compared with the exact value below"
+                )]
+                let whole = value as i128;
+                #[expect(clippy::cast_precision_loss, reason = "this is the comparison")]
+                let back = whole as f64;
+                // All 64 bit integers lie far inside the saturating range of i128.
+                if back.to_bits() == value.to_bits() {
+                    Ok(whole)
+                } else {
+                    Err(Misfit::Lossy)
+                }
+            }
+            _ => Err(Misfit::Type),
+        }
+    }
+
+    fn float(&self) -> Result<f64, Misfit> {
+        let whole = match *self {
+            Value::Float(value) => return Ok(value),
+            Value::Int(value) => i128::from(value),
+            Value::UInt(value) => i128::from(value),
+            _ => return Err(Misfit::Type),
+        };
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "compared with the exact value below"
+        )]
+        let near = whole as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a float made of a 65 bit integer fits"
+        )]
+        let back = near as i128;
+        if back == whole {
+            Ok(near)
+        } else {
+            Err(Misfit::Lossy)
+        }
+    }
+
+    /// A timestamp or date in the steps of the type `to`.
+    fn time(&self, to: &DataType) -> Result<i64, Misfit> {
+        let per_step = step_ns(to).ok_or(Misfit::Type)?;
+        let instant_ns = match *self {
+            Value::Int(value) => return in_range(to, value.into()).ok_or(Misfit::Lossy),
+            Value::UInt(value) => return in_range(to, value.into()).ok_or(Misfit::Lossy),
+            Value::Text(text) => return parse_time(text, to).map_err(|_| Misfit::Lossy),
+            Value::Instant { value, unit } => i128::from(value) * unit_ns(unit),
+            Value::Date(days) => {
+                i128::from(days) * step_ns(&DataType::Date32).ok_or(Misfit::Type)?
+            }
+            _ => return Err(Misfit::Type),
+        };
+        whole_steps(instant_ns, per_step)
+            .and_then(|steps| in_range(to, steps))
+            .ok_or(Misfit::Lossy)
+    }
+
+    fn span(&self, to: TimeUnit) -> Result<i128, Misfit> {
+        match *self {
+            Value::Int(value) => Ok(value.into()),
+            Value::UInt(value) => Ok(value.into()),
+            Value::Span { value, unit } => {
+                whole_steps(i128::from(value) * unit_ns(unit), unit_ns(to)).ok_or(Misfit::Lossy)
+            }
+            _ => Err(Misfit::Type),
+        }
+    }
+
+    fn decimal(&self, to: &DataType) -> Result<i128, Misfit> {
+        let &DataType::Decimal128(precision, to_scale) = to else {
+            return Err(Misfit::Type);
+        };
+        let (unscaled, scale) = match *self {
+            Value::Int(value) => (value.into(), 0),
+            Value::UInt(value) => (value.into(), 0),
+            Value::Decimal { unscaled, scale } => (unscaled, scale),
+            _ => return Err(Misfit::Type),
+        };
+        let shift = i32::from(to_scale) - i32::from(scale);
+        let factor = 10_i128.checked_pow(shift.unsigned_abs());
+        let rescaled = match factor {
+            _ if unscaled == 0 => Some(0),
+            Some(factor) if shift >= 0 => unscaled.checked_mul(factor),
+            Some(factor) => whole_steps(unscaled, factor),
+            None => None,
+        };
+        let digits_limit = 10_u128.pow(u32::from(precision.min(38)));
+        rescaled
+            .filter(|value| value.unsigned_abs() < digits_limit)
+            .ok_or(Misfit::Lossy)
+    }
+
+    #[cold]
+    fn refuse(&self, column: &Column, misfit: &Misfit) -> thalweg_kernel::Error {
+        let (name, wanted) = (&column.name, type_name(&column.data_type));
+        schema(match misfit {
+            Misfit::Type => format!("column \"{name}\" is {wanted} and does not take {self}"),
+            Misfit::Lossy => format!("column \"{name}\": {wanted} cannot hold {self} exactly"),
+        })
+    }
+}
+
+fn whole_steps(amount: i128, per_step: i128) -> Option<i128> {
+    (amount % per_step == 0).then(|| amount / per_step)
+}
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Null => f.write_str("null"),
+            Value::Bool(value) => write!(f, "{value}"),
+            Value::Int(value) => write!(f, "{value}"),
+            Value::UInt(value) => write!(f, "{value}"),
+            Value::Float(value) => write!(f, "{value:?}"),
+            Value::Decimal { unscaled, scale } => write!(f, "{unscaled}e{}", -i32::from(*scale)),
+            Value::Text(text) => write!(
+                f,
+                "\"{}\"",
+                text.chars().take(80).collect::<String>().escape_debug()
+            ),
+            Value::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            Value::Instant { value, unit } => {
+                write!(f, "the time {value} {}", crate::schema::unit_name(*unit))
+            }
+            Value::Date(days) => write!(f, "the date {days} days after 1970-01-01"),
+            Value::Span { value, unit } => write!(f, "{value} {}", crate::schema::unit_name(*unit)),
+        }
+    }
+}
