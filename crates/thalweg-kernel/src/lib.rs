@@ -5,10 +5,12 @@
 //! Arrow or SQL. `docs/format/` describes every byte it writes, `ARCHITECTURE.md` how the modules hang together.
 #![forbid(unsafe_code)]
 
+pub mod bitmap;
 pub mod error;
 pub mod ids;
 pub mod index;
 pub mod summary;
+mod wire;
 
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};

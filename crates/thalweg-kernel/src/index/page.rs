@@ -1,0 +1,334 @@
+//! A page of the index, in memory and on disk (docs/format/index.md).
+//!
+//! Invariants
+//! - The children of a page of level 1 are items: blocks, and root pages of fragments of any level. Those of a page of
+//!   level n + 1 are pages of level n.
+//! - Children strictly ascend by `EntryKey`.
+//! - A page that has an address is *clean*: it lies there, and so do all pages below it. It is never changed.
+//! - On disk a page is sealed: its checksum covers database, file and offset. Verified bytes and pages are different
+//!   types; only [`Page::decode`] makes one of the other.
+
+use super::list::{encode_entries, parse_entries};
+use super::{Address, Entry, MAX_LEVEL, MAX_PAGE_ENTRIES, MAX_PAGE_SUMMARIES, MIN_PAGE_FANOUT};
+use crate::error::{Error, Result};
+use crate::ids::{DatabaseId, FileId, TableId};
+use crate::wire::{Parsed, Reader, sealing_crc};
+use std::sync::{Arc, OnceLock};
+
+const MAGIC: [u8; 4] = *b"TIPG";
+const VERSION: u16 = 1;
+
+/// Bytes of a page in front of its entries.
+const PAGE_HEADER_BYTES: usize = 32;
+
+/// Where the checksum lies in the header: it covers all other bytes of the page.
+const CRC_AT: usize = 28;
+
+/// An entry of a page, and the page it leads to while that is in memory.
+#[derive(Debug)]
+pub(super) struct Child {
+    /// Its address is of no meaning while `page` is there: the page knows its own.
+    pub(super) entry: Entry,
+    pub(super) page: Option<Arc<Page>>,
+}
+
+impl Child {
+    /// A child to be found by its address: a block, or a page that is on disk.
+    pub(super) fn on_disk(entry: Entry) -> Arc<Self> {
+        Arc::new(Self { entry, page: None })
+    }
+
+    /// Its entry with the address of its page, if that has one by now.
+    pub(super) fn addressed(&self) -> Option<Entry> {
+        match &self.page {
+            None => Some(self.entry.clone()),
+            Some(page) => page.address().map(|address| Entry {
+                address,
+                ..self.entry.clone()
+            }),
+        }
+    }
+}
+
+/// One immutable page.
+#[derive(Debug)]
+pub struct Page {
+    table: TableId,
+    level: u8,
+    children: Vec<Arc<Child>>,
+    /// Largest `key_max` of each child and all before it: rises, so that a range is found by bisection.
+    reach: Vec<i64>,
+    /// Set once the page is on disk.
+    address: OnceLock<Address>,
+}
+
+/// Finds index pages by address. The store is one; tests have others.
+pub trait PageLoader {
+    /// The page that `entry`, which is not a block, leads to.
+    ///
+    /// # Errors
+    /// When it cannot be read or fails its checks.
+    fn load_page(&self, table: TableId, entry: &Entry) -> Result<Arc<Page>>;
+
+    /// Offers a page that is now on disk, so that the next one who needs it does not read it.
+    fn keep_page(&self, _page: &Arc<Page>) {}
+}
+
+impl<T: PageLoader + ?Sized> PageLoader for &T {
+    fn load_page(&self, table: TableId, entry: &Entry) -> Result<Arc<Page>> {
+        (**self).load_page(table, entry)
+    }
+
+    fn keep_page(&self, page: &Arc<Page>) {
+        (**self).keep_page(page);
+    }
+}
+
+impl<T: PageLoader + ?Sized> PageLoader for Arc<T> {
+    fn load_page(&self, table: TableId, entry: &Entry) -> Result<Arc<Page>> {
+        (**self).load_page(table, entry)
+    }
+
+    fn keep_page(&self, page: &Arc<Page>) {
+        (**self).keep_page(page);
+    }
+}
+
+impl Page {
+    /// A page that is not on disk.
+    pub(super) fn new(table: TableId, level: u8, children: Vec<Arc<Child>>) -> Self {
+        assert!((1..=MAX_LEVEL).contains(&level), "a page of level {level}");
+        assert!(!children.is_empty(), "a page without entries");
+        let mut reach = Vec::with_capacity(children.len());
+        let mut highest = i64::MIN;
+        for child in &children {
+            highest = highest.max(child.entry.key_max);
+            reach.push(highest);
+        }
+        Self {
+            table,
+            level,
+            children,
+            reach,
+            address: OnceLock::new(),
+        }
+    }
+
+    /// The table whose rows are below.
+    #[must_use]
+    pub fn table(&self) -> TableId {
+        self.table
+    }
+
+    /// 1 for a page of items.
+    #[must_use]
+    pub fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// Where the page lies, if it is on disk.
+    #[must_use]
+    pub fn address(&self) -> Option<Address> {
+        self.address.get().copied()
+    }
+
+    /// What it holds.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
+        self.children.iter().map(|child| &child.entry)
+    }
+
+    /// The entry of this page over all its entries, with its address if it has one.
+    #[must_use]
+    pub fn total(&self) -> Entry {
+        let total = Entry::of_page(self.level, self.entries());
+        let address = self.address().unwrap_or_default();
+        // `new` and `decode` refuse pages without entries.
+        #[expect(clippy::expect_used, reason = "a page has at least one entry")]
+        let total = total.expect("a page has at least one entry");
+        Entry { address, ..total }
+    }
+
+    /// About what the page takes in memory, without the pages below it.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let summaries: usize = self
+            .entries()
+            .map(|entry| size_of_val::<[_]>(&entry.columns))
+            .sum();
+        summaries + self.children.len() * (size_of::<Child>() + 48) + size_of::<Self>()
+    }
+
+    pub(super) fn children(&self) -> &[Arc<Child>] {
+        &self.children
+    }
+
+    /// The children that can hold keys of `start..=end` lie in this range of indexes.
+    pub(super) fn candidates(&self, start: i64, end: i64) -> std::ops::Range<usize> {
+        let first = self.reach.partition_point(|&reach| reach < start);
+        let behind = self
+            .children
+            .partition_point(|child| child.entry.key_min <= end);
+        first..behind.max(first)
+    }
+
+    /// Notes where the page lies; once only.
+    pub(super) fn set_address(&self, address: Address) {
+        assert!(
+            self.address.set(address).is_ok(),
+            "a page of the index was written twice"
+        );
+    }
+
+    /// The same page without the pages below it in memory, which must be clean.
+    pub(super) fn detached(self: &Arc<Self>) -> Arc<Self> {
+        if self.children.iter().all(|child| child.page.is_none()) {
+            return Arc::clone(self);
+        }
+        let detach = |child: &Arc<Child>| {
+            #[expect(clippy::expect_used, reason = "below a clean page all pages are clean")]
+            let entry = child
+                .addressed()
+                .expect("below a clean page all pages are clean");
+            Child::on_disk(entry)
+        };
+        let page = Self::new(
+            self.table,
+            self.level,
+            self.children.iter().map(detach).collect(),
+        );
+        if let Some(address) = self.address() {
+            page.set_address(address);
+        }
+        Arc::new(page)
+    }
+
+    /// Whether a page may hold so many entries with so many summaries.
+    pub(super) fn fits(entries: usize, summaries: usize) -> bool {
+        entries <= MAX_PAGE_ENTRIES
+            && (summaries <= MAX_PAGE_SUMMARIES || entries <= MIN_PAGE_FANOUT)
+    }
+
+    /// Verifies the bytes of a page and reads them. `expected` is the entry that leads to it, `bytes` what lies there.
+    ///
+    /// # Errors
+    /// `Corruption` with the place when they are not that page.
+    pub fn decode(
+        database: DatabaseId,
+        table: TableId,
+        expected: &Entry,
+        bytes: &[u8],
+    ) -> Result<Self> {
+        let address = expected.address;
+        Self::parse(database, table, expected, bytes).map_err(|what| {
+            Error::corruption(
+                address,
+                format_args!("the index page of table {} is damaged: {what}", table.0),
+            )
+        })
+    }
+
+    fn parse(database: DatabaseId, table: TableId, expected: &Entry, bytes: &[u8]) -> Parsed<Self> {
+        let address = expected.address;
+        if bytes.len() != address.bytes as usize || bytes.len() < PAGE_HEADER_BYTES {
+            return Err("it has another length");
+        }
+        if bytes[..4] != MAGIC {
+            return Err("no page begins here");
+        }
+        let mut reader = Reader::new(&bytes[CRC_AT..]);
+        let stored_crc = reader.u32()?;
+        let parts = [&bytes[..CRC_AT], &bytes[PAGE_HEADER_BYTES..]];
+        if sealing_crc(database, address.file, address.offset, &parts) != stored_crc {
+            return Err("its checksum does not match");
+        }
+        if stored_crc != address.head_crc {
+            return Err("it is not the page that was written here");
+        }
+        let mut reader = Reader::new(&bytes[4..CRC_AT]);
+        if reader.u16()? != VERSION {
+            return Err("it has an unknown version");
+        }
+        let level = reader.u8()?;
+        reader.zeros(1)?;
+        let (page_table, entries, body_bytes) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        reader.zeros(8)?;
+        if page_table != table.0 {
+            return Err("it is of another table");
+        }
+        if level != expected.level || level == 0 || level > MAX_LEVEL {
+            return Err("it has another level");
+        }
+        if body_bytes as usize != bytes.len() - PAGE_HEADER_BYTES {
+            return Err("it has another length");
+        }
+        let list = parse_entries(&bytes[PAGE_HEADER_BYTES..])?;
+        if list.len() != entries as usize || list.is_empty() || list.len() > MAX_PAGE_ENTRIES {
+            return Err("it has another number of entries");
+        }
+        if !list.is_sorted_by(|a, b| a.key() < b.key()) {
+            return Err("its entries are not in order");
+        }
+        if level > 1 && list.iter().any(|entry| entry.level != level - 1) {
+            return Err("an entry has the wrong level");
+        }
+        let page = Self::new(table, level, list.into_iter().map(Child::on_disk).collect());
+        page.set_address(address);
+        Ok(page)
+    }
+}
+
+/// The bytes of a page that does not know yet where it will lie.
+#[derive(Debug)]
+pub struct UnsealedPage {
+    bytes: Vec<u8>,
+}
+
+impl UnsealedPage {
+    pub(super) fn new(table: TableId, level: u8, entries: &[Entry]) -> Result<Self> {
+        let mut bytes = vec![0; PAGE_HEADER_BYTES];
+        encode_entries(entries, &mut bytes)?;
+        // Limits on entries and summaries keep a page below 16 MiB.
+        let field = |value: usize| u32::try_from(value).unwrap_or(u32::MAX).to_le_bytes();
+        let body_bytes = bytes.len() - PAGE_HEADER_BYTES;
+        assert!(body_bytes < 1 << 24, "an index page of {body_bytes} bytes");
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[6] = level;
+        bytes[8..12].copy_from_slice(&table.0.to_le_bytes());
+        bytes[12..16].copy_from_slice(&field(entries.len()));
+        bytes[16..20].copy_from_slice(&field(body_bytes));
+        Ok(Self { bytes })
+    }
+
+    /// Bytes it will take.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Appends the page, sealed for its place, to `out`; what it returns goes into the entry that leads to it.
+    pub fn seal_into(
+        mut self,
+        database: DatabaseId,
+        file: FileId,
+        offset: u64,
+        out: &mut Vec<u8>,
+    ) -> Address {
+        let head_crc = sealing_crc(
+            database,
+            file,
+            offset,
+            &[&self.bytes[..CRC_AT], &self.bytes[PAGE_HEADER_BYTES..]],
+        );
+        self.bytes[CRC_AT..PAGE_HEADER_BYTES].copy_from_slice(&head_crc.to_le_bytes());
+        out.extend_from_slice(&self.bytes);
+        let bytes = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
+        Address {
+            file,
+            offset,
+            bytes,
+            head_bytes: bytes,
+            head_crc,
+        }
+    }
+}

@@ -1,0 +1,698 @@
+//! The tree of a table: immutable, each change makes a new one that shares all untouched pages with the old one.
+//!
+//! Invariants
+//! - Old trees answer as before, whatever is done to newer ones; a reader needs no lock.
+//! - The root's entry is the total of the table. It always equals what adding up the blocks gives (sums of floats up to
+//!   rounding).
+//! - A change copies the pages on the paths to the changed items and no others. In-order appends touch the right flank
+//!   only, and need no page from disk while that is in memory.
+//! - Pages filled in order stay full; others are split in halves and joined when they run empty.
+//! - A page is marked as written only after its bytes are safe ([`WrittenPages::publish`]).
+
+use super::page::{Child, Page, PageLoader, UnsealedPage};
+use super::walk::{Blocks, Step, Walk};
+use super::{Address, Entry, EntryKey, MAX_PAGE_ENTRIES};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::TableId;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// The index of one table at one moment. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    table: TableId,
+    root: Option<Arc<Child>>,
+}
+
+/// One item to be removed, added, or replaced by another one of the same key.
+#[derive(Debug)]
+struct Change {
+    key: EntryKey,
+    removes: bool,
+    adds: Option<Entry>,
+}
+
+/// What all steps of one change share.
+struct Update<'a> {
+    table: TableId,
+    loader: &'a dyn PageLoader,
+    freed: &'a mut Vec<Address>,
+    removes: bool,
+}
+
+impl Tree {
+    /// The tree of a table without rows.
+    #[must_use]
+    pub fn empty(table: TableId) -> Self {
+        Self { table, root: None }
+    }
+
+    /// The tree below a root page that is on disk; no page is read.
+    ///
+    /// # Panics
+    /// When `root` is a block.
+    #[must_use]
+    pub fn from_root(table: TableId, root: Option<Entry>) -> Self {
+        assert!(
+            root.as_ref().is_none_or(|root| !root.is_block()),
+            "the root of an index is a page"
+        );
+        Self {
+            table,
+            root: root.map(Child::on_disk),
+        }
+    }
+
+    /// The table it indexes.
+    #[must_use]
+    pub fn table(&self) -> TableId {
+        self.table
+    }
+
+    /// Counts, ranges and summaries of all rows; `None` without rows. Its address may be out of date.
+    #[must_use]
+    pub fn total(&self) -> Option<&Entry> {
+        self.root.as_ref().map(|root| &root.entry)
+    }
+
+    /// Whether there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.root.is_none()
+    }
+
+    /// The entry of the root page with its address; `None` without rows.
+    ///
+    /// # Panics
+    /// When the root page is not on disk: see [`Tree::is_dirty`].
+    #[must_use]
+    pub fn root_entry(&self) -> Option<Entry> {
+        self.root.as_ref().map(|root| {
+            #[expect(
+                clippy::expect_used,
+                reason = "documented: asking for the address of a dirty page is a bug"
+            )]
+            root.addressed()
+                .expect("the root page of the index is on disk")
+        })
+    }
+
+    /// Whether some page is not on disk.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.root
+            .as_ref()
+            .is_some_and(|root| root.addressed().is_none())
+    }
+
+    /// The tree with one more item: a block, or the root page of a fragment.
+    ///
+    /// `freed` gets the addresses of pages on disk that this tree no longer uses.
+    ///
+    /// # Errors
+    /// `Invalid` when there is an item of the same key; whatever loading pages leads to.
+    pub fn insert(
+        &self,
+        item: Entry,
+        loader: &dyn PageLoader,
+        freed: &mut Vec<Address>,
+    ) -> Result<Self> {
+        self.insert_many(vec![item], loader, freed)
+    }
+
+    /// The tree with more items, in any order.
+    ///
+    /// # Errors
+    /// See [`Tree::insert`].
+    pub fn insert_many(
+        &self,
+        items: Vec<Entry>,
+        loader: &dyn PageLoader,
+        freed: &mut Vec<Address>,
+    ) -> Result<Self> {
+        self.replace(&[], items, loader, freed)
+    }
+
+    /// The tree without some of its items. They are items as they were inserted: blocks of a fragment go with it.
+    ///
+    /// # Errors
+    /// `Conflict` when there is no item of such a key; whatever loading pages leads to.
+    pub fn remove(
+        &self,
+        keys: &[EntryKey],
+        loader: &dyn PageLoader,
+        freed: &mut Vec<Address>,
+    ) -> Result<Self> {
+        self.replace(keys, Vec::new(), loader, freed)
+    }
+
+    /// The tree with some items in the place of others. An added item may have the key of a removed one.
+    ///
+    /// # Errors
+    /// See [`Tree::insert`] and [`Tree::remove`]. `freed` may then have grown; it is to be dropped.
+    pub fn replace(
+        &self,
+        removed: &[EntryKey],
+        added: Vec<Entry>,
+        loader: &dyn PageLoader,
+        freed: &mut Vec<Address>,
+    ) -> Result<Self> {
+        let changes = changes_in_order(removed, added)?;
+        if changes.is_empty() {
+            return Ok(self.clone());
+        }
+        let mut update = Update {
+            table: self.table,
+            loader,
+            freed,
+            removes: !removed.is_empty(),
+        };
+        let mut pages = match &self.root {
+            Some(root) => update.change_page(root, &changes, true)?,
+            None => update.pages_of(1, change_items(&[], &changes)?, true),
+        };
+        while pages.len() > 1 {
+            let level = pages[0].entry.level + 1;
+            pages = update.pages_of(level, pages, true);
+        }
+        let root = match pages.pop() {
+            Some(root) => Some(update.without_single_pages(root)?),
+            None => None,
+        };
+        Ok(Self {
+            table: self.table,
+            root,
+        })
+    }
+
+    /// Asks `decide` about the entries that can hold keys of `range` (all without one), in order, from the root on.
+    ///
+    /// # Errors
+    /// When a page cannot be loaded.
+    pub fn visit(
+        &self,
+        range: Option<RangeInclusive<i64>>,
+        loader: &dyn PageLoader,
+        decide: &mut dyn FnMut(&Entry) -> Step,
+    ) -> Result<()> {
+        let mut walk = self.walk(range, loader);
+        while walk.next(&mut *decide)?.is_some() {}
+        Ok(())
+    }
+
+    /// The same step by step: [`Walk::next`] returns one taken entry after the other. It needs no borrow of the tree.
+    pub fn walk<L: PageLoader>(&self, range: Option<RangeInclusive<i64>>, loader: L) -> Walk<L> {
+        Walk::new(self.table, self.root.clone(), range, loader)
+    }
+
+    /// The blocks that can hold keys of `range`, in order; pages are loaded when they are reached.
+    pub fn iter<L: PageLoader>(&self, range: Option<RangeInclusive<i64>>, loader: L) -> Blocks<L> {
+        Blocks(self.walk(range, loader))
+    }
+
+    /// Hands every page that is not on disk to `write`, children first, and returns what has to be published once all
+    /// of them are safe. `write` places the page (see [`UnsealedPage::seal_into`]) and returns its address.
+    ///
+    /// Trees that were made from this one share its pages, and learn with it that they are written. Pages that such a
+    /// tree replaced before it learned are not in anyone's `freed`; a writer that holds its latch meanwhile has none.
+    ///
+    /// # Errors
+    /// Those of `write`. The tree is as before.
+    pub fn write_dirty(
+        &self,
+        write: &mut dyn FnMut(UnsealedPage) -> Result<Address>,
+    ) -> Result<WrittenPages> {
+        let mut written = WrittenPages {
+            pages: Vec::new(),
+            root: None,
+        };
+        if let Some(root) = &self.root {
+            written.root = Some(write_child(self.table, root, write, &mut written.pages)?);
+        }
+        Ok(written)
+    }
+
+    /// The same tree with only the dirty pages in memory: the others come back through the loader.
+    #[must_use]
+    pub fn trim(&self) -> Self {
+        Self {
+            table: self.table,
+            root: self.root.as_ref().map(trim_child),
+        }
+    }
+
+    /// Checks every invariant of the tree and returns how many pages it has, those of fragments included.
+    ///
+    /// # Errors
+    /// `Corruption` that names the page.
+    pub fn check_invariants(&self, loader: &dyn PageLoader) -> Result<u64> {
+        let mut pages = 0;
+        if let Some(root) = &self.root {
+            check_child(self.table, root, loader, &mut pages)?;
+        }
+        Ok(pages)
+    }
+}
+
+/// Pages whose bytes were handed out by [`Tree::write_dirty`] and are not known to be safe yet.
+#[derive(Debug)]
+#[must_use = "pages count as dirty until they are published"]
+pub struct WrittenPages {
+    pages: Vec<(Arc<Page>, Address)>,
+    root: Option<Entry>,
+}
+
+impl WrittenPages {
+    /// The entry of the root page, with its address: what [`Tree::from_root`] takes.
+    #[must_use]
+    pub fn root(&self) -> Option<&Entry> {
+        self.root.as_ref()
+    }
+
+    /// How many pages there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether the tree had no dirty page.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Marks the pages as written, in all trees that share them, and offers them to `cache`.
+    pub fn publish(self, cache: &dyn PageLoader) {
+        // Children come before their parents: below a page with an address all pages have one.
+        for (page, address) in self.pages {
+            page.set_address(address);
+            cache.keep_page(&page.detached());
+        }
+    }
+}
+
+/// The changes in the order of their keys, one per key.
+fn changes_in_order(removed: &[EntryKey], added: Vec<Entry>) -> Result<Vec<Change>> {
+    let removals = removed.iter().map(|&key| Change {
+        key,
+        removes: true,
+        adds: None,
+    });
+    let mut changes: Vec<Change> = removals.collect();
+    for item in added {
+        if let Err(what) = item.check() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("the index refuses {}: {what}", item.address),
+            ));
+        }
+        changes.push(Change {
+            key: item.key(),
+            removes: false,
+            adds: Some(item),
+        });
+    }
+    // Stable: of one key the removal stays in front.
+    changes.sort_by_key(|change| change.key);
+    let mut merged: Vec<Change> = Vec::with_capacity(changes.len());
+    for change in changes {
+        match merged.last_mut() {
+            Some(last) if last.key == change.key => {
+                if last.adds.is_some() || change.removes {
+                    return Err(same_key(change.key));
+                }
+                last.adds = change.adds;
+            }
+            _ => merged.push(change),
+        }
+    }
+    Ok(merged)
+}
+
+fn same_key(key: EntryKey) -> Error {
+    let EntryKey {
+        key_min,
+        commit,
+        ordinal,
+    } = key;
+    Error::new(
+        ErrorKind::Invalid,
+        format!(
+            "two blocks with key {key_min} are number {ordinal} of commit {}",
+            commit.0
+        ),
+    )
+}
+
+fn no_such_key(key: EntryKey) -> Error {
+    let EntryKey {
+        key_min,
+        commit,
+        ordinal,
+    } = key;
+    let what = format!(
+        "block {ordinal} of commit {} with key {key_min} is not in the table any more",
+        commit.0
+    );
+    Error::new(ErrorKind::Conflict, what)
+}
+
+/// The items of a page of level 1 after the changes.
+fn change_items(items: &[Arc<Child>], changes: &[Change]) -> Result<Vec<Arc<Child>>> {
+    let mut changed = Vec::with_capacity(items.len() + changes.len());
+    let mut rest = items;
+    for change in changes {
+        let before = rest.partition_point(|item| item.entry.key() < change.key);
+        changed.extend_from_slice(&rest[..before]);
+        rest = &rest[before..];
+        let found = rest
+            .first()
+            .is_some_and(|item| item.entry.key() == change.key);
+        if change.removes {
+            rest = rest
+                .get(1..)
+                .filter(|_| found)
+                .ok_or_else(|| no_such_key(change.key))?;
+        } else if found {
+            return Err(same_key(change.key));
+        }
+        changed.extend(change.adds.iter().cloned().map(Child::on_disk));
+    }
+    changed.extend_from_slice(rest);
+    Ok(changed)
+}
+
+impl Update<'_> {
+    /// The page of an entry, from memory if it is there.
+    fn page(&self, child: &Child) -> Result<Arc<Page>> {
+        match &child.page {
+            Some(page) => Ok(Arc::clone(page)),
+            None => self.loader.load_page(self.table, &child.entry),
+        }
+    }
+
+    /// The page of an entry that the new tree will not have.
+    fn superseded(&mut self, child: &Child) -> Result<Arc<Page>> {
+        let page = self.page(child)?;
+        self.freed.extend(page.address());
+        Ok(page)
+    }
+
+    /// The pages (none, one or several) that take the place of `child` after the changes.
+    fn change_page(
+        &mut self,
+        child: &Child,
+        changes: &[Change],
+        rightmost: bool,
+    ) -> Result<Vec<Arc<Child>>> {
+        let page = self.superseded(child)?;
+        let old = page.children();
+        let (children, appends) = if page.level() == 1 {
+            let last = old.last().map(|item| item.entry.key());
+            (
+                change_items(old, changes)?,
+                changes.first().map(|change| change.key) > last,
+            )
+        } else {
+            self.change_pages(old, changes, rightmost)?
+        };
+        if !self.removes && Page::fits(children.len(), summaries_of(&children)) {
+            // Only additions, and still one page: its total is the old one and what was added.
+            let mut entry = child.entry.clone();
+            changes
+                .iter()
+                .filter_map(|change| change.adds.as_ref())
+                .for_each(|item| item.merge_into(&mut entry));
+            entry.address = Address::default();
+            let page = Arc::new(Page::new(self.table, page.level(), children));
+            return Ok(vec![Arc::new(Child {
+                entry,
+                page: Some(page),
+            })]);
+        }
+        Ok(self.pages_of(page.level(), children, rightmost && appends))
+    }
+
+    /// The children of an inner page after the changes, and whether only the last of them was touched.
+    fn change_pages(
+        &mut self,
+        old: &[Arc<Child>],
+        changes: &[Change],
+        rightmost: bool,
+    ) -> Result<(Vec<Arc<Child>>, bool)> {
+        let mut children = Vec::with_capacity(old.len() + 1);
+        let mut rest = changes;
+        let mut appends = true;
+        for (index, child) in old.iter().enumerate() {
+            let next = old.get(index + 1);
+            let here = next.map_or(rest.len(), |next| {
+                rest.partition_point(|change| change.key < next.entry.key())
+            });
+            let (mine, later) = rest.split_at(here);
+            rest = later;
+            if mine.is_empty() {
+                children.push(Arc::clone(child));
+                continue;
+            }
+            appends &= next.is_none();
+            for page in self.change_page(child, mine, rightmost && next.is_none())? {
+                self.push_or_join(&mut children, page)?;
+            }
+        }
+        if self.removes {
+            // A page that ran empty and has only a right neighbour.
+            if let [first, second, ..] = &children[..]
+                && is_small(first)
+            {
+                let (first, second) = (Arc::clone(first), Arc::clone(second));
+                let mut joined = vec![first];
+                self.push_or_join(&mut joined, second)?;
+                children.splice(..2, joined);
+            }
+        }
+        Ok((children, appends))
+    }
+
+    /// Appends a page, or joins it with the one before it if one of the two ran empty.
+    fn push_or_join(&mut self, pages: &mut Vec<Arc<Child>>, page: Arc<Child>) -> Result<()> {
+        let lonely = pages
+            .last()
+            .is_none_or(|before| !is_small(before) && !is_small(&page));
+        if !self.removes || lonely {
+            pages.push(page);
+            return Ok(());
+        }
+        let Some(before) = pages.pop() else {
+            return Ok(());
+        };
+        let (left, right) = (self.page(&before)?, self.page(&page)?);
+        let children: Vec<_> = left
+            .children()
+            .iter()
+            .chain(right.children())
+            .cloned()
+            .collect();
+        // Room is left, so that the next insertion does not split what was just joined.
+        if Page::fits(children.len() * 4 / 3, summaries_of(&children) * 4 / 3) {
+            self.freed
+                .extend(left.address().into_iter().chain(right.address()));
+            pages.extend(self.pages_of(left.level(), children, true));
+        } else {
+            pages.extend([before, page]);
+        }
+        Ok(())
+    }
+
+    /// Pages of `level` over the children: as few as possible if they came in order, else cut in halves.
+    fn pages_of(&self, level: u8, children: Vec<Arc<Child>>, in_order: bool) -> Vec<Arc<Child>> {
+        let mut pages = Vec::new();
+        let mut uncut = vec![&children[..]];
+        while let Some(part) = uncut.pop() {
+            let full = full_page(part);
+            if full == part.len() {
+                pages.extend((full > 0).then(|| self.new_page(level, part.to_vec())));
+            } else {
+                let (left, right) = part.split_at(if in_order { full } else { part.len() / 2 });
+                uncut.extend([right, left]);
+            }
+        }
+        pages
+    }
+
+    fn new_page(&self, level: u8, children: Vec<Arc<Child>>) -> Arc<Child> {
+        let page = Page::new(self.table, level, children);
+        Arc::new(Child {
+            entry: page.total(),
+            page: Some(Arc::new(page)),
+        })
+    }
+
+    /// The root without inner pages that have only one child.
+    fn without_single_pages(&mut self, mut root: Arc<Child>) -> Result<Arc<Child>> {
+        while root.entry.level > 1 {
+            let page = self.page(&root)?;
+            let [only] = page.children() else { break };
+            self.freed.extend(page.address());
+            root = Arc::clone(only);
+        }
+        Ok(root)
+    }
+}
+
+/// How many of the children make a full page.
+fn full_page(children: &[Arc<Child>]) -> usize {
+    let mut summaries = 0;
+    let fits = |(index, child): &(usize, &Arc<Child>)| {
+        summaries += child.entry.columns.len();
+        Page::fits(index + 1, summaries)
+    };
+    children.iter().enumerate().take_while(fits).count()
+}
+
+fn summaries_of(children: &[Arc<Child>]) -> usize {
+    children.iter().map(|child| child.entry.columns.len()).sum()
+}
+
+/// Whether a page in memory is less than a quarter full.
+fn is_small(child: &Child) -> bool {
+    let quarter_full = |page: &Arc<Page>| {
+        page.children().len() < MAX_PAGE_ENTRIES / 4
+            && Page::fits(16, summaries_of(page.children()) * 4)
+    };
+    child.page.as_ref().is_some_and(quarter_full)
+}
+
+/// Writes the page of `child` if it is dirty, those below it first; returns its entry with its address.
+fn write_child(
+    table: TableId,
+    child: &Child,
+    write: &mut dyn FnMut(UnsealedPage) -> Result<Address>,
+    written: &mut Vec<(Arc<Page>, Address)>,
+) -> Result<Entry> {
+    if let Some(entry) = child.addressed() {
+        return Ok(entry);
+    }
+    let Some(page) = &child.page else {
+        return Ok(child.entry.clone());
+    };
+    let mut entries = Vec::with_capacity(page.children().len());
+    for below in page.children() {
+        entries.push(write_child(table, below, write, written)?);
+    }
+    let address = write(UnsealedPage::new(table, page.level(), &entries)?)?;
+    written.push((Arc::clone(page), address));
+    Ok(Entry {
+        address,
+        ..child.entry.clone()
+    })
+}
+
+fn trim_child(child: &Arc<Child>) -> Arc<Child> {
+    let Some(page) = &child.page else {
+        return Arc::clone(child);
+    };
+    if let Some(entry) = child.addressed() {
+        return Child::on_disk(entry);
+    }
+    if page.children().iter().all(|below| below.page.is_none()) {
+        return Arc::clone(child);
+    }
+    let children = page.children().iter().map(trim_child).collect();
+    let page = Some(Arc::new(Page::new(page.table(), page.level(), children)));
+    Arc::new(Child {
+        entry: child.entry.clone(),
+        page,
+    })
+}
+
+fn check_child(
+    table: TableId,
+    child: &Child,
+    loader: &dyn PageLoader,
+    pages: &mut u64,
+) -> Result<()> {
+    let entry = &child.entry;
+    let wrong = |what: &str| {
+        let place = child.addressed().unwrap_or_else(|| entry.clone()).address;
+        Err(Error::corruption(
+            place,
+            format_args!("the index of table {} contradicts itself: {what}", table.0),
+        ))
+    };
+    if let Err(what) = entry.check() {
+        return wrong(what);
+    }
+    if entry.is_block() {
+        return Ok(());
+    }
+    let page = match &child.page {
+        Some(page) => Arc::clone(page),
+        None => loader.load_page(table, entry)?,
+    };
+    *pages += 1;
+    if page.table() != table || page.level() != entry.level {
+        return wrong("a page has another table or level than its entry says");
+    }
+    if !Page::fits(page.children().len(), summaries_of(page.children())) {
+        return wrong("a page is too large");
+    }
+    if !page.entries().is_sorted_by(|a, b| a.key() < b.key()) {
+        return wrong("the entries of a page are not in order");
+    }
+    if page.level() > 1 && page.entries().any(|below| below.level != page.level() - 1) {
+        return wrong("an entry has the wrong level");
+    }
+    if page.address().is_some()
+        && page
+            .children()
+            .iter()
+            .any(|below| below.addressed().is_none())
+    {
+        return wrong("a page was written before one below it");
+    }
+    if let Some(what) = unequal_totals(entry, &page.total()) {
+        return wrong(what);
+    }
+    page.children()
+        .iter()
+        .try_for_each(|below| check_child(table, below, loader, pages))
+}
+
+/// What differs between the entry of a page and what its entries add up to. Float sums may differ by their rounding.
+fn unequal_totals(entry: &Entry, sum: &Entry) -> Option<&'static str> {
+    let inherits = entry.commit_max.0 > 0 && sum.commit_max.0 == 0;
+    let commits = |entry: &Entry| {
+        (
+            entry.commit_min,
+            entry.commit_max,
+            entry.first_commit,
+            entry.ordinal,
+        )
+    };
+    if (entry.rows, entry.blocks, entry.block_bytes) != (sum.rows, sum.blocks, sum.block_bytes) {
+        return Some("counts do not add up");
+    }
+    if (entry.key_min, entry.key_max) != (sum.key_min, sum.key_max) {
+        return Some("key ranges do not add up");
+    }
+    if !inherits && commits(entry) != commits(sum) {
+        return Some("commits do not add up");
+    }
+    let exact = |summaries: &Entry| -> Vec<_> {
+        let counts = |column: &crate::summary::ColumnSummary| {
+            let sum = column.int_sum();
+            (
+                column.column_id,
+                column.kind,
+                column.null_rows,
+                column.nan_rows,
+                column.value_rows,
+                column.min,
+                column.max,
+                sum,
+            )
+        };
+        summaries.columns.iter().map(counts).collect()
+    };
+    (exact(entry) != exact(sum)).then_some("summaries do not add up")
+}

@@ -1,0 +1,229 @@
+//! The one way through an index: in the order of keys, loading only what is asked for (R7 of the algorithms: exact and
+//! in order also where equal keys lie on both sides of a page border).
+//!
+//! Invariants: entries come in ascending `EntryKey`, whatever levels they have; an entry that cannot hold a key of the
+//! range never comes, one that can always does unless an entry above it was skipped or taken. Fragments overlap their
+//! neighbours, so open pages wait in a heap and the one with the smallest next key goes on. (ChronicleDB's stack of
+//! nodes is this heap when nothing overlaps.)
+
+use super::page::{Child, Page, PageLoader};
+use super::{Entry, EntryKey};
+use crate::error::{Error, Result};
+use crate::ids::{CommitNo, TableId};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// Most pages above one another: those of the tree and those of a fragment in it.
+const MAX_DEPTH: u32 = 64;
+
+/// What to do with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing below it is of interest.
+    Skip,
+    /// It is an answer as it is: its summaries are enough.
+    Take,
+    /// Go on with what lies below it. A block is taken.
+    Descend,
+    /// The walk is over.
+    Stop,
+}
+
+/// A walk through the entries of a tree. See [`Walk::next`].
+#[derive(Debug)]
+pub struct Walk<L> {
+    loader: L,
+    table: TableId,
+    start: i64,
+    end: i64,
+    root: Option<Arc<Child>>,
+    open: BinaryHeap<Reverse<Cursor>>,
+    pages: u64,
+}
+
+/// An open page and how far the walk came in it.
+#[derive(Debug)]
+struct Cursor {
+    key: EntryKey,
+    page: Arc<Page>,
+    next: usize,
+    behind: usize,
+    depth: u32,
+    heritage: Option<Heritage>,
+}
+
+/// What the entries of a fragment get from the entry that leads to it, if they were written before their commit had a
+/// number.
+#[derive(Clone, Copy, Debug)]
+struct Heritage {
+    commit: CommitNo,
+    ordinal: u32,
+}
+
+impl Heritage {
+    /// What the entries below `entry` get if it has a commit of its own.
+    fn below(entry: &Entry) -> Option<Self> {
+        (entry.commit_max.0 > 0).then_some(Self {
+            commit: entry.first_commit,
+            ordinal: entry.ordinal,
+        })
+    }
+
+    fn give(heritage: Option<Self>, entry: &Entry) -> Option<Entry> {
+        let heritage = heritage.filter(|_| entry.commit_max.0 == 0)?;
+        let ordinal = heritage.ordinal.saturating_add(entry.ordinal);
+        Some(
+            entry
+                .clone()
+                .committed(heritage.commit, heritage.commit, ordinal),
+        )
+    }
+}
+
+impl<L: PageLoader> Walk<L> {
+    pub(super) fn new(
+        table: TableId,
+        root: Option<Arc<Child>>,
+        range: Option<RangeInclusive<i64>>,
+        loader: L,
+    ) -> Self {
+        let (start, end) = range.map_or((i64::MIN, i64::MAX), RangeInclusive::into_inner);
+        Self {
+            loader,
+            table,
+            start,
+            end,
+            root,
+            open: BinaryHeap::new(),
+            pages: 0,
+        }
+    }
+
+    /// Asks `decide` about one entry after the other, from the root on, and returns the next one that is taken; `None`
+    /// at the end. Errors end the walk as well.
+    ///
+    /// # Errors
+    /// When a page cannot be loaded.
+    pub fn next(&mut self, mut decide: impl FnMut(&Entry) -> Step) -> Result<Option<Entry>> {
+        let next = self.advance(&mut decide);
+        if !matches!(next, Ok(Some(_))) {
+            (self.root, self.open) = (None, BinaryHeap::new());
+        }
+        next
+    }
+
+    /// Pages opened so far.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn advance(&mut self, decide: &mut dyn FnMut(&Entry) -> Step) -> Result<Option<Entry>> {
+        while let Some((child, depth, heritage)) = self.pop() {
+            let given = Heritage::give(heritage, &child.entry);
+            let entry = given.as_ref().unwrap_or(&child.entry);
+            match decide(entry) {
+                Step::Skip => {}
+                Step::Stop => return Ok(None),
+                Step::Descend if !entry.is_block() => {
+                    let below = if given.is_some() {
+                        heritage
+                    } else {
+                        Heritage::below(entry)
+                    };
+                    self.open(&child, depth + 1, below)?;
+                }
+                Step::Take | Step::Descend => return Ok(Some(entry.clone())),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The entry with the smallest key of all that wait.
+    fn pop(&mut self) -> Option<(Arc<Child>, u32, Option<Heritage>)> {
+        if let Some(root) = self.root.take() {
+            let inside = root.entry.key_min <= self.end && root.entry.key_max >= self.start;
+            return inside.then_some((root, 0, None));
+        }
+        let Reverse(mut cursor) = self.open.pop()?;
+        let child = Arc::clone(&cursor.page.children()[cursor.next]);
+        let (depth, heritage) = (cursor.depth, cursor.heritage);
+        cursor.next += 1;
+        self.push(cursor);
+        Some((child, depth, heritage))
+    }
+
+    fn open(&mut self, child: &Child, depth: u32, heritage: Option<Heritage>) -> Result<()> {
+        if depth > MAX_DEPTH {
+            return Err(Error::corruption(
+                child.entry.address,
+                "the pages of the index lead in a circle",
+            ));
+        }
+        let page = match &child.page {
+            Some(page) => Arc::clone(page),
+            None => self.loader.load_page(self.table, &child.entry)?,
+        };
+        self.pages += 1;
+        let candidates = page.candidates(self.start, self.end);
+        let key = child.entry.key();
+        self.push(Cursor {
+            key,
+            page,
+            next: candidates.start,
+            behind: candidates.end,
+            depth,
+            heritage,
+        });
+        Ok(())
+    }
+
+    /// Lets the cursor wait for its next entry that reaches into the range, if it has one.
+    fn push(&mut self, mut cursor: Cursor) {
+        let children = &cursor.page.children()[..cursor.behind];
+        while let Some(child) = children.get(cursor.next) {
+            if child.entry.key_max >= self.start {
+                let given = Heritage::give(cursor.heritage, &child.entry);
+                cursor.key = given.as_ref().unwrap_or(&child.entry).key();
+                self.open.push(Reverse(cursor));
+                return;
+            }
+            cursor.next += 1;
+        }
+    }
+}
+
+impl Ord for Cursor {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        // Of equal keys (no two items have one) the deeper goes first: the order does not depend on the heap.
+        self.key.cmp(&other.key).then(other.depth.cmp(&self.depth))
+    }
+}
+
+impl PartialOrd for Cursor {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Cursor {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Cursor {}
+
+/// All blocks of a range, in order. See [`super::Tree::iter`].
+#[derive(Debug)]
+pub struct Blocks<L>(pub(super) Walk<L>);
+
+impl<L: PageLoader> Iterator for Blocks<L> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        self.0.next(|_| Step::Descend).transpose()
+    }
+}

@@ -1,0 +1,445 @@
+//! One pass over the values of a column: this runs over every row that is ingested.
+//!
+//! The loops keep several independent accumulators, so that the compiler turns them into vector instructions of any
+//! machine; none branches on a value. Values are taken in chunks of [`CHUNK_ROWS`], small enough for the first-level
+//! cache and for plain float sums: within a chunk rounding is at most 256 additions deep (3e-14 of the magnitudes),
+//! across chunks sums are compensated. Compensating every addition was rejected: half the speed for digits nobody
+//! is promised. Nulls and NaNs are squeezed out before a chunk is summarised, so that there is one loop per kind.
+
+use super::{ColumnSummary, SummaryKind, count_f64};
+use crate::bitmap::Bitmap;
+
+/// Values summarised at once.
+const CHUNK_ROWS: usize = 1024;
+
+/// Accumulators per quantity: enough to hide the latency of an addition, few enough for 16 vector registers.
+const LANES: usize = 4;
+
+/// A type whose values can be summarised: integers of up to 64 bits and floats. Sealed.
+pub trait SummaryValue: Copy + Default + sealed::Sealed {
+    /// How its values are summarised.
+    const KIND: SummaryKind;
+
+    /// The summary of at most [`CHUNK_ROWS`] values without nulls, of column 0.
+    #[doc(hidden)]
+    fn summarise(values: &[Self]) -> ColumnSummary;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+pub(super) fn of_values<T: SummaryValue>(
+    column_id: u32,
+    values: &[T],
+    validity: Option<Bitmap<'_>>,
+) -> ColumnSummary {
+    let mut total = ColumnSummary::empty(0, T::KIND);
+    match validity {
+        None => {
+            for chunk in values.chunks(CHUNK_ROWS) {
+                total = total.merge(&T::summarise(chunk));
+            }
+        }
+        Some(validity) => {
+            assert_eq!(
+                validity.len_bits(),
+                values.len(),
+                "as many validity bits as values"
+            );
+            let mut squeezed = [T::default(); CHUNK_ROWS];
+            for (index, chunk) in values.chunks(CHUNK_ROWS).enumerate() {
+                let valid = squeeze_valid(chunk, &validity, index * CHUNK_ROWS, &mut squeezed);
+                total = total.merge(&T::summarise(valid));
+                total.null_rows += (chunk.len() - valid.len()) as u64;
+            }
+        }
+    }
+    ColumnSummary { column_id, ..total }
+}
+
+pub(super) fn of_bools(
+    column_id: u32,
+    values: Bitmap<'_>,
+    validity: Option<Bitmap<'_>>,
+) -> ColumnSummary {
+    let rows = values.len_bits();
+    if let Some(validity) = &validity {
+        assert_eq!(validity.len_bits(), rows, "as many validity bits as values");
+    }
+    let (mut valid_rows, mut true_rows) = (0_u64, 0_u64);
+    for start in (0..rows).step_by(64) {
+        let in_range = if rows - start < 64 {
+            (1 << (rows - start)) - 1
+        } else {
+            u64::MAX
+        };
+        let valid = validity.map_or(in_range, |validity| validity.word(start));
+        valid_rows += u64::from(valid.count_ones());
+        true_rows += u64::from((valid & values.word(start)).count_ones());
+    }
+    let mut summary = ColumnSummary::empty(column_id, SummaryKind::Int);
+    summary.null_rows = rows as u64 - valid_rows;
+    summary.value_rows = valid_rows;
+    if valid_rows > 0 {
+        summary.min = u64::from(true_rows == valid_rows);
+        summary.max = u64::from(true_rows > 0);
+        summary.sum = u128::from(true_rows);
+        summary.m2 =
+            count_f64(true_rows) * count_f64(valid_rows - true_rows) / count_f64(valid_rows);
+    }
+    summary
+}
+
+/// The valid values of a chunk that starts at row `start`: the chunk itself if all are.
+fn squeeze_valid<'a, T: Copy>(
+    chunk: &'a [T],
+    validity: &Bitmap<'_>,
+    start: usize,
+    squeezed: &'a mut [T; CHUNK_ROWS],
+) -> &'a [T] {
+    let mut kept = 0;
+    let mut all_valid = true;
+    for (index, values) in chunk.chunks(64).enumerate() {
+        let mut word = validity.word(start + index * 64);
+        all_valid &= word.count_ones() as usize == values.len();
+        if all_valid {
+            kept += values.len();
+            continue;
+        }
+        if kept == index * 64 {
+            // The first null of the chunk may be in this word: nothing was copied so far.
+            squeezed[..kept].copy_from_slice(&chunk[..kept]);
+        }
+        for &value in values {
+            // No branch on the bit: an invalid value is overwritten by the next one. `kept` stays below the length
+            // of the buffer because it is below the number of values seen; the mask spares the bounds check.
+            squeezed[kept % CHUNK_ROWS] = value;
+            kept += (word & 1) as usize;
+            word >>= 1;
+        }
+    }
+    if all_valid { chunk } else { &squeezed[..kept] }
+}
+
+// ---- Integers ----
+
+/// The part of a double that makes its low 52 bits an integer: `from_bits(EXPONENT_52 | b)` is `2^52 + b`.
+const EXPONENT_52: u64 = 0x4330_0000_0000_0000;
+const TWO_52: i64 = 1 << 52;
+const TWO_51: i64 = 1 << 51;
+
+/// Integers as 64 raw bits whose differences are right modulo 2^64.
+trait RawInt: Copy + Ord {
+    const KIND: SummaryKind;
+    /// Smallest and largest number of the kind (not of the type).
+    const BOUNDS: (i128, i128);
+    fn raw(self) -> u64;
+    fn wide(self) -> i128;
+}
+
+macro_rules! integers {
+    ($($type:ty => $kind:ident, $wide:ty, $raw:expr;)*) => {
+        $(impl RawInt for $type {
+            const KIND: SummaryKind = SummaryKind::$kind;
+            const BOUNDS: (i128, i128) = (<$wide>::MIN as i128, <$wide>::MAX as i128);
+            #[inline]
+            fn raw(self) -> u64 {
+                $raw(<$wide>::from(self))
+            }
+            #[inline]
+            fn wide(self) -> i128 {
+                i128::from(self)
+            }
+        }
+        impl sealed::Sealed for $type {}
+        impl SummaryValue for $type {
+            const KIND: SummaryKind = SummaryKind::$kind;
+            fn summarise(values: &[Self]) -> ColumnSummary {
+                summarise_integers(values)
+            }
+        })*
+    };
+}
+
+integers! {
+    i8 => Int, i64, i64::cast_unsigned;
+    i16 => Int, i64, i64::cast_unsigned;
+    i32 => Int, i64, i64::cast_unsigned;
+    i64 => Int, i64, i64::cast_unsigned;
+    u8 => UInt, u64, u64::from;
+    u16 => UInt, u64, u64::from;
+    u32 => UInt, u64, u64::from;
+    u64 => UInt, u64, u64::from;
+}
+
+fn summarise_integers<T: RawInt>(values: &[T]) -> ColumnSummary {
+    assert!(
+        values.len() <= CHUNK_ROWS,
+        "a chunk of {} values",
+        values.len()
+    );
+    let Some(&first) = values.first() else {
+        return ColumnSummary::empty(0, T::KIND);
+    };
+    summarise_near(first, values).unwrap_or_else(|| summarise_far(first, values))
+}
+
+/// Values within 2^51 of the first one, nearly always: differences to it are exact as floats, so that minimum,
+/// maximum and squares are float instructions (64-bit integers have none of the three in the base instruction set).
+///
+/// Squares are taken around the first value, not around the mean: it is one of the values, so the sum of squares
+/// around it is at most `n + 1` times that around the mean, and the subtraction loses no more than 10 bits of 53.
+fn summarise_near<T: RawInt>(first: T, values: &[T]) -> Option<ColumnSummary> {
+    // All of base..base + 2^52 is within the kind's numbers: differences to base do not wrap around.
+    let base = (first.wide() - i128::from(TWO_51))
+        .clamp(T::BOUNDS.0, T::BOUNDS.1 - i128::from(TWO_52 - 1));
+    let first_offset = i64::try_from(first.wide() - base).ok()?;
+    let base_raw = first.raw().wrapping_sub(first_offset.cast_unsigned());
+    let zero = f64::from_bits(EXPONENT_52 | first_offset.cast_unsigned());
+
+    let mut used_bits = [0_u64; LANES];
+    let mut offsets = [0_u64; LANES];
+    let (mut lows, mut highs, mut squares) = ([0.0_f64; LANES], [0.0_f64; LANES], [0.0_f64; LANES]);
+    let mut step = |lane: usize, value: T| {
+        let offset = value.raw().wrapping_sub(base_raw);
+        used_bits[lane] |= offset;
+        offsets[lane] = offsets[lane].wrapping_add(offset);
+        let distance = f64::from_bits(EXPONENT_52 | offset) - zero;
+        lows[lane] = if distance < lows[lane] {
+            distance
+        } else {
+            lows[lane]
+        };
+        highs[lane] = if distance > highs[lane] {
+            distance
+        } else {
+            highs[lane]
+        };
+        squares[lane] += distance * distance;
+    };
+    let groups = values.chunks_exact(LANES);
+    let rest = groups.remainder();
+    for group in groups {
+        for lane in 0..LANES {
+            step(lane, group[lane]);
+        }
+    }
+    for (lane, &value) in rest.iter().enumerate() {
+        step(lane, value);
+    }
+
+    if used_bits.iter().fold(0, |all, bits| all | bits) >= TWO_52.cast_unsigned() {
+        return None;
+    }
+    // 1,024 offsets below 2^52: no lane overflowed, nor does their sum.
+    let offsets_sum: u64 = offsets.iter().sum();
+    let count = values.len() as i128;
+    let distances_sum = i128::from(offsets_sum) - count * i128::from(first_offset);
+    let distances_sum_f64 = exact_f64(distances_sum);
+    let m2 = squares.iter().sum::<f64>()
+        - distances_sum_f64 * distances_sum_f64 / count_f64(values.len() as u64);
+    let low = lows.iter().fold(0.0_f64, |low, &lane| low.min(lane));
+    let high = highs.iter().fold(0.0_f64, |high, &lane| high.max(lane));
+    Some(ColumnSummary {
+        value_rows: values.len() as u64,
+        min: first.raw().wrapping_add(exact_i64(low).cast_unsigned()),
+        max: first.raw().wrapping_add(exact_i64(high).cast_unsigned()),
+        sum: (count * first.wide() + distances_sum).cast_unsigned(),
+        m2: m2.max(0.0),
+        ..ColumnSummary::empty(0, T::KIND)
+    })
+}
+
+/// Values all over the 64-bit range (hashes, identifiers): plain loops, squares around the mean.
+fn summarise_far<T: RawInt>(first: T, values: &[T]) -> ColumnSummary {
+    let (mut min, mut max, mut sum) = (first, first, 0_i128);
+    for &value in values {
+        min = min.min(value);
+        max = max.max(value);
+        sum += value.wide();
+    }
+    let count = count_f64(values.len() as u64);
+    let mean_offset = exact_f64(sum - values.len() as i128 * min.wide()) / count;
+    let (mut squares, mut residue) = (0.0, 0.0);
+    for &value in values {
+        let distance = count_f64(value.raw().wrapping_sub(min.raw())) - mean_offset;
+        squares += distance * distance;
+        residue += distance;
+    }
+    ColumnSummary {
+        value_rows: values.len() as u64,
+        min: min.raw(),
+        max: max.raw(),
+        sum: sum.cast_unsigned(),
+        m2: (squares - residue * residue / count).max(0.0),
+        ..ColumnSummary::empty(0, T::KIND)
+    }
+}
+
+/// A sum of at most 1,024 differences as a float; rounded at most once.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "one rounding of a quantity that enters a float product"
+)]
+fn exact_f64(integer: i128) -> f64 {
+    integer as f64
+}
+
+/// A float that holds an integer below 2^52 in magnitude.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the argument is an integer below 2^52 in magnitude"
+)]
+fn exact_i64(float: f64) -> i64 {
+    float as i64
+}
+
+// ---- Floats ----
+
+macro_rules! floats {
+    ($($type:ty),*) => {
+        $(impl sealed::Sealed for $type {}
+        impl SummaryValue for $type {
+            const KIND: SummaryKind = SummaryKind::Float;
+            fn summarise(values: &[Self]) -> ColumnSummary {
+                summarise_floats(values)
+            }
+        })*
+    };
+}
+
+floats!(f32, f64);
+
+fn summarise_floats<T: Copy + Default + Into<f64>>(values: &[T]) -> ColumnSummary {
+    assert!(
+        values.len() <= CHUNK_ROWS,
+        "a chunk of {} values",
+        values.len()
+    );
+    if any_nan(values) {
+        let mut squeezed = [T::default(); CHUNK_ROWS];
+        let mut kept = 0;
+        for &value in values {
+            squeezed[kept % CHUNK_ROWS] = value;
+            kept += usize::from(!is_nan(value));
+        }
+        let nan_rows = (values.len() - kept) as u64;
+        return ColumnSummary {
+            nan_rows,
+            ..summarise_numbers(&squeezed[..kept])
+        };
+    }
+    summarise_numbers(values)
+}
+
+fn summarise_numbers<T: Copy + Into<f64>>(values: &[T]) -> ColumnSummary {
+    if values.is_empty() {
+        return ColumnSummary::empty(0, SummaryKind::Float);
+    }
+    let (mut lows, mut highs, mut sums) = (
+        [f64::INFINITY; LANES],
+        [f64::NEG_INFINITY; LANES],
+        [0.0_f64; LANES],
+    );
+    for_lanes(values, |lane, value| {
+        lows[lane] = if value < lows[lane] {
+            value
+        } else {
+            lows[lane]
+        };
+        highs[lane] = if value > highs[lane] {
+            value
+        } else {
+            highs[lane]
+        };
+        sums[lane] += value;
+    });
+    let (sum, lost) = sums
+        .iter()
+        .fold((0.0, 0.0), |sum, &lane| add_sums(sum, (lane, 0.0)));
+    let count = count_f64(values.len() as u64);
+    let mean = (sum + lost) / count;
+    let (mut residues, mut squares) = ([0.0_f64; LANES], [0.0_f64; LANES]);
+    for_lanes(values, |lane, value| {
+        let distance = value - mean;
+        residues[lane] += distance;
+        squares[lane] += distance * distance;
+    });
+    let (residue, square) = (residues.iter().sum::<f64>(), squares.iter().sum::<f64>());
+    // `max` would turn the NaN that infinities lead to into zero.
+    let m2 = square - residue * residue / count;
+    ColumnSummary {
+        value_rows: values.len() as u64,
+        min: lows
+            .iter()
+            .fold(f64::INFINITY, |low, &lane| low.min(lane))
+            .to_bits(),
+        max: highs
+            .iter()
+            .fold(f64::NEG_INFINITY, |high, &lane| high.max(lane))
+            .to_bits(),
+        sum: join_sum((sum, lost)),
+        m2: if m2 < 0.0 { 0.0 } else { m2 },
+        ..ColumnSummary::empty(0, SummaryKind::Float)
+    }
+}
+
+/// Calls `step` with every value; neighbours get different lanes.
+#[inline(always)]
+fn for_lanes<T: Copy + Into<f64>>(values: &[T], mut step: impl FnMut(usize, f64)) {
+    let groups = values.chunks_exact(LANES);
+    let rest = groups.remainder();
+    for group in groups {
+        for lane in 0..LANES {
+            step(lane, group[lane].into());
+        }
+    }
+    for (lane, &value) in rest.iter().enumerate() {
+        step(lane, value.into());
+    }
+}
+
+fn any_nan<T: Copy + Into<f64>>(values: &[T]) -> bool {
+    // Whole groups without an early exit: a branch per value would keep the loop from being vectorised.
+    values
+        .chunks(64)
+        .any(|group| group.iter().fold(false, |any, &value| any | is_nan(value)))
+}
+
+fn is_nan<T: Into<f64>>(value: T) -> bool {
+    value.into().is_nan()
+}
+
+/// The sum of two sums, each with what its rounding lost (Knuth's two-sum, then renormalised).
+pub(super) fn add_sums(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    let sum = a.0 + b.0;
+    if !sum.is_finite() {
+        return (sum, 0.0);
+    }
+    let b_part = sum - a.0;
+    let lost = (a.0 - (sum - b_part)) + (b.0 - b_part) + (a.1 + b.1);
+    let total = sum + lost;
+    if total.is_finite() {
+        (total, lost - (total - sum))
+    } else {
+        (total, 0.0)
+    }
+}
+
+/// A float sum and what its rounding lost, as a summary stores them.
+pub(super) fn join_sum((sum, lost): (f64, f64)) -> u128 {
+    u128::from(sum.to_bits()) | u128::from(lost.to_bits()) << 64
+}
+
+/// See [`join_sum`].
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the two halves of 128 bits"
+)]
+pub(super) fn split_sum(sum: u128) -> (f64, f64) {
+    (
+        f64::from_bits(sum as u64),
+        f64::from_bits((sum >> 64) as u64),
+    )
+}

@@ -1,0 +1,181 @@
+//! Reading and writing of the small variable-length structures: entry lists, pages, heads, footers.
+//!
+//! Invariants: a reader never reads beyond its bytes and never panics; every number has exactly one accepted spelling
+//! (overlong varints are refused), so that two byte strings never mean the same; what is wrong is told as a static
+//! text, to which the caller adds the place.
+
+use crate::ids::{DatabaseId, FileId};
+
+/// What a reader found, or what was wrong.
+pub(crate) type Parsed<T> = Result<T, &'static str>;
+
+/// A cursor over bytes from a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn left_bytes(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub(crate) fn take(&mut self, bytes: usize) -> Parsed<&'a [u8]> {
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(bytes)
+            .ok_or("it ends too early")?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Parsed<[u8; N]> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or("it ends too early")?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Parsed<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    pub(crate) fn u16(&mut self) -> Parsed<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Parsed<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Parsed<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn i64(&mut self) -> Parsed<i64> {
+        self.array().map(i64::from_le_bytes)
+    }
+
+    /// Reserved bytes.
+    pub(crate) fn zeros(&mut self, bytes: usize) -> Parsed<()> {
+        if self.take(bytes)?.iter().all(|&byte| byte == 0) {
+            Ok(())
+        } else {
+            Err("a reserved byte is not zero")
+        }
+    }
+
+    /// An unsigned number in base 128, lowest digits first.
+    pub(crate) fn varint(&mut self) -> Parsed<u128> {
+        let mut value = 0_u128;
+        for shift in (0..u128::BITS).step_by(7) {
+            let byte = self.u8()?;
+            let digit = u128::from(byte & 0x7F);
+            if digit << shift >> shift != digit {
+                return Err("a number has too many digits");
+            }
+            value |= digit << shift;
+            if byte & 0x80 == 0 {
+                return if byte == 0 && shift > 0 {
+                    Err("a number is spelled with leading zeros")
+                } else {
+                    Ok(value)
+                };
+            }
+        }
+        Err("a number has too many digits")
+    }
+
+    pub(crate) fn varint_u64(&mut self) -> Parsed<u64> {
+        // Most are one byte; the general loop works on 128 bits.
+        if let Some((&byte, rest)) = self.rest.split_first()
+            && byte < 0x80
+        {
+            self.rest = rest;
+            return Ok(u64::from(byte));
+        }
+        u64::try_from(self.varint()?).map_err(|_| "a number is out of range")
+    }
+
+    pub(crate) fn varint_u32(&mut self) -> Parsed<u32> {
+        u32::try_from(self.varint_u64()?).map_err(|_| "a number is out of range")
+    }
+
+    pub(crate) fn zigzag(&mut self) -> Parsed<i128> {
+        self.varint()
+            .map(|coded| (coded >> 1).cast_signed() ^ -(coded & 1).cast_signed())
+    }
+
+    /// Checks that nothing is left.
+    pub(crate) fn end(&self) -> Parsed<()> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err("there are bytes behind its end")
+        }
+    }
+}
+
+/// Appends an unsigned number in base 128.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the lowest seven bits are asked for"
+)]
+pub(crate) fn put_varint(mut value: u128, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 & 0x7F | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a signed number in base 128, small magnitudes short.
+pub(crate) fn put_zigzag(value: i128, out: &mut Vec<u8>) {
+    put_varint((value << 1 ^ value >> 127).cast_unsigned(), out);
+}
+
+/// The checksum of a sealed structure: it also covers whose it is and where, so that a copy elsewhere is refused.
+pub(crate) fn sealing_crc(database: DatabaseId, file: FileId, offset: u64, parts: &[&[u8]]) -> u32 {
+    let mut identity = [0; 32];
+    identity[..16].copy_from_slice(&database.0);
+    identity[16..24].copy_from_slice(&file.0.to_le_bytes());
+    identity[24..].copy_from_slice(&offset.to_le_bytes());
+    parts.iter().fold(crc32c::crc32c(&identity), |crc, part| {
+        crc32c::crc32c_append(crc, part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(value in any::<u128>(), shift in 0_u32..128, signed in any::<i128>()) {
+            let (value, signed) = (value >> shift, signed >> shift);
+            let mut bytes = Vec::new();
+            put_varint(value, &mut bytes);
+            put_zigzag(signed, &mut bytes);
+            let mut reader = Reader::new(&bytes);
+            prop_assert_eq!(reader.varint(), Ok(value));
+            prop_assert_eq!(reader.zigzag(), Ok(signed));
+            prop_assert_eq!(reader.end(), Ok(()));
+            let mut reader = Reader::new(&bytes);
+            prop_assert_eq!(reader.varint_u64().ok(), u64::try_from(value).ok());
+        }
+
+        #[test]
+        fn every_spelling_is_the_only_one(bytes in prop::collection::vec(prop_oneof![Just(0x80_u8), Just(0), any::<u8>()], 0..24)) {
+            let mut reader = Reader::new(&bytes);
+            if let Ok(value) = reader.varint() {
+                let mut again = Vec::new();
+                put_varint(value, &mut again);
+                prop_assert_eq!(&bytes[..bytes.len() - reader.left_bytes()], &again[..]);
+            }
+        }
+    }
+}
