@@ -1,0 +1,264 @@
+//! The sweep: rows in key order out of blocks that overlap, while they are decoded ahead.
+//!
+//! Invariants: sources come in ascending (key, arrival) of their first rows. Before the rows of a source are added, every
+//! active row that precedes its first row has been handed out, so what is handed out is final. A source that is *alone*
+//! precedes everything behind it and follows everything before it: its rows pass through untouched, without their keys
+//! being known. Memory is bounded by the rows of the sources that overlap at one key and those decoded ahead.
+
+use crate::merge::{Arrival, Sorted, merge};
+use crate::pool::{Pool, Ticket};
+use crate::scan::BatchSource;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_kernel::Result;
+
+/// So many overlapping sources are active before small merged batches are handed out to make room.
+const MOST_ACTIVE: usize = 64;
+
+/// Rows to come.
+pub(crate) struct Source {
+    /// The smallest key, and when the first row with it arrived.
+    pub(crate) first: (i64, Arrival),
+    /// About how many rows.
+    pub(crate) rows: usize,
+    pub(crate) content: Content,
+}
+
+/// The rows of a source, decoded or not.
+pub(crate) enum Content {
+    /// No other source has rows between the first and the last of these.
+    Alone(Ticket<Result<RecordBatch>>),
+    /// Others may.
+    Merge(Ticket<Result<Sorted>>),
+}
+
+/// Finds sources one after the other.
+pub(crate) trait Plan: Send {
+    /// The next source.
+    fn next_source(&mut self) -> Result<Option<Source>>;
+}
+
+/// Batches in key order from sources that overlap.
+pub(crate) struct Sweep<P> {
+    plan: Option<P>,
+    pool: Arc<Pool>,
+    schema: SchemaRef,
+    ahead: VecDeque<Source>,
+    ahead_rows: usize,
+    /// Rows to decode ahead; 0 decodes nothing before it is needed.
+    most_ahead_rows: usize,
+    active: Vec<Active>,
+    /// Merged batches of fewer rows wait for more.
+    fair_rows: usize,
+}
+
+struct Active {
+    rows: Sorted,
+    done: usize,
+}
+
+impl Active {
+    fn rest(&self) -> Sorted {
+        self.rows.slice(self.done, self.rows.keys.len() - self.done)
+    }
+}
+
+impl<P: Plan> Sweep<P> {
+    /// A sweep over the sources of `plan` that decodes up to `most_ahead_rows` ahead.
+    pub(crate) fn new(
+        plan: P,
+        schema: SchemaRef,
+        pool: Arc<Pool>,
+        most_ahead_rows: usize,
+        fair_rows: usize,
+    ) -> Self {
+        Self {
+            plan: Some(plan),
+            pool,
+            schema,
+            ahead: VecDeque::new(),
+            ahead_rows: 0,
+            most_ahead_rows,
+            active: Vec::new(),
+            fair_rows,
+        }
+    }
+
+    /// Plans until there is a source, and enough work for the other threads.
+    fn look_ahead(&mut self) -> Result<()> {
+        while let Some(plan) = &mut self.plan
+            && (self.ahead.is_empty() || self.ahead_rows < self.most_ahead_rows)
+        {
+            let Some(source) = plan.next_source()? else {
+                self.plan = None;
+                break;
+            };
+            self.ahead_rows += source.rows;
+            // The first source is needed at once: waking a worker for it takes longer than most short scans.
+            if self.most_ahead_rows > 0 && !self.ahead.is_empty() {
+                match &source.content {
+                    Content::Alone(ticket) => self.pool.submit(ticket),
+                    Content::Merge(ticket) => self.pool.submit(ticket),
+                }
+            }
+            self.ahead.push_back(source);
+        }
+        Ok(())
+    }
+
+    fn take_next(&mut self) -> Option<Source> {
+        let source = self.ahead.pop_front()?;
+        self.ahead_rows -= source.rows;
+        Some(source)
+    }
+
+    /// What is handed out before the next source is needed, piece by piece.
+    fn rows_before(&self, next: Option<(i64, Arrival)>) -> Vec<(usize, Sorted)> {
+        let settled = |(index, active): (usize, &Active)| {
+            let rest = active.rest();
+            let rows = match next {
+                Some((key, arrival)) => rest.rows_before(key, arrival),
+                None => rest.keys.len(),
+            };
+            (rows > 0).then(|| (index, rest.slice(0, rows)))
+        };
+        self.active.iter().enumerate().filter_map(settled).collect()
+    }
+
+    fn hand_out(&mut self, settled: &[(usize, Sorted)]) -> Result<RecordBatch> {
+        for (index, rows) in settled {
+            self.active[*index].done += rows.keys.len();
+        }
+        self.active.retain(|active| active.done < active.rows.keys.len());
+        match settled {
+            [(_, only)] => Ok(only.batch.clone()),
+            _ => {
+                let pieces: Vec<Sorted> = settled.iter().map(|(_, rows)| rows.clone()).collect();
+                merge(&self.schema, &pieces)
+            }
+        }
+    }
+
+    /// Waits for a source: a batch if it can be handed out as it is, `None` if it is to be merged.
+    fn enter(&mut self, source: Source) -> Result<Option<RecordBatch>> {
+        match source.content {
+            Content::Alone(ticket) => {
+                assert!(self.active.is_empty(), "rows overlap a source that is alone");
+                let others = self.ahead.iter().filter_map(|other| match &other.content {
+                    Content::Alone(ticket) => Some(ticket),
+                    Content::Merge(_) => None,
+                });
+                ticket.wait_helping(others).map(Some)
+            }
+            Content::Merge(ticket) => {
+                let others = self.ahead.iter().filter_map(|other| match &other.content {
+                    Content::Merge(ticket) => Some(ticket),
+                    Content::Alone(_) => None,
+                });
+                let rows = ticket.wait_helping(others)?;
+                if !rows.keys.is_empty() {
+                    self.active.push(Active { rows, done: 0 });
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl<P: Plan> BatchSource for Sweep<P> {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            self.look_ahead()?;
+            let next = self.ahead.front().map(|source| source.first);
+            let settled = self.rows_before(next);
+            let rows: usize = settled.iter().map(|(_, rows)| rows.keys.len()).sum();
+            let may_grow = self.active.len() < MOST_ACTIVE
+                && matches!(self.ahead.front(), Some(Source { content: Content::Merge(_), .. }));
+            if rows > 0 && (rows >= self.fair_rows || !may_grow) {
+                return self.hand_out(&settled).map(Some);
+            }
+            let Some(source) = self.take_next() else { return Ok(None) };
+            if let Some(batch) = self.enter(source)?
+                && batch.num_rows() > 0
+            {
+                return Ok(Some(batch));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::UInt32Type;
+    use arrow_array::UInt32Array;
+    use arrow_schema::{DataType, Field, Schema};
+    use proptest::prelude::*;
+    use thalweg_env::Env;
+    use thalweg_kernel::CommitNo;
+
+    struct Given(VecDeque<Source>);
+
+    impl Plan for Given {
+        fn next_source(&mut self) -> Result<Option<Source>> {
+            Ok(self.0.pop_front())
+        }
+    }
+
+    fn schema() -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("n", DataType::UInt32, false)]))
+    }
+
+    /// Blocks of rows numbered by arrival, in key order inside.
+    fn blocks(keys: Vec<Vec<i64>>) -> Vec<Sorted> {
+        let mut number = 0;
+        let block = |(commit, mut keys): (u64, Vec<i64>)| {
+            keys.sort_unstable();
+            let numbers: Vec<u32> = keys.iter().map(|_| { number += 1; number }).collect();
+            let batch = RecordBatch::try_new(schema(), vec![Arc::new(UInt32Array::from(numbers))]).unwrap();
+            Sorted { keys: keys.into(), batch, arrival: Arrival { commit: CommitNo(commit), ordinal: 0 } }
+        };
+        (1..).zip(keys).map(block).collect()
+    }
+
+    fn numbers(batches: &[RecordBatch]) -> Vec<u32> {
+        let column = |batch: &RecordBatch| batch.column(0).as_primitive::<UInt32Type>().values().to_vec();
+        batches.iter().flat_map(column).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_sweep_is_a_stable_sort(
+            keys in prop::collection::vec(prop::collection::vec(0_i64..60, 1..20), 0..12),
+            spread in 0_i64..30,
+            fair_rows in 1_usize..40,
+            threads in 0_usize..3,
+        ) {
+            let spaced = keys.into_iter().zip(0..).map(|(keys, n)| keys.into_iter().map(|key| key / 4 + n * spread).collect());
+            let blocks = blocks(spaced.collect());
+            let mut expected: Vec<(i64, u32)> = Vec::new();
+            for block in &blocks {
+                expected.extend(block.keys.iter().copied().zip(numbers(std::slice::from_ref(&block.batch))));
+            }
+            expected.sort_by_key(|(key, _)| *key);
+            let mut sorted = blocks;
+            sorted.sort_by_key(|block| (block.keys[0], block.arrival));
+            let pool = Arc::new(Pool::new(Env::os(), threads));
+            let sources = sorted.into_iter().map(|block| Source {
+                first: (block.keys[0], block.arrival),
+                rows: block.keys.len(),
+                content: Content::Merge(Ticket::new(move || Ok(block))),
+            });
+            let mut sweep = Sweep::new(Given(sources.collect()), schema(), pool, threads * 10, fair_rows);
+            let mut batches = Vec::new();
+            while let Some(batch) = sweep.next_batch().unwrap() {
+                prop_assert!(batch.num_rows() > 0);
+                batches.push(batch);
+            }
+            prop_assert_eq!(numbers(&batches), expected.iter().map(|(_, n)| *n).collect::<Vec<_>>());
+        }
+    }
+}
