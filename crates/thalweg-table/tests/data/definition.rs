@@ -1,0 +1,241 @@
+//! What tables may be, and the bytes that say so.
+
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use thalweg_kernel::ErrorKind;
+use thalweg_table::{CreateOptions, Layout, SummaryOption, TableDefinition};
+
+fn sensor_schema() -> Schema {
+    Schema::new(vec![
+        Field::new(
+            "ts",
+            DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())),
+            true,
+        ),
+        Field::new("Sys", DataType::Float64, true),
+        Field::new("user", DataType::LargeUtf8, false),
+    ])
+}
+
+fn sensor_definition() -> TableDefinition {
+    let options = CreateOptions {
+        split: Some("1 day".into()),
+        summaries: SummaryOption::Columns(vec!["SYS".into(), "ts".into()]),
+        ..CreateOptions::stream("TS")
+    };
+    TableDefinition::create(&sensor_schema(), &options).unwrap()
+}
+
+#[test]
+fn a_definition_has_what_was_asked_for() {
+    let definition = sensor_definition();
+    assert_eq!(definition.layout(), Layout::Stream);
+    assert_eq!(definition.time(), Some(1));
+    assert_eq!(definition.time_position(), Some(0));
+    assert_eq!(definition.split().unwrap().every(), 86_400_000);
+    assert_eq!(definition.block_rows(), 4096);
+    assert_eq!(definition.next_column_id(), 4);
+    let ids = definition
+        .columns()
+        .iter()
+        .map(|column| column.id)
+        .collect::<Vec<_>>();
+    assert_eq!(ids, [1, 2, 3]);
+    assert!(
+        !definition.schema().field(0).is_nullable(),
+        "a time is never null"
+    );
+    assert_eq!(definition.schema().field(2).data_type(), &DataType::Utf8);
+    assert_eq!(definition.position_named("sYS").unwrap(), 1);
+    assert_eq!(
+        [0, 1, 2, 3].map(|position| definition.is_summarised(position)),
+        [true, true, false, false]
+    );
+    assert_eq!(
+        definition.position_named("nope").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+}
+
+#[test]
+fn the_stored_form_is_fixed() {
+    let golden = concat!(
+        r#"{"version":1,"layout":"stream","time":1,"split":{"every":86400000,"origin":0},"block_rows":4096,"#,
+        r#""summaries":{"columns":[1,2]},"next_column_id":4,"columns":["#,
+        r#"{"id":1,"name":"ts","type":"timestamp(ms, UTC)","nullable":false},"#,
+        r#"{"id":2,"name":"Sys","type":"float64","nullable":true},"#,
+        r#"{"id":3,"name":"user","type":"string","nullable":false}]}"#,
+    );
+    let definition = sensor_definition();
+    assert_eq!(String::from_utf8(definition.encode()).unwrap(), golden);
+    assert_eq!(
+        TableDefinition::decode(golden.as_bytes()).unwrap(),
+        definition
+    );
+}
+
+#[test]
+fn a_stored_form_that_nobody_wrote_is_refused() {
+    let good = String::from_utf8(sensor_definition().encode()).unwrap();
+    let kind = |text: &str| TableDefinition::decode(text.as_bytes()).unwrap_err().kind();
+    assert_eq!(
+        kind(&good.replace(r#""version":1"#, r#""version":2"#)),
+        ErrorKind::Unsupported
+    );
+    let edits = [
+        (r#""time":1"#, r#""time":9"#),
+        (r#""time":1"#, r#""time":3"#),
+        (r#""time":1"#, r#""time":null"#),
+        (r#""every":86400000"#, r#""every":0"#),
+        (r#""block_rows":4096"#, r#""block_rows":0"#),
+        (r#"[1,2]"#, r#"[2,1]"#),
+        (r#"[1,2]"#, r#"[1,7]"#),
+        (r#""next_column_id":4"#, r#""next_column_id":3"#),
+        (r#""id":2"#, r#""id":3"#),
+        (r#""id":1"#, r#""id":0"#),
+        (r#""name":"Sys""#, r#""name":"TS""#),
+        (r#""name":"Sys""#, r#""name":"""#),
+        (r#""type":"float64""#, r#""type":"float65""#),
+        (
+            r#""nullable":false},{"id":2"#,
+            r#""nullable":true},{"id":2"#,
+        ),
+        (r#""layout":"stream""#, r#""layout":"pond""#),
+        (r#""layout""#, r#""new":1,"layout""#),
+        (r#""layout":"stream","#, ""),
+        ("]}", "]} x"),
+    ];
+    for (from, to) in edits {
+        assert!(good.contains(from), "{from}");
+        assert_eq!(
+            kind(&good.replacen(from, to, 1)),
+            ErrorKind::Corruption,
+            "{from} -> {to}"
+        );
+    }
+    for cut in 0..good.len() {
+        assert_eq!(kind(&good[..cut]), ErrorKind::Corruption);
+    }
+}
+
+#[test]
+fn schemas_that_cannot_be_stored_are_refused_by_name() {
+    let refuse = |fields: Vec<Field>, options: &CreateOptions, kind: ErrorKind, part: &str| {
+        let error = TableDefinition::create(&Schema::new(fields), options).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.message().contains(part), "{error}");
+    };
+    let int = |name: &str| Field::new(name, DataType::Int64, true);
+    let arrival = CreateOptions::default();
+    let list = DataType::new_list(DataType::Int8, true);
+    refuse(vec![], &arrival, ErrorKind::Schema, "at least one column");
+    refuse(
+        vec![int("a"), Field::new("tags", list, true)],
+        &arrival,
+        ErrorKind::Schema,
+        "\"tags\"",
+    );
+    refuse(
+        vec![int("Temp"), int("temp")],
+        &arrival,
+        ErrorKind::Schema,
+        "\"Temp\" and \"temp\"",
+    );
+    refuse(
+        vec![int("GRÖSSE"), int("grösse")],
+        &arrival,
+        ErrorKind::Schema,
+        "same name",
+    );
+    refuse(vec![int("a\0")], &arrival, ErrorKind::Schema, "NUL");
+    refuse(
+        vec![int("a")],
+        &CreateOptions::stream("b"),
+        ErrorKind::NotFound,
+        "the columns are a",
+    );
+    let text = Field::new("t", DataType::Utf8, true);
+    refuse(
+        vec![text],
+        &CreateOptions::stream("t"),
+        ErrorKind::Schema,
+        "\"t\" is of type string",
+    );
+    let split = CreateOptions {
+        split: Some("1 day".into()),
+        ..CreateOptions::default()
+    };
+    refuse(vec![int("a")], &split, ErrorKind::Invalid, "time");
+    let rows = CreateOptions {
+        block_rows: Some(1),
+        ..CreateOptions::default()
+    };
+    refuse(vec![int("a")], &rows, ErrorKind::Invalid, "block_rows");
+    let points = CreateOptions {
+        layout: Layout::Points,
+        ..CreateOptions::default()
+    };
+    refuse(vec![int("a")], &points, ErrorKind::Unsupported, "points");
+    let many = (0..65_537).map(|index| int(&index.to_string())).collect();
+    refuse(many, &arrival, ErrorKind::Limit, "65536");
+}
+
+#[test]
+fn wide_tables_are_summarised_on_request_only() {
+    let fields = (0..65)
+        .map(|index| Field::new(format!("c{index}"), DataType::Int64, true))
+        .collect::<Vec<_>>();
+    let definition =
+        TableDefinition::create(&Schema::new(fields.clone()), &CreateOptions::stream("c7"))
+            .unwrap();
+    assert!(definition.is_summarised(7));
+    assert!(!definition.is_summarised(0));
+    let all = CreateOptions {
+        summaries: SummaryOption::All,
+        ..CreateOptions::default()
+    };
+    assert!(
+        TableDefinition::create(&Schema::new(fields), &all)
+            .unwrap()
+            .is_summarised(64)
+    );
+}
+
+#[test]
+fn options_come_as_text() {
+    let pairs = [
+        ("LAYOUT", "Stream"),
+        ("time", " ts "),
+        ("split", "1 hour"),
+        ("block_rows", "10_000"),
+        ("summaries", "a, b"),
+    ];
+    let options = CreateOptions::from_pairs(pairs).unwrap();
+    let expected = CreateOptions {
+        split: Some("1 hour".into()),
+        block_rows: Some(10_000),
+        summaries: SummaryOption::Columns(vec!["a".into(), "b".into()]),
+        ..CreateOptions::stream("ts")
+    };
+    assert_eq!(options, expected);
+    let refuse = |name, value, kind, part: &str| {
+        let error = CreateOptions::from_pairs([(name, value)]).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.message().contains(part), "{error}");
+    };
+    refuse(
+        "colour",
+        "red",
+        ErrorKind::Invalid,
+        "layout, time, split, block_rows, summaries",
+    );
+    refuse(
+        "layout",
+        "lake",
+        ErrorKind::Invalid,
+        "stream, points, series, array",
+    );
+    refuse("index", "user", ErrorKind::Unsupported, "index");
+    refuse("block_rows", "many", ErrorKind::Invalid, "many");
+    let twice = CreateOptions::from_pairs([("time", "a"), ("Time", "b")]).unwrap_err();
+    assert!(twice.message().contains("twice"), "{twice}");
+}
