@@ -9,12 +9,13 @@ use crate::chain::{CodecChain, ElementType};
 use crate::chunk::ChunkView;
 use crate::element::{Element, Offset};
 use crate::error::{DecodeError, ensure};
-use crate::{PAGE_ROWS, page};
+use crate::values::DecodeScratch;
+use crate::{PAGE_ROWS, bits, bytes};
 
 /// Decodes pages; holds the buffers that decoding reuses.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    lengths: Vec<u32>,
+    scratch: DecodeScratch,
 }
 
 impl Decoder {
@@ -39,9 +40,8 @@ impl Decoder {
             codec.element == T::TYPE,
             "the chunk holds another element type",
         )?;
-        ensure(prelude.is_empty(), "unexpected prelude")?;
-        let rest = page::decode_plain(page, out)?;
-        ensure(rest.is_empty(), "bytes behind the last value of a page")
+        ensure(out.len() <= PAGE_ROWS, "more rows than a page holds")?;
+        T::decode(codec, prelude, page, &mut self.scratch, out)
     }
 
     /// Appends the rows of `pages` to `out`, touching the prelude and those pages only. On error
@@ -61,6 +61,7 @@ impl Decoder {
         )?;
         let before = out.len();
         for page in pages {
+            // Page by page, so that the zeros are still in the cache when values replace them.
             let start = out.len();
             out.resize(start + chunk.page_rows(page), T::default());
             let result = self.decode_page(
@@ -78,8 +79,8 @@ impl Decoder {
     }
 
     /// Appends one page of variable-length values: `rows` offsets behind the last one in `offsets`
-    /// (a zero is put first when it is empty), and their bytes to `data`. The last offset must be
-    /// the length of `data`. On error both may hold part of the page.
+    /// (the length of `data` is put first when it is empty), and their bytes to `data`. The last
+    /// offset must be the length of `data`. On error both may hold part of the page.
     ///
     /// # Errors
     /// When the bytes are not those of such a page, or the data outgrows the offset type.
@@ -96,30 +97,12 @@ impl Decoder {
             codec.element == ElementType::Bytes,
             "the chunk holds another element type",
         )?;
-        ensure(prelude.is_empty(), "unexpected prelude")?;
         ensure(rows <= PAGE_ROWS, "more rows than a page holds")?;
-        self.lengths.clear();
-        self.lengths.resize(rows, 0);
-        let values = page::decode_plain(page, &mut self.lengths)?;
-        let total_bytes: u64 = self.lengths.iter().map(|&length| u64::from(length)).sum();
-        ensure(
-            total_bytes == values.len() as u64,
-            "lengths do not add up to the bytes of a page",
-        )?;
-        let mut end = data.len();
-        if offsets.is_empty() {
-            offsets.push(O::from_index(end).ok_or(DecodeError::new("offset type too narrow"))?);
-        }
-        for &length in &self.lengths {
-            end += length as usize;
-            offsets.push(O::from_index(end).ok_or(DecodeError::new("offset type too narrow"))?);
-        }
-        data.extend_from_slice(values);
-        Ok(())
+        bytes::decode_page(codec, prelude, page, rows, &mut self.scratch, offsets, data)
     }
 
     /// Decodes one page of bits into `out`, which has `rows.div_ceil(8)` bytes; bits behind the
-    /// last row are zero.
+    /// last row are zero. On error `out` holds arbitrary bits.
     ///
     /// # Errors
     /// When the bytes are not those of such a page.
@@ -135,12 +118,10 @@ impl Decoder {
             codec.element == ElementType::Bits,
             "the chunk holds another element type",
         )?;
-        ensure(prelude.is_empty(), "unexpected prelude")?;
         ensure(
             rows <= PAGE_ROWS && out.len() == rows.div_ceil(8),
             "output does not fit the rows",
         )?;
-        let rest = page::decode_plain(page, out)?;
-        ensure(rest.is_empty(), "bytes behind the last bit of a page")
+        bits::decode_page(codec, prelude, page, rows, &mut self.scratch, out)
     }
 }

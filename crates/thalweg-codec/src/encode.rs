@@ -3,12 +3,17 @@
 //! Invariants: the same values at the same level give the same bytes, whatever was encoded before;
 //! nothing is allocated per page once the buffers have grown.
 
-use crate::PAGE_ROWS;
+use crate::bits;
+use crate::bytes::{self, BytesScratch};
 use crate::chain::{ChunkKind, CodecChain, ElementType, LastStage};
 use crate::chunk::{EncodedChunk, MAX_CHUNK_ROWS};
 use crate::element::{Element, Offset};
 use crate::error::EncodeError;
-use crate::page;
+use crate::floats::{FloatScratch, ForcedWay};
+use crate::integers::IntegerPlan;
+use crate::mode::PageMode;
+use crate::stage::StageRule;
+use crate::values::SharedScratch;
 
 /// How much work an encoder puts into a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,25 +24,119 @@ pub enum Level {
     Dense,
 }
 
+/// A value codec to use instead of the one that sampling would choose, for measurements and tests.
+/// Pages that it would make larger are stored plain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ValueCodec {
+    /// Values as they are.
+    Plain,
+    /// Differences from the page's smallest value, packed.
+    FrameOfReference,
+    /// Differences from the value before, packed.
+    Delta,
+    /// Runs of equal values.
+    RunLength,
+    /// Codes of distinct values.
+    Dictionary,
+    /// Floats: ALP, its integers by frame of reference. Integers: frame of reference.
+    Alp,
+    /// Floats: ALP, its integers by differences. Integers: differences.
+    AlpDelta,
+    /// Floats: ALP-RD. Integers: frame of reference.
+    AlpRd,
+}
+
+impl ValueCodec {
+    /// The mode of integer pages.
+    pub(crate) fn page_mode(self) -> PageMode {
+        match self {
+            Self::Plain => PageMode::Plain,
+            Self::FrameOfReference | Self::Dictionary | Self::Alp | Self::AlpRd => {
+                PageMode::FrameOfReference
+            }
+            Self::Delta | Self::AlpDelta => PageMode::Delta,
+            Self::RunLength => PageMode::RunLength,
+        }
+    }
+
+    /// The way of float pages, and the mode of the integers it ends in.
+    pub(crate) fn float_way(self) -> (ForcedWay, IntegerPlan) {
+        let way = match self {
+            Self::Alp | Self::AlpDelta => ForcedWay::Alp,
+            Self::AlpRd => ForcedWay::Rd,
+            _ => ForcedWay::Bits,
+        };
+        (way, IntegerPlan::forced(self.page_mode()))
+    }
+}
+
+/// What an encoder was told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) level: Level,
+    pub(crate) codec: Option<ValueCodec>,
+    pub(crate) last_stage: Option<LastStage>,
+}
+
+impl Settings {
+    /// How a chunk decides on its last stage, where LZ4 is tried above `percent` of the values.
+    pub(crate) fn stage_rule(&self, percent: usize) -> StageRule {
+        match (self.last_stage, self.level) {
+            (Some(stage), _) => StageRule::Always(stage),
+            // Measurements of a value codec are of that codec alone.
+            (None, _) if self.codec.is_some() => StageRule::Always(LastStage::None),
+            (None, Level::Fast) => StageRule::Lz4Above(percent),
+            (None, Level::Dense) => StageRule::ZstdWherePaying,
+        }
+    }
+}
+
+/// Buffers of fixed-width values.
+#[derive(Debug, Default)]
+pub(crate) struct EncodeScratch {
+    pub(crate) shared: SharedScratch,
+    pub(crate) floats: FloatScratch,
+}
+
 /// Encodes columns; holds the buffers that encoding reuses.
 #[derive(Debug)]
 pub struct Encoder {
-    level: Level,
-    lengths: Vec<u32>,
+    settings: Settings,
+    scratch: EncodeScratch,
+    bytes: BytesScratch,
 }
 
 impl Encoder {
     /// An encoder that works at `level`.
     pub fn new(level: Level) -> Self {
         Self {
-            level,
-            lengths: Vec::new(),
+            settings: Settings {
+                level,
+                codec: None,
+                last_stage: None,
+            },
+            scratch: EncodeScratch::default(),
+            bytes: BytesScratch::default(),
         }
+    }
+
+    /// Uses `codec` on every chunk.
+    #[must_use]
+    pub fn with_value_codec(mut self, codec: ValueCodec) -> Self {
+        self.settings.codec = Some(codec);
+        self
+    }
+
+    /// Uses `last_stage` on every chunk, still only on the pages where it pays.
+    #[must_use]
+    pub fn with_last_stage(mut self, last_stage: LastStage) -> Self {
+        self.settings.last_stage = Some(last_stage);
+        self
     }
 
     /// The level it works at.
     pub fn level(&self) -> Level {
-        self.level
+        self.settings.level
     }
 
     /// Encodes fixed-width values into `out`, whose contents are replaced.
@@ -50,11 +149,10 @@ impl Encoder {
         out: &mut EncodedChunk,
     ) -> Result<(), EncodeError> {
         begin(out, T::TYPE, values.len(), size_of_val(values))?;
-        for page_values in values.chunks(PAGE_ROWS) {
-            page::encode_plain(page_values, &mut out.bytes);
-            end_page(out)?;
+        if values.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        T::encode(values, &self.settings, &mut self.scratch, out)
     }
 
     /// Encodes variable-length values into `out`, whose contents are replaced. `offsets` has one
@@ -68,19 +166,20 @@ impl Encoder {
         data: &[u8],
         out: &mut EncodedChunk,
     ) -> Result<(), EncodeError> {
-        let (start, end) = self.read_lengths(offsets, data)?;
-        let rows = self.lengths.len();
-        begin(out, ElementType::Bytes, rows, end - start)?;
-        let mut rest = &data[start..end];
-        for lengths in self.lengths.chunks(PAGE_ROWS) {
-            let page_bytes = lengths.iter().map(|&length| length as usize).sum();
-            let (page_data, behind) = rest.split_at(page_bytes);
-            rest = behind;
-            page::encode_plain(lengths, &mut out.bytes);
-            out.bytes.extend_from_slice(page_data);
-            end_page(out)?;
-        }
-        Ok(())
+        let data = self.bytes.values.read(offsets, data)?;
+        begin(
+            out,
+            ElementType::Bytes,
+            self.bytes.values.rows(),
+            data.len(),
+        )?;
+        bytes::encode(
+            data,
+            &self.settings,
+            &mut self.bytes,
+            &mut self.scratch.shared,
+            out,
+        )
     }
 
     /// Encodes `rows` bits, lowest bit of each byte first, into `out`, whose contents are replaced.
@@ -100,47 +199,7 @@ impl Encoder {
             });
         }
         begin(out, ElementType::Bits, rows, rows.div_ceil(8))?;
-        let bits = &bits[..rows.div_ceil(8)];
-        for (index, page_bits) in bits.chunks(PAGE_ROWS / 8).enumerate() {
-            page::encode_plain_bits(
-                page_bits,
-                crate::chunk::page_rows(rows, index),
-                &mut out.bytes,
-            );
-            end_page(out)?;
-        }
-        Ok(())
-    }
-
-    /// Checks the offsets and keeps the lengths; returns where the data starts and ends.
-    fn read_lengths<O: Offset>(
-        &mut self,
-        offsets: &[O],
-        data: &[u8],
-    ) -> Result<(usize, usize), EncodeError> {
-        self.lengths.clear();
-        let Some(first) = offsets.first() else {
-            return Ok((0, 0));
-        };
-        let start = first
-            .to_index()
-            .ok_or(EncodeError::BadOffsets { index: 0 })?;
-        let mut end = start;
-        for (index, offset) in offsets.iter().enumerate().skip(1) {
-            let next = offset
-                .to_index()
-                .filter(|&next| next >= end && next <= data.len());
-            let next = next.ok_or(EncodeError::BadOffsets { index })?;
-            let length = u32::try_from(next - end).map_err(|_| EncodeError::TooManyBytes {
-                limit_bytes: u32::MAX as usize,
-            })?;
-            self.lengths.push(length);
-            end = next;
-        }
-        if start > data.len() {
-            return Err(EncodeError::BadOffsets { index: 0 });
-        }
-        Ok((start, end))
+        bits::encode(bits, &self.settings, &mut self.scratch.shared, out)
     }
 }
 
@@ -167,14 +226,5 @@ fn begin(
     out.page_ends.clear();
     out.bytes.clear();
     out.raw_bytes = raw_bytes as u64;
-    Ok(())
-}
-
-/// Notes that the page now being written ends here.
-fn end_page(out: &mut EncodedChunk) -> Result<(), EncodeError> {
-    let end_bytes = u32::try_from(out.bytes.len()).map_err(|_| EncodeError::TooManyBytes {
-        limit_bytes: u32::MAX as usize,
-    })?;
-    out.page_ends.push(end_bytes);
     Ok(())
 }

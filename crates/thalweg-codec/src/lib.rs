@@ -12,24 +12,35 @@
 //!
 //! The bytes on disk are described in `docs/format/codecs.md`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(target_endian = "big")]
 compile_error!("the codecs copy little-endian values between memory and files");
 
+mod bits;
+mod bytes;
 mod chain;
+mod choose;
 mod chunk;
 mod decode;
+mod dictionary;
 mod element;
 mod encode;
 mod error;
-mod page;
+mod floats;
+mod input;
+mod integers;
+mod mode;
+mod packing;
+mod stage;
+mod values;
+mod wide;
 
 pub use chain::{ChunkKind, CodecChain, ElementType, LastStage};
 pub use chunk::{ChunkView, EncodedChunk, MAX_CHUNK_ROWS, page_count, page_rows};
 pub use decode::Decoder;
 pub use element::{Element, Offset};
-pub use encode::{Encoder, Level};
+pub use encode::{Encoder, Level, ValueCodec};
 pub use error::{DecodeError, EncodeError};
 
 /// Rows of a full page.

@@ -1,0 +1,228 @@
+//! Numbering distinct values in the order they first appear.
+//!
+//! Invariants: codes count up from zero without gaps; a page that would bring more than the limit
+//! of values is not numbered at all and leaves no trace.
+
+use crate::PAGE_ROWS;
+use crate::error::{DecodeError, ensure};
+use crate::input::Input;
+use crate::integers;
+use crate::mode::PageMode;
+use crate::packing::PageBuffer;
+use crate::wide::Lane;
+
+/// Most values of a dictionary: codes take at most 14 bits.
+pub(crate) const VALUES_MAX: usize = 1 << 14;
+
+/// Maps values, known by their hash and a comparison, to codes.
+#[derive(Debug, Default)]
+pub(crate) struct Interner {
+    /// Open addressing: code plus one, zero where empty.
+    slots: Vec<u16>,
+    /// Hash of each code's value, to undo and to grow.
+    hashes: Vec<u64>,
+}
+
+impl Interner {
+    /// Forgets all values and makes room for `limit` of them.
+    pub(crate) fn reset(&mut self, limit: usize) {
+        assert!(limit <= VALUES_MAX, "codes of 14 bits");
+        self.hashes.clear();
+        self.slots.clear();
+        self.slots
+            .resize((limit * 2).next_power_of_two().max(16), 0);
+    }
+
+    /// The code of a value; a new one, with `true`, when `is_same` recognises none.
+    #[inline]
+    pub(crate) fn intern(&mut self, hash: u64, is_same: impl Fn(u16) -> bool) -> (u16, bool) {
+        let mask = self.slots.len() - 1;
+        let mut slot = slot_of(hash, mask);
+        while self.slots[slot] != 0 {
+            let code = self.slots[slot] - 1;
+            if self.hashes[usize::from(code)] == hash && is_same(code) {
+                return (code, false);
+            }
+            slot = (slot + 1) & mask;
+        }
+        let code: u16 = integers::small(self.hashes.len());
+        self.hashes.push(hash);
+        self.slots[slot] = code + 1;
+        (code, true)
+    }
+
+    /// Forgets the values from `len` on.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        let mask = self.slots.len() - 1;
+        // Last in, first out: nothing behind a removed slot was put there because it was taken.
+        while self.hashes.len() > len {
+            let code: u16 = integers::small(self.hashes.len());
+            let Some(hash) = self.hashes.pop() else {
+                return;
+            };
+            let mut slot = slot_of(hash, mask);
+            while self.slots[slot] != code {
+                slot = (slot + 1) & mask;
+            }
+            self.slots[slot] = 0;
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "any bits of the hash will do"
+)]
+fn slot_of(hash: u64, mask: usize) -> usize {
+    (hash >> 32) as usize & mask
+}
+
+/// A hash of eight bytes: one multiplication, folded.
+#[inline]
+pub(crate) fn hash_word(word: u64) -> u64 {
+    let product = u128::from(word ^ 0x9E37_79B9_7F4A_7C15) * 0xD6E8_FEB8_6659_FD93;
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
+    let folded = (product >> 64) as u64 ^ product as u64;
+    folded
+}
+
+/// A hash of some bytes.
+#[inline]
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
+    let mut hash = hash_word(bytes.len() as u64);
+    let words = bytes.chunks_exact(8);
+    let rest = words.remainder();
+    for word in words {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(word);
+        hash = hash_word(hash ^ u64::from_le_bytes(bytes));
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    hash_word(hash ^ u64::from_le_bytes(last))
+}
+
+/// The codes of a chunk, page by page.
+#[derive(Debug, Default)]
+pub(crate) struct Codes {
+    /// One per row; arbitrary in pages without codes.
+    pub(crate) rows: Vec<u16>,
+    /// Whether each page has codes.
+    pub(crate) pages: Vec<bool>,
+}
+
+/// Distinct fixed-width values and the codes of the rows.
+#[derive(Debug, Default)]
+pub(crate) struct ValueDictionary {
+    interner: Interner,
+    values: Vec<u64>,
+    pub(crate) codes: Codes,
+}
+
+impl ValueDictionary {
+    /// Numbers `values`; says whether at least half of the pages got codes.
+    pub(crate) fn build<L: Lane>(&mut self, values: &[L], limit: usize) -> bool {
+        self.interner.reset(limit);
+        self.values.clear();
+        self.codes.rows.clear();
+        self.codes.pages.clear();
+        let mut failures = 0;
+        for page in values.chunks(PAGE_ROWS) {
+            let coded = self.build_page(page, limit);
+            failures += usize::from(!coded);
+            self.codes.pages.push(coded);
+            if failures * 2 > values.len().div_ceil(PAGE_ROWS) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn build_page<L: Lane>(&mut self, page: &[L], limit: usize) -> bool {
+        let (values_before, rows_before) = (self.values.len(), self.codes.rows.len());
+        for &value in page {
+            let word = value.widen();
+            let known = &self.values;
+            let (code, is_new) = self
+                .interner
+                .intern(hash_word(word), |code| known[usize::from(code)] == word);
+            if is_new {
+                self.values.push(word);
+                if self.values.len() > limit {
+                    self.interner.truncate(values_before);
+                    self.values.truncate(values_before);
+                    self.codes.rows.resize(rows_before + page.len(), 0);
+                    return false;
+                }
+            }
+            self.codes.rows.push(code);
+        }
+        true
+    }
+
+    /// Bytes of the prelude.
+    pub(crate) fn prelude_bytes<L: Lane>(&self) -> usize {
+        4 + self.values.len() * L::BYTES
+    }
+
+    /// Distinct values.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Appends the prelude.
+    pub(crate) fn write_prelude<L: Lane>(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&integers::small::<u32>(self.values.len()).to_le_bytes());
+        for &value in &self.values {
+            out.extend_from_slice(L::truncate(value).as_bytes());
+        }
+    }
+}
+
+/// Reads the codes of a page behind its mode byte and checks them against the dictionary's size.
+pub(crate) fn decode_codes(
+    input: &mut Input<'_>,
+    values: usize,
+    buffer: &mut PageBuffer,
+    codes: &mut [u16],
+) -> Result<(), DecodeError> {
+    integers::decode(input.take_rest(), buffer, codes)?;
+    let (_, high) = crate::wide::min_max(codes, 0);
+    ensure(usize::from(high) < values, "code beyond the dictionary")
+}
+
+/// Reads a page of codes behind its mode byte.
+pub(crate) fn decode_values<L: Lane>(
+    prelude: &[u8],
+    mut input: Input<'_>,
+    buffers: &mut [PageBuffer; 2],
+    out: &mut [L],
+) -> Result<(), DecodeError> {
+    let mut prelude = Input::new(prelude);
+    let count = prelude.read::<u32>()? as usize;
+    let values = prelude.take_rest();
+    ensure(
+        values.len() == count.saturating_mul(L::BYTES),
+        "dictionary of the wrong length",
+    )?;
+    let [buffer, codes] = buffers;
+    let codes = &mut codes.lanes::<u16>()[..out.len()];
+    decode_codes(&mut input, count, buffer, codes)?;
+    for (row, &code) in out.iter_mut().zip(&*codes) {
+        let start = usize::from(code) * L::BYTES;
+        row.as_mut_bytes()
+            .copy_from_slice(&values[start..start + L::BYTES]);
+    }
+    Ok(())
+}
+
+/// Appends a page of codes.
+pub(crate) fn encode_codes(
+    codes: &[u16],
+    scratch: &mut integers::IntegerScratch,
+    out: &mut Vec<u8>,
+) {
+    out.push(PageMode::Codes.to_byte());
+    let mut plan = integers::IntegerPlan::UNKNOWN;
+    integers::encode(codes, 0, &mut plan, scratch, out);
+}

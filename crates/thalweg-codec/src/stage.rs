@@ -1,0 +1,293 @@
+//! The last stage: a general compressor behind the value codec, page by page.
+//!
+//! Invariants: a page is stored compressed only where that saves an eighth (LZ4) or a sixteenth
+//! (Zstandard); no page claims to grow beyond [`expands_to`] when read.
+//!
+//! A staged page starts with a tag byte, so that pages that do not compress cost one byte. A chunk
+//! in which none does is written without the stage.
+
+use crate::PAGE_ROWS;
+use crate::chain::{LastStage, byte_enum};
+use crate::chunk::EncodedChunk;
+use crate::error::{DecodeError, EncodeError, ensure};
+use crate::input::Input;
+
+byte_enum! {
+    /// The first byte of a staged page.
+    enum Tag ("unknown tag of a staged page") {
+        /// The page follows as it is.
+        Stored = 1,
+        /// Its length (32 bits) and its compressed bytes follow.
+        Compressed = 2,
+    }
+}
+
+/// Bytes in front of a compressed page.
+const HEADER_BYTES: usize = 5;
+/// Zstandard's level: the highest whose speed stays near that of the lowest.
+const ZSTD_LEVEL: i32 = 3;
+
+/// Whether `input_bytes` may stand for `output_bytes`. Encoders keep to it, so that decoders can
+/// refuse bytes that would fill the memory.
+pub(crate) fn expands_to(input_bytes: usize, output_bytes: u64) -> bool {
+    output_bytes <= 8 * input_bytes as u64 + (8 << 20)
+}
+
+/// Compresses pages; holds the buffers.
+pub(crate) struct Compressor {
+    lz4_table: lz4_flex::block::CompressTable,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    buffer: Vec<u8>,
+}
+
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compressor").finish_non_exhaustive()
+    }
+}
+
+impl Default for Compressor {
+    fn default() -> Self {
+        Self {
+            lz4_table: lz4_flex::block::CompressTable::small(),
+            zstd: None,
+            buffer: Vec::new(),
+        }
+    }
+}
+
+impl Compressor {
+    /// The compressed form of `page`, where it pays.
+    fn compress(&mut self, stage: LastStage, page: &[u8]) -> Option<&[u8]> {
+        let (written, saving_part) = match stage {
+            LastStage::None => return None,
+            LastStage::Lz4 => {
+                self.reserve(lz4_flex::block::get_maximum_output_size(page.len()));
+                let table = &mut self.lz4_table;
+                let written =
+                    lz4_flex::block::compress_into_with_table(page, &mut self.buffer, table);
+                (written.ok()?, 8)
+            }
+            LastStage::Zstd => {
+                self.reserve(zstd::zstd_safe::compress_bound(page.len()));
+                if self.zstd.is_none() {
+                    self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
+                }
+                (
+                    self.zstd
+                        .as_mut()?
+                        .compress_to_buffer(page, &mut self.buffer[..])
+                        .ok()?,
+                    16,
+                )
+            }
+        };
+        let staged_bytes = written + HEADER_BYTES;
+        let pays = staged_bytes <= page.len() - page.len() / saving_part;
+        (pays && expands_to(staged_bytes, page.len() as u64)).then(|| &self.buffer[..written])
+    }
+
+    fn reserve(&mut self, length_bytes: usize) {
+        if self.buffer.len() < length_bytes {
+            self.buffer.resize(length_bytes, 0);
+        }
+    }
+
+    /// Appends the smallest staged form of pages that mean the same. Says whether it is
+    /// compressed.
+    fn append(&mut self, stage: LastStage, pages: [&[u8]; 2], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let [page, plain] = pages;
+        let mut smallest_bytes = page.len();
+        let mut compressed = false;
+        out.push(Tag::Stored.to_byte());
+        out.extend_from_slice(page);
+        for candidate in [page, plain] {
+            let Ok(length_bytes) = u32::try_from(candidate.len()) else {
+                continue;
+            };
+            let Some(bytes) = self.compress(stage, candidate) else {
+                continue;
+            };
+            let staged_bytes = bytes.len() + HEADER_BYTES;
+            if staged_bytes + smallest_bytes / 16 < smallest_bytes {
+                smallest_bytes = staged_bytes;
+                compressed = true;
+                out.truncate(start);
+                out.push(Tag::Compressed.to_byte());
+                out.extend_from_slice(&length_bytes.to_le_bytes());
+                out.extend_from_slice(bytes);
+            }
+        }
+        compressed
+    }
+}
+
+/// Appends pages to a chunk.
+#[derive(Debug)]
+pub(crate) struct PageWriter {
+    stage: Option<LastStage>,
+    compressed_pages: usize,
+}
+
+/// How a chunk decides on its last stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StageRule {
+    /// This one, whatever it saves.
+    Always(LastStage),
+    /// LZ4, when the first page shrinks; only tried on pages larger than this part (in percent) of
+    /// their values, since packing leaves nothing to find.
+    Lz4Above(usize),
+    /// Zstandard wherever it pays.
+    ZstdWherePaying,
+}
+
+impl PageWriter {
+    /// Will write pages behind the prelude of `out`.
+    pub(crate) fn new(out: &EncodedChunk) -> Self {
+        assert!(
+            out.page_ends.is_empty() && out.prelude_bytes as usize == out.bytes.len(),
+            "no page yet"
+        );
+        Self {
+            stage: None,
+            compressed_pages: 0,
+        }
+    }
+
+    /// The stage that pages go through; decided by the first page.
+    pub(crate) fn stage(
+        &mut self,
+        rule: StageRule,
+        page: &[u8],
+        raw_bytes: usize,
+        compressor: &mut Compressor,
+    ) -> LastStage {
+        *self.stage.get_or_insert_with(|| match rule {
+            StageRule::Always(stage) => stage,
+            StageRule::ZstdWherePaying => LastStage::Zstd,
+            StageRule::Lz4Above(percent) => {
+                let is_worth_a_try = page.len() * 100 > raw_bytes * percent;
+                let pays = is_worth_a_try && compressor.compress(LastStage::Lz4, page).is_some();
+                if pays {
+                    LastStage::Lz4
+                } else {
+                    LastStage::None
+                }
+            }
+        })
+    }
+
+    /// Appends a page. `plain` is another form of it that may compress better, or empty.
+    pub(crate) fn push(
+        &mut self,
+        page: &[u8],
+        plain: &[u8],
+        compressor: &mut Compressor,
+        out: &mut EncodedChunk,
+    ) -> Result<(), EncodeError> {
+        match self.stage {
+            None | Some(LastStage::None) => out.bytes.extend_from_slice(page),
+            Some(stage) => {
+                self.compressed_pages +=
+                    usize::from(compressor.append(stage, [page, plain], &mut out.bytes))
+            }
+        }
+        out.end_page()
+    }
+
+    /// Completes the chunk; takes the stage away where no page used it.
+    pub(crate) fn finish(self, out: &mut EncodedChunk) {
+        out.codec.last_stage = self.stage.unwrap_or(LastStage::None);
+        if out.codec.last_stage == LastStage::None || self.compressed_pages > 0 {
+            return;
+        }
+        out.codec.last_stage = LastStage::None;
+        let mut start = out.prelude_bytes as usize;
+        let mut target = start;
+        for end in &mut out.page_ends {
+            let page = start + 1..*end as usize;
+            start = page.end;
+            let page_bytes = page.len();
+            out.bytes.copy_within(page, target);
+            target += page_bytes;
+            // It was no smaller before the tags went.
+            *end = crate::integers::small(target);
+        }
+        out.bytes.truncate(target);
+    }
+}
+
+impl EncodedChunk {
+    /// Notes that the page now being written ends here.
+    pub(crate) fn end_page(&mut self) -> Result<(), EncodeError> {
+        let end_bytes = u32::try_from(self.bytes.len()).map_err(|_| EncodeError::TooManyBytes {
+            limit_bytes: u32::MAX as usize,
+        })?;
+        assert!(
+            self.page_ends.len() * PAGE_ROWS < self.rows,
+            "a page beyond the last row"
+        );
+        self.page_ends.push(end_bytes);
+        Ok(())
+    }
+}
+
+/// Undoes the last stage; holds the buffers.
+#[derive(Default)]
+pub(crate) struct Decompressor {
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    buffer: Vec<u8>,
+}
+
+impl std::fmt::Debug for Decompressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decompressor").finish_non_exhaustive()
+    }
+}
+
+impl Decompressor {
+    /// The page as the value codec left it.
+    pub(crate) fn open<'a>(
+        &'a mut self,
+        stage: LastStage,
+        page: &'a [u8],
+    ) -> Result<&'a [u8], DecodeError> {
+        if stage == LastStage::None {
+            return Ok(page);
+        }
+        let mut input = Input::new(page);
+        if Tag::from_byte(input.read()?)? == Tag::Stored {
+            return Ok(input.take_rest());
+        }
+        let length_bytes = input.read::<u32>()? as usize;
+        ensure(
+            expands_to(page.len(), length_bytes as u64),
+            "a page would expand too far",
+        )?;
+        if self.buffer.len() < length_bytes {
+            self.buffer.resize(length_bytes, 0);
+        }
+        let target = &mut self.buffer[..length_bytes];
+        let written = match stage {
+            LastStage::Zstd => {
+                if self.zstd.is_none() {
+                    self.zstd = zstd::bulk::Decompressor::new().ok();
+                }
+                let zstd = self
+                    .zstd
+                    .as_mut()
+                    .ok_or(DecodeError::new("no memory for Zstandard"))?;
+                zstd.decompress_to_buffer(input.take_rest(), target)
+                    .map_err(|_| DecodeError::new("Zstandard refuses a page"))?
+            }
+            _ => lz4_flex::block::decompress_into(input.take_rest(), target)
+                .map_err(|_| DecodeError::new("LZ4 refuses a page"))?,
+        };
+        ensure(
+            written == length_bytes,
+            "a compressed page has another length than it says",
+        )?;
+        Ok(&self.buffer[..length_bytes])
+    }
+}

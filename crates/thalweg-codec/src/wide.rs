@@ -1,0 +1,576 @@
+//! The loops over the values of a page, each compiled twice on x86-64: for any processor, and for
+//! those with AVX2, chosen at run time.
+//!
+//! Invariants
+//! - The only module with unsafe code, and its only use is to call a function compiled for features
+//!   that [`has_wide_registers`] has just found. The bodies are safe code which the compiler
+//!   vectorises by itself, so both versions compute the same.
+//! - No lane is read or written outside its slice: bodies index arrays of a constant length.
+//!
+//! Alternatives rejected: fastlanes' own `pack` and `unpack` are never inlined, so they would stay
+//! at the build's baseline (SSE2: half the speed); its macros expand here instead, inside the
+//! functions with features. Intrinsics would be faster still in places, but would need one version
+//! per architecture, and an unsafe block in each loop. Other architectures use their baseline
+//! (NEON on arm64).
+#![expect(
+    unsafe_code,
+    reason = "calls of functions compiled for features the processor has"
+)]
+
+use std::ops::{BitAnd, BitOr, BitXor, Shl, Shr};
+
+use fastlanes::FastLanes;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::PAGE_ROWS;
+
+/// An unsigned integer that a page is packed as.
+pub(crate) trait Lane:
+    Copy
+    + Default
+    + Ord
+    + FromBytes
+    + IntoBytes
+    + Immutable
+    + BitXor<Output = Self>
+    + BitAnd<Output = Self>
+    + BitOr<Output = Self>
+    + Shr<u32, Output = Self>
+    + Shl<u32, Output = Self>
+    + Send
+    + Sync
+    + 'static
+{
+    /// Its bits.
+    const BITS: u32;
+    /// Its bytes.
+    const BYTES: usize;
+    /// Its highest bit alone: the sign of the signed integer with the same bits.
+    const SIGN: Self;
+    /// Its largest value.
+    const MAX: Self;
+
+    /// Sum modulo two to the power of [`Self::BITS`].
+    fn wadd(self, other: Self) -> Self;
+    /// Difference modulo two to the power of [`Self::BITS`].
+    fn wsub(self, other: Self) -> Self;
+    /// The same number in 64 bits.
+    fn widen(self) -> u64;
+    /// The low bits of a number.
+    fn truncate(value: u64) -> Self;
+    /// Bits that the number needs; zero for zero.
+    fn bit_width(self) -> u32;
+
+    /// Subtracts `reference` from every value and packs the low `width_bits` of each into the first
+    /// `width_bits * 1024 / BITS` lanes of `packed`.
+    fn pack(
+        width_bits: u32,
+        values: &[Self; PAGE_ROWS],
+        reference: Self,
+        packed: &mut [Self; PAGE_ROWS],
+    );
+    /// Undoes [`Lane::pack`].
+    fn unpack(
+        width_bits: u32,
+        packed: &[Self; PAGE_ROWS],
+        reference: Self,
+        values: &mut [Self; PAGE_ROWS],
+    );
+}
+
+/// Whether the functions compiled for AVX2 may be called.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn has_wide_registers() -> bool {
+    // Looked up once by the standard library; afterwards a load and a test.
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2")
+}
+
+/// The packing kernels of one lane type, with `$feature` on each function.
+macro_rules! packing_kernels {
+    ($module:ident, $lane:ident, $max_width:literal, #[$feature:meta]) => {
+        mod $module {
+            use super::*;
+
+            #[$feature]
+            fn pack_width<const WIDTH: usize>(
+                values: &[$lane; PAGE_ROWS],
+                reference: $lane,
+                packed: &mut [$lane; PAGE_ROWS],
+            ) {
+                for lane in 0..<$lane as FastLanes>::LANES {
+                    fastlanes::pack!($lane, WIDTH, packed, lane, |$index| {
+                        values[$index].wrapping_sub(reference)
+                    });
+                }
+            }
+
+            #[$feature]
+            fn unpack_width<const WIDTH: usize>(
+                packed: &[$lane; PAGE_ROWS],
+                reference: $lane,
+                values: &mut [$lane; PAGE_ROWS],
+            ) {
+                for lane in 0..<$lane as FastLanes>::LANES {
+                    fastlanes::unpack!($lane, WIDTH, packed, lane, |$index, $value| {
+                        values[$index] = $value.wrapping_add(reference)
+                    });
+                }
+            }
+
+            #[$feature]
+            pub(super) fn pack(
+                width_bits: u32,
+                values: &[$lane; PAGE_ROWS],
+                reference: $lane,
+                packed: &mut [$lane; PAGE_ROWS],
+            ) {
+                seq_macro::seq!(WIDTH in 0..=$max_width {
+                    match width_bits {
+                        #(WIDTH => pack_width::<WIDTH>(values, reference, packed),)*
+                        _ => assert!(width_bits <= $max_width, "width {width_bits} above the lane"),
+                    }
+                });
+            }
+
+            #[$feature]
+            pub(super) fn unpack(
+                width_bits: u32,
+                packed: &[$lane; PAGE_ROWS],
+                reference: $lane,
+                values: &mut [$lane; PAGE_ROWS],
+            ) {
+                seq_macro::seq!(WIDTH in 0..=$max_width {
+                    match width_bits {
+                        #(WIDTH => unpack_width::<WIDTH>(packed, reference, values),)*
+                        _ => assert!(width_bits <= $max_width, "width {width_bits} above the lane"),
+                    }
+                });
+            }
+        }
+    };
+}
+
+/// A lane type: its arithmetic and its packing kernels.
+macro_rules! lane {
+    ($lane:ident, $max_width:literal, $portable:ident, $wide:ident) => {
+        packing_kernels!($portable, $lane, $max_width, #[inline(never)]);
+        #[cfg(target_arch = "x86_64")]
+        packing_kernels!($wide, $lane, $max_width, #[target_feature(enable = "avx2,bmi2")]);
+
+        impl Lane for $lane {
+            const BITS: u32 = <$lane>::BITS;
+            const BYTES: usize = size_of::<$lane>();
+            const SIGN: Self = 1 << (<$lane>::BITS - 1);
+            const MAX: Self = <$lane>::MAX;
+
+            #[inline(always)]
+            fn wadd(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn wsub(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+
+            #[inline(always)]
+            fn widen(self) -> u64 {
+                u64::from(self)
+            }
+
+            #[inline(always)]
+            #[expect(clippy::cast_possible_truncation, reason = "this is what it is for")]
+            #[allow(trivial_numeric_casts, reason = "u64 is one of the lanes")]
+            fn truncate(value: u64) -> Self {
+                value as $lane
+            }
+
+            #[inline(always)]
+            fn bit_width(self) -> u32 {
+                <$lane>::BITS - self.leading_zeros()
+            }
+
+            #[inline]
+            fn pack(
+                width_bits: u32,
+                values: &[Self; PAGE_ROWS],
+                reference: Self,
+                packed: &mut [Self; PAGE_ROWS],
+            ) {
+                #[cfg(target_arch = "x86_64")]
+                if has_wide_registers() {
+                    // SAFETY: the processor has the features it is compiled for.
+                    return unsafe { $wide::pack(width_bits, values, reference, packed) };
+                }
+                $portable::pack(width_bits, values, reference, packed);
+            }
+
+            #[inline]
+            fn unpack(
+                width_bits: u32,
+                packed: &[Self; PAGE_ROWS],
+                reference: Self,
+                values: &mut [Self; PAGE_ROWS],
+            ) {
+                #[cfg(target_arch = "x86_64")]
+                if has_wide_registers() {
+                    // SAFETY: the processor has the features it is compiled for.
+                    return unsafe { $wide::unpack(width_bits, packed, reference, values) };
+                }
+                $portable::unpack(width_bits, packed, reference, values);
+            }
+        }
+    };
+}
+
+lane!(u8, 8, packing_u8, packing_u8_wide);
+lane!(u16, 16, packing_u16, packing_u16_wide);
+lane!(u32, 32, packing_u32, packing_u32_wide);
+lane!(u64, 64, packing_u64, packing_u64_wide);
+
+/// Defines `$name` as `$body`, also compiled for wide registers as `$wide`.
+macro_rules! dispatch {
+    ($(#[$doc:meta])* $name:ident, $wide:ident, $body:ident, <$generic:ident: $bound:ident>
+     ($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?) => {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,bmi2")]
+        fn $wide<$generic: $bound>($($argument: $type),*) $(-> $result)? {
+            $body($($argument),*)
+        }
+
+        $(#[$doc])*
+        #[inline]
+        pub(crate) fn $name<$generic: $bound>($($argument: $type),*) $(-> $result)? {
+            #[cfg(target_arch = "x86_64")]
+            if has_wide_registers() {
+                // SAFETY: the processor has the features it is compiled for.
+                return unsafe { $wide($($argument),*) };
+            }
+            $body($($argument),*)
+        }
+    };
+}
+
+dispatch! {
+    /// The smallest and largest value of a slice that is not empty, in the order of
+    /// `value ^ flip` (zero for unsigned, [`Lane::SIGN`] for signed numbers).
+    min_max, min_max_wide, min_max_body, <L: Lane>(values: &[L], flip: L) -> (L, L)
+}
+
+#[inline(always)]
+fn min_max_body<L: Lane>(values: &[L], flip: L) -> (L, L) {
+    let (mut low, mut high) = (L::MAX, L::default());
+    for &value in values {
+        let value = value ^ flip;
+        low = low.min(value);
+        high = high.max(value);
+    }
+    (low ^ flip, high ^ flip)
+}
+
+dispatch! {
+    /// Writes the difference of each value from the one before it (zero for the first) and
+    /// returns the smallest and largest of them as signed numbers, the first left out.
+    deltas, deltas_wide, deltas_body, <L: Lane>(values: &[L], out: &mut [L]) -> (L, L)
+}
+
+#[inline(always)]
+fn deltas_body<L: Lane>(values: &[L], out: &mut [L]) -> (L, L) {
+    assert!(
+        values.len() == out.len() && !values.is_empty(),
+        "one delta per value"
+    );
+    out[0] = L::default();
+    let (mut low, mut high) = (L::MAX, L::default());
+    for ((&before, &value), delta) in values.iter().zip(&values[1..]).zip(&mut out[1..]) {
+        *delta = value.wsub(before);
+        let flipped = *delta ^ L::SIGN;
+        low = low.min(flipped);
+        high = high.max(flipped);
+    }
+    (low ^ L::SIGN, high ^ L::SIGN)
+}
+
+dispatch! {
+    /// Replaces each value by the sum of `start` and all values up to it.
+    prefix_sum, prefix_sum_wide, prefix_sum_body, <L: Lane>(values: &mut [L], start: L)
+}
+
+#[inline(always)]
+fn prefix_sum_body<L: Lane>(values: &mut [L], start: L) {
+    let mut sum = start;
+    for value in values {
+        sum = sum.wadd(*value);
+        *value = sum;
+    }
+}
+
+dispatch! {
+    /// How many values lie outside `reference ..= reference + span`.
+    count_outside, count_outside_wide, count_outside_body, <L: Lane>(values: &[L], reference: L, span: L) -> usize
+}
+
+#[inline(always)]
+fn count_outside_body<L: Lane>(values: &[L], reference: L, span: L) -> usize {
+    values
+        .iter()
+        .map(|&value| usize::from(value.wsub(reference) > span))
+        .sum()
+}
+
+dispatch! {
+    /// How many values differ from the one before them.
+    count_changes, count_changes_wide, count_changes_body, <L: Lane>(values: &[L]) -> usize
+}
+
+#[inline(always)]
+fn count_changes_body<L: Lane>(values: &[L]) -> usize {
+    let Some(behind) = values.get(1..) else {
+        return 0;
+    };
+    values
+        .iter()
+        .zip(behind)
+        .map(|(before, value)| usize::from(before != value))
+        .sum()
+}
+
+/// A float that ALP scales to integers.
+pub(crate) trait Scaled: alp::ALPFloat {
+    /// The lane with as many bits.
+    type Bits: Lane;
+    /// The integers ALP may use are those from minus to plus this: a float holds them exactly,
+    /// with a bit to spare for rounding.
+    const INTEGER_LIMIT: Self::Bits;
+
+    /// The bits of the float.
+    fn bits(self) -> Self::Bits;
+    /// The float of some bits.
+    fn from_lane(bits: Self::Bits) -> Self;
+}
+
+macro_rules! scaled {
+    ($float:ident, $lane:ident, $limit_bits:literal) => {
+        impl Scaled for $float {
+            type Bits = $lane;
+            const INTEGER_LIMIT: $lane = 1 << $limit_bits;
+
+            #[inline(always)]
+            fn bits(self) -> $lane {
+                self.to_bits()
+            }
+
+            #[inline(always)]
+            fn from_lane(bits: $lane) -> Self {
+                Self::from_bits(bits)
+            }
+        }
+    };
+}
+
+scaled!(f32, u32, 21);
+scaled!(f64, u64, 50);
+
+/// The powers of ten of a pair of ALP exponents.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scale<F> {
+    /// Ten to the power of `e`, and its inverse.
+    up: (F, F),
+    /// Ten to the power of `f`, and its inverse.
+    down: (F, F),
+}
+
+impl<F: Scaled> Scale<F> {
+    /// The powers of `e` and `f`, unless they are beyond the tables.
+    pub(crate) fn new(e: u8, f: u8) -> Option<Self> {
+        let (e, f) = (usize::from(e), usize::from(f));
+        Some(Self {
+            up: (*F::F10.get(e)?, *F::IF10.get(e)?),
+            down: (*F::F10.get(f)?, *F::IF10.get(f)?),
+        })
+    }
+
+    /// The integer nearest to the scaled value, as a lane.
+    ///
+    /// Adding `SWEET` leaves the integer in the low bits of the mantissa, where plain subtraction
+    /// finds it: no conversion instruction, of which AVX2 has none for 64 bits.
+    #[inline(always)]
+    fn to_integer(self, value: F) -> F::Bits {
+        (value * self.up.0 * self.down.1 + F::SWEET)
+            .bits()
+            .wsub(F::SWEET.bits())
+    }
+
+    /// The value of an integer; exact for those within the limit.
+    #[inline(always)]
+    fn to_float(self, integer: F::Bits) -> F {
+        (F::from_lane(integer.wadd(F::SWEET.bits())) - F::SWEET) * self.down.0 * self.up.1
+    }
+
+    /// Whether `integer` stands for `value`, bit by bit. NaNs never do: which payload arithmetic
+    /// leaves in them is not the same everywhere.
+    #[inline(always)]
+    fn is_exact(self, value: F, integer: F::Bits) -> bool {
+        let float = self.to_float(integer);
+        let limit = F::INTEGER_LIMIT;
+        let within = integer.wadd(limit) <= limit.wadd(limit);
+        // One branch-free expression, so that the loop around it vectorises.
+        (float.bits() == value.bits()) & (value == value) & within
+    }
+}
+
+/// Values whose exceptions are counted together.
+pub(crate) const GROUP_ROWS: usize = 64;
+/// Groups of a page.
+pub(crate) const GROUPS: usize = PAGE_ROWS / GROUP_ROWS;
+
+dispatch! {
+    /// Writes the integer of every value and counts, per group of [`GROUP_ROWS`] values, those it
+    /// does not stand for.
+    alp_encode, alp_encode_wide, alp_encode_body, <F: Scaled>(
+        values: &[F],
+        scale: Scale<F>,
+        integers: &mut [F::Bits],
+        misses: &mut [u32; GROUPS],
+    )
+}
+
+#[inline(always)]
+fn alp_encode_body<F: Scaled>(
+    values: &[F],
+    scale: Scale<F>,
+    integers: &mut [F::Bits],
+    misses: &mut [u32; GROUPS],
+) {
+    assert!(values.len() == integers.len(), "one integer per value");
+    let groups = values
+        .chunks(GROUP_ROWS)
+        .zip(integers.chunks_mut(GROUP_ROWS));
+    for ((values, integers), missed) in groups.zip(misses) {
+        *missed = 0;
+        for (&value, integer) in values.iter().zip(integers) {
+            *integer = scale.to_integer(value);
+            *missed += u32::from(!scale.is_exact(value, *integer));
+        }
+    }
+}
+
+dispatch! {
+    /// Writes the positions of the values that their integers do not stand for and returns how
+    /// many there are.
+    alp_misses, alp_misses_wide, alp_misses_body, <F: Scaled>(
+        values: &[F],
+        scale: Scale<F>,
+        integers: &[F::Bits],
+        positions: &mut [u16; PAGE_ROWS],
+        first_position: u16,
+    ) -> usize
+}
+
+#[inline(always)]
+fn alp_misses_body<F: Scaled>(
+    values: &[F],
+    scale: Scale<F>,
+    integers: &[F::Bits],
+    positions: &mut [u16; PAGE_ROWS],
+    first_position: u16,
+) -> usize {
+    let mut count = 0;
+    for ((&value, &integer), position) in values.iter().zip(integers).zip(first_position..) {
+        // Written always and kept by moving on: no branch to mispredict.
+        positions[count % PAGE_ROWS] = position;
+        count += usize::from(!scale.is_exact(value, integer));
+    }
+    count
+}
+
+dispatch! {
+    /// Turns integers into the values they stand for, bits for bits.
+    alp_decode, alp_decode_wide, alp_decode_body, <F: Scaled>(lanes: &mut [F::Bits], scale: Scale<F>)
+}
+
+#[inline(always)]
+fn alp_decode_body<F: Scaled>(lanes: &mut [F::Bits], scale: Scale<F>) {
+    for lane in lanes {
+        *lane = scale.to_float(*lane).bits();
+    }
+}
+
+/// Left parts that an ALP-RD dictionary can hold.
+pub(crate) const LEFT_PARTS: usize = alp::MAX_DICT_SIZE as usize;
+
+dispatch! {
+    /// Cuts values in two: the bits from `cut_bits` up as `lefts`, replaced by their code in
+    /// `parts` (or [`LEFT_PARTS`] when they have none, counted and returned), the others as
+    /// `rights`.
+    rd_split, rd_split_wide, rd_split_body, <L: Lane>(
+        values: &[L],
+        cut_bits: u32,
+        parts: &[u16; LEFT_PARTS],
+        codes: &mut [u16],
+        rights: &mut [L],
+    ) -> usize
+}
+
+#[inline(always)]
+fn rd_split_body<L: Lane>(
+    values: &[L],
+    cut_bits: u32,
+    parts: &[u16; LEFT_PARTS],
+    codes: &mut [u16],
+    rights: &mut [L],
+) -> usize {
+    assert!(
+        values.len() == codes.len() && values.len() == rights.len(),
+        "one code per value"
+    );
+    let mask = L::MAX >> (L::BITS - cut_bits);
+    for ((&value, code), right) in values.iter().zip(codes.iter_mut()).zip(rights) {
+        *right = value & mask;
+        *code = left_part(value, cut_bits);
+    }
+    let mut misses = 0_u32;
+    for group in codes.chunks_mut(GROUP_ROWS) {
+        let mut missed = 0_u16;
+        for code in group {
+            let mut found = 8_u16;
+            // From the last to the first, so that of equal parts the first wins.
+            for index in (0..8_u16).rev() {
+                found = if *code == parts[usize::from(index)] {
+                    index
+                } else {
+                    found
+                };
+            }
+            *code = found;
+            missed += found >> 3;
+        }
+        misses += u32::from(missed);
+    }
+    misses as usize
+}
+
+const _: () = assert!(LEFT_PARTS == 8, "rd_split writes the codes of eight parts");
+
+/// The bits of a value from `cut_bits` up; never more than 16.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "callers cut at most 16 bits off"
+)]
+pub(crate) fn left_part<L: Lane>(value: L, cut_bits: u32) -> u16 {
+    (value >> cut_bits).widen() as u16
+}
+
+dispatch! {
+    /// Puts the part of each code in front of each right part. Codes wrap at [`LEFT_PARTS`].
+    rd_join, rd_join_wide, rd_join_body, <L: Lane>(codes: &[u16], parts: &[L; LEFT_PARTS], rights: &mut [L])
+}
+
+#[inline(always)]
+fn rd_join_body<L: Lane>(codes: &[u16], parts: &[L; LEFT_PARTS], rights: &mut [L]) {
+    for (&code, right) in codes.iter().zip(rights) {
+        *right = *right | parts[usize::from(code) % LEFT_PARTS];
+    }
+}

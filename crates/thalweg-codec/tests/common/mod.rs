@@ -1,0 +1,140 @@
+//! What the tests share: forms of data, and reading a chunk back in every way.
+#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use thalweg_codec::{
+    ChunkView, Decoder, Element, EncodedChunk, Encoder, LastStage, Level, PAGE_ROWS, ValueCodec,
+};
+
+/// A small random number generator (SplitMix64): the same numbers on every machine.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        word ^ (word >> 31)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+pub const CODECS: [Option<ValueCodec>; 9] = [
+    None,
+    Some(ValueCodec::Plain),
+    Some(ValueCodec::FrameOfReference),
+    Some(ValueCodec::Delta),
+    Some(ValueCodec::RunLength),
+    Some(ValueCodec::Dictionary),
+    Some(ValueCodec::Alp),
+    Some(ValueCodec::AlpDelta),
+    Some(ValueCodec::AlpRd),
+];
+
+pub const STAGES: [Option<LastStage>; 4] = [
+    None,
+    Some(LastStage::None),
+    Some(LastStage::Lz4),
+    Some(LastStage::Zstd),
+];
+
+pub fn encoder(level: Level, codec: Option<ValueCodec>, stage: Option<LastStage>) -> Encoder {
+    let mut encoder = Encoder::new(level);
+    if let Some(codec) = codec {
+        encoder = encoder.with_value_codec(codec);
+    }
+    if let Some(stage) = stage {
+        encoder = encoder.with_last_stage(stage);
+    }
+    encoder
+}
+
+/// Values whose bits can be compared.
+pub trait Bits: Element {
+    fn bits(self) -> u128;
+}
+
+macro_rules! bits {
+    ($($type:ty => |$value:ident| $bits:expr;)*) => {
+        $(impl Bits for $type {
+            fn bits(self) -> u128 {
+                let $value = self;
+                $bits
+            }
+        })*
+    };
+}
+
+bits! {
+    i8 => |value| value as u8 as u128;
+    i16 => |value| value as u16 as u128;
+    i32 => |value| value as u32 as u128;
+    i64 => |value| value as u64 as u128;
+    i128 => |value| value as u128;
+    u8 => |value| value as u128;
+    u16 => |value| value as u128;
+    u32 => |value| value as u128;
+    u64 => |value| value as u128;
+    f32 => |value| value.to_bits() as u128;
+    f64 => |value| value.to_bits() as u128;
+}
+
+pub fn assert_same<T: Bits>(left: &[T], right: &[T], what: &str) {
+    assert_eq!(left.len(), right.len(), "{what}: rows");
+    for (row, (left, right)) in left.iter().zip(right).enumerate() {
+        assert_eq!(
+            left.bits(),
+            right.bits(),
+            "{what}: row {row}, {left:?} and {right:?}"
+        );
+    }
+}
+
+/// Encodes, checks that a used encoder gives the same bytes, and reads everything, some pages, and
+/// each page alone.
+pub fn round_trip<T: Bits>(values: &[T], encoder: &mut Encoder, what: &str) -> EncodedChunk {
+    let mut chunk = EncodedChunk::new();
+    encoder.encode(values, &mut chunk).unwrap();
+    let mut again = EncodedChunk::new();
+    encoder.encode(values, &mut again).unwrap();
+    assert_eq!(chunk, again, "{what}: same values, same bytes");
+    assert_eq!(chunk.raw_bytes, size_of_val(values) as u64);
+    let view = chunk.view().unwrap();
+    check_pages(&view, values, what);
+    chunk
+}
+
+fn check_pages<T: Bits>(view: &ChunkView<'_>, values: &[T], what: &str) {
+    let mut decoder = Decoder::new();
+    let mut out = vec![T::default(); 3];
+    decoder
+        .decode(view, 0..view.page_count(), &mut out)
+        .unwrap();
+    assert_same(&out[3..], values, what);
+    let (from, to) = (
+        view.page_count() / 3,
+        view.page_count() - view.page_count() / 4,
+    );
+    out.clear();
+    decoder.decode(view, from..to, &mut out).unwrap();
+    assert_same(
+        &out,
+        &values[from * PAGE_ROWS..(to * PAGE_ROWS).min(values.len())],
+        what,
+    );
+    for (page, page_values) in values.chunks(PAGE_ROWS).enumerate() {
+        let mut out = vec![T::default(); page_values.len()];
+        Decoder::new()
+            .decode_page(view.codec(), view.prelude(), view.page(page), &mut out)
+            .unwrap();
+        assert_same(&out, page_values, what);
+    }
+}

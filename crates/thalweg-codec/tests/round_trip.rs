@@ -1,0 +1,436 @@
+//! Every type and codec gives back every bit, whatever the data.
+#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    reason = "test data"
+)]
+
+mod common;
+
+use common::{Bits, CODECS, Random, STAGES, encoder, round_trip};
+use proptest::prelude::*;
+use thalweg_codec::{ChunkKind, Decoder, EncodedChunk, Encoder, Level, PAGE_ROWS};
+
+/// How the values of a test chunk come about.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Constant,
+    Noise,
+    Small,
+    Steps,
+    Gaps,
+    FewValues,
+    Runs,
+    Extremes,
+    Decimals,
+    Walk,
+    Mixed,
+}
+
+const FORMS: [Form; 11] = [
+    Form::Constant,
+    Form::Noise,
+    Form::Small,
+    Form::Steps,
+    Form::Gaps,
+    Form::FewValues,
+    Form::Runs,
+    Form::Extremes,
+    Form::Decimals,
+    Form::Walk,
+    Form::Mixed,
+];
+
+fn words(form: Form, rows: usize, random: &mut Random) -> Vec<u64> {
+    let start = random.next();
+    let mut sum = start;
+    (0..rows)
+        .map(|row| match form {
+            Form::Constant => start,
+            Form::Noise => random.next(),
+            Form::Small => random.below(100),
+            Form::Steps => {
+                sum = sum.wrapping_add(1 + random.below(9));
+                sum
+            }
+            Form::Gaps => {
+                let gap = random.below(200) == 0;
+                sum = sum.wrapping_add(if gap { random.next() >> 20 } else { 10 });
+                if random.below(500) == 0 {
+                    random.next()
+                } else {
+                    sum
+                }
+            }
+            Form::FewValues => start.wrapping_mul(1 + random.below(7)),
+            Form::Runs => start.wrapping_mul((row as u64 / 100) | 1),
+            Form::Extremes => {
+                [0, 1, u64::MAX, i64::MAX as u64, i64::MIN as u64][random.below(5) as usize]
+            }
+            Form::Decimals => random.below(100_000),
+            Form::Walk => {
+                sum = sum.wrapping_add(random.below(201)).wrapping_sub(100);
+                sum
+            }
+            Form::Mixed => match row / PAGE_ROWS % 3 {
+                0 => random.next(),
+                1 => row as u64 * 3,
+                _ => random.below(4),
+            },
+        })
+        .collect()
+}
+
+fn floats(form: Form, rows: usize, random: &mut Random) -> Vec<f64> {
+    let mut sum = 50.0;
+    (0..rows)
+        .map(|row| match form {
+            Form::Constant => -0.0,
+            Form::Noise => (random.unit() - 0.5) * 1e3,
+            Form::Small => random.below(50) as f64,
+            Form::Steps => row as f64 * 0.25,
+            Form::Gaps => {
+                if random.below(100) == 0 {
+                    f64::NAN
+                } else {
+                    random.below(1000) as f64 / 100.0
+                }
+            }
+            Form::FewValues => [0.1, 0.25, 1e300, -7.5][random.below(4) as usize],
+            Form::Runs => (row / 77) as f64 * 1.1,
+            Form::Extremes => f64::from_bits(
+                [
+                    0,
+                    1 << 63,
+                    1,
+                    0x7FF0 << 48,
+                    0xFFF0 << 48,
+                    0x7FF8 << 48 | 12345,
+                    0x7FF0 << 48 | 1,
+                    u64::MAX,
+                    f64::MAX.to_bits(),
+                    f64::MIN_POSITIVE.to_bits(),
+                ][random.below(10) as usize],
+            ),
+            Form::Decimals => (random.unit() * 1e6).round() / 1e3,
+            Form::Walk => {
+                sum += (random.unit() - 0.5) * 0.2;
+                (sum * 100.0).round() / 100.0
+            }
+            Form::Mixed => match row / PAGE_ROWS % 3 {
+                0 => random.unit(),
+                1 => random.below(100) as f64 / 10.0,
+                _ => f64::from_bits(random.next()),
+            },
+        })
+        .collect()
+}
+
+fn check_all<T: Bits>(values: &[T], what: &str) {
+    for codec in CODECS {
+        for level in [Level::Fast, Level::Dense] {
+            let what = format!("{what}, {codec:?}, {level:?}, {} rows", values.len());
+            round_trip(values, &mut encoder(level, codec, None), &what);
+        }
+    }
+    for stage in STAGES {
+        round_trip(
+            values,
+            &mut encoder(Level::Fast, None, stage),
+            &format!("{what}, {stage:?}"),
+        );
+    }
+}
+
+#[test]
+fn every_type_form_and_codec() {
+    for form in FORMS {
+        for rows in [0, 1, 2, 5, 300, 1023, 1024, 1025, 3 * PAGE_ROWS + 17] {
+            let mut random = Random(rows as u64);
+            let words = words(form, rows, &mut random);
+            let what = format!("{form:?}");
+            check_all(&words, &what);
+            check_all(
+                &words.iter().map(|&word| word as u32).collect::<Vec<_>>(),
+                &what,
+            );
+            check_all(
+                &words.iter().map(|&word| word as u16).collect::<Vec<_>>(),
+                &what,
+            );
+            check_all(
+                &words.iter().map(|&word| word as u8).collect::<Vec<_>>(),
+                &what,
+            );
+            check_all(
+                &words.iter().map(|&word| word as i64).collect::<Vec<_>>(),
+                &what,
+            );
+            check_all(
+                &words.iter().map(|&word| word as i32).collect::<Vec<_>>(),
+                &what,
+            );
+            check_all(
+                &words.iter().map(|&word| word as i16).collect::<Vec<_>>(),
+                &what,
+            );
+            check_all(
+                &words.iter().map(|&word| word as i8).collect::<Vec<_>>(),
+                &what,
+            );
+            let wide = words
+                .iter()
+                .map(|&word| i128::from(word as i64) * i128::from(word >> 40));
+            check_all(&wide.collect::<Vec<_>>(), &what);
+            check_all(
+                &words
+                    .iter()
+                    .map(|&word| f64::from_bits(word))
+                    .collect::<Vec<_>>(),
+                &what,
+            );
+            check_all(
+                &words
+                    .iter()
+                    .map(|&word| f32::from_bits(word as u32))
+                    .collect::<Vec<_>>(),
+                &what,
+            );
+            let floats = floats(form, rows, &mut random);
+            check_all(&floats, &what);
+            check_all(
+                &floats.iter().map(|&float| float as f32).collect::<Vec<_>>(),
+                &what,
+            );
+        }
+    }
+}
+
+fn check_bytes(values: &[Vec<u8>], encoder: &mut Encoder, what: &str) {
+    let mut offsets = vec![7_i32];
+    let mut data = vec![9; 7];
+    for value in values {
+        data.extend_from_slice(value);
+        offsets.push(data.len() as i32);
+    }
+    data.extend_from_slice(b"behind");
+    let mut chunk = EncodedChunk::new();
+    encoder.encode_bytes(&offsets, &data, &mut chunk).unwrap();
+    let view = chunk.view().unwrap();
+    let mut decoder = Decoder::new();
+    let (mut all_offsets, mut all_data) = (Vec::<i64>::new(), Vec::new());
+    for page in 0..view.page_count() {
+        let (codec, prelude, rows) = (view.codec(), view.prelude(), view.page_rows(page));
+        decoder
+            .decode_bytes_page(
+                codec,
+                prelude,
+                view.page(page),
+                rows,
+                &mut all_offsets,
+                &mut all_data,
+            )
+            .unwrap();
+        let (mut offsets, mut data) = (Vec::<i32>::new(), Vec::new());
+        decoder
+            .decode_bytes_page(
+                codec,
+                prelude,
+                view.page(page),
+                rows,
+                &mut offsets,
+                &mut data,
+            )
+            .unwrap();
+        let back: Vec<_> = offsets
+            .windows(2)
+            .map(|pair| data[pair[0] as usize..pair[1] as usize].to_vec())
+            .collect();
+        assert_eq!(
+            back,
+            values[page * PAGE_ROWS..][..rows],
+            "{what}, page {page}"
+        );
+    }
+    let back: Vec<_> = all_offsets
+        .windows(2)
+        .map(|pair| all_data[pair[0] as usize..pair[1] as usize].to_vec())
+        .collect();
+    assert_eq!(back, values, "{what}");
+}
+
+#[test]
+fn every_form_of_bytes() {
+    let mut random = Random(5);
+    for rows in [0, 1, 2, 9, 1024, 2500] {
+        let names: Vec<Vec<u8>> = (0..rows)
+            .map(|_| format!("sensor-{}", random.below(40)).into_bytes())
+            .collect();
+        let numbers: Vec<Vec<u8>> = (0..rows)
+            .map(|row| format!("reading {row}").into_bytes())
+            .collect();
+        let empty = vec![Vec::new(); rows];
+        let noise: Vec<Vec<u8>> = (0..rows)
+            .map(|_| {
+                let length = random.below(40);
+                (0..length).map(|_| random.next() as u8).collect()
+            })
+            .collect();
+        let mut changing = names.clone();
+        changing[rows / 2..].clone_from_slice(&numbers[rows / 2..]);
+        for (what, values) in [
+            ("names", &names),
+            ("numbers", &numbers),
+            ("empty", &empty),
+            ("noise", &noise),
+            ("changing", &changing),
+        ] {
+            for codec in CODECS {
+                for level in [Level::Fast, Level::Dense] {
+                    let what = format!("{what}, {rows} rows, {codec:?}, {level:?}");
+                    check_bytes(values, &mut encoder(level, codec, None), &what);
+                }
+            }
+            for stage in STAGES {
+                check_bytes(
+                    values,
+                    &mut encoder(Level::Fast, None, stage),
+                    &format!("{what}, {stage:?}"),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn long_equal_strings_stay_within_the_expansion_limit() {
+    let values = vec![vec![b'x'; 40_000]; 1100];
+    for codec in [None, Some(thalweg_codec::ValueCodec::Dictionary)] {
+        check_bytes(
+            &values,
+            &mut encoder(Level::Fast, codec, None),
+            "long strings",
+        );
+    }
+    check_bytes(
+        &values,
+        &mut encoder(Level::Dense, None, None),
+        "long strings",
+    );
+}
+
+fn check_bits(bits: &[u8], rows: usize, encoder: &mut Encoder) -> EncodedChunk {
+    let mut chunk = EncodedChunk::new();
+    encoder.encode_bits(bits, rows, &mut chunk).unwrap();
+    let view = chunk.view().unwrap();
+    let mut decoder = Decoder::new();
+    for page in 0..view.page_count() {
+        let page_rows = view.page_rows(page);
+        let mut out = vec![0xAA; page_rows.div_ceil(8)];
+        decoder
+            .decode_bits_page(
+                view.codec(),
+                view.prelude(),
+                view.page(page),
+                page_rows,
+                &mut out,
+            )
+            .unwrap();
+        for row in 0..out.len() * 8 {
+            let source = page * PAGE_ROWS + row;
+            let expected = row < page_rows && bits[source / 8] >> (source % 8) & 1 == 1;
+            assert_eq!(
+                out[row / 8] >> (row % 8) & 1 == 1,
+                expected,
+                "row {source} of {rows}"
+            );
+        }
+    }
+    chunk
+}
+
+#[test]
+fn every_form_of_bits() {
+    let mut random = Random(6);
+    for rows in [0, 1, 7, 8, 9, 1023, 1024, 1025, 5000] {
+        let bytes = usize::div_ceil(rows, 8) + 1;
+        let noise: Vec<u8> = (0..bytes).map(|_| random.next() as u8).collect();
+        let runs: Vec<u8> = (0..bytes)
+            .map(|byte| if byte / 20 % 2 == 0 { 0xFF } else { 0 })
+            .collect();
+        let mut gap = vec![0xFF; bytes];
+        gap[bytes / 2] = 0xEF;
+        for bits in [vec![0; bytes], vec![0xFF; bytes], noise, runs, gap] {
+            for level in [Level::Fast, Level::Dense] {
+                for codec in CODECS {
+                    for stage in STAGES {
+                        check_bits(&bits, rows, &mut encoder(level, codec, stage));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn constant_chunks_are_their_prelude() {
+    let chunk = round_trip(&[7_i64; 5000], &mut Encoder::new(Level::Fast), "constant");
+    assert_eq!(
+        (chunk.codec.kind, chunk.bytes.len()),
+        (ChunkKind::Constant, 8)
+    );
+    assert_eq!(
+        round_trip(&[1.5_f64], &mut Encoder::new(Level::Fast), "one row")
+            .bytes
+            .len(),
+        8
+    );
+    let valid = check_bits(&[0xFF; 512], 4096, &mut Encoder::new(Level::Fast));
+    assert_eq!(
+        (valid.codec.kind, valid.bytes.len()),
+        (ChunkKind::Constant, 1)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_integers(values in prop::collection::vec(any::<i64>(), 0..2100), shift in 0_u32..64, codec in 0..CODECS.len()) {
+        let values: Vec<i64> = values.iter().map(|value| value >> shift).collect();
+        round_trip(&values, &mut encoder(Level::Fast, CODECS[codec], None), "any");
+        round_trip(&values, &mut encoder(Level::Dense, CODECS[codec], None), "any");
+    }
+
+    #[test]
+    fn any_floats(bits in prop::collection::vec(any::<u64>(), 0..2100), codec in 0..CODECS.len()) {
+        let values: Vec<f64> = bits.iter().map(|&bits| f64::from_bits(bits)).collect();
+        round_trip(&values, &mut encoder(Level::Fast, CODECS[codec], None), "any");
+    }
+
+    #[test]
+    fn any_decimals(seed in any::<u64>(), decimals in 0_i32..9, odd in 0_u64..40, codec in 0..CODECS.len(), rows in 1_usize..2500) {
+        let mut random = Random(seed);
+        let scale = 10_f64.powi(decimals);
+        let values: Vec<f64> = (0..rows).map(|_| {
+            let value = (random.unit() * 1e4 * scale).round() / scale;
+            if random.below(100) < odd { f64::from_bits(random.next()) } else { value }
+        }).collect();
+        round_trip(&values, &mut encoder(Level::Fast, CODECS[codec], None), "decimals");
+        let narrow: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+        round_trip(&narrow, &mut encoder(Level::Fast, CODECS[codec], None), "decimals");
+    }
+
+    #[test]
+    fn any_bytes(values in prop::collection::vec(prop::collection::vec(0_u8..4, 0..6), 0..1300), codec in 0..CODECS.len()) {
+        check_bytes(&values, &mut encoder(Level::Fast, CODECS[codec], None), "any");
+        check_bytes(&values, &mut encoder(Level::Dense, CODECS[codec], None), "any");
+    }
+
+    #[test]
+    fn any_bits(bits in prop::collection::vec(any::<u8>(), 1..300), spare in 0_usize..8) {
+        check_bits(&bits, bits.len() * 8 - spare, &mut Encoder::new(Level::Fast));
+    }
+}
