@@ -42,25 +42,26 @@ STAGE := scripts/stage
 
 .PHONY: help
 help:
-	@echo "make demo          the main job on the shipped sample"
-	@echo "make test          lint, test-kernel, test-sql, test-python"
-	@echo "make lint          format, tidy, features, clippy, docs"
-	@echo "make test-kernel   tests of the engine below SQL, crash simulation included (no DataFusion: quick)"
-	@echo "make test-sql      tests of SQL, the Rust interface and the command line"
-	@echo "make test-python   tests of the Python package"
-	@echo "make release       the command line: $(BIN)/thalweg"
-	@echo "make python        an environment in which 'import thalweg' works: $(VENV)/bin/python"
-	@echo "make wheel         the wheel as published, in dist/ (slow)"
-	@echo "make bench         measurements: make bench BENCH='arguments of thalweg-bench'"
-	@echo "make fuzz          the random tests of the engine with many more cases: CASES=$(CASES)"
-	@echo "make clean         removes all that was built, the shared cache included"
+	@echo "make demo             the main job on the shipped sample"
+	@echo "make test             lint, test-kernel, test-schedules, test-sql, test-python"
+	@echo "make lint             format, tidy, features, clippy, docs"
+	@echo "make test-kernel      tests of the engine below SQL, crash simulation included (no DataFusion: quick)"
+	@echo "make test-schedules   tests that explore how threads interleave"
+	@echo "make test-sql         tests of SQL, the Rust interface and the command line"
+	@echo "make test-python      tests of the Python package"
+	@echo "make release          the command line: $(BIN)/thalweg"
+	@echo "make python           an environment in which 'import thalweg' works: $(VENV)/bin/python"
+	@echo "make wheel            the wheel as published, in dist/ (slow)"
+	@echo "make bench            measurements: make bench BENCH='arguments of thalweg-bench'"
+	@echo "make fuzz             the tests of the engine ROUNDS=$(ROUNDS) times, each with new random cases"
+	@echo "make clean            removes all that was built, the shared cache included"
 
 .PHONY: demo
 demo: release
 	@$(STAGE) demo $(BIN)/thalweg demo
 
 .PHONY: test
-test: lint test-kernel test-sql test-python
+test: lint test-kernel test-schedules test-sql test-python
 
 .PHONY: cache
 cache:
@@ -83,6 +84,12 @@ lint: cache
 .PHONY: test-kernel
 test-kernel: cache
 	@$(STAGE) test-kernel cargo test $(ENGINE_FLAGS) --package xtask
+
+# The locks of the engine replaced by ones whose order of events a test can choose. Only files of tests named
+# `explored`: everything else of these crates expects the real ones.
+.PHONY: test-schedules
+test-schedules: cache
+	@$(STAGE) test-schedules cargo test --locked --package thalweg-env --features thalweg-env/shuttle --test explored
 
 # Builds what `release` builds too, so that the first failure is a failing test and not a later link error.
 .PHONY: test-sql
@@ -110,11 +117,12 @@ wheel: cache $(VENV)/.made
 bench: release
 	@$(BIN)/thalweg-bench $(BENCH)
 
-CASES ?= 20000
+ROUNDS ?= 20
 
+# Random tests draw a new seed each time they run, and print it with the smallest case when they fail.
 .PHONY: fuzz
 fuzz: cache
-	@PROPTEST_CASES=$(CASES) $(STAGE) fuzz cargo test $(ENGINE_FLAGS)
+	@for round in $$(seq $(ROUNDS)); do $(STAGE) "fuzz $$round" cargo test --quiet $(ENGINE_FLAGS) --tests; done
 
 .PHONY: clean
 clean:
