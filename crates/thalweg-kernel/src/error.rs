@@ -58,7 +58,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of `kind` with a message for a person.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            source: None,
+        }))
     }
 
     /// The same with its cause.
@@ -67,7 +71,11 @@ impl Error {
         message: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), source: Some(source.into()) }))
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            source: Some(source.into()),
+        }))
     }
 
     /// Bytes that fail their checks: `place` names file and offset.
@@ -78,7 +86,9 @@ impl Error {
     /// What the operating system said while `doing`; a full disk gets a kind of its own.
     pub fn io(doing: impl fmt::Display, source: std::io::Error) -> Self {
         let kind = match source.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::DiskFull,
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                ErrorKind::DiskFull
+            }
             std::io::ErrorKind::NotFound => ErrorKind::NotFound,
             _ => ErrorKind::Io,
         };
@@ -110,6 +120,9 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_deref().map(|e| e as &(dyn std::error::Error + 'static))
+        self.0
+            .source
+            .as_deref()
+            .map(|e| e as &(dyn std::error::Error + 'static))
     }
 }

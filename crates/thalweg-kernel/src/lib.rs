@@ -5,12 +5,45 @@
 //! Arrow or SQL. `docs/format/` describes every byte it writes, `ARCHITECTURE.md` how the modules hang together.
 #![forbid(unsafe_code)]
 
+mod background;
 pub mod bitmap;
+pub mod block;
+mod change;
+mod checkpoint;
+pub mod commit;
 pub mod error;
+mod fields;
+pub mod fragment;
+mod frame;
+mod garbage;
 pub mod ids;
 pub mod index;
+pub mod kernel;
+mod leader;
+mod live;
+mod log_writer;
+mod open;
+mod open_rows;
+mod pins;
+mod queue;
+mod reader;
+mod reader_slots;
+mod recover;
+mod replay;
+mod root;
+mod segment;
+mod segment_supply;
+pub mod state;
+pub mod store;
 pub mod summary;
 mod wire;
+mod working;
+mod writer;
 
+pub use commit::{Commit, Durability, Edit, GroupPart, Producer, RowsPart};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
+pub use kernel::{Kernel, Options, RowEncoder};
+pub use leader::FRAME_LIMIT_BYTES;
+pub use open_rows::OpenRows;
+pub use state::{Snapshot, TableSnapshot};

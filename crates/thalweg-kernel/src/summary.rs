@@ -39,8 +39,8 @@ impl SummaryKind {
     }
 }
 
-/// The summary of one column over some rows.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The summary of one column over some rows. Two are equal when all their bits are, NaN included.
+#[derive(Clone, Copy, Debug)]
 pub struct ColumnSummary {
     /// The column's id in its table.
     pub column_id: u32,
@@ -213,7 +213,7 @@ impl ColumnSummary {
     fn merged_m2(&self, other: &Self) -> f64 {
         let (here, there) = (count_f64(self.value_rows), count_f64(other.value_rows));
         let distance = self.mean_or_zero() - other.mean_or_zero();
-        self.m2 + other.m2 + distance * distance * (here * there / (here + there))
+        values::settled(self.m2 + other.m2 + distance * distance * (here * there / (here + there)))
     }
 
     fn mean_or_zero(&self) -> f64 {
@@ -298,6 +298,38 @@ impl ColumnSummary {
         }
     }
 }
+
+impl PartialEq for ColumnSummary {
+    fn eq(&self, other: &Self) -> bool {
+        let bits = |summary: &Self| {
+            let Self {
+                column_id,
+                kind,
+                null_rows,
+                nan_rows,
+                value_rows,
+                min,
+                max,
+                sum,
+                m2,
+            } = *summary;
+            (
+                column_id,
+                kind,
+                null_rows,
+                nan_rows,
+                value_rows,
+                min,
+                max,
+                sum,
+                m2.to_bits(),
+            )
+        };
+        bits(self) == bits(other)
+    }
+}
+
+impl Eq for ColumnSummary {}
 
 /// Whether `min..=max` and `low..=high` have nothing in common. A NaN end compares as false: open.
 fn apart<T: PartialOrd>(min: T, max: T, low: Option<T>, high: Option<T>) -> bool {

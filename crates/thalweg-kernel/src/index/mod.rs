@@ -23,14 +23,14 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Most entries of a page.
-pub const MAX_PAGE_ENTRIES: usize = 256;
+/// Most entries of a page. (Small in this crate's unit tests, so that few blocks make a high tree.)
+pub const MAX_PAGE_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
 
 /// Column summaries from which on a page counts as full: wide tables have a smaller fan-out.
-pub const MAX_PAGE_SUMMARIES: usize = 16_384;
+pub const MAX_PAGE_SUMMARIES: usize = if cfg!(test) { 20 } else { 16_384 };
 
 /// Pages never have fewer entries than this because of their width alone.
-pub const MIN_PAGE_FANOUT: usize = 8;
+pub const MIN_PAGE_FANOUT: usize = if cfg!(test) { 3 } else { 8 };
 
 /// Most columns of a block that may be summarised.
 pub const MAX_SUMMARIES: usize = 4_096;
@@ -104,6 +104,26 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// An entry of which only level and address are to be filled in, to load a page of which no more is known.
+    pub(crate) fn unknown() -> Self {
+        let none = CommitNo(0);
+        Self {
+            level: 0,
+            sorted: false,
+            rows: 0,
+            blocks: 0,
+            block_bytes: 0,
+            key_min: i64::MIN,
+            key_max: i64::MAX,
+            commit_min: none,
+            commit_max: none,
+            first_commit: none,
+            ordinal: 0,
+            address: Address::default(),
+            columns: Summaries::default(),
+        }
+    }
+
     /// Its place in the order of entries.
     #[must_use]
     pub fn key(&self) -> EntryKey {
@@ -141,6 +161,12 @@ impl Entry {
     pub fn prunes(&self, column_id: u32, range: &ValueRange) -> bool {
         self.covering_summary(column_id)
             .is_some_and(|summary| summary.prunes(range))
+    }
+
+    /// About how many bytes it takes in a directory or page.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        24 + self.columns.len() * 32
     }
 
     /// Adds all that lies below this entry to `parent`: counts, ranges, summaries.
@@ -184,7 +210,7 @@ impl Entry {
     }
 
     /// What must hold of every entry, from wherever it comes. `Err` says what does not.
-    fn check(&self) -> Result<(), &'static str> {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         let ensure =
             |condition: bool, what: &'static str| if condition { Ok(()) } else { Err(what) };
         ensure(self.level <= MAX_LEVEL, "an entry has too high a level")?;
@@ -355,3 +381,6 @@ impl fmt::Debug for Summaries {
         (**self).fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,6 +132,11 @@ impl Page {
         self.address.get().copied()
     }
 
+    /// Whether it is the page that `entry` leads to.
+    pub(crate) fn is_at(&self, table: TableId, entry: &Entry) -> bool {
+        (self.table, self.level, self.address()) == (table, entry.level, Some(entry.address))
+    }
+
     /// What it holds.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.children.iter().map(|child| &child.entry)

@@ -11,7 +11,7 @@
 
 use super::page::{Child, Page, PageLoader, UnsealedPage};
 use super::walk::{Blocks, Step, Walk};
-use super::{Address, Entry, EntryKey, MAX_PAGE_ENTRIES};
+use super::{Address, Entry, EntryKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::TableId;
 use std::ops::RangeInclusive;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Tree {
     table: TableId,
-    root: Option<Arc<Child>>,
+    pub(super) root: Option<Arc<Child>>,
 }
 
 /// One item to be removed, added, or replaced by another one of the same key.
@@ -555,10 +555,8 @@ fn summaries_of(children: &[Arc<Child>]) -> usize {
 
 /// Whether a page in memory is less than a quarter full.
 fn is_small(child: &Child) -> bool {
-    let quarter_full = |page: &Arc<Page>| {
-        page.children().len() < MAX_PAGE_ENTRIES / 4
-            && Page::fits(16, summaries_of(page.children()) * 4)
-    };
+    let quarter_full =
+        |page: &Arc<Page>| Page::fits(page.children().len() * 4, summaries_of(page.children()) * 4);
     child.page.as_ref().is_some_and(quarter_full)
 }
 

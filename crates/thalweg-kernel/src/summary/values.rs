@@ -246,7 +246,7 @@ fn summarise_near<T: RawInt>(first: T, values: &[T]) -> Option<ColumnSummary> {
         min: first.raw().wrapping_add(exact_i64(low).cast_unsigned()),
         max: first.raw().wrapping_add(exact_i64(high).cast_unsigned()),
         sum: (count * first.wide() + distances_sum).cast_unsigned(),
-        m2: m2.max(0.0),
+        m2: settled(m2),
         ..ColumnSummary::empty(0, T::KIND)
     })
 }
@@ -272,7 +272,7 @@ fn summarise_far<T: RawInt>(first: T, values: &[T]) -> ColumnSummary {
         min: min.raw(),
         max: max.raw(),
         sum: sum.cast_unsigned(),
-        m2: (squares - residue * residue / count).max(0.0),
+        m2: settled(squares - residue * residue / count),
         ..ColumnSummary::empty(0, T::KIND)
     }
 }
@@ -367,8 +367,6 @@ fn summarise_numbers<T: Copy + Into<f64>>(values: &[T]) -> ColumnSummary {
         squares[lane] += distance * distance;
     });
     let (residue, square) = (residues.iter().sum::<f64>(), squares.iter().sum::<f64>());
-    // `max` would turn the NaN that infinities lead to into zero.
-    let m2 = square - residue * residue / count;
     ColumnSummary {
         value_rows: values.len() as u64,
         min: lows
@@ -380,7 +378,7 @@ fn summarise_numbers<T: Copy + Into<f64>>(values: &[T]) -> ColumnSummary {
             .fold(f64::NEG_INFINITY, |high, &lane| high.max(lane))
             .to_bits(),
         sum: join_sum((sum, lost)),
-        m2: if m2 < 0.0 { 0.0 } else { m2 },
+        m2: settled(square - residue * residue / count),
         ..ColumnSummary::empty(0, SummaryKind::Float)
     }
 }
@@ -424,6 +422,17 @@ pub(super) fn add_sums(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
         (total, lost - (total - sum))
     } else {
         (total, 0.0)
+    }
+}
+
+/// A sum of squares without the sign that rounding may leave, and with one NaN only: machines differ in its bits.
+pub(super) fn settled(m2: f64) -> f64 {
+    if m2.is_nan() {
+        f64::NAN
+    } else if m2 > 0.0 {
+        m2
+    } else {
+        0.0
     }
 }
 

@@ -1,0 +1,105 @@
+//! The threads of an open database: one prepares segments, one encodes and writes checkpoints, one syncs in time.
+//!
+//! Invariants: a thread only calls what a caller could call as well; it ends when told, and its errors poison nothing by
+//! themselves: they come back to whoever needs the work done.
+
+use crate::error::{Error, Result};
+use crate::kernel::Options;
+use crate::writer::Writer;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use thalweg_env::sync::{Condvar, Mutex};
+use thalweg_env::{Env, JoinHandle};
+
+pub(crate) struct Background {
+    stopping: Arc<AtomicBool>,
+    timer: Arc<Timer>,
+    threads: Mutex<Vec<JoinHandle>>,
+}
+
+#[derive(Default)]
+struct Timer {
+    stopped: Mutex<bool>,
+    stop: Condvar,
+}
+
+impl Background {
+    pub(crate) fn start(env: &Env, writer: &Arc<Writer>, options: &Options) -> Result<Self> {
+        let background = Self {
+            stopping: Arc::default(),
+            timer: Arc::default(),
+            threads: Mutex::new(Vec::new()),
+        };
+        if options.background {
+            background.spawn(env, "thalweg-segments", writer, |writer, stopping| {
+                while !stopping.load(Ordering::Acquire) {
+                    writer.supply.wait(|| stopping.load(Ordering::Acquire));
+                    if !stopping.load(Ordering::Acquire) {
+                        writer.supply.refill();
+                    }
+                }
+            })?;
+            background.spawn(env, "thalweg-blocks", writer, |writer, stopping| {
+                while !stopping.load(Ordering::Acquire) {
+                    writer.due.wait();
+                    if !stopping.load(Ordering::Acquire) {
+                        // The error is kept for the appends that wait for room; others are told by their own calls.
+                        let _ = writer.run_due_work();
+                    }
+                }
+            })?;
+            let (timer, interval) = (Arc::clone(&background.timer), options.sync_interval);
+            background.spawn(env, "thalweg-sync", writer, move |writer, _| {
+                timer.run(interval, writer)
+            })?;
+        }
+        Ok(background)
+    }
+
+    fn spawn(
+        &self,
+        env: &Env,
+        name: &str,
+        writer: &Arc<Writer>,
+        work: impl FnOnce(&Writer, &AtomicBool) + Send + 'static,
+    ) -> Result<()> {
+        let (writer, stopping) = (Arc::clone(writer), Arc::clone(&self.stopping));
+        let thread = env
+            .spawner()
+            .spawn(name, Box::new(move || work(&writer, &stopping)));
+        self.threads
+            .lock()
+            .push(thread.map_err(|e| Error::io(format_args!("starting thread {name}"), e))?);
+        Ok(())
+    }
+
+    /// Ends the threads and waits for them.
+    pub(crate) fn stop(&self, writer: &Writer) {
+        self.stopping.store(true, Ordering::Release);
+        writer.supply.wake();
+        writer.due.call();
+        *self.timer.stopped.lock() = true;
+        self.timer.stop.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            // A panic of a thread was met by the poison of the queue; closing goes on.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Timer {
+    /// Syncs what `Process` commits have left, every `interval`.
+    fn run(&self, interval: Duration, writer: &Writer) {
+        let mut stopped = self.stopped.lock();
+        while !*stopped {
+            self.stop.wait_for(&mut stopped, interval);
+            if !*stopped && writer.due.unsynced() {
+                drop(stopped);
+                // A failed sync poisons the queue; the next caller is told.
+                let _ = writer.flush();
+                stopped = self.stopped.lock();
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Reading parts of a block: as few reads as pay, and checksums of exactly what is used.
+//!
+//! Invariants: what [`ChunkPages`] hands out was verified; nothing is copied after it was read; reads never leave the
+//! block, whatever its head says.
+
+use super::{BlockHead, ChunkEntry, PageEnd, Role};
+use crate::error::{Error, Result};
+use crate::index::Address;
+use crate::store::Store;
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::Arc;
+use thalweg_codec::{CodecChain, DecodeError, page_count, page_rows};
+
+/// Blocks up to this size are read at once when their head is not known yet.
+pub(crate) const WHOLE_BLOCK_BYTES: u32 = 128 << 10;
+
+/// Bytes that are cheaper to read and drop than to skip with one more read.
+const GAP_BYTES: usize = 16 << 10;
+
+/// Pages of one chunk that are to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The column.
+    pub column_id: u32,
+    /// What is wanted of it.
+    pub role: Role,
+    /// Numbers of the wanted pages; what lies beyond the last page is ignored.
+    pub pages: Range<usize>,
+}
+
+impl Wanted {
+    /// All pages of a chunk.
+    #[must_use]
+    pub fn all(column_id: u32, role: Role) -> Self {
+        Self {
+            column_id,
+            role,
+            pages: 0..usize::MAX,
+        }
+    }
+}
+
+/// A block whose head was read and verified.
+#[derive(Debug)]
+pub struct BlockReader<'a> {
+    store: &'a Store,
+    address: Address,
+    head: Arc<BlockHead>,
+    /// All that lies behind the head, if it was read together with it. Not verified.
+    body: Option<Bytes>,
+}
+
+/// Verified pages of one chunk, next to each other, and its prelude: slices of what was read.
+#[derive(Clone, Debug)]
+pub struct ChunkPages {
+    head: Arc<BlockHead>,
+    at: usize,
+    prelude: Bytes,
+    pages: Bytes,
+    numbers: Range<usize>,
+    /// Where `pages` starts, from the start of the chunk.
+    start: usize,
+}
+
+/// One chunk of a plan: what of it to read, from the start of the chunk.
+struct Part {
+    at: usize,
+    numbers: Range<usize>,
+    pages: Range<usize>,
+}
+
+impl<'a> BlockReader<'a> {
+    /// `body` may hold what lies behind the head.
+    pub(crate) fn new(
+        store: &'a Store,
+        address: Address,
+        head: Arc<BlockHead>,
+        body: Option<Bytes>,
+    ) -> Self {
+        Self {
+            store,
+            address,
+            head,
+            body,
+        }
+    }
+
+    /// The block's head.
+    #[must_use]
+    pub fn head(&self) -> &Arc<BlockHead> {
+        &self.head
+    }
+
+    /// Reads what is wanted, in the order it is asked for; `None` for chunks that the block does not have.
+    ///
+    /// # Errors
+    /// `Corruption` when something wanted fails its checksum; whatever reading leads to.
+    pub fn read(&self, wanted: &[Wanted]) -> Result<Vec<Option<ChunkPages>>> {
+        let parts: Vec<Option<Part>> = wanted.iter().map(|wanted| self.part(wanted)).collect();
+        let runs = self.read_runs(parts.iter().flatten())?;
+        parts
+            .into_iter()
+            .map(|part| part.map(|part| self.verified(part, &runs)).transpose())
+            .collect()
+    }
+
+    /// Reads and checks every byte of the block.
+    ///
+    /// # Errors
+    /// `Corruption` with the place; whatever reading leads to.
+    pub fn verify(&self) -> Result<()> {
+        let body = self.read_range(0..self.body_bytes())?;
+        self.head.verify_body(&body, &self.address)
+    }
+
+    fn body_bytes(&self) -> usize {
+        (self.head.block_bytes - self.head.head_bytes) as usize
+    }
+
+    fn part(&self, wanted: &Wanted) -> Option<Part> {
+        let at = self.head.find(wanted.column_id, wanted.role)?;
+        let chunk = &self.head.chunks[at];
+        let count = page_count(chunk.rows as usize);
+        let numbers = wanted.pages.start.min(count)..wanted.pages.end.min(count);
+        let numbers = numbers.start..numbers.end.max(numbers.start);
+        // A chunk of one page has one checksum: all of it is read.
+        let pages = if count > 1 && numbers.is_empty() {
+            chunk.prelude_bytes as usize..chunk.prelude_bytes as usize
+        } else if count > 1 {
+            self.head.page_range(chunk, numbers.start).start
+                ..self.head.page_range(chunk, numbers.end - 1).end
+        } else {
+            chunk.prelude_bytes as usize..chunk.bytes as usize
+        };
+        Some(Part { at, numbers, pages })
+    }
+
+    /// Reads the ranges of all parts, those near each other at once. Runs ascend and do not overlap.
+    fn read_runs<'p>(&self, parts: impl Iterator<Item = &'p Part>) -> Result<Vec<(usize, Bytes)>> {
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for part in parts {
+            let chunk = &self.head.chunks[part.at];
+            let offset = chunk.offset as usize;
+            ranges.push(offset..offset + chunk.prelude_bytes as usize);
+            ranges.push(offset + part.pages.start..offset + part.pages.end);
+        }
+        ranges.retain(|range| !range.is_empty());
+        ranges.sort_by_key(|range| range.start);
+        // Of a small block everything in between is read: a second read costs more.
+        let gap_bytes = if self.head.block_bytes <= WHOLE_BLOCK_BYTES {
+            usize::MAX
+        } else {
+            GAP_BYTES
+        };
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for range in ranges {
+            match runs.last_mut() {
+                Some(last) if range.start <= last.end.saturating_add(gap_bytes) => {
+                    last.end = last.end.max(range.end)
+                }
+                _ => runs.push(range),
+            }
+        }
+        runs.into_iter()
+            .map(|run| Ok((run.start, self.read_range(run)?)))
+            .collect()
+    }
+
+    /// Bytes behind the head, from memory if they are there.
+    fn read_range(&self, range: Range<usize>) -> Result<Bytes> {
+        assert!(
+            range.start <= range.end && range.end <= self.body_bytes(),
+            "{range:?} of {}",
+            self.body_bytes()
+        );
+        if let Some(body) = &self.body {
+            return Ok(body.slice(range));
+        }
+        let offset = self.address.offset + u64::from(self.head.head_bytes) + range.start as u64;
+        self.store.read(self.address.file, offset, range.len())
+    }
+
+    /// Cuts a part out of the runs and checks it.
+    fn verified(&self, part: Part, runs: &[(usize, Bytes)]) -> Result<ChunkPages> {
+        let chunk = &self.head.chunks[part.at];
+        let offset = chunk.offset as usize;
+        let cut = |range: Range<usize>| {
+            if range.is_empty() {
+                return Bytes::new();
+            }
+            let start = offset + range.start;
+            let run = runs.partition_point(|(run_start, _)| *run_start <= start) - 1;
+            let (run_start, bytes) = &runs[run];
+            bytes.slice(start - run_start..start - run_start + range.len())
+        };
+        let prelude_range = 0..chunk.prelude_bytes as usize;
+        let pages = cut(part.pages.clone());
+        let listed = self.head.listed_pages(chunk);
+        let intact = if listed.is_empty() {
+            let whole = cut(0..chunk.bytes as usize);
+            crc32c::crc32c(&whole) == chunk.crc
+        } else {
+            let prelude_intact = crc32c::crc32c(&cut(prelude_range.clone())) == chunk.crc;
+            prelude_intact
+                && part.numbers.clone().all(|number| {
+                    let range = self.head.page_range(chunk, number);
+                    let page = &pages[range.start - part.pages.start..range.end - part.pages.start];
+                    crc32c::crc32c(page) == listed[number].crc
+                })
+        };
+        if !intact {
+            return Err(self.head.damaged(chunk, &self.address));
+        }
+        let prelude = cut(prelude_range);
+        let start = part.pages.start;
+        Ok(ChunkPages {
+            head: Arc::clone(&self.head),
+            at: part.at,
+            prelude,
+            pages,
+            numbers: part.numbers,
+            start,
+        })
+    }
+}
+
+impl BlockHead {
+    /// Where a page lies in its chunk.
+    fn page_range(&self, chunk: &ChunkEntry, number: usize) -> Range<usize> {
+        let listed = self.listed_pages(chunk);
+        let end = |page: &PageEnd| page.end as usize;
+        let start = number
+            .checked_sub(1)
+            .map_or(chunk.prelude_bytes as usize, |before| end(&listed[before]));
+        if listed.is_empty() {
+            start..chunk.bytes as usize
+        } else {
+            start..end(&listed[number])
+        }
+    }
+}
+
+impl ChunkPages {
+    fn chunk(&self) -> &ChunkEntry {
+        &self.head.chunks[self.at]
+    }
+
+    /// How the chunk is encoded.
+    #[must_use]
+    pub fn codec(&self) -> CodecChain {
+        self.chunk().codec
+    }
+
+    /// Rows of the whole chunk.
+    #[must_use]
+    pub fn chunk_rows(&self) -> usize {
+        self.chunk().rows as usize
+    }
+
+    /// Numbers of the pages that are here.
+    #[must_use]
+    pub fn pages(&self) -> Range<usize> {
+        self.numbers.clone()
+    }
+
+    /// Rows of a page.
+    ///
+    /// # Panics
+    /// When the page is not here.
+    #[must_use]
+    pub fn page_rows(&self, number: usize) -> usize {
+        assert!(
+            self.numbers.contains(&number),
+            "page {number} of {:?}",
+            self.numbers
+        );
+        page_rows(self.chunk_rows(), number)
+    }
+
+    /// The bytes that every page needs.
+    #[must_use]
+    pub fn prelude(&self) -> &[u8] {
+        &self.prelude
+    }
+
+    /// The bytes of a page.
+    ///
+    /// # Panics
+    /// When the page is not here.
+    #[must_use]
+    pub fn page(&self, number: usize) -> &[u8] {
+        assert!(
+            self.numbers.contains(&number),
+            "page {number} of {:?}",
+            self.numbers
+        );
+        let range = self.head.page_range(self.chunk(), number);
+        &self.pages[range.start - self.start..range.end - self.start]
+    }
+
+    /// Says where the chunk lies when its verified bytes cannot be decoded: whoever wrote them had a bug.
+    #[must_use]
+    pub fn undecodable(&self, address: &Address, error: &DecodeError) -> Error {
+        let info = self.chunk().info();
+        let what = format!(
+            "column {} ({:?}) of table {}",
+            info.column_id, info.role, self.head.spec.table.0
+        );
+        Error::corruption(
+            address,
+            format_args!("{what} cannot be decoded: {}", error.reason()),
+        )
+    }
+}

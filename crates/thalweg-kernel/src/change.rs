@@ -1,0 +1,274 @@
+//! The sections of a frame as values: what a commit changes, in the form that is written, replayed and applied.
+//!
+//! Invariant: what is applied after a write is what a replay of the written bytes would apply; there is one function that
+//! applies ([`crate::working`]) and it sees only [`Change`]s.
+
+use crate::commit::{Edit, Producer, RowsPart};
+use crate::error::{Error, Result};
+use crate::fields::{Fields, PutFields, len_u32};
+use crate::frame::{FrameHead, SectionKind};
+use crate::ids::{CommitNo, TableId};
+use crate::index::{self, Entry, EntryKey};
+use bytes::Bytes;
+
+/// One section of a commit.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Rows(RowsPart),
+    /// The blocks' addresses are relative to their BLOCKS section and name no file.
+    Group {
+        table: TableId,
+        definition_version: u32,
+        covers: Option<CommitNo>,
+        entries: Vec<Entry>,
+        /// Where the BLOCKS section begins in the frame.
+        blocks_offset: u64,
+    },
+    Edit(Edit),
+    Producer(Producer),
+}
+
+/// Fixed bytes of a ROWS section in front of the payload.
+const ROWS_HEADER_BYTES: usize = 32;
+
+pub(crate) fn put_rows(part: &RowsPart, out: &mut Vec<u8>) {
+    out.put_u32(part.table.0);
+    out.put_u32(part.definition_version);
+    out.put_u32(part.rows);
+    out.put_u32(0);
+    out.put_i64(part.key_min);
+    out.put_i64(part.key_max);
+    out.extend_from_slice(&part.payload);
+}
+
+/// Reads a ROWS section; the payload shares `section`'s memory.
+pub(crate) fn get_rows(section: &Bytes) -> Result<RowsPart> {
+    let mut wire = Fields::new(section, "ROWS section");
+    let table = TableId(wire.u32()?);
+    let definition_version = wire.u32()?;
+    let rows = wire.u32()?;
+    wire.zeros(4)?;
+    let (key_min, key_max) = (wire.i64()?, wire.i64()?);
+    if rows == 0 || key_min > key_max {
+        return Err(Error::corruption(
+            "ROWS section",
+            "no rows, or keys the wrong way round",
+        ));
+    }
+    Ok(RowsPart {
+        table,
+        definition_version,
+        rows,
+        key_min,
+        key_max,
+        payload: section.slice(ROWS_HEADER_BYTES..),
+    })
+}
+
+pub(crate) fn put_group(
+    table: TableId,
+    definition_version: u32,
+    covers: Option<CommitNo>,
+    entries: &[Entry],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    out.put_u32(table.0);
+    out.put_u32(definition_version);
+    out.put_u64(covers.map_or(0, |c| c.0));
+    index::encode_entries(entries, out)
+}
+
+fn get_group(section: &[u8], blocks_offset: u64) -> Result<Change> {
+    let mut wire = Fields::new(section, "GROUP section");
+    let table = TableId(wire.u32()?);
+    let definition_version = wire.u32()?;
+    let covers = wire.u64()?;
+    let entries = index::decode_entries(wire.rest()?)?;
+    if entries.is_empty() || entries.iter().any(|e| e.level != 0) {
+        return Err(Error::corruption(
+            "GROUP section",
+            "it lists no blocks, or pages",
+        ));
+    }
+    let covers = (covers != 0).then_some(CommitNo(covers));
+    Ok(Change::Group {
+        table,
+        definition_version,
+        covers,
+        entries,
+        blocks_offset,
+    })
+}
+
+const EDIT_CREATE: u8 = 1;
+const EDIT_DROP: u8 = 2;
+const EDIT_RENAME: u8 = 3;
+const EDIT_DEFINITION: u8 = 4;
+const EDIT_ADD_FRAGMENT: u8 = 5;
+const EDIT_REPLACE: u8 = 6;
+
+pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
+    match edit {
+        Edit::CreateTable { name, definition } => {
+            out.put_u8(EDIT_CREATE);
+            out.put_bytes(name.as_bytes());
+            out.put_bytes(definition);
+        }
+        Edit::DropTable { table } => {
+            out.put_u8(EDIT_DROP);
+            out.put_u32(table.0);
+        }
+        Edit::RenameTable { table, name } => {
+            out.put_u8(EDIT_RENAME);
+            out.put_u32(table.0);
+            out.put_bytes(name.as_bytes());
+        }
+        Edit::SetDefinition {
+            table,
+            expected_version,
+            definition,
+        } => {
+            out.put_u8(EDIT_DEFINITION);
+            out.put_u32(table.0);
+            out.put_u32(*expected_version);
+            out.put_bytes(definition);
+        }
+        Edit::AddFragment {
+            table,
+            definition_version,
+            root,
+        } => {
+            out.put_u8(EDIT_ADD_FRAGMENT);
+            out.put_u32(table.0);
+            out.put_u32(*definition_version);
+            index::encode_entries(std::slice::from_ref(root), out)?;
+        }
+        Edit::Replace {
+            table,
+            removed,
+            added,
+        } => {
+            out.put_u8(EDIT_REPLACE);
+            out.put_u32(table.0);
+            out.put_u32(len_u32(removed.len()));
+            for key in removed {
+                out.put_i64(key.key_min);
+                out.put_u64(key.commit.0);
+                out.put_u32(key.ordinal);
+            }
+            index::encode_entries(added, out)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
+    let what = "EDIT section";
+    let mut wire = Fields::new(section, what);
+    let edit = match wire.u8()? {
+        EDIT_CREATE => Edit::CreateTable {
+            name: wire.string()?,
+            definition: Bytes::copy_from_slice(wire.bytes()?),
+        },
+        EDIT_DROP => Edit::DropTable {
+            table: TableId(wire.u32()?),
+        },
+        EDIT_RENAME => Edit::RenameTable {
+            table: TableId(wire.u32()?),
+            name: wire.string()?,
+        },
+        EDIT_DEFINITION => Edit::SetDefinition {
+            table: TableId(wire.u32()?),
+            expected_version: wire.u32()?,
+            definition: Bytes::copy_from_slice(wire.bytes()?),
+        },
+        EDIT_ADD_FRAGMENT => {
+            let (table, definition_version) = (TableId(wire.u32()?), wire.u32()?);
+            let mut roots = index::decode_entries(wire.rest()?)?.into_iter();
+            let (Some(root), None) = (roots.next(), roots.next()) else {
+                return Err(Error::corruption(what, "a fragment has one root"));
+            };
+            Edit::AddFragment {
+                table,
+                definition_version,
+                root,
+            }
+        }
+        EDIT_REPLACE => {
+            let table = TableId(wire.u32()?);
+            let removed = (0..wire.count(20)?)
+                .map(|_| {
+                    let key_min = wire.i64()?;
+                    let commit = CommitNo(wire.u64()?);
+                    Ok(EntryKey {
+                        key_min,
+                        commit,
+                        ordinal: wire.u32()?,
+                    })
+                })
+                .collect::<Result<_>>()?;
+            Edit::Replace {
+                table,
+                removed,
+                added: index::decode_entries(wire.rest()?)?,
+            }
+        }
+        kind => {
+            return Err(Error::corruption(
+                what,
+                format_args!("edit of unknown kind {kind}"),
+            ));
+        }
+    };
+    wire.finish()?;
+    Ok(edit)
+}
+
+pub(crate) fn put_producer(producer: &Producer, out: &mut Vec<u8>) {
+    out.extend_from_slice(&producer.id);
+    out.put_u64(producer.sequence);
+}
+
+fn get_producer(section: &[u8]) -> Result<Producer> {
+    let mut wire = Fields::new(section, "PRODUCER section");
+    let producer = Producer {
+        id: wire.id()?,
+        sequence: wire.u64()?,
+    };
+    wire.finish()?;
+    Ok(producer)
+}
+
+/// The changes of a frame whose head verified. `frame` holds all but the blocks; `Ok(None)`: a section does not
+/// verify, so this is no frame.
+pub(crate) fn changes_of(head: &FrameHead, frame: &Bytes) -> Result<Option<Vec<Change>>> {
+    let mut changes = Vec::with_capacity(head.sections.len());
+    let mut blocks = head
+        .sections
+        .iter()
+        .filter(|s| s.kind == SectionKind::Blocks);
+    for entry in &head.sections {
+        if entry.kind == SectionKind::Blocks {
+            continue;
+        }
+        let Some(section) = head.section(frame, entry) else {
+            return Ok(None);
+        };
+        changes.push(match entry.kind {
+            SectionKind::Rows => {
+                let start = entry.offset as usize;
+                Change::Rows(get_rows(&frame.slice(start..start + section.len()))?)
+            }
+            SectionKind::Group => {
+                let blocks = blocks
+                    .next()
+                    .ok_or_else(|| Error::corruption("GROUP section", "it has no blocks"))?;
+                get_group(section, u64::from(blocks.offset))?
+            }
+            SectionKind::Edit => Change::Edit(get_edit(section)?),
+            SectionKind::Producer => Change::Producer(get_producer(section)?),
+            SectionKind::Index | SectionKind::Pages | SectionKind::Blocks => continue,
+        });
+    }
+    Ok(Some(changes))
+}

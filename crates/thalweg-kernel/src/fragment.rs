@@ -1,0 +1,381 @@
+//! A fragment: blocks of one table in a file of their own, with their index (docs/format/fragment.md).
+//!
+//! Invariants
+//! - A fragment is written once, front to back, and synced with its folder before anyone hears of it. A writer that is
+//!   dropped before that removes its file.
+//! - It is self-contained: two ranged reads find everything in it. Its root page is an item in its table's index.
+//! - Header, pages and footer are sealed: bytes of another database, file or place are refused.
+
+use crate::block::EncodedBlock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{CommitNo, DatabaseId, FileId, TableId};
+use crate::index::{Address, Entry, PageLoader, Tree};
+use crate::store::{DATA_DIR, Store, fragment_name};
+use crate::wire::{Parsed, Reader, sealing_crc};
+use std::sync::Arc;
+use thalweg_env::{File, OpenMode};
+
+const MAGIC: [u8; 8] = *b"THWFRG01";
+const FOOTER_MAGIC: [u8; 8] = *b"THWFRGFT";
+const VERSION: u32 = 1;
+
+/// Bytes in front of the first block.
+pub const FRAGMENT_HEADER_BYTES: usize = 64;
+
+/// Bytes at the end of the file.
+pub const FRAGMENT_FOOTER_BYTES: usize = 128;
+
+const HEADER_CRC_AT: usize = FRAGMENT_HEADER_BYTES - 4;
+const FOOTER_CRC_AT: usize = FRAGMENT_FOOTER_BYTES - 4;
+
+/// Blocks are collected to writes of this size.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Writes one fragment.
+#[derive(Debug)]
+pub struct FragmentWriter {
+    store: Arc<Store>,
+    id: FileId,
+    table: TableId,
+    file: Arc<dyn File>,
+    buffer: Vec<u8>,
+    /// Where the buffer goes.
+    written_bytes: u64,
+    entries: Vec<Entry>,
+    finished: bool,
+}
+
+impl FragmentWriter {
+    /// Creates the file of a new fragment. `id` was never used before.
+    ///
+    /// # Errors
+    /// Whatever creating the file leads to.
+    pub fn create(store: &Arc<Store>, id: FileId, table: TableId) -> Result<Self> {
+        let path = store.fragment_path(id);
+        let file = store.env().storage().open(&path, OpenMode::CreateNew);
+        let file = file.map_err(|error| {
+            Error::io(
+                format_args!("creating {}", fragment_name(id).display()),
+                error,
+            )
+        })?;
+        let mut buffer = Vec::with_capacity(WRITE_BYTES);
+        put_header(store.database(), id, table, &mut buffer);
+        Ok(Self {
+            store,
+            id,
+            table,
+            file,
+            buffer,
+            written_bytes: 0,
+            entries: Vec::new(),
+            finished: false,
+        })
+    }
+
+    /// The file's id.
+    #[must_use]
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Bytes of blocks so far.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.block_bytes).sum()
+    }
+
+    /// Appends a block. Blocks without a commit get that of the fragment, and numbers in the order they come here.
+    ///
+    /// # Errors
+    /// Whatever writing leads to; the writer is to be dropped then.
+    ///
+    /// # Panics
+    /// When the block's entry is not that of its bytes.
+    pub fn add_block(&mut self, block: &EncodedBlock) -> Result<()> {
+        assert!(
+            block.entry.is_block(),
+            "a page is not a block of a fragment"
+        );
+        assert_eq!(
+            block.bytes.len(),
+            block.entry.address.bytes as usize,
+            "the entry of another block"
+        );
+        let mut entry = block.entry.clone();
+        if entry.commit_max == CommitNo(0) {
+            entry.ordinal =
+                u32::try_from(self.entries.len()).map_err(|_| self.too_many_blocks())?;
+        }
+        (entry.address.file, entry.address.offset) = (self.id, self.end());
+        self.append(&block.bytes)?;
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Writes index and footer, syncs the file and its folder, and returns the root entry: an item for the table's
+    /// index, to which the kernel gives its commit.
+    ///
+    /// # Errors
+    /// `Invalid` without a block; whatever writing and syncing leads to. The file is gone then.
+    pub fn finish(mut self) -> Result<Entry> {
+        if self.entries.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, "a fragment without blocks"));
+        }
+        let store = Arc::clone(&self.store);
+        let entries = std::mem::take(&mut self.entries);
+        let tree = Tree::empty(self.table).insert_many(entries, &*store, &mut Vec::new())?;
+        let mut page_bytes = Vec::new();
+        let written = tree.write_dirty(&mut |page| {
+            page_bytes.clear();
+            let address = page.seal_into(store.database(), self.id, self.end(), &mut page_bytes);
+            self.append(&page_bytes)?;
+            Ok(address)
+        })?;
+        let Some(root) = written.root().cloned() else {
+            return Err(Error::new(ErrorKind::Invalid, "a fragment without blocks"));
+        };
+        let footer = Footer::new(self.id, self.table, self.end(), &root).encode(store.database());
+        self.append(&footer)?;
+        self.write_buffer()?;
+        let name = fragment_name(self.id);
+        self.file
+            .sync_all()
+            .map_err(|error| Error::io(format_args!("syncing {}", name.display()), error))?;
+        let folder = store.dir().join(DATA_DIR);
+        let synced = store.env().storage().sync_dir(&folder);
+        synced.map_err(|error| Error::io(format_args!("syncing the folder {DATA_DIR}"), error))?;
+        self.finished = true;
+        written.publish(&*store);
+        Ok(root)
+    }
+
+    fn end(&self) -> u64 {
+        self.written_bytes + self.buffer.len() as u64
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if !self.buffer.is_empty() && self.buffer.len() + bytes.len() > WRITE_BYTES {
+            self.write_buffer()?;
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn write_buffer(&mut self) -> Result<()> {
+        let written = self.file.write_all_at(&self.buffer, self.written_bytes);
+        let name = fragment_name(self.id);
+        written.map_err(|error| Error::io(format_args!("writing {}", name.display()), error))?;
+        self.written_bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn too_many_blocks(&self) -> Error {
+        let message = format!(
+            "a fragment of table {} with {} blocks",
+            self.table.0,
+            self.entries.len()
+        );
+        Error::new(ErrorKind::Limit, message)
+    }
+}
+
+impl Drop for FragmentWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            // A file that stays is an orphan, which the next opening of the database removes.
+            let _ = self
+                .store
+                .env()
+                .storage()
+                .remove_file(&self.store.fragment_path(self.id));
+        }
+    }
+}
+
+fn put_header(database: DatabaseId, id: FileId, table: TableId, out: &mut Vec<u8>) {
+    let mut header = [0; FRAGMENT_HEADER_BYTES];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[12..16].copy_from_slice(&table.0.to_le_bytes());
+    header[16..32].copy_from_slice(&database.0);
+    header[32..40].copy_from_slice(&id.0.to_le_bytes());
+    let crc = sealing_crc(database, id, 0, &[&header[..HEADER_CRC_AT]]);
+    header[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+    out.extend_from_slice(&header);
+}
+
+/// The end of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Footer {
+    id: FileId,
+    table: TableId,
+    /// Where the footer itself begins.
+    offset: u64,
+    root: Address,
+    root_level: u8,
+    rows: u64,
+    blocks: u64,
+    block_bytes: u64,
+}
+
+impl Footer {
+    fn new(id: FileId, table: TableId, offset: u64, root: &Entry) -> Self {
+        let (rows, blocks, block_bytes) = (root.rows, root.blocks, root.block_bytes);
+        Self {
+            id,
+            table,
+            offset,
+            root: root.address,
+            root_level: root.level,
+            rows,
+            blocks,
+            block_bytes,
+        }
+    }
+
+    fn encode(&self, database: DatabaseId) -> [u8; FRAGMENT_FOOTER_BYTES] {
+        let mut out = [0; FRAGMENT_FOOTER_BYTES];
+        out[..8].copy_from_slice(&FOOTER_MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..16].copy_from_slice(&self.table.0.to_le_bytes());
+        out[16..32].copy_from_slice(&database.0);
+        out[32..40].copy_from_slice(&self.id.0.to_le_bytes());
+        out[40..48].copy_from_slice(&self.offset.to_le_bytes());
+        out[48..56].copy_from_slice(&self.root.offset.to_le_bytes());
+        out[56..60].copy_from_slice(&self.root.bytes.to_le_bytes());
+        out[60..64].copy_from_slice(&self.root.head_crc.to_le_bytes());
+        out[64] = self.root_level;
+        out[72..80].copy_from_slice(&self.rows.to_le_bytes());
+        out[80..88].copy_from_slice(&self.blocks.to_le_bytes());
+        out[88..96].copy_from_slice(&self.block_bytes.to_le_bytes());
+        let crc = sealing_crc(database, self.id, self.offset, &[&out[..FOOTER_CRC_AT]]);
+        out[FOOTER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Verifies and reads the footer that lies at `offset` of file `id`.
+    fn parse(
+        database: DatabaseId,
+        id: FileId,
+        table: TableId,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Parsed<Self> {
+        if bytes.len() != FRAGMENT_FOOTER_BYTES || bytes[..8] != FOOTER_MAGIC {
+            return Err("no footer of a fragment is at its end");
+        }
+        let stored_crc = Reader::new(&bytes[FOOTER_CRC_AT..]).u32()?;
+        if sealing_crc(database, id, offset, &[&bytes[..FOOTER_CRC_AT]]) != stored_crc {
+            return Err("the checksum of its footer does not match");
+        }
+        let mut reader = Reader::new(&bytes[8..FOOTER_CRC_AT]);
+        if reader.u32()? != VERSION {
+            return Err("its footer has an unknown version");
+        }
+        let of_table = TableId(reader.u32()?);
+        let of_database = reader.take(16)?;
+        let (of_id, of_offset) = (FileId(reader.u64()?), reader.u64()?);
+        let (root_offset, root_bytes, root_crc) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        let root_level = reader.u8()?;
+        reader.zeros(7)?;
+        let (rows, blocks, block_bytes) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        reader.zeros(FOOTER_CRC_AT - 96)?;
+        if (of_database, of_table, of_id, of_offset) != (&database.0[..], table, id, offset) {
+            return Err("its footer is that of another database, table or file");
+        }
+        if root_offset.checked_add(u64::from(root_bytes)) != Some(offset) || root_level == 0 {
+            return Err("its root page is out of place");
+        }
+        let root = Address {
+            file: id,
+            offset: root_offset,
+            bytes: root_bytes,
+            head_bytes: root_bytes,
+            head_crc: root_crc,
+        };
+        Ok(Self {
+            id,
+            table,
+            offset,
+            root,
+            root_level,
+            rows,
+            blocks,
+            block_bytes,
+        })
+    }
+}
+
+/// Opens a fragment from its own bytes, as the index of its table is not needed to find what is in it: reads its footer
+/// and its root page, and returns its root entry.
+///
+/// # Errors
+/// `Corruption` when either fails its checks or the file is missing.
+pub fn open_fragment(store: &Store, id: FileId, table: TableId) -> Result<Entry> {
+    let damaged = |what: &str| {
+        let name = fragment_name(id);
+        Error::corruption(
+            name.display(),
+            format_args!("the fragment of table {} is damaged: {what}", table.0),
+        )
+    };
+    let file = store.file(id)?;
+    let name = fragment_name(id);
+    let file_bytes = file.len_bytes().map_err(|error| {
+        Error::io(
+            format_args!("reading the length of {}", name.display()),
+            error,
+        )
+    })?;
+    let offset = file_bytes.checked_sub(FRAGMENT_FOOTER_BYTES as u64);
+    let offset = offset.ok_or_else(|| damaged("it ends too early"))?;
+    let footer = store.read(id, offset, FRAGMENT_FOOTER_BYTES)?;
+    let footer = Footer::parse(store.database(), id, table, offset, &footer).map_err(damaged)?;
+    let leads = Entry {
+        level: footer.root_level,
+        address: footer.root,
+        ..Entry::unknown()
+    };
+    let root = store.load_page(table, &leads)?.total();
+    if (root.rows, root.blocks, root.block_bytes)
+        != (footer.rows, footer.blocks, footer.block_bytes)
+    {
+        return Err(damaged(
+            "its footer and its root page contradict each other",
+        ));
+    }
+    Ok(root)
+}
+
+/// Checks every byte of a fragment and returns how many blocks and pages it has. `root` is its entry.
+///
+/// # Errors
+/// `Corruption` that names the place.
+pub fn verify_fragment(store: &Store, table: TableId, root: &Entry) -> Result<(u64, u64)> {
+    let id = root.address.file;
+    let header = store.read(id, 0, FRAGMENT_HEADER_BYTES)?;
+    let mut expected = Vec::new();
+    put_header(store.database(), id, table, &mut expected);
+    if header != expected {
+        let what = format!("the header of a fragment of table {} is damaged", table.0);
+        return Err(Error::corruption(fragment_name(id).display(), what));
+    }
+    let found = open_fragment(store, id, table)?;
+    if found.address != root.address {
+        let what = "the index of its table leads to another root page than its footer";
+        return Err(Error::corruption(fragment_name(id).display(), what));
+    }
+    let tree = Tree::from_root(table, Some(found));
+    let pages = tree.check_invariants(store)?;
+    let mut blocks = 0;
+    for entry in tree.iter(None, store) {
+        store.block(&entry?.address)?.verify()?;
+        blocks += 1;
+    }
+    Ok((blocks, pages))
+}
+
+#[cfg(test)]
+mod tests;

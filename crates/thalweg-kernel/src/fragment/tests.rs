@@ -1,0 +1,1 @@
+//! Fragments on a simulated disk.

@@ -1,0 +1,1 @@
+//! Entry lists and pages as bytes.

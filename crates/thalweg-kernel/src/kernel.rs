@@ -1,0 +1,231 @@
+//! An open database: what the layers above hold.
+//!
+//! Invariants: one process writes, and holds the lock file for as long; a reader process never writes but its own slot in
+//! `readers`. Work that is not part of a commit (encoding open rows, checkpoints, preparing segments, timed syncs) runs
+//! on threads of the [`Env`], or, with `Options::background` off, at the end of the commit that calls for it.
+
+use crate::background::Background;
+use crate::block::EncodedBlock;
+use crate::commit::{Commit, Durability};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fragment::FragmentWriter;
+use crate::ids::{CommitNo, TableId};
+use crate::leader::Job;
+use crate::open::{self, Opened};
+use crate::open_rows::OpenRows;
+use crate::reader::Reader;
+use crate::state::{DbState, Snapshot, TableSnapshot};
+use crate::store::Store;
+use crate::writer::Writer;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_env::Env;
+
+/// How a database is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Never write; needs an existing database.
+    pub read_only: bool,
+    /// Fail when the directory holds no database yet.
+    pub must_exist: bool,
+    /// Memory for cached index pages and block heads.
+    pub cache_bytes: u64,
+    /// `Process` commits reach stable storage within this time.
+    pub sync_interval: Duration,
+    /// Full size of a log segment; the first ones are smaller.
+    pub segment_bytes: u64,
+    /// Work in the background on threads of its own. Off: at the end of the commit that calls for it, so that a
+    /// simulation is repeatable.
+    pub background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            must_exist: false,
+            cache_bytes: 256 << 20,
+            sync_interval: Duration::from_millis(200),
+            segment_bytes: 64 << 20,
+            background: true,
+        }
+    }
+}
+
+/// Turns open rows into blocks; the layer above knows what rows are.
+pub trait RowEncoder: Send + Sync {
+    /// How many open rows make a block of a table with this definition.
+    fn block_rows(&self, definition: &[u8]) -> Result<u32>;
+
+    /// Blocks with all of `rows`, never mixing rows of both sides of a barrier in one block. Each block's entry says
+    /// the commits of its rows.
+    fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>>;
+}
+
+/// A database that is open, for writing or for reading.
+pub struct Kernel {
+    role: Role,
+    store: Arc<Store>,
+    /// A forked child must not use what its parent opened.
+    process_id: u32,
+    env: Env,
+}
+
+enum Role {
+    Writer {
+        writer: Arc<Writer>,
+        background: Background,
+    },
+    Reader(Reader),
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel")
+            .field("writes", &self.is_writer())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kernel {
+    /// Opens the database in a directory; a missing one is made unless the options say otherwise.
+    ///
+    /// After a crash this is where the log is read again: at most what was written since the last checkpoint.
+    ///
+    /// # Errors
+    /// `Locked` when another process writes, `NotFound`, `Corruption` with file and offset, `Unsupported` for a newer
+    /// format, `Invalid` when the path is a file or a folder with other things in it.
+    pub fn open(
+        env: Env,
+        path: &Path,
+        options: &Options,
+        encoder: Arc<dyn RowEncoder>,
+    ) -> Result<Self> {
+        let process_id = env.clock().process_id();
+        let (role, store) = if options.read_only {
+            let reader = Reader::open(&env, path, options)?;
+            let store = Arc::clone(reader.store());
+            (Role::Reader(reader), store)
+        } else {
+            let Opened { leader, lock } = open::open_writer(&env, path, options)?;
+            let store = Arc::clone(&leader.store);
+            let writer = Arc::new(Writer::new(leader, lock, encoder, options)?);
+            let background = Background::start(&env, &writer, options)?;
+            (Role::Writer { writer, background }, store)
+        };
+        Ok(Self {
+            role,
+            store,
+            process_id,
+            env,
+        })
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if self.env.clock().process_id() == self.process_id {
+            return Ok(());
+        }
+        let message = "this database was opened before a fork: open it again in the child process";
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    /// Whether this handle may write.
+    pub fn is_writer(&self) -> bool {
+        matches!(self.role, Role::Writer { .. })
+    }
+
+    fn writer(&self) -> Result<&Arc<Writer>> {
+        self.check_process()?;
+        match &self.role {
+            Role::Writer { writer, .. } => Ok(writer),
+            Role::Reader(_) => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the database was opened read-only",
+            )),
+        }
+    }
+
+    /// One consistent view of everything that was acknowledged before the call.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.check_process()?;
+        match &self.role {
+            Role::Writer { writer, .. } => Ok(writer.snapshot()),
+            Role::Reader(reader) => reader.snapshot(),
+        }
+    }
+
+    /// Stores a commit, whole or not at all, and returns as `durability` says.
+    ///
+    /// # Errors
+    /// `Conflict`: prepare it again from a new snapshot. `DiskFull`: nothing was stored, try again once there is
+    /// space. `Unavailable`: an earlier write or sync failed; open the database again.
+    pub fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
+        self.writer()?.commit(commit, durability)
+    }
+
+    /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragment`].
+    pub fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
+        self.writer()?.stage_fragment(table)
+    }
+
+    /// Returns when everything committed so far is on stable storage.
+    pub fn flush(&self) -> Result<()> {
+        self.writer()?.flush()
+    }
+
+    /// Encodes full blocks of open rows and whatever else is due, now and here.
+    pub fn run_due_work(&self) -> Result<()> {
+        self.writer()?.run_due_work()
+    }
+
+    /// Writes a checkpoint: the next opening has nothing to replay.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.writer()?
+            .submit(Job::Checkpoint { always: false }, Durability::Disk)
+            .map(|_| ())
+    }
+
+    /// Deletes files that nothing needs any more; returns how many.
+    pub fn collect_garbage(&self) -> Result<usize> {
+        self.writer()?.collect_garbage()
+    }
+
+    /// Caches, open files and reads of blocks.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Writes a last checkpoint and gives the lock back. Afterwards every call fails. Readers just end.
+    pub fn close(&self) -> Result<()> {
+        match &self.role {
+            Role::Writer { writer, background } => {
+                if self.check_process().is_err() {
+                    return Ok(());
+                }
+                background.stop(writer);
+                writer.close()
+            }
+            Role::Reader(_) => Ok(()),
+        }
+    }
+
+    /// Why the database takes no more writes, if so.
+    pub fn poison(&self) -> Option<Error> {
+        match &self.role {
+            Role::Writer { writer, .. } => writer.poison(),
+            Role::Reader(_) => None,
+        }
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // Whoever needs to know whether the last checkpoint was written calls `close`; without it the next opening
+        // replays the log.
+        let _ = self.close();
+    }
+}
+
+/// What publishing swaps.
+pub(crate) type Published = Arc<arc_swap::ArcSwap<DbState>>;

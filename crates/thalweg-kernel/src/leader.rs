@@ -1,0 +1,635 @@
+//! What one thread at a time does with the log: build frames, write, sync, publish.
+//!
+//! Invariants: a commit is validated against the state that holds all commits before it, then put into the pending bytes and
+//! applied; it is visible, and its caller answered, only after the write, and the sync where anyone of its batch asked
+//! for one. Between applying and writing nothing can fail but the write itself, which is fatal; so the state in memory
+//! never holds what the log does not, except behind a poison, where nobody can see it.
+
+use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
+use crate::checkpoint::{CHECKPOINT_SECTIONS, put_checkpoint};
+use crate::commit::{Commit, Durability, Edit, GroupPart};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fields::len_u32;
+use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
+use crate::index::WrittenPages;
+use crate::kernel::{Published, RowEncoder};
+use crate::live::{Live, LiveFile};
+use crate::log_writer::LogWriter;
+use crate::recover::apply_at;
+use crate::replay::Frame;
+use crate::root::{Root, RootFile};
+use crate::segment_supply::SegmentSupply;
+use crate::store::Store;
+use crate::working::{OPEN_LIMIT_BYTES, SinceCheckpoint, Working};
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use thalweg_env::Env;
+use thalweg_env::sync::{Condvar, Mutex};
+
+/// Above this a commit waits for a sync, whatever its durability.
+const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
+/// Larger commits are staged as fragments by the layer above.
+pub const FRAME_LIMIT_BYTES: u64 = 16 << 20;
+
+/// What calls for a checkpoint: recovery never has more than this to read.
+const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
+    frames: 16_384,
+    groups: 256,
+    directory_bytes: 1 << 20,
+    rows_bytes: 8 << 20,
+};
+
+/// What a caller wants done.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Commit(Commit),
+    /// Everything before it is synced.
+    Flush,
+    /// If there is anything behind the last one, or `always`.
+    Checkpoint {
+        always: bool,
+    },
+}
+
+/// Why a job was not done.
+pub(crate) enum Failure {
+    /// This job cannot be done; the log is as it was.
+    Refused(Error),
+    /// The log or the state cannot be trusted any more.
+    Fatal(Error),
+}
+
+type Outcome<T> = Result<T, Failure>;
+
+fn fatal(error: Error) -> Failure {
+    Failure::Fatal(error)
+}
+
+/// What commits have called for, for those who do it.
+#[derive(Default)]
+pub(crate) struct Due {
+    open_bytes: AtomicU64,
+    unsynced: AtomicBool,
+    checkpoint: AtomicBool,
+    called: Mutex<bool>,
+    call: Condvar,
+}
+
+impl Due {
+    /// Raw bytes of all open rows.
+    pub(crate) fn open_bytes(&self) -> u64 {
+        self.open_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the log has bytes that a power cut could take.
+    pub(crate) fn unsynced(&self) -> bool {
+        self.unsynced.load(Ordering::Relaxed)
+    }
+
+    /// Whether a checkpoint is due; asked for once.
+    pub(crate) fn take_checkpoint(&self) -> bool {
+        self.checkpoint.swap(false, Ordering::Relaxed)
+    }
+
+    /// Calls whoever waits for work.
+    pub(crate) fn call(&self) {
+        *self.called.lock() = true;
+        self.call.notify_all();
+    }
+
+    /// Waits for a call.
+    pub(crate) fn wait(&self) {
+        let mut called = self.called.lock();
+        while !std::mem::take(&mut *called) {
+            self.call.wait(&mut called);
+        }
+    }
+}
+
+/// The state of the one writer.
+pub(crate) struct Leader {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) database: DatabaseId,
+    pub(crate) working: Working,
+    /// `None` until the first commit of this opening: a new epoch then begins.
+    pub(crate) log: Option<LogWriter>,
+    pub(crate) root: RootFile,
+    pub(crate) live: LiveFile,
+    pub(crate) boot: [u8; 16],
+    pub(crate) gc_floor: CommitNo,
+    pub(crate) store: Arc<Store>,
+    pub(crate) supply: Arc<SegmentSupply>,
+    pub(crate) published: Published,
+    pub(crate) due: Arc<Due>,
+    /// Fragments that are written and not yet part of a table.
+    pub(crate) staged: Arc<Mutex<HashSet<FileId>>>,
+    pub(crate) encoder: Option<Arc<dyn RowEncoder>>,
+    pub(crate) builder: FrameBuilder,
+}
+
+/// A commit in the form that is written and applied.
+struct Lowered {
+    changes: Vec<Change>,
+    /// One list per GROUP.
+    blocks: Vec<Vec<Vec<u8>>>,
+    /// Only frees space or is small: may use the reserve.
+    frees_space: bool,
+}
+
+impl Leader {
+    /// Does the jobs in order; one result each. An error of the whole is fatal.
+    pub(crate) fn run(&mut self, jobs: Vec<(Job, Durability)>) -> Result<Vec<Result<CommitNo>>> {
+        let mut results = Vec::with_capacity(jobs.len());
+        let mut sync = false;
+        for (job, durability) in jobs {
+            let outcome = match job {
+                Job::Commit(commit) => self.accept(commit),
+                Job::Flush => Ok(self.working.commit),
+                Job::Checkpoint { always } => {
+                    self.settle(std::mem::take(&mut sync))?;
+                    self.checkpoint(always)
+                }
+            };
+            results.push(match outcome {
+                Ok(commit) => {
+                    sync |= durability == Durability::Disk;
+                    Ok(commit)
+                }
+                Err(Failure::Refused(error)) => Err(error),
+                Err(Failure::Fatal(error)) => return Err(error),
+            });
+        }
+        self.settle(sync)?;
+        Ok(results)
+    }
+
+    /// Puts a commit behind the pending frames and applies it.
+    fn accept(&mut self, commit: Commit) -> Outcome<CommitNo> {
+        if let Some(stored) = commit
+            .producer
+            .as_ref()
+            .and_then(|p| self.working.stored_before(p))
+        {
+            return Ok(stored);
+        }
+        self.ensure_epoch()?;
+        let number = self.working.commit.next();
+        let mut lowered = lower(commit, number).map_err(Failure::Refused)?;
+        self.working
+            .validate(&lowered.changes, &*self.store)
+            .map_err(Failure::Refused)?;
+        build(&mut self.builder, &mut lowered).map_err(Failure::Refused)?;
+        let frame_bytes = self.builder.frame_bytes() as u64;
+        if frame_bytes > FRAME_LIMIT_BYTES {
+            let message = format!(
+                "a commit of {frame_bytes} bytes does not fit one frame: stage it as a fragment"
+            );
+            return Err(Failure::Refused(Error::new(ErrorKind::Limit, message)));
+        }
+        self.room(frame_bytes, lowered.frees_space)?;
+        let at = self.push_frame(number, lowered.blocks)?;
+        let fragments: Vec<FileId> = lowered.changes.iter().flat_map(fragment_files).collect();
+        self.working
+            .apply(number, lowered.changes, at, &*self.store)
+            .map_err(fatal)?;
+        if !fragments.is_empty() {
+            let mut staged = self.staged.lock();
+            fragments.iter().for_each(|file| _ = staged.remove(file));
+        }
+        Ok(number)
+    }
+
+    fn push_frame(&mut self, number: CommitNo, blocks: Vec<Vec<Vec<u8>>>) -> Outcome<LogPosition> {
+        let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
+        Ok(log.push(number, &self.builder, blocks))
+    }
+
+    /// The log with room for a frame.
+    fn room(&mut self, frame_bytes: u64, may_use_reserve: bool) -> Outcome<&mut LogWriter> {
+        let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
+        if !log.fits(frame_bytes) {
+            let last_bytes = log.capacity_bytes();
+            let next = self
+                .supply
+                .take(last_bytes, frame_bytes, may_use_reserve)
+                .map_err(Failure::Refused)?;
+            log.roll(next).map_err(fatal)?;
+        }
+        Ok(log)
+    }
+
+    /// Writes, syncs if asked, publishes, tells the readers.
+    fn settle(&mut self, sync: bool) -> Result<()> {
+        let Some(log) = &mut self.log else {
+            return Ok(());
+        };
+        log.write()?;
+        if sync || log.unsynced_bytes() > UNSYNCED_LIMIT_BYTES {
+            log.sync()?;
+        }
+        self.publish()
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        if self.working.changed {
+            if let Some(encoder) = self.encoder.clone() {
+                self.learn_block_rows(&encoder)?;
+            }
+            self.published.store(self.working.publish());
+        } else {
+            self.published
+                .load()
+                .visible
+                .store(self.working.commit.0, Ordering::Release);
+        }
+        self.write_live()?;
+        self.note_due();
+        Ok(())
+    }
+
+    /// Asks the layer above for the block sizes of new and altered tables.
+    pub(crate) fn learn_block_rows(&mut self, encoder: &Arc<dyn RowEncoder>) -> Result<()> {
+        for table in &self.working.tables {
+            let Some(open) = self.working.open.get_mut(&table.id) else {
+                continue;
+            };
+            if open.block_rows_of != table.definition_version {
+                open.block_rows = u64::from(encoder.block_rows(&table.definition)?.max(1));
+                open.block_rows_of = table.definition_version;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the background what there is to do.
+    fn note_due(&mut self) {
+        self.due
+            .open_bytes
+            .store(self.working.open_bytes, Ordering::Relaxed);
+        self.due
+            .unsynced
+            .store(self.unsynced_bytes() > 0, Ordering::Relaxed);
+        let checkpoint = self.checkpoint_is_due();
+        if checkpoint {
+            self.due.checkpoint.store(true, Ordering::Relaxed);
+        }
+        if std::mem::take(&mut self.working.block_is_full)
+            || checkpoint
+            || self.working.open_bytes > OPEN_LIMIT_BYTES / 2
+        {
+            self.due.call();
+        }
+    }
+
+    /// The table whose open rows are to be encoded next, and how many make a block; `None`: all of them, as a short
+    /// block, because open rows take too much room.
+    pub(crate) fn next_to_encode(&mut self) -> Option<(TableId, Option<u64>)> {
+        let full = self
+            .working
+            .open_tables()
+            .find(|(_, open)| open.rows >= open.block_rows);
+        if let Some((table, open)) = full {
+            return Some((table, Some(open.block_rows)));
+        }
+        let largest = self
+            .working
+            .open_tables()
+            .max_by_key(|(_, open)| open.bytes);
+        largest
+            .filter(|_| self.working.open_bytes > OPEN_LIMIT_BYTES / 2)
+            .map(|(table, _)| (table, None))
+    }
+
+    /// Tells reading processes what they may show.
+    pub(crate) fn write_live(&mut self) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        self.live.write(Live {
+            boot: self.boot,
+            sequence: 0,
+            epoch: log.epoch(),
+            written: log.end(),
+            visible: self.working.commit,
+            gc_floor: self.gc_floor,
+        })
+    }
+
+    /// The first segment that a recovery from either root slot would read.
+    pub(crate) fn oldest_replayed_segment(&self) -> FileId {
+        let current = self.root.current.checkpoint.segment;
+        self.root
+            .other
+            .map_or(FileId(0), |other| other.checkpoint.segment.min(current))
+    }
+
+    /// Files that only snapshots before `commit` need may go from now on.
+    pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<()> {
+        self.gc_floor = self.gc_floor.max(commit);
+        self.write_live()
+    }
+
+    /// Bytes that a power cut could take now.
+    pub(crate) fn unsynced_bytes(&self) -> u64 {
+        self.log.as_ref().map_or(0, LogWriter::unsynced_bytes)
+    }
+
+    pub(crate) fn checkpoint_is_due(&self) -> bool {
+        let (since, due) = (&self.working.since_checkpoint, &CHECKPOINT_DUE);
+        since.frames >= due.frames
+            || since.groups >= due.groups
+            || since.directory_bytes >= due.directory_bytes
+            || since.rows_bytes >= due.rows_bytes
+    }
+
+    /// A new epoch, if this opening has none yet.
+    fn ensure_epoch(&mut self) -> Outcome<()> {
+        if self.log.is_none() {
+            self.begin_epoch(Vec::new())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Begins the next epoch in a new segment: `tail` again, then a checkpoint, then the root, both slots.
+    ///
+    /// Until the root is switched the new segment means nothing; so a failure before that is only fatal if the tail
+    /// was applied.
+    pub(crate) fn begin_epoch(&mut self, tail: Vec<(Frame, Vec<u8>)>) -> Outcome<()> {
+        assert!(self.log.is_none(), "an opening has one epoch");
+        let tail_bytes: u64 = tail.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        let prepared = self
+            .supply
+            .take(0, tail_bytes, true)
+            .map_err(Failure::Refused)?;
+        let epoch = Epoch(self.root.current.epoch.0 + 1);
+        let mut log = LogWriter::begin(self.database, epoch, prepared, None);
+        for (frame, bytes) in tail.into_iter().filter(|(frame, _)| !frame.is_checkpoint()) {
+            let at = log.push_again(&frame.head, bytes);
+            apply_at(&mut self.working, frame, at, &*self.store).map_err(fatal)?;
+        }
+        self.log = Some(log);
+        if let Err(failure) = self.write_checkpoint(true) {
+            self.log = None;
+            return Err(failure);
+        }
+        self.publish().map_err(fatal)
+    }
+
+    /// A checkpoint, if there is anything behind the last one.
+    fn checkpoint(&mut self, always: bool) -> Outcome<CommitNo> {
+        if always {
+            self.ensure_epoch()?;
+        }
+        if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
+            self.write_checkpoint(false)?;
+            self.publish().map_err(fatal)?;
+        }
+        Ok(self.working.commit)
+    }
+
+    fn write_checkpoint(&mut self, begins_epoch: bool) -> Outcome<()> {
+        let (at, written) = self.place_checkpoint()?;
+        self.push_frame(self.working.commit, Vec::new())?;
+        let frame_bytes = len_u32(self.builder.frame_bytes());
+        let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
+        log.write().and_then(|()| log.sync()).map_err(fatal)?;
+        let root = Root {
+            database: self.database,
+            sequence: 0,
+            epoch: log.epoch(),
+            checkpoint: at,
+            checkpoint_bytes: frame_bytes,
+            checkpoint_crc: log.previous_crc(),
+            commit: self.working.commit,
+            proven: log.synced(),
+            next_file: self.supply.file_id_bound(),
+        };
+        // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
+        for _ in 0..if begins_epoch { 2 } else { 1 } {
+            self.root.switch(root).map_err(fatal)?;
+        }
+        for pages in written {
+            pages.publish(&*self.store);
+        }
+        self.working.trim();
+        self.working.since_checkpoint = SinceCheckpoint::default();
+        Ok(())
+    }
+
+    /// Builds the frame of a checkpoint for the place where it will go. Sealed pages name their places, so it is built
+    /// again if it turns out not to fit this segment.
+    fn place_checkpoint(&mut self) -> Outcome<(LogPosition, Vec<WrittenPages>)> {
+        let mut needed_bytes = 0;
+        loop {
+            let at = self.room(needed_bytes, true)?.end();
+            let written = self.build_checkpoint(at).map_err(fatal)?;
+            let frame_bytes = self.builder.frame_bytes() as u64;
+            if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
+                return Ok((at, written));
+            }
+            // Addresses are numbers of variable length: elsewhere the frame may be a little longer.
+            needed_bytes = frame_bytes + frame_bytes / 8 + 4096;
+        }
+    }
+
+    fn build_checkpoint(&mut self, at: LogPosition) -> Result<Vec<WrittenPages>> {
+        let (builder, working, database) = (&mut self.builder, &self.working, self.database);
+        let first_page = at.offset + FrameBuilder::sections_offset(CHECKPOINT_SECTIONS) as u64;
+        let mut written = Vec::with_capacity(working.tables.len());
+        builder.clear();
+        builder.section(SectionKind::Pages, |out| {
+            for table in &working.tables {
+                written.push(table.tree.write_dirty(&mut |page| {
+                    let address =
+                        page.seal_into(database, at.segment, first_page + out.len() as u64, out);
+                    out.resize(out.len().next_multiple_of(FRAME_ALIGN), 0);
+                    Ok(address)
+                })?);
+            }
+            Ok(())
+        })?;
+        let roots: Vec<_> = written.iter().map(WrittenPages::root).collect();
+        builder.section(SectionKind::Index, |out| {
+            put_checkpoint(working, &roots, out)
+        })?;
+        Ok(written)
+    }
+}
+
+/// The files that a change makes part of a table.
+fn fragment_files(change: &Change) -> Vec<FileId> {
+    match change {
+        Change::Edit(Edit::AddFragment { root, .. }) => vec![root.address.file],
+        Change::Edit(Edit::Replace { added, .. }) => {
+            added.iter().map(|root| root.address.file).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn no_epoch() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "the log of this opening was not begun",
+    )
+}
+
+/// Gives the parts of a commit their numbers.
+fn lower(commit: Commit, number: CommitNo) -> Result<Lowered> {
+    let Commit {
+        rows,
+        groups,
+        edits,
+        producer,
+    } = commit;
+    if rows.is_empty() && groups.is_empty() && edits.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, "a commit without content"));
+    }
+    let frees_space = rows.is_empty() && groups.iter().all(|g| g.covers.is_some());
+    let both = groups
+        .iter()
+        .find(|g| g.covers.is_none() && rows.iter().any(|r| r.table == g.table));
+    if both.is_some() {
+        let message =
+            "a commit holds rows of a table either raw or in blocks: arrival order would be lost";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let mut ordinals: Vec<(TableId, u32)> = Vec::new();
+    let mut changes: Vec<Change> = rows.into_iter().map(Change::Rows).collect();
+    for mut edit in edits {
+        if let Edit::AddFragment { table, root, .. } = &mut edit {
+            let blocks = u32::try_from(root.blocks).map_err(|_| too_many_blocks())?;
+            *root = root.clone().committed(
+                number,
+                number,
+                take_ordinals(&mut ordinals, *table, blocks)?,
+            );
+        }
+        changes.push(Change::Edit(edit));
+    }
+    changes.extend(producer.map(Change::Producer));
+    let mut blocks = Vec::with_capacity(groups.len());
+    for group in groups {
+        let (change, group_blocks) = lower_group(group, number, &mut ordinals)?;
+        changes.push(change);
+        blocks.push(group_blocks);
+    }
+    Ok(Lowered {
+        changes,
+        blocks,
+        frees_space,
+    })
+}
+
+fn lower_group(
+    group: GroupPart,
+    number: CommitNo,
+    ordinals: &mut Vec<(TableId, u32)>,
+) -> Result<(Change, Vec<Vec<u8>>)> {
+    let GroupPart {
+        table,
+        definition_version,
+        blocks,
+        covers,
+    } = group;
+    if blocks.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, "a group without blocks"));
+    }
+    let mut offset = 0;
+    let mut entries = Vec::with_capacity(blocks.len());
+    let mut bytes = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let mut entry = block.entry;
+        let ordinal = take_ordinals(ordinals, table, 1)?;
+        if covers.is_some() {
+            entry.ordinal = ordinal;
+        } else {
+            entry = entry.committed(number, number, ordinal);
+        }
+        entry.address.offset = offset;
+        assert!(
+            entry.address.bytes as usize == block.bytes.len(),
+            "a block is as long as its entry says"
+        );
+        offset += block.bytes.len().next_multiple_of(FRAME_ALIGN) as u64;
+        entries.push(entry);
+        bytes.push(block.bytes);
+    }
+    Ok((
+        Change::Group {
+            table,
+            definition_version,
+            covers,
+            entries,
+            blocks_offset: 0,
+        },
+        bytes,
+    ))
+}
+
+fn take_ordinals(ordinals: &mut Vec<(TableId, u32)>, table: TableId, count: u32) -> Result<u32> {
+    let at = ordinals
+        .iter()
+        .position(|(t, _)| *t == table)
+        .unwrap_or_else(|| {
+            ordinals.push((table, 0));
+            ordinals.len() - 1
+        });
+    let first = ordinals[at].1;
+    ordinals[at].1 = first.checked_add(count).ok_or_else(too_many_blocks)?;
+    Ok(first)
+}
+
+fn too_many_blocks() -> Error {
+    Error::new(
+        ErrorKind::Limit,
+        "a commit has more than 2^32 blocks: split it",
+    )
+}
+
+/// Builds the frame of a commit, and tells its groups where their blocks lie in it.
+fn build(builder: &mut FrameBuilder, lowered: &mut Lowered) -> Result<()> {
+    builder.clear();
+    for change in &lowered.changes {
+        match change {
+            Change::Rows(part) => builder.section(SectionKind::Rows, |out| {
+                put_rows(part, out);
+                Ok(())
+            })?,
+            Change::Edit(edit) => builder.section(SectionKind::Edit, |out| put_edit(edit, out))?,
+            Change::Producer(producer) => builder.section(SectionKind::Producer, |out| {
+                put_producer(producer, out);
+                Ok(())
+            })?,
+            Change::Group {
+                table,
+                definition_version,
+                covers,
+                entries,
+                ..
+            } => {
+                builder.section(SectionKind::Group, |out| {
+                    put_group(*table, *definition_version, *covers, entries, out)
+                })?;
+            }
+        }
+    }
+    for blocks in &lowered.blocks {
+        builder.blocks(
+            blocks
+                .iter()
+                .map(|b| b.len().next_multiple_of(FRAME_ALIGN))
+                .sum(),
+        );
+    }
+    let mut offsets = builder.blocks_offsets();
+    for change in &mut lowered.changes {
+        if let Change::Group { blocks_offset, .. } = change {
+            *blocks_offset = offsets.next().unwrap_or_default();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! `live`: what the writing process tells reading processes, without a sync (`docs/format/live.md`).
+//!
+//! Invariants: written after everything it speaks of is written, and synced where that was asked for, and before any
+//! acknowledgement; two slots are written in turn, so one of them is always whole. It is never needed to recover.
+
+use crate::error::{Error, Result};
+use crate::fields::{Fields, PutFields};
+use crate::ids::FileId;
+use crate::ids::{CommitNo, Epoch, LogPosition};
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_env::{Env, File, OpenMode};
+
+pub(crate) const LIVE_NAME: &str = "live";
+const LIVE_MAGIC: &[u8; 8] = b"THWLIVE1";
+const SLOT_BYTES: usize = 128;
+
+/// What a slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Live {
+    pub(crate) boot: [u8; 16],
+    /// Rises with every write: the slot with the higher one counts.
+    pub(crate) sequence: u64,
+    pub(crate) epoch: Epoch,
+    /// Behind the last frame written.
+    pub(crate) written: LogPosition,
+    /// The last commit that readers may show.
+    pub(crate) visible: CommitNo,
+    /// Files that only snapshots before this commit need may be gone.
+    pub(crate) gc_floor: CommitNo,
+}
+
+impl Live {
+    fn encode(&self) -> [u8; SLOT_BYTES] {
+        let mut out = Vec::with_capacity(SLOT_BYTES);
+        out.extend_from_slice(LIVE_MAGIC);
+        out.extend_from_slice(&self.boot);
+        out.put_u64(self.sequence);
+        out.put_u32(self.epoch.0);
+        out.put_u32(0);
+        out.put_u64(self.written.segment.0);
+        out.put_u64(self.written.offset);
+        out.put_u64(self.visible.0);
+        out.put_u64(self.gc_floor.0);
+        out.resize(SLOT_BYTES - 4, 0);
+        out.put_u32(crc32c::crc32c(&out));
+        let mut slot = [0; SLOT_BYTES];
+        slot.copy_from_slice(&out);
+        slot
+    }
+
+    fn decode(slot: &[u8]) -> Option<Self> {
+        let (front, crc) = slot.split_at_checked(SLOT_BYTES - 4)?;
+        if crc != crc32c::crc32c(front).to_le_bytes() || front[..8] != *LIVE_MAGIC {
+            return None;
+        }
+        let mut wire = Fields::new(&front[8..], "live slot");
+        let read = |wire: &mut Fields<'_>| -> Result<Self> {
+            let boot = wire.id()?;
+            let sequence = wire.u64()?;
+            let epoch = Epoch(wire.u32()?);
+            wire.zeros(4)?;
+            let written = LogPosition {
+                segment: FileId(wire.u64()?),
+                offset: wire.u64()?,
+            };
+            let (visible, gc_floor) = (CommitNo(wire.u64()?), CommitNo(wire.u64()?));
+            Ok(Self {
+                boot,
+                sequence,
+                epoch,
+                written,
+                visible,
+                gc_floor,
+            })
+        };
+        read(&mut wire).ok()
+    }
+}
+
+/// The open file.
+#[derive(Debug)]
+pub(crate) struct LiveFile {
+    file: Arc<dyn File>,
+    sequence: u64,
+}
+
+impl LiveFile {
+    /// Opens it for the writer; made if missing.
+    pub(crate) fn open_writer(env: &Env, database: &Path) -> Result<Self> {
+        let mut live = Self::open(env, database, OpenMode::OpenOrCreate)?;
+        live.sequence = live.read()?.map_or(0, |l| l.sequence);
+        Ok(live)
+    }
+
+    /// Opens it for a reader; `None` where no writer has made it.
+    pub(crate) fn open_reader(env: &Env, database: &Path) -> Result<Option<Self>> {
+        match Self::open(env, database, OpenMode::Read) {
+            Ok(live) => Ok(Some(live)),
+            Err(e) if e.kind() == crate::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn open(env: &Env, database: &Path, mode: OpenMode) -> Result<Self> {
+        let path = database.join(LIVE_NAME);
+        let file = env
+            .storage()
+            .open(&path, mode)
+            .map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
+        Ok(Self { file, sequence: 0 })
+    }
+
+    /// Tells the readers.
+    pub(crate) fn write(&mut self, mut live: Live) -> Result<()> {
+        self.sequence += 1;
+        live.sequence = self.sequence;
+        let slot = self.sequence % 2 * SLOT_BYTES as u64;
+        self.file
+            .write_all_at(&live.encode(), slot)
+            .map_err(|e| Error::io("writing `live`", e))
+    }
+
+    /// What counts. A slot that is being written does not verify; then the other one is the newest whole one.
+    pub(crate) fn read(&self) -> Result<Option<Live>> {
+        let mut bytes = [0; 2 * SLOT_BYTES];
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.file.read_at(&mut bytes[done..], done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io("reading `live`", e)),
+            }
+        }
+        let slots = bytes.chunks_exact(SLOT_BYTES).filter_map(Live::decode);
+        Ok(slots.max_by_key(|l| l.sequence))
+    }
+}

@@ -1,0 +1,214 @@
+//! The end of the log, where frames are appended.
+//!
+//! Invariants: bytes go to disk in the order of the log; `synced` is only ever moved by a sync that succeeded; a segment is
+//! left only after its last byte was synced, so survivors of a crash are a prefix. After an error the writer must not be
+//! used again: its owner poisons itself.
+
+use crate::error::{Error, Result};
+use crate::frame::{FRAME_ALIGN, FrameBuilder, FrameHead, FrameId, restamp, seal};
+use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
+use crate::segment::{Prepared, SEGMENT_HEADER_BYTES, SegmentHeader};
+use std::io::IoSlice;
+use std::sync::Arc;
+use thalweg_env::File;
+
+pub(crate) struct LogWriter {
+    database: DatabaseId,
+    epoch: Epoch,
+    file: Arc<dyn File>,
+    capacity_bytes: u64,
+    /// Where the next frame goes.
+    end: LogPosition,
+    previous_crc: u32,
+    /// Known to be on stable storage.
+    synced: LogPosition,
+    /// Bytes handed to the operating system.
+    written: u64,
+    pending: Pending,
+}
+
+/// Frames that are built and not written.
+#[derive(Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    /// Blocks, and how many of `bytes` come before each.
+    blocks: Vec<(usize, Vec<u8>)>,
+}
+
+const ZEROS: [u8; FRAME_ALIGN] = [0; FRAME_ALIGN];
+
+impl LogWriter {
+    /// Goes on in a prepared segment; `previous` is where the log ended and the last header's CRC.
+    pub(crate) fn begin(
+        database: DatabaseId,
+        epoch: Epoch,
+        prepared: Prepared,
+        previous: Option<(LogPosition, u32)>,
+    ) -> Self {
+        let header = SegmentHeader {
+            database,
+            file: prepared.id,
+            epoch,
+            previous: previous.map(|(at, _)| at),
+            previous_crc: previous.map_or(0, |(_, crc)| crc),
+        };
+        let start = LogPosition {
+            segment: prepared.id,
+            offset: 0,
+        };
+        Self {
+            database,
+            epoch,
+            file: prepared.file,
+            capacity_bytes: prepared.capacity_bytes,
+            end: LogPosition {
+                offset: SEGMENT_HEADER_BYTES as u64,
+                ..start
+            },
+            previous_crc: header.previous_crc,
+            synced: previous.map_or(start, |(at, _)| at),
+            written: 0,
+            pending: Pending {
+                bytes: header.encode().to_vec(),
+                blocks: Vec::new(),
+            },
+        }
+    }
+
+    /// Leaves the segment for a prepared one.
+    pub(crate) fn roll(&mut self, prepared: Prepared) -> Result<()> {
+        self.write()?;
+        self.sync()?;
+        *self = Self::begin(
+            self.database,
+            self.epoch,
+            prepared,
+            Some((self.end, self.previous_crc)),
+        );
+        Ok(())
+    }
+
+    pub(crate) fn end(&self) -> LogPosition {
+        self.end
+    }
+
+    pub(crate) fn synced(&self) -> LogPosition {
+        self.synced
+    }
+
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    pub(crate) fn previous_crc(&self) -> u32 {
+        self.previous_crc
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    pub(crate) fn fits(&self, frame_bytes: u64) -> bool {
+        self.end.offset + frame_bytes <= self.capacity_bytes
+    }
+
+    /// Bytes that a power cut could take.
+    pub(crate) fn unsynced_bytes(&self) -> u64 {
+        if self.synced.segment == self.end.segment {
+            self.end.offset - self.synced.offset
+        } else {
+            self.end.offset
+        }
+    }
+
+    fn frame_id(&self, commit: CommitNo) -> FrameId {
+        FrameId {
+            commit,
+            epoch: self.epoch,
+            previous_crc: self.previous_crc,
+            synced_to: self.synced,
+        }
+    }
+
+    /// Appends a built frame with its blocks, one inner list per BLOCKS section; returns where it begins.
+    pub(crate) fn push(
+        &mut self,
+        commit: CommitNo,
+        frame: &FrameBuilder,
+        blocks: Vec<Vec<Vec<u8>>>,
+    ) -> LogPosition {
+        let (at, frame_bytes) = (self.end, frame.frame_bytes() as u64);
+        assert!(self.fits(frame_bytes), "the caller rolls first");
+        self.previous_crc = frame.finish(
+            &self.frame_id(commit),
+            seal(self.database, at),
+            &mut self.pending.bytes,
+        );
+        for block in blocks.into_iter().flatten() {
+            let padding = block.len().next_multiple_of(FRAME_ALIGN) - block.len();
+            self.pending.blocks.push((self.pending.bytes.len(), block));
+            self.pending.bytes.extend_from_slice(&ZEROS[..padding]);
+        }
+        self.end.offset += frame_bytes;
+        at
+    }
+
+    /// Appends a frame that stood elsewhere, with a new header; returns where it begins.
+    pub(crate) fn push_again(&mut self, head: &FrameHead, mut frame: Vec<u8>) -> LogPosition {
+        let at = self.end;
+        assert!(self.fits(frame.len() as u64), "the caller makes room");
+        self.previous_crc = restamp(
+            &mut frame,
+            head,
+            &self.frame_id(head.id.commit),
+            seal(self.database, at),
+        );
+        self.end.offset += frame.len() as u64;
+        self.pending.bytes.extend_from_slice(&frame);
+        at
+    }
+
+    /// Hands all pending frames to the operating system.
+    pub(crate) fn write(&mut self) -> Result<()> {
+        let Pending { bytes, blocks } = &self.pending;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let fail = |e| Error::io(format_args!("writing the log at {:?}", self.end), e);
+        if blocks.is_empty() {
+            self.file.write_all_at(bytes, self.written).map_err(fail)?;
+        } else {
+            let mut slices = Vec::with_capacity(2 * blocks.len() + 1);
+            let mut done = 0;
+            for (before, block) in blocks {
+                slices.push(IoSlice::new(&bytes[done..*before]));
+                slices.push(IoSlice::new(block));
+                done = *before;
+            }
+            slices.push(IoSlice::new(&bytes[done..]));
+            self.file
+                .write_all_vectored_at(&mut slices, self.written)
+                .map_err(fail)?;
+        }
+        self.written = self.end.offset;
+        self.pending.bytes.clear();
+        self.pending.blocks.clear();
+        Ok(())
+    }
+
+    /// Makes everything written durable.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        assert!(
+            self.pending.bytes.is_empty(),
+            "what is not written cannot be synced"
+        );
+        if self.synced == self.end {
+            return Ok(());
+        }
+        self.file
+            .sync_data()
+            .map_err(|e| Error::io(format_args!("syncing the log at {:?}", self.end), e))?;
+        self.synced = self.end;
+        Ok(())
+    }
+}

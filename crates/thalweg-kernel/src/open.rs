@@ -1,0 +1,359 @@
+//! Opening for writing: the lock, a new database, or recovery of an old one.
+//!
+//! Invariants: a database exists once its root does; whatever a crash leaves before that is removed by the next opening.
+//! A folder with anything else in it is never touched. Recovery is done before the caller gets anything.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::frame::{FRAME_MAGIC, FrameBuilder, FrameHead, SectionKind, seal};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::kernel::Options;
+use crate::leader::{Due, Failure, Leader};
+use crate::live::{LIVE_NAME, LiveFile};
+use crate::log_writer::LogWriter;
+use crate::recover::recover;
+use crate::root::{ROOT_NAME, Root, RootFile};
+use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path};
+use crate::segment_supply::SegmentSupply;
+use crate::store::{DATA_DIR, LOG_DIR, Store};
+use crate::working::Working;
+use arc_swap::ArcSwap;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_env::sync::Mutex;
+use thalweg_env::{Env, File, LockKind, OpenMode};
+
+pub(crate) const LOCK_NAME: &str = "lock";
+pub(crate) const READERS_NAME: &str = "readers";
+const ROOT_TEMPORARY: &str = "root.new";
+/// All that a database folder holds.
+const KNOWN_NAMES: [&str; 7] = [
+    ROOT_NAME,
+    ROOT_TEMPORARY,
+    LOCK_NAME,
+    LIVE_NAME,
+    READERS_NAME,
+    LOG_DIR,
+    DATA_DIR,
+];
+
+pub(crate) struct Opened {
+    pub(crate) leader: Leader,
+    pub(crate) lock: Arc<dyn File>,
+}
+
+fn io_at(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Error {
+    let text = format!("{doing} {}", path.display());
+    move |error| Error::io(&text, error)
+}
+
+/// The folder of fragments.
+pub(crate) fn data_dir(database: &Path) -> std::path::PathBuf {
+    database.join(DATA_DIR)
+}
+
+/// Whether there is a database; an error if the path cannot be one.
+pub(crate) fn look_for_database(env: &Env, dir: &Path) -> Result<bool> {
+    let storage = env.storage();
+    match storage.metadata(dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => return Err(io_at("opening", dir)(e)),
+        Ok(found) if !found.is_dir => {
+            let message = format!("{} is a file; a database is a folder", dir.display());
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(_) => {}
+    }
+    match storage.metadata(&dir.join(ROOT_NAME)) {
+        Ok(_) => return Ok(true),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(io_at("opening", &dir.join(ROOT_NAME))(e)),
+    }
+    let entries = storage.list_dir(dir).map_err(io_at("listing", dir))?;
+    match entries
+        .iter()
+        .find(|e| !KNOWN_NAMES.iter().any(|known| e.name == *known))
+    {
+        None => Ok(false),
+        Some(foreign) => {
+            let message = format!(
+                "{} holds no database but other files ({}): choose an empty or a new folder",
+                dir.display(),
+                foreign.name.to_string_lossy()
+            );
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+    }
+}
+
+/// Opens or makes the database of a folder.
+pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Opened> {
+    let exists = look_for_database(env, dir)?;
+    if !exists {
+        if options.must_exist {
+            let message = format!("there is no database at {}", dir.display());
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        make_folders(env, dir)?;
+    }
+    let lock = take_lock(env, dir)?;
+    // Looked at again under the lock: another process may have made it meanwhile.
+    let exists = look_for_database(env, dir)?;
+    let leader = if exists {
+        recover_leader(env, dir, options)?
+    } else {
+        create(env, dir, options)?
+    };
+    Ok(Opened { leader, lock })
+}
+
+fn make_folders(env: &Env, dir: &Path) -> Result<()> {
+    let storage = env.storage();
+    for folder in [dir.to_owned(), log_dir(dir), data_dir(dir)] {
+        storage
+            .create_dir_all(&folder)
+            .map_err(io_at("creating", &folder))?;
+        if let Some(parent) = folder.parent().filter(|p| !p.as_os_str().is_empty()) {
+            storage.sync_dir(parent).map_err(io_at("syncing", parent))?;
+        }
+    }
+    Ok(())
+}
+
+fn take_lock(env: &Env, dir: &Path) -> Result<Arc<dyn File>> {
+    let path = dir.join(LOCK_NAME);
+    let lock = env
+        .storage()
+        .open(&path, OpenMode::OpenOrCreate)
+        .map_err(io_at("opening", &path))?;
+    if lock
+        .try_lock(0..1, LockKind::Exclusive)
+        .map_err(io_at("locking", &path))?
+    {
+        return Ok(lock);
+    }
+    let message = format!(
+        "{} is open for writing in another process or handle: close it there, or open it with read_only",
+        dir.display()
+    );
+    Err(Error::new(ErrorKind::Locked, message))
+}
+
+/// Whether a writer holds the lock now.
+pub(crate) fn writer_is_alive(env: &Env, dir: &Path) -> Result<bool> {
+    let path = dir.join(LOCK_NAME);
+    let lock = match env.storage().open(&path, OpenMode::Read) {
+        Ok(lock) => lock,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => return Err(io_at("opening", &path)(e)),
+    };
+    let free = lock
+        .try_lock(0..1, LockKind::Shared)
+        .map_err(io_at("locking", &path))?;
+    Ok(!free)
+}
+
+/// A new database in folders that exist and are locked.
+fn create(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
+    make_folders(env, dir)?;
+    remove_leftovers(env, dir)?;
+    let mut id = [0; 16];
+    env.entropy()
+        .fill(&mut id)
+        .map_err(|e| Error::io("drawing the id of a new database", e))?;
+    let database = DatabaseId(id);
+    let supply = Arc::new(SegmentSupply::new(
+        env.clone(),
+        dir.to_owned(),
+        FileId(1),
+        options.segment_bytes,
+    ));
+    let prepared = supply.take(0, 0, false)?;
+    let mut log = LogWriter::begin(database, Epoch(1), prepared, None);
+    let mut builder = FrameBuilder::default();
+    builder.section(SectionKind::Pages, |_| Ok(()))?;
+    builder.section(SectionKind::Index, |out| {
+        crate::checkpoint::put_checkpoint(&Working::empty(), &[], out)
+    })?;
+    let checkpoint = log.push(CommitNo(0), &builder, Vec::new());
+    log.write()?;
+    log.sync()?;
+    let root = Root {
+        database,
+        sequence: 1,
+        epoch: Epoch(1),
+        checkpoint,
+        checkpoint_bytes: crate::fields::len_u32(builder.frame_bytes()),
+        checkpoint_crc: log.previous_crc(),
+        commit: CommitNo(0),
+        proven: log.synced(),
+        next_file: supply.file_id_bound(),
+    };
+    let root = RootFile::create(env, dir, root)?;
+    let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
+    leader.log = Some(log);
+    leader.write_live()?;
+    Ok(leader)
+}
+
+/// What a crash while a database was made leaves behind: nothing was acknowledged in it.
+fn remove_leftovers(env: &Env, dir: &Path) -> Result<()> {
+    let segments = list_segments(env, dir)?;
+    for id in &segments {
+        if holds_commits(env, dir, *id)? {
+            let message = "it is missing, but the log holds commits: restore it from a backup";
+            return Err(Error::corruption(dir.join(ROOT_NAME).display(), message));
+        }
+    }
+    let data = data_dir(dir);
+    if !env
+        .storage()
+        .list_dir(&data)
+        .map_err(io_at("listing", &data))?
+        .is_empty()
+    {
+        let message = "it is missing, but there are data files: restore it from a backup";
+        return Err(Error::corruption(dir.join(ROOT_NAME).display(), message));
+    }
+    for id in segments {
+        let path = segment_path(dir, id);
+        env.storage()
+            .remove_file(&path)
+            .map_err(io_at("removing", &path))?;
+    }
+    Ok(())
+}
+
+/// Whether a segment is more than the first one of a database whose root was never written.
+fn holds_commits(env: &Env, dir: &Path, id: FileId) -> Result<bool> {
+    let path = segment_path(dir, id);
+    let file = env
+        .storage()
+        .open(&path, OpenMode::Read)
+        .map_err(io_at("opening", &path))?;
+    let header = match segment::read_header(&*file, &path) {
+        Ok(None) | Err(_) => return Ok(false),
+        Ok(Some(header)) => header,
+    };
+    if header.epoch != Epoch(1) || header.previous.is_some() {
+        return Ok(true);
+    }
+    let at = LogPosition {
+        segment: id,
+        offset: SEGMENT_HEADER_BYTES as u64,
+    };
+    let mut head = [0; crate::checkpoint::CHECKPOINT_HEAD_BYTES];
+    if file.read_exact_at(&mut head, at.offset).is_err() {
+        return Ok(false);
+    }
+    let Ok(first) = FrameHead::parse(&head, seal(header.database, at)) else {
+        return Ok(false);
+    };
+    let mut magic = [0; 4];
+    let next = at.offset + u64::from(first.frame_bytes);
+    Ok(file.read_exact_at(&mut magic, next).is_ok() && magic == FRAME_MAGIC.to_le_bytes())
+}
+
+fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
+    let root = RootFile::open(env, dir, true)?;
+    let current = root.current;
+    let next_file = FileId(current.next_file.0.max(highest_file(env, dir)? + 1));
+    let supply = Arc::new(SegmentSupply::new(
+        env.clone(),
+        dir.to_owned(),
+        next_file,
+        options.segment_bytes,
+    ));
+    let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
+    let recovered = recover(env, dir, &current, CommitNo(u64::MAX), &*leader.store)?;
+    let last = recovered
+        .tail
+        .last()
+        .map_or(recovered.working.commit, |(frame, _)| frame.head.id.commit);
+    check_live(&leader, last, dir)?;
+    leader.working = recovered.working;
+    if recovered.frames > 0 {
+        leader
+            .begin_epoch(recovered.tail)
+            .map_err(|failure| match failure {
+                Failure::Refused(error) | Failure::Fatal(error) => error,
+            })?;
+    }
+    let state = leader.working.publish();
+    leader.published.store(state);
+    Ok(leader)
+}
+
+/// `live` is never needed; but where it is there it knows what was acknowledged in this boot of the machine.
+fn check_live(leader: &Leader, last: CommitNo, dir: &Path) -> Result<()> {
+    let Some(live) = leader.live.read()? else {
+        return Ok(());
+    };
+    let root = dir.join(ROOT_NAME);
+    let epoch = leader.root.current.epoch;
+    if live.epoch > epoch {
+        let what = format!(
+            "it is of epoch {}, but epoch {} has begun: an old copy?",
+            epoch.0, live.epoch.0
+        );
+        return Err(Error::corruption(root.display(), what));
+    }
+    if live.boot == leader.boot && live.epoch == epoch && live.visible > last {
+        let what = format!(
+            "the log ends at commit {}, but {} was acknowledged",
+            last.0, live.visible.0
+        );
+        return Err(Error::corruption(log_dir(dir).display(), what));
+    }
+    Ok(())
+}
+
+fn leader(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    root: RootFile,
+    supply: Arc<SegmentSupply>,
+    mut working: Working,
+) -> Result<Leader> {
+    let database = root.current.database;
+    let store = Arc::new(Store::new(
+        env.clone(),
+        dir.to_owned(),
+        database,
+        options.cache_bytes,
+    ));
+    let live = LiveFile::open_writer(env, dir)?;
+    let published = Arc::new(ArcSwap::new(working.publish()));
+    Ok(Leader {
+        env: env.clone(),
+        dir: dir.to_owned(),
+        database,
+        working,
+        log: None,
+        root,
+        live,
+        boot: env.clock().boot_id(),
+        gc_floor: CommitNo(0),
+        store,
+        supply,
+        published,
+        due: Arc::new(Due::default()),
+        staged: Arc::new(Mutex::new(std::collections::HashSet::new())),
+        encoder: None,
+        builder: FrameBuilder::default(),
+    })
+}
+
+/// The highest id in any file name: ids are not used twice, even if the root that knew them was lost.
+fn highest_file(env: &Env, dir: &Path) -> Result<u64> {
+    let mut highest = list_segments(env, dir)?.last().map_or(0, |id| id.0);
+    for id in list_fragments(env, dir)? {
+        highest = highest.max(id.0);
+    }
+    Ok(highest)
+}
+
+/// Ids of the fragment files that are there.
+pub(crate) fn list_fragments(env: &Env, dir: &Path) -> Result<Vec<FileId>> {
+    segment::list_ids(env, &data_dir(dir), ".frag")
+}

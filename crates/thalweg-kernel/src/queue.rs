@@ -1,0 +1,244 @@
+//! The commit queue: many callers, one leader at a time, one sync for all who wait (group commit).
+//!
+//! Invariants: jobs are done in the order of the queue; a caller that finds no leader leads, does its own job and those that
+//! queued meanwhile, and hands the lead to the first who still waits; nobody waits without a leader. A leader that
+//! unwinds, or meets a fatal error, poisons the queue: everyone who waits and everyone who comes gets that error.
+
+use crate::commit::{Commit, Durability};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::CommitNo;
+use crate::leader::{Job, Leader};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_env::sync::{Condvar, Mutex};
+
+/// Most bytes of jobs that one leader takes at once: bounds the time until its callers are answered.
+const BATCH_LIMIT_BYTES: usize = 4 << 20;
+
+pub(crate) struct CommitQueue {
+    state: Mutex<State>,
+    leader: Mutex<Leader>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Waiting>,
+    led: bool,
+    poison: Option<Error>,
+}
+
+struct Waiting {
+    job: Job,
+    durability: Durability,
+    bytes: usize,
+    caller: Arc<Caller>,
+}
+
+#[derive(Default)]
+struct Caller {
+    news: Mutex<Option<News>>,
+    told: Condvar,
+}
+
+enum News {
+    Done(Result<CommitNo>),
+    Lead,
+}
+
+impl Caller {
+    fn tell(&self, news: News) {
+        *self.news.lock() = Some(news);
+        self.told.notify_one();
+    }
+
+    fn wait(&self) -> News {
+        let mut news = self.news.lock();
+        loop {
+            if let Some(news) = news.take() {
+                return news;
+            }
+            self.told.wait(&mut news);
+        }
+    }
+}
+
+impl CommitQueue {
+    pub(crate) fn new(leader: Leader) -> Self {
+        Self {
+            state: Mutex::new(State::default()),
+            leader: Mutex::new(leader),
+        }
+    }
+
+    /// Does the job, or has it done by whoever leads.
+    pub(crate) fn submit(&self, job: Job, durability: Durability) -> Result<CommitNo> {
+        let bytes = job.bytes();
+        let mut state = self.state.lock();
+        if let Some(poison) = &state.poison {
+            return Err(refusal(poison));
+        }
+        if !state.led {
+            state.led = true;
+            drop(state);
+            return self.lead(Some((job, durability)), None);
+        }
+        let caller = Arc::new(Caller::default());
+        state.waiting.push_back(Waiting {
+            job,
+            durability,
+            bytes,
+            caller: Arc::clone(&caller),
+        });
+        drop(state);
+        match caller.wait() {
+            News::Done(result) => result,
+            News::Lead => self.lead(None, Some(&caller)),
+        }
+    }
+
+    /// Leads until the own job is done: `own`, or the one that `caller` has at the front of the queue.
+    fn lead(
+        &self,
+        own: Option<(Job, Durability)>,
+        caller: Option<&Arc<Caller>>,
+    ) -> Result<CommitNo> {
+        let mut batch = Batch {
+            queue: self,
+            callers: Vec::new(),
+            finished: false,
+        };
+        let mut jobs = Vec::from_iter(own);
+        {
+            let mut state = self.state.lock();
+            let mut bytes = jobs.iter().map(|(job, _)| job.bytes()).sum::<usize>();
+            while let Some(next) = state
+                .waiting
+                .pop_front_if(|w| jobs.is_empty() || bytes + w.bytes <= BATCH_LIMIT_BYTES)
+            {
+                bytes += next.bytes;
+                jobs.push((next.job, next.durability));
+                batch.callers.push(next.caller);
+            }
+        }
+        let results = self.leader.lock().run(jobs);
+        batch.finish(results, caller)
+    }
+
+    /// The leader's state, between two batches.
+    pub(crate) fn with_leader<T>(&self, look: impl FnOnce(&mut Leader) -> T) -> T {
+        look(&mut self.leader.lock())
+    }
+
+    /// Why nothing is written any more.
+    pub(crate) fn poison(&self) -> Option<Error> {
+        self.state.lock().poison.clone()
+    }
+
+    /// Refuses everything from now on.
+    pub(crate) fn poison_with(&self, error: Error) {
+        let mut state = self.state.lock();
+        state.led = false;
+        let waiting = std::mem::take(&mut state.waiting);
+        let poison = state.poison.get_or_insert(error).clone();
+        drop(state);
+        for waiting in waiting {
+            waiting.caller.tell(News::Done(Err(refusal(&poison))));
+        }
+    }
+}
+
+/// What callers are told behind a poison.
+fn refusal(poison: &Error) -> Error {
+    let message = format!("the database takes no more writes until it is opened anew: {poison}");
+    Error::with_source(ErrorKind::Unavailable, message, poison.clone())
+}
+
+/// The callers whose jobs a leader took: they are answered even if it unwinds.
+struct Batch<'a> {
+    queue: &'a CommitQueue,
+    callers: Vec<Arc<Caller>>,
+    finished: bool,
+}
+
+impl Batch<'_> {
+    /// Answers everyone and gives the lead away; returns the leader's own result.
+    fn finish(
+        mut self,
+        results: Result<Vec<Result<CommitNo>>>,
+        own: Option<&Arc<Caller>>,
+    ) -> Result<CommitNo> {
+        let mut results = match results {
+            Ok(results) => results.into_iter(),
+            Err(error) => {
+                self.fail(error.clone());
+                return Err(error);
+            }
+        };
+        self.finished = true;
+        let mut mine = match own {
+            None => results.next(),
+            Some(_) => None,
+        };
+        for (caller, result) in self.callers.drain(..).zip(results) {
+            if own.is_some_and(|own| Arc::ptr_eq(own, &caller)) {
+                mine = Some(result);
+            } else {
+                caller.tell(News::Done(result));
+            }
+        }
+        let mut state = self.queue.state.lock();
+        match state.waiting.front() {
+            Some(next) => next.caller.tell(News::Lead),
+            None => state.led = false,
+        }
+        drop(state);
+        mine.unwrap_or_else(|| {
+            Err(Error::new(
+                ErrorKind::Unavailable,
+                "the leader lost its own result",
+            ))
+        })
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.finished = true;
+        self.queue.poison_with(error.clone());
+        for caller in self.callers.drain(..) {
+            caller.tell(News::Done(Err(error.clone())));
+        }
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.fail(Error::new(
+                ErrorKind::Unavailable,
+                "a thread panicked while it wrote to the database",
+            ));
+        }
+    }
+}
+
+impl Job {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Commit(commit) => commit.bytes(),
+            Self::Flush | Self::Checkpoint { .. } => 0,
+        }
+    }
+}
+
+impl Commit {
+    /// About what it takes in the log.
+    pub(crate) fn bytes(&self) -> usize {
+        let rows: usize = self.rows.iter().map(|r| r.payload.len()).sum();
+        let blocks: usize = self
+            .groups
+            .iter()
+            .flat_map(|g| &g.blocks)
+            .map(|b| b.bytes.len())
+            .sum();
+        rows + blocks
+    }
+}

@@ -1,0 +1,232 @@
+//! A reading process: it follows the writer through the files alone.
+//!
+//! Invariants: a statement sees every commit that was acknowledged before it began, and nothing that a crash could take
+//! back: commits above `visible` of `live` are not shown while that speaks of this boot and epoch. A snapshot pins its
+//! files through a slot in `readers`; where the folder cannot be written, it runs unpinned and meets a missing file as
+//! `SnapshotExpired`.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::CommitNo;
+use crate::kernel::{Options, Published};
+use crate::live::{Live, LiveFile};
+use crate::open::{look_for_database, writer_is_alive};
+use crate::pins::Pins;
+use crate::reader_slots::ReaderSlot;
+use crate::recover::{Recovered, apply, recover};
+use crate::replay::Replay;
+use crate::root::RootFile;
+use crate::state::Snapshot;
+use crate::store::Store;
+use crate::working::Working;
+use arc_swap::ArcSwap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_env::Env;
+use thalweg_env::sync::Mutex;
+
+/// How often a reader starts over when files vanish under it: each time the writer has moved on by a checkpoint.
+const ATTEMPTS: usize = 16;
+/// Frames behind the last load after which the state is read anew from the root, so that memory stays bounded.
+const RELOAD_FRAMES: u64 = 65_536;
+
+pub(crate) struct Reader {
+    env: Env,
+    dir: PathBuf,
+    store: Arc<Store>,
+    published: Published,
+    pins: Arc<Pins>,
+    following: Mutex<Following>,
+    slot: Option<ReaderSlot>,
+}
+
+/// How far the log was read.
+struct Following {
+    root: RootFile,
+    live: Option<LiveFile>,
+    working: Working,
+    replay: Replay,
+    boot: [u8; 16],
+}
+
+impl Reader {
+    pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Self> {
+        if !look_for_database(env, dir)? {
+            let message = format!("there is no database at {}", dir.display());
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        let root = RootFile::open(env, dir, false)?;
+        let database = root.current.database;
+        let store = Arc::new(Store::new(
+            env.clone(),
+            dir.to_owned(),
+            database,
+            options.cache_bytes,
+        ));
+        // Pinned at nothing at all while the state is loaded: nothing may go.
+        let slot = ReaderSlot::take(env, dir)?;
+        let mut following = retry(|| Following::load(env, dir, &store))?;
+        let published = Arc::new(ArcSwap::new(following.working.publish()));
+        Ok(Self {
+            env: env.clone(),
+            dir: dir.to_owned(),
+            store,
+            published,
+            pins: Arc::default(),
+            following: Mutex::new(following),
+            slot,
+        })
+    }
+
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// What is acknowledged now.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        let mut following = self.following.lock();
+        // Everything from the commit shown so far on stays until the new pin is known to count.
+        self.pin(self.pins.oldest().unwrap_or(following.working.commit))?;
+        let fresh = following.follow(&self.env, &self.dir, &self.store);
+        match fresh {
+            Ok(()) => {}
+            // The writer has moved on and deleted what this reader stood on: start over from the root.
+            Err(first) => {
+                *following = retry(|| Following::load(&self.env, &self.dir, &self.store))
+                    .map_err(|_| first)?;
+            }
+        }
+        if following.working.changed {
+            self.published.store(following.working.publish());
+        } else {
+            let commit = following.working.commit.0;
+            self.published
+                .load()
+                .visible
+                .store(commit, std::sync::atomic::Ordering::Release);
+        }
+        let snapshot = self.pins.snapshot(&self.published);
+        self.pin(self.pins.oldest().unwrap_or(snapshot.commit))?;
+        if following.gc_floor()? > snapshot.commit {
+            let message = "the files of this snapshot were deleted while it was taken: run the statement again";
+            return Err(Error::new(ErrorKind::SnapshotExpired, message));
+        }
+        Ok(snapshot)
+    }
+
+    fn pin(&self, commit: CommitNo) -> Result<()> {
+        self.slot.as_ref().map_or(Ok(()), |slot| slot.pin(commit))
+    }
+}
+
+fn retry(load: impl Fn() -> Result<Following>) -> Result<Following> {
+    let mut last = load();
+    for _ in 1..ATTEMPTS {
+        match &last {
+            // A vanished file, or bytes under the hand of the writer.
+            Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
+                last = load()
+            }
+            _ => break,
+        }
+    }
+    last
+}
+
+impl Following {
+    /// Reads root, checkpoint and the log behind it.
+    fn load(env: &Env, dir: &Path, store: &Store) -> Result<Self> {
+        let root = RootFile::open(env, dir, false)?;
+        let live = LiveFile::open_reader(env, dir)?;
+        let boot = env.clock().boot_id();
+        let said = live.as_ref().map(LiveFile::read).transpose()?.flatten();
+        let limit = visible_limit(said, &root, boot);
+        // Without a word of this boot all that is valid counts, unless a writer is just recovering it.
+        if limit.is_none()
+            && writer_is_alive(env, dir)?
+            && said.is_some_and(|l| l.epoch > root.current.epoch)
+        {
+            return Err(Error::corruption(
+                dir.display(),
+                "the root is older than `live`",
+            ));
+        }
+        let limit = limit.unwrap_or(CommitNo(u64::MAX));
+        let Recovered {
+            mut working,
+            tail,
+            replay,
+            ..
+        } = recover(env, dir, &root.current, limit, store)?;
+        for (frame, _) in tail {
+            if frame.head.id.commit <= limit {
+                apply(&mut working, frame, store)?;
+            }
+        }
+        if limit != CommitNo(u64::MAX) && working.commit < limit {
+            let what = format!(
+                "the log ends at commit {}, but {} was acknowledged",
+                working.commit.0, limit.0
+            );
+            return Err(Error::corruption(dir.join("log").display(), what));
+        }
+        Ok(Self {
+            root,
+            live,
+            working,
+            replay,
+            boot,
+        })
+    }
+
+    /// Reads what was appended since.
+    fn follow(&mut self, env: &Env, dir: &Path, store: &Store) -> Result<()> {
+        let said = match &self.live {
+            Some(live) => live.read()?,
+            None => None,
+        };
+        let limit = visible_limit(said, &self.root, self.boot);
+        match limit {
+            Some(limit) if limit == self.working.commit => return Ok(()),
+            Some(limit)
+                if self.working.since_checkpoint.frames < RELOAD_FRAMES
+                    && self.replay.commit() < limit =>
+            {
+                self.replay.refresh();
+                while self.replay.commit() < limit {
+                    let Some(frame) = self.replay.next()? else {
+                        break;
+                    };
+                    apply(&mut self.working, frame, store)?;
+                }
+                if self.working.commit == limit {
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
+        self.reload(env, dir, store)
+    }
+
+    fn reload(&mut self, env: &Env, dir: &Path, store: &Store) -> Result<()> {
+        *self = Self::load(env, dir, store)?;
+        Ok(())
+    }
+
+    fn gc_floor(&self) -> Result<CommitNo> {
+        let said = self
+            .live
+            .as_ref()
+            .map(LiveFile::read)
+            .transpose()?
+            .flatten();
+        Ok(said
+            .filter(|l| l.boot == self.boot)
+            .map_or(CommitNo(0), |l| l.gc_floor))
+    }
+}
+
+/// The last commit that may be shown, if `live` knows.
+fn visible_limit(said: Option<Live>, root: &RootFile, boot: [u8; 16]) -> Option<CommitNo> {
+    said.filter(|l| l.boot == boot && l.epoch == root.current.epoch)
+        .map(|l| l.visible)
+}

@@ -1,0 +1,120 @@
+//! Opening: what the log says after a crash (`docs/format/log.md`, invariants 3 to 5).
+//!
+//! Invariants: nothing is written before everything is decided; frames that a power cut could still take are written again
+//! before anybody sees them; what recovery does can be interrupted at any call and done again from the start.
+
+use crate::block::BlockHead;
+use crate::change::Change;
+use crate::error::{Error, Result};
+use crate::ids::{CommitNo, LogPosition};
+use crate::index::{Address, PageLoader};
+use crate::replay::{Frame, Replay};
+use crate::root::Root;
+use crate::working::Working;
+use std::path::Path;
+use thalweg_env::Env;
+
+/// What was found behind the checkpoint.
+pub(crate) struct Recovered {
+    /// The checkpoint with all proven frames applied.
+    pub(crate) working: Working,
+    /// Frames whose sync nothing proves, whole, in order. They verify, blocks and all.
+    pub(crate) tail: Vec<(Frame, Vec<u8>)>,
+    /// Stands behind the last frame.
+    pub(crate) replay: Replay,
+    /// Frames behind the checkpoint.
+    pub(crate) frames: u64,
+}
+
+/// Reads the checkpoint and the frames behind it, up to commit `limit`.
+pub(crate) fn recover(
+    env: &Env,
+    dir: &Path,
+    root: &Root,
+    limit: CommitNo,
+    pages: &dyn PageLoader,
+) -> Result<Recovered> {
+    let (mut replay, mut working) = Replay::start(env, dir, root)?;
+    let mut frames = Vec::new();
+    let mut proven = root.proven.max(replay.at());
+    while let Some(frame) = replay.next()? {
+        proven = proven.max(frame.head.id.synced_to);
+        frames.push(frame);
+    }
+    replay.judge_end(proven)?;
+    let count = frames.len() as u64;
+    let mut tail = Vec::new();
+    let mut intact = true;
+    for frame in frames {
+        if frame.head.id.commit > limit || !intact {
+            break;
+        }
+        if frame.end() <= proven {
+            apply(&mut working, frame, pages)?;
+            continue;
+        }
+        let whole = replay.read_whole(&frame)?;
+        intact = blocks_verify(&frame, &whole);
+        if intact {
+            tail.push((frame, whole));
+        }
+    }
+    Ok(Recovered {
+        working,
+        tail,
+        replay,
+        frames: count,
+    })
+}
+
+/// Applies a frame where it stands.
+pub(crate) fn apply(working: &mut Working, frame: Frame, pages: &dyn PageLoader) -> Result<()> {
+    let at = frame.at;
+    apply_at(working, frame, at, pages)
+}
+
+/// Applies a frame that now begins at `at`.
+pub(crate) fn apply_at(
+    working: &mut Working,
+    frame: Frame,
+    at: LogPosition,
+    pages: &dyn PageLoader,
+) -> Result<()> {
+    if frame.is_checkpoint() {
+        return Ok(());
+    }
+    working.validate(&frame.changes, pages).map_err(|e| {
+        let place = format!("segment {:x} at {}", frame.at.segment.0, frame.at.offset);
+        Error::corruption(
+            place,
+            format_args!("a commit that does not fit the state before it: {e}"),
+        )
+    })?;
+    working.apply(frame.head.id.commit, frame.changes, at, pages)
+}
+
+/// Whether the blocks of a frame are what their directory says.
+fn blocks_verify(frame: &Frame, whole: &[u8]) -> bool {
+    if whole.len() != frame.head.frame_bytes as usize {
+        return false;
+    }
+    frame.changes.iter().all(|change| match change {
+        Change::Group {
+            entries,
+            blocks_offset,
+            ..
+        } => entries.iter().all(|entry| {
+            let start = usize::try_from(blocks_offset + entry.address.offset).unwrap_or(usize::MAX);
+            let bytes = whole.get(start..start.saturating_add(entry.address.bytes as usize));
+            bytes.is_some_and(|b| block_verifies(b, &entry.address))
+        }),
+        _ => true,
+    })
+}
+
+fn block_verifies(bytes: &[u8], address: &Address) -> bool {
+    let Some((head, body)) = bytes.split_at_checked(address.head_bytes as usize) else {
+        return false;
+    };
+    BlockHead::parse(head, address).is_ok_and(|head| head.verify_body(body, address).is_ok())
+}

@@ -1,0 +1,399 @@
+//! Reading the log forward: the frames of one epoch behind a checkpoint.
+//!
+//! Invariants: only frames that verify, continue the chain and follow the last commit are yielded; the end of the chain is
+//! an end, and whether it is a torn one or damage is decided by [`Replay::judge_end`] alone.
+
+use crate::change::{Change, changes_of};
+use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, get_checkpoint, index_section};
+use crate::error::{Error, Result};
+use crate::frame::{
+    FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHead, NotAFrame, SectionKind, seal,
+};
+use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
+use crate::root::Root;
+use crate::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, list_segments, segment_path};
+use crate::working::Working;
+use bytes::Bytes;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_env::{Env, File, OpenMode};
+
+/// How much is read ahead.
+const WINDOW_BYTES: usize = 256 << 10;
+/// No frame that proves a lost one begins further behind it (invariant 7 of the format page).
+pub(crate) const PROOF_WINDOW_BYTES: u64 = 16 << 20;
+
+/// Walks frames.
+pub(crate) struct Replay {
+    env: Env,
+    dir: PathBuf,
+    database: DatabaseId,
+    epoch: Epoch,
+    file: Arc<dyn File>,
+    /// Where the next frame is expected.
+    at: LogPosition,
+    previous_crc: u32,
+    commit: CommitNo,
+    window: Bytes,
+    window_start: u64,
+}
+
+/// A frame of the chain.
+pub(crate) struct Frame {
+    pub(crate) at: LogPosition,
+    pub(crate) head: FrameHead,
+    pub(crate) changes: Vec<Change>,
+}
+
+impl Frame {
+    pub(crate) fn end(&self) -> LogPosition {
+        LogPosition {
+            offset: self.at.offset + u64::from(self.head.frame_bytes),
+            ..self.at
+        }
+    }
+
+    /// Checkpoints in the chain change nothing.
+    pub(crate) fn is_checkpoint(&self) -> bool {
+        self.head
+            .sections
+            .iter()
+            .any(|s| s.kind == SectionKind::Index)
+    }
+}
+
+impl Replay {
+    /// Reads the checkpoint that the root names, and stands behind it.
+    pub(crate) fn start(env: &Env, dir: &Path, root: &Root) -> Result<(Self, Working)> {
+        let at = root.checkpoint;
+        let path = segment_path(dir, at.segment);
+        let place = format!("{} at {}", path.display(), at.offset);
+        let file = open_segment(env, &path)?;
+        check_header(&*file, &path, root)?;
+        let damage = |what: &str| Error::corruption(&place, what);
+        let read = |bytes: usize, offset: u64| {
+            let mut out = vec![0; bytes];
+            match file.read_exact_at(&mut out, offset) {
+                Ok(()) => Ok(Bytes::from(out)),
+                Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                    Err(damage("the file ends before it"))
+                }
+                Err(e) => Err(Error::io(format_args!("reading {place}"), e)),
+            }
+        };
+        let head_bytes = read(CHECKPOINT_HEAD_BYTES, at.offset)?;
+        let head = FrameHead::parse(&head_bytes, seal(root.database, at))
+            .map_err(|_| damage("the checkpoint that the root names is not there"))?;
+        if head.crc != root.checkpoint_crc
+            || head.frame_bytes != root.checkpoint_bytes
+            || head.id.epoch != root.epoch
+        {
+            return Err(damage("the checkpoint is not the one that the root names"));
+        }
+        let entry = index_section(&head).ok_or_else(|| damage("the frame is no checkpoint"))?;
+        let section = read(entry.bytes as usize, at.offset + u64::from(entry.offset))?;
+        if crc32c::crc32c(&section) != entry.crc {
+            return Err(damage("checksum of the checkpoint"));
+        }
+        let working = get_checkpoint(&section).map_err(|e| damage(e.message()))?;
+        if working.commit != root.commit || head.id.commit != root.commit {
+            return Err(damage(
+                "the checkpoint is of another commit than the root says",
+            ));
+        }
+        let replay = Self {
+            env: env.clone(),
+            dir: dir.to_owned(),
+            database: root.database,
+            epoch: root.epoch,
+            file,
+            at: LogPosition {
+                offset: at.offset + u64::from(head.frame_bytes),
+                ..at
+            },
+            previous_crc: head.crc,
+            commit: root.commit,
+            window: Bytes::new(),
+            window_start: 0,
+        };
+        Ok((replay, working))
+    }
+
+    /// The last commit read.
+    pub(crate) fn commit(&self) -> CommitNo {
+        self.commit
+    }
+
+    pub(crate) fn at(&self) -> LogPosition {
+        self.at
+    }
+
+    fn place(&self) -> String {
+        format!(
+            "{} at {}",
+            segment_path(&self.dir, self.at.segment).display(),
+            self.at.offset
+        )
+    }
+
+    /// At least `bytes` from the current position, or what the file has.
+    fn look(&mut self, bytes: usize) -> Result<Bytes> {
+        let skip = self
+            .at
+            .offset
+            .checked_sub(self.window_start)
+            .and_then(|s| usize::try_from(s).ok());
+        if let Some(skip) = skip.filter(|s| s.saturating_add(bytes) <= self.window.len()) {
+            return Ok(self.window.slice(skip..));
+        }
+        let mut window = vec![0; bytes.max(WINDOW_BYTES)];
+        let filled = read_up_to(&*self.file, &mut window, self.at.offset)
+            .map_err(|e| Error::io(format_args!("reading {}", self.place()), e))?;
+        window.truncate(filled);
+        (self.window, self.window_start) = (Bytes::from(window), self.at.offset);
+        Ok(self.window.clone())
+    }
+
+    /// Forgets what was read ahead: the writer may have appended since.
+    pub(crate) fn refresh(&mut self) {
+        self.window = Bytes::new();
+    }
+
+    /// The next frame of the chain; `None` at its end.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame>> {
+        loop {
+            if let Some(frame) = self.next_here()? {
+                return Ok(Some(frame));
+            }
+            if !self.next_segment()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn next_here(&mut self) -> Result<Option<Frame>> {
+        let Some(head) = self.head_here()? else {
+            return Ok(None);
+        };
+        let chained = head.id.epoch == self.epoch && head.id.previous_crc == self.previous_crc;
+        let is_checkpoint = head.sections.iter().any(|s| s.kind == SectionKind::Index);
+        let expected = if is_checkpoint {
+            self.commit
+        } else {
+            self.commit.next()
+        };
+        if !chained || head.id.commit != expected {
+            return Ok(None);
+        }
+        let frame = self.look(head.needed_bytes())?;
+        if frame.len() < head.needed_bytes() {
+            return Ok(None);
+        }
+        let changes = if is_checkpoint {
+            Some(Vec::new())
+        } else {
+            self.changes(&head, &frame)?
+        };
+        let Some(changes) = changes else {
+            return Ok(None);
+        };
+        let at = self.at;
+        self.at.offset += u64::from(head.frame_bytes);
+        self.previous_crc = head.crc;
+        self.commit = head.id.commit;
+        Ok(Some(Frame { at, head, changes }))
+    }
+
+    fn changes(&self, head: &FrameHead, frame: &Bytes) -> Result<Option<Vec<Change>>> {
+        // The sections verified, so what does not parse was written so: damage of the program, not of the disk.
+        let mut changes =
+            changes_of(head, frame).map_err(|e| Error::corruption(self.place(), e.message()))?;
+        for change in changes.iter_mut().flatten() {
+            // Rows stay open for long: they must not keep a whole window in memory.
+            if let Change::Rows(part) = change {
+                part.payload = Bytes::copy_from_slice(&part.payload);
+            }
+        }
+        Ok(changes)
+    }
+
+    fn head_here(&mut self) -> Result<Option<FrameHead>> {
+        let mut wanted = FRAME_HEADER_BYTES;
+        loop {
+            let bytes = self.look(wanted)?;
+            if bytes.len() < wanted {
+                return Ok(None);
+            }
+            match FrameHead::parse(&bytes, seal(self.database, self.at)) {
+                Ok(head) => return Ok(Some(head)),
+                Err(NotAFrame::Short(bytes)) => wanted = bytes,
+                Err(NotAFrame::Invalid(_)) => return Ok(None),
+            }
+        }
+    }
+
+    /// Goes on in the segment that says it continues exactly here.
+    fn next_segment(&mut self) -> Result<bool> {
+        for (header, file) in self.later_segments()? {
+            if header.previous == Some(self.at) && header.previous_crc == self.previous_crc {
+                self.at = LogPosition {
+                    segment: header.file,
+                    offset: SEGMENT_HEADER_BYTES as u64,
+                };
+                self.file = file;
+                self.refresh();
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Headers of this epoch's segments behind the current one.
+    fn later_segments(&self) -> Result<Vec<(SegmentHeader, Arc<dyn File>)>> {
+        let mut found = Vec::new();
+        for id in list_segments(&self.env, &self.dir)? {
+            if id <= self.at.segment {
+                continue;
+            }
+            let path = segment_path(&self.dir, id);
+            let file = match open_segment(&self.env, &path) {
+                Ok(file) => file,
+                // Deleted since it was listed.
+                Err(e) if e.kind() == crate::ErrorKind::NotFound => continue,
+                Err(e) => return Err(e),
+            };
+            // A header that does not verify is a torn first write of a segment nothing was acknowledged in, or
+            // damage, which the proofs of synced positions show.
+            if let Ok(Some(header)) = segment::read_header(&*file, &path) {
+                if header.epoch == self.epoch
+                    && header.database == self.database
+                    && header.file == id
+                {
+                    found.push((header, file));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The chain has ended here: an error if anything proves that it went on.
+    pub(crate) fn judge_end(&mut self, proven: LogPosition) -> Result<()> {
+        let place = self.place();
+        let damage = |why: String| {
+            Err(Error::corruption(
+                &place,
+                format_args!("the log is damaged: {why}"),
+            ))
+        };
+        if proven > self.at {
+            return damage(format!(
+                "frames up to {} of segment {:x} were synced",
+                proven.offset, proven.segment.0
+            ));
+        }
+        for (header, _) in self.later_segments()? {
+            if header.previous.is_some_and(|previous| previous > self.at) {
+                return damage(format!(
+                    "segment {:x} continues frames that are missing",
+                    header.file.0
+                ));
+            }
+        }
+        match self.later_proof()? {
+            Some(offset) => damage(format!(
+                "the frame at {offset} was written after this place was synced"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The offset of a valid frame behind the end of the chain that was built when bytes behind that end were synced.
+    fn later_proof(&mut self) -> Result<Option<u64>> {
+        let start = self.at;
+        let magic = FRAME_MAGIC.to_le_bytes();
+        let limit = start.offset + PROOF_WINDOW_BYTES;
+        let mut found = None;
+        while found.is_none() && self.at.offset < limit {
+            let window = self.look(FRAME_HEADER_BYTES)?;
+            if window.len() < FRAME_HEADER_BYTES {
+                break;
+            }
+            let window_end = self.at.offset + (window.len() - FRAME_HEADER_BYTES) as u64;
+            let candidates = window
+                .chunks_exact(FRAME_ALIGN)
+                .enumerate()
+                .filter(|(_, c)| c[..4] == magic);
+            let offsets: Vec<u64> = candidates
+                .map(|(i, _)| self.at.offset + (i * FRAME_ALIGN) as u64)
+                .collect();
+            for offset in offsets.into_iter().filter(|o| *o <= window_end) {
+                self.at.offset = offset;
+                let head = self.head_here()?;
+                let proves = |h: &FrameHead| h.id.epoch == self.epoch && h.id.synced_to > start;
+                if head.is_some_and(|h| proves(&h)) {
+                    found = Some(offset);
+                    break;
+                }
+            }
+            self.at.offset =
+                window_end / FRAME_ALIGN as u64 * FRAME_ALIGN as u64 + FRAME_ALIGN as u64;
+        }
+        self.at = start;
+        Ok(found)
+    }
+
+    /// A whole frame, blocks and all.
+    pub(crate) fn read_whole(&self, frame: &Frame) -> Result<Vec<u8>> {
+        let path = segment_path(&self.dir, frame.at.segment);
+        let mut bytes = vec![0; frame.head.frame_bytes as usize];
+        let file = open_segment(&self.env, &path)?;
+        let filled = read_up_to(&*file, &mut bytes, frame.at.offset).map_err(|e| {
+            Error::io(
+                format_args!("reading {} at {}", path.display(), frame.at.offset),
+                e,
+            )
+        })?;
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+}
+
+fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
+    env.storage()
+        .open(path, OpenMode::Read)
+        .map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::corruption(path.display(), "the file is missing")
+            }
+            _ => Error::io(format_args!("opening {}", path.display()), e),
+        })
+}
+
+fn check_header(file: &dyn File, path: &Path, root: &Root) -> Result<()> {
+    match segment::read_header(file, path)? {
+        Some(h)
+            if h.database == root.database
+                && h.file == root.checkpoint.segment
+                && h.epoch == root.epoch =>
+        {
+            Ok(())
+        }
+        _ => Err(Error::corruption(
+            path.display(),
+            "not the segment that the root names",
+        )),
+    }
+}
+
+fn read_up_to(file: &dyn File, buf: &mut [u8], offset: u64) -> std::io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}

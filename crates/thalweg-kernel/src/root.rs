@@ -1,0 +1,292 @@
+//! The root: the small file that says where reading starts (`docs/format/log.md`).
+//!
+//! Invariants: a slot is written whole, synced, and never touched again before the other one has been; the valid slot
+//! with the higher sequence counts. A change of epoch is written to both slots before anything of the new epoch is
+//! acknowledged, so damage to one slot never leads back to an old epoch.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::fields::{Fields, PutFields};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::segment::FORMAT_VERSION;
+use std::path::Path;
+use thalweg_env::{Env, File, OpenMode};
+
+pub(crate) const ROOT_NAME: &str = "root";
+const ROOT_MAGIC: &[u8; 8] = b"THALWEG1";
+const SLOT_BYTES: usize = 4096;
+const SLOTS: usize = 2;
+
+/// What a slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Root {
+    pub(crate) database: DatabaseId,
+    pub(crate) sequence: u64,
+    pub(crate) epoch: Epoch,
+    /// The INDEX frame to start from: replay begins behind it.
+    pub(crate) checkpoint: LogPosition,
+    pub(crate) checkpoint_bytes: u32,
+    pub(crate) checkpoint_crc: u32,
+    pub(crate) commit: CommitNo,
+    pub(crate) proven: LogPosition,
+    pub(crate) next_file: FileId,
+}
+
+impl Root {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(SLOT_BYTES);
+        out.extend_from_slice(ROOT_MAGIC);
+        out.put_u32(FORMAT_VERSION);
+        out.put_u32(0);
+        out.extend_from_slice(&self.database.0);
+        out.put_u64(self.sequence);
+        out.put_u32(self.epoch.0);
+        out.put_u32(0);
+        out.put_u64(self.checkpoint.segment.0);
+        out.put_u64(self.checkpoint.offset);
+        out.put_u32(self.checkpoint_bytes);
+        out.put_u32(self.checkpoint_crc);
+        out.put_u64(self.commit.0);
+        out.put_u64(self.proven.segment.0);
+        out.put_u64(self.proven.offset);
+        out.put_u64(self.next_file.0);
+        out.resize(SLOT_BYTES - 4, 0);
+        out.put_u32(crc32c::crc32c(&out));
+        out
+    }
+
+    fn decode(slot: &[u8]) -> Result<Self> {
+        let (front, crc) = slot.split_at(SLOT_BYTES - 4);
+        let mut wire = Fields::new(front, "root slot");
+        if wire.take(8)? != ROOT_MAGIC {
+            return Err(Error::corruption(
+                "root slot",
+                "this is not a Thalweg database",
+            ));
+        }
+        let version = wire.u32()?;
+        if crc != crc32c::crc32c(front).to_le_bytes() {
+            return Err(Error::corruption("root slot", "checksum"));
+        }
+        if version != FORMAT_VERSION {
+            let message = format!(
+                "the database has format version {version}, this program reads {FORMAT_VERSION}"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let flags = wire.u32()?;
+        if flags != 0 {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("the database uses unknown features ({flags:#x})"),
+            ));
+        }
+        let database = DatabaseId(wire.id()?);
+        let sequence = wire.u64()?;
+        let epoch = Epoch(wire.u32()?);
+        wire.zeros(4)?;
+        let checkpoint = LogPosition {
+            segment: FileId(wire.u64()?),
+            offset: wire.u64()?,
+        };
+        let (checkpoint_bytes, checkpoint_crc) = (wire.u32()?, wire.u32()?);
+        let commit = CommitNo(wire.u64()?);
+        let proven = LogPosition {
+            segment: FileId(wire.u64()?),
+            offset: wire.u64()?,
+        };
+        let next_file = FileId(wire.u64()?);
+        wire.zeros(SLOT_BYTES - 4 - 104)?;
+        wire.finish()?;
+        Ok(Self {
+            database,
+            sequence,
+            epoch,
+            checkpoint,
+            checkpoint_bytes,
+            checkpoint_crc,
+            commit,
+            proven,
+            next_file,
+        })
+    }
+}
+
+/// The open root file.
+#[derive(Debug)]
+pub(crate) struct RootFile {
+    file: std::sync::Arc<dyn File>,
+    /// What counts now.
+    pub(crate) current: Root,
+    /// What the other slot says, if it can be read.
+    pub(crate) other: Option<Root>,
+    current_slot: usize,
+}
+
+impl RootFile {
+    /// Writes the root of a new database under a temporary name, then renames it: a crash leaves no half a root.
+    pub(crate) fn create(env: &Env, database: &Path, root: Root) -> Result<Self> {
+        let (path, temporary) = (database.join(ROOT_NAME), database.join("root.new"));
+        let fail = |e| Error::io(format_args!("creating {}", path.display()), e);
+        let storage = env.storage();
+        let file = storage
+            .open(&temporary, OpenMode::OpenOrCreate)
+            .map_err(fail)?;
+        let slot = root.encode();
+        file.write_all_at(&slot, 0).map_err(fail)?;
+        file.write_all_at(&slot, SLOT_BYTES as u64).map_err(fail)?;
+        file.set_len((SLOTS * SLOT_BYTES) as u64).map_err(fail)?;
+        file.sync_all().map_err(fail)?;
+        storage.rename(&temporary, &path).map_err(fail)?;
+        storage.sync_dir(database).map_err(fail)?;
+        Ok(Self {
+            file,
+            current: root,
+            other: Some(root),
+            current_slot: 0,
+        })
+    }
+
+    /// Reads the slots. `NotFound` when there is no root.
+    pub(crate) fn open(env: &Env, database: &Path, writable: bool) -> Result<Self> {
+        let path = database.join(ROOT_NAME);
+        let mode = if writable {
+            OpenMode::ReadWrite
+        } else {
+            OpenMode::Read
+        };
+        let file = env
+            .storage()
+            .open(&path, mode)
+            .map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
+        let (current, other, current_slot) = Self::read_slots(&*file, &path)?;
+        Ok(Self {
+            file,
+            current,
+            other,
+            current_slot,
+        })
+    }
+
+    fn read_slots(file: &dyn File, path: &Path) -> Result<(Root, Option<Root>, usize)> {
+        let read = |slot: usize| {
+            let mut bytes = [0; SLOT_BYTES];
+            file.read_exact_at(&mut bytes, (slot * SLOT_BYTES) as u64)
+                .map_err(|e| Error::corruption(path.display(), e))?;
+            Root::decode(&bytes)
+        };
+        match (read(0), read(1)) {
+            (Ok(a), Ok(b)) if a.database != b.database => Err(Error::corruption(
+                path.display(),
+                "its slots belong to two databases",
+            )),
+            (Ok(a), Ok(b)) if a.sequence >= b.sequence => Ok((a, Some(b), 0)),
+            (Ok(a), Ok(b)) => Ok((b, Some(a), 1)),
+            (Ok(a), Err(_)) => Ok((a, None, 0)),
+            (Err(_), Ok(b)) => Ok((b, None, 1)),
+            (Err(e), Err(_)) => Err(Error::with_source(
+                e.kind(),
+                format!("{}: {e}", path.display()),
+                e,
+            )),
+        }
+    }
+
+    /// Reads the slots again: a reader follows the writer.
+    pub(crate) fn reread(&mut self, path: &Path) -> Result<()> {
+        (self.current, self.other, self.current_slot) = Self::read_slots(&*self.file, path)?;
+        Ok(())
+    }
+
+    /// Writes and syncs the slot that does not count, which then counts.
+    pub(crate) fn switch(&mut self, mut root: Root) -> Result<()> {
+        assert!(root.epoch >= self.current.epoch && root.database == self.current.database);
+        root.sequence = self.current.sequence + 1;
+        let slot = SLOTS - 1 - self.current_slot;
+        let fail = |e| Error::io("writing the root", e);
+        self.file
+            .write_all_at(&root.encode(), (slot * SLOT_BYTES) as u64)
+            .map_err(fail)?;
+        self.file.sync_data().map_err(fail)?;
+        self.other = Some(self.current);
+        self.current = root;
+        self.current_slot = slot;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(sequence: u64) -> Root {
+        Root {
+            database: DatabaseId([1; 16]),
+            sequence,
+            epoch: Epoch(4),
+            checkpoint: LogPosition {
+                segment: FileId(2),
+                offset: 128,
+            },
+            checkpoint_bytes: 512,
+            checkpoint_crc: 99,
+            commit: CommitNo(17),
+            proven: LogPosition {
+                segment: FileId(2),
+                offset: 640,
+            },
+            next_file: FileId(3),
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_slot_is_guarded() {
+        let bytes = root(1).encode();
+        assert_eq!(bytes.len(), SLOT_BYTES);
+        assert_eq!(Root::decode(&bytes).unwrap(), root(1));
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 0x10;
+            assert!(Root::decode(&bad).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn the_newer_valid_slot_counts() {
+        let env = thalweg_env::sim::SimEnv::new(1);
+        let (env, dir) = (env.env(), Path::new("/db"));
+        env.storage().create_dir_all(dir).unwrap();
+        let mut file = RootFile::create(&env, dir, root(1)).unwrap();
+        file.switch(root(0)).unwrap();
+        file.switch(Root {
+            commit: CommitNo(18),
+            ..root(0)
+        })
+        .unwrap();
+        let again = RootFile::open(&env, dir, true).unwrap();
+        assert_eq!(
+            (again.current.sequence, again.current.commit),
+            (3, CommitNo(18))
+        );
+        assert_eq!(again.other.unwrap().sequence, 2);
+        // A torn newest slot: the other one counts.
+        let raw = env
+            .storage()
+            .open(&dir.join(ROOT_NAME), OpenMode::ReadWrite)
+            .unwrap();
+        raw.write_all_at(&[0xFF; 512], 8).unwrap();
+        let again = RootFile::open(&env, dir, true).unwrap();
+        assert_eq!((again.current.sequence, again.other), (2, None));
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_by_name() {
+        let mut bytes = root(1).encode();
+        bytes[8] = 2;
+        let crc = crc32c::crc32c(&bytes[..SLOT_BYTES - 4]).to_le_bytes();
+        bytes[SLOT_BYTES - 4..].copy_from_slice(&crc);
+        assert_eq!(
+            Root::decode(&bytes).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+    }
+}

@@ -1,0 +1,242 @@
+//! The files of the log: their header, and segments prepared ahead.
+//!
+//! Invariants: a segment is written from front to back and never again once the next one has begun. Space is filled with
+//! zeros and synced before the first frame goes into it, so that a sync of a frame writes data and no metadata (147 us
+//! against 209 us for a small one) and a full disk shows here, where nothing is at stake.
+
+use crate::error::{Error, Result};
+use crate::fields::{Fields, PutFields};
+use crate::frame::FRAME_ALIGN;
+use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
+use crate::store::{LOG_DIR, segment_name};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_env::{Env, File, OpenMode};
+
+pub(crate) const SEGMENT_MAGIC: &[u8; 8] = b"THWLOG01";
+pub(crate) const SEGMENT_HEADER_BYTES: usize = 128;
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// Size of the first segment of an epoch; each next one is twice as large, up to the option.
+pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
+const ZERO_FILL_BYTES: usize = 1 << 20;
+
+/// What a segment says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) database: DatabaseId,
+    pub(crate) file: FileId,
+    pub(crate) epoch: Epoch,
+    /// Where the frames of the previous segment end; `None` for the first of an epoch.
+    pub(crate) previous: Option<LogPosition>,
+    /// CRC of the last frame's header there.
+    pub(crate) previous_crc: u32,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
+        let mut out = Vec::with_capacity(SEGMENT_HEADER_BYTES);
+        out.extend_from_slice(SEGMENT_MAGIC);
+        out.put_u32(FORMAT_VERSION);
+        out.put_u32(self.epoch.0);
+        out.extend_from_slice(&self.database.0);
+        out.put_u64(self.file.0);
+        let previous = self.previous.unwrap_or_default();
+        out.put_u64(previous.segment.0);
+        out.put_u64(previous.offset);
+        out.put_u32(self.previous_crc);
+        out.resize(SEGMENT_HEADER_BYTES - 4, 0);
+        out.put_u32(crc32c::crc32c(&out));
+        let mut header = [0; SEGMENT_HEADER_BYTES];
+        header.copy_from_slice(&out);
+        header
+    }
+
+    /// `Ok(None)`: a prepared segment that nothing was written to.
+    pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES], place: &Path) -> Result<Option<Self>> {
+        if bytes.iter().all(|b| *b == 0) {
+            return Ok(None);
+        }
+        let damage = |what: &str| Error::corruption(format_args!("{} at 0", place.display()), what);
+        if bytes[..8] != *SEGMENT_MAGIC {
+            return Err(damage("not a log segment"));
+        }
+        let (front, crc) = bytes.split_at(SEGMENT_HEADER_BYTES - 4);
+        if crc != crc32c::crc32c(front).to_le_bytes() {
+            return Err(damage("checksum of the segment header"));
+        }
+        let mut wire = Fields::new(&front[8..], "segment header");
+        let version = wire.u32()?;
+        if version != FORMAT_VERSION {
+            return Err(damage(&format!(
+                "format version {version}: this program reads version {FORMAT_VERSION}"
+            )));
+        }
+        let epoch = Epoch(wire.u32()?);
+        let database = DatabaseId(wire.id()?);
+        let file = FileId(wire.u64()?);
+        let previous = LogPosition {
+            segment: FileId(wire.u64()?),
+            offset: wire.u64()?,
+        };
+        let previous_crc = wire.u32()?;
+        wire.zeros(64)?;
+        let previous = (previous != LogPosition::default()).then_some(previous);
+        Ok(Some(Self {
+            database,
+            file,
+            epoch,
+            previous,
+            previous_crc,
+        }))
+    }
+}
+
+/// The folder of segments.
+pub(crate) fn log_dir(database: &Path) -> PathBuf {
+    database.join(LOG_DIR)
+}
+
+/// The path of a segment.
+pub(crate) fn segment_path(database: &Path, file: FileId) -> PathBuf {
+    database.join(segment_name(file))
+}
+
+/// Ids of the segment files that are there, ascending.
+pub(crate) fn list_segments(env: &Env, database: &Path) -> Result<Vec<FileId>> {
+    list_ids(env, &log_dir(database), ".seg")
+}
+
+/// Ids of the files of a folder that are named by one and end in `suffix`, ascending.
+pub(crate) fn list_ids(env: &Env, dir: &Path, suffix: &str) -> Result<Vec<FileId>> {
+    let entries = env
+        .storage()
+        .list_dir(dir)
+        .map_err(|e| Error::io(format_args!("listing {}", dir.display()), e))?;
+    let id = |name: &std::ffi::OsStr| {
+        let hex = name.to_str()?.strip_suffix(suffix)?;
+        (hex.len() == 16)
+            .then(|| u64::from_str_radix(hex, 16).ok())
+            .flatten()
+            .map(FileId)
+    };
+    let mut ids: Vec<FileId> = entries.iter().filter_map(|e| id(&e.name)).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Reads the header of a segment.
+pub(crate) fn read_header(file: &dyn File, place: &Path) -> Result<Option<SegmentHeader>> {
+    let mut bytes = [0; SEGMENT_HEADER_BYTES];
+    match file.read_exact_at(&mut bytes, 0) {
+        Ok(()) => SegmentHeader::decode(&bytes, place),
+        // Cut short while it was prepared: nothing was in it.
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(e) => Err(Error::io(format_args!("reading {}", place.display()), e)),
+    }
+}
+
+/// A segment that is on disk, full of zeros, durable, and not yet part of the log.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) id: FileId,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) capacity_bytes: u64,
+}
+
+/// Makes a segment of zeros and syncs it and its folder.
+pub(crate) fn prepare(
+    env: &Env,
+    database: &Path,
+    id: FileId,
+    capacity_bytes: u64,
+) -> Result<Prepared> {
+    let path = segment_path(database, id);
+    let fail = |e| Error::io(format_args!("preparing log segment {}", path.display()), e);
+    let file = env
+        .storage()
+        .open(&path, OpenMode::CreateNew)
+        .map_err(fail)?;
+    let filled = fill_with_zeros(&*file, capacity_bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| env.storage().sync_dir(&log_dir(database)));
+    if let Err(e) = filled {
+        // It holds nothing, so nothing is lost with it; if even this fails, the next open removes it.
+        let _ = env.storage().remove_file(&path);
+        return Err(fail(e));
+    }
+    Ok(Prepared {
+        id,
+        file,
+        capacity_bytes,
+    })
+}
+
+fn fill_with_zeros(file: &dyn File, bytes: u64) -> std::io::Result<()> {
+    let zeros = vec![
+        0;
+        usize::try_from(bytes)
+            .unwrap_or(ZERO_FILL_BYTES)
+            .min(ZERO_FILL_BYTES)
+    ];
+    let mut at = 0;
+    while at < bytes {
+        let n = usize::try_from(bytes - at)
+            .unwrap_or(ZERO_FILL_BYTES)
+            .min(zeros.len());
+        file.write_all_at(&zeros[..n], at)?;
+        at += n as u64;
+    }
+    Ok(())
+}
+
+/// The capacity that holds a frame of `frame_bytes`, growing from `last_bytes` up to `limit_bytes`.
+pub(crate) fn next_capacity(last_bytes: u64, limit_bytes: u64, frame_bytes: u64) -> u64 {
+    let needed = SEGMENT_HEADER_BYTES as u64 + frame_bytes;
+    (last_bytes * 2)
+        .clamp(FIRST_SEGMENT_BYTES.min(limit_bytes), limit_bytes)
+        .max(needed)
+        .next_multiple_of(4096)
+}
+
+const _: () = assert!(SEGMENT_HEADER_BYTES % FRAME_ALIGN == 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: SegmentHeader = SegmentHeader {
+        database: DatabaseId([3; 16]),
+        file: FileId(9),
+        epoch: Epoch(2),
+        previous: Some(LogPosition {
+            segment: FileId(8),
+            offset: 4096,
+        }),
+        previous_crc: 77,
+    };
+
+    #[test]
+    fn every_byte_of_the_header_is_guarded() {
+        let bytes = HEADER.encode();
+        let place = Path::new("log/9");
+        assert_eq!(SegmentHeader::decode(&bytes, place).unwrap(), Some(HEADER));
+        for at in 0..bytes.len() {
+            let mut bad = bytes;
+            bad[at] ^= 1;
+            assert!(SegmentHeader::decode(&bad, place).is_err(), "byte {at}");
+        }
+        assert_eq!(
+            SegmentHeader::decode(&[0; SEGMENT_HEADER_BYTES], place).unwrap(),
+            None
+        );
+    }
+
+    #[test]
+    fn segments_grow() {
+        assert_eq!(next_capacity(0, 64 << 20, 100), 64 << 10);
+        assert_eq!(next_capacity(64 << 10, 64 << 20, 100), 128 << 10);
+        assert_eq!(next_capacity(64 << 20, 64 << 20, 100), 64 << 20);
+        assert_eq!(next_capacity(0, 64 << 20, 1 << 20), (1 << 20) + 4096);
+        assert_eq!(next_capacity(0, 8192, 100), 8192);
+    }
+}

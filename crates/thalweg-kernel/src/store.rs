@@ -1,0 +1,316 @@
+//! Reading of the database's files: where they are, which are open, and what of them is kept in memory.
+//!
+//! Invariants
+//! - Memory is bounded: index pages and block heads share one budget in bytes, open files have a limit. Whatever is in
+//!   use stays alive through its `Arc`, evicted or not.
+//! - Only verified things are cached. They are keyed by place, and compared with the address that asks for them: a
+//!   place of another age is damage, not a hit.
+//! - Files are immutable up to their committed length, and ids are never used twice, so that nothing here is ever stale.
+//! - A file that an address names and that is missing is damage and an error that names the file.
+
+use crate::block::{BlockHead, BlockReader, WHOLE_BLOCK_BYTES};
+use crate::error::{Error, Result};
+use crate::ids::{DatabaseId, FileId, TableId};
+use crate::index::{Address, Entry, Page, PageLoader};
+use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::io::ErrorKind as IoErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thalweg_env::{Env, File, OpenMode};
+
+/// Most files that are kept open; more while more are in use.
+const MAX_OPEN_FILES: usize = 256;
+
+/// Bytes of pages and heads from which the number of cached items is guessed.
+const TYPICAL_ITEM_BYTES: usize = 16 << 10;
+
+/// The folder of log segments.
+pub const LOG_DIR: &str = "log";
+
+/// The folder of fragments.
+pub const DATA_DIR: &str = "data";
+
+/// The files of one database, for reading.
+#[derive(Debug)]
+pub struct Store {
+    env: Env,
+    dir: PathBuf,
+    database: DatabaseId,
+    files: Cache<FileId, Arc<OpenFile>>,
+    cached: Cache<(FileId, u64), Cached, Weigh>,
+    counters: Counters,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    file: Arc<dyn File>,
+    /// From the database's folder on, for messages.
+    name: PathBuf,
+}
+
+#[derive(Clone, Debug)]
+enum Cached {
+    Page(Arc<Page>),
+    /// With the address it was verified against.
+    Head(Address, Arc<BlockHead>),
+}
+
+#[derive(Clone, Debug)]
+struct Weigh;
+
+impl Weighter<(FileId, u64), Cached> for Weigh {
+    fn weight(&self, _place: &(FileId, u64), cached: &Cached) -> u64 {
+        match cached {
+            Cached::Page(page) => page.memory_bytes() as u64,
+            Cached::Head(_, head) => head.memory_bytes() as u64,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    files_opened: AtomicU64,
+    pages_loaded: AtomicU64,
+    page_hits: AtomicU64,
+    heads_loaded: AtomicU64,
+    head_hits: AtomicU64,
+}
+
+/// What was read so far. Differences of two of these say what something cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Read calls.
+    pub reads: u64,
+    /// Bytes they asked for.
+    pub read_bytes: u64,
+    /// Files opened.
+    pub files_opened: u64,
+    /// Index pages read and verified.
+    pub pages_loaded: u64,
+    /// Index pages found in memory.
+    pub page_hits: u64,
+    /// Heads of blocks read and verified.
+    pub heads_loaded: u64,
+    /// Heads of blocks found in memory.
+    pub head_hits: u64,
+}
+
+impl Store {
+    /// The store of the database in `dir`, which keeps about `cache_bytes` of pages and heads in memory.
+    #[must_use]
+    pub fn new(env: Env, dir: impl Into<PathBuf>, database: DatabaseId, cache_bytes: u64) -> Self {
+        let items = usize::try_from(cache_bytes).unwrap_or(usize::MAX) / TYPICAL_ITEM_BYTES;
+        Self {
+            env,
+            dir: dir.into(),
+            database,
+            files: Cache::new(MAX_OPEN_FILES),
+            cached: Cache::with_weighter(items.max(16), cache_bytes, Weigh),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The database whose files these are.
+    #[must_use]
+    pub fn database(&self) -> DatabaseId {
+        self.database
+    }
+
+    /// The environment the files are in.
+    #[must_use]
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The database's folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where a segment of the log lies.
+    #[must_use]
+    pub fn segment_path(&self, id: FileId) -> PathBuf {
+        self.dir.join(segment_name(id))
+    }
+
+    /// Where a fragment lies.
+    #[must_use]
+    pub fn fragment_path(&self, id: FileId) -> PathBuf {
+        self.dir.join(fragment_name(id))
+    }
+
+    /// The file of an id, opened for reading.
+    ///
+    /// # Errors
+    /// `Corruption` when there is none.
+    pub fn file(&self, id: FileId) -> Result<Arc<dyn File>> {
+        self.open_file(id).map(|open| Arc::clone(&open.file))
+    }
+
+    /// Uses a handle that is open already, for example the one the log is written through.
+    pub fn keep_file(&self, id: FileId, name: impl Into<PathBuf>, file: Arc<dyn File>) {
+        self.files.insert(
+            id,
+            Arc::new(OpenFile {
+                file,
+                name: name.into(),
+            }),
+        );
+    }
+
+    /// Closes a file that is to be deleted, once nobody reads it any more.
+    pub fn forget_file(&self, id: FileId) {
+        self.files.remove(&id);
+    }
+
+    fn open_file(&self, id: FileId) -> Result<Arc<OpenFile>> {
+        self.files.get_or_insert_with(&id, || {
+            // One id space for both kinds, so an address has none; most bytes are in fragments or recent segments.
+            for name in [fragment_name(id), segment_name(id)] {
+                match self
+                    .env
+                    .storage()
+                    .open(&self.dir.join(&name), OpenMode::Read)
+                {
+                    Ok(file) => {
+                        count(&self.counters.files_opened, 1);
+                        return Ok(Arc::new(OpenFile { file, name }));
+                    }
+                    Err(error) if error.kind() == IoErrorKind::NotFound => {}
+                    Err(error) => {
+                        return Err(Error::io(format_args!("opening {}", name.display()), error));
+                    }
+                }
+            }
+            let what = "the file is missing, and the database needs it";
+            Err(Error::corruption(
+                fragment_name(id).display(),
+                format_args!("{what} (or {})", segment_name(id).display()),
+            ))
+        })
+    }
+
+    /// Bytes of a file.
+    ///
+    /// # Errors
+    /// `Corruption` when the file is missing or ends before.
+    pub fn read(&self, id: FileId, offset: u64, len_bytes: usize) -> Result<Bytes> {
+        let open = self.open_file(id)?;
+        let mut bytes = vec![0; len_bytes];
+        count(&self.counters.reads, 1);
+        count(&self.counters.read_bytes, len_bytes as u64);
+        match open.file.read_exact_at(&mut bytes, offset) {
+            Ok(()) => Ok(bytes.into()),
+            Err(error) if error.kind() == IoErrorKind::UnexpectedEof => {
+                let place = format!("{}, offset {offset}", open.name.display());
+                Err(Error::corruption(
+                    place,
+                    format_args!("the file ends within {len_bytes} bytes that belong to it"),
+                ))
+            }
+            Err(error) => {
+                let doing = format!(
+                    "reading {len_bytes} bytes of {} at {offset}",
+                    open.name.display()
+                );
+                Err(Error::io(doing, error))
+            }
+        }
+    }
+
+    /// A block with its head, from memory if it is there. A small block that is not known is read at once.
+    ///
+    /// # Errors
+    /// `Corruption` when the head fails its checks; whatever reading leads to.
+    pub fn block(&self, address: &Address) -> Result<BlockReader<'_>> {
+        let place = (address.file, address.offset);
+        if let Some(Cached::Head(known, head)) = self.cached.get(&place)
+            && known == *address
+        {
+            count(&self.counters.head_hits, 1);
+            return Ok(BlockReader::new(self, *address, head, None));
+        }
+        let at_once = if address.bytes <= WHOLE_BLOCK_BYTES {
+            address.bytes
+        } else {
+            address.head_bytes
+        };
+        let bytes = self.read(address.file, address.offset, at_once as usize)?;
+        let head = Arc::new(BlockHead::parse(&bytes, address)?);
+        count(&self.counters.heads_loaded, 1);
+        self.cached
+            .insert(place, Cached::Head(*address, Arc::clone(&head)));
+        let body = (at_once == address.bytes).then(|| bytes.slice(address.head_bytes as usize..));
+        Ok(BlockReader::new(self, *address, head, body))
+    }
+
+    /// What was read so far.
+    #[must_use]
+    pub fn counts(&self) -> ReadCounts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ReadCounts {
+            reads: of(&self.counters.reads),
+            read_bytes: of(&self.counters.read_bytes),
+            files_opened: of(&self.counters.files_opened),
+            pages_loaded: of(&self.counters.pages_loaded),
+            page_hits: of(&self.counters.page_hits),
+            heads_loaded: of(&self.counters.heads_loaded),
+            head_hits: of(&self.counters.head_hits),
+        }
+    }
+
+    /// Bytes of pages and heads in memory now, and the most there may be.
+    #[must_use]
+    pub fn cached_bytes(&self) -> (u64, u64) {
+        (self.cached.weight(), self.cached.capacity())
+    }
+}
+
+impl PageLoader for Store {
+    fn load_page(&self, table: TableId, entry: &Entry) -> Result<Arc<Page>> {
+        let address = entry.address;
+        let place = (address.file, address.offset);
+        if let Some(Cached::Page(page)) = self.cached.get(&place)
+            && page.is_at(table, entry)
+        {
+            count(&self.counters.page_hits, 1);
+            return Ok(page);
+        }
+        let bytes = self.read(address.file, address.offset, address.bytes as usize)?;
+        let page = Arc::new(Page::decode(self.database, table, entry, &bytes)?);
+        count(&self.counters.pages_loaded, 1);
+        self.cached.insert(place, Cached::Page(Arc::clone(&page)));
+        Ok(page)
+    }
+
+    fn keep_page(&self, page: &Arc<Page>) {
+        if let Some(address) = page.address() {
+            self.cached.insert(
+                (address.file, address.offset),
+                Cached::Page(Arc::clone(page)),
+            );
+        }
+    }
+}
+
+/// The name of a segment, from the database's folder on.
+#[must_use]
+pub fn segment_name(id: FileId) -> PathBuf {
+    Path::new(LOG_DIR).join(format!("{:016x}.seg", id.0))
+}
+
+/// The name of a fragment, from the database's folder on.
+#[must_use]
+pub fn fragment_name(id: FileId) -> PathBuf {
+    Path::new(DATA_DIR).join(format!("{:016x}.frag", id.0))
+}
+
+fn count(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}

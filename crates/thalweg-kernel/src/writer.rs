@@ -1,0 +1,234 @@
+//! The writing side of an open database: the commit queue and the work that commits call for.
+//!
+//! Invariants: one thread encodes open rows at a time, so every open row is claimed once; rows are encoded only when they
+//! are visible; an append waits while the open rows of all tables exceed their limit, and fails when the encoder does.
+
+use crate::commit::{Commit, Durability, GroupPart};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fragment::FragmentWriter;
+use crate::garbage;
+use crate::ids::{CommitNo, FileId, TableId};
+use crate::kernel::{Options, Published, RowEncoder};
+use crate::leader::{Due, Job, Leader};
+use crate::open_rows::OpenRows;
+use crate::pins::Pins;
+use crate::queue::CommitQueue;
+use crate::segment_supply::SegmentSupply;
+use crate::state::{Snapshot, TableSnapshot};
+use crate::store::Store;
+use crate::working::OPEN_LIMIT_BYTES;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_env::sync::{Condvar, Mutex};
+use thalweg_env::{Env, File};
+
+pub(crate) struct Writer {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    queue: CommitQueue,
+    published: Published,
+    pub(crate) store: Arc<Store>,
+    pub(crate) supply: Arc<SegmentSupply>,
+    pub(crate) due: Arc<Due>,
+    encoder: Arc<dyn RowEncoder>,
+    encoding: Mutex<()>,
+    /// Signalled when the encoder has made room, or failed.
+    room: Condvar,
+    encoder_error: Mutex<Option<Error>>,
+    pub(crate) pins: Arc<Pins>,
+    /// Files of fragments that may become part of a table any moment.
+    pub(crate) staged: Arc<Mutex<HashSet<FileId>>>,
+    background: bool,
+    /// Held for as long as the database is open.
+    lock: Mutex<Option<Arc<dyn File>>>,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        mut leader: Leader,
+        lock: Arc<dyn File>,
+        encoder: Arc<dyn RowEncoder>,
+        options: &Options,
+    ) -> Result<Self> {
+        leader.learn_block_rows(&encoder)?;
+        leader.encoder = Some(Arc::clone(&encoder));
+        Ok(Self {
+            env: leader.env.clone(),
+            dir: leader.dir.clone(),
+            published: Arc::clone(&leader.published),
+            store: Arc::clone(&leader.store),
+            supply: Arc::clone(&leader.supply),
+            due: Arc::clone(&leader.due),
+            staged: Arc::clone(&leader.staged),
+            pins: Arc::new(Pins::default()),
+            queue: CommitQueue::new(leader),
+            encoder,
+            encoding: Mutex::new(()),
+            room: Condvar::new(),
+            encoder_error: Mutex::new(None),
+            background: options.background,
+            lock: Mutex::new(Some(lock)),
+        })
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.pins.snapshot(&self.published)
+    }
+
+    pub(crate) fn poison(&self) -> Option<Error> {
+        self.queue.poison()
+    }
+
+    pub(crate) fn submit(&self, job: Job, durability: Durability) -> Result<CommitNo> {
+        self.queue.submit(job, durability)
+    }
+
+    pub(crate) fn with_leader<T>(&self, look: impl FnOnce(&mut Leader) -> T) -> T {
+        self.queue.with_leader(look)
+    }
+
+    pub(crate) fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
+        if !commit.rows.is_empty() {
+            self.wait_for_room()?;
+        }
+        let number = self.queue.submit(Job::Commit(commit), durability)?;
+        if !self.background {
+            self.run_due_work()?;
+        }
+        Ok(number)
+    }
+
+    fn wait_for_room(&self) -> Result<()> {
+        while self.due.open_bytes() >= OPEN_LIMIT_BYTES {
+            if !self.background {
+                self.run_due_work()?;
+                continue;
+            }
+            let mut error = self.encoder_error.lock();
+            if let Some(error) = error.take() {
+                return Err(error);
+            }
+            self.due.call();
+            self.room.wait_for(&mut error, Duration::from_millis(50));
+            if let Some(poison) = self.poison() {
+                return Err(poison);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.submit(Job::Flush, Durability::Disk).map(|_| ())
+    }
+
+    pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
+        let file = self.supply.next_file_id();
+        self.staged.lock().insert(file);
+        FragmentWriter::create(Arc::clone(&self.store), file, table)
+    }
+
+    /// Does what commits have called for: blocks of open rows, a checkpoint, segments.
+    pub(crate) fn run_due_work(&self) -> Result<()> {
+        while self.encode_one()? {}
+        if self.due.take_checkpoint() {
+            self.submit(Job::Checkpoint { always: false }, Durability::Disk)?;
+        }
+        if !self.background && self.supply.wants() {
+            self.supply.refill();
+        }
+        Ok(())
+    }
+
+    /// Encodes open rows of the table that needs it most; `false`: none does.
+    fn encode_one(&self) -> Result<bool> {
+        let _one_at_a_time = self.encoding.lock();
+        let Some((table, block_rows)) = self.with_leader(|leader| leader.next_to_encode()) else {
+            return Ok(false);
+        };
+        let encoded = self.encode_table(table, block_rows);
+        if let Err(error) = &encoded {
+            *self.encoder_error.lock() = Some(error.clone());
+        }
+        self.room.notify_all();
+        encoded
+    }
+
+    fn encode_table(&self, table: TableId, block_rows: Option<u64>) -> Result<bool> {
+        let Some(table) = self.snapshot().table(table) else {
+            return Ok(false);
+        };
+        let rows = rows_to_encode(&table, block_rows);
+        let Some(last) = rows.last() else {
+            return Ok(false);
+        };
+        let covers = Some(last.commit);
+        let blocks = self.encoder.encode(&table, &rows)?;
+        let encoded: u64 = blocks.iter().map(|b| b.entry.rows).sum();
+        let given: u64 = rows.iter().map(|r| u64::from(r.part.rows)).sum();
+        assert!(
+            encoded == given,
+            "an encoder was given {given} rows and made blocks of {encoded}"
+        );
+        let (id, definition_version) = (table.id, table.definition_version);
+        let group = GroupPart {
+            table: id,
+            definition_version,
+            blocks,
+            covers,
+        };
+        let commit = Commit {
+            groups: vec![group],
+            ..Commit::default()
+        };
+        match self.queue.submit(Job::Commit(commit), Durability::Memory) {
+            Ok(_) => Ok(true),
+            // Dropped or altered meanwhile: the next round looks again.
+            Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(crate) fn collect_garbage(&self) -> Result<usize> {
+        garbage::collect(self)
+    }
+
+    /// After the background has stopped.
+    pub(crate) fn close(&self) -> Result<()> {
+        let Some(lock) = self.lock.lock().take() else {
+            return Ok(());
+        };
+        let last = match self.poison() {
+            None => self
+                .submit(Job::Checkpoint { always: false }, Durability::Disk)
+                .map(|_| ()),
+            Some(_) => Ok(()),
+        };
+        self.supply.release();
+        self.queue
+            .poison_with(Error::new(ErrorKind::Unavailable, "the database is closed"));
+        drop(lock);
+        last
+    }
+}
+
+/// Whole commits from the front: all of them, or as many as fill whole blocks.
+fn rows_to_encode(table: &TableSnapshot, block_rows: Option<u64>) -> Vec<OpenRows> {
+    let total: u64 = table.open_rows().map(|r| u64::from(r.part.rows)).sum();
+    let Some(block_rows) = block_rows else {
+        return table.open_rows().cloned().collect();
+    };
+    let wanted = total / block_rows * block_rows;
+    let mut taken = 0;
+    let mut rows = Vec::new();
+    for open in table.open_rows() {
+        let next = taken + u64::from(open.part.rows);
+        if wanted == 0 || (next > wanted && taken > 0) {
+            break;
+        }
+        taken = next;
+        rows.push(open.clone());
+    }
+    rows
+}
