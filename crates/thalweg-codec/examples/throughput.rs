@@ -1,5 +1,5 @@
 //! Measures every codec on the kinds of data that matter most, on one core:
-//! `cargo run --release -p thalweg-codec --example throughput [rows per chunk]`.
+//! `cargo run --release -p thalweg-codec --example throughput [rows per chunk [part of a row's name]]`.
 //!
 //! Prints million values per second in and out, and the compression ratio in brackets. Data are
 //! seeded; every decoded chunk is compared with its source before anything is timed.
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use thalweg_codec::{Decoder, Element, EncodedChunk, Encoder, LastStage, Level, ValueCodec};
 
 const TOTAL_ROWS: usize = 1 << 20;
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 15;
 
 /// SplitMix64.
 struct Random(u64);
@@ -75,6 +75,18 @@ fn measure<T: Element>(
     stage: Option<LastStage>,
     level: Level,
 ) {
+    let chosen = codec.map_or_else(
+        || format!("chosen, {level:?}"),
+        |codec| format!("{codec:?}"),
+    );
+    let label = stage.map_or_else(|| chosen.clone(), |stage| format!("{chosen} + {stage:?}"));
+    let label = format!("{name:24} {label:18}");
+    if !std::env::args()
+        .nth(2)
+        .is_none_or(|part| label.contains(&part))
+    {
+        return;
+    }
     let mut encoder = Encoder::new(level);
     if let Some(codec) = codec {
         encoder = encoder.with_value_codec(codec);
@@ -115,13 +127,8 @@ fn measure<T: Element>(
     let rate = |time: Duration| values.len() as f64 / time.as_secs_f64() / 1e6;
     #[allow(clippy::cast_precision_loss, reason = "figures for people")]
     let ratio = size_of_val(values) as f64 / bytes as f64;
-    let codec = codec.map_or_else(
-        || format!("chosen, {level:?}"),
-        |codec| format!("{codec:?}"),
-    );
-    let codec = stage.map_or_else(|| codec.clone(), |stage| format!("{codec} + {stage:?}"));
     println!(
-        "{name:24} {codec:18} in {:6.0}  out {:6.0}  ({ratio:.2})",
+        "{label} in {:6.0}  out {:6.0}  ({ratio:.2})",
         rate(encode_time),
         rate(decode_time)
     );

@@ -97,8 +97,8 @@ impl<'a, L: Lane> Sample<'a, L> {
         }
     }
 
-    /// Whether the sample repeats itself so much that a dictionary may pay.
-    pub(crate) fn has_few_values(&self) -> bool {
+    /// About how many distinct values there are; `None` when hardly any value repeats.
+    pub(crate) fn distinct_values(&self) -> Option<usize> {
         const LOOK: usize = 48;
         let mut seen: [L; LOOK] = [L::default(); LOOK];
         let (mut distinct, mut looked) = (0, 0);
@@ -111,10 +111,11 @@ impl<'a, L: Lane> Sample<'a, L> {
             }
             // Most values were new so far: no need to look at the rest.
             if looked == LOOK / 3 && distinct + 2 > looked {
-                return false;
+                return None;
             }
         }
-        distinct <= looked * 3 / 4
+        // The fewer repeat, the more are still unseen.
+        (distinct * 4 <= looked * 3).then(|| distinct * looked / (looked - distinct))
     }
 }
 

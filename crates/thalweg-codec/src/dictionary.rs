@@ -160,11 +160,6 @@ impl ValueDictionary {
         true
     }
 
-    /// Bytes of the prelude.
-    pub(crate) fn prelude_bytes<L: Lane>(&self) -> usize {
-        4 + self.values.len() * L::BYTES
-    }
-
     /// Distinct values.
     pub(crate) fn len(&self) -> usize {
         self.values.len()

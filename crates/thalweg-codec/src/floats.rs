@@ -6,7 +6,7 @@
 //! from [`crate::wide`], since those of the crate allocate for each call and do not use wide
 //! registers.
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::PAGE_ROWS;
 use crate::choose::Sample;
@@ -17,11 +17,13 @@ use crate::mode::PageMode;
 use crate::packing::{PageBuffer, block_bytes, pack, unpack};
 use crate::wide::{
     GROUP_ROWS, GROUPS, LEFT_PARTS, Lane, Scale, Scaled, alp_decode, alp_encode, alp_misses,
-    left_part, rd_join, rd_split,
+    left_part, rd_join, rd_misses, rd_split,
 };
 
 /// A float type with both algorithms' constants.
-pub(crate) trait Float: Scaled + alp::ALPRDFloat + FromBytes + zerocopy::Immutable {
+pub(crate) trait Float:
+    Scaled + alp::ALPRDFloat + FromBytes + IntoBytes + Immutable
+{
     /// The `e` whose inverse power of ten is closest to the true one, so that fewest decimals come
     /// out one bit off (up to 1 % of them; with the others 10 to 50 %).
     const BEST_EXPONENT: u8;
@@ -110,6 +112,15 @@ pub(crate) fn floats_of<F: Float>(bits: &[F::Bits]) -> &[F] {
     }
 }
 
+/// The bits of these floats.
+fn bits_of<F: Float>(floats: &[F]) -> &[F::Bits] {
+    match <[F::Bits]>::ref_from_bytes(floats.as_bytes()) {
+        Ok(bits) => bits,
+        // A float has the size and alignment of its bits.
+        Err(_) => unreachable!("floats differ from their bits"),
+    }
+}
+
 impl FloatPlan {
     fn new(way: Way, integers: IntegerPlan) -> Self {
         Self {
@@ -192,8 +203,7 @@ impl FloatPlan {
             }
         }
         if best_bytes > plain_bytes / 2 {
-            let (cut, misses) = find_cut(floats);
-            let exceptions = misses * PAGE_ROWS / floats.len();
+            let (cut, exceptions) = find_cut(floats);
             let bytes = 21 + block_bytes(PAGE_ROWS, cut.cut_bits + cut.code_bits) + exceptions * 4;
             // Cutting is slow to write: it must save a tenth.
             if bytes + bytes / 10 < best_bytes {
@@ -311,8 +321,17 @@ fn fill_exceptions<L: Lane>(positions: &[u16], integers: &mut [L]) -> bool {
     true
 }
 
-/// ALP-RD's cut for values like these, and how many of them miss its parts.
+/// Values that decide where ALP-RD cuts.
+const CUT_ROWS: usize = 96;
+
+/// ALP-RD's cut for values like these, and how many values of a page will miss its parts.
 fn find_cut<F: Float>(values: &[F]) -> (Cut, usize) {
+    let mut sample = [F::from_lane(F::Bits::default()); CUT_ROWS];
+    let rows = values.len().min(CUT_ROWS);
+    for (index, value) in sample[..rows].iter_mut().enumerate() {
+        *value = values[index * values.len() / rows];
+    }
+    let values = &sample[..rows];
     let encoder = alp::RDEncoder::new(values);
     let cut_bits = u32::from(encoder.right_bit_width());
     let mut parts = [0; LEFT_PARTS];
@@ -320,21 +339,25 @@ fn find_cut<F: Float>(values: &[F]) -> (Cut, usize) {
         *part = code;
     }
     let count = encoder.codes().len().min(LEFT_PARTS);
-    let known = &parts[..count];
-    let is_miss = |value: &&F| !known.contains(&left_part(Scaled::bits(**value), cut_bits));
-    let misses = values.iter().filter(is_miss).count();
     // Unused parts repeat the first, whose code wins.
     let first = parts[0];
     parts[count..].fill(first);
     let code_bits = u32::from(encoder.left_bit_width()).min(3);
-    (
-        Cut {
-            cut_bits,
-            code_bits,
-            parts,
-        },
-        misses,
-    )
+    let mut codes = [0; CUT_ROWS];
+    let mut rights = [F::Bits::default(); CUT_ROWS];
+    let misses = rd_split(
+        bits_of(values),
+        cut_bits,
+        &parts,
+        &mut codes[..rows],
+        &mut rights[..rows],
+    );
+    let cut = Cut {
+        cut_bits,
+        code_bits,
+        parts,
+    };
+    (cut, misses * PAGE_ROWS / rows)
 }
 
 /// Appends a page of the floats with these bits.
@@ -487,15 +510,11 @@ fn encode_rd<L: Lane>(
     let codes = &mut scratch.codes.lanes::<u16>()[..rows];
     let rights = &mut scratch.integers.lanes::<L>()[..rows];
     let misses = rd_split(bits, cut.cut_bits, &cut.parts, codes, rights);
-    let mut count = 0;
-    if misses > 0 {
-        for (position, code) in (0_u16..).zip(codes.iter_mut()) {
-            scratch.positions[count % PAGE_ROWS] = position;
-            let is_miss = usize::from(*code) == LEFT_PARTS;
-            count += usize::from(is_miss);
-            *code = if is_miss { 0 } else { *code };
-        }
-    }
+    let count = if misses > 0 {
+        rd_misses(codes, &mut scratch.positions)
+    } else {
+        0
+    };
     assert!(
         count == misses,
         "counted {misses} exceptions, found {count}"

@@ -24,6 +24,8 @@ byte_enum! {
 
 /// Bytes in front of a compressed page.
 const HEADER_BYTES: usize = 5;
+/// Bytes of the first page that decide whether LZ4 is used.
+const TRIED_BYTES: usize = 2048;
 /// Zstandard's level: the highest whose speed stays near that of the lowest.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -168,7 +170,9 @@ impl PageWriter {
             StageRule::ZstdWherePaying => LastStage::Zstd,
             StageRule::Lz4Above(percent) => {
                 let is_worth_a_try = page.len() * 100 > raw_bytes * percent;
-                let pays = is_worth_a_try && compressor.compress(LastStage::Lz4, page).is_some();
+                // Its beginning tells, at a fraction of the cost.
+                let start = &page[..page.len().min(TRIED_BYTES)];
+                let pays = is_worth_a_try && compressor.compress(LastStage::Lz4, start).is_some();
                 if pays {
                     LastStage::Lz4
                 } else {

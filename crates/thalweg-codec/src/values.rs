@@ -24,9 +24,13 @@ use crate::wide::Lane;
 trait PageCoder {
     type Lane: Lane;
 
-    /// Makes a plan from a sample; `None` when there is no full page.
-    fn plan(&mut self, values: &[Self::Lane], settings: &Settings, sample: &mut PageBuffer)
-    -> bool;
+    /// Makes a plan from a sample; returns how many distinct values it shows, when some repeat.
+    fn plan(
+        &mut self,
+        values: &[Self::Lane],
+        settings: &Settings,
+        sample: &mut PageBuffer,
+    ) -> Option<usize>;
     /// What a full page should take.
     fn page_bytes(&self) -> usize;
     /// Appends a page.
@@ -43,14 +47,19 @@ struct IntegerCoder<L> {
 impl<L: Lane> PageCoder for IntegerCoder<L> {
     type Lane = L;
 
-    fn plan(&mut self, values: &[L], settings: &Settings, buffer: &mut PageBuffer) -> bool {
+    fn plan(
+        &mut self,
+        values: &[L],
+        settings: &Settings,
+        buffer: &mut PageBuffer,
+    ) -> Option<usize> {
         let sample = Sample::of_chunk(values, buffer);
         self.plan = match (settings.codec, &sample) {
             (Some(codec), _) => IntegerPlan::forced(codec.page_mode()),
             (None, Some(sample)) => sample.plan_integers(self.flip),
             (None, None) => IntegerPlan::UNKNOWN,
         };
-        settings.codec.is_none() && sample.is_some_and(|sample| sample.has_few_values())
+        sample?.distinct_values()
     }
 
     fn page_bytes(&self) -> usize {
@@ -75,20 +84,25 @@ struct FloatCoder<'a, F> {
 impl<F: Float> PageCoder for FloatCoder<'_, F> {
     type Lane = F::Bits;
 
-    fn plan(&mut self, values: &[F::Bits], settings: &Settings, buffer: &mut PageBuffer) -> bool {
+    fn plan(
+        &mut self,
+        values: &[F::Bits],
+        settings: &Settings,
+        buffer: &mut PageBuffer,
+    ) -> Option<usize> {
         if let Some(codec) = settings.codec {
             let (way, integers) = codec.float_way();
             let sample = &values[..values.len().min(PAGE_ROWS)];
             self.plan = FloatPlan::forced::<F>(sample, way, integers);
-            return false;
+            return None;
         }
         let Some(sample) = Sample::of_chunk(values, buffer) else {
             self.plan = FloatPlan::UNKNOWN;
-            return false;
+            return None;
         };
-        let few_values = sample.has_few_values();
+        let distinct = sample.distinct_values();
         self.plan = FloatPlan::of_sample::<F>(&sample, self.scratch.room());
-        few_values
+        distinct
     }
 
     fn page_bytes(&self) -> usize {
@@ -155,11 +169,18 @@ fn encode_chunk<C: PageCoder>(
         write_constant(values[0].as_bytes(), out);
         return Ok(());
     }
-    let few_values = coder.plan(values, settings, &mut scratch.sample);
-    let forced = settings.codec == Some(ValueCodec::Dictionary);
-    if (forced || few_values)
-        && build_dictionary(values, coder.page_bytes(), forced, &mut scratch.dictionary)
-    {
+    let distinct = coder.plan(values, settings, &mut scratch.sample);
+    let dictionary = &mut scratch.dictionary;
+    let is_coded = match (settings.codec, distinct) {
+        (Some(codec), _) => {
+            codec == ValueCodec::Dictionary && dictionary.build(values, dictionary::VALUES_MAX)
+        }
+        (None, Some(distinct)) => {
+            build_dictionary(values, coder.page_bytes(), distinct, dictionary)
+        }
+        (None, None) => false,
+    };
+    if is_coded {
         out.codec.kind = ChunkKind::Dictionary;
         scratch.dictionary.write_prelude::<C::Lane>(&mut out.bytes);
         out.prelude_bytes = integers::small(out.bytes.len());
@@ -183,32 +204,24 @@ pub(crate) fn write_constant(value: &[u8], out: &mut EncodedChunk) {
 }
 
 /// Numbers the values; says whether that makes the chunk smaller.
+/// Numbers the values where that makes the chunk smaller; says whether it did. A sample has seen
+/// `distinct` values, of which there may be more.
 fn build_dictionary<L: Lane>(
     values: &[L],
     page_bytes: usize,
-    forced: bool,
+    distinct: usize,
     dictionary: &mut ValueDictionary,
 ) -> bool {
-    let limit = (values.len() / 4).clamp(1, dictionary::VALUES_MAX);
-    if !dictionary.build(
-        values,
-        if forced {
-            dictionary::VALUES_MAX
-        } else {
-            limit
-        },
-    ) {
-        return false;
-    }
-    if forced {
-        return true;
-    }
     let pages = values.len().div_ceil(PAGE_ROWS);
-    let code_bits = usize::BITS - (dictionary.len() - 1).leading_zeros();
-    let coded_bytes =
-        dictionary.prelude_bytes::<L>() + pages * (8 + block_bytes(PAGE_ROWS, code_bits));
-    // A look-up per row is slow to read: it must save a sixteenth.
-    coded_bytes + coded_bytes / 16 < pages * page_bytes
+    let pays = |distinct: usize| {
+        let code_bits = usize::BITS - distinct.saturating_sub(1).leading_zeros();
+        let page_codes_bytes = 8 + block_bytes(PAGE_ROWS, code_bits);
+        let coded_bytes = 4 + distinct * L::BYTES + pages * page_codes_bytes;
+        // A look-up per row is slow to read: it must save a sixteenth.
+        coded_bytes + coded_bytes / 16 < pages * page_bytes
+    };
+    let limit = (values.len() / 4).clamp(1, dictionary::VALUES_MAX);
+    pays(distinct) && dictionary.build(values, limit) && pays(dictionary.len())
 }
 
 fn encode_pages<C: PageCoder>(

@@ -231,17 +231,17 @@ lane!(u64, 64, packing_u64, packing_u64_wide);
 
 /// Defines `$name` as `$body`, also compiled for wide registers as `$wide`.
 macro_rules! dispatch {
-    ($(#[$doc:meta])* $name:ident, $wide:ident, $body:ident, <$generic:ident: $bound:ident>
+    ($(#[$doc:meta])* $name:ident, $wide:ident, $body:ident, <$($generic:ident: $bound:ident)?>
      ($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?) => {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,bmi2")]
-        fn $wide<$generic: $bound>($($argument: $type),*) $(-> $result)? {
+        fn $wide<$($generic: $bound)?>($($argument: $type),*) $(-> $result)? {
             $body($($argument),*)
         }
 
         $(#[$doc])*
         #[inline]
-        pub(crate) fn $name<$generic: $bound>($($argument: $type),*) $(-> $result)? {
+        pub(crate) fn $name<$($generic: $bound)?>($($argument: $type),*) $(-> $result)? {
             #[cfg(target_arch = "x86_64")]
             if has_wide_registers() {
                 // SAFETY: the processor has the features it is compiled for.
@@ -421,7 +421,7 @@ impl<F: Scaled> Scale<F> {
 }
 
 /// Values whose exceptions are counted together.
-pub(crate) const GROUP_ROWS: usize = 64;
+pub(crate) const GROUP_ROWS: usize = 32;
 /// Groups of a page.
 pub(crate) const GROUPS: usize = PAGE_ROWS / GROUP_ROWS;
 
@@ -549,6 +549,27 @@ fn rd_split_body<L: Lane>(
         misses += u32::from(missed);
     }
     misses as usize
+}
+
+dispatch! {
+    /// Writes the positions of the codes without a part, gives them code zero, and returns how many
+    /// there are.
+    rd_misses, rd_misses_wide, rd_misses_body, <>(
+        codes: &mut [u16],
+        positions: &mut [u16; PAGE_ROWS],
+    ) -> usize
+}
+
+#[inline(always)]
+fn rd_misses_body(codes: &mut [u16], positions: &mut [u16; PAGE_ROWS]) -> usize {
+    let mut count = 0;
+    for (position, code) in (0_u16..).zip(codes) {
+        // Written always and kept by moving on: no branch to mispredict.
+        positions[count % PAGE_ROWS] = position;
+        count += usize::from(*code >> 3);
+        *code &= 7;
+    }
+    count
 }
 
 const _: () = assert!(LEFT_PARTS == 8, "rd_split writes the codes of eight parts");
