@@ -7,11 +7,13 @@ use crate::definition::{Column, TableDefinition};
 use crate::error::invalid;
 use arrow_array::{ArrayRef, BinaryArray, BooleanArray, StringArray, make_array};
 use arrow_buffer::{
-    BooleanBuffer, BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer, NullBufferBuilder,
+    ArrowNativeType, BooleanBuffer, BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer,
+    NullBufferBuilder,
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use std::ops::Range;
 use std::sync::Arc;
 use thalweg_codec::ElementType;
 use thalweg_kernel::Result;
@@ -113,14 +115,10 @@ impl ColumnBuilder {
         self.nulls.append_n_non_nulls(rows);
     }
 
-    /// Says which of the rows whose values follow are valid: a bitmap, lowest bit first.
-    pub(crate) fn append_validity(&mut self, bits: &[u8], rows: usize) {
-        self.nulls
-            .append_buffer(&NullBuffer::new(BooleanBuffer::new(
-                Buffer::from(bits),
-                0,
-                rows,
-            )));
+    /// Says which of the rows whose values follow are valid: some bits of a bitmap, lowest bit first.
+    pub(crate) fn append_validity(&mut self, bits: &[u8], range: Range<usize>) {
+        let bits = BooleanBuffer::new(Buffer::from(bits), range.start, range.len());
+        self.nulls.append_buffer(&NullBuffer::new(bits));
     }
 
     /// Values of `from`, which is the column's own type or one that widens to it.
@@ -135,21 +133,61 @@ impl ColumnBuilder {
         }
     }
 
-    /// Booleans, lowest bit first.
-    pub(crate) fn append_bits(&mut self, bits: &[u8], rows: usize) {
+    /// Booleans: some bits of a bitmap, lowest bit first.
+    pub(crate) fn append_bits(&mut self, bits: &[u8], range: Range<usize>) {
         let ValuesBuilder::Bits(values) = &mut self.values else {
             unreachable!("a bug: booleans for a column of {:?}", self.element);
         };
-        values.append_packed_range(0..rows, bits);
+        values.append_packed_range(range, bits);
+    }
+
+    /// Room at the end for `rows` values of the column's own type, to be filled by the caller.
+    pub(crate) fn grow<T: ArrowNativeType>(&mut self, rows: usize) -> &mut [T] {
+        let ValuesBuilder::Fixed(values) = &mut self.values else {
+            unreachable!("a bug: fixed values for a column of {:?}", self.element);
+        };
+        assert_eq!(
+            width_bytes(self.element),
+            Some(size_of::<T>()),
+            "another width"
+        );
+        let start = values.len() / size_of::<T>();
+        values.extend_zeros(rows * size_of::<T>());
+        &mut values.typed_data_mut()[start..]
+    }
+
+    /// Offsets and data, for a caller that appends to both so that the last offset stays the length of the data.
+    pub(crate) fn strings_mut(&mut self) -> (&mut Vec<i32>, &mut Vec<u8>) {
+        match &mut self.values {
+            ValuesBuilder::Bytes { offsets, data } => (offsets, data),
+            _ => unreachable!("a bug: strings for a column of {:?}", self.element),
+        }
+    }
+
+    /// Bytes of all strings so far.
+    pub(crate) fn string_bytes(&self) -> usize {
+        match &self.values {
+            ValuesBuilder::Bytes { data, .. } => data.len(),
+            _ => 0,
+        }
+    }
+
+    /// Makes room for as many rows, not counting the data of strings.
+    pub(crate) fn reserve(&mut self, rows: usize) {
+        match &mut self.values {
+            ValuesBuilder::Fixed(values) => {
+                values.reserve(rows * width_bytes(self.element).unwrap_or(0))
+            }
+            ValuesBuilder::Bits(values) => values.reserve(rows),
+            ValuesBuilder::Bytes { offsets, .. } => offsets.reserve(rows),
+        }
     }
 
     /// Strings or binary values: lengths of four bytes each, and all their data. False when the column would outgrow
     /// its 32 bit offsets.
     #[must_use]
     pub(crate) fn append_strings(&mut self, lengths: &[u8], added: &[u8]) -> bool {
-        let ValuesBuilder::Bytes { offsets, data } = &mut self.values else {
-            unreachable!("a bug: strings for a column of {:?}", self.element);
-        };
+        let (offsets, data) = self.strings_mut();
         if i32::try_from(data.len() + added.len()).is_err() {
             return false;
         }
@@ -160,6 +198,22 @@ impl ColumnBuilder {
             offsets.push(end);
         }
         data.extend_from_slice(added);
+        true
+    }
+
+    /// Strings or binary values as Arrow has them: `offsets` into `source`. False as for [`Self::append_strings`].
+    #[must_use]
+    pub(crate) fn append_strings_of(&mut self, added: &[i32], source: &[u8]) -> bool {
+        let (offsets, data) = self.strings_mut();
+        let (first, last) = (added[0], added[added.len() - 1]);
+        let base = offsets[offsets.len() - 1];
+        if base.checked_add(last - first).is_none() {
+            return false;
+        }
+        offsets.extend(added[1..].iter().map(|offset| base + (offset - first)));
+        data.extend_from_slice(
+            &source[first.unsigned_abs() as usize..last.unsigned_abs() as usize],
+        );
         true
     }
 

@@ -1,7 +1,6 @@
 //! Short ways to the errors that definitions and data give rise to.
 
 use std::fmt::Display;
-use thalweg_codec::DecodeError;
 use thalweg_kernel::{Error, ErrorKind};
 
 /// An argument that makes no sense.
@@ -22,9 +21,4 @@ pub(crate) fn limit(message: impl Into<String>) -> Error {
 /// Stored bytes that do not hold what they should; the caller that knows the file names it.
 pub(crate) fn damaged(what: impl Display, reason: impl Display) -> Error {
     Error::corruption(what, reason)
-}
-
-/// What a codec said of a chunk.
-pub(crate) fn damaged_chunk(column: &str, error: &DecodeError) -> Error {
-    damaged(format_args!("column \"{column}\""), error)
 }

@@ -3,6 +3,8 @@
 
 mod assemble;
 mod cast;
+pub mod column;
+mod column;
 mod conform;
 pub mod definition;
 mod error;
@@ -12,6 +14,7 @@ pub mod schema;
 pub mod time;
 mod value;
 
+pub use column::{BlockDecoder, BlockEncoder, decode_block};
 pub use conform::conform;
 pub use definition::{Column, Layout, Summaries, TableDefinition};
 pub use options::{CreateOptions, SummaryOption};
@@ -20,18 +23,24 @@ pub use time::{Split, TimeBound, key_range, order_keys};
 pub use value::Value;
 
 pub mod aggregate;
+pub mod appender;
 pub mod engine;
 mod merge;
 mod order;
 mod pool;
 pub mod range;
+mod reader;
 pub mod scan;
+mod stream;
+mod summarise;
+mod sweep;
 pub mod table;
 
 pub use aggregate::{AggregateRequest, AggregateResult, Bucket, Group};
-pub use engine::{DatabaseView, Durability, Engine, EngineOptions};
+pub use appender::Appender;
+pub use engine::{DatabaseView, Engine, EngineOptions};
 pub use range::{ColumnRange, KeyRange};
 pub use scan::{Scan, ScanMetrics, ScanRequest};
 pub use table::{Table, TableStats, TableView};
 pub use thalweg_kernel::summary::{ColumnSummary, SummaryKind, ValueRange};
-pub use thalweg_kernel::{Error, ErrorKind, Result};
+pub use thalweg_kernel::{Durability, Error, ErrorKind, Result};

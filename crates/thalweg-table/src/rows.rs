@@ -562,11 +562,11 @@ fn read_column(
                 format_args!("column \"{}\" has nulls and may not", column.name),
             ));
         }
-        Some(bits) => builder.append_validity(bits, rows),
+        Some(bits) => builder.append_validity(bits, 0..rows),
     }
     match values {
         Values::Fixed(bytes) => builder.append_fixed(step.element, bytes),
-        Values::Bits(bits) => builder.append_bits(bits, rows),
+        Values::Bits(bits) => builder.append_bits(bits, 0..rows),
         Values::Strings { lengths, data } => {
             if !builder.append_strings(lengths, data) {
                 return Err(limit(format!(
