@@ -4,7 +4,6 @@
 mod assemble;
 mod cast;
 pub mod column;
-mod column;
 mod conform;
 pub mod definition;
 mod error;
