@@ -148,6 +148,7 @@ fn best(mut run: impl FnMut()) -> Duration {
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_wrap,
+    clippy::cast_possible_truncation,
     reason = "test data"
 )]
 fn main() {

@@ -84,7 +84,7 @@ fn encode_page(bits: &[u8], rows: usize, forced: Option<ValueCodec>, out: &mut V
 
 /// Clears the bits behind the last row.
 fn clear_behind(bits: &mut [u8], rows: usize) {
-    if rows % 8 != 0
+    if !rows.is_multiple_of(8)
         && let Some(last) = bits.last_mut()
     {
         *last &= (1 << (rows % 8)) - 1;
@@ -105,7 +105,7 @@ fn count_runs(bits: &[u8], rows: usize) -> usize {
         before = byte >> 7;
     }
     // The cleared bits behind the last row end a run of ones.
-    runs - usize::from(rows % 8 != 0 && bit(bits, rows - 1))
+    runs - usize::from(!rows.is_multiple_of(8) && bit(bits, rows - 1))
 }
 
 fn encode_runs(bits: &[u8], rows: usize, runs: usize, out: &mut Vec<u8>) {

@@ -69,10 +69,6 @@ impl Interner {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "any bits of the hash will do"
-)]
 fn slot_of(hash: u64, mask: usize) -> usize {
     (hash >> 32) as usize & mask
 }

@@ -384,7 +384,7 @@ pub(crate) fn encode<F: Float>(
         plan.patience_pages = plan.next_patience_pages;
         plan.next_patience_pages = (plan.next_patience_pages * 2).min(16);
     }
-    if out.len() - start >= 1 + size_of_val(bits) {
+    if out.len() - start > size_of_val(bits) {
         out.truncate(start);
         integers::write_plain(bits, out);
     }

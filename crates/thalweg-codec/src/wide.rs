@@ -180,8 +180,7 @@ macro_rules! lane {
             }
 
             #[inline(always)]
-            #[expect(clippy::cast_possible_truncation, reason = "this is what it is for")]
-            #[allow(trivial_numeric_casts, reason = "u64 is one of the lanes")]
+            #[allow(clippy::cast_possible_truncation, reason = "this is what it is for; u64 keeps all")]
             fn truncate(value: u64) -> Self {
                 value as $lane
             }
@@ -416,7 +415,7 @@ impl<F: Scaled> Scale<F> {
         let limit = F::INTEGER_LIMIT;
         let within = integer.wadd(limit) <= limit.wadd(limit);
         // One branch-free expression, so that the loop around it vectorises.
-        (float.bits() == value.bits()) & (value == value) & within
+        (float.bits() == value.bits()) & !value.is_nan() & within
     }
 }
 
@@ -593,5 +592,127 @@ dispatch! {
 fn rd_join_body<L: Lane>(codes: &[u16], parts: &[L; LEFT_PARTS], rights: &mut [L]) {
     for (&code, right) in codes.iter().zip(rights) {
         *right = *right | parts[usize::from(code) % LEFT_PARTS];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Small enough for Miri: `cargo +nightly miri test -p thalweg-codec --lib`, with
+    //! `RUSTFLAGS=-Ctarget-feature=+avx2,+bmi2` for the wide versions.
+    use super::*;
+
+    /// Numbers without a pattern.
+    fn numbers<L: Lane>() -> [L; PAGE_ROWS] {
+        let mut word = 1_u64;
+        std::array::from_fn(|_| {
+            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            L::truncate(word ^ (word >> 29))
+        })
+    }
+
+    /// Widths that take every path: none, some, all bits, and some in between.
+    fn widths<L: Lane>() -> impl Iterator<Item = u32> {
+        let step = if cfg!(miri) { L::BITS / 4 + 1 } else { 1 };
+        (0..=L::BITS).filter(move |width| width % step == 0 || *width == L::BITS)
+    }
+
+    macro_rules! packing_test {
+        ($name:ident, $lane:ident, $portable:ident) => {
+            #[test]
+            fn $name() {
+                let values = numbers::<$lane>();
+                for width_bits in widths::<$lane>() {
+                    let reference = 77;
+                    let mut packed = [0; PAGE_ROWS];
+                    $lane::pack(width_bits, &values, reference, &mut packed);
+                    let mut portable = [0; PAGE_ROWS];
+                    $portable::pack(width_bits, &values, reference, &mut portable);
+                    assert_eq!(packed, portable, "{width_bits} bits");
+                    let mut back = [0; PAGE_ROWS];
+                    $lane::unpack(width_bits, &packed, reference, &mut back);
+                    let mut portable_back = [0; PAGE_ROWS];
+                    $portable::unpack(width_bits, &packed, reference, &mut portable_back);
+                    assert_eq!(back, portable_back, "{width_bits} bits");
+                    let mask = $lane::MAX
+                        .checked_shr($lane::BITS - width_bits)
+                        .unwrap_or(0);
+                    let expected = values.map(|value| {
+                        (value.wrapping_sub(reference) & mask).wrapping_add(reference)
+                    });
+                    assert_eq!(back, expected, "{width_bits} bits");
+                }
+            }
+        };
+    }
+
+    packing_test!(packing_of_u8, u8, packing_u8);
+    packing_test!(packing_of_u16, u16, packing_u16);
+    packing_test!(packing_of_u32, u32, packing_u32);
+    packing_test!(packing_of_u64, u64, packing_u64);
+
+    #[test]
+    fn both_versions_of_the_loops_compute_the_same() {
+        for rows in [1, 2, 31, 33, 100] {
+            let numbers = numbers::<u64>();
+            let values = &numbers[..rows];
+            assert_eq!(min_max(values, u64::SIGN), min_max_body(values, u64::SIGN));
+            assert_eq!(count_changes(values), count_changes_body(values));
+            assert_eq!(
+                count_outside(values, 9, 1 << 60),
+                count_outside_body(values, 9, 1 << 60)
+            );
+            let (mut one, mut other) = (vec![0; rows], vec![0; rows]);
+            assert_eq!(deltas(values, &mut one), deltas_body(values, &mut other));
+            assert_eq!(one, other);
+            prefix_sum(&mut one, values[0]);
+            prefix_sum_body(&mut other, values[0]);
+            assert_eq!(one, other);
+            assert_eq!(one, values);
+        }
+    }
+
+    #[test]
+    fn both_versions_of_the_float_loops_compute_the_same() {
+        let scale = Scale::<f64>::new(14, 12).unwrap();
+        let values: Vec<f64> = (0..100)
+            .map(|row| {
+                if row % 9 == 0 {
+                    f64::NAN
+                } else {
+                    f64::from(row) / 100.0
+                }
+            })
+            .collect();
+        let (mut one, mut other) = (vec![0; 100], vec![0; 100]);
+        let (mut misses, mut other_misses) = ([0; GROUPS], [0; GROUPS]);
+        alp_encode(&values, scale, &mut one, &mut misses);
+        alp_encode_body(&values, scale, &mut other, &mut other_misses);
+        assert_eq!(misses, other_misses);
+        assert_eq!(misses.iter().sum::<u32>(), 12, "the NaNs");
+        let mut positions = [0; PAGE_ROWS];
+        assert_eq!(alp_misses(&values, scale, &one, &mut positions, 5), 12);
+        assert_eq!(positions[..3], [5, 14, 23]);
+        alp_decode(&mut one, scale);
+        for (row, value) in values
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| !value.is_nan())
+        {
+            assert_eq!(one[row], value.to_bits());
+        }
+        let bits: Vec<u64> = (0..100).map(|row| (row % 11) << 50 | row).collect();
+        let parts = [0, 1, 2, 3, 4, 5, 6, 7];
+        let (mut codes, mut rights) = (vec![0; 100], vec![0; 100]);
+        let misses = rd_split(&bits, 50, &parts, &mut codes, &mut rights);
+        assert_eq!(misses, rd_misses(&mut codes, &mut positions));
+        assert_eq!(positions[..misses][..4], [8, 9, 10, 19]);
+        rd_join(
+            &codes,
+            &std::array::from_fn(|part| (part as u64) << 50),
+            &mut rights,
+        );
+        for (row, &value) in bits.iter().enumerate().filter(|(row, _)| row % 11 < 8) {
+            assert_eq!(rights[row], value);
+        }
     }
 }

@@ -1,16 +1,21 @@
 //! What the tests share: forms of data, and reading a chunk back in every way.
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "test data"
+)]
 
 use thalweg_codec::{
     ChunkView, Decoder, Element, EncodedChunk, Encoder, LastStage, Level, PAGE_ROWS, ValueCodec,
 };
 
 /// A small random number generator (SplitMix64): the same numbers on every machine.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut word = self.0;
         word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -18,16 +23,16 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    pub fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    pub fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-pub const CODECS: [Option<ValueCodec>; 9] = [
+pub(crate) const CODECS: [Option<ValueCodec>; 9] = [
     None,
     Some(ValueCodec::Plain),
     Some(ValueCodec::FrameOfReference),
@@ -39,14 +44,18 @@ pub const CODECS: [Option<ValueCodec>; 9] = [
     Some(ValueCodec::AlpRd),
 ];
 
-pub const STAGES: [Option<LastStage>; 4] = [
+pub(crate) const STAGES: [Option<LastStage>; 4] = [
     None,
     Some(LastStage::None),
     Some(LastStage::Lz4),
     Some(LastStage::Zstd),
 ];
 
-pub fn encoder(level: Level, codec: Option<ValueCodec>, stage: Option<LastStage>) -> Encoder {
+pub(crate) fn encoder(
+    level: Level,
+    codec: Option<ValueCodec>,
+    stage: Option<LastStage>,
+) -> Encoder {
     let mut encoder = Encoder::new(level);
     if let Some(codec) = codec {
         encoder = encoder.with_value_codec(codec);
@@ -58,7 +67,7 @@ pub fn encoder(level: Level, codec: Option<ValueCodec>, stage: Option<LastStage>
 }
 
 /// Values whose bits can be compared.
-pub trait Bits: Element {
+pub(crate) trait Bits: Element {
     fn bits(self) -> u128;
 }
 
@@ -87,7 +96,7 @@ bits! {
     f64 => |value| value.to_bits() as u128;
 }
 
-pub fn assert_same<T: Bits>(left: &[T], right: &[T], what: &str) {
+pub(crate) fn assert_same<T: Bits>(left: &[T], right: &[T], what: &str) {
     assert_eq!(left.len(), right.len(), "{what}: rows");
     for (row, (left, right)) in left.iter().zip(right).enumerate() {
         assert_eq!(
@@ -100,7 +109,7 @@ pub fn assert_same<T: Bits>(left: &[T], right: &[T], what: &str) {
 
 /// Encodes, checks that a used encoder gives the same bytes, and reads everything, some pages, and
 /// each page alone.
-pub fn round_trip<T: Bits>(values: &[T], encoder: &mut Encoder, what: &str) -> EncodedChunk {
+pub(crate) fn round_trip<T: Bits>(values: &[T], encoder: &mut Encoder, what: &str) -> EncodedChunk {
     let mut chunk = EncodedChunk::new();
     encoder.encode(values, &mut chunk).unwrap();
     let mut again = EncodedChunk::new();
