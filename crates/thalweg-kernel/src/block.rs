@@ -695,3 +695,6 @@ fn parse_pages(reader: &mut Reader<'_>, chunks: &[ChunkEntry]) -> Parsed<Vec<Pag
     }
     Ok(pages)
 }
+
+#[cfg(test)]
+mod tests;

@@ -267,7 +267,9 @@ pub(crate) fn changes_of(head: &FrameHead, frame: &Bytes) -> Result<Option<Vec<C
             }
             SectionKind::Edit => Change::Edit(get_edit(section)?),
             SectionKind::Producer => Change::Producer(get_producer(section)?),
-            SectionKind::Index | SectionKind::Pages | SectionKind::Blocks => continue,
+            SectionKind::Index | SectionKind::Pages | SectionKind::Blocks | SectionKind::Next => {
+                continue;
+            }
         });
     }
     Ok(Some(changes))

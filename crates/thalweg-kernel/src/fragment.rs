@@ -62,7 +62,7 @@ impl FragmentWriter {
         let mut buffer = Vec::with_capacity(WRITE_BYTES);
         put_header(store.database(), id, table, &mut buffer);
         Ok(Self {
-            store,
+            store: Arc::clone(store),
             id,
             table,
             file,

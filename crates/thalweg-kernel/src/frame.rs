@@ -14,6 +14,8 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 64;
 pub(crate) const SECTION_ENTRY_BYTES: usize = 16;
 /// Frames begin and end on this.
 pub(crate) const FRAME_ALIGN: usize = 8;
+/// The frame that ends a segment and names the next one.
+pub(crate) const NEXT_FRAME_BYTES: u64 = (FRAME_HEADER_BYTES + SECTION_ENTRY_BYTES + 8) as u64;
 /// Most sections of one frame: far above what a commit is allowed to hold.
 pub(crate) const FRAME_MAX_SECTIONS: usize = 4096;
 
@@ -28,6 +30,7 @@ pub(crate) enum SectionKind {
     Producer = 5,
     Index = 6,
     Pages = 7,
+    Next = 8,
 }
 
 impl SectionKind {
@@ -40,6 +43,7 @@ impl SectionKind {
             5 => Self::Producer,
             6 => Self::Index,
             7 => Self::Pages,
+            8 => Self::Next,
             _ => return None,
         })
     }
@@ -321,6 +325,14 @@ impl FrameHead {
             return Err(Error::corruption(what, "sections do not fill the frame"));
         }
         Ok(sections)
+    }
+
+    /// Whether the frame carries a commit: INDEX and NEXT frames change nothing and take no number.
+    pub(crate) fn is_commit(&self) -> bool {
+        !self
+            .sections
+            .iter()
+            .any(|s| matches!(s.kind, SectionKind::Index | SectionKind::Next))
     }
 
     /// Bytes at the front that recovery needs where blocks are proven: all but the blocks.

@@ -26,13 +26,16 @@ pub(crate) fn collect(writer: &Writer) -> Result<usize> {
     // In this order: a fragment that becomes part of a table after this line is still listed here, one that did before
     // is in the snapshot.
     let staged: HashSet<FileId> = writer.staged.lock().clone();
+    // What is needed before and after the checkpoints: a table that is dropped between them is still in the older root
+    // slot, whose replay may read its index.
+    let before = writer.snapshot();
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
-    let snapshot = writer.snapshot();
-    let mut needed = mark(&snapshot, &writer.store)?;
+    let after = writer.snapshot();
+    let mut needed = mark(&before, &writer.store)?;
+    needed.extend(mark(&after, &writer.store)?);
     needed.extend(staged);
-    needed.extend(writer.supply.prepared());
     let log_floor = writer.with_leader(|leader| leader.oldest_replayed_segment());
     let segments = list_segments(&writer.env, &writer.dir)?;
     let fragments = list_fragments(&writer.env, &writer.dir)?;
@@ -53,11 +56,13 @@ pub(crate) fn collect(writer: &Writer) -> Result<usize> {
     if unneeded.is_empty() {
         return Ok(0);
     }
-    let commit = snapshot.commit();
-    writer.with_leader(|leader| leader.raise_gc_floor(commit))?;
-    drop(snapshot);
-    let pins = [writer.pins.oldest(), oldest_pin(&writer.env, &writer.dir)?];
-    if pins.into_iter().flatten().any(|pin| pin < commit) {
+    // A drop that only the operating system has could be undone by a power cut, after the files are gone.
+    writer.flush()?;
+    let commit = before.commit();
+    let floor = writer.with_leader(|leader| leader.raise_gc_floor(commit))?;
+    drop((before, after));
+    let mine = writer.pins.oldest().is_some_and(|pin| pin < commit);
+    if mine || oldest_pin(&writer.env, &writer.dir)?.is_some_and(|pin| pin < floor) {
         // A reader may still need them; the next round will see.
         return Ok(0);
     }

@@ -14,7 +14,7 @@ use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 use crate::index::WrittenPages;
 use crate::kernel::{Published, RowEncoder};
-use crate::live::{Live, LiveFile};
+use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::recover::apply_at;
 use crate::replay::Frame;
@@ -32,7 +32,7 @@ use thalweg_env::sync::{Condvar, Mutex};
 /// Above this a commit waits for a sync, whatever its durability.
 const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
 /// Larger commits are staged as fragments by the layer above.
-pub const FRAME_LIMIT_BYTES: u64 = 16 << 20;
+pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
 
 /// What calls for a checkpoint: recovery never has more than this to read.
 const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
@@ -66,6 +66,14 @@ type Outcome<T> = Result<T, Failure>;
 
 fn fatal(error: Error) -> Failure {
     Failure::Fatal(error)
+}
+
+/// What the callers of a batch are told whose frames may or may not have reached the disk.
+fn outcome_unknown(error: &Error) -> Error {
+    let message = format!(
+        "{error}; whether this commit was stored is not known before the database is opened anew"
+    );
+    Error::with_source(error.kind(), message, error.clone())
 }
 
 /// What commits have called for, for those who do it.
@@ -120,7 +128,7 @@ pub(crate) struct Leader {
     pub(crate) root: RootFile,
     pub(crate) live: LiveFile,
     pub(crate) boot: [u8; 16],
-    pub(crate) gc_floor: CommitNo,
+    pub(crate) gc_floor: PinPlace,
     pub(crate) store: Arc<Store>,
     pub(crate) supply: Arc<SegmentSupply>,
     pub(crate) published: Published,
@@ -143,6 +151,10 @@ struct Lowered {
 impl Leader {
     /// Does the jobs in order; one result each. An error of the whole is fatal.
     pub(crate) fn run(&mut self, jobs: Vec<(Job, Durability)>) -> Result<Vec<Result<CommitNo>>> {
+        self.run_jobs(jobs).map_err(|error| outcome_unknown(&error))
+    }
+
+    fn run_jobs(&mut self, jobs: Vec<(Job, Durability)>) -> Result<Vec<Result<CommitNo>>> {
         let mut results = Vec::with_capacity(jobs.len());
         let mut sync = false;
         for (job, durability) in jobs {
@@ -217,7 +229,7 @@ impl Leader {
                 .supply
                 .take(last_bytes, frame_bytes, may_use_reserve)
                 .map_err(Failure::Refused)?;
-            log.roll(next).map_err(fatal)?;
+            log.roll(next, self.working.commit).map_err(fatal)?;
         }
         Ok(log)
     }
@@ -311,7 +323,8 @@ impl Leader {
             boot: self.boot,
             sequence: 0,
             epoch: log.epoch(),
-            written: log.end(),
+            database: self.database,
+            synced: log.synced(),
             visible: self.working.commit,
             gc_floor: self.gc_floor,
         })
@@ -326,9 +339,11 @@ impl Leader {
     }
 
     /// Files that only snapshots before `commit` need may go from now on.
-    pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<()> {
-        self.gc_floor = self.gc_floor.max(commit);
-        self.write_live()
+    pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<PinPlace> {
+        let epoch = self.root.current.epoch;
+        self.gc_floor = self.gc_floor.max(PinPlace { epoch, commit });
+        self.write_live()?;
+        Ok(self.gc_floor)
     }
 
     /// Bytes that a power cut could take now.
@@ -366,7 +381,7 @@ impl Leader {
             .map_err(Failure::Refused)?;
         let epoch = Epoch(self.root.current.epoch.0 + 1);
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
-        for (frame, bytes) in tail.into_iter().filter(|(frame, _)| !frame.is_checkpoint()) {
+        for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
             let at = log.push_again(&frame.head, bytes);
             apply_at(&mut self.working, frame, at, &*self.store).map_err(fatal)?;
         }

@@ -5,8 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
-use crate::ids::FileId;
-use crate::ids::{CommitNo, Epoch, LogPosition};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, OpenMode};
@@ -15,6 +14,14 @@ pub(crate) const LIVE_NAME: &str = "live";
 const LIVE_MAGIC: &[u8; 8] = b"THWLIVE1";
 const SLOT_BYTES: usize = 128;
 
+/// A point in the life of a database that pins are compared by. The epoch comes first: recovery may store the same
+/// commits elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PinPlace {
+    pub(crate) epoch: Epoch,
+    pub(crate) commit: CommitNo,
+}
+
 /// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
@@ -22,12 +29,14 @@ pub(crate) struct Live {
     /// Rises with every write: the slot with the higher one counts.
     pub(crate) sequence: u64,
     pub(crate) epoch: Epoch,
-    /// Behind the last frame written.
-    pub(crate) written: LogPosition,
+    /// Whose file this is: `live` of another database proves nothing.
+    pub(crate) database: DatabaseId,
+    /// What is known to be on stable storage: a proof, whatever the boot.
+    pub(crate) synced: LogPosition,
     /// The last commit that readers may show.
     pub(crate) visible: CommitNo,
-    /// Files that only snapshots before this commit need may be gone.
-    pub(crate) gc_floor: CommitNo,
+    /// Files that only snapshots before this place need may be gone.
+    pub(crate) gc_floor: PinPlace,
 }
 
 impl Live {
@@ -38,10 +47,12 @@ impl Live {
         out.put_u64(self.sequence);
         out.put_u32(self.epoch.0);
         out.put_u32(0);
-        out.put_u64(self.written.segment.0);
-        out.put_u64(self.written.offset);
+        out.extend_from_slice(&self.database.0);
+        out.put_u64(self.synced.segment.0);
+        out.put_u64(self.synced.offset);
         out.put_u64(self.visible.0);
-        out.put_u64(self.gc_floor.0);
+        out.put_u64(self.gc_floor.commit.0);
+        out.put_u32(self.gc_floor.epoch.0);
         out.resize(SLOT_BYTES - 4, 0);
         out.put_u32(crc32c::crc32c(&out));
         let mut slot = [0; SLOT_BYTES];
@@ -60,16 +71,22 @@ impl Live {
             let sequence = wire.u64()?;
             let epoch = Epoch(wire.u32()?);
             wire.zeros(4)?;
-            let written = LogPosition {
+            let database = DatabaseId(wire.id()?);
+            let synced = LogPosition {
                 segment: FileId(wire.u64()?),
                 offset: wire.u64()?,
             };
-            let (visible, gc_floor) = (CommitNo(wire.u64()?), CommitNo(wire.u64()?));
+            let (visible, floor) = (CommitNo(wire.u64()?), CommitNo(wire.u64()?));
+            let gc_floor = PinPlace {
+                epoch: Epoch(wire.u32()?),
+                commit: floor,
+            };
             Ok(Self {
                 boot,
                 sequence,
                 epoch,
-                written,
+                database,
+                synced,
                 visible,
                 gc_floor,
             })
@@ -119,6 +136,13 @@ impl LiveFile {
         self.file
             .write_all_at(&live.encode(), slot)
             .map_err(|e| Error::io("writing `live`", e))
+    }
+
+    /// Makes the file durable: a closed database leaves it so.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file
+            .sync_data()
+            .map_err(|e| Error::io("syncing `live`", e))
     }
 
     /// What counts. A slot that is being written does not verify; then the other one is the newest whole one.

@@ -5,7 +5,10 @@
 //! used again: its owner poisons itself.
 
 use crate::error::{Error, Result};
-use crate::frame::{FRAME_ALIGN, FrameBuilder, FrameHead, FrameId, restamp, seal};
+use crate::fields::PutFields;
+use crate::frame::{
+    FRAME_ALIGN, FrameBuilder, FrameHead, FrameId, NEXT_FRAME_BYTES, SectionKind, restamp, seal,
+};
 use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
 use crate::segment::{Prepared, SEGMENT_HEADER_BYTES, SegmentHeader};
 use std::io::IoSlice;
@@ -75,8 +78,14 @@ impl LogWriter {
         }
     }
 
-    /// Leaves the segment for a prepared one.
-    pub(crate) fn roll(&mut self, prepared: Prepared) -> Result<()> {
+    /// Leaves the segment for a prepared one, which the last frame names: a segment that is missing later is noticed.
+    pub(crate) fn roll(&mut self, prepared: Prepared, commit: CommitNo) -> Result<()> {
+        let mut next = FrameBuilder::default();
+        next.section(SectionKind::Next, |out| {
+            out.put_u64(prepared.id.0);
+            Ok(())
+        })?;
+        self.push(commit, &next, Vec::new());
         self.write()?;
         self.sync()?;
         *self = Self::begin(
@@ -109,7 +118,7 @@ impl LogWriter {
     }
 
     pub(crate) fn fits(&self, frame_bytes: u64) -> bool {
-        self.end.offset + frame_bytes <= self.capacity_bytes
+        self.end.offset + frame_bytes + NEXT_FRAME_BYTES <= self.capacity_bytes
     }
 
     /// Bytes that a power cut could take.
@@ -138,7 +147,10 @@ impl LogWriter {
         blocks: Vec<Vec<Vec<u8>>>,
     ) -> LogPosition {
         let (at, frame_bytes) = (self.end, frame.frame_bytes() as u64);
-        assert!(self.fits(frame_bytes), "the caller rolls first");
+        assert!(
+            at.offset + frame_bytes <= self.capacity_bytes,
+            "the caller rolls first"
+        );
         self.previous_crc = frame.finish(
             &self.frame_id(commit),
             seal(self.database, at),

@@ -8,7 +8,7 @@ use crate::frame::{FRAME_MAGIC, FrameBuilder, FrameHead, SectionKind, seal};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::kernel::Options;
 use crate::leader::{Due, Failure, Leader};
-use crate::live::{LIVE_NAME, LiveFile};
+use crate::live::{LIVE_NAME, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::recover::recover;
 use crate::root::{ROOT_NAME, Root, RootFile};
@@ -166,7 +166,7 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         dir.to_owned(),
         FileId(1),
         options.segment_bytes,
-    ));
+    )?);
     let prepared = supply.take(0, 0, false)?;
     let mut log = LogWriter::begin(database, Epoch(1), prepared, None);
     let mut builder = FrameBuilder::default();
@@ -262,14 +262,18 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         dir.to_owned(),
         next_file,
         options.segment_bytes,
-    ));
+    )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    let recovered = recover(env, dir, &current, CommitNo(u64::MAX), &*leader.store)?;
-    let last = recovered
-        .tail
-        .last()
-        .map_or(recovered.working.commit, |(frame, _)| frame.head.id.commit);
-    check_live(&leader, last, dir)?;
+    let proven = proven_by_live(&leader, dir)?;
+    remove_unfinished_epochs(env, dir, &current)?;
+    let recovered = recover(
+        env,
+        dir,
+        &current,
+        proven,
+        CommitNo(u64::MAX),
+        &*leader.store,
+    )?;
     leader.working = recovered.working;
     if recovered.frames > 0 {
         leader
@@ -283,28 +287,89 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     Ok(leader)
 }
 
-/// `live` is never needed; but where it is there it knows what was acknowledged in this boot of the machine.
-fn check_live(leader: &Leader, last: CommitNo, dir: &Path) -> Result<()> {
-    let Some(live) = leader.live.read()? else {
-        return Ok(());
-    };
-    let root = dir.join(ROOT_NAME);
+/// `live` is never needed; but where it is there it knows what was synced, and which epochs there were.
+fn proven_by_live(leader: &Leader, dir: &Path) -> Result<LogPosition> {
     let epoch = leader.root.current.epoch;
+    let Some(live) = leader
+        .live
+        .read()?
+        .filter(|l| l.database == leader.database)
+    else {
+        return Ok(LogPosition::default());
+    };
     if live.epoch > epoch {
         let what = format!(
             "it is of epoch {}, but epoch {} has begun: an old copy?",
             epoch.0, live.epoch.0
         );
-        return Err(Error::corruption(root.display(), what));
+        return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
     }
-    if live.boot == leader.boot && live.epoch == epoch && live.visible > last {
-        let what = format!(
-            "the log ends at commit {}, but {} was acknowledged",
-            last.0, live.visible.0
-        );
-        return Err(Error::corruption(log_dir(dir).display(), what));
+    Ok(if live.epoch == epoch {
+        live.synced
+    } else {
+        LogPosition::default()
+    })
+}
+
+/// Removes what recoveries that did not finish have begun; finds out if the root is an old one.
+///
+/// A segment of a later epoch than the root's was never used, unless commits follow its checkpoint: they are only
+/// written once both root slots name the epoch.
+fn remove_unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<()> {
+    for id in list_segments(env, dir)?
+        .into_iter()
+        .filter(|id| *id > root.checkpoint.segment)
+    {
+        let path = segment_path(dir, id);
+        let file = env
+            .storage()
+            .open(&path, OpenMode::Read)
+            .map_err(io_at("opening", &path))?;
+        let Ok(Some(header)) = segment::read_header(&*file, &path) else {
+            continue;
+        };
+        if header.database != root.database || header.epoch <= root.epoch {
+            continue;
+        }
+        if header.previous.is_some() || commits_follow_checkpoint(&*file, &header, root)? {
+            let what = format!(
+                "it is of epoch {}, but epoch {} has commits: an old copy?",
+                root.epoch.0, header.epoch.0
+            );
+            return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
+        }
+        env.storage()
+            .remove_file(&path)
+            .map_err(io_at("removing", &path))?;
     }
     Ok(())
+}
+
+fn commits_follow_checkpoint(
+    file: &dyn File,
+    header: &segment::SegmentHeader,
+    root: &Root,
+) -> Result<bool> {
+    let mut at = LogPosition {
+        segment: header.file,
+        offset: SEGMENT_HEADER_BYTES as u64,
+    };
+    let mut behind_checkpoint = false;
+    let mut previous_crc = 0;
+    loop {
+        let Some(head) = crate::replay::head_at(file, at, root.database)? else {
+            return Ok(false);
+        };
+        if head.id.epoch != header.epoch || head.id.previous_crc != previous_crc {
+            return Ok(false);
+        }
+        if behind_checkpoint {
+            return Ok(true);
+        }
+        behind_checkpoint = !head.is_commit();
+        previous_crc = head.crc;
+        at.offset += u64::from(head.frame_bytes);
+    }
 }
 
 fn leader(
@@ -333,7 +398,7 @@ fn leader(
         root,
         live,
         boot: env.clock().boot_id(),
-        gc_floor: CommitNo(0),
+        gc_floor: PinPlace::default(),
         store,
         supply,
         published,

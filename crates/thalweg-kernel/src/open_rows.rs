@@ -54,7 +54,7 @@ impl Drop for Chunk {
 
 /// Where a table state's open rows begin.
 #[derive(Clone)]
-pub struct OpenList {
+pub(crate) struct OpenList {
     chunk: Arc<Chunk>,
     slot: usize,
 }
@@ -84,7 +84,7 @@ impl OpenList {
     }
 
     /// The rows of commits up to `visible`, in commit order.
-    pub fn iter(&self, visible: CommitNo) -> impl Iterator<Item = &OpenRows> {
+    pub(crate) fn iter(&self, visible: CommitNo) -> impl Iterator<Item = &OpenRows> {
         let mut at: Option<(&Chunk, usize)> = Some((&self.chunk, self.slot));
         std::iter::from_fn(move || {
             let (mut chunk, mut slot) = at?;

@@ -6,9 +6,9 @@
 //! `SnapshotExpired`.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::CommitNo;
+use crate::ids::{CommitNo, Epoch, LogPosition};
 use crate::kernel::{Options, Published};
-use crate::live::{Live, LiveFile};
+use crate::live::{Live, LiveFile, PinPlace};
 use crate::open::{look_for_database, writer_is_alive};
 use crate::pins::Pins;
 use crate::reader_slots::ReaderSlot;
@@ -84,8 +84,12 @@ impl Reader {
     /// What is acknowledged now.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
         let mut following = self.following.lock();
-        // Everything from the commit shown so far on stays until the new pin is known to count.
-        self.pin(self.pins.oldest().unwrap_or(following.working.commit))?;
+        // Everything from what was shown so far on stays until the new pin is known to count.
+        self.pin(
+            following.epoch(),
+            self.pins.oldest().unwrap_or(following.working.commit),
+        )?;
+        let before = following.epoch();
         let fresh = following.follow(&self.env, &self.dir, &self.store);
         match fresh {
             Ok(()) => {}
@@ -105,16 +109,29 @@ impl Reader {
                 .store(commit, std::sync::atomic::Ordering::Release);
         }
         let snapshot = self.pins.snapshot(&self.published);
-        self.pin(self.pins.oldest().unwrap_or(snapshot.commit))?;
-        if following.gc_floor()? > snapshot.commit {
+        // Older snapshots that a new epoch has overtaken keep the pin of that epoch: their files stay as well.
+        let epoch = if self.pins.oldest() == Some(snapshot.commit) {
+            following.epoch()
+        } else {
+            before
+        };
+        self.pin(epoch, self.pins.oldest().unwrap_or(snapshot.commit))?;
+        if following.gc_floor()?
+            > (PinPlace {
+                epoch: following.epoch(),
+                commit: snapshot.commit,
+            })
+        {
             let message = "the files of this snapshot were deleted while it was taken: run the statement again";
             return Err(Error::new(ErrorKind::SnapshotExpired, message));
         }
         Ok(snapshot)
     }
 
-    fn pin(&self, commit: CommitNo) -> Result<()> {
-        self.slot.as_ref().map_or(Ok(()), |slot| slot.pin(commit))
+    fn pin(&self, epoch: Epoch, commit: CommitNo) -> Result<()> {
+        self.slot
+            .as_ref()
+            .map_or(Ok(()), |slot| slot.pin(PinPlace { epoch, commit }))
     }
 }
 
@@ -151,12 +168,15 @@ impl Following {
             ));
         }
         let limit = limit.unwrap_or(CommitNo(u64::MAX));
+        let said_of_this =
+            said.filter(|l| l.database == root.current.database && l.epoch == root.current.epoch);
+        let proven = said_of_this.map_or_else(LogPosition::default, |l| l.synced);
         let Recovered {
             mut working,
             tail,
             replay,
             ..
-        } = recover(env, dir, &root.current, limit, store)?;
+        } = recover(env, dir, &root.current, proven, limit, store)?;
         for (frame, _) in tail {
             if frame.head.id.commit <= limit {
                 apply(&mut working, frame, store)?;
@@ -212,7 +232,11 @@ impl Following {
         Ok(())
     }
 
-    fn gc_floor(&self) -> Result<CommitNo> {
+    fn epoch(&self) -> Epoch {
+        self.root.current.epoch
+    }
+
+    fn gc_floor(&self) -> Result<PinPlace> {
         let said = self
             .live
             .as_ref()
@@ -221,7 +245,7 @@ impl Following {
             .flatten();
         Ok(said
             .filter(|l| l.boot == self.boot)
-            .map_or(CommitNo(0), |l| l.gc_floor))
+            .map_or_else(PinPlace::default, |l| l.gc_floor))
     }
 }
 

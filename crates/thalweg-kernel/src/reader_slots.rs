@@ -6,7 +6,8 @@
 
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
-use crate::ids::CommitNo;
+use crate::ids::{CommitNo, Epoch};
+use crate::live::PinPlace;
 use crate::open::READERS_NAME;
 use std::ops::Range;
 use std::path::Path;
@@ -52,7 +53,7 @@ impl ReaderSlot {
             let locked = file.try_lock(bytes_of(slot), LockKind::Exclusive);
             if locked.map_err(|e| Error::io(format_args!("locking {}", path.display()), e))? {
                 let slot = Self { file, slot };
-                slot.pin(CommitNo(0))?;
+                slot.pin(PinPlace::default())?;
                 return Ok(Some(slot));
             }
         }
@@ -61,11 +62,11 @@ impl ReaderSlot {
     }
 
     /// From now on files that commits from `commit` on need stay.
-    pub(crate) fn pin(&self, commit: CommitNo) -> Result<()> {
+    pub(crate) fn pin(&self, pin: PinPlace) -> Result<()> {
         let mut slot = Vec::with_capacity(SLOT_BYTES as usize);
         slot.extend_from_slice(SLOT_MAGIC);
-        slot.put_u32(0);
-        slot.put_u64(commit.0);
+        slot.put_u32(pin.epoch.0);
+        slot.put_u64(pin.commit.0);
         let crc = crc32c::crc32c(&slot);
         slot.put_u32(crc);
         slot.resize(SLOT_BYTES as usize, 0);
@@ -76,7 +77,7 @@ impl ReaderSlot {
 }
 
 /// The oldest commit that a living reader of another process pins.
-pub(crate) fn oldest_pin(env: &Env, dir: &Path) -> Result<Option<CommitNo>> {
+pub(crate) fn oldest_pin(env: &Env, dir: &Path) -> Result<Option<PinPlace>> {
     let path = dir.join(READERS_NAME);
     let fail = |e| Error::io(format_args!("reading {}", path.display()), e);
     let file = match env.storage().open(&path, OpenMode::ReadWrite) {
@@ -99,21 +100,23 @@ pub(crate) fn oldest_pin(env: &Env, dir: &Path) -> Result<Option<CommitNo>> {
         let mut bytes = [0; SLOT_BYTES as usize];
         // A slot that is being written, or not yet, pins everything.
         let pin = match file.read_exact_at(&mut bytes, bytes_of(slot).start) {
-            Ok(()) => decode(&bytes).unwrap_or(CommitNo(0)),
-            Err(_) => CommitNo(0),
+            Ok(()) => decode(&bytes).unwrap_or_default(),
+            Err(_) => PinPlace::default(),
         };
-        oldest = Some(oldest.map_or(pin, |o: CommitNo| o.min(pin)));
+        oldest = Some(oldest.map_or(pin, |o: PinPlace| o.min(pin)));
     }
     Ok(oldest)
 }
 
-fn decode(slot: &[u8]) -> Option<CommitNo> {
+fn decode(slot: &[u8]) -> Option<PinPlace> {
     let (front, rest) = slot.split_at_checked(16)?;
     if rest[..4] != crc32c::crc32c(front).to_le_bytes() || front[..4] != *SLOT_MAGIC {
         return None;
     }
-    Fields::new(&front[8..], "reader slot")
-        .u64()
-        .ok()
-        .map(CommitNo)
+    let mut fields = Fields::new(&front[4..], "reader slot");
+    let epoch = Epoch(fields.u32().ok()?);
+    Some(PinPlace {
+        epoch,
+        commit: CommitNo(fields.u64().ok()?),
+    })
 }

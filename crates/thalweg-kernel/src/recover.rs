@@ -26,17 +26,19 @@ pub(crate) struct Recovered {
     pub(crate) frames: u64,
 }
 
-/// Reads the checkpoint and the frames behind it, up to commit `limit`.
+/// Reads the checkpoint and the frames behind it, up to commit `limit`. `also_proven`: what is known to be synced from
+/// elsewhere.
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
     root: &Root,
+    also_proven: LogPosition,
     limit: CommitNo,
     pages: &dyn PageLoader,
 ) -> Result<Recovered> {
     let (mut replay, mut working) = Replay::start(env, dir, root)?;
     let mut frames = Vec::new();
-    let mut proven = root.proven.max(replay.at());
+    let mut proven = root.proven.max(also_proven).max(replay.at());
     while let Some(frame) = replay.next()? {
         proven = proven.max(frame.head.id.synced_to);
         frames.push(frame);
@@ -80,7 +82,7 @@ pub(crate) fn apply_at(
     at: LogPosition,
     pages: &dyn PageLoader,
 ) -> Result<()> {
-    if frame.is_checkpoint() {
+    if !frame.head.is_commit() {
         return Ok(());
     }
     working.validate(&frame.changes, pages).map_err(|e| {

@@ -6,12 +6,13 @@
 use crate::change::{Change, changes_of};
 use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, get_checkpoint, index_section};
 use crate::error::{Error, Result};
+use crate::fields::Fields;
 use crate::frame::{
     FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHead, NotAFrame, SectionKind, seal,
 };
-use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::root::Root;
-use crate::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, list_segments, segment_path};
+use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, segment_path};
 use crate::working::Working;
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use thalweg_env::{Env, File, OpenMode};
 /// How much is read ahead.
 const WINDOW_BYTES: usize = 256 << 10;
 /// No frame that proves a lost one begins further behind it (invariant 7 of the format page).
-pub(crate) const PROOF_WINDOW_BYTES: u64 = 16 << 20;
+pub(crate) const PROOF_WINDOW_BYTES: u64 = 24 << 20;
 
 /// Walks frames.
 pub(crate) struct Replay {
@@ -34,6 +35,8 @@ pub(crate) struct Replay {
     at: LogPosition,
     previous_crc: u32,
     commit: CommitNo,
+    /// The segment that the last frame named.
+    named: Option<FileId>,
     window: Bytes,
     window_start: u64,
 }
@@ -51,14 +54,6 @@ impl Frame {
             offset: self.at.offset + u64::from(self.head.frame_bytes),
             ..self.at
         }
-    }
-
-    /// Checkpoints in the chain change nothing.
-    pub(crate) fn is_checkpoint(&self) -> bool {
-        self.head
-            .sections
-            .iter()
-            .any(|s| s.kind == SectionKind::Index)
     }
 }
 
@@ -113,6 +108,7 @@ impl Replay {
             },
             previous_crc: head.crc,
             commit: root.commit,
+            named: None,
             window: Bytes::new(),
             window_start: 0,
         };
@@ -176,11 +172,10 @@ impl Replay {
             return Ok(None);
         };
         let chained = head.id.epoch == self.epoch && head.id.previous_crc == self.previous_crc;
-        let is_checkpoint = head.sections.iter().any(|s| s.kind == SectionKind::Index);
-        let expected = if is_checkpoint {
-            self.commit
-        } else {
+        let expected = if head.is_commit() {
             self.commit.next()
+        } else {
+            self.commit
         };
         if !chained || head.id.commit != expected {
             return Ok(None);
@@ -189,14 +184,15 @@ impl Replay {
         if frame.len() < head.needed_bytes() {
             return Ok(None);
         }
-        let changes = if is_checkpoint {
-            Some(Vec::new())
-        } else {
+        let changes = if head.is_commit() {
             self.changes(&head, &frame)?
+        } else {
+            Some(Vec::new())
         };
         let Some(changes) = changes else {
             return Ok(None);
         };
+        self.named = Self::named_segment(&head, &frame);
         let at = self.at;
         self.at.offset += u64::from(head.frame_bytes);
         self.previous_crc = head.crc;
@@ -232,48 +228,52 @@ impl Replay {
         }
     }
 
-    /// Goes on in the segment that says it continues exactly here.
-    fn next_segment(&mut self) -> Result<bool> {
-        for (header, file) in self.later_segments()? {
-            if header.previous == Some(self.at) && header.previous_crc == self.previous_crc {
-                self.at = LogPosition {
-                    segment: header.file,
-                    offset: SEGMENT_HEADER_BYTES as u64,
-                };
-                self.file = file;
-                self.refresh();
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// The segment that a NEXT frame names.
+    fn named_segment(head: &FrameHead, frame: &Bytes) -> Option<FileId> {
+        let entry = head.sections.iter().find(|s| s.kind == SectionKind::Next)?;
+        let section = head.section(frame, entry)?;
+        Fields::new(section, "NEXT section").u64().ok().map(FileId)
     }
 
-    /// Headers of this epoch's segments behind the current one.
-    fn later_segments(&self) -> Result<Vec<(SegmentHeader, Arc<dyn File>)>> {
-        let mut found = Vec::new();
-        for id in list_segments(&self.env, &self.dir)? {
-            if id <= self.at.segment {
-                continue;
-            }
-            let path = segment_path(&self.dir, id);
-            let file = match open_segment(&self.env, &path) {
-                Ok(file) => file,
-                // Deleted since it was listed.
-                Err(e) if e.kind() == crate::ErrorKind::NotFound => continue,
-                Err(e) => return Err(e),
-            };
-            // A header that does not verify is a torn first write of a segment nothing was acknowledged in, or
-            // damage, which the proofs of synced positions show.
-            if let Ok(Some(header)) = segment::read_header(&*file, &path) {
-                if header.epoch == self.epoch
-                    && header.database == self.database
-                    && header.file == id
-                {
-                    found.push((header, file));
-                }
-            }
+    /// Goes on in the segment that the last frame named, if there is one and it was written to.
+    fn next_segment(&mut self) -> Result<bool> {
+        let Some(id) = self.named else {
+            return Ok(false);
+        };
+        let path = segment_path(&self.dir, id);
+        let file = open_segment(&self.env, &path)?;
+        // A header that does not verify: its first write was torn, or it is damaged, which `judge_end` finds out.
+        let Ok(Some(header)) = segment::read_header(&*file, &path) else {
+            return Ok(false);
+        };
+        let here = (
+            header.database,
+            header.file,
+            header.epoch,
+            header.previous,
+            header.previous_crc,
+        );
+        if here
+            != (
+                self.database,
+                id,
+                self.epoch,
+                Some(self.at),
+                self.previous_crc,
+            )
+        {
+            return Err(Error::corruption(
+                path.display(),
+                "not the segment that the log goes on in",
+            ));
         }
-        Ok(found)
+        self.at = LogPosition {
+            segment: id,
+            offset: SEGMENT_HEADER_BYTES as u64,
+        };
+        (self.file, self.named) = (file, None);
+        self.refresh();
+        Ok(true)
     }
 
     /// The chain has ended here: an error if anything proves that it went on.
@@ -291,55 +291,77 @@ impl Replay {
                 proven.offset, proven.segment.0
             ));
         }
-        for (header, _) in self.later_segments()? {
-            if header.previous.is_some_and(|previous| previous > self.at) {
-                return damage(format!(
-                    "segment {:x} continues frames that are missing",
-                    header.file.0
-                ));
-            }
-        }
         match self.later_proof()? {
-            Some(offset) => damage(format!(
-                "the frame at {offset} was written after this place was synced"
-            )),
+            Some(at) => {
+                let (segment, offset) = (at.segment.0, at.offset);
+                damage(format!(
+                    "the frame at {offset} of segment {segment:x} was written after this place was synced"
+                ))
+            }
             None => Ok(()),
         }
     }
 
-    /// The offset of a valid frame behind the end of the chain that was built when bytes behind that end were synced.
-    fn later_proof(&mut self) -> Result<Option<u64>> {
-        let start = self.at;
-        let magic = FRAME_MAGIC.to_le_bytes();
-        let limit = start.offset + PROOF_WINDOW_BYTES;
-        let mut found = None;
-        while found.is_none() && self.at.offset < limit {
-            let window = self.look(FRAME_HEADER_BYTES)?;
-            if window.len() < FRAME_HEADER_BYTES {
+    /// Where a valid frame lies behind the end of the chain that was built when bytes behind that end were synced.
+    fn later_proof(&mut self) -> Result<Option<LogPosition>> {
+        let end = self.at;
+        let mut budget_bytes = PROOF_WINDOW_BYTES;
+        let mut found = self.proof_in(&Arc::clone(&self.file), end, end, &mut budget_bytes)?;
+        for id in list_segments(&self.env, &self.dir)?
+            .into_iter()
+            .filter(|id| *id > end.segment)
+        {
+            if found.is_some() || budget_bytes == 0 {
                 break;
             }
-            let window_end = self.at.offset + (window.len() - FRAME_HEADER_BYTES) as u64;
-            let candidates = window
-                .chunks_exact(FRAME_ALIGN)
-                .enumerate()
-                .filter(|(_, c)| c[..4] == magic);
-            let offsets: Vec<u64> = candidates
-                .map(|(i, _)| self.at.offset + (i * FRAME_ALIGN) as u64)
-                .collect();
-            for offset in offsets.into_iter().filter(|o| *o <= window_end) {
-                self.at.offset = offset;
-                let head = self.head_here()?;
-                let proves = |h: &FrameHead| h.id.epoch == self.epoch && h.id.synced_to > start;
-                if head.is_some_and(|h| proves(&h)) {
-                    found = Some(offset);
-                    break;
+            let file = open_segment(&self.env, &segment_path(&self.dir, id))?;
+            let start = LogPosition {
+                segment: id,
+                offset: SEGMENT_HEADER_BYTES as u64,
+            };
+            found = self.proof_in(&file, start, end, &mut budget_bytes)?;
+        }
+        Ok(found)
+    }
+
+    /// The same in one file, from `start` on.
+    fn proof_in(
+        &self,
+        file: &Arc<dyn File>,
+        start: LogPosition,
+        end: LogPosition,
+        budget_bytes: &mut u64,
+    ) -> Result<Option<LogPosition>> {
+        let magic = FRAME_MAGIC.to_le_bytes();
+        let mut window = vec![0; WINDOW_BYTES];
+        let mut at = start;
+        while *budget_bytes > 0 {
+            let filled = read_up_to(&**file, &mut window, at.offset).map_err(|e| {
+                Error::io(
+                    format_args!("looking for frames in segment {:x}", at.segment.0),
+                    e,
+                )
+            })?;
+            for (index, piece) in window[..filled].chunks_exact(FRAME_ALIGN).enumerate() {
+                let here = LogPosition {
+                    offset: at.offset + (index * FRAME_ALIGN) as u64,
+                    ..at
+                };
+                if piece[..4] != magic || here == end {
+                    continue;
+                }
+                let head = head_at(&**file, here, self.database)?;
+                if head.is_some_and(|h| h.id.epoch == self.epoch && h.id.synced_to > end) {
+                    return Ok(Some(here));
                 }
             }
-            self.at.offset =
-                window_end / FRAME_ALIGN as u64 * FRAME_ALIGN as u64 + FRAME_ALIGN as u64;
+            if filled < window.len() {
+                break;
+            }
+            at.offset += filled as u64;
+            *budget_bytes = budget_bytes.saturating_sub(filled as u64);
         }
-        self.at = start;
-        Ok(found)
+        Ok(None)
     }
 
     /// A whole frame, blocks and all.
@@ -355,6 +377,31 @@ impl Replay {
         })?;
         bytes.truncate(filled);
         Ok(bytes)
+    }
+}
+
+/// Header and section table of the frame at a place, if one is there.
+pub(crate) fn head_at(
+    file: &dyn File,
+    at: LogPosition,
+    database: DatabaseId,
+) -> Result<Option<FrameHead>> {
+    let mut bytes = vec![0; FRAME_HEADER_BYTES];
+    loop {
+        let filled = read_up_to(file, &mut bytes, at.offset).map_err(|e| {
+            Error::io(
+                format_args!("reading segment {:x} at {}", at.segment.0, at.offset),
+                e,
+            )
+        })?;
+        if filled < bytes.len() {
+            return Ok(None);
+        }
+        match FrameHead::parse(&bytes, seal(database, at)) {
+            Ok(head) => return Ok(Some(head)),
+            Err(NotAFrame::Short(needed)) => bytes.resize(needed, 0),
+            Err(NotAFrame::Invalid(_)) => return Ok(None),
+        }
     }
 }
 

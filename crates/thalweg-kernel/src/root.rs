@@ -191,12 +191,6 @@ impl RootFile {
         }
     }
 
-    /// Reads the slots again: a reader follows the writer.
-    pub(crate) fn reread(&mut self, path: &Path) -> Result<()> {
-        (self.current, self.other, self.current_slot) = Self::read_slots(&*self.file, path)?;
-        Ok(())
-    }
-
     /// Writes and syncs the slot that does not count, which then counts.
     pub(crate) fn switch(&mut self, mut root: Root) -> Result<()> {
         assert!(root.epoch >= self.current.epoch && root.database == self.current.database);

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
-use crate::frame::FRAME_ALIGN;
+use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES};
 use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
 use crate::store::{LOG_DIR, segment_name};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 /// Size of the first segment of an epoch; each next one is twice as large, up to the option.
 pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
 const ZERO_FILL_BYTES: usize = 1 << 20;
+const SPARE_SUFFIX: &str = ".spare";
 
 /// What a segment says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl SegmentHeader {
         header
     }
 
-    /// `Ok(None)`: a prepared segment that nothing was written to.
+    /// `Ok(None)`: a segment that nothing was written to.
     pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES], place: &Path) -> Result<Option<Self>> {
         if bytes.iter().all(|b| *b == 0) {
             return Ok(None);
@@ -135,7 +136,15 @@ pub(crate) fn read_header(file: &dyn File, place: &Path) -> Result<Option<Segmen
     }
 }
 
-/// A segment that is on disk, full of zeros, durable, and not yet part of the log.
+/// A file of zeros that is on disk, durable, and not yet part of the log.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) capacity_bytes: u64,
+}
+
+/// A spare that got its id, and with it its place behind all segments before it.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) id: FileId,
@@ -143,32 +152,87 @@ pub(crate) struct Prepared {
     pub(crate) capacity_bytes: u64,
 }
 
-/// Makes a segment of zeros and syncs it and its folder.
-pub(crate) fn prepare(
+/// Makes a spare and syncs it. It gets its id when it is used, so that ids rise along the log.
+pub(crate) fn make_spare(
     env: &Env,
     database: &Path,
-    id: FileId,
+    number: u64,
     capacity_bytes: u64,
-) -> Result<Prepared> {
-    let path = segment_path(database, id);
+) -> Result<Spare> {
+    let path = log_dir(database).join(format!("{number:016x}{SPARE_SUFFIX}"));
     let fail = |e| Error::io(format_args!("preparing log segment {}", path.display()), e);
     let file = env
         .storage()
         .open(&path, OpenMode::CreateNew)
         .map_err(fail)?;
-    let filled = fill_with_zeros(&*file, capacity_bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| env.storage().sync_dir(&log_dir(database)));
+    let filled = fill_with_zeros(&*file, capacity_bytes).and_then(|()| file.sync_all());
     if let Err(e) = filled {
         // It holds nothing, so nothing is lost with it; if even this fails, the next open removes it.
         let _ = env.storage().remove_file(&path);
         return Err(fail(e));
     }
-    Ok(Prepared {
-        id,
+    Ok(Spare {
+        path,
         file,
         capacity_bytes,
     })
+}
+
+/// A spare that an earlier process left behind, if it is whole and still all zeros.
+pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
+    let fail = |e| Error::io(format_args!("reading {}", path.display()), e);
+    let file = env
+        .storage()
+        .open(path, OpenMode::ReadWrite)
+        .map_err(fail)?;
+    let capacity_bytes = file.len_bytes().map_err(fail)?;
+    let mut piece = vec![0; ZERO_FILL_BYTES];
+    let mut at = 0;
+    while at < capacity_bytes {
+        let bytes = usize::try_from(capacity_bytes - at)
+            .unwrap_or(ZERO_FILL_BYTES)
+            .min(ZERO_FILL_BYTES);
+        file.read_exact_at(&mut piece[..bytes], at).map_err(fail)?;
+        if piece[..bytes].iter().any(|b| *b != 0) {
+            return Ok(None);
+        }
+        at += bytes as u64;
+    }
+    file.sync_all().map_err(fail)?;
+    Ok(Some(Spare {
+        path: path.to_owned(),
+        file,
+        capacity_bytes,
+    }))
+}
+
+/// Makes a spare the segment of an id; its name is durable before anything goes into it.
+pub(crate) fn use_spare(env: &Env, database: &Path, spare: Spare, id: FileId) -> Result<Prepared> {
+    let path = segment_path(database, id);
+    env.storage()
+        .rename(&spare.path, &path)
+        .and_then(|()| env.storage().sync_dir(&log_dir(database)))
+        .map_err(|e| Error::io(format_args!("naming log segment {}", path.display()), e))?;
+    Ok(Prepared {
+        id,
+        file: spare.file,
+        capacity_bytes: spare.capacity_bytes,
+    })
+}
+
+/// Spares in the folder of the log, this process's and others'.
+pub(crate) fn list_spares(env: &Env, database: &Path) -> Result<Vec<PathBuf>> {
+    let dir = log_dir(database);
+    let entries = env
+        .storage()
+        .list_dir(&dir)
+        .map_err(|e| Error::io(format_args!("listing {}", dir.display()), e))?;
+    let spares = entries.iter().filter(|e| {
+        e.name
+            .to_str()
+            .is_some_and(|name| name.ends_with(SPARE_SUFFIX))
+    });
+    Ok(spares.map(|e| dir.join(&e.name)).collect())
 }
 
 fn fill_with_zeros(file: &dyn File, bytes: u64) -> std::io::Result<()> {
@@ -191,7 +255,7 @@ fn fill_with_zeros(file: &dyn File, bytes: u64) -> std::io::Result<()> {
 
 /// The capacity that holds a frame of `frame_bytes`, growing from `last_bytes` up to `limit_bytes`.
 pub(crate) fn next_capacity(last_bytes: u64, limit_bytes: u64, frame_bytes: u64) -> u64 {
-    let needed = SEGMENT_HEADER_BYTES as u64 + frame_bytes;
+    let needed = SEGMENT_HEADER_BYTES as u64 + frame_bytes + NEXT_FRAME_BYTES;
     (last_bytes * 2)
         .clamp(FIRST_SEGMENT_BYTES.min(limit_bytes), limit_bytes)
         .max(needed)

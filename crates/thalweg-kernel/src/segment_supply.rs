@@ -1,11 +1,13 @@
 //! Segments prepared ahead of the log, and the one kept for a full disk.
 //!
-//! Invariants: at most one spare and one reserve exist; the reserve is only given to commits that free space. Taking a
-//! segment never waits for the preparing thread for longer than that thread needs for the segment it is making.
+//! Invariants: at most one spare and one reserve exist; the reserve is only given to commits that free space or end the
+//! log in order. A spare gets its id when it is used, so ids rise along the log. Taking a segment never waits for the
+//! preparing thread for longer than that thread needs for the segment it is making.
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
+use crate::frame::NEXT_FRAME_BYTES;
 use crate::ids::FileId;
-use crate::segment::{self, Prepared};
+use crate::segment::{self, Prepared, Spare};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_env::Env;
@@ -26,23 +28,29 @@ pub(crate) struct SegmentSupply {
 
 #[derive(Default)]
 struct State {
-    spare: Option<Prepared>,
-    reserve: Option<Prepared>,
+    spare: Option<Spare>,
+    reserve: Option<Spare>,
+    /// What an earlier process had prepared: taken on a full disk, else removed.
+    leftovers: Vec<PathBuf>,
     /// Capacity wanted for the next spare; 0: none.
     wanted_bytes: u64,
     preparing: bool,
 }
 
 impl SegmentSupply {
-    pub(crate) fn new(env: Env, dir: PathBuf, next_file: FileId, limit_bytes: u64) -> Self {
-        Self {
+    pub(crate) fn new(env: Env, dir: PathBuf, next_file: FileId, limit_bytes: u64) -> Result<Self> {
+        let state = State {
+            leftovers: segment::list_spares(&env, &dir)?,
+            ..State::default()
+        };
+        Ok(Self {
             env,
             dir,
             next_file: AtomicU64::new(next_file.0),
             limit_bytes,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(state),
             changed: Condvar::new(),
-        }
+        })
     }
 
     /// A file id that was never used.
@@ -64,44 +72,60 @@ impl SegmentSupply {
         may_use_reserve: bool,
     ) -> Result<Prepared> {
         let capacity_bytes = segment::next_capacity(last_bytes, self.limit_bytes, frame_bytes);
-        let needed_bytes = segment::SEGMENT_HEADER_BYTES as u64 + frame_bytes;
+        let needed_bytes = segment::SEGMENT_HEADER_BYTES as u64 + frame_bytes + NEXT_FRAME_BYTES;
         let mut state = self.state.lock();
         while state.preparing {
             self.changed.wait(&mut state);
         }
-        let spare = state.spare.take_if(|s| s.capacity_bytes >= needed_bytes);
-        let taken = match spare {
-            Some(spare) => Ok(spare),
-            None => self.make(capacity_bytes),
-        };
-        let taken = match taken {
-            Err(error) if may_use_reserve => state
-                .reserve
-                .take_if(|r| r.capacity_bytes >= needed_bytes)
-                .ok_or(error),
-            taken => taken,
+        let fitting = state.spare.take_if(|s| s.capacity_bytes >= needed_bytes);
+        let spare = match fitting.map_or_else(|| self.make(capacity_bytes), Ok) {
+            Err(error) if may_use_reserve && error.kind() == ErrorKind::DiskFull => {
+                let reserve = state.reserve.take_if(|r| r.capacity_bytes >= needed_bytes);
+                reserve
+                    .or_else(|| self.adopt(&mut state.leftovers, needed_bytes))
+                    .ok_or(error)
+            }
+            made => made,
         }?;
-        state.wanted_bytes = segment::next_capacity(taken.capacity_bytes, self.limit_bytes, 0);
+        state.wanted_bytes = segment::next_capacity(spare.capacity_bytes, self.limit_bytes, 0);
+        let used = segment::use_spare(&self.env, &self.dir, spare, self.next_file_id());
         drop(state);
         self.changed.notify_all();
-        Ok(taken)
+        used
     }
 
-    fn make(&self, capacity_bytes: u64) -> Result<Prepared> {
-        segment::prepare(&self.env, &self.dir, self.next_file_id(), capacity_bytes)
+    fn make(&self, capacity_bytes: u64) -> Result<Spare> {
+        segment::make_spare(&self.env, &self.dir, self.next_file_id().0, capacity_bytes)
+    }
+
+    fn adopt(&self, leftovers: &mut Vec<PathBuf>, needed_bytes: u64) -> Option<Spare> {
+        while let Some(path) = leftovers.pop() {
+            match segment::adopt_spare(&self.env, &path) {
+                Ok(Some(spare)) if spare.capacity_bytes >= needed_bytes => return Some(spare),
+                // Too small or not whole: it only takes room.
+                _ => self.remove(&path),
+            }
+        }
+        None
+    }
+
+    fn remove(&self, path: &std::path::Path) {
+        // A leftover is looked for again by the next open; nothing depends on it.
+        let _ = self.env.storage().remove_file(path);
     }
 
     /// Whether [`SegmentSupply::refill`] has something to do.
     pub(crate) fn wants(&self) -> bool {
         let state = self.state.lock();
         !state.preparing
-            && ((state.spare.is_none() && state.wanted_bytes > 0) || state.reserve.is_none())
+            && state.wanted_bytes > 0
+            && (state.spare.is_none() || state.reserve.is_none())
     }
 
     /// Waits until a segment is wanted or `stop` says so.
     pub(crate) fn wait(&self, stop: impl Fn() -> bool) {
         let mut state = self.state.lock();
-        while !stop() && (state.preparing || state.spare.is_some() || state.wanted_bytes == 0) {
+        while !stop() && (state.preparing || state.wanted_bytes == 0) {
             self.changed.wait(&mut state);
         }
     }
@@ -119,12 +143,11 @@ impl SegmentSupply {
             return;
         }
         state.preparing = true;
-        let (no_reserve, no_spare, wanted_bytes) = (
-            state.reserve.is_none(),
-            state.spare.is_none(),
-            std::mem::take(&mut state.wanted_bytes),
-        );
+        let wanted_bytes = std::mem::take(&mut state.wanted_bytes);
+        let (no_reserve, no_spare) = (state.reserve.is_none(), state.spare.is_none());
+        let leftovers = std::mem::take(&mut state.leftovers);
         drop(state);
+        leftovers.iter().for_each(|path| self.remove(path));
         let reserve_bytes = (wanted_bytes / RESERVE_SHARE)
             .max(RESERVE_MIN_BYTES)
             .min(self.limit_bytes);
@@ -140,28 +163,17 @@ impl SegmentSupply {
         self.changed.notify_all();
     }
 
-    /// Ids of the segments that are prepared and not used.
-    pub(crate) fn prepared(&self) -> Vec<FileId> {
-        let state = self.state.lock();
-        state
-            .spare
-            .iter()
-            .chain(&state.reserve)
-            .map(|p| p.id)
-            .collect()
-    }
-
     /// Gives unused segments back to the file system.
     pub(crate) fn release(&self) {
         let mut state = self.state.lock();
         state.wanted_bytes = 0;
         let unused = [state.spare.take(), state.reserve.take()];
-        for prepared in unused.into_iter().flatten() {
-            // A leftover is removed by the next open; nothing depends on it.
-            let _ = self
-                .env
-                .storage()
-                .remove_file(&segment::segment_path(&self.dir, prepared.id));
-        }
+        unused
+            .into_iter()
+            .flatten()
+            .for_each(|spare| self.remove(&spare.path));
+        std::mem::take(&mut state.leftovers)
+            .iter()
+            .for_each(|path| self.remove(path));
     }
 }

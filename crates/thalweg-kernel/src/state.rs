@@ -9,7 +9,7 @@ use crate::index::Tree;
 use crate::open_rows::{OpenList, OpenRows};
 use bytes::Bytes;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 /// One table as of one state.
 #[derive(Clone, Debug)]
@@ -74,11 +74,6 @@ pub struct Snapshot {
 pub(crate) trait Pin: std::fmt::Debug + Send + Sync {}
 
 impl Snapshot {
-    pub(crate) fn of(state: Arc<DbState>, pin: Option<Arc<dyn Pin>>) -> Self {
-        let commit = CommitNo(state.visible.load(Ordering::Acquire));
-        Self { state, commit, pin }
-    }
-
     /// The last commit in it.
     pub fn commit(&self) -> CommitNo {
         self.commit

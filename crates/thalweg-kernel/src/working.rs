@@ -89,12 +89,13 @@ impl Working {
                 table,
                 definition_version,
                 covers,
+                entries,
                 ..
             } => {
                 self.check_version(*table, *definition_version)?;
                 match covers {
                     None => Ok(()),
-                    Some(covered) => self.check_cover(*table, *covered),
+                    Some(covered) => self.check_cover(*table, *covered, entries),
                 }
             }
             Change::Edit(edit) => self.check_edit(edit, pages),
@@ -111,9 +112,16 @@ impl Working {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    fn check_cover(&self, table: TableId, covered: CommitNo) -> Result<()> {
-        let open = self.open.get(&table).and_then(|o| o.counts.front());
-        if open.is_some_and(|(first, ..)| *first <= covered) {
+    /// A cover takes whole commits from the front, and its blocks hold just their rows.
+    fn check_cover(&self, table: TableId, covered: CommitNo, entries: &[Entry]) -> Result<()> {
+        let open = self.open.get(&table).map(|o| &o.counts);
+        let taken = open
+            .into_iter()
+            .flatten()
+            .take_while(|(commit, ..)| *commit <= covered);
+        let taken_rows: u64 = taken.map(|(_, rows, _)| u64::from(*rows)).sum();
+        let rows: u64 = entries.iter().map(|e| e.rows).sum();
+        if rows > 0 && rows == taken_rows {
             return Ok(());
         }
         Err(Error::new(

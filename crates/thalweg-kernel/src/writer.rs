@@ -126,7 +126,7 @@ impl Writer {
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
         let file = self.supply.next_file_id();
         self.staged.lock().insert(file);
-        FragmentWriter::create(Arc::clone(&self.store), file, table)
+        FragmentWriter::create(&self.store, file, table)
     }
 
     /// Does what commits have called for: blocks of open rows, a checkpoint, segments.
@@ -205,6 +205,10 @@ impl Writer {
                 .map(|_| ()),
             Some(_) => Ok(()),
         };
+        if last.is_ok() && self.poison().is_none() {
+            // An old root is told by a newer `live`.
+            self.with_leader(|leader| leader.live.sync())?;
+        }
         self.supply.release();
         self.queue
             .poison_with(Error::new(ErrorKind::Unavailable, "the database is closed"));

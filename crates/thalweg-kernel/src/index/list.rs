@@ -240,7 +240,7 @@ fn encode_column(column: &ColumnSummary, entry_rows: u64, out: &mut Vec<u8>) {
     match column.kind {
         SummaryKind::Count => {}
         SummaryKind::Int | SummaryKind::UInt => {
-            let min = wide_min(column);
+            let min = column.wide_min().unwrap_or_default();
             put_zigzag(min, out);
             if column.min != column.max {
                 put_varint(u128::from(column.max.wrapping_sub(column.min)), out);
@@ -261,14 +261,6 @@ fn encode_column(column: &ColumnSummary, entry_rows: u64, out: &mut Vec<u8>) {
     }
     if flags & COLUMN_M2 != 0 {
         out.extend_from_slice(&column.m2.to_bits().to_le_bytes());
-    }
-}
-
-/// The minimum of a column of integers as a number.
-fn wide_min(column: &ColumnSummary) -> i128 {
-    match column.kind {
-        SummaryKind::Int => i128::from(column.min.cast_signed()),
-        _ => i128::from(column.min),
     }
 }
 
@@ -558,7 +550,8 @@ fn parse_floats(reader: &mut Reader<'_>, flags: u8, column: &mut ColumnSummary) 
     if flags & COLUMN_CONSTANT == 0 && column.min == column.max {
         return Err("a summary spells out a constant twice");
     }
-    if !(f64::from_bits(column.min) <= f64::from_bits(column.max)) {
+    let (min, max) = (f64::from_bits(column.min), f64::from_bits(column.max));
+    if min.is_nan() || max.is_nan() || min > max {
         return Err("the smallest value of a summary is not the smallest");
     }
     column.sum = u128::from(reader.u64()?);

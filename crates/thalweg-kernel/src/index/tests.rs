@@ -1,4 +1,10 @@
 //! The tree against a sorted list of blocks, and its pages against damage.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "numbers of tests are small"
+)]
 
 mod bytes;
 mod model;

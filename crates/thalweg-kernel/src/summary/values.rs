@@ -201,7 +201,7 @@ fn summarise_near<T: RawInt>(first: T, values: &[T]) -> Option<ColumnSummary> {
     let mut used_bits = [0_u64; LANES];
     let mut offsets = [0_u64; LANES];
     let (mut lows, mut highs, mut squares) = ([0.0_f64; LANES], [0.0_f64; LANES], [0.0_f64; LANES]);
-    let mut step = |lane: usize, value: T| {
+    for_lanes(values, |lane, value| {
         let offset = value.raw().wrapping_sub(base_raw);
         used_bits[lane] |= offset;
         offsets[lane] = offsets[lane].wrapping_add(offset);
@@ -217,17 +217,7 @@ fn summarise_near<T: RawInt>(first: T, values: &[T]) -> Option<ColumnSummary> {
             highs[lane]
         };
         squares[lane] += distance * distance;
-    };
-    let groups = values.chunks_exact(LANES);
-    let rest = groups.remainder();
-    for group in groups {
-        for lane in 0..LANES {
-            step(lane, group[lane]);
-        }
-    }
-    for (lane, &value) in rest.iter().enumerate() {
-        step(lane, value);
-    }
+    });
 
     if used_bits.iter().fold(0, |all, bits| all | bits) >= TWO_52.cast_unsigned() {
         return None;
@@ -236,7 +226,7 @@ fn summarise_near<T: RawInt>(first: T, values: &[T]) -> Option<ColumnSummary> {
     let offsets_sum: u64 = offsets.iter().sum();
     let count = values.len() as i128;
     let distances_sum = i128::from(offsets_sum) - count * i128::from(first_offset);
-    let distances_sum_f64 = exact_f64(distances_sum);
+    let distances_sum_f64 = rounded_f64(distances_sum);
     let m2 = squares.iter().sum::<f64>()
         - distances_sum_f64 * distances_sum_f64 / count_f64(values.len() as u64);
     let low = lows.iter().fold(0.0_f64, |low, &lane| low.min(lane));
@@ -260,7 +250,7 @@ fn summarise_far<T: RawInt>(first: T, values: &[T]) -> ColumnSummary {
         sum += value.wide();
     }
     let count = count_f64(values.len() as u64);
-    let mean_offset = exact_f64(sum - values.len() as i128 * min.wide()) / count;
+    let mean_offset = rounded_f64(sum - values.len() as i128 * min.wide()) / count;
     let (mut squares, mut residue) = (0.0, 0.0);
     for &value in values {
         let distance = count_f64(value.raw().wrapping_sub(min.raw())) - mean_offset;
@@ -277,12 +267,9 @@ fn summarise_far<T: RawInt>(first: T, values: &[T]) -> ColumnSummary {
     }
 }
 
-/// A sum of at most 1,024 differences as a float; rounded at most once.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "one rounding of a quantity that enters a float product"
-)]
-fn exact_f64(integer: i128) -> f64 {
+/// An integer as a float, rounded once.
+#[expect(clippy::cast_precision_loss, reason = "documented")]
+pub(super) fn rounded_f64(integer: i128) -> f64 {
     integer as f64
 }
 
@@ -343,6 +330,7 @@ fn summarise_numbers<T: Copy + Into<f64>>(values: &[T]) -> ColumnSummary {
         [0.0_f64; LANES],
     );
     for_lanes(values, |lane, value| {
+        let value = value.into();
         lows[lane] = if value < lows[lane] {
             value
         } else {
@@ -362,7 +350,7 @@ fn summarise_numbers<T: Copy + Into<f64>>(values: &[T]) -> ColumnSummary {
     let mean = (sum + lost) / count;
     let (mut residues, mut squares) = ([0.0_f64; LANES], [0.0_f64; LANES]);
     for_lanes(values, |lane, value| {
-        let distance = value - mean;
+        let distance = value.into() - mean;
         residues[lane] += distance;
         squares[lane] += distance * distance;
     });
@@ -385,16 +373,15 @@ fn summarise_numbers<T: Copy + Into<f64>>(values: &[T]) -> ColumnSummary {
 
 /// Calls `step` with every value; neighbours get different lanes.
 #[inline(always)]
-fn for_lanes<T: Copy + Into<f64>>(values: &[T], mut step: impl FnMut(usize, f64)) {
-    let groups = values.chunks_exact(LANES);
-    let rest = groups.remainder();
+fn for_lanes<T: Copy>(values: &[T], mut step: impl FnMut(usize, T)) {
+    let (groups, rest) = values.as_chunks::<LANES>();
     for group in groups {
-        for lane in 0..LANES {
-            step(lane, group[lane].into());
+        for (lane, &value) in group.iter().enumerate() {
+            step(lane, value);
         }
     }
     for (lane, &value) in rest.iter().enumerate() {
-        step(lane, value.into());
+        step(lane, value);
     }
 }
 

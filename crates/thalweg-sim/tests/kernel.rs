@@ -1,0 +1,180 @@
+//! The kernel without faults: what goes in comes out, now and after opening again.
+#![expect(clippy::disallowed_methods, reason = "real folders of the tests")]
+
+use std::time::Duration;
+use thalweg_env::Env;
+use thalweg_env::sim::SimEnv;
+use thalweg_kernel::{Durability, ErrorKind, Options};
+use thalweg_sim::toy::{Row, Toy};
+
+fn inline() -> Options {
+    Options {
+        segment_bytes: 64 << 10,
+        background: false,
+        ..Options::default()
+    }
+}
+
+fn range(keys: std::ops::Range<i64>) -> Vec<Row> {
+    keys.map(|k| (k, k * 10)).collect()
+}
+
+#[test]
+fn rows_survive_opening_again_in_every_form() {
+    let sim = SimEnv::new(1);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
+    let table = toy.create("t").unwrap();
+    for k in 0..200 {
+        toy.append(table, &range(k..k + 1), Durability::Disk)
+            .unwrap();
+    }
+    toy.append_group(table, &range(200..1000), 100, Durability::Disk)
+        .unwrap();
+    toy.append_fragment(table, &range(1000..5000), 100).unwrap();
+    toy.append(table, &range(5000..5010), Durability::Process)
+        .unwrap();
+    assert_eq!(toy.rows(table).unwrap(), range(0..5010));
+    drop(toy);
+    for round in 0..3 {
+        let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
+        assert_eq!(
+            toy.rows(table).unwrap(),
+            range(0..5010 + round),
+            "round {round}"
+        );
+        toy.append(table, &range(5010 + round..5011 + round), Durability::Disk)
+            .unwrap();
+    }
+}
+
+#[test]
+fn many_segments_and_checkpoints() {
+    let sim = SimEnv::new(2);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
+    let table = toy.create("t").unwrap();
+    for k in 0..400 {
+        toy.append_group(table, &range(k * 50..k * 50 + 50), 50, Durability::Process)
+            .unwrap();
+    }
+    assert_eq!(toy.rows(table).unwrap(), range(0..20_000));
+    let before = sim.stats();
+    toy.kernel.close().unwrap();
+    drop(toy);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
+    let read = sim.stats().bytes_read - before.bytes_read;
+    assert!(
+        read < 64 << 10,
+        "opening a closed database read {read} bytes"
+    );
+    assert_eq!(toy.rows(table).unwrap(), range(0..20_000));
+    // Dropping a table frees its files.
+    let files = sim.files().len();
+    let other = toy.create("other").unwrap();
+    toy.append(other, &range(0..3), Durability::Disk).unwrap();
+    let drop_table = thalweg_kernel::Edit::DropTable { table };
+    let commit = thalweg_kernel::Commit {
+        edits: vec![drop_table],
+        ..Default::default()
+    };
+    toy.kernel.commit(commit, Durability::Disk).unwrap();
+    assert!(toy.kernel.collect_garbage().unwrap() > 0, "{files} files");
+    assert_eq!(toy.rows(other).unwrap(), range(0..3));
+    drop(toy);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
+    assert_eq!(toy.rows(other).unwrap(), range(0..3));
+}
+
+#[test]
+fn a_killed_writer_loses_nothing() {
+    let sim = SimEnv::new(3);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 1000).unwrap();
+    let table = toy.create("t").unwrap();
+    for k in 0..100 {
+        toy.append(table, &range(k..k + 1), Durability::Disk)
+            .unwrap();
+    }
+    let image = sim.crash_image(&thalweg_env::sim::CrashChoice::DropAll);
+    let again = Toy::open(&image.env(), "/db", &inline(), 1000).unwrap();
+    assert_eq!(again.rows(table).unwrap(), range(0..100));
+    let image = image.crash_image(&thalweg_env::sim::CrashChoice::DropAll);
+    let again = Toy::open(&image.env(), "/db", &inline(), 1000).unwrap();
+    assert_eq!(again.rows(table).unwrap(), range(0..100));
+}
+
+#[test]
+fn a_second_writer_is_refused_and_readers_follow() {
+    let sim = SimEnv::new(4);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
+    let second = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::Locked);
+    let table = toy.create("t").unwrap();
+    let read_only = Options {
+        read_only: true,
+        ..inline()
+    };
+    let reader = Toy::open(&sim.env(), "/db", &read_only, 64).unwrap();
+    let mut end = 0;
+    for round in 0..300 {
+        let next = end + 1 + round % 40;
+        if round % 3 == 0 {
+            toy.append_group(table, &range(end..next), 16, Durability::Disk)
+                .unwrap();
+        } else {
+            toy.append(table, &range(end..next), Durability::Process)
+                .unwrap();
+        }
+        end = next;
+        assert_eq!(reader.rows(table).unwrap(), range(0..end), "round {round}");
+    }
+    assert_eq!(
+        reader
+            .append(table, &range(0..1), Durability::Disk)
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Unavailable
+    );
+    drop(toy);
+    assert_eq!(reader.rows(table).unwrap(), range(0..end));
+}
+
+#[test]
+fn several_threads_share_syncs_on_a_real_disk() {
+    let folder = tempdir("threads");
+    let options = Options {
+        sync_interval: Duration::from_millis(5),
+        ..Options::default()
+    };
+    let toy = Toy::open(&Env::os(), folder.to_str().unwrap(), &options, 64).unwrap();
+    let table = toy.create("t").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let toy = &toy;
+            scope.spawn(move || {
+                for k in 0..200 {
+                    let key = thread * 1000 + k;
+                    let level = if k % 2 == 0 {
+                        Durability::Disk
+                    } else {
+                        Durability::Process
+                    };
+                    toy.append(table, &range(key..key + 1), level).unwrap();
+                }
+            });
+        }
+    });
+    let want: Vec<Row> = (0..8)
+        .flat_map(|t| range(t * 1000..t * 1000 + 200))
+        .collect();
+    assert_eq!(toy.rows(table).unwrap(), want);
+    drop(toy);
+    let toy = Toy::open(&Env::os(), folder.to_str().unwrap(), &options, 64).unwrap();
+    assert_eq!(toy.rows(table).unwrap(), want);
+    drop(toy);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn tempdir(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("thalweg-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
