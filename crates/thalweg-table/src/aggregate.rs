@@ -1,10 +1,28 @@
-//! Aggregates over ranges and buckets of the order key: from summaries where blocks lie inside one bucket, from rows
-//! elsewhere. The same for every layout with an order key.
+//! Aggregates over ranges and buckets of the order key: from summaries where all rows below an entry of the index lie
+//! inside one bucket, from rows elsewhere. The same for every layout with an order key.
+//!
+//! Invariants: counts, minima, maxima and integer sums equal those of the rows; float sums differ by less than 1e-12 of the
+//! sum of the magnitudes, because summaries carry their rounding error along. Results are merged in the order of the
+//! index, whatever threads worked on them, so the same snapshot gives the same bits.
 
+use crate::error::invalid;
+use crate::merge::Sorted;
+use crate::order::gallop;
+use crate::pool::Ticket;
 use crate::range::KeyRange;
-use crate::scan::ScanMetrics;
+use crate::reader::Reader;
+use crate::scan::{Counter, ScanMetrics};
+use crate::summarise::{summarise, summary_kind};
+use crate::table::TableView;
+use arrow_array::RecordBatch;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use thalweg_kernel::Result;
+use thalweg_kernel::index::{Entry, Step};
 use thalweg_kernel::summary::ColumnSummary;
+
+/// Blocks that one job reads.
+const JOB_BLOCKS: usize = 8;
 
 /// Which rows are aggregated, and how they are grouped.
 #[derive(Clone, Debug, Default)]
@@ -45,4 +63,195 @@ pub struct Group {
     pub rows: u64,
     /// Count, nulls, NaNs, minimum, maximum, sum and squared distances of each requested column, in order of request.
     pub columns: Vec<ColumnSummary>,
+}
+
+impl Bucket {
+    /// The number of the group that a key lies in.
+    fn number(self, key: i64) -> i128 {
+        (i128::from(key) - i128::from(self.origin)).div_euclid(i128::from(self.width))
+    }
+
+    /// The first key of a group; it may lie before all keys.
+    fn start(self, number: i128) -> i64 {
+        let start = i128::from(self.origin) + number * i128::from(self.width);
+        i64::try_from(start).unwrap_or(i64::MIN)
+    }
+
+    /// The last key of a group.
+    fn last(self, number: i128) -> i64 {
+        let next = i128::from(self.origin) + (number + 1) * i128::from(self.width);
+        i64::try_from(next - 1).unwrap_or(i64::MAX)
+    }
+}
+
+/// Aggregates the rows of a view.
+pub(crate) fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<AggregateResult> {
+    if let Some(bucket) = request.bucket
+        && bucket.width <= 0
+    {
+        return Err(invalid(format!("a bucket has a width of {}; it must be positive", bucket.width)));
+    }
+    let store = Arc::clone(view.engine().kernel().store());
+    let definition = Arc::clone(view.definition());
+    let reader = Arc::new(Reader::new(store, definition, Some(&request.columns), request.keys)?);
+    let mut groups = Groups::new(&reader, request.bucket);
+    if !request.keys.is_empty() {
+        walk(view, &reader, &mut groups)?;
+        for open in reader.open_rows(view.snapshot())? {
+            groups.add_rows(reader.ids(), &open);
+        }
+    }
+    Ok(AggregateResult { groups: groups.into_groups(request), metrics: Arc::clone(reader.metrics()) })
+}
+
+/// Takes what summaries answer and reads the other blocks.
+fn walk(view: &TableView, reader: &Arc<Reader>, groups: &mut Groups) -> Result<()> {
+    let engine = view.engine();
+    let metrics = reader.metrics();
+    let tree = &view.snapshot().tree;
+    let total = tree.total().map_or(0, |total| total.blocks);
+    metrics.add(Counter::blocks_total, total);
+    let KeyRange { first, last } = reader.keys();
+    let mut walk = tree.walk(Some(first..=last), Arc::clone(reader.store()));
+    let mut jobs: VecDeque<Ticket<Result<Groups>>> = VecDeque::new();
+    let mut edges: Vec<Entry> = Vec::new();
+    let mut reading = Reading { view, reader, jobs: &mut jobs, submitted: false };
+    let (mut answered, mut read) = (0, 0);
+    while let Some(edge) = walk.next(|entry| {
+        if !groups.add_entry(reader, entry) {
+            return Step::Descend;
+        }
+        answered += entry.blocks;
+        Step::Skip
+    })? {
+        edges.push(edge);
+        read += 1;
+        if edges.len() == JOB_BLOCKS {
+            reading.start(std::mem::take(&mut edges), groups);
+            if reading.jobs.len() > 2 * engine.options().threads {
+                reading.settle(groups)?;
+            }
+        }
+    }
+    metrics.add(Counter::pages_loaded, walk.pages());
+    metrics.add(Counter::blocks_from_summary, answered);
+    metrics.add(Counter::blocks_pruned_by_time, total.saturating_sub(answered + read));
+    if !edges.is_empty() {
+        reading.start(edges, groups);
+    }
+    while !reading.jobs.is_empty() {
+        reading.settle(groups)?;
+    }
+    Ok(())
+}
+
+/// Blocks that are being read.
+struct Reading<'a> {
+    view: &'a TableView,
+    reader: &'a Arc<Reader>,
+    jobs: &'a mut VecDeque<Ticket<Result<Groups>>>,
+    submitted: bool,
+}
+
+impl Reading<'_> {
+    fn start(&mut self, edges: Vec<Entry>, groups: &Groups) {
+        let mut part = groups.empty();
+        let reader = Arc::clone(self.reader);
+        let ticket = Ticket::new(move || {
+            for edge in &edges {
+                part.add_rows(reader.ids(), &reader.sorted_block(edge)?);
+            }
+            Ok(part)
+        });
+        // The first job is needed at once: waking a worker for it takes longer than most aggregates.
+        if self.submitted || !self.jobs.is_empty() {
+            self.view.engine().pool().submit(&ticket);
+            self.submitted = true;
+        }
+        self.jobs.push_back(ticket);
+    }
+
+    fn settle(&mut self, groups: &mut Groups) -> Result<()> {
+        if let Some(ticket) = self.jobs.pop_front() {
+            groups.merge(ticket.wait_helping(&*self.jobs)?);
+        }
+        Ok(())
+    }
+}
+
+/// What was found so far, by the number of the bucket.
+struct Groups {
+    bucket: Option<Bucket>,
+    /// Summaries of no rows, one for each column.
+    nothing: Arc<[ColumnSummary]>,
+    found: BTreeMap<i128, (u64, Vec<ColumnSummary>)>,
+}
+
+impl Groups {
+    fn new(reader: &Reader, bucket: Option<Bucket>) -> Self {
+        let kinds = reader.schema().fields().iter().map(|field| summary_kind(field.data_type()));
+        let nothing = reader.ids().iter().zip(kinds).map(|(id, kind)| ColumnSummary::empty(*id, kind)).collect();
+        Self { bucket, nothing, found: BTreeMap::new() }
+    }
+
+    fn empty(&self) -> Self {
+        Self { bucket: self.bucket, nothing: Arc::clone(&self.nothing), found: BTreeMap::new() }
+    }
+
+    fn number(&self, key: i64) -> i128 {
+        self.bucket.map_or(0, |bucket| bucket.number(key))
+    }
+
+    fn add(&mut self, number: i128, rows: u64, columns: impl Iterator<Item = ColumnSummary>) {
+        let nothing = &self.nothing;
+        let (known_rows, known) = self.found.entry(number).or_insert_with(|| (0, nothing.to_vec()));
+        *known_rows += rows;
+        known.iter_mut().zip(columns).for_each(|(known, column)| *known = known.merge(&column));
+    }
+
+    /// Adds all rows below an entry if its summaries say all that is wanted.
+    fn add_entry(&mut self, reader: &Reader, entry: &Entry) -> bool {
+        let number = self.number(entry.key_min);
+        let within = reader.keys().covers(entry.key_min, entry.key_max) && number == self.number(entry.key_max);
+        let known = |nothing: &ColumnSummary| {
+            entry.covering_summary(nothing.column_id).filter(|summary| summary.kind == nothing.kind)
+        };
+        let nothing = Arc::clone(&self.nothing);
+        if !within || !nothing.iter().all(|column| known(column).is_some()) {
+            return false;
+        }
+        self.add(number, entry.rows, nothing.iter().filter_map(|column| known(column).copied()));
+        true
+    }
+
+    /// Adds rows, which are in key order.
+    fn add_rows(&mut self, ids: &[u32], rows: &Sorted) {
+        let mut start = 0;
+        while let Some(key) = rows.keys.get(start) {
+            let number = self.number(*key);
+            let length = match self.bucket {
+                Some(bucket) => gallop(&rows.keys[start..], |key| *key <= bucket.last(number)),
+                None => rows.keys.len(),
+            };
+            let part: RecordBatch = rows.batch.slice(start, length);
+            let columns = ids.iter().zip(part.columns()).map(|(id, array)| summarise(*id, array));
+            self.add(number, length as u64, columns);
+            start += length;
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (number, (rows, columns)) in other.found {
+            self.add(number, rows, columns.into_iter());
+        }
+    }
+
+    fn into_groups(mut self, request: &AggregateRequest) -> Vec<Group> {
+        if self.bucket.is_none() && self.found.is_empty() {
+            self.found.insert(0, (0, self.nothing.to_vec()));
+        }
+        let start = |number| request.bucket.map_or(request.keys.first, |bucket| bucket.start(number));
+        let group = |(number, (rows, columns))| Group { bucket_start: start(number), rows, columns };
+        self.found.into_iter().map(group).collect()
+    }
 }

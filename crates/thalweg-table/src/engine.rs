@@ -3,15 +3,28 @@
 //! Invariants: a definition is parsed once per table and version; names are compared without regard to case and keep
 //! the case they were created with; a [`DatabaseView`] is one snapshot of all tables.
 
+use crate::definition::TableDefinition;
+use crate::error::invalid;
+use crate::options::CreateOptions;
+use crate::pool::Pool;
+use crate::schema::check_name;
+use crate::stream::StreamEncoder;
 use crate::table::{Table, TableView};
-use crate::{CreateOptions, TableDefinition};
 use arrow_schema::Schema;
+use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::Env;
-use thalweg_kernel::{Error, ErrorKind, Result};
+use thalweg_env::sim::SimEnv;
+use thalweg_env::sync::RwLock;
+use thalweg_kernel::{
+    Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableId, TableSnapshot,
+};
 
+/// Names of tables that a message lists.
+const MOST_LISTED: usize = 20;
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -39,46 +52,38 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
+        let kernel = Options::default();
         Self {
-            read_only: false,
-            must_exist: false,
+            read_only: kernel.read_only,
+            must_exist: kernel.must_exist,
             durability: Durability::Disk,
-            cache_bytes: 256 << 20,
+            cache_bytes: kernel.cache_bytes,
             threads: 0,
-            sync_interval: Duration::from_millis(200),
+            sync_interval: kernel.sync_interval,
             memory_limit_bytes: None,
-            segment_bytes: 64 << 20,
-            background: true,
+            segment_bytes: kernel.segment_bytes,
+            background: kernel.background,
         }
     }
 }
 
-/// When an append returns, named by what it survives then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Durability {
-    /// Visible in this process; lost at a kill up to the last `flush`.
-    Memory,
-    /// The operating system has it: survives a kill. Synced within `sync_interval`.
-    Process,
-    /// On stable storage: survives a power cut.
-    #[default]
-    Disk,
-}
-
 /// An open database. Clones share it; the last one to go closes it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Engine {
-    options: Arc<EngineOptions>,
+    inner: Arc<Inner>,
 }
 
-/// All tables at one moment. Holding it keeps its files.
-#[derive(Clone, Debug)]
-pub struct DatabaseView {
-    engine: Engine,
+struct Inner {
+    kernel: Kernel,
+    options: EngineOptions,
+    definitions: Arc<Definitions>,
+    pool: Arc<Pool>,
 }
 
-fn pending<T>() -> Result<T> {
-    Err(Error::new(ErrorKind::Unsupported, "the kernel is not there yet"))
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("options", &self.inner.options).finish_non_exhaustive()
+    }
 }
 
 impl Engine {
@@ -87,16 +92,30 @@ impl Engine {
     /// # Errors
     /// `NotFound` when it must exist and does not, `Locked` when another process writes to it, `Corruption` when its
     /// files are damaged.
-    pub fn open(_env: Env, _path: &Path, _options: EngineOptions) -> Result<Self> {
-        pending()
+    pub fn open(env: Env, path: &Path, options: EngineOptions) -> Result<Self> {
+        let options = EngineOptions { threads: threads(&options), ..options };
+        let definitions = Arc::new(Definitions::default());
+        // The thread that asks for rows or blocks works as well.
+        let helpers = if options.background { options.threads - 1 } else { 0 };
+        let pool = Arc::new(Pool::new(env.clone(), helpers));
+        let encoder = Arc::new(StreamEncoder::new(Arc::clone(&definitions)));
+        let kernel = Kernel::open(env, path, &kernel_options(&options), encoder)?;
+        Ok(Self { inner: Arc::new(Inner { kernel, options, definitions, pool }) })
     }
 
     /// A database of its own in memory, gone with the last clone.
     ///
     /// # Errors
-    /// When the options ask for what memory cannot give: `read_only`, `must_exist`.
-    pub fn in_memory(_options: EngineOptions) -> Result<Self> {
-        pending()
+    /// `Invalid` when the options ask for a database that is there already.
+    pub fn in_memory(options: EngineOptions) -> Result<Self> {
+        if options.read_only || options.must_exist {
+            return Err(invalid("a database in memory is always new: it cannot be opened read-only or have to exist"));
+        }
+        let os = Env::os();
+        let (clock, entropy, spawner) = (os.clock(), os.entropy(), os.spawner());
+        let disk = SimEnv::new(0).env();
+        let env = Env::new(Arc::clone(disk.storage()), Arc::clone(clock), Arc::clone(entropy), Arc::clone(spawner));
+        Self::open(env, Path::new("/memory"), options)
     }
 
     /// Makes a table.
@@ -104,16 +123,22 @@ impl Engine {
     /// # Errors
     /// `AlreadyExists` when there is a table of that name in any case; `Schema`, `Invalid` and `Unsupported` when the
     /// columns or options cannot be.
-    pub fn create_table(&self, _name: &str, _schema: &Schema, _options: &CreateOptions) -> Result<Table> {
-        pending()
+    pub fn create_table(&self, name: &str, schema: &Schema, options: &CreateOptions) -> Result<Table> {
+        check_name("table", name)?;
+        let definition = TableDefinition::create(schema, options)
+            .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))?;
+        let edit = Edit::CreateTable { name: name.to_owned(), definition: definition.encode().into() };
+        self.edit(edit)?;
+        self.table(name)
     }
 
     /// The table of that name, in any case.
     ///
     /// # Errors
     /// `NotFound`, listing what there is.
-    pub fn table(&self, _name: &str) -> Result<Table> {
-        pending()
+    pub fn table(&self, name: &str) -> Result<Table> {
+        let snapshot = self.inner.kernel.snapshot()?;
+        Table::new(self.clone(), &named(&snapshot, name)?)
     }
 
     /// The names of all tables, in order.
@@ -121,15 +146,18 @@ impl Engine {
     /// # Errors
     /// When a reader process cannot see the newest commit.
     pub fn table_names(&self) -> Result<Vec<String>> {
-        pending()
+        Ok(names(&self.inner.kernel.snapshot()?))
     }
 
     /// Removes a table and its rows. Views taken before go on seeing it.
     ///
     /// # Errors
     /// `NotFound`, listing what there is.
-    pub fn drop_table(&self, _name: &str) -> Result<()> {
-        pending()
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        let table = named(&self.inner.kernel.snapshot()?, name)?.id;
+        self.edit(Edit::DropTable { table })?;
+        self.inner.definitions.forget(table);
+        Ok(())
     }
 
     /// One view of all tables: every commit acknowledged before the call, nothing later.
@@ -137,7 +165,7 @@ impl Engine {
     /// # Errors
     /// When a reader process cannot see the newest commit.
     pub fn snapshot(&self) -> Result<DatabaseView> {
-        pending()
+        Ok(DatabaseView { engine: self.clone(), snapshot: self.inner.kernel.snapshot()? })
     }
 
     /// Returns when everything appended so far is on stable storage.
@@ -145,7 +173,7 @@ impl Engine {
     /// # Errors
     /// When it cannot get there.
     pub fn flush(&self) -> Result<()> {
-        pending()
+        self.inner.kernel.flush()
     }
 
     /// Writes what a later open would have to work out.
@@ -153,7 +181,7 @@ impl Engine {
     /// # Errors
     /// When it cannot be written.
     pub fn checkpoint(&self) -> Result<()> {
-        pending()
+        self.inner.kernel.checkpoint()
     }
 
     /// Flushes, checkpoints and lets go of the files. Everything but views fails from then on; a second call is fine.
@@ -161,13 +189,77 @@ impl Engine {
     /// # Errors
     /// When the rest cannot be written.
     pub fn close(&self) -> Result<()> {
-        pending()
+        self.inner.kernel.close()
     }
 
     /// How it was opened, with defaults filled in.
+    #[must_use]
     pub fn options(&self) -> &EngineOptions {
-        &self.options
+        &self.inner.options
     }
+
+    /// The storage below.
+    #[must_use]
+    pub fn kernel(&self) -> &Kernel {
+        &self.inner.kernel
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.inner.pool
+    }
+
+    pub(crate) fn definition_of(&self, table: &TableSnapshot) -> Result<Arc<TableDefinition>> {
+        self.inner.definitions.of(table)
+    }
+
+    /// Definitions change rarely and must not be lost with the rows that rely on them.
+    fn edit(&self, edit: Edit) -> Result<()> {
+        let commit = Commit { edits: vec![edit], ..Commit::default() };
+        self.inner.kernel.commit(commit, Durability::Disk).map(|_| ())
+    }
+}
+
+fn kernel_options(options: &EngineOptions) -> Options {
+    Options {
+        read_only: options.read_only,
+        must_exist: options.must_exist,
+        cache_bytes: options.cache_bytes,
+        sync_interval: options.sync_interval,
+        segment_bytes: options.segment_bytes,
+        background: options.background,
+    }
+}
+
+fn threads(options: &EngineOptions) -> usize {
+    match options.threads {
+        0 if options.background => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given.max(1),
+    }
+}
+
+fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
+    snapshot.table_named(name).ok_or_else(|| {
+        let names = names(snapshot);
+        let list = match names.len() {
+            0 => "there are no tables".to_owned(),
+            count if count > MOST_LISTED => format!("the tables are {}, ...", names[..MOST_LISTED].join(", ")),
+            _ => format!("the tables are {}", names.join(", ")),
+        };
+        Error::new(ErrorKind::NotFound, format!("there is no table \"{name}\"; {list}"))
+    })
+}
+
+fn names(snapshot: &Snapshot) -> Vec<String> {
+    let mut names: Vec<String> = snapshot.tables().map(|table| table.name.clone()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// All tables at one moment. Holding it keeps its files.
+#[derive(Clone, Debug)]
+pub struct DatabaseView {
+    engine: Engine,
+    snapshot: Snapshot,
 }
 
 impl DatabaseView {
@@ -175,17 +267,46 @@ impl DatabaseView {
     ///
     /// # Errors
     /// `NotFound`, listing what there is.
-    pub fn table(&self, _name: &str) -> Result<TableView> {
-        pending()
+    pub fn table(&self, name: &str) -> Result<TableView> {
+        TableView::new(self.engine.clone(), named(&self.snapshot, name)?)
     }
 
     /// The names of all tables, in order.
+    #[must_use]
     pub fn table_names(&self) -> Vec<String> {
-        Vec::new()
+        names(&self.snapshot)
     }
 
     /// The number of the last commit in it.
+    #[must_use]
     pub fn commit(&self) -> u64 {
-        0
+        self.snapshot.commit().0
+    }
+
+    /// Its database.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+/// Parsed definitions, by table and version.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions(RwLock<HashMap<(TableId, u32), Arc<TableDefinition>>>);
+
+impl Definitions {
+    /// The definition of a table as of its snapshot.
+    pub(crate) fn of(&self, table: &TableSnapshot) -> Result<Arc<TableDefinition>> {
+        let key = (table.id, table.definition_version);
+        if let Some(known) = self.0.read().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let parsed = Arc::new(TableDefinition::decode(&table.definition)?);
+        // Whoever was first wins: one definition, one schema pointer.
+        Ok(Arc::clone(self.0.write().entry(key).or_insert(parsed)))
+    }
+
+    fn forget(&self, table: TableId) {
+        self.0.write().retain(|(id, _), _| *id != table);
     }
 }

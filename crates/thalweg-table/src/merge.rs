@@ -7,7 +7,7 @@ use crate::order::gallop;
 use arrow_array::{RecordBatch, RecordBatchOptions, make_array};
 use arrow_buffer::ScalarBuffer;
 use arrow_data::transform::MutableArrayData;
-use arrow_schema::SchemaRef;
+use arrow_schema::{ArrowError, SchemaRef};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -59,13 +59,14 @@ pub(crate) fn merge(schema: &SchemaRef, pieces: &[Sorted]) -> Result<RecordBatch
         let arrays: Vec<_> = pieces.iter().map(|piece| piece.batch.column(at).to_data()).collect();
         let mut merged = MutableArrayData::new(arrays.iter().collect(), false, rows);
         for run in &runs {
-            merged.extend(run.piece, run.start, run.start + run.rows);
+            merged.try_extend(run.piece, run.start, run.start + run.rows)?;
         }
-        make_array(merged.freeze())
+        Ok(make_array(merged.freeze()))
     };
-    let columns = (0..schema.fields().len()).map(column).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+    let columns = (0..schema.fields().len()).map(column).collect::<Result<_, ArrowError>>();
+    columns
+        .and_then(|columns| RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options))
         .map_err(|e| Error::with_source(ErrorKind::Limit, format!("merging rows: {e}"), e))
 }
 

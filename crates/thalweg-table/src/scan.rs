@@ -50,6 +50,9 @@ pub struct Scan {
     schema: SchemaRef,
     metrics: Arc<ScanMetrics>,
     batches: Box<dyn BatchSource>,
+    /// Of a batch that is larger than asked for: what was not handed out yet.
+    rest: Option<RecordBatch>,
+    batch_rows: usize,
     left_rows: usize,
 }
 
@@ -64,14 +67,11 @@ impl Scan {
         schema: SchemaRef,
         metrics: Arc<ScanMetrics>,
         limit: Option<usize>,
+        batch_rows: usize,
         batches: Box<dyn BatchSource>,
     ) -> Self {
-        Self {
-            schema,
-            metrics,
-            batches,
-            left_rows: limit.unwrap_or(usize::MAX),
-        }
+        let left_rows = limit.unwrap_or(usize::MAX);
+        Self { schema, metrics, batches, rest: None, batch_rows, left_rows }
     }
 
     /// The schema of the batches.
@@ -92,9 +92,13 @@ impl Iterator for Scan {
         if self.left_rows == 0 {
             return None;
         }
-        match self.batches.next_batch() {
+        match self.rest.take().map_or_else(|| self.batches.next_batch(), |rest| Ok(Some(rest))) {
             Ok(Some(batch)) => {
-                let rows = batch.num_rows().min(self.left_rows);
+                let rows = batch.num_rows().min(self.batch_rows);
+                if rows < batch.num_rows() {
+                    self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
+                }
+                let rows = rows.min(self.left_rows);
                 self.left_rows -= rows;
                 Some(Ok(batch.slice(0, rows)))
             }

@@ -1,0 +1,224 @@
+//! Rows of blocks and open rows of one table, as a scan or an aggregate wants them. The same for every layout.
+//!
+//! Invariants: what comes back has exactly the wanted columns in the wanted order, and only rows whose order key lies in
+//! the wanted range. Of a block that lies in the range only wanted columns are read; of one that sticks out the order
+//! keys too, and then only the pages with wanted rows.
+
+use crate::column::BlockDecoder;
+use crate::definition::TableDefinition;
+use crate::error::invalid;
+use crate::merge::{Arrival, Sorted};
+use crate::order::sorted_batch;
+use crate::range::KeyRange;
+use crate::rows::RowsDecoder;
+use crate::scan::{Counter, ScanMetrics};
+use crate::time::order_keys;
+use arrow_array::RecordBatch;
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::SchemaRef;
+use std::ops::Range;
+use std::sync::Arc;
+use thalweg_kernel::index::Entry;
+use thalweg_kernel::store::Store;
+use thalweg_kernel::{CommitNo, Error, ErrorKind, Result, TableSnapshot};
+
+/// Reads some columns of rows with some keys.
+pub(crate) struct Reader {
+    store: Arc<Store>,
+    definition: Arc<TableDefinition>,
+    /// The wanted columns.
+    ids: Vec<u32>,
+    schema: SchemaRef,
+    keys: KeyRange,
+    metrics: Arc<ScanMetrics>,
+}
+
+impl Reader {
+    /// A reader of the columns at these places of the schema; all of them for `None`.
+    pub(crate) fn new(
+        store: Arc<Store>,
+        definition: Arc<TableDefinition>,
+        projection: Option<&[usize]>,
+        keys: KeyRange,
+    ) -> Result<Self> {
+        let columns = definition.columns();
+        let ids = match projection {
+            None => columns.iter().map(|column| column.id).collect(),
+            Some(places) => places.iter().map(|place| column_id(&definition, *place)).collect::<Result<Vec<_>>>()?,
+        };
+        let schema = match projection {
+            None => Arc::clone(definition.schema()),
+            Some(places) => definition.schema().project(places).map(Arc::new).map_err(|e| invalid(e.to_string()))?,
+        };
+        Ok(Self { store, definition, ids, schema, keys, metrics: Arc::default() })
+    }
+
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    pub(crate) fn keys(&self) -> KeyRange {
+        self.keys
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<ScanMetrics> {
+        &self.metrics
+    }
+
+    /// The ids of the wanted columns.
+    pub(crate) fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The rows of some blocks, one block after the other.
+    pub(crate) fn blocks(&self, entries: &[Entry]) -> Result<RecordBatch> {
+        let mut decoder = BlockDecoder::new(&self.definition, Some(&self.ids))?;
+        let most_rows: u64 = entries.iter().map(|entry| entry.rows).sum();
+        if let [only] = entries
+            && !self.covers(only)
+        {
+            let (_, rows) = self.key_rows(only)?;
+            decoder.reserve(rows.len());
+            self.push(&mut decoder, only, rows)?;
+            return decoder.finish();
+        }
+        decoder.reserve(usize::try_from(most_rows).unwrap_or(0));
+        for entry in entries {
+            let rows = if self.covers(entry) { 0..usize::MAX } else { self.key_rows(entry)?.1 };
+            self.push(&mut decoder, entry, rows)?;
+        }
+        decoder.finish()
+    }
+
+    /// The rows of a block in key order, and their keys.
+    pub(crate) fn sorted_block(&self, entry: &Entry) -> Result<Sorted> {
+        let (keys, rows) = self.key_rows(entry)?;
+        let mut decoder = BlockDecoder::new(&self.definition, Some(&self.ids))?;
+        let keys = keys.slice(rows.start, rows.len());
+        self.push(&mut decoder, entry, rows)?;
+        let batch = decoder.finish()?;
+        let arrival = arrival(entry);
+        if entry.sorted {
+            return Ok(Sorted { keys, batch, arrival });
+        }
+        let (batch, keys) = sorted_batch(batch, keys)?;
+        Ok(Sorted { keys: self.trim(&keys), batch: self.trim_batch(&keys, &batch), arrival })
+    }
+
+    fn push(&self, decoder: &mut BlockDecoder, entry: &Entry, rows: Range<usize>) -> Result<()> {
+        let before = decoder.rows();
+        decoder.push(&self.store, &entry.address, rows)?;
+        self.metrics.add(Counter::blocks_read, 1);
+        self.metrics.add(Counter::rows_decoded, (decoder.rows() - before) as u64);
+        Ok(())
+    }
+
+    fn covers(&self, entry: &Entry) -> bool {
+        self.keys.covers(entry.key_min, entry.key_max)
+    }
+
+    /// The keys of all rows of a block, and which of the rows are wanted. Of a block that is not sorted all are.
+    fn key_rows(&self, entry: &Entry) -> Result<(ScalarBuffer<i64>, Range<usize>)> {
+        let keys = match self.definition.time() {
+            Some(time) => {
+                let mut decoder = BlockDecoder::new(&self.definition, Some(&[time]))?;
+                decoder.push(&self.store, &entry.address, 0..usize::MAX)?;
+                order_keys(decoder.finish()?.column(0))?
+            }
+            None => zeros(usize::try_from(entry.rows).unwrap_or(0)),
+        };
+        let rows = if entry.sorted { self.keys.positions(&keys) } else { 0..keys.len() };
+        Ok((keys, rows))
+    }
+
+    fn trim(&self, keys: &ScalarBuffer<i64>) -> ScalarBuffer<i64> {
+        let rows = self.keys.positions(keys);
+        keys.slice(rows.start, rows.len())
+    }
+
+    fn trim_batch(&self, keys: &[i64], batch: &RecordBatch) -> RecordBatch {
+        let rows = self.keys.positions(keys);
+        batch.slice(rows.start, rows.len())
+    }
+
+    /// The rows that are in no block yet: sorted runs, one for each section of commits that no group comes between, so
+    /// that each has one place in the order of arrival.
+    pub(crate) fn open_rows(&self, table: &TableSnapshot) -> Result<Vec<Sorted>> {
+        let time = self.definition.time();
+        let mut ids = self.ids.clone();
+        let key_column = time.map(|time| {
+            ids.iter().position(|id| *id == time).unwrap_or_else(|| {
+                ids.push(time);
+                ids.len() - 1
+            })
+        });
+        let barriers = table.barriers();
+        let mut sections: Vec<Sorted> = Vec::new();
+        let mut section: Option<(usize, CommitNo, RowsDecoder)> = None;
+        for open in table.open_rows() {
+            let part_keys = KeyRange { first: open.part.key_min, last: open.part.key_max };
+            if part_keys.intersect(self.keys).is_empty() {
+                continue;
+            }
+            self.metrics.add(Counter::open_rows, u64::from(open.part.rows));
+            let number = barriers.partition_point(|barrier| *barrier < open.commit);
+            if section.as_ref().is_some_and(|(last, ..)| *last != number)
+                && let Some((_, commit, decoder)) = section.take()
+            {
+                sections.push(self.open_section(commit, decoder, key_column)?);
+            }
+            let (_, _, decoder) = match &mut section {
+                Some(section) => section,
+                none => none.insert((number, open.commit, RowsDecoder::new(&self.definition, Some(&ids))?)),
+            };
+            decoder.push(&open.part.payload)?;
+        }
+        if let Some((_, commit, decoder)) = section {
+            sections.push(self.open_section(commit, decoder, key_column)?);
+        }
+        sections.retain(|section| !section.keys.is_empty());
+        Ok(sections)
+    }
+
+    fn open_section(&self, commit: CommitNo, mut decoder: RowsDecoder, key_column: Option<usize>) -> Result<Sorted> {
+        let batch = decoder.finish()?;
+        let keys = match key_column {
+            Some(column) => order_keys(batch.column(column))?,
+            None => zeros(batch.num_rows()),
+        };
+        let (batch, keys) = sorted_batch(batch, keys)?;
+        let columns: Vec<usize> = (0..self.ids.len()).collect();
+        let batch = self.trim_batch(&keys, &batch).project(&columns);
+        let batch = batch.map_err(|e| Error::with_source(ErrorKind::Corruption, format!("open rows: {e}"), e))?;
+        Ok(Sorted { keys: self.trim(&keys), batch, arrival: Arrival { commit, ordinal: 0 } })
+    }
+}
+
+/// The id of the column at a place of the schema.
+pub(crate) fn column_id(definition: &TableDefinition, place: usize) -> Result<u32> {
+    definition.columns().get(place).map(|column| column.id).ok_or_else(|| {
+        invalid(format!("there is no column number {place}: the table has {}", definition.columns().len()))
+    })
+}
+
+/// When the rows of a block came.
+pub(crate) fn arrival(entry: &Entry) -> Arrival {
+    Arrival { commit: entry.first_commit, ordinal: entry.ordinal }
+}
+
+/// The order keys of a table without a time column: all equal, so that arrival alone orders its rows.
+pub(crate) fn zeros(rows: usize) -> ScalarBuffer<i64> {
+    ScalarBuffer::from(vec![0; rows])
+}
+
+/// The order keys of rows.
+pub(crate) fn keys_of(definition: &TableDefinition, batch: &RecordBatch) -> Result<ScalarBuffer<i64>> {
+    match definition.time_position() {
+        Some(time) => order_keys(batch.column(time)),
+        None => Ok(zeros(batch.num_rows())),
+    }
+}

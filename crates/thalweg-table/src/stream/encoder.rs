@@ -1,0 +1,77 @@
+//! Open rows become blocks: what the kernel calls when a table has a block of them.
+//!
+//! Invariants: rows of different *sections* (sides of a barrier) are never in one block, and all blocks of a section carry
+//! the commits of the whole section. So the order of blocks by first commit and number is that of arrival wherever
+//! keys are equal: inside a section by number and row, because the section was sorted as one; across sections by
+//! commit, because nothing else was committed within one.
+
+use crate::column::BlockEncoder;
+use crate::engine::Definitions;
+use crate::order::sorted_batch;
+use crate::rows::RowsDecoder;
+use crate::reader::keys_of;
+use crate::stream::write::cutter;
+use std::sync::Arc;
+use thalweg_codec::Level;
+use thalweg_kernel::block::EncodedBlock;
+use thalweg_kernel::{CommitNo, OpenRows, Result, RowEncoder, TableSnapshot};
+
+use crate::definition::TableDefinition;
+
+/// Encodes the open rows of streams.
+pub(crate) struct StreamEncoder {
+    definitions: Arc<Definitions>,
+}
+
+impl StreamEncoder {
+    pub(crate) fn new(definitions: Arc<Definitions>) -> Self {
+        Self { definitions }
+    }
+
+    fn encode_section(
+        definition: &TableDefinition,
+        table: &TableSnapshot,
+        rows: &[OpenRows],
+        blocks: &mut Vec<EncodedBlock>,
+    ) -> Result<()> {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
+        let mut decoder = RowsDecoder::new(definition, None)?;
+        rows.iter().try_for_each(|open| decoder.push(&open.part.payload))?;
+        let batch = decoder.finish()?;
+        let keys = keys_of(definition, &batch)?;
+        let (batch, keys) = sorted_batch(batch, keys)?;
+        let high_key = table.tree.total().map(|total| total.key_max);
+        let mut encoder = BlockEncoder::new(Level::Fast);
+        let first_block = blocks.len();
+        for range in cutter(definition, high_key).blocks(&keys) {
+            let part = batch.slice(range.start, range.len());
+            encoder.encode(table.id, definition, &part, &keys[range], blocks)?;
+        }
+        for block in &mut blocks[first_block..] {
+            block.entry = block.entry.clone().committed(first.commit, last.commit, 0);
+        }
+        Ok(())
+    }
+}
+
+impl RowEncoder for StreamEncoder {
+    fn block_rows(&self, definition: &[u8]) -> Result<u32> {
+        Ok(TableDefinition::decode(definition)?.block_rows())
+    }
+
+    fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
+        let definition = self.definitions.of(table)?;
+        let mut blocks = Vec::new();
+        for section in sections(rows, table.barriers()) {
+            Self::encode_section(&definition, table, section, &mut blocks)?;
+        }
+        Ok(blocks)
+    }
+}
+
+/// Runs of rows between which no barrier lies. A barrier is the commit of a group; a commit never has both, so rows
+/// lie before or behind it.
+pub(super) fn sections<'a>(rows: &'a [OpenRows], barriers: &'a [CommitNo]) -> impl Iterator<Item = &'a [OpenRows]> {
+    let section = |open: &OpenRows| barriers.partition_point(|barrier| *barrier < open.commit);
+    rows.chunk_by(move |a, b| section(a) == section(b))
+}

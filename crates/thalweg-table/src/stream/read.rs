@@ -1,0 +1,276 @@
+//! Scans of a stream: which blocks and open rows hold the wanted keys, in the order of their smallest key.
+//!
+//! Invariants: sources come in ascending (key, arrival) of their first rows, as [`Sweep`] wants them. A source is alone
+//! exactly if all rows before it end before it begins and it ends before the next one begins, compared by key and, where
+//! keys are equal, by arrival. Open rows are cut where the next block begins, so that one late row makes one block
+//! overlap and not all that follow.
+
+use crate::merge::{Arrival, Sorted};
+use crate::pool::Ticket;
+use crate::range::KeyRange;
+use crate::reader::{Reader, arrival, column_id};
+use crate::scan::{Counter, DEFAULT_BATCH_ROWS, Scan, ScanRequest};
+use crate::sweep::{Content, Plan, Source, Sweep};
+use crate::table::TableView;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_kernel::index::{Entry, Step, Walk};
+use thalweg_kernel::store::Store;
+use thalweg_kernel::summary::ValueRange;
+use thalweg_kernel::{Error, ErrorKind, Result, TableSnapshot};
+
+/// Rows of the first batch: it should come at once.
+const FIRST_ROWS: usize = 4_096;
+/// A batch of wide rows takes no more than about this.
+const BATCH_BYTES: usize = 4 << 20;
+/// Bytes of a value whose type has no width.
+const TYPICAL_VALUE_BYTES: usize = 16;
+
+type Start = (i64, Arrival);
+
+/// Starts a scan.
+pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
+    if request.reverse {
+        let message = "scans in descending order are not offered by this version; sort the result";
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    let (engine, definition) = (view.engine(), view.definition());
+    let store = Arc::clone(engine.kernel().store());
+    let projection = request.projection.as_deref();
+    let reader = Arc::new(Reader::new(store, Arc::clone(definition), projection, request.keys)?);
+    let range = |range: &crate::ColumnRange| Ok((column_id(definition, range.column)?, range.range));
+    let ranges = request.ranges.iter().map(range).collect::<Result<_>>()?;
+    let threads = match request.threads {
+        0 => engine.options().threads,
+        given => given,
+    };
+    let wanted_rows = if request.batch_rows == 0 { DEFAULT_BATCH_ROWS } else { request.batch_rows };
+    let limit = request.limit.unwrap_or(usize::MAX);
+    let run_rows = wanted_rows.min(BATCH_BYTES / row_bytes(&reader)).min(limit).max(1);
+    // A scan that ends after a few rows should not read what lies behind them.
+    let ahead_rows = if threads > 1 && limit > run_rows { 2 * threads * run_rows } else { 0 };
+    let (schema, metrics) = (Arc::clone(reader.schema()), Arc::clone(reader.metrics()));
+    let planner = Planner::new(reader, view.snapshot().clone(), ranges, run_rows);
+    let sweep = Sweep::new(planner, Arc::clone(&schema), Arc::clone(engine.pool()), ahead_rows, run_rows.div_ceil(4));
+    Ok(Scan::new(schema, metrics, request.limit, wanted_rows, Box::new(sweep)))
+}
+
+/// About what a row of the result takes.
+fn row_bytes(reader: &Reader) -> usize {
+    let width = |field: &Arc<arrow_schema::Field>| field.data_type().primitive_width().unwrap_or(TYPICAL_VALUE_BYTES);
+    reader.schema().fields().iter().map(width).sum::<usize>().max(1)
+}
+
+/// Finds the sources of a scan.
+struct Planner {
+    reader: Arc<Reader>,
+    table: TableSnapshot,
+    ranges: Vec<(u32, ValueRange)>,
+    walk: Option<Walk<Arc<Store>>>,
+    /// The next blocks in order.
+    blocks: VecDeque<Entry>,
+    /// Sections of open rows; `None` before they are needed.
+    open: Option<Vec<OpenSection>>,
+    /// The end of the rows that reach furthest.
+    reach: Option<Start>,
+    /// Rows to decode in one go: few at first.
+    run_rows: usize,
+    most_run_rows: usize,
+    pages: u64,
+    candidates: u64,
+}
+
+struct OpenSection {
+    rows: Sorted,
+    done: usize,
+}
+
+impl OpenSection {
+    fn start(&self) -> Option<Start> {
+        self.rows.keys.get(self.done).map(|key| (*key, self.rows.arrival))
+    }
+}
+
+fn start(entry: &Entry) -> Start {
+    (entry.key_min, arrival(entry))
+}
+
+fn end(entry: &Entry) -> Start {
+    (entry.key_max, arrival(entry))
+}
+
+impl Planner {
+    fn new(reader: Arc<Reader>, table: TableSnapshot, ranges: Vec<(u32, ValueRange)>, most_run_rows: usize) -> Self {
+        let KeyRange { first, last } = reader.keys();
+        let total = table.tree.total().map_or(0, |total| total.blocks);
+        reader.metrics().add(Counter::blocks_total, total);
+        let walk = table.tree.walk(Some(first..=last), Arc::clone(reader.store()));
+        Self {
+            walk: (first <= last).then_some(walk),
+            reader,
+            table,
+            ranges,
+            blocks: VecDeque::new(),
+            open: None,
+            reach: None,
+            run_rows: FIRST_ROWS.min(most_run_rows),
+            most_run_rows,
+            pages: 0,
+            candidates: 0,
+        }
+    }
+
+    /// The block `ahead` blocks behind the next one.
+    fn peek(&mut self, ahead: usize) -> Result<Option<&Entry>> {
+        while self.blocks.len() <= ahead {
+            let Some(walk) = &mut self.walk else { return Ok(None) };
+            let (ranges, metrics) = (&self.ranges, self.reader.metrics());
+            let next = walk.next(|entry| {
+                if ranges.iter().any(|(column, range)| entry.prunes(*column, range)) {
+                    metrics.add(Counter::blocks_pruned_by_summary, entry.blocks);
+                    return Step::Skip;
+                }
+                Step::Descend
+            })?;
+            metrics.add(Counter::pages_loaded, walk.pages() - self.pages);
+            self.pages = walk.pages();
+            match next {
+                Some(block) => {
+                    self.candidates += 1;
+                    self.blocks.push_back(block);
+                }
+                None => self.walk_ended(),
+            }
+        }
+        Ok(self.blocks.get(ahead))
+    }
+
+    fn walk_ended(&mut self) {
+        self.walk = None;
+        let metrics = self.reader.metrics();
+        let seen = self.candidates + metrics.blocks_pruned_by_summary();
+        metrics.add(Counter::blocks_pruned_by_time, metrics.blocks_total().saturating_sub(seen));
+    }
+
+    /// The open rows that come first.
+    fn next_open(&mut self) -> Result<Option<(Start, usize)>> {
+        let sections = match &mut self.open {
+            Some(sections) => sections,
+            none => {
+                let sections = if self.reader.keys().is_empty() { Vec::new() } else { self.reader.open_rows(&self.table)? };
+                none.insert(sections.into_iter().map(|rows| OpenSection { rows, done: 0 }).collect())
+            }
+        };
+        let starts = sections.iter().enumerate().filter_map(|(index, section)| Some((section.start()?, index)));
+        Ok(starts.min())
+    }
+
+    fn reaches(&self, start: Start) -> bool {
+        self.reach.is_some_and(|reach| reach >= start)
+    }
+
+    /// The open rows of a section up to `limit`, of which there is at least one.
+    fn take_open(&mut self, index: usize, first: Start, limit: Option<Start>) -> Source {
+        let sections = self.open.as_mut().map_or(&mut [][..], Vec::as_mut_slice);
+        let section = &mut sections[index];
+        let rest = section.rows.slice(section.done, section.rows.keys.len() - section.done);
+        let rows = limit.map_or(rest.keys.len(), |(key, arrival)| rest.rows_before(key, arrival));
+        assert!(rows > 0, "open rows that come first come before what follows");
+        section.done += rows;
+        let piece = rest.slice(0, rows);
+        let alone = !self.reaches(first);
+        self.reach = self.reach.max(Some((piece.keys[rows - 1], piece.arrival)));
+        let content = if alone {
+            Content::Alone(Ticket::new(move || Ok(piece.batch)))
+        } else {
+            Content::Merge(Ticket::new(move || Ok(piece)))
+        };
+        Source { first, rows, content }
+    }
+
+    /// The next block, and those behind it that can be read in one go.
+    fn take_block(&mut self, open: Option<Start>) -> Result<Option<Source>> {
+        let Some(block) = self.blocks.pop_front() else { return Ok(None) };
+        let first = start(&block);
+        let follows = !self.reaches(first);
+        self.reach = self.reach.max(Some(end(&block)));
+        let reader = Arc::clone(&self.reader);
+        if !(follows && self.ends_before_next(&block, 0, open)?) {
+            let rows = usize::try_from(block.rows).unwrap_or(usize::MAX);
+            let content = Content::Merge(Ticket::new(move || reader.sorted_block(&block)));
+            return Ok(Some(Source { first, rows, content }));
+        }
+        let mut rows = usize::try_from(block.rows).unwrap_or(usize::MAX);
+        let mut run = vec![block];
+        while rows < self.run_rows
+            && let Some(next) = self.peek(0)?.cloned()
+            && self.ends_before_next(&next, 1, open)?
+        {
+            rows += usize::try_from(next.rows).unwrap_or(usize::MAX);
+            self.reach = self.reach.max(Some(end(&next)));
+            self.blocks.pop_front();
+            run.push(next);
+        }
+        self.run_rows = (2 * self.run_rows).min(self.most_run_rows);
+        Ok(Some(Source { first, rows, content: Content::Alone(Ticket::new(move || reader.blocks(&run))) }))
+    }
+
+    /// Whether a block ends before anything behind it begins; the next one lies `ahead`.
+    fn ends_before_next(&mut self, block: &Entry, ahead: usize, open: Option<Start>) -> Result<bool> {
+        let next_block = self.peek(ahead)?.map(start);
+        let next = [next_block, open].into_iter().flatten().min();
+        Ok(block.sorted && next.is_none_or(|next| end(block) < next))
+    }
+}
+
+impl Plan for Planner {
+    fn next_source(&mut self) -> Result<Option<Source>> {
+        let open = self.next_open()?;
+        let block = self.peek(0)?.map(start);
+        match open {
+            Some((first, index)) if block.is_none_or(|block| first < block) => {
+                let starts = self.open.iter().flatten().enumerate();
+                let others = starts.filter(|(other, _)| *other != index).filter_map(|(_, section)| section.start());
+                let limit = others.chain(block).min();
+                Ok(Some(self.take_open(index, first, limit)))
+            }
+            _ => self.take_block(open.map(|(first, _)| first)),
+        }
+    }
+}
+
+/// Up to `count` ranges of keys with about as many rows each, which together are `keys`.
+pub(crate) fn partitions(view: &TableView, keys: KeyRange, count: usize) -> Result<Vec<KeyRange>> {
+    if count < 2 || keys.is_empty() || view.definition().time().is_none() {
+        return Ok(vec![keys]);
+    }
+    let starts = weighted_starts(view, keys, 16 * count as u64)?;
+    let total: u64 = starts.iter().map(|(_, rows)| rows).sum();
+    let (mut ranges, mut first, mut rows) = (Vec::with_capacity(count), keys.first, 0);
+    for (start, weight) in starts {
+        let is_due = rows * count as u64 >= total * (ranges.len() as u64 + 1);
+        if is_due && start > first && ranges.len() + 1 < count {
+            ranges.push(KeyRange { first, last: start - 1 });
+            first = start;
+        }
+        rows += weight;
+    }
+    ranges.push(KeyRange { first, last: keys.last });
+    Ok(ranges)
+}
+
+/// Where blocks, or pages of at most a `1 / fineness` of the rows, begin in the range, and how many rows they have.
+fn weighted_starts(view: &TableView, keys: KeyRange, fineness: u64) -> Result<Vec<(i64, u64)>> {
+    let tree = &view.snapshot().tree;
+    let most_rows = tree.total().map_or(0, |total| total.rows / fineness);
+    let mut walk = tree.walk(Some(keys.first..=keys.last), Arc::clone(view.engine().kernel().store()));
+    let mut starts = Vec::new();
+    let decide = |entry: &Entry| if entry.rows > most_rows { Step::Descend } else { Step::Take };
+    while let Some(entry) = walk.next(decide)? {
+        starts.push((entry.key_min.max(keys.first), entry.rows));
+    }
+    let open = view.snapshot().open_rows().map(|open| (open.part.key_min, u64::from(open.part.rows)));
+    starts.extend(open.filter(|(key, _)| keys.contains(*key)));
+    starts.sort_unstable();
+    Ok(starts)
+}

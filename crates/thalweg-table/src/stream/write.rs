@@ -1,0 +1,323 @@
+//! Appending to a stream: conform, sort, cut, encode, commit.
+//!
+//! Invariants: an append is one commit, whatever its size; what is given is read once, in order, and memory is bounded by
+//! what is gathered for sorting, the encoded blocks of a commit, and the batches that a lost race would need again.
+//! Rows of a batch reach the table in order of arrival: the kernel orders equal keys by commit, block and row.
+//!
+//! Few rows are committed raw and become blocks later, together with others; more are encoded here, in the threads of
+//! the caller and the pool; a large append goes to files of its own, which one small frame makes part of the table.
+
+use crate::column::BlockEncoder;
+use crate::conform::conform;
+use crate::definition::TableDefinition;
+use crate::order::{Cutter, sorted_batch};
+use crate::pool::Ticket;
+use crate::rows::encode_rows;
+use crate::reader::keys_of;
+use crate::table::{Shape, Table};
+use arrow_array::{Array, RecordBatch};
+use arrow_buffer::ScalarBuffer;
+use arrow_select::concat::concat_batches;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_codec::Level;
+use thalweg_kernel::block::EncodedBlock;
+use thalweg_kernel::fragment::FragmentWriter;
+use thalweg_kernel::index::Entry;
+use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, GroupPart, Result, RowsPart};
+
+/// Rows of fewer bytes are committed raw.
+const ROWS_LIMIT_BYTES: usize = 256 << 10;
+/// Rows that are sorted and cut together, if they come in smaller batches.
+const GATHER_BYTES: usize = 8 << 20;
+/// Blocks of more bytes do not go into the log.
+const GROUP_LIMIT_BYTES: u64 = 4 << 20;
+/// A fragment of this size is finished, and the next one begun.
+const FRAGMENT_BYTES: u64 = 256 << 20;
+/// A fragment that has this size ends where the next split begins.
+const SPLIT_FRAGMENT_BYTES: u64 = 4 << 20;
+/// Batches that are kept in case that the definition changes while they are encoded.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// Appends all batches in one commit.
+pub(crate) fn append(
+    table: &Table,
+    batches: &mut dyn Iterator<Item = Result<RecordBatch>>,
+    durability: Durability,
+) -> Result<u64> {
+    let mut input = Input { batches, kept: Vec::new(), kept_bytes: 0, next: 0, complete: true };
+    table.with_newest_shape(|shape| {
+        input.rewind().map_err(|e| table.name_error(e))?;
+        let mut intake = Intake::new(table, shape)?;
+        while let Some(batch) = input.next()? {
+            intake.push(&batch).map_err(|e| table.name_error(e))?;
+        }
+        let (commit, rows) = intake.finish().map_err(|e| table.name_error(e))?;
+        if rows > 0 {
+            table.engine().kernel().commit(commit, durability)?;
+        }
+        Ok(rows)
+    })
+}
+
+/// The batches of an append, for as long as they are few to be read more than once.
+struct Input<'a> {
+    batches: &'a mut dyn Iterator<Item = Result<RecordBatch>>,
+    kept: Vec<RecordBatch>,
+    kept_bytes: usize,
+    next: usize,
+    complete: bool,
+}
+
+impl Input<'_> {
+    fn rewind(&mut self) -> Result<()> {
+        if !self.complete {
+            let message = "the definition of the table changed during a large append, of which nothing was stored: append again";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        self.next = 0;
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if let Some(batch) = self.kept.get(self.next) {
+            self.next += 1;
+            return Ok(Some(batch.clone()));
+        }
+        let Some(batch) = self.batches.next().transpose()? else { return Ok(None) };
+        self.kept_bytes += raw_bytes(&batch);
+        // A single batch is in memory anyway.
+        if self.complete && (self.kept_bytes <= KEPT_BYTES || self.kept.is_empty()) {
+            self.kept.push(batch.clone());
+            self.next += 1;
+        } else {
+            self.complete = false;
+            self.kept.clear();
+        }
+        Ok(Some(batch))
+    }
+}
+
+/// What an append has taken in so far.
+struct Intake<'a> {
+    table: &'a Table,
+    shape: &'a Shape,
+    /// Batches that are neither sorted nor encoded.
+    held: Vec<RecordBatch>,
+    held_bytes: usize,
+    rows: u64,
+    /// The largest key before the rows that come next.
+    high_key: Option<i64>,
+    encoding: VecDeque<Ticket<Result<Vec<EncodedBlock>>>>,
+    output: Output,
+}
+
+impl<'a> Intake<'a> {
+    fn new(table: &'a Table, shape: &'a Shape) -> Result<Self> {
+        Ok(Self {
+            table,
+            shape,
+            held: Vec::new(),
+            held_bytes: 0,
+            rows: 0,
+            high_key: None,
+            encoding: VecDeque::new(),
+            output: Output::default(),
+        })
+    }
+
+    fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let batch = conform(&self.shape.definition, batch)?;
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        self.rows += batch.num_rows() as u64;
+        self.held_bytes += raw_bytes(&batch);
+        self.held.push(batch);
+        if self.held_bytes >= GATHER_BYTES { self.encode_held() } else { Ok(()) }
+    }
+
+    /// The commit and how many rows it has.
+    fn finish(mut self) -> Result<(Commit, u64)> {
+        let few = self.held_bytes < ROWS_LIMIT_BYTES && self.encoding.is_empty() && self.output.is_empty();
+        if few {
+            let parts = self.held.iter().map(|batch| self.raw_part(batch)).collect::<Result<_>>()?;
+            return Ok((Commit { rows: parts, ..Commit::default() }, self.rows));
+        }
+        self.encode_held()?;
+        while self.settle_one()? {}
+        let commit = self.output.into_commit(self.table, self.shape)?;
+        Ok((commit, self.rows))
+    }
+
+    fn raw_part(&self, batch: &RecordBatch) -> Result<RowsPart> {
+        let keys = keys_of(&self.shape.definition, batch)?;
+        let extremes = |(least, most): (i64, i64), key: &i64| (least.min(*key), most.max(*key));
+        let (key_min, key_max) = keys.iter().fold((i64::MAX, i64::MIN), extremes);
+        let mut payload = Vec::with_capacity(raw_bytes(batch) + 64 + 8 * batch.num_columns());
+        encode_rows(&self.shape.definition, batch, &mut payload)?;
+        Ok(RowsPart {
+            table: self.table.id(),
+            definition_version: self.shape.version,
+            rows: to_u32(batch.num_rows())?,
+            key_min,
+            key_max,
+            payload: payload.into(),
+        })
+    }
+
+    /// Sorts what is held and starts to encode it.
+    fn encode_held(&mut self) -> Result<()> {
+        let held = std::mem::take(&mut self.held);
+        self.held_bytes = 0;
+        let batch = match held.len() {
+            0 => return Ok(()),
+            1 => held.into_iter().next(),
+            _ => Some(concat(&self.shape.definition, &held)?),
+        };
+        let Some(batch) = batch else { return Ok(()) };
+        let keys = keys_of(&self.shape.definition, &batch)?;
+        let (batch, keys) = sorted_batch(batch, keys)?;
+        if self.high_key.is_none() {
+            self.high_key = self.table.snapshot()?.tree.total().map(|total| total.key_max);
+        }
+        let cutter = cutter(&self.shape.definition, self.high_key);
+        for rows in cutter.blocks(&keys) {
+            let part = batch.slice(rows.start, rows.len());
+            self.encode(part, keys.slice(rows.start, rows.len()))?;
+        }
+        self.high_key = self.high_key.max(keys.last().copied());
+        Ok(())
+    }
+
+    /// Encodes a block, or several if its rows are very large.
+    fn encode(&mut self, rows: RecordBatch, keys: ScalarBuffer<i64>) -> Result<()> {
+        let (definition, table) = (Arc::clone(&self.shape.definition), self.table.id());
+        let ticket = Ticket::new(move || {
+            let mut blocks = Vec::with_capacity(1);
+            BlockEncoder::new(Level::Fast).encode(table, &definition, &rows, &keys, &mut blocks)?;
+            Ok(blocks)
+        });
+        let engine = self.table.engine();
+        engine.pool().submit(&ticket);
+        self.encoding.push_back(ticket);
+        if self.encoding.len() > 2 * engine.options().threads {
+            self.settle_one()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the next block in order; false if there is none.
+    fn settle_one(&mut self) -> Result<bool> {
+        let Some(ticket) = self.encoding.pop_front() else { return Ok(false) };
+        for block in ticket.wait_helping(&self.encoding)? {
+            self.output.add(self.table, &self.shape.definition, block)?;
+        }
+        Ok(true)
+    }
+}
+
+/// Encoded blocks: in memory while they are few, else in fragments.
+#[derive(Default)]
+struct Output {
+    blocks: Vec<EncodedBlock>,
+    block_bytes: u64,
+    fragments: Vec<Entry>,
+    fragment: Option<OpenFragment>,
+}
+
+struct OpenFragment {
+    writer: FragmentWriter,
+    bytes: u64,
+    /// The split of its last block.
+    split: Option<i64>,
+}
+
+impl Output {
+    fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.fragments.is_empty() && self.fragment.is_none()
+    }
+
+    fn add(&mut self, table: &Table, definition: &TableDefinition, block: EncodedBlock) -> Result<()> {
+        if self.fragment.is_none() && self.fragments.is_empty() {
+            self.block_bytes += block.bytes.len() as u64;
+            self.blocks.push(block);
+            if self.block_bytes <= GROUP_LIMIT_BYTES {
+                return Ok(());
+            }
+            let blocks = std::mem::take(&mut self.blocks);
+            return blocks.into_iter().try_for_each(|block| self.stage(table, definition, &block));
+        }
+        self.stage(table, definition, &block)
+    }
+
+    fn stage(&mut self, table: &Table, definition: &TableDefinition, block: &EncodedBlock) -> Result<()> {
+        let split = definition.split().map(|split| split.split_of(block.entry.key_min));
+        let is_full = |open: &OpenFragment| {
+            open.bytes >= FRAGMENT_BYTES || (open.bytes >= SPLIT_FRAGMENT_BYTES && open.split != split)
+        };
+        if self.fragment.as_ref().is_some_and(is_full) {
+            self.finish_fragment()?;
+        }
+        let open = match &mut self.fragment {
+            Some(open) => open,
+            none => {
+                let writer = table.engine().kernel().stage_fragment(table.id())?;
+                none.insert(OpenFragment { writer, bytes: 0, split })
+            }
+        };
+        open.writer.add_block(block)?;
+        open.bytes += block.bytes.len() as u64;
+        open.split = split;
+        Ok(())
+    }
+
+    fn finish_fragment(&mut self) -> Result<()> {
+        if let Some(open) = self.fragment.take() {
+            self.fragments.push(open.writer.finish()?);
+        }
+        Ok(())
+    }
+
+    fn into_commit(mut self, table: &Table, shape: &Shape) -> Result<Commit> {
+        self.finish_fragment()?;
+        let (table, definition_version) = (table.id(), shape.version);
+        let add = |root| Edit::AddFragment { table, definition_version, root };
+        let edits = self.fragments.into_iter().map(add).collect();
+        let group = GroupPart { table, definition_version, blocks: self.blocks, covers: None };
+        let groups = if group.blocks.is_empty() { Vec::new() } else { vec![group] };
+        Ok(Commit { groups, edits, ..Commit::default() })
+    }
+}
+
+/// How the rows of a table are cut into blocks.
+pub(super) fn cutter(definition: &TableDefinition, high_key: Option<i64>) -> Cutter {
+    Cutter { block_rows: definition.block_rows() as usize, split: definition.split(), high_key }
+}
+
+fn concat(definition: &TableDefinition, batches: &[RecordBatch]) -> Result<RecordBatch> {
+    concat_batches(definition.schema(), batches)
+        .map_err(|e| Error::with_source(ErrorKind::Limit, format!("putting batches together: {e}"), e))
+}
+
+/// About what the rows take, wherever they lie.
+pub(super) fn raw_bytes(batch: &RecordBatch) -> usize {
+    use arrow_array::cast::AsArray;
+    use arrow_schema::DataType;
+    let rows = batch.num_rows();
+    let strings = |offsets: &[i32]| (offsets[rows].abs_diff(offsets[0]) as usize) + 4 * rows;
+    let column = |array: &Arc<dyn Array>| match array.data_type() {
+        DataType::Utf8 => strings(array.as_string::<i32>().value_offsets()),
+        DataType::Binary => strings(array.as_binary::<i32>().value_offsets()),
+        DataType::Boolean => rows.div_ceil(8),
+        other => match other.primitive_width() {
+            Some(width_bytes) => rows * width_bytes,
+            None => array.get_array_memory_size(),
+        },
+    };
+    batch.columns().iter().map(column).sum()
+}
+
+fn to_u32(rows: usize) -> Result<u32> {
+    u32::try_from(rows).map_err(|e| Error::with_source(ErrorKind::Limit, format!("{rows} rows in one part"), e))
+}
