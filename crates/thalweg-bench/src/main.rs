@@ -1,0 +1,30 @@
+//! Measurements that need no Python: `thalweg-bench EXPERIMENT`. Figures go to standard output, one line each.
+#![forbid(unsafe_code)]
+#![expect(clippy::expect_used, clippy::print_stdout, reason = "a measuring program stops where it cannot measure")]
+
+mod commit;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Parser)]
+struct Arguments {
+    /// A folder on the disk to measure.
+    #[arg(long, default_value = "bench-data")]
+    folder: PathBuf,
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Clone, Subcommand)]
+enum Experiment {
+    /// Commits of the kernel against overwrite + fdatasync of the same bytes, by size, durability and threads.
+    Commit,
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    match arguments.experiment {
+        Experiment::Commit => commit::run(&arguments.folder),
+    }
+}
