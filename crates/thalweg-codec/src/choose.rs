@@ -11,16 +11,14 @@ use crate::PAGE_ROWS;
 use crate::integers::IntegerPlan;
 use crate::mode::PageMode;
 use crate::packing::PageBuffer;
-use crate::wide::Lane;
+use crate::wide::{Lane, RUN_ROWS, page_bounds};
 
-/// Neighbours in a sampled run.
-pub(crate) const RUN_ROWS: usize = 16;
 /// Runs of a sampled page: its start, middle and end, so that drift within the page shows.
 const RUNS_PER_PAGE: usize = 3;
 /// Pages sampled of a long chunk.
 const SAMPLE_PAGES_MAX: usize = 16;
 /// Pages sampled of a short one.
-const SAMPLE_PAGES_MIN: usize = 4;
+const SAMPLE_PAGES_MIN: usize = 2;
 
 /// Sampled runs, page after page.
 #[derive(Debug)]
@@ -73,12 +71,13 @@ impl<'a, L: Lane> Sample<'a, L> {
         let mut runs = [0; SAMPLE_PAGES_MAX];
         let mut pages = 0;
         for page in self.values.chunks(self.page_rows).take(SAMPLE_PAGES_MAX) {
-            let seen = Seen::of_page(page, flip);
+            let seen = page_bounds(page, flip);
             let packed_bytes =
                 |low: L, high: L| high.wsub(low).bit_width() as usize * PAGE_ROWS / 8;
             frames[pages] = 4 + L::BYTES + packed_bytes(seen.low, seen.high);
             deltas[pages] = 4 + 2 * L::BYTES + packed_bytes(seen.low_delta, seen.high_delta);
-            runs[pages] = 4 + (1 + seen.changes * PAGE_ROWS / seen.neighbours) * (2 + L::BYTES);
+            let neighbours = page.len() / RUN_ROWS * (RUN_ROWS - 1);
+            runs[pages] = 4 + (1 + seen.changes * PAGE_ROWS / neighbours) * (2 + L::BYTES);
             pages += 1;
         }
         let [frame, delta, run] =
@@ -125,47 +124,6 @@ fn take_runs<L: Copy>(page: &[L], room: &mut [L]) {
     for (index, run) in room.chunks_exact_mut(RUN_ROWS).enumerate() {
         let start = index * (page.len() - RUN_ROWS) / (runs - 1);
         run.copy_from_slice(&page[start..start + RUN_ROWS]);
-    }
-}
-
-/// What the runs of one page show.
-struct Seen<L> {
-    low: L,
-    high: L,
-    low_delta: L,
-    high_delta: L,
-    changes: usize,
-    neighbours: usize,
-}
-
-impl<L: Lane> Seen<L> {
-    fn of_page(page: &[L], flip: L) -> Self {
-        let (mut low, mut high) = (L::MAX, L::default());
-        let (mut low_delta, mut high_delta) = (L::MAX, L::default());
-        let mut changes = 0;
-        for run in page.chunks_exact(RUN_ROWS) {
-            let mut before = run[0];
-            low = low.min(before ^ flip);
-            high = high.max(before ^ flip);
-            for &value in &run[1..] {
-                low = low.min(value ^ flip);
-                high = high.max(value ^ flip);
-                let delta = value.wsub(before) ^ L::SIGN;
-                low_delta = low_delta.min(delta);
-                high_delta = high_delta.max(delta);
-                changes += usize::from(value != before);
-                before = value;
-            }
-        }
-        let neighbours = page.len() / RUN_ROWS * (RUN_ROWS - 1);
-        Self {
-            low,
-            high,
-            low_delta,
-            high_delta,
-            changes,
-            neighbours,
-        }
     }
 }
 

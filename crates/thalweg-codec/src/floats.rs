@@ -48,6 +48,8 @@ pub(crate) struct FloatPlan {
     /// Patience after the next vain sample.
     next_patience_pages: u32,
     forced: bool,
+    /// Whether no sample was taken yet.
+    unknown: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,16 +131,18 @@ impl FloatPlan {
             patience_pages: 0,
             next_patience_pages: 1,
             forced: false,
+            unknown: false,
         }
     }
 
-    /// For chunks without a full page: looks at each page.
+    /// For chunks without a full page: the first page is the sample.
     pub(crate) const UNKNOWN: Self = Self {
         way: Way::Bits,
         integers: IntegerPlan::UNKNOWN,
         patience_pages: 0,
         next_patience_pages: 1,
         forced: false,
+        unknown: true,
     };
 
     /// What a full page should take.
@@ -176,10 +180,9 @@ impl FloatPlan {
         buffer: &mut PageBuffer,
     ) -> Self {
         let plain_bytes = 1 + PAGE_ROWS * F::Bits::BYTES;
-        let bits = sample.plan_integers(F::Bits::default());
-        let mut best = Self::new(Way::Bits, bits);
-        let mut best_bytes = bits.page_bytes;
         let floats = floats_of::<F>(sample.values);
+        let mut best = Self::new(Way::Bits, IntegerPlan::UNKNOWN);
+        let mut best_bytes = plain_bytes;
         if let Some(found) = find_exponents(floats) {
             let integers = &mut buffer.lanes::<F::Bits>()[..floats.len()];
             if let Some(misses) = scale_sample(floats, found, integers) {
@@ -189,17 +192,17 @@ impl FloatPlan {
                 };
                 let plan = scaled.plan_integers(F::Bits::SIGN);
                 let exceptions = misses * PAGE_ROWS / floats.len();
-                let bytes = 6 + plan.page_bytes + exceptions * (2 + F::Bits::BYTES);
-                if bytes < best_bytes {
-                    best = Self::new(
-                        Way::Alp {
-                            e: found.e,
-                            f: found.f,
-                        },
-                        plan,
-                    );
-                    best_bytes = bytes;
-                }
+                best_bytes = 6 + plan.page_bytes + exceptions * (2 + F::Bits::BYTES);
+                let (e, f) = (found.e, found.f);
+                best = Self::new(Way::Alp { e, f }, plan);
+            }
+        }
+        // Integers that pack well, or run, are seldom beaten by their floats' bits.
+        if best_bytes > plain_bytes / 4 || best.integers.mode == Some(PageMode::RunLength) {
+            let bits = sample.plan_integers(F::Bits::default());
+            if bits.page_bytes <= best_bytes {
+                best_bytes = bits.page_bytes;
+                best = Self::new(Way::Bits, bits);
             }
         }
         if best_bytes > plain_bytes / 2 {
@@ -369,6 +372,12 @@ pub(crate) fn encode<F: Float>(
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
+    if plan.unknown {
+        *plan = replan::<F>(bits, plan.way, scratch).unwrap_or(FloatPlan {
+            unknown: false,
+            ..*plan
+        });
+    }
     if encode_planned::<F>(bits, plan, scratch, integers, out) {
         return;
     }

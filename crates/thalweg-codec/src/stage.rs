@@ -30,9 +30,10 @@ const TRIED_BYTES: usize = 2048;
 const ZSTD_LEVEL: i32 = 3;
 
 /// Whether `input_bytes` may stand for `output_bytes`. Encoders keep to it, so that decoders can
-/// refuse bytes that would fill the memory.
+/// refuse bytes that would fill the memory. Reading a page may expand twice, in the last stage and
+/// from a dictionary: together that stays within eight times the input and 16 MiB.
 pub(crate) fn expands_to(input_bytes: usize, output_bytes: u64) -> bool {
-    output_bytes <= 8 * input_bytes as u64 + (8 << 20)
+    output_bytes <= 4 * input_bytes as u64 + (8 << 20)
 }
 
 /// Compresses pages; holds the buffers.

@@ -335,6 +335,54 @@ fn count_changes_body<L: Lane>(values: &[L]) -> usize {
         .sum()
 }
 
+/// Neighbours in a sampled run.
+pub(crate) const RUN_ROWS: usize = 16;
+
+/// What sampled runs of one page show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds<L> {
+    /// The smallest and largest value, in the order of `value ^ flip`.
+    pub(crate) low: L,
+    pub(crate) high: L,
+    /// The smallest and largest difference between neighbours, as signed numbers.
+    pub(crate) low_delta: L,
+    pub(crate) high_delta: L,
+    /// Neighbours that differ.
+    pub(crate) changes: usize,
+}
+
+dispatch! {
+    /// Looks at whole runs of [`RUN_ROWS`] values each.
+    page_bounds, page_bounds_wide, page_bounds_body, <L: Lane>(values: &[L], flip: L) -> Bounds<L>
+}
+
+#[inline(always)]
+fn page_bounds_body<L: Lane>(values: &[L], flip: L) -> Bounds<L> {
+    let (mut low, mut high) = (L::MAX, L::default());
+    let (mut low_delta, mut high_delta) = (L::MAX, L::default());
+    let mut changes = L::default();
+    for run in values.as_chunks::<RUN_ROWS>().0 {
+        for &value in run {
+            low = low.min(value ^ flip);
+            high = high.max(value ^ flip);
+        }
+        for row in 1..RUN_ROWS {
+            let delta = run[row].wsub(run[row - 1]);
+            low_delta = low_delta.min(delta ^ L::SIGN);
+            high_delta = high_delta.max(delta ^ L::SIGN);
+            // At most 255, the longest sample's neighbours: a lane of 8 bits holds them.
+            changes = changes.wadd(L::truncate(u64::from(delta != L::default())));
+        }
+    }
+    Bounds {
+        low: low ^ flip,
+        high: high ^ flip,
+        low_delta: low_delta ^ L::SIGN,
+        high_delta: high_delta ^ L::SIGN,
+        changes: usize::try_from(changes.widen()).unwrap_or(usize::MAX),
+    }
+}
+
 /// A float that ALP scales to integers.
 pub(crate) trait Scaled: alp::ALPFloat {
     /// The lane with as many bits.
