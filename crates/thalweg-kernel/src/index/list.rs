@@ -279,8 +279,10 @@ pub(super) fn parse_entries(bytes: &[u8]) -> Parsed<Vec<Entry>> {
         return Err("too many entries");
     }
     let sets = parse_sets(&mut reader, count)?;
-    let mut entries = Vec::new();
-    let mut columns = Vec::new();
+    // A guess that no count alone can blow up: an entry takes 14 bytes and more, a summary at least one.
+    let mut entries = Vec::with_capacity(count.min(reader.left_bytes() / 14));
+    let guess = sets.first().map_or(0, |set| set.len() * count);
+    let mut columns = Vec::with_capacity(guess.min(reader.left_bytes()).min(MAX_LIST_SUMMARIES));
     let mut before = Before::start();
     let mut sets_seen = 0;
     for _ in 0..count {
@@ -303,7 +305,7 @@ pub(super) fn parse_entries(bytes: &[u8]) -> Parsed<Vec<Entry>> {
     if sets_seen != sets.len() {
         return Err("a column set is not used");
     }
-    let shared: Arc<[ColumnSummary]> = columns.into();
+    let shared = Arc::new(columns);
     let with_columns = |(entry, range)| Entry {
         columns: Summaries::part_of(&shared, range),
         ..entry

@@ -302,7 +302,8 @@ fn merge_columns(into: &mut Vec<ColumnSummary>, from: &[ColumnSummary]) {
 /// The summaries of one entry: a part of a shared array, so that a page of 256 entries is one allocation.
 #[derive(Clone, Default)]
 pub struct Summaries {
-    shared: Arc<[ColumnSummary]>,
+    /// Not `Arc<[_]>`, which would copy the array once more when a page is read.
+    shared: Arc<Vec<ColumnSummary>>,
     start: u32,
     len: u32,
 }
@@ -313,7 +314,7 @@ impl Summaries {
     /// # Panics
     /// When the array has no such part.
     #[must_use]
-    fn part_of(shared: &Arc<[ColumnSummary]>, range: std::ops::Range<usize>) -> Self {
+    fn part_of(shared: &Arc<Vec<ColumnSummary>>, range: std::ops::Range<usize>) -> Self {
         assert!(
             range.start <= range.end && range.end <= shared.len(),
             "{range:?} of {} summaries",
@@ -353,14 +354,7 @@ impl Deref for Summaries {
 impl From<Vec<ColumnSummary>> for Summaries {
     fn from(columns: Vec<ColumnSummary>) -> Self {
         let range = 0..columns.len();
-        Self::part_of(&columns.into(), range)
-    }
-}
-
-impl From<Arc<[ColumnSummary]>> for Summaries {
-    fn from(columns: Arc<[ColumnSummary]>) -> Self {
-        let range = 0..columns.len();
-        Self::part_of(&columns, range)
+        Self::part_of(&Arc::new(columns), range)
     }
 }
 

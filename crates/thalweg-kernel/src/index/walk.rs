@@ -39,7 +39,9 @@ pub struct Walk<L> {
     start: i64,
     end: i64,
     root: Option<Arc<Child>>,
-    open: BinaryHeap<Reverse<Cursor>>,
+    /// The page that goes on.
+    current: Option<Cursor>,
+    waiting: BinaryHeap<Reverse<Cursor>>,
     pages: u64,
 }
 
@@ -96,7 +98,8 @@ impl<L: PageLoader> Walk<L> {
             start,
             end,
             root,
-            open: BinaryHeap::new(),
+            current: None,
+            waiting: BinaryHeap::new(),
             pages: 0,
         }
     }
@@ -109,52 +112,89 @@ impl<L: PageLoader> Walk<L> {
     pub fn next(&mut self, mut decide: impl FnMut(&Entry) -> Step) -> Result<Option<Entry>> {
         let next = self.advance(&mut decide);
         if !matches!(next, Ok(Some(_))) {
-            (self.root, self.open) = (None, BinaryHeap::new());
+            (self.root, self.current, self.waiting) = (None, None, BinaryHeap::new());
         }
         next
     }
 
-    /// Pages opened so far.
+    /// Pages opened so far, from memory or not.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
     fn advance(&mut self, decide: &mut dyn FnMut(&Entry) -> Step) -> Result<Option<Entry>> {
-        while let Some((child, depth, heritage)) = self.pop() {
-            let given = Heritage::give(heritage, &child.entry);
-            let entry = given.as_ref().unwrap_or(&child.entry);
-            match decide(entry) {
-                Step::Skip => {}
-                Step::Stop => return Ok(None),
-                Step::Descend if !entry.is_block() => {
-                    let below = if given.is_some() {
-                        heritage
-                    } else {
-                        Heritage::below(entry)
-                    };
-                    self.open(&child, depth + 1, below)?;
-                }
-                Step::Take | Step::Descend => return Ok(Some(entry.clone())),
+        if let Some(root) = self.root.take() {
+            let inside = root.entry.key_min <= self.end && root.entry.key_max >= self.start;
+            match if inside {
+                decide(&root.entry)
+            } else {
+                Step::Stop
+            } {
+                Step::Skip | Step::Stop => return Ok(None),
+                Step::Take => return Ok(Some(root.entry.clone())),
+                Step::Descend => self.open(&root, 1, Heritage::below(&root.entry))?,
+            }
+        }
+        while let Some(cursor) = self
+            .current
+            .take()
+            .or_else(|| self.waiting.pop().map(|Reverse(cursor)| cursor))
+        {
+            if let Some(outcome) = self.advance_in(cursor, decide)? {
+                return Ok(outcome);
             }
         }
         Ok(None)
     }
 
-    /// The entry with the smallest key of all that wait.
-    fn pop(&mut self) -> Option<(Arc<Child>, u32, Option<Heritage>)> {
-        if let Some(root) = self.root.take() {
-            let inside = root.entry.key_min <= self.end && root.entry.key_max >= self.start;
-            return inside.then_some((root, 0, None));
+    /// Goes on in one page until an entry is taken (which is returned), the walk is over (`Some(None)`), or another
+    /// page is to go on (`None`).
+    fn advance_in(
+        &mut self,
+        mut cursor: Cursor,
+        decide: &mut dyn FnMut(&Entry) -> Step,
+    ) -> Result<Option<Option<Entry>>> {
+        // Up to the next key of any other page the entries of this one come without asking the heap.
+        let limit = self.waiting.peek().map(|Reverse(other)| other.key);
+        while let Some(child) = cursor.page.children()[..cursor.behind].get(cursor.next) {
+            if child.entry.key_max < self.start {
+                cursor.next += 1;
+                continue;
+            }
+            let given = Heritage::give(cursor.heritage, &child.entry);
+            let entry = given.as_ref().unwrap_or(&child.entry);
+            if limit.is_some_and(|limit| entry.key() > limit) {
+                cursor.key = entry.key();
+                self.waiting.push(Reverse(cursor));
+                return Ok(None);
+            }
+            cursor.next += 1;
+            match decide(entry) {
+                Step::Skip => {}
+                Step::Stop => return Ok(Some(None)),
+                Step::Descend if !entry.is_block() => {
+                    let below = if given.is_some() {
+                        cursor.heritage
+                    } else {
+                        Heritage::below(entry)
+                    };
+                    let (child, depth) = (Arc::clone(child), cursor.depth + 1);
+                    self.wait(cursor);
+                    self.open(&child, depth, below)?;
+                    return Ok(None);
+                }
+                Step::Take | Step::Descend => {
+                    let taken = entry.clone();
+                    self.current = Some(cursor);
+                    return Ok(Some(Some(taken)));
+                }
+            }
         }
-        let Reverse(mut cursor) = self.open.pop()?;
-        let child = Arc::clone(&cursor.page.children()[cursor.next]);
-        let (depth, heritage) = (cursor.depth, cursor.heritage);
-        cursor.next += 1;
-        self.push(cursor);
-        Some((child, depth, heritage))
+        Ok(None)
     }
 
+    /// Goes on with the page that `child` leads to: it begins with the smallest key of all that wait.
     fn open(&mut self, child: &Child, depth: u32, heritage: Option<Heritage>) -> Result<()> {
         if depth > MAX_DEPTH {
             return Err(Error::corruption(
@@ -169,28 +209,25 @@ impl<L: PageLoader> Walk<L> {
         self.pages += 1;
         let candidates = page.candidates(self.start, self.end);
         let key = child.entry.key();
-        self.push(Cursor {
+        let (next, behind) = (candidates.start, candidates.end);
+        self.current = Some(Cursor {
             key,
             page,
-            next: candidates.start,
-            behind: candidates.end,
+            next,
+            behind,
             depth,
             heritage,
         });
         Ok(())
     }
 
-    /// Lets the cursor wait for its next entry that reaches into the range, if it has one.
-    fn push(&mut self, mut cursor: Cursor) {
-        let children = &cursor.page.children()[..cursor.behind];
-        while let Some(child) = children.get(cursor.next) {
-            if child.entry.key_max >= self.start {
-                let given = Heritage::give(cursor.heritage, &child.entry);
-                cursor.key = given.as_ref().unwrap_or(&child.entry).key();
-                self.open.push(Reverse(cursor));
-                return;
-            }
-            cursor.next += 1;
+    /// Lets a page wait for its next entry, if it has one.
+    fn wait(&mut self, mut cursor: Cursor) {
+        let next = cursor.page.children()[..cursor.behind].get(cursor.next);
+        if let Some(child) = next {
+            let given = Heritage::give(cursor.heritage, &child.entry);
+            cursor.key = given.as_ref().unwrap_or(&child.entry).key();
+            self.waiting.push(Reverse(cursor));
         }
     }
 }

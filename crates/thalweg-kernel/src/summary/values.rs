@@ -304,33 +304,39 @@ fn summarise_floats<T: Copy + Default + Into<f64>>(values: &[T]) -> ColumnSummar
         "a chunk of {} values",
         values.len()
     );
-    if any_nan(values) {
-        let mut squeezed = [T::default(); CHUNK_ROWS];
-        let mut kept = 0;
-        for &value in values {
-            squeezed[kept % CHUNK_ROWS] = value;
-            kept += usize::from(!is_nan(value));
-        }
-        let nan_rows = (values.len() - kept) as u64;
-        return ColumnSummary {
-            nan_rows,
-            ..summarise_numbers(&squeezed[..kept])
-        };
+    let summary = summarise_numbers(values);
+    if !split_sum(summary.sum).0.is_nan() {
+        return summary;
     }
-    summarise_numbers(values)
+    // There is a NaN among the values, or infinities of both signs.
+    let mut numbers = [T::default(); CHUNK_ROWS];
+    let mut kept = 0;
+    for &value in values {
+        numbers[kept % CHUNK_ROWS] = value;
+        kept += usize::from(!value.into().is_nan());
+    }
+    let nan_rows = (values.len() - kept) as u64;
+    ColumnSummary {
+        nan_rows,
+        ..summarise_numbers(&numbers[..kept])
+    }
 }
 
+/// Values without NaNs; with them the sum is NaN. Squares are taken around the first value, as with integers.
 fn summarise_numbers<T: Copy + Into<f64>>(values: &[T]) -> ColumnSummary {
-    if values.is_empty() {
+    let Some(&first) = values.first() else {
         return ColumnSummary::empty(0, SummaryKind::Float);
-    }
+    };
+    let first = first.into();
     let (mut lows, mut highs, mut sums) = (
         [f64::INFINITY; LANES],
         [f64::NEG_INFINITY; LANES],
         [0.0_f64; LANES],
     );
+    let (mut distances, mut squares) = ([0.0_f64; LANES], [0.0_f64; LANES]);
     for_lanes(values, |lane, value| {
         let value = value.into();
+        // A comparison and a choice is one instruction; `min` and `max` would be four for the sake of NaN.
         lows[lane] = if value < lows[lane] {
             value
         } else {
@@ -342,19 +348,14 @@ fn summarise_numbers<T: Copy + Into<f64>>(values: &[T]) -> ColumnSummary {
             highs[lane]
         };
         sums[lane] += value;
-    });
-    let (sum, lost) = sums
-        .iter()
-        .fold((0.0, 0.0), |sum, &lane| add_sums(sum, (lane, 0.0)));
-    let count = count_f64(values.len() as u64);
-    let mean = (sum + lost) / count;
-    let (mut residues, mut squares) = ([0.0_f64; LANES], [0.0_f64; LANES]);
-    for_lanes(values, |lane, value| {
-        let distance = value.into() - mean;
-        residues[lane] += distance;
+        let distance = value - first;
+        distances[lane] += distance;
         squares[lane] += distance * distance;
     });
-    let (residue, square) = (residues.iter().sum::<f64>(), squares.iter().sum::<f64>());
+    let sum = sums
+        .iter()
+        .fold((0.0, 0.0), |sum, &lane| add_sums(sum, (lane, 0.0)));
+    let (distance, square) = (distances.iter().sum::<f64>(), squares.iter().sum::<f64>());
     ColumnSummary {
         value_rows: values.len() as u64,
         min: lows
@@ -365,8 +366,8 @@ fn summarise_numbers<T: Copy + Into<f64>>(values: &[T]) -> ColumnSummary {
             .iter()
             .fold(f64::NEG_INFINITY, |high, &lane| high.max(lane))
             .to_bits(),
-        sum: join_sum((sum, lost)),
-        m2: settled(square - residue * residue / count),
+        sum: join_sum(sum),
+        m2: settled(square - distance * distance / count_f64(values.len() as u64)),
         ..ColumnSummary::empty(0, SummaryKind::Float)
     }
 }
@@ -383,17 +384,6 @@ fn for_lanes<T: Copy>(values: &[T], mut step: impl FnMut(usize, T)) {
     for (lane, &value) in rest.iter().enumerate() {
         step(lane, value);
     }
-}
-
-fn any_nan<T: Copy + Into<f64>>(values: &[T]) -> bool {
-    // Whole groups without an early exit: a branch per value would keep the loop from being vectorised.
-    values
-        .chunks(64)
-        .any(|group| group.iter().fold(false, |any, &value| any | is_nan(value)))
-}
-
-fn is_nan<T: Into<f64>>(value: T) -> bool {
-    value.into().is_nan()
 }
 
 /// The sum of two sums, each with what its rounding lost (Knuth's two-sum, then renormalised).
