@@ -3,58 +3,130 @@
 //! Invariants: memory that has been filled becomes an array's memory without another copy; an array that comes out of
 //! [`ColumnBuilder::finish`] has passed Arrow's own checks of lengths, offsets and UTF-8.
 
-use crate::definition::{Column, TableDefinition};
-use crate::error::invalid;
-use arrow_array::{ArrayRef, BinaryArray, BooleanArray, StringArray, make_array};
+use crate::definition::TableDefinition;
+use crate::error::{damaged, invalid};
+use crate::schema::{element_type, width_bytes};
+use arrow_array::{
+    ArrayRef, BinaryArray, BooleanArray, RecordBatch, RecordBatchOptions, StringArray, make_array,
+};
 use arrow_buffer::{
     ArrowNativeType, BooleanBuffer, BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer,
     NullBufferBuilder,
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
-use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_codec::ElementType;
 use thalweg_kernel::Result;
 
-use crate::schema::width_bytes;
+/// A batch that grows, of all columns of a table or some.
+#[derive(Debug)]
+pub(crate) struct BatchBuilder {
+    schema: SchemaRef,
+    pub(crate) columns: Vec<BatchColumn>,
+    /// Ids with their positions, ascending.
+    positions: Vec<(u32, usize)>,
+    pub(crate) rows: usize,
+}
 
-/// The schema and columns of a projection by column ids; all of them for `None`.
-pub(crate) fn project<'a>(
-    definition: &'a TableDefinition,
-    projection: Option<&[u32]>,
-) -> Result<(SchemaRef, Vec<&'a Column>)> {
-    let Some(ids) = projection else {
-        return Ok((
-            Arc::clone(definition.schema()),
-            definition.columns().iter().collect(),
-        ));
-    };
-    let position = |id: &u32| {
-        definition
-            .position(*id)
-            .ok_or_else(|| invalid(format!("there is no column with id {id}")))
-    };
-    let positions = ids.iter().map(position).collect::<Result<Vec<_>>>()?;
-    if positions
-        .iter()
-        .enumerate()
-        .any(|(index, at)| positions[..index].contains(at))
-    {
-        return Err(invalid("a projection names a column twice"));
-    }
-    let fields = positions
-        .iter()
-        .map(|&at| Arc::clone(&definition.schema().fields()[at]))
-        .collect::<Vec<_>>();
-    Ok((
-        Arc::new(Schema::new(fields)),
-        positions
+/// A column of such a batch.
+#[derive(Debug)]
+pub(crate) struct BatchColumn {
+    pub(crate) id: u32,
+    pub(crate) field: FieldRef,
+    pub(crate) element: ElementType,
+    pub(crate) builder: ColumnBuilder,
+}
+
+impl BatchBuilder {
+    /// An empty batch of all columns, or of those with the ids in `projection`, in that order.
+    pub(crate) fn new(definition: &TableDefinition, projection: Option<&[u32]>) -> Result<Self> {
+        let column = |position: usize| {
+            let field = Arc::clone(&definition.schema().fields()[position]);
+            let element =
+                element_type(field.data_type()).ok_or_else(|| invalid("not a stored type"))?;
+            let builder = ColumnBuilder::new(element);
+            Ok(BatchColumn {
+                id: definition.columns()[position].id,
+                field,
+                element,
+                builder,
+            })
+        };
+        let place = |id: &u32| {
+            definition
+                .position(*id)
+                .ok_or_else(|| invalid(format!("there is no column with id {id}")))
+        };
+        let (schema, columns) = match projection {
+            None => {
+                let columns = (0..definition.columns().len())
+                    .map(column)
+                    .collect::<Result<Vec<_>>>()?;
+                (Arc::clone(definition.schema()), columns)
+            }
+            Some(ids) => {
+                let columns = ids
+                    .iter()
+                    .map(|id| place(id).and_then(column))
+                    .collect::<Result<Vec<_>>>()?;
+                let fields = columns
+                    .iter()
+                    .map(|column| Arc::clone(&column.field))
+                    .collect::<Vec<_>>();
+                (Arc::new(Schema::new(fields)), columns)
+            }
+        };
+        let mut positions = columns
             .iter()
-            .map(|&at| &definition.columns()[at])
-            .collect(),
-    ))
+            .enumerate()
+            .map(|(at, column)| (column.id, at))
+            .collect::<Vec<_>>();
+        positions.sort_unstable();
+        if positions.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err(invalid("a projection names a column twice"));
+        }
+        Ok(Self {
+            schema,
+            columns,
+            positions,
+            rows: 0,
+        })
+    }
+
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Where the column with this id is.
+    pub(crate) fn position(&self, id: u32) -> Option<usize> {
+        let found = self.positions.binary_search_by_key(&id, |(id, _)| *id);
+        found.ok().map(|index| self.positions[index].1)
+    }
+
+    /// The batch, and an empty builder again. An error is damage in `what`.
+    pub(crate) fn finish(&mut self, what: &str) -> Result<RecordBatch> {
+        let finish = |column: &mut BatchColumn| {
+            let array = column.builder.finish(column.field.data_type());
+            array.map_err(|e| {
+                damaged(
+                    what,
+                    format_args!("column \"{}\": {e}", column.field.name()),
+                )
+            })
+        };
+        let arrays = self
+            .columns
+            .iter_mut()
+            .map(finish)
+            .collect::<Result<Vec<_>>>()?;
+        let options =
+            RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.rows)));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)
+            .map_err(|e| damaged(what, e))
+    }
 }
 
 /// A column that grows.
@@ -218,23 +290,21 @@ impl ColumnBuilder {
     }
 
     /// The array, and an empty builder again.
-    pub(crate) fn finish(&mut self, column: &Column) -> Result<ArrayRef, ArrowError> {
+    pub(crate) fn finish(&mut self, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
         let nulls = self.nulls.finish();
         let values = std::mem::replace(&mut self.values, ValuesBuilder::new(self.element));
         match values {
-            ValuesBuilder::Fixed(values) => fixed_array(&column.data_type, values.into(), nulls),
+            ValuesBuilder::Fixed(values) => fixed_array(data_type, values.into(), nulls),
             ValuesBuilder::Bits(mut values) => {
                 Ok(Arc::new(BooleanArray::new(values.finish(), nulls)))
             }
-            ValuesBuilder::Bytes { offsets, data } => {
-                bytes_array(&column.data_type, offsets, data, nulls)
-            }
+            ValuesBuilder::Bytes { offsets, data } => bytes_array(data_type, offsets, data, nulls),
         }
     }
 }
 
 /// An array of a fixed-width type over `values`.
-pub(crate) fn fixed_array(
+fn fixed_array(
     data_type: &DataType,
     values: Buffer,
     nulls: Option<NullBuffer>,
@@ -249,7 +319,7 @@ pub(crate) fn fixed_array(
 }
 
 /// An array of strings or binary values.
-pub(crate) fn bytes_array(
+fn bytes_array(
     data_type: &DataType,
     offsets: Vec<i32>,
     data: Vec<u8>,

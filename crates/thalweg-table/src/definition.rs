@@ -13,6 +13,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_kernel::block::MAX_COLUMN_ID;
+use thalweg_kernel::index::MAX_SUMMARIES;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// The version of the stored form that this code writes, and the only one it reads.
@@ -212,6 +214,11 @@ impl TableDefinition {
         if !rising || columns[0].id == 0 || columns[columns.len() - 1].id >= next_column_id {
             return Err(schema("column ids do not rise from 1 to below the next id"));
         }
+        if next_column_id > MAX_COLUMN_ID + 1 {
+            return Err(limit(format!(
+                "a table has had {MAX_COLUMN_ID} columns and takes no more"
+            )));
+        }
         let positions = index_names(&columns)?;
         for column in &columns {
             check_column(column)?;
@@ -233,6 +240,16 @@ impl TableDefinition {
                 && ids.iter().all(|id| position_of(*id).is_some()))
         {
             return Err(schema("summarised columns do not exist or do not rise"));
+        }
+        let summarised = match &summaries {
+            Summaries::All => columns.len(),
+            Summaries::Columns(ids) => ids.len(),
+            Summaries::Auto | Summaries::None => 0,
+        };
+        if summarised > MAX_SUMMARIES {
+            return Err(limit(format!(
+                "at most {MAX_SUMMARIES} columns can be summarised, not {summarised}"
+            )));
         }
         let fields = columns
             .iter()

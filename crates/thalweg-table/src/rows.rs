@@ -4,7 +4,7 @@
 //! definition of its table; decoding checks every length against what is left before it takes memory for it, apart
 //! from columns that are null throughout. The bytes are described in `docs/format/rows.md`.
 
-use crate::assemble::ColumnBuilder;
+use crate::assemble::{BatchBuilder, BatchColumn};
 use crate::conform::value_too_long;
 use crate::definition::{Column, TableDefinition};
 use crate::error::{damaged, invalid, limit, schema};
@@ -12,12 +12,11 @@ use crate::schema::{MAX_VALUE_BYTES, element_type, widens, width_bytes};
 use crate::time::key_of_u64;
 use crate::value::Value;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, RecordBatch};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use arrow_schema::{DataType, Schema};
-use std::sync::Arc;
+use arrow_schema::DataType;
 use thalweg_codec::ElementType;
-use thalweg_kernel::{Error, ErrorKind, Result};
+use thalweg_kernel::Result;
 
 /// The version of the format, its first byte.
 const VERSION: u8 = 1;
@@ -328,18 +327,9 @@ pub fn decode_rows<'a>(
 /// Collects the rows of many payloads into one batch.
 #[derive(Debug)]
 pub struct RowsDecoder {
-    schema: Arc<Schema>,
-    columns: Vec<DecodedColumn>,
-    rows: usize,
-    /// What the last payload's tags said, and those bytes: nearly every payload has the tags of the one before.
+    batch: BatchBuilder,
+    /// Nearly every payload has the tags of the one before.
     plan: Plan,
-}
-
-#[derive(Debug)]
-struct DecodedColumn {
-    column: Column,
-    element: ElementType,
-    builder: ColumnBuilder,
 }
 
 /// How to read a payload.
@@ -348,7 +338,8 @@ struct Plan {
     /// The bytes it was made from: the number of columns and their tags.
     tags: Vec<u8>,
     steps: Vec<Step>,
-    /// Columns of the result that the payload does not have.
+    /// Columns of the result that the payload has, and those that it does not.
+    found: Vec<bool>,
     missing: Vec<usize>,
 }
 
@@ -367,28 +358,15 @@ impl RowsDecoder {
     /// # Errors
     /// When a projected column does not exist.
     pub fn new(definition: &TableDefinition, projection: Option<&[u32]>) -> Result<Self> {
-        let (schema, chosen) = crate::assemble::project(definition, projection)?;
-        let decoded = |column: &Column| {
-            let element =
-                element_type(&column.data_type).ok_or_else(|| self::schema("not a stored type"))?;
-            Ok(DecodedColumn {
-                column: column.clone(),
-                element,
-                builder: ColumnBuilder::new(element),
-            })
-        };
-        let columns = chosen.into_iter().map(decoded).collect::<Result<_>>()?;
         Ok(Self {
-            schema,
-            columns,
-            rows: 0,
+            batch: BatchBuilder::new(definition, projection)?,
             plan: Plan::default(),
         })
     }
 
     /// Rows collected so far.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.batch.rows
     }
 
     /// Adds the rows of a payload. After an error the decoder must not be used again.
@@ -408,41 +386,45 @@ impl RowsDecoder {
             return Err(bad("more rows than its bytes can hold"));
         }
         if self.plan.tags.is_empty() || !behind.starts_with(&self.plan.tags) {
-            self.plan = self.read_tags(behind)?;
+            self.read_tags(behind)?;
         }
         let mut cursor = Cursor(&behind[self.plan.tags.len()..]);
         for step in &self.plan.steps {
-            let target = step.target.map(|at| &mut self.columns[at]);
+            let target = step.target.map(|at| &mut self.batch.columns[at]);
             read_column(*step, rows, &mut cursor, target)?;
         }
         if !cursor.0.is_empty() {
             return Err(bad("bytes behind the last column"));
         }
         for &at in &self.plan.missing {
-            self.columns[at].append_nulls(rows)?;
+            append_nulls(&mut self.batch.columns[at], rows)?;
         }
-        self.rows += rows;
+        self.batch.rows += rows;
         Ok(())
     }
 
-    fn read_tags(&self, bytes: &[u8]) -> Result<Plan> {
+    /// Makes the plan for payloads that begin with the number of columns and the tags in `bytes`.
+    fn read_tags(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut plan = std::mem::take(&mut self.plan);
+        plan.clear(self.batch.columns.len());
         let mut cursor = Cursor(bytes);
         let columns = u32::from_le_bytes(cursor.array()?);
-        let mut plan = Plan::default();
-        let mut found = vec![false; self.columns.len()];
         let mut previous_id = 0_u32;
         for _ in 0..columns {
             let [tag] = cursor.array()?;
             let (step, id) = self.read_tag(tag, previous_id, &mut cursor)?;
             if let Some(at) = step.target {
-                found[at] = true;
+                plan.found[at] = true;
             }
             previous_id = id;
             plan.steps.push(step);
         }
-        plan.missing = (0..found.len()).filter(|&at| !found[at]).collect();
-        plan.tags = bytes[..bytes.len() - cursor.0.len()].to_vec();
-        Ok(plan)
+        plan.missing
+            .extend((0..plan.found.len()).filter(|&at| !plan.found[at]));
+        plan.tags
+            .extend_from_slice(&bytes[..bytes.len() - cursor.0.len()]);
+        self.plan = plan;
+        Ok(())
     }
 
     fn read_tag(&self, tag: u8, previous_id: u32, cursor: &mut Cursor<'_>) -> Result<(Step, u32)> {
@@ -466,13 +448,8 @@ impl RowsDecoder {
             TAG_NULLS_ALL => Nulls::All,
             _ => return Err(bad("unknown bits in a column's tag")),
         };
-        let target = self
-            .columns
-            .iter()
-            .position(|decoded| decoded.column.id == id);
-        if let Some(decoded) = target.map(|at| &self.columns[at])
-            && !widens(element, decoded.element)
-        {
+        let target = self.batch.position(id);
+        if target.is_some_and(|at| !widens(element, self.batch.columns[at].element)) {
             return Err(bad("a column of another type than the table's"));
         }
         Ok((
@@ -490,35 +467,30 @@ impl RowsDecoder {
     /// # Errors
     /// `Corruption` when strings are not UTF-8.
     pub fn finish(&mut self) -> Result<RecordBatch> {
-        let finish = |decoded: &mut DecodedColumn| {
-            decoded
-                .builder
-                .finish(&decoded.column)
-                .map_err(|reason| damaged("raw rows", reason))
-        };
-        let arrays = self
-            .columns
-            .iter_mut()
-            .map(finish)
-            .collect::<Result<Vec<_>>>()?;
-        let options =
-            RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.rows)));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)
-            .map_err(|e| Error::with_source(ErrorKind::Corruption, format!("raw rows: {e}"), e))
+        self.batch.finish("raw rows")
     }
 }
 
-impl DecodedColumn {
-    fn append_nulls(&mut self, rows: usize) -> Result<()> {
-        if !self.column.nullable && rows > 0 {
-            return Err(damaged(
-                "raw rows",
-                format_args!("column \"{}\" is null and may not be", self.column.name),
-            ));
-        }
-        self.builder.append_nulls(rows);
-        Ok(())
+impl Plan {
+    fn clear(&mut self, columns: usize) {
+        self.tags.clear();
+        self.steps.clear();
+        self.missing.clear();
+        self.found.clear();
+        self.found.resize(columns, false);
     }
+}
+
+fn append_nulls(column: &mut BatchColumn, rows: usize) -> Result<()> {
+    if !column.field.is_nullable() && rows > 0 {
+        let name = column.field.name();
+        return Err(damaged(
+            "raw rows",
+            format_args!("column \"{name}\" is null and may not be"),
+        ));
+    }
+    column.builder.append_nulls(rows);
+    Ok(())
 }
 
 /// Reads one column of a payload, into `target` if anybody wants it.
@@ -526,10 +498,10 @@ fn read_column(
     step: Step,
     rows: usize,
     cursor: &mut Cursor<'_>,
-    target: Option<&mut DecodedColumn>,
+    target: Option<&mut BatchColumn>,
 ) -> Result<()> {
     let validity = match step.nulls {
-        Nulls::All => return target.map_or(Ok(()), |target| target.append_nulls(rows)),
+        Nulls::All => return target.map_or(Ok(()), |target| append_nulls(target, rows)),
         Nulls::Bitmap => Some(cursor.bits(rows)?),
         Nulls::None => None,
     };
@@ -548,18 +520,15 @@ fn read_column(
             }
         }
     };
-    let Some(DecodedColumn {
-        builder, column, ..
-    }) = target
-    else {
+    let Some(BatchColumn { builder, field, .. }) = target else {
         return Ok(());
     };
     match validity {
         None => builder.append_valid(rows),
-        Some(_) if !column.nullable => {
+        Some(_) if !field.is_nullable() => {
             return Err(damaged(
                 "raw rows",
-                format_args!("column \"{}\" has nulls and may not", column.name),
+                format_args!("column \"{}\" has nulls and may not", field.name()),
             ));
         }
         Some(bits) => builder.append_validity(bits, 0..rows),
@@ -571,7 +540,7 @@ fn read_column(
             if !builder.append_strings(lengths, data) {
                 return Err(limit(format!(
                     "column \"{}\" holds more than 2 GiB of open rows",
-                    column.name
+                    field.name()
                 )));
             }
         }

@@ -90,6 +90,7 @@ fn a_stored_form_that_nobody_wrote_is_refused() {
         (r#"[1,2]"#, r#"[2,1]"#),
         (r#"[1,2]"#, r#"[1,7]"#),
         (r#""next_column_id":4"#, r#""next_column_id":3"#),
+        (r#""next_column_id":4"#, r#""next_column_id":16777217"#),
         (r#""id":2"#, r#""id":3"#),
         (r#""id":1"#, r#""id":0"#),
         (r#""name":"Sys""#, r#""name":"TS""#),
@@ -198,6 +199,21 @@ fn wide_tables_are_summarised_on_request_only() {
             .unwrap()
             .is_summarised(64)
     );
+}
+
+#[test]
+fn summaries_have_a_limit() {
+    let fields = (0..4_097).map(|index| Field::new(format!("c{index}"), DataType::Int64, true));
+    let schema = Schema::new(fields.collect::<Vec<_>>());
+    let all = CreateOptions {
+        summaries: SummaryOption::All,
+        ..CreateOptions::default()
+    };
+    assert_eq!(
+        TableDefinition::create(&schema, &all).unwrap_err().kind(),
+        ErrorKind::Limit
+    );
+    TableDefinition::create(&schema, &CreateOptions::default()).unwrap();
 }
 
 #[test]

@@ -140,17 +140,14 @@ fn primitive<T: ArrowPrimitiveType>(
     Arc::new(array.with_data_type(data_type.clone()))
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    reason = "any bits will do"
-)]
 fn array(data_type: &DataType, rows: &[Option<u64>]) -> ArrayRef {
     use DataType as T;
     let text = |bits: &u64| {
-        (bits % 64 != 0)
-            .then(|| format!("Größe {}", bits >> (bits % 64)))
-            .unwrap_or_default()
+        if bits.is_multiple_of(8) {
+            String::new()
+        } else {
+            format!("Größe {}", bits >> (bits % 64))
+        }
     };
     match data_type {
         T::Boolean => Arc::new(

@@ -1,0 +1,315 @@
+//! Batches into blocks.
+
+use super::with_number;
+use crate::definition::{Column, Layout, TableDefinition};
+use crate::error::{invalid, limit, schema};
+use crate::schema::element_type;
+use crate::time::order_keys;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, MutableBuffer, NullBuffer, ScalarBuffer};
+use arrow_schema::DataType;
+use thalweg_codec::{Element, ElementType, EncodeError, EncodedChunk, Encoder, Level};
+use thalweg_kernel::bitmap::Bitmap;
+use thalweg_kernel::block::{BlockBuilder, BlockSpec, EncodedBlock, Role};
+use thalweg_kernel::summary::ColumnSummary;
+use thalweg_kernel::{Error, ErrorKind, Result, TableId};
+
+/// Rows whose values take more than this are cut into several blocks: a block may have 64 MiB, encoded.
+const MAX_RAW_BYTES: usize = 32 << 20;
+
+/// Encodes batches into blocks; holds what can be reused from one to the next.
+#[derive(Debug)]
+pub struct BlockEncoder {
+    encoder: Encoder,
+    chunk: EncodedChunk,
+    filled: MutableBuffer,
+    offsets: Vec<i32>,
+    data: Vec<u8>,
+}
+
+impl BlockEncoder {
+    /// An encoder that works at `level`.
+    pub fn new(level: Level) -> Self {
+        Self {
+            encoder: Encoder::new(level),
+            chunk: EncodedChunk::new(),
+            filled: MutableBuffer::new(0),
+            offsets: Vec::new(),
+            data: Vec::new(),
+        }
+    }
+
+    /// Appends one block with the rows of `batch` to `blocks`, or several if their values take more than 32 MiB;
+    /// nothing for no rows. The batch has the table's schema; `keys` are its order keys, which ascend.
+    ///
+    /// # Errors
+    /// `Limit` when a single row is too large for a block.
+    ///
+    /// # Panics
+    /// When the keys contradict the rows.
+    pub fn encode(
+        &mut self,
+        table: TableId,
+        definition: &TableDefinition,
+        batch: &RecordBatch,
+        keys: &[i64],
+        blocks: &mut Vec<EncodedBlock>,
+    ) -> Result<()> {
+        let rows = batch.num_rows();
+        assert_eq!(keys.len(), rows, "as many keys as rows");
+        if rows > 1 && raw_bytes(batch) > MAX_RAW_BYTES {
+            let half = rows / 2;
+            self.encode(
+                table,
+                definition,
+                &batch.slice(0, half),
+                &keys[..half],
+                blocks,
+            )?;
+            return self.encode(
+                table,
+                definition,
+                &batch.slice(half, rows - half),
+                &keys[half..],
+                blocks,
+            );
+        }
+        let [first, .., last] = keys else {
+            let Some(only) = keys.first() else {
+                return Ok(());
+            };
+            blocks.push(self.encode_one(table, definition, batch, (*only, *only))?);
+            return Ok(());
+        };
+        debug_assert!(keys.is_sorted(), "rows of a block are in key order");
+        blocks.push(self.encode_one(table, definition, batch, (*first, *last))?);
+        Ok(())
+    }
+
+    fn encode_one(
+        &mut self,
+        table: TableId,
+        definition: &TableDefinition,
+        batch: &RecordBatch,
+        keys: (i64, i64),
+    ) -> Result<EncodedBlock> {
+        check_batch(definition, batch, keys)?;
+        let rows = u32::try_from(batch.num_rows())
+            .map_err(|_| limit("a block of more than 4,294,967,295 rows"))?;
+        let spec = BlockSpec {
+            table,
+            layout: layout_byte(definition.layout()),
+            level: 0,
+            order_id: 0,
+            rows,
+            key: 0,
+            sorted: true,
+            implicit_key: false,
+        };
+        let chunks = batch
+            .columns()
+            .iter()
+            .map(|array| if array.null_count() > 0 { 2 } else { 1 })
+            .sum();
+        let mut builder = BlockBuilder::new(spec, chunks);
+        let mut summaries = Vec::new();
+        for (position, (column, array)) in
+            definition.columns().iter().zip(batch.columns()).enumerate()
+        {
+            let summary = definition.is_summarised(position);
+            let summary = self.encode_column(column, array, summary, &mut builder);
+            let summary = summary.map_err(|e| {
+                Error::with_source(e.kind(), format!("column \"{}\": {e}", column.name), e)
+            })?;
+            summaries.extend(summary);
+        }
+        builder.finish(keys, summaries)
+    }
+
+    /// Adds the chunks of a column and returns its summary if one is asked for.
+    fn encode_column(
+        &mut self,
+        column: &Column,
+        array: &ArrayRef,
+        summarise: bool,
+        builder: &mut BlockBuilder,
+    ) -> Result<Option<ColumnSummary>> {
+        let element = element_type(&column.data_type).ok_or_else(|| schema("not a stored type"))?;
+        let (rows, id) = (array.len(), column.id);
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+        let all_null = nulls.is_some_and(|nulls| nulls.null_count() == rows);
+        let counts = || ColumnSummary::of_counts(id, rows as u64, array.null_count() as u64);
+        let validity = nulls.map(|nulls| bitmap(nulls.inner()));
+        let summary = match element {
+            ElementType::Bits => {
+                let values = array.as_boolean().values();
+                if !all_null {
+                    let masked = nulls.map(|nulls| values & nulls.inner());
+                    self.encode_bits(masked.as_ref().unwrap_or(values))?;
+                }
+                summarise.then(|| ColumnSummary::of_bools(id, bitmap(values), validity))
+            }
+            ElementType::Bytes => {
+                if !all_null {
+                    self.encode_bytes(array, nulls)?;
+                }
+                summarise.then(counts)
+            }
+            ElementType::I128 => {
+                if !all_null {
+                    self.encode_fixed(&native_values::<i128>(array), nulls)?;
+                }
+                summarise.then(counts)
+            }
+            number => with_number!(number, Native => {
+                let values = native_values::<Native>(array);
+                if !all_null {
+                    self.encode_fixed(&values, nulls)?;
+                }
+                summarise.then(|| ColumnSummary::of_values(id, &values, validity))
+            }),
+        };
+        if !all_null {
+            builder.add_chunk(id, Role::Values, &self.chunk)?;
+        }
+        if let Some(nulls) = nulls {
+            self.encode_bits(nulls.inner())?;
+            builder.add_chunk(id, Role::Validity, &self.chunk)?;
+        }
+        Ok(summary)
+    }
+
+    fn encode_fixed<T: Element + ArrowNativeType>(
+        &mut self,
+        values: &[T],
+        nulls: Option<&NullBuffer>,
+    ) -> Result<()> {
+        let Some(nulls) = nulls else {
+            return self
+                .encoder
+                .encode(values, &mut self.chunk)
+                .map_err(too_much);
+        };
+        self.filled.clear();
+        self.filled.extend_from_slice(values);
+        let filled = self.filled.typed_data_mut::<T>();
+        let first = nulls.valid_indices().next().unwrap_or(0);
+        let mut last = values[first];
+        for (row, value) in filled.iter_mut().enumerate() {
+            if nulls.is_valid(row) {
+                last = *value;
+            } else {
+                *value = last;
+            }
+        }
+        self.encoder
+            .encode(filled, &mut self.chunk)
+            .map_err(too_much)
+    }
+
+    fn encode_bits(&mut self, bits: &BooleanBuffer) -> Result<()> {
+        self.encoder
+            .encode_bits(bits.sliced().as_slice(), bits.len(), &mut self.chunk)
+            .map_err(too_much)
+    }
+
+    fn encode_bytes(&mut self, array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<()> {
+        let (offsets, data) = match array.data_type() {
+            DataType::Utf8 => (
+                array.as_string::<i32>().offsets(),
+                array.as_string::<i32>().value_data(),
+            ),
+            _ => (
+                array.as_binary::<i32>().offsets(),
+                array.as_binary::<i32>().value_data(),
+            ),
+        };
+        let is_hidden = |nulls: &NullBuffer| {
+            (0..nulls.len()).any(|row| nulls.is_null(row) && offsets[row] != offsets[row + 1])
+        };
+        let Some(nulls) = nulls.filter(|nulls| is_hidden(nulls)) else {
+            return self
+                .encoder
+                .encode_bytes(offsets, data, &mut self.chunk)
+                .map_err(too_much);
+        };
+        self.data.clear();
+        self.offsets.clear();
+        self.offsets.push(0);
+        for row in 0..nulls.len() {
+            if nulls.is_valid(row) {
+                // Offsets of an Arrow array rise from zero or above.
+                self.data.extend_from_slice(
+                    &data[offsets[row].unsigned_abs() as usize
+                        ..offsets[row + 1].unsigned_abs() as usize],
+                );
+            }
+            self.offsets.push(
+                i32::try_from(self.data.len()).map_err(|_| limit("more than 2 GiB of strings"))?,
+            );
+        }
+        self.encoder
+            .encode_bytes(&self.offsets, &self.data, &mut self.chunk)
+            .map_err(too_much)
+    }
+}
+
+/// How blocks name the layout that wrote them.
+fn layout_byte(layout: Layout) -> u8 {
+    match layout {
+        Layout::Stream => 1,
+        Layout::Points => 2,
+        Layout::Series => 3,
+        Layout::Array => 4,
+    }
+}
+
+/// What the rows take in memory, nearly: bits and validity are left out.
+fn raw_bytes(batch: &RecordBatch) -> usize {
+    let column = |array: &ArrayRef| {
+        let span =
+            |offsets: &[i32]| (offsets[offsets.len() - 1] - offsets[0]).unsigned_abs() as usize;
+        match array.data_type() {
+            DataType::Utf8 => span(array.as_string::<i32>().offsets()),
+            DataType::Binary => span(array.as_binary::<i32>().offsets()),
+            other => other.primitive_width().unwrap_or(0) * array.len(),
+        }
+    };
+    batch.columns().iter().map(column).sum()
+}
+
+fn check_batch(definition: &TableDefinition, batch: &RecordBatch, keys: (i64, i64)) -> Result<()> {
+    let columns = definition.columns();
+    let matching = columns.len() == batch.num_columns()
+        && columns
+            .iter()
+            .zip(batch.columns())
+            .all(|(column, array)| column.data_type == *array.data_type());
+    if !matching {
+        return Err(invalid("the batch does not have the schema of the table"));
+    }
+    if let Some(time) = definition.time_position() {
+        let edge = |row: usize| order_keys(&batch.column(time).slice(row, 1)).map(|keys| keys[0]);
+        assert_eq!(
+            (edge(0)?, edge(batch.num_rows() - 1)?),
+            keys,
+            "the order keys of the time column"
+        );
+    }
+    Ok(())
+}
+
+/// The values of a fixed-width array: its own memory.
+fn native_values<T: ArrowNativeType>(array: &ArrayRef) -> ScalarBuffer<T> {
+    let data = array.to_data();
+    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
+}
+
+fn bitmap(bits: &BooleanBuffer) -> Bitmap<'_> {
+    Bitmap::new(bits.values(), bits.offset(), bits.len())
+}
+
+fn too_much(error: EncodeError) -> Error {
+    Error::with_source(ErrorKind::Limit, error.to_string(), error)
+}
