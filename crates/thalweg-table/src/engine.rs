@@ -48,6 +48,35 @@ pub struct EngineOptions {
     /// Encode, checkpoint and maintain on threads of their own. Off in simulations: everything then happens in the
     /// calling thread, in a fixed order.
     pub background: bool,
+    /// Where appends of different sizes go; small in tests.
+    pub append_limits: AppendLimits,
+}
+
+/// Sizes from which an append takes another way into the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendLimits {
+    /// Rows of fewer bytes are committed raw, and become blocks later, together with others.
+    pub raw_bytes: usize,
+    /// Smaller batches are put together up to this size before they are sorted and cut.
+    pub gather_bytes: usize,
+    /// Encoded blocks of more bytes go to files of their own, not into the log.
+    pub group_bytes: u64,
+    /// A file of this size is finished, and the next one begun.
+    pub fragment_bytes: u64,
+    /// A file that has this size ends where the next split begins.
+    pub split_fragment_bytes: u64,
+}
+
+impl Default for AppendLimits {
+    fn default() -> Self {
+        Self {
+            raw_bytes: 256 << 10,
+            gather_bytes: 8 << 20,
+            group_bytes: 4 << 20,
+            fragment_bytes: 256 << 20,
+            split_fragment_bytes: 4 << 20,
+        }
+    }
 }
 
 impl Default for EngineOptions {
@@ -63,6 +92,7 @@ impl Default for EngineOptions {
             memory_limit_bytes: None,
             segment_bytes: kernel.segment_bytes,
             background: kernel.background,
+            append_limits: AppendLimits::default(),
         }
     }
 }

@@ -37,7 +37,7 @@ pub mod table;
 
 pub use aggregate::{AggregateRequest, AggregateResult, Bucket, Group};
 pub use appender::Appender;
-pub use engine::{DatabaseView, Engine, EngineOptions};
+pub use engine::{AppendLimits, DatabaseView, Engine, EngineOptions};
 pub use range::{ColumnRange, KeyRange};
 pub use scan::{Scan, ScanMetrics, ScanRequest};
 pub use table::{Table, TableStats, TableView};

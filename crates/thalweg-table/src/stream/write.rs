@@ -10,6 +10,7 @@
 use crate::column::BlockEncoder;
 use crate::conform::conform;
 use crate::definition::TableDefinition;
+use crate::engine::AppendLimits;
 use crate::order::{Cutter, sorted_batch};
 use crate::pool::Ticket;
 use crate::rows::encode_rows;
@@ -26,16 +27,6 @@ use thalweg_kernel::fragment::FragmentWriter;
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, GroupPart, Result, RowsPart};
 
-/// Rows of fewer bytes are committed raw.
-const ROWS_LIMIT_BYTES: usize = 256 << 10;
-/// Rows that are sorted and cut together, if they come in smaller batches.
-const GATHER_BYTES: usize = 8 << 20;
-/// Blocks of more bytes do not go into the log.
-const GROUP_LIMIT_BYTES: u64 = 4 << 20;
-/// A fragment of this size is finished, and the next one begun.
-const FRAGMENT_BYTES: u64 = 256 << 20;
-/// A fragment that has this size ends where the next split begins.
-const SPLIT_FRAGMENT_BYTES: u64 = 4 << 20;
 /// Batches that are kept in case that the definition changes while they are encoded.
 const KEPT_BYTES: usize = 64 << 20;
 
@@ -48,7 +39,7 @@ pub(crate) fn append(
     let mut input = Input { batches, kept: Vec::new(), kept_bytes: 0, next: 0, complete: true };
     table.with_newest_shape(|shape| {
         input.rewind().map_err(|e| table.name_error(e))?;
-        let mut intake = Intake::new(table, shape)?;
+        let mut intake = Intake::new(table, shape);
         while let Some(batch) = input.next()? {
             intake.push(&batch).map_err(|e| table.name_error(e))?;
         }
@@ -102,6 +93,7 @@ impl Input<'_> {
 struct Intake<'a> {
     table: &'a Table,
     shape: &'a Shape,
+    limits: AppendLimits,
     /// Batches that are neither sorted nor encoded.
     held: Vec<RecordBatch>,
     held_bytes: usize,
@@ -113,17 +105,18 @@ struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    fn new(table: &'a Table, shape: &'a Shape) -> Result<Self> {
-        Ok(Self {
+    fn new(table: &'a Table, shape: &'a Shape) -> Self {
+        Self {
             table,
             shape,
+            limits: table.engine().options().append_limits,
             held: Vec::new(),
             held_bytes: 0,
             rows: 0,
             high_key: None,
             encoding: VecDeque::new(),
             output: Output::default(),
-        })
+        }
     }
 
     fn push(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -134,15 +127,18 @@ impl<'a> Intake<'a> {
         self.rows += batch.num_rows() as u64;
         self.held_bytes += raw_bytes(&batch);
         self.held.push(batch);
-        if self.held_bytes >= GATHER_BYTES { self.encode_held() } else { Ok(()) }
+        if self.held_bytes >= self.limits.gather_bytes { self.encode_held() } else { Ok(()) }
     }
 
     /// The commit and how many rows it has.
     fn finish(mut self) -> Result<(Commit, u64)> {
-        let few = self.held_bytes < ROWS_LIMIT_BYTES && self.encoding.is_empty() && self.output.is_empty();
+        let few = self.held_bytes < self.limits.raw_bytes && self.encoding.is_empty() && self.output.is_empty();
         if few {
-            let parts = self.held.iter().map(|batch| self.raw_part(batch)).collect::<Result<_>>()?;
-            return Ok((Commit { rows: parts, ..Commit::default() }, self.rows));
+            let rows = match self.take_held()? {
+                Some(batch) => vec![self.raw_part(&batch)?],
+                None => Vec::new(),
+            };
+            return Ok((Commit { rows, ..Commit::default() }, self.rows));
         }
         self.encode_held()?;
         while self.settle_one()? {}
@@ -166,16 +162,19 @@ impl<'a> Intake<'a> {
         })
     }
 
+    /// All that is held as one batch.
+    fn take_held(&mut self) -> Result<Option<RecordBatch>> {
+        let mut held = std::mem::take(&mut self.held);
+        self.held_bytes = 0;
+        if held.len() > 1 {
+            return concat(&self.shape.definition, &held).map(Some);
+        }
+        Ok(held.pop())
+    }
+
     /// Sorts what is held and starts to encode it.
     fn encode_held(&mut self) -> Result<()> {
-        let held = std::mem::take(&mut self.held);
-        self.held_bytes = 0;
-        let batch = match held.len() {
-            0 => return Ok(()),
-            1 => held.into_iter().next(),
-            _ => Some(concat(&self.shape.definition, &held)?),
-        };
-        let Some(batch) = batch else { return Ok(()) };
+        let Some(batch) = self.take_held()? else { return Ok(()) };
         let keys = keys_of(&self.shape.definition, &batch)?;
         let (batch, keys) = sorted_batch(batch, keys)?;
         if self.high_key.is_none() {
@@ -242,7 +241,7 @@ impl Output {
         if self.fragment.is_none() && self.fragments.is_empty() {
             self.block_bytes += block.bytes.len() as u64;
             self.blocks.push(block);
-            if self.block_bytes <= GROUP_LIMIT_BYTES {
+            if self.block_bytes <= table.engine().options().append_limits.group_bytes {
                 return Ok(());
             }
             let blocks = std::mem::take(&mut self.blocks);
@@ -253,8 +252,9 @@ impl Output {
 
     fn stage(&mut self, table: &Table, definition: &TableDefinition, block: &EncodedBlock) -> Result<()> {
         let split = definition.split().map(|split| split.split_of(block.entry.key_min));
+        let limits = table.engine().options().append_limits;
         let is_full = |open: &OpenFragment| {
-            open.bytes >= FRAGMENT_BYTES || (open.bytes >= SPLIT_FRAGMENT_BYTES && open.split != split)
+            open.bytes >= limits.fragment_bytes || (open.bytes >= limits.split_fragment_bytes && open.split != split)
         };
         if self.fragment.as_ref().is_some_and(is_full) {
             self.finish_fragment()?;

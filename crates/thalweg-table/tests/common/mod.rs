@@ -1,0 +1,449 @@
+//! The model of a stream, and random operations on both.
+
+use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_env::sim::SimEnv;
+use thalweg_table::{
+    AggregateRequest, AppendLimits, Bucket, ColumnSummary, CreateOptions, Durability, Engine, EngineOptions, KeyRange,
+    ScanRequest, Table, TableView, Value,
+};
+
+/// Sequences of all tests together.
+pub fn sequences() -> u32 {
+    std::env::var("THALWEG_SEQUENCES").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub ts: i64,
+    pub number: u64,
+    pub value: Option<f64>,
+    pub text: Option<String>,
+    pub flag: bool,
+}
+
+/// How the times of new rows relate to those of old ones.
+#[derive(Clone, Copy, Debug)]
+pub enum Times {
+    Rising,
+    Equal,
+    Late,
+    Anywhere,
+    Future,
+}
+
+#[derive(Clone, Debug)]
+pub enum Operation {
+    Append { batches: Vec<u16>, times: Times, disk: bool },
+    Put { rows: u8, times: Times },
+    Appender { rows: u8, times: Times },
+    Flush,
+    Checkpoint,
+    Reopen,
+    Keep,
+    CheckKept,
+    Scan { from: u8, to: u8, limit: Option<u16>, batch_rows: u16, projection: u8 },
+    Partitions { count: u8 },
+    Aggregate { from: u8, to: u8, width: Option<u16>, columns: u8 },
+}
+
+pub fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
+    let times = || {
+        prop_oneof![
+            6 => Just(Times::Rising),
+            1 => Just(Times::Equal),
+            2 => Just(Times::Late),
+            1 => Just(Times::Anywhere),
+            1 => Just(Times::Future),
+        ]
+    };
+    let size = prop_oneof![3 => 0_u16..20, 1 => 100_u16..400];
+    let operation = prop_oneof![
+        12 => (prop::collection::vec(size, 1..4), times(), any::<bool>())
+            .prop_map(|(batches, times, disk)| Operation::Append { batches, times, disk }),
+        6 => (1_u8..8, times()).prop_map(|(rows, times)| Operation::Put { rows, times }),
+        2 => (1_u8..200, times()).prop_map(|(rows, times)| Operation::Appender { rows, times }),
+        1 => Just(Operation::Flush),
+        1 => Just(Operation::Checkpoint),
+        1 => Just(Operation::Reopen),
+        1 => Just(Operation::Keep),
+        1 => Just(Operation::CheckKept),
+        8 => (any::<u8>(), any::<u8>(), prop::option::of(0_u16..300), 1_u16..200, any::<u8>()).prop_map(
+            |(from, to, limit, batch_rows, projection)| Operation::Scan { from, to, limit, batch_rows, projection }
+        ),
+        1 => (1_u8..6).prop_map(|count| Operation::Partitions { count }),
+        6 => (any::<u8>(), any::<u8>(), prop::option::of(1_u16..2_000), any::<u8>())
+            .prop_map(|(from, to, width, columns)| Operation::Aggregate { from, to, width, columns }),
+    ];
+    prop::collection::vec(operation, 1..most)
+}
+
+/// The rows of a stream in order of arrival.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub rows: Vec<Row>,
+    ordered: bool,
+}
+
+impl Model {
+    pub fn new(ordered: bool) -> Self {
+        Self { rows: Vec::new(), ordered }
+    }
+
+    fn key(&self, row: &Row) -> i64 {
+        if self.ordered { row.ts } else { 0 }
+    }
+
+    fn sorted(&self, keys: KeyRange) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = self.rows.iter().filter(|row| keys.contains(self.key(row))).collect();
+        rows.sort_by_key(|row| self.key(row));
+        rows
+    }
+
+    fn ends(&self) -> Option<(i64, i64)> {
+        let keys = || self.rows.iter().map(|row| self.key(row));
+        Some((keys().min()?, keys().max()?))
+    }
+
+    /// A range between fractions of the present one, which may be empty or stick out.
+    fn range(&self, from: u8, to: u8) -> KeyRange {
+        let (first, last) = self.ends().unwrap_or((0, 0));
+        let at = |part: u8| first - 20 + (last - first + 40) * i64::from(part) / 250;
+        match (from, to) {
+            (0..20, _) => KeyRange::half_open(None, Some(at(to))),
+            (_, 0..20) => KeyRange::half_open(Some(at(from)), None),
+            (250.., 250..) => KeyRange::ALL,
+            _ => KeyRange::half_open(Some(at(from.min(to))), Some(at(from.max(to)))),
+        }
+    }
+}
+
+/// A stream and its model.
+pub struct Trial {
+    sim: SimEnv,
+    engine: Engine,
+    table: Table,
+    model: Model,
+    kept: Vec<(TableView, Model)>,
+    random: u64,
+    now: i64,
+}
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("ts", DataType::Int64, false),
+        Field::new("number", DataType::UInt64, false),
+        Field::new("value", DataType::Float64, true),
+        Field::new("text", DataType::Utf8, true),
+        Field::new("flag", DataType::Boolean, false),
+    ]))
+}
+
+fn open(sim: &SimEnv) -> Engine {
+    let append_limits = AppendLimits {
+        raw_bytes: 2_000,
+        gather_bytes: 16_000,
+        group_bytes: 6_000,
+        fragment_bytes: 8_000,
+        split_fragment_bytes: 2_000,
+    };
+    let options = EngineOptions { background: false, segment_bytes: 256 << 10, append_limits, ..EngineOptions::default() };
+    Engine::open(sim.env(), Path::new("/db"), options).unwrap()
+}
+
+impl Trial {
+    pub fn new(model: Model, seed: u64, split: Option<&str>) -> Self {
+        let sim = SimEnv::new(seed);
+        let engine = open(&sim);
+        let options = CreateOptions {
+            time: model.ordered.then(|| "TS".to_owned()),
+            split: split.map(str::to_owned),
+            block_rows: Some(64),
+            ..CreateOptions::default()
+        };
+        let table = engine.create_table("Events", &schema(), &options).unwrap();
+        Self { sim, engine, table, model, kept: Vec::new(), random: seed, now: 1_000 }
+    }
+
+    /// splitmix64.
+    fn random(&mut self, below: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % below
+    }
+
+    fn row(&mut self, times: Times) -> Row {
+        let step = i64::try_from(self.random(4)).unwrap();
+        let ts = match times {
+            Times::Rising => {
+                self.now += step;
+                self.now
+            }
+            Times::Equal => self.now,
+            Times::Late => self.now - 50 * step - i64::try_from(self.random(30)).unwrap(),
+            Times::Anywhere => i64::try_from(self.random(4_000)).unwrap() - 1_000,
+            Times::Future => {
+                self.now += 200 * step;
+                self.now
+            }
+        };
+        let value = match self.random(12) {
+            0 => None,
+            1 => Some(f64::NAN),
+            2 => Some(1e15),
+            n => Some(f64::from(u32::try_from(n * 1_000 + self.random(900)).unwrap()) / 100.0 - 50.0),
+        };
+        let text = match self.random(5) {
+            0 => None,
+            n => Some("x".repeat(usize::try_from(n).unwrap()) + &self.random(100).to_string()),
+        };
+        let number = self.model.rows.len() as u64;
+        Row { ts, number, value, text, flag: self.random(2) == 0 }
+    }
+
+    fn batch(&mut self, rows: usize, times: Times) -> RecordBatch {
+        let first = self.model.rows.len();
+        for _ in 0..rows {
+            let row = self.row(times);
+            self.model.rows.push(row);
+        }
+        to_batch(&self.model.rows[first..])
+    }
+
+    pub fn run(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Append { batches, times, disk } => {
+                let batches: Vec<_> = batches.iter().map(|rows| Ok(self.batch((*rows).into(), *times))).collect();
+                let expected: usize = batches.iter().map(|batch: &Result<RecordBatch, _>| batch.as_ref().unwrap().num_rows()).sum();
+                let durability = if *disk { Durability::Disk } else { Durability::Process };
+                assert_eq!(self.table.append(batches, Some(durability)).unwrap(), expected as u64);
+            }
+            Operation::Put { rows, times } => {
+                for _ in 0..*rows {
+                    let row = self.row(*times);
+                    self.table.put(&to_values(&row), Some(Durability::Process)).unwrap();
+                    self.model.rows.push(row);
+                }
+            }
+            Operation::Appender { rows, times } => {
+                let mut appender = self.table.appender();
+                for _ in 0..*rows {
+                    let row = self.row(*times);
+                    appender.put(&to_values(&row)).unwrap();
+                    self.model.rows.push(row);
+                }
+                appender.flush().unwrap();
+            }
+            Operation::Flush => self.engine.flush().unwrap(),
+            Operation::Checkpoint => self.engine.checkpoint().unwrap(),
+            Operation::Reopen => {
+                self.kept.clear();
+                self.engine.close().unwrap();
+                self.engine = open(&self.sim);
+                self.table = self.engine.table("EVENTS").unwrap();
+            }
+            Operation::Keep => {
+                if self.kept.len() < 3 {
+                    self.kept.push((self.table.view().unwrap(), self.model.clone()));
+                }
+            }
+            Operation::CheckKept => {
+                for (view, model) in &self.kept {
+                    check_scan(view, model, &ScanRequest::default());
+                }
+            }
+            Operation::Scan { from, to, limit, batch_rows, projection } => {
+                let places = match projection % 4 {
+                    0 => Some(vec![1]),
+                    1 => Some(vec![3, 1, 0]),
+                    2 => Some(Vec::new()),
+                    _ => None,
+                };
+                let request = ScanRequest {
+                    projection: places,
+                    keys: self.model.range(*from, *to),
+                    limit: limit.map(usize::from),
+                    batch_rows: (*batch_rows).into(),
+                    ..ScanRequest::default()
+                };
+                check_scan(&self.table.view().unwrap(), &self.model, &request);
+            }
+            Operation::Partitions { count } => self.check_partitions((*count).into()),
+            Operation::Aggregate { from, to, width, columns } => {
+                let origin = i64::try_from(self.random(1_000)).unwrap() - 500;
+                let request = AggregateRequest {
+                    keys: self.model.range(*from, *to),
+                    bucket: width.map(|width| Bucket { width: width.into(), origin }),
+                    columns: (0..5).filter(|column| columns >> column & 1 == 1).collect(),
+                };
+                check_aggregate(&self.table.view().unwrap(), &self.model, &request);
+            }
+        }
+    }
+
+    fn check_partitions(&self, count: usize) {
+        let view = self.table.view().unwrap();
+        let request = ScanRequest { projection: Some(vec![1]), ..ScanRequest::default() };
+        let scans = view.scan_partitions(&request, count).unwrap();
+        assert!(scans.len() <= count);
+        let numbers: Vec<u64> = scans.into_iter().flat_map(|scan| numbers(&collect(scan), 0)).collect();
+        let expected: Vec<u64> = self.model.sorted(KeyRange::ALL).iter().map(|row| row.number).collect();
+        assert_eq!(numbers, expected);
+    }
+
+    /// Everything, also after opening anew.
+    pub fn check_all(&mut self) {
+        for _ in 0..2 {
+            let view = self.table.view().unwrap();
+            check_scan(&view, &self.model, &ScanRequest::default());
+            check_aggregate(&view, &self.model, &AggregateRequest { columns: (0..5).collect(), ..AggregateRequest::default() });
+            assert_eq!(view.row_count(), self.model.rows.len() as u64);
+            let keys = view.key_range().map(|keys| (keys.first, keys.last));
+            assert_eq!(keys, self.model.ends());
+            let stats = view.stats().unwrap();
+            assert_eq!(stats.rows, self.model.rows.len() as u64);
+            self.run(&Operation::CheckKept);
+            self.run(&Operation::Reopen);
+        }
+    }
+}
+
+fn to_batch(rows: &[Row]) -> RecordBatch {
+    let (mut ts, mut number, mut value) = (Int64Builder::new(), UInt64Builder::new(), Float64Builder::new());
+    let (mut text, mut flag) = (StringBuilder::new(), BooleanBuilder::new());
+    for row in rows {
+        ts.append_value(row.ts);
+        number.append_value(row.number);
+        value.append_option(row.value);
+        text.append_option(row.text.as_deref());
+        flag.append_value(row.flag);
+    }
+    let columns: Vec<Arc<dyn Array>> = vec![
+        Arc::new(ts.finish()),
+        Arc::new(number.finish()),
+        Arc::new(value.finish()),
+        Arc::new(text.finish()),
+        Arc::new(flag.finish()),
+    ];
+    RecordBatch::try_new(schema(), columns).unwrap()
+}
+
+fn to_values(row: &Row) -> [Value<'_>; 5] {
+    [
+        Value::Int(row.ts),
+        Value::UInt(row.number),
+        row.value.map_or(Value::Null, Value::Float),
+        row.text.as_deref().map_or(Value::Null, Value::Text),
+        Value::Bool(row.flag),
+    ]
+}
+
+fn collect(scan: thalweg_table::Scan) -> Vec<RecordBatch> {
+    scan.collect::<Result<_, _>>().unwrap()
+}
+
+fn numbers(batches: &[RecordBatch], column: usize) -> Vec<u64> {
+    let values = |batch: &RecordBatch| batch.column(column).as_primitive::<UInt64Type>().values().to_vec();
+    batches.iter().flat_map(values).collect()
+}
+
+fn check_scan(view: &TableView, model: &Model, request: &ScanRequest) {
+    let mut expected = model.sorted(request.keys);
+    expected.truncate(request.limit.unwrap_or(usize::MAX));
+    let scan = view.scan(request).unwrap();
+    let batches = collect(scan);
+    assert!(batches.iter().all(|batch| batch.num_rows() > 0));
+    let most_rows = if request.batch_rows == 0 { usize::MAX } else { request.batch_rows };
+    assert!(batches.iter().all(|batch| batch.num_rows() <= most_rows));
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, expected.len(), "rows of {request:?}");
+    let places = request.projection.clone().unwrap_or_else(|| (0..5).collect());
+    if let Some(column) = places.iter().position(|place| *place == 1) {
+        assert_eq!(numbers(&batches, column), expected.iter().map(|row| row.number).collect::<Vec<_>>(), "{request:?}");
+    }
+    let mut rows = expected.iter();
+    for batch in &batches {
+        for row in 0..batch.num_rows() {
+            let expected = rows.next().unwrap();
+            for (column, place) in batch.columns().iter().zip(&places) {
+                check_value(column, row, *place, expected);
+            }
+        }
+    }
+}
+
+fn check_value(column: &Arc<dyn Array>, row: usize, place: usize, expected: &Row) {
+    match place {
+        0 => assert_eq!(column.as_primitive::<Int64Type>().value(row), expected.ts),
+        1 => assert_eq!(column.as_primitive::<UInt64Type>().value(row), expected.number),
+        2 => {
+            let found = column.is_valid(row).then(|| column.as_primitive::<Float64Type>().value(row).to_bits());
+            assert_eq!(found, expected.value.map(f64::to_bits));
+        }
+        3 => {
+            let found = column.is_valid(row).then(|| column.as_string::<i32>().value(row));
+            assert_eq!(found, expected.text.as_deref());
+        }
+        _ => assert_eq!(column.as_boolean().value(row), expected.flag),
+    }
+}
+
+fn check_aggregate(view: &TableView, model: &Model, request: &AggregateRequest) {
+    let result = view.aggregate(request).unwrap();
+    let mut expected: BTreeMap<i64, Vec<&Row>> = BTreeMap::new();
+    for row in model.sorted(request.keys) {
+        let key = model.key(row);
+        let start = request.bucket.map_or(request.keys.first, |bucket| {
+            bucket.origin + (key - bucket.origin).div_euclid(bucket.width) * bucket.width
+        });
+        expected.entry(start).or_default().push(row);
+    }
+    if request.bucket.is_none() && expected.is_empty() {
+        expected.insert(request.keys.first, Vec::new());
+    }
+    let starts: Vec<(i64, u64)> = result.groups.iter().map(|group| (group.bucket_start, group.rows)).collect();
+    assert_eq!(starts, expected.iter().map(|(start, rows)| (*start, rows.len() as u64)).collect::<Vec<_>>(), "{request:?}");
+    for (group, rows) in result.groups.iter().zip(expected.values()) {
+        for (place, summary) in request.columns.iter().zip(&group.columns) {
+            check_summary(*place, summary, rows);
+        }
+    }
+}
+
+fn check_summary(place: usize, summary: &ColumnSummary, rows: &[&Row]) {
+    assert_eq!(summary.rows(), rows.len() as u64);
+    let integers = |values: Vec<i128>| {
+        assert_eq!(summary.int_sum(), Some(values.iter().sum()));
+        let range = values.iter().min().copied().zip(values.iter().max().copied());
+        let found = summary.int_range().map(|(min, max)| (i128::from(min), i128::from(max)));
+        let found = found.or_else(|| summary.uint_range().map(|(min, max)| (i128::from(min), i128::from(max))));
+        assert_eq!(found, range);
+    };
+    match place {
+        0 => integers(rows.iter().map(|row| row.ts.into()).collect()),
+        1 => integers(rows.iter().map(|row| row.number.into()).collect()),
+        4 => integers(rows.iter().map(|row| row.flag.into()).collect()),
+        2 => {
+            let values: Vec<f64> = rows.iter().filter_map(|row| row.value).filter(|value| !value.is_nan()).collect();
+            let nans = rows.iter().filter(|row| row.value.is_some_and(f64::is_nan)).count();
+            assert_eq!((summary.value_rows, summary.nan_rows), (values.len() as u64, nans as u64));
+            let magnitude: f64 = values.iter().map(|value| value.abs()).sum();
+            let sum: f64 = values.iter().sum();
+            assert!((summary.float_sum().unwrap() - sum).abs() <= 1e-12 * magnitude);
+            let range = values.iter().copied().reduce(f64::min).zip(values.iter().copied().reduce(f64::max));
+            assert_eq!(summary.float_range(), range);
+        }
+        _ => {
+            let nulls = rows.iter().filter(|row| row.text.is_none()).count();
+            assert_eq!(summary.null_rows, nulls as u64);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Streams against a plain list of rows: random appends in and out of order, snapshots, reopening, scans, aggregates.
+//!
+//! The oracle is the contract: a scan returns the rows sorted by time, rows of equal times in the order they came. The
+//! number of sequences follows `THALWEG_SEQUENCES` (2,000 by default), each of up to 200 operations.
+
+mod common;
+
+use common::{Model, Operation, Trial, operations, sequences};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+fn run(share: u32, ordered: bool, split: Option<&'static str>) {
+    let config = Config { cases: (sequences() / share).max(1), failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new(config);
+    let result = runner.run(&(any::<u64>(), operations(200)), |(seed, operations): (u64, Vec<Operation>)| {
+        let mut trial = Trial::new(Model::new(ordered), seed, split);
+        for operation in &operations {
+            trial.run(operation);
+        }
+        trial.check_all();
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn a_stream_is_its_rows_in_order_of_time() {
+    run(2, true, None);
+}
+
+#[test]
+fn a_stream_with_splits_is_its_rows_in_order_of_time() {
+    run(4, true, Some("500"));
+}
+
+#[test]
+fn a_stream_without_time_is_its_rows_in_order_of_arrival() {
+    run(4, false, None);
+}
