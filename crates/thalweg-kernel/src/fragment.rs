@@ -349,11 +349,11 @@ pub fn open_fragment(store: &Store, id: FileId, table: TableId) -> Result<Entry>
     Ok(root)
 }
 
-/// Checks every byte of a fragment and returns how many blocks and pages it has. `root` is its entry.
+/// Checks header, footer and root page of a fragment. `root` is its entry.
 ///
 /// # Errors
-/// `Corruption` that names the place.
-pub fn verify_fragment(store: &Store, table: TableId, root: &Entry) -> Result<(u64, u64)> {
+/// `Corruption` that names the file.
+pub(crate) fn verify_ends(store: &Store, table: TableId, root: &Entry) -> Result<Entry> {
     let id = root.address.file;
     let header = store.read(id, 0, FRAGMENT_HEADER_BYTES)?;
     let mut expected = Vec::new();
@@ -367,6 +367,15 @@ pub fn verify_fragment(store: &Store, table: TableId, root: &Entry) -> Result<(u
         let what = "the index of its table leads to another root page than its footer";
         return Err(Error::corruption(fragment_name(id).display(), what));
     }
+    Ok(found)
+}
+
+/// Checks every byte of a fragment and returns how many blocks and pages it has. `root` is its entry.
+///
+/// # Errors
+/// `Corruption` that names the place.
+pub fn verify_fragment(store: &Store, table: TableId, root: &Entry) -> Result<(u64, u64)> {
+    let found = verify_ends(store, table, root)?;
     let tree = Tree::from_root(table, Some(found));
     let pages = tree.check_invariants(store)?;
     let mut blocks = 0;

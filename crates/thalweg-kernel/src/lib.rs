@@ -36,6 +36,7 @@ mod segment_supply;
 pub mod state;
 pub mod store;
 pub mod summary;
+pub mod verify;
 mod wire;
 mod working;
 mod writer;

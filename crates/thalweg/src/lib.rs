@@ -1,1 +1,56 @@
-//! An embedded database for sensor data.
+//! An embedded database for sensor data: one directory is one database, used by a library and without a server.
+//!
+//! ```
+//! use thalweg::arrow_schema::{DataType, Field, Schema, TimeUnit};
+//! use thalweg::{AggregateRequest, CreateOptions, Database, Value};
+//!
+//! # fn main() -> thalweg::Result<()> {
+//! let db = Database::open(":memory:")?; // or a path: `Database::open("plant.thal")?`
+//! let schema = Schema::new(vec![
+//!     Field::new("ts", DataType::Timestamp(TimeUnit::Millisecond, None), false),
+//!     Field::new("temp", DataType::Float64, true),
+//! ]);
+//! let plant = db.create_table("plant", &schema, &CreateOptions::stream("ts"))?;
+//!
+//! // One row; it is on stable storage when the call returns.
+//! plant.put(&[Value::Text("2026-01-01T00:00:00"), Value::Float(20.5)], None)?;
+//!
+//! // Many rows one by one, committed in batches.
+//! let mut appender = plant.appender();
+//! for second in 1..100_000 {
+//!     appender.put(&[Value::Int(1_767_225_600_000 + second * 1_000), Value::Float(20.0)])?;
+//! }
+//! appender.flush()?;
+//!
+//! // An aggregate over everything reads hardly any rows: the time index has sums at every level.
+//! let answer = plant.view()?.aggregate(&AggregateRequest { columns: vec![1], ..Default::default() })?;
+//! assert_eq!(answer.groups[0].rows, 100_000);
+//! assert_eq!(answer.groups[0].columns[0].max_f64(), Some(20.5));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Whole batches go in with [`Table::append`], ranges of time come out with [`TableView::scan`]; both speak Arrow
+//! ([`arrow_array`], [`arrow_schema`]). With the feature `sql`, which is on by default, `Database::sql` runs statements.
+//!
+//! Invariants
+//! - Everything a program needs is named here; the crates below may change shape.
+//! - No logic: what is not a re-export only passes on.
+#![forbid(unsafe_code)]
+
+mod database;
+
+pub use arrow_array;
+pub use arrow_schema;
+pub use database::{Database, DatabaseBuilder};
+pub use thalweg_kernel::verify::{Damage, VerifyReport};
+pub use thalweg_table::schema::{check_name, fold_name, parse_type, schema_of_names, type_name};
+pub use thalweg_table::time::{TimeBound, key_range, key_to_text, order_keys, orders_rows};
+pub use thalweg_table::{
+    AggregateRequest, AggregateResult, Appender, Bucket, ColumnRange, ColumnSummary, CreateOptions, DatabaseView,
+    Durability, Error, ErrorKind, Group, KeyRange, Layout, Result, Scan, ScanMetrics, ScanRequest, SummaryKind,
+    SummaryOption, Table, TableDefinition, TableStats, TableView, Value, ValueRange,
+};
+
+#[cfg(feature = "sql")]
+pub use thalweg_query::{CancelHandle, ExtraTable, Fetched, Params, Prepared, QueryResult, ScalarValue};

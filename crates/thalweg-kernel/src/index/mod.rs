@@ -14,6 +14,7 @@ mod walk;
 
 pub use list::{decode_entries, encode_entries};
 pub use page::{Page, PageLoader, UnsealedPage};
+pub(crate) use tree::unequal_totals;
 pub use tree::{Tree, WrittenPages};
 pub use walk::{Blocks, Step, Walk};
 

@@ -657,7 +657,7 @@ fn check_child(
 }
 
 /// What differs between the entry of a page and what its entries add up to. Float sums may differ by their rounding.
-fn unequal_totals(entry: &Entry, sum: &Entry) -> Option<&'static str> {
+pub(crate) fn unequal_totals(entry: &Entry, sum: &Entry) -> Option<&'static str> {
     let inherits = entry.commit_max.0 > 0 && sum.commit_max.0 == 0;
     let commits = |entry: &Entry| {
         (

@@ -1,0 +1,322 @@
+//! An open database and how it is opened.
+
+use arrow_schema::Schema;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+use thalweg_env::Env;
+use thalweg_kernel::verify::VerifyReport;
+use thalweg_table::{CreateOptions, DatabaseView, Durability, Engine, EngineOptions, Result, Table};
+#[cfg(feature = "sql")]
+use {
+    std::sync::{Arc, OnceLock},
+    thalweg_query::{ExtraTable, Params, Prepared, QueryOptions, QueryResult, SqlEngine},
+};
+
+/// The path that stands for a database of its own in memory.
+const IN_MEMORY: &str = ":memory:";
+
+/// An open database. Clones share it; it is closed by [`Database::close`] or with the last clone, table and view.
+#[derive(Clone)]
+pub struct Database {
+    engine: Engine,
+    /// Planned for by the first statement: programs without SQL do not pay for it.
+    #[cfg(feature = "sql")]
+    sql: Arc<OnceLock<SqlEngine>>,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+/// How a database is opened: see [`Database::builder`].
+#[derive(Clone, Debug, Default)]
+#[must_use = "nothing is opened before `open`"]
+pub struct DatabaseBuilder {
+    options: EngineOptions,
+}
+
+impl DatabaseBuilder {
+    /// Reads only; the database must exist. Works on a folder that cannot be written, and beside a process that
+    /// writes: each statement and view sees what was acknowledged before it began.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.options.read_only = read_only;
+        self
+    }
+
+    /// Fails with `NotFound` instead of making a database.
+    pub fn must_exist(mut self, must_exist: bool) -> Self {
+        self.options.must_exist = must_exist;
+        self
+    }
+
+    /// What appends survive when they return, unless they say otherwise: [`Durability::Disk`] unless set.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.options.durability = durability;
+        self
+    }
+
+    /// Memory for cached index pages and heads of blocks.
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.options.cache_bytes = bytes;
+        self
+    }
+
+    /// Threads that encode, decode and query; 0, the default, means one per core.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.options.threads = threads;
+        self
+    }
+
+    /// Appends of [`Durability::Process`] reach stable storage within this time.
+    pub fn sync_interval(mut self, interval: Duration) -> Self {
+        self.options.sync_interval = interval;
+        self
+    }
+
+    /// What sorts, joins and groups of all queries may take together; unlimited unless set.
+    pub fn memory_limit_bytes(mut self, bytes: u64) -> Self {
+        self.options.memory_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// Opens the database in the folder `path`, making it if it is missing. `:memory:` is a new one in memory.
+    ///
+    /// # Errors
+    /// `Locked` when another process writes, `NotFound`, `Corruption` with file and offset, `Unsupported` for a newer
+    /// format, `Invalid` when the path is a file or a folder with other things in it.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Database> {
+        let path = path.as_ref();
+        let engine = if path == Path::new(IN_MEMORY) {
+            Engine::in_memory(self.options)?
+        } else {
+            Engine::open(Env::os(), path, self.options)?
+        };
+        Ok(Database {
+            engine,
+            #[cfg(feature = "sql")]
+            sql: Arc::default(),
+        })
+    }
+}
+
+impl Database {
+    /// Opens the database in the folder `path` for reading and writing, making it if it is missing. `:memory:` is a
+    /// new one in memory.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("plant.thal");
+    /// use thalweg::{Database, ErrorKind};
+    ///
+    /// let db = Database::open(&path)?;
+    /// assert!(db.table_names()?.is_empty());
+    /// assert_eq!(Database::open(&path).unwrap_err().kind(), ErrorKind::Locked); // one writer at a time
+    /// db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`DatabaseBuilder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().open(path)
+    }
+
+    /// Opens with options.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("plant.thal");
+    /// use thalweg::{Database, Durability};
+    ///
+    /// let writer = Database::builder().durability(Durability::Process).cache_bytes(64 << 20).open(&path)?;
+    /// let reader = Database::builder().read_only(true).open(&path)?; // usually in another process
+    /// assert_eq!(reader.table_names()?, writer.table_names()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> DatabaseBuilder {
+        DatabaseBuilder::default()
+    }
+
+    /// Makes a table.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::{CreateOptions, Database, schema_of_names};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// let schema = schema_of_names([("ts", "timestamp"), ("host", "varchar"), ("sys", "double")])?;
+    /// let options = CreateOptions { split: Some("1 day".into()), ..CreateOptions::stream("ts") };
+    /// let cpu = db.create_table("cpu", &schema, &options)?;
+    /// assert_eq!(cpu.schema().fields().len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is a table of that name in any case; `Schema`, `Invalid` and `Unsupported` when the
+    /// columns or options cannot be.
+    pub fn create_table(&self, name: &str, schema: &Schema, options: &CreateOptions) -> Result<Table> {
+        self.engine.create_table(name, schema, options)
+    }
+
+    /// The table of that name, in any case.
+    ///
+    /// # Errors
+    /// `NotFound`, listing what there is.
+    pub fn table(&self, name: &str) -> Result<Table> {
+        self.engine.table(name)
+    }
+
+    /// The names of all tables, in order.
+    ///
+    /// # Errors
+    /// When a reading process cannot see the newest commit.
+    pub fn table_names(&self) -> Result<Vec<String>> {
+        self.engine.table_names()
+    }
+
+    /// Removes a table and its rows. Views taken before go on seeing it.
+    ///
+    /// # Errors
+    /// `NotFound`, listing what there is.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        self.engine.drop_table(name)
+    }
+
+    /// One view of all tables: every commit acknowledged before the call, nothing later.
+    ///
+    /// # Errors
+    /// When a reading process cannot see the newest commit.
+    pub fn snapshot(&self) -> Result<DatabaseView> {
+        self.engine.snapshot()
+    }
+
+    /// Returns when everything appended so far is on stable storage.
+    ///
+    /// # Errors
+    /// When it cannot get there.
+    pub fn flush(&self) -> Result<()> {
+        self.engine.flush()
+    }
+
+    /// Writes what a later open would have to work out.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.engine.checkpoint()
+    }
+
+    /// Flushes, writes what the next open would have to work out, and lets go of the files. Everything but views fails
+    /// from then on; a second call is fine.
+    ///
+    /// # Errors
+    /// When the rest cannot be written.
+    pub fn close(&self) -> Result<()> {
+        self.engine.close()
+    }
+
+    /// Reads and checks every byte that the newest snapshot can reach, and changes nothing. `on_bytes` is told from
+    /// time to time how many more bytes were checked.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = thalweg::Database::open(folder.path().join("plant.thal"))?;
+    /// let report = db.verify(&mut |_bytes| {})?;
+    /// assert!(report.damage.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the check itself cannot run. Damage is not an error but what the report lists.
+    pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
+        self.engine.kernel().verify(on_bytes)
+    }
+
+    /// The engine below: what it offers is not part of this interface and may change.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+/// SQL.
+#[cfg(feature = "sql")]
+impl Database {
+    /// Runs one statement. What changes something is done when this returns, and its result is one row `count`; a
+    /// query takes its snapshot now and runs when its rows are pulled.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::Database;
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// db.sql("CREATE TABLE cpu (ts TIMESTAMP, sys DOUBLE) WITH (layout = 'stream', time = 'ts')")?;
+    /// db.sql("INSERT INTO cpu VALUES ('2026-01-01T00:00:00', 1.5), ('2026-01-01T00:00:01', 2.5)")?;
+    /// let batches = db.sql("SELECT avg(sys) FROM cpu WHERE ts >= '2026-01-01'")?.collect()?;
+    /// assert_eq!(batches[0].num_rows(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Query` for what cannot be parsed or planned, `Unsupported` for what this version does not offer, and whatever
+    /// tables say.
+    pub fn sql(&self, text: &str) -> Result<QueryResult> {
+        self.sql_with(text, &Params::None, &[])
+    }
+
+    /// The same with values for placeholders, and with tables for this statement alone.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::{Database, Params, ScalarValue};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// let params = Params::Positional(vec![ScalarValue::Int64(Some(40))]);
+    /// let batches = db.sql_with("SELECT 2 + ?", &params, &[])?.collect()?;
+    /// assert_eq!(batches[0].num_rows(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::sql`], and when the values do not fit the placeholders.
+    pub fn sql_with(&self, text: &str, params: &Params, extra: &[(String, ExtraTable)]) -> Result<QueryResult> {
+        self.sql_engine()?.sql(text, params, extra)
+    }
+
+    /// Parses a statement to run it often.
+    ///
+    /// # Errors
+    /// When it cannot be parsed or planned.
+    pub fn prepare(&self, text: &str) -> Result<Prepared> {
+        self.sql_engine()?.prepare(text)
+    }
+
+    /// The names of tables that a statement reads and nobody has: what may be handed in as [`ExtraTable`]s.
+    ///
+    /// # Errors
+    /// When the text cannot be parsed.
+    pub fn unknown_tables(&self, text: &str) -> Result<Vec<String>> {
+        self.sql_engine()?.unknown_tables(text)
+    }
+
+    fn sql_engine(&self) -> Result<&SqlEngine> {
+        if let Some(engine) = self.sql.get() {
+            return Ok(engine);
+        }
+        let engine = SqlEngine::new(self.engine.clone(), QueryOptions::default())?;
+        // Of two threads that come first at once, one throws its engine away.
+        Ok(self.sql.get_or_init(|| engine))
+    }
+}
