@@ -50,14 +50,23 @@ impl Child {
     }
 }
 
+/// What the children of a page up to one of them come to.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// Their largest `key_max`: rises, so that a range is found by bisection.
+    key_max: i64,
+    /// How many column summaries they have.
+    summaries: usize,
+}
+
 /// One immutable page.
 #[derive(Debug)]
 pub struct Page {
     table: TableId,
     level: u8,
     children: Vec<Arc<Child>>,
-    /// Largest `key_max` of each child and all before it: rises, so that a range is found by bisection.
-    reach: Vec<i64>,
+    /// One for each child: what it and all before it reach.
+    marks: Vec<Mark>,
     /// Set once the page is on disk.
     address: OnceLock<Address>,
 }
@@ -97,19 +106,50 @@ impl<T: PageLoader + ?Sized> PageLoader for Arc<T> {
 impl Page {
     /// A page that is not on disk.
     pub(super) fn new(table: TableId, level: u8, children: Vec<Arc<Child>>) -> Self {
+        Self::with_marks(table, level, children, Vec::new())
+    }
+
+    /// A page in the place of `self`, with other children.
+    pub(super) fn with_children(&self, children: Vec<Arc<Child>>) -> Self {
+        // What is unchanged in front is compared by pointer and not looked at: appending to a page of 256 entries
+        // must not fetch all of them from memory.
+        let same = self
+            .children
+            .iter()
+            .zip(&children)
+            .take_while(|(old, new)| Arc::ptr_eq(old, new))
+            .count();
+        let mut marks = Vec::with_capacity(children.len());
+        marks.extend_from_slice(&self.marks[..same]);
+        Self::with_marks(self.table, self.level, children, marks)
+    }
+
+    /// `marks` are those of the first children, as many as are known.
+    fn with_marks(
+        table: TableId,
+        level: u8,
+        children: Vec<Arc<Child>>,
+        mut marks: Vec<Mark>,
+    ) -> Self {
         assert!((1..=MAX_LEVEL).contains(&level), "a page of level {level}");
         assert!(!children.is_empty(), "a page without entries");
-        let mut reach = Vec::with_capacity(children.len());
-        let mut highest = i64::MIN;
-        for child in &children {
-            highest = highest.max(child.entry.key_max);
-            reach.push(highest);
+        let mut last = marks.last().copied().unwrap_or(Mark {
+            key_max: i64::MIN,
+            summaries: 0,
+        });
+        for Child { entry, .. } in children[marks.len()..].iter().map(AsRef::as_ref) {
+            let key_max = last.key_max.max(entry.key_max);
+            last = Mark {
+                key_max,
+                summaries: last.summaries + entry.columns.len(),
+            };
+            marks.push(last);
         }
         Self {
             table,
             level,
             children,
-            reach,
+            marks,
             address: OnceLock::new(),
         }
     }
@@ -156,10 +196,7 @@ impl Page {
     /// About what the page takes in memory, without the pages below it.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let summaries: usize = self
-            .entries()
-            .map(|entry| size_of_val::<[_]>(&entry.columns))
-            .sum();
+        let summaries = self.summaries() * size_of::<crate::summary::ColumnSummary>();
         summaries + self.children.len() * (size_of::<Child>() + 48) + size_of::<Self>()
     }
 
@@ -169,7 +206,7 @@ impl Page {
 
     /// The children that can hold keys of `start..=end` lie in this range of indexes.
     pub(super) fn candidates(&self, start: i64, end: i64) -> std::ops::Range<usize> {
-        let first = self.reach.partition_point(|&reach| reach < start);
+        let first = self.marks.partition_point(|mark| mark.key_max < start);
         let behind = self
             .children
             .partition_point(|child| child.entry.key_min <= end);
@@ -205,6 +242,21 @@ impl Page {
             page.set_address(address);
         }
         Arc::new(page)
+    }
+
+    /// Whether the page is no larger than pages may be.
+    pub(super) fn is_within_limits(&self) -> bool {
+        Self::fits(self.children.len(), self.summaries())
+    }
+
+    /// Whether the page is less than a quarter full.
+    pub(super) fn is_small(&self) -> bool {
+        Self::fits(self.children.len() * 4, self.summaries() * 4)
+    }
+
+    /// Column summaries of all entries.
+    pub(super) fn summaries(&self) -> usize {
+        self.marks.last().map_or(0, |mark| mark.summaries)
     }
 
     /// Whether a page may hold so many entries with so many summaries.

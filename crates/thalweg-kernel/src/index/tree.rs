@@ -416,21 +416,29 @@ impl Update<'_> {
         } else {
             self.change_pages(old, changes, rightmost)?
         };
-        if !self.removes && Page::fits(children.len(), summaries_of(&children)) {
-            // Only additions, and still one page: its total is the old one and what was added.
-            let mut entry = child.entry.clone();
-            changes
-                .iter()
-                .filter_map(|change| change.adds.as_ref())
-                .for_each(|item| item.merge_into(&mut entry));
-            entry.address = Address::default();
-            let page = Arc::new(Page::new(self.table, page.level(), children));
-            return Ok(vec![Arc::new(Child {
-                entry,
-                page: Some(page),
-            })]);
+        if self.removes || children.is_empty() {
+            return Ok(self.pages_of(page.level(), children, rightmost && appends));
         }
-        Ok(self.pages_of(page.level(), children, rightmost && appends))
+        let changed = page.with_children(children);
+        if !changed.is_within_limits() {
+            return Ok(self.pages_of(
+                page.level(),
+                changed.children().to_vec(),
+                rightmost && appends,
+            ));
+        }
+        // Only additions, and still one page: its total is the old one and what was added.
+        let mut entry = Entry {
+            address: Address::default(),
+            ..child.entry.clone()
+        };
+        for item in changes.iter().filter_map(|change| change.adds.as_ref()) {
+            item.merge_into(&mut entry);
+        }
+        Ok(vec![Arc::new(Child {
+            entry,
+            page: Some(Arc::new(changed)),
+        })])
     }
 
     /// The children of an inner page after the changes, and whether only the last of them was touched.
@@ -493,7 +501,8 @@ impl Update<'_> {
             .cloned()
             .collect();
         // Room is left, so that the next insertion does not split what was just joined.
-        if Page::fits(children.len() * 4 / 3, summaries_of(&children) * 4 / 3) {
+        let summaries = left.summaries() + right.summaries();
+        if Page::fits(children.len() * 4 / 3, summaries * 4 / 3) {
             self.freed
                 .extend(left.address().into_iter().chain(right.address()));
             pages.extend(self.pages_of(left.level(), children, true));
@@ -549,15 +558,9 @@ fn full_page(children: &[Arc<Child>]) -> usize {
     children.iter().enumerate().take_while(fits).count()
 }
 
-fn summaries_of(children: &[Arc<Child>]) -> usize {
-    children.iter().map(|child| child.entry.columns.len()).sum()
-}
-
-/// Whether a page in memory is less than a quarter full.
+/// Whether a page in memory ran empty.
 fn is_small(child: &Child) -> bool {
-    let quarter_full =
-        |page: &Arc<Page>| Page::fits(page.children().len() * 4, summaries_of(page.children()) * 4);
-    child.page.as_ref().is_some_and(quarter_full)
+    child.page.as_ref().is_some_and(|page| page.is_small())
 }
 
 /// Writes the page of `child` if it is dirty, those below it first; returns its entry with its address.
@@ -631,7 +634,7 @@ fn check_child(
     if page.table() != table || page.level() != entry.level {
         return wrong("a page has another table or level than its entry says");
     }
-    if !Page::fits(page.children().len(), summaries_of(page.children())) {
+    if !page.is_within_limits() {
         return wrong("a page is too large");
     }
     if !page.entries().is_sorted_by(|a, b| a.key() < b.key()) {
