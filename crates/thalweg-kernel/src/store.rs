@@ -314,3 +314,6 @@ pub fn fragment_name(id: FileId) -> PathBuf {
 fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests;
