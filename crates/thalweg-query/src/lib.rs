@@ -1,1 +1,38 @@
 //! SQL for Thalweg through Apache DataFusion.
+//!
+//! [`SqlEngine`] runs statements on a [`thalweg_table::Engine`] and hands back [`QueryResult`]s to pull rows from.
+//!
+//! Invariants
+//! - This is the only crate that names DataFusion.
+//! - No statement reads or writes a file: tables are those of the database, the system tables, and what a caller
+//!   hands in.
+//! - What a table can answer itself is asked of it: ranges of time exactly, aggregates over them from its index,
+//!   other comparisons to leave blocks out.
+#![forbid(unsafe_code)]
+
+mod catalog;
+mod ddl;
+mod engine;
+mod error;
+mod extra;
+mod insert;
+mod metrics;
+mod names;
+mod options;
+mod params;
+mod parse;
+mod pushdown;
+mod result;
+mod rules;
+mod scan_exec;
+mod session;
+mod statement;
+mod system;
+mod table;
+
+pub use datafusion::common::ScalarValue;
+pub use engine::{Prepared, SqlEngine};
+pub use extra::ExtraTable;
+pub use options::QueryOptions;
+pub use params::Params;
+pub use result::{CancelHandle, Fetched, QueryResult};

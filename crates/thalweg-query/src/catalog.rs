@@ -1,0 +1,150 @@
+//! What names of tables mean in a statement.
+//!
+//! Invariants: names are matched without regard to case; stored tables come before system tables, and those before
+//! tables that the caller hands in; what a plan was made from is noted, so that a kept plan is only used again
+//! while all of it is unchanged.
+
+use crate::error::to_datafusion;
+use crate::extra::ExtraTable;
+use crate::parse::is_schema;
+use crate::session::Planner;
+use crate::system;
+use crate::table::StoredTable;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use thalweg_table::schema::fold_name;
+use thalweg_table::{DatabaseView, ErrorKind, TableDefinition};
+
+/// The tables and functions that one statement may name.
+pub(crate) struct Resolver<'a> {
+    planner: &'a Planner,
+    view: &'a DatabaseView,
+    extra: &'a [(String, ExtraTable)],
+    /// The stored tables that were named so far.
+    used: RefCell<Vec<UsedTable>>,
+    /// Whether all tables so far were stored ones.
+    only_stored: Cell<bool>,
+}
+
+/// A stored table that a plan speaks of.
+#[derive(Clone, Debug)]
+pub(crate) struct UsedTable {
+    pub(crate) name: String,
+    pub(crate) definition: Arc<TableDefinition>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(crate) fn new(planner: &'a Planner, view: &'a DatabaseView, extra: &'a [(String, ExtraTable)]) -> Self {
+        Self { planner, view, extra, used: RefCell::default(), only_stored: Cell::new(true) }
+    }
+
+    /// The table of that name.
+    pub(crate) fn table(&self, name: &str) -> thalweg_table::Result<Arc<dyn TableProvider>> {
+        let missing = match self.view.table(name) {
+            Ok(view) => {
+                let definition = Arc::clone(view.definition());
+                self.used.borrow_mut().push(UsedTable { name: name.to_owned(), definition: Arc::clone(&definition) });
+                return Ok(Arc::new(StoredTable::new(view.name(), definition)));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => error,
+            Err(error) => return Err(error),
+        };
+        self.only_stored.set(false);
+        if let Some(table) = system::table(name, self.view)? {
+            return Ok(table);
+        }
+        let folded = fold_name(name);
+        match self.extra.iter().find(|(name, _)| fold_name(name) == folded) {
+            Some((name, table)) => table.provider(name),
+            None => Err(missing),
+        }
+    }
+
+    /// The stored tables that were named, if there were no others.
+    pub(crate) fn used(self) -> Option<Vec<UsedTable>> {
+        self.only_stored.get().then(|| self.used.into_inner())
+    }
+}
+
+/// The table's own name in a reference that may be qualified.
+pub(crate) fn plain_name(reference: &TableReference) -> Option<&str> {
+    match reference {
+        TableReference::Bare { table } => Some(table),
+        TableReference::Partial { schema, table } if is_schema(schema) => Some(table),
+        _ => None,
+    }
+}
+
+impl ContextProvider for Resolver<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        let Some(table) = plain_name(&name) else {
+            return plan_err!("{name} is no table name: there is one schema, \"main\"");
+        };
+        Ok(provider_as_source(self.table(table).map_err(to_datafusion)?))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        self.only_stored.set(false);
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn get_table_function_source(
+        &self,
+        name: &str,
+        _: Vec<datafusion::logical_expr::Expr>,
+    ) -> Result<Arc<dyn TableSource>> {
+        plan_err!("there is no table function \"{name}\"")
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.planner.base().expr_planners()
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.planner.base().scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.planner.base().higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.planner.base().aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.planner.base().window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.planner.base().config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.planner.base().scalar_functions().keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.planner.base().higher_order_functions().keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.planner.base().aggregate_functions().keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.planner.base().window_functions().keys().cloned().collect()
+    }
+}

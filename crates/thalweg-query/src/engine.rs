@@ -1,0 +1,299 @@
+//! SQL on a database: from a text to its rows.
+//!
+//! Invariants: statements that change something are done when the call returns; a query sees the snapshot of its call;
+//! threads and plans are shared by all statements of a connection.
+
+use crate::catalog::{Resolver, plain_name};
+use crate::error::{from_datafusion, query};
+use crate::extra::ExtraTable;
+use crate::names::Names;
+use crate::options::QueryOptions;
+use crate::params::{BoundParams, Params};
+use crate::parse::Request;
+use crate::result::QueryResult;
+use crate::session::{Planner, StatementSession};
+use crate::statement::{KeptPlan, Statement, Statements, is_optimizable, is_timeless};
+use crate::{ddl, insert, system};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::planner::PlannerContext;
+use datafusion::sql::resolve::resolve_table_references;
+use datafusion::sql::sqlparser::ast::{Insert, Statement as SqlStatement};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use thalweg_table::schema::fold_name;
+use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result};
+use tokio::runtime::{Builder, Runtime};
+
+/// SQL on a database. Clones share plans and threads. All calls block; none may be made from inside an async task.
+#[derive(Clone)]
+pub struct SqlEngine(Arc<Inner>);
+
+struct Inner {
+    engine: Engine,
+    planner: Arc<Planner>,
+    statements: Statements,
+    threads: usize,
+    /// Started by the first query.
+    runtime: Mutex<Option<Arc<Runtime>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Waiting for threads is not for the thread that happens to drop the last clone.
+        if let Some(runtime) = self.runtime.get_mut().take().and_then(Arc::into_inner) {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for SqlEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlEngine").field("threads", &self.0.threads).finish_non_exhaustive()
+    }
+}
+
+/// A statement that was parsed and, if it has no parameters, planned.
+#[derive(Clone)]
+pub struct Prepared {
+    engine: SqlEngine,
+    statement: Arc<Statement>,
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared").field("parameters", &self.parameter_names()).finish_non_exhaustive()
+    }
+}
+
+impl Prepared {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When the parameters do not fit, or as [`SqlEngine::sql`].
+    pub fn execute(&self, params: &Params) -> Result<QueryResult> {
+        self.engine.run(&self.statement, params, &[])
+    }
+
+    /// The parameters in the order of their places: names without `$`, or numbers.
+    pub fn parameter_names(&self) -> &[String] {
+        &self.statement.parsed.placeholders.names
+    }
+}
+
+impl SqlEngine {
+    /// SQL on `engine`.
+    ///
+    /// # Errors
+    /// When the options make no sense.
+    pub fn new(engine: Engine, options: QueryOptions) -> Result<Self> {
+        let options = options.resolve(&engine);
+        let threads = options.threads;
+        let planner = Arc::new(Planner::new(options).map_err(from_datafusion)?);
+        let statements = Statements::new();
+        Ok(Self(Arc::new(Inner { engine, planner, statements, threads, runtime: Mutex::default() })))
+    }
+
+    /// The database.
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Runs one statement. What changes something is done when this returns, and its result is one row `count`; a query
+    /// takes its snapshot now and runs when its rows are pulled. Names of tables that the database does not have are
+    /// looked up in `extra`.
+    ///
+    /// # Errors
+    /// `Query` for what cannot be parsed or planned, `Unsupported` for what this version does not offer, and whatever
+    /// tables say.
+    pub fn sql(&self, text: &str, params: &Params, extra: &[(String, ExtraTable)]) -> Result<QueryResult> {
+        let statement = self.0.statements.get(text)?;
+        self.run(&statement, params, extra)
+    }
+
+    /// Parses a statement to run it often; plans it too if it has no parameters.
+    ///
+    /// # Errors
+    /// As [`Self::sql`].
+    pub fn prepare(&self, text: &str) -> Result<Prepared> {
+        let statement = self.0.statements.get(text)?;
+        if let Request::Query(query) = &statement.parsed.request
+            && statement.parsed.placeholders.names.is_empty()
+        {
+            let view = self.0.engine.snapshot()?;
+            self.plan(&statement, query, &BoundParams::default(), &view, &[])?;
+        }
+        Ok(Prepared { engine: self.clone(), statement })
+    }
+
+    /// The names of tables that a statement reads and nobody has: what a caller may hand in as [`ExtraTable`]s.
+    ///
+    /// # Errors
+    /// When the text cannot be parsed.
+    pub fn unknown_tables(&self, text: &str) -> Result<Vec<String>> {
+        let statement = self.0.statements.get(text)?;
+        let view = self.0.engine.snapshot()?;
+        let source = match &statement.parsed.request {
+            Request::Query(query) => (**query).clone(),
+            Request::Insert(insert) => DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(insert::source(insert)?.clone())))),
+            _ => return Ok(Vec::new()),
+        };
+        // Names as they are written: variables of the caller's language have capitals.
+        let (references, _) = resolve_table_references(&source, false).map_err(from_datafusion)?;
+        let mut unknown: Vec<String> = Vec::new();
+        for name in references.iter().filter_map(plain_name) {
+            let known = view.table(name).is_ok() || system::table(name, &view)?.is_some();
+            if !known && !unknown.iter().any(|other| other == name) {
+                unknown.push(name.to_owned());
+            }
+        }
+        Ok(unknown)
+    }
+
+    fn run(&self, statement: &Statement, params: &Params, extra: &[(String, ExtraTable)]) -> Result<QueryResult> {
+        let params = statement.parsed.placeholders.bind(params)?;
+        let engine = &self.0.engine;
+        match &statement.parsed.request {
+            Request::Query(query) => self.query(statement, query, &params, extra),
+            Request::Insert(insert) => self.insert(statement, insert, &params, extra),
+            Request::CreateTable(create) => ddl::create_table(engine, create),
+            Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
+            Request::ShowTables => ddl::show_tables(&engine.snapshot()?),
+            Request::Describe(name) => ddl::describe(&engine.snapshot()?, name),
+        }
+    }
+
+    fn query(
+        &self,
+        statement: &Statement,
+        query: &DfStatement,
+        params: &BoundParams,
+        extra: &[(String, ExtraTable)],
+    ) -> Result<QueryResult> {
+        let view = self.0.engine.snapshot()?;
+        let plan = self.plan(statement, query, params, &view, extra)?;
+        self.start(&plan, view)
+    }
+
+    /// A plan that only wants its operators, without placeholders.
+    fn plan(
+        &self,
+        statement: &Statement,
+        query: &DfStatement,
+        params: &BoundParams,
+        view: &DatabaseView,
+        extra: &[(String, ExtraTable)],
+    ) -> Result<LogicalPlan> {
+        let kept = if extra.is_empty() { statement.plan(&params.types(), view) } else { None };
+        if let Some(kept) = kept {
+            return fill(kept.plan.clone(), params);
+        }
+        let resolver = Resolver::new(&self.0.planner, view, extra);
+        let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
+        let query = self.corrected(statement, query, &resolver)?;
+        let plan = self.0.planner.logical(query, &resolver, &mut context).map_err(from_datafusion)?;
+        let session = StatementSession::new(&self.0.planner, view.clone(), &plan);
+        let timeless = is_timeless(&plan);
+        if !params.is_empty() && !is_optimizable(&plan) {
+            return session.optimized(fill(plan, params)?).map_err(from_datafusion);
+        }
+        let plan = session.optimized(plan).map_err(from_datafusion)?;
+        let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+        if timeless && !explains && let Some(used) = resolver.used() {
+            let param_types = params.types();
+            statement.keep(KeptPlan { plan: plan.clone(), param_types, used });
+        }
+        fill(plan, params)
+    }
+
+    /// The statement with names as the tables have them.
+    fn corrected(&self, statement: &Statement, query: &DfStatement, resolver: &Resolver<'_>) -> Result<DfStatement> {
+        let mut query = query.clone();
+        let (references, _) = resolve_table_references(&query, true).map_err(from_datafusion)?;
+        let mut names = Names::default();
+        let mut needed = statement.parsed.quoted_capitals;
+        for name in references.iter().filter_map(plain_name) {
+            let table = match resolver.table(name) {
+                Ok(table) => table,
+                // Perhaps the name of a WITH; if not, planning says so.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            for field in table.schema().fields() {
+                needed |= fold_name(field.name()) != *field.name();
+                names.add(field.name());
+            }
+        }
+        if needed {
+            let inner = innermost(&mut query);
+            if let Some(inner) = inner {
+                names.apply(inner);
+            }
+        }
+        Ok(query)
+    }
+
+    /// The operators of a plan, on a snapshot.
+    fn start(&self, plan: &LogicalPlan, view: DatabaseView) -> Result<QueryResult> {
+        let runtime = self.runtime()?;
+        let session = StatementSession::new(&self.0.planner, view, plan);
+        let plan = runtime.block_on(session.physical(plan)).map_err(from_datafusion)?;
+        Ok(QueryResult::planned(plan, Arc::clone(self.0.planner.task()), runtime))
+    }
+
+    fn insert(
+        &self,
+        statement: &Statement,
+        insert: &Insert,
+        params: &BoundParams,
+        extra: &[(String, ExtraTable)],
+    ) -> Result<QueryResult> {
+        let table = self.0.engine.table(&insert::target(insert)?)?;
+        let source = insert::source(insert)?;
+        let columns = insert::columns(insert, &table.definition())?;
+        if let Some(rows) = insert::literal_rows(source, params, columns.len())? {
+            let count = insert::append(&table, &columns, std::iter::once(Ok(rows)))?;
+            return Ok(QueryResult::count(count));
+        }
+        let source = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(source.clone()))));
+        let mut rows = self.query(statement, &source, params, extra)?;
+        if rows.schema().fields().len() != columns.len() {
+            let (wanted, given) = (columns.len(), rows.schema().fields().len());
+            return Err(query(format!("{wanted} columns take values, the query has {given}")));
+        }
+        let batches = std::iter::from_fn(|| rows.next_batch().transpose());
+        Ok(QueryResult::count(insert::append(&table, &columns, batches)?))
+    }
+
+    fn runtime(&self) -> Result<Arc<Runtime>> {
+        let mut runtime = self.0.runtime.lock();
+        if let Some(runtime) = &*runtime {
+            return Ok(Arc::clone(runtime));
+        }
+        let built = Builder::new_multi_thread()
+            .worker_threads(self.0.threads)
+            .thread_name("thalweg-query")
+            .enable_time()
+            .build()
+            .map_err(|e| Error::io("starting the threads of queries", e))?;
+        Ok(Arc::clone(runtime.insert(Arc::new(built))))
+    }
+}
+
+/// Puts values in the place of placeholders.
+fn fill(plan: LogicalPlan, params: &BoundParams) -> Result<LogicalPlan> {
+    if params.is_empty() {
+        return Ok(plan);
+    }
+    plan.replace_params_with_values(&params.values()).map_err(from_datafusion)
+}
+
+/// The SQL statement under EXPLAINs.
+fn innermost(statement: &mut DfStatement) -> Option<&mut SqlStatement> {
+    match statement {
+        DfStatement::Statement(inner) => Some(inner),
+        DfStatement::Explain(explain) => innermost(&mut explain.statement),
+        _ => None,
+    }
+}

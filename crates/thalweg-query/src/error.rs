@@ -1,0 +1,111 @@
+//! Between the two error types: what a table said keeps its kind on its way through DataFusion.
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use std::error::Error as StdError;
+use thalweg_table::{Error, ErrorKind};
+
+/// A statement that cannot be parsed, planned or run.
+pub(crate) fn query(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Query, message)
+}
+
+/// What this version does not offer.
+pub(crate) fn unsupported(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+/// An error of the engine on its way through DataFusion.
+pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// What came out of DataFusion.
+pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
+    if let Some(inner) = engine_error(&error) {
+        return inner.clone();
+    }
+    let kind = kind_of(&error);
+    let message = message_of(&error);
+    Error::with_source(kind, message, error)
+}
+
+/// The same of Arrow.
+pub(crate) fn from_arrow(error: ArrowError) -> Error {
+    from_datafusion(error.into())
+}
+
+/// The engine's own error, however deeply it is wrapped.
+fn engine_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<Error>() {
+            return Some(found);
+        }
+        next = match error.downcast_ref::<DataFusionError>() {
+            Some(DataFusionError::External(inner)) => Some(inner.as_ref()),
+            Some(DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner)) => {
+                Some(inner.as_ref())
+            }
+            Some(DataFusionError::Shared(inner)) => Some(inner.as_ref()),
+            Some(DataFusionError::Collection(all)) => {
+                all.first().map(|e| e as &(dyn StdError + 'static))
+            }
+            Some(DataFusionError::ArrowError(inner, _)) => Some(inner.as_ref()),
+            _ => match error.downcast_ref::<ArrowError>() {
+                Some(ArrowError::ExternalError(inner)) => Some(inner.as_ref()),
+                _ => error.source(),
+            },
+        };
+    }
+    None
+}
+
+fn kind_of(error: &DataFusionError) -> ErrorKind {
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => ErrorKind::Limit,
+        DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
+        DataFusionError::IoError(_) => ErrorKind::Io,
+        _ => ErrorKind::Query,
+    }
+}
+
+/// DataFusion's text without the names of its own layers.
+fn message_of(error: &DataFusionError) -> String {
+    match error {
+        DataFusionError::Context(_, inner) => message_of(inner),
+        DataFusionError::Diagnostic(_, inner) => message_of(inner),
+        DataFusionError::Shared(inner) => message_of(inner),
+        DataFusionError::Collection(all) if !all.is_empty() => message_of(&all[0]),
+        other => {
+            let text = other.message();
+            let end = text.find(DataFusionError::BACK_TRACE_SEP).unwrap_or(text.len());
+            text[..end].trim().to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_survives_every_wrapping() {
+        let original = Error::new(ErrorKind::Corruption, "block 7");
+        let wrapped = DataFusionError::Context("scan".into(), Box::new(to_datafusion(original.clone())));
+        assert_eq!(from_datafusion(wrapped).kind(), ErrorKind::Corruption);
+        let through_arrow = ArrowError::ExternalError(Box::new(to_datafusion(original)));
+        let error = from_datafusion(DataFusionError::ArrowError(Box::new(through_arrow), None));
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Corruption, "block 7"));
+    }
+
+    #[test]
+    fn datafusion_errors_get_the_kind_a_caller_can_act_on() {
+        let plan = from_datafusion(DataFusionError::Plan("no such column".into()));
+        assert_eq!((plan.kind(), plan.message()), (ErrorKind::Query, "no such column"));
+        let memory = from_datafusion(DataFusionError::ResourcesExhausted("sort".into()));
+        assert_eq!(memory.kind(), ErrorKind::Limit);
+        let missing = from_datafusion(DataFusionError::NotImplemented("x".into()));
+        assert_eq!(missing.kind(), ErrorKind::Unsupported);
+    }
+}

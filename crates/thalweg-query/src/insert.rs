@@ -1,0 +1,200 @@
+//! INSERT INTO: rows of VALUES or of a query, stored in one commit.
+//!
+//! Invariants: values go to columns by place, then by the names of the table; what SQL converts on assignment (text to
+//! numbers, numbers to narrower floats and decimals) is converted here, everything else is up to the table, which takes
+//! what loses nothing. Rows of literals never meet the planner of queries.
+
+use crate::error::{from_arrow, from_datafusion, query, unsupported};
+use crate::params::BoundParams;
+use crate::parse::table_name;
+use arrow::array::{Array, ArrayRef, NullArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::util::display::FormatOptions;
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::{Expr, Insert, ObjectName, Query, SetExpr, TableObject, UnaryOperator, Value};
+use std::sync::Arc;
+use thalweg_table::{Result, Table, TableDefinition};
+
+/// The name of the table that rows go to.
+pub(crate) fn target(insert: &Insert) -> Result<String> {
+    refuse_extras(insert)?;
+    match &insert.table {
+        TableObject::TableName(name) => table_name(name),
+        _ => Err(unsupported("INSERT INTO is offered for tables only")),
+    }
+}
+
+/// The query that rows come from.
+pub(crate) fn source(insert: &Insert) -> Result<&Query> {
+    insert.source.as_deref().ok_or_else(|| query("INSERT INTO needs VALUES or a query"))
+}
+
+fn refuse_extras(insert: &Insert) -> Result<()> {
+    let refused = [
+        (insert.overwrite || insert.replace_into || insert.or.is_some(), "INSERT OVERWRITE, REPLACE and OR"),
+        (insert.on.is_some() || insert.ignore, "ON CONFLICT and IGNORE"),
+        (insert.returning.is_some() || insert.output.is_some(), "RETURNING"),
+        (insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION"),
+        (!insert.assignments.is_empty(), "INSERT ... SET"),
+    ];
+    match refused.iter().find(|(given, _)| *given) {
+        Some((_, what)) => Err(unsupported(format!("{what} is not offered by this version"))),
+        None => Ok(()),
+    }
+}
+
+/// The columns of the table that values go to, in the order of the statement.
+pub(crate) fn columns(insert: &Insert, definition: &TableDefinition) -> Result<Vec<usize>> {
+    if insert.columns.is_empty() {
+        return Ok((0..definition.columns().len()).collect());
+    }
+    let position = |name: &ObjectName| definition.position_named(&table_name(name)?);
+    let positions = insert.columns.iter().map(position).collect::<Result<Vec<_>>>()?;
+    for (at, position) in positions.iter().enumerate() {
+        if positions[..at].contains(position) {
+            return Err(query(format!("the column \"{}\" is named twice", definition.columns()[*position].name)));
+        }
+    }
+    Ok(positions)
+}
+
+/// Appends rows whose columns stand for `positions`.
+pub(crate) fn append(
+    table: &Table,
+    positions: &[usize],
+    batches: impl Iterator<Item = Result<RecordBatch>>,
+) -> Result<u64> {
+    let definition = table.definition();
+    let assigned = batches.map(|batch| assign_batch(&definition, positions, &batch?));
+    table.append(assigned, None)
+}
+
+fn assign_batch(definition: &TableDefinition, positions: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
+    check_width(positions.len(), batch.num_columns())?;
+    let mut fields = Vec::with_capacity(positions.len());
+    let mut arrays = Vec::with_capacity(positions.len());
+    for (array, position) in batch.columns().iter().zip(positions) {
+        let column = &definition.columns()[*position];
+        let array = assign(array, &column.data_type)
+            .map_err(|error| thalweg_table::Error::new(thalweg_table::ErrorKind::Schema, format!("column \"{}\": {error}", column.name)))?;
+        fields.push(Field::new(&column.name, array.data_type().clone(), true));
+        arrays.push(array);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(from_arrow)
+}
+
+fn check_width(wanted: usize, given: usize) -> Result<()> {
+    if wanted == given {
+        return Ok(());
+    }
+    Err(query(format!("{wanted} columns take values, {given} are given")))
+}
+
+/// What SQL converts when it assigns; other values stay as they are.
+fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::ArrowError> {
+    use DataType as T;
+    let from = array.data_type();
+    let text = matches!(from, T::Utf8 | T::LargeUtf8 | T::Utf8View);
+    let decimal = |data_type: &DataType| matches!(data_type, T::Decimal128(..) | T::Decimal256(..));
+    let number = |data_type: &DataType| data_type.is_integer() || data_type.is_floating() || decimal(data_type);
+    let converts = from != to
+        && ((text && (number(to) || *to == T::Boolean))
+            || (number(from) && (decimal(to) || *to == T::Float32))
+            || (decimal(from) && to.is_floating()));
+    if !converts {
+        return Ok(Arc::clone(array));
+    }
+    let options = CastOptions { safe: false, format_options: FormatOptions::default() };
+    cast_with_options(array, to, &options)
+}
+
+/// The rows of a VALUES that holds nothing but literals and placeholders; `None` for every other query.
+pub(crate) fn literal_rows(source: &Query, params: &BoundParams, width: usize) -> Result<Option<RecordBatch>> {
+    let plain = source.with.is_none() && source.order_by.is_none() && source.limit_clause.is_none() && source.fetch.is_none();
+    let SetExpr::Values(values) = source.body.as_ref() else {
+        return Ok(None);
+    };
+    if !plain {
+        return Ok(None);
+    }
+    let mut columns: Vec<Vec<ScalarValue>> = vec![Vec::with_capacity(values.rows.len()); width];
+    for row in &values.rows {
+        check_width(width, row.content.len())?;
+        for (cell, column) in row.content.iter().zip(&mut columns) {
+            let Some(value) = literal(cell, params) else {
+                return Ok(None);
+            };
+            column.push(value);
+        }
+    }
+    let mut arrays = Vec::with_capacity(width);
+    for column in columns {
+        let Some(array) = array_of(column)? else {
+            return Ok(None);
+        };
+        arrays.push(array);
+    }
+    let field = |array: &ArrayRef| Field::new("", array.data_type().clone(), true);
+    let schema: SchemaRef = Arc::new(Schema::new(arrays.iter().map(field).collect::<Vec<_>>()));
+    RecordBatch::try_new(schema, arrays).map(Some).map_err(from_arrow)
+}
+
+fn literal(cell: &Expr, params: &BoundParams) -> Option<ScalarValue> {
+    match cell {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => number(digits),
+            Value::SingleQuotedString(text) => Some(ScalarValue::Utf8(Some(text.clone()))),
+            Value::Boolean(value) => Some(ScalarValue::Boolean(Some(*value))),
+            Value::Null => Some(ScalarValue::Null),
+            Value::Placeholder(name) => params.named(name).cloned(),
+            _ => None,
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
+            Expr::Value(value) => match &value.value {
+                Value::Number(digits, _) => number(&format!("-{digits}")),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn number(digits: &str) -> Option<ScalarValue> {
+    if let Ok(value) = digits.parse::<i64>() {
+        return Some(ScalarValue::Int64(Some(value)));
+    }
+    if let Ok(value) = digits.parse::<u64>() {
+        return Some(ScalarValue::UInt64(Some(value)));
+    }
+    // Whole numbers beyond 64 bits are for the planner.
+    let fraction = digits.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E'));
+    fraction.then(|| digits.parse().ok()).flatten().map(|value| ScalarValue::Float64(Some(value)))
+}
+
+/// One array of values that have one type, or are whole and broken numbers; `None` when they do not go together.
+fn array_of(mut values: Vec<ScalarValue>) -> Result<Option<ArrayRef>> {
+    let rows = values.len();
+    let mut data_type = DataType::Null;
+    for value in &values {
+        let given = value.data_type();
+        data_type = match (&data_type, &given) {
+            (DataType::Null, _) => given,
+            (known, DataType::Null) => known.clone(),
+            (known, given) if known == given => given.clone(),
+            (DataType::Int64, DataType::Float64) | (DataType::Float64, DataType::Int64) => DataType::Float64,
+            _ => return Ok(None),
+        };
+    }
+    if data_type == DataType::Null {
+        return Ok(Some(Arc::new(NullArray::new(rows))));
+    }
+    for value in &mut values {
+        if value.data_type() != data_type {
+            *value = value.cast_to(&data_type).map_err(from_datafusion)?;
+        }
+    }
+    ScalarValue::iter_to_array(values).map(Some).map_err(from_datafusion)
+}

@@ -1,0 +1,153 @@
+//! Values for the placeholders of a statement.
+//!
+//! Invariants: a statement's placeholders have one order, that of their first appearance in the text; `?` counts
+//! through, `$1` names its place, `$name` takes the place of its first appearance. Values are checked against
+//! that order before anything is planned, so that planning only knows places.
+
+use crate::error::query;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::ScalarValue;
+use datafusion::common::{ParamValues, metadata::ScalarAndMetadata};
+use std::sync::Arc;
+use thalweg_table::Result;
+
+/// Values for the placeholders of a statement.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Params {
+    /// There are no placeholders.
+    #[default]
+    None,
+    /// For `?` in their order, and `$1`, `$2`.
+    Positional(Vec<ScalarValue>),
+    /// For `$name`.
+    Named(Vec<(String, ScalarValue)>),
+}
+
+/// What the placeholders of one statement are called, by place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Placeholders {
+    /// Names without `$`; for places that are only known by number, the number.
+    pub(crate) names: Vec<String>,
+    pub(crate) named: bool,
+}
+
+/// The values of one execution, by place.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct BoundParams {
+    pub(crate) values: Vec<ScalarValue>,
+    names: Vec<String>,
+}
+
+impl Placeholders {
+    /// Puts values in their places.
+    pub(crate) fn bind(&self, params: &Params) -> Result<BoundParams> {
+        let values = match params {
+            Params::None if self.names.is_empty() => Vec::new(),
+            Params::None => {
+                return Err(query(format!("the statement needs parameters: {}", self.list())));
+            }
+            Params::Positional(values) => self.bind_positional(values)?,
+            Params::Named(values) => self.bind_named(values)?,
+        };
+        Ok(BoundParams { values, names: self.names.clone() })
+    }
+
+    fn bind_positional(&self, values: &[ScalarValue]) -> Result<Vec<ScalarValue>> {
+        if self.named {
+            return Err(query(format!("the statement names its parameters ({}): give them by name", self.list())));
+        }
+        if values.len() != self.names.len() {
+            let (has, given) = (self.names.len(), values.len());
+            return Err(query(format!("the statement has {has} parameters, {given} were given")));
+        }
+        Ok(values.to_vec())
+    }
+
+    fn bind_named(&self, values: &[(String, ScalarValue)]) -> Result<Vec<ScalarValue>> {
+        if !self.named && !self.names.is_empty() {
+            return Err(query("the statement counts its parameters: give them as a list"));
+        }
+        let strip = |name: &str| name.strip_prefix('$').unwrap_or(name).to_owned();
+        if let Some((unknown, _)) = values.iter().find(|(name, _)| !self.names.contains(&strip(name))) {
+            return Err(query(format!("the statement has no parameter \"{unknown}\"; it has: {}", self.list())));
+        }
+        let value = |name: &String| {
+            let found = values.iter().find(|(given, _)| strip(given) == *name);
+            let missing = || query(format!("the parameter ${name} has no value"));
+            found.map(|(_, value)| value.clone()).ok_or_else(missing)
+        };
+        self.names.iter().map(value).collect()
+    }
+
+    fn list(&self) -> String {
+        if self.names.is_empty() {
+            return "none".to_owned();
+        }
+        self.names.iter().map(|name| format!("${name}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl BoundParams {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    pub(crate) fn types(&self) -> Vec<DataType> {
+        self.values.iter().map(ScalarValue::data_type).collect()
+    }
+
+    /// The value of a placeholder as it stands in the statement: `$1` or `$name`.
+    pub(crate) fn named(&self, placeholder: &str) -> Option<&ScalarValue> {
+        let name = placeholder.strip_prefix('$')?;
+        let place = self.names.iter().position(|known| known == name)?;
+        self.values.get(place)
+    }
+
+    /// What the planner of SQL wants to know of them.
+    pub(crate) fn fields(&self) -> Vec<Option<FieldRef>> {
+        let field = |(name, value): (&String, &ScalarValue)| {
+            Some(Arc::new(Field::new(name, value.data_type(), true)))
+        };
+        self.names.iter().zip(&self.values).map(field).collect()
+    }
+
+    pub(crate) fn values(&self) -> ParamValues {
+        ParamValues::List(self.values.iter().cloned().map(ScalarAndMetadata::from).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placeholders(names: &[&str], named: bool) -> Placeholders {
+        Placeholders { names: names.iter().map(|&name| name.to_owned()).collect(), named }
+    }
+
+    fn int(value: i64) -> ScalarValue {
+        ScalarValue::Int64(Some(value))
+    }
+
+    #[test]
+    fn places_are_filled_in_order() {
+        let bound = placeholders(&["1", "2"], false).bind(&Params::Positional(vec![int(7), int(8)])).unwrap();
+        assert_eq!(bound.values, [int(7), int(8)]);
+        let named = placeholders(&["b", "a"], true);
+        let bound = named.bind(&Params::Named(vec![("a".into(), int(1)), ("$b".into(), int(2))])).unwrap();
+        assert_eq!(bound.values, [int(2), int(1)]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let two = placeholders(&["1", "2"], false);
+        assert!(two.bind(&Params::None).is_err());
+        assert!(two.bind(&Params::Positional(vec![int(1)])).is_err());
+        assert!(two.bind(&Params::Positional(vec![int(1); 3])).is_err());
+        assert!(two.bind(&Params::Named(vec![("x".into(), int(1))])).is_err());
+        let named = placeholders(&["x"], true);
+        assert!(named.bind(&Params::Named(vec![("y".into(), int(1))])).is_err());
+        assert!(named.bind(&Params::Named(vec![])).is_err());
+        assert!(named.bind(&Params::Positional(vec![int(1)])).is_err());
+        assert!(placeholders(&[], false).bind(&Params::Positional(vec![int(1)])).is_err());
+    }
+}

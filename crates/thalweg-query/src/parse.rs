@@ -1,0 +1,388 @@
+//! Text to statements: what a text asks for, and what its placeholders are called.
+//!
+//! Invariants: exactly one statement; what this version does not offer is refused here, by name, so that nothing
+//! behind this module can reach files or other catalogs; nesting deeper than [`MAX_NESTING`] is an error of the parser.
+
+use crate::error::{from_datafusion, query, unsupported};
+use crate::params::Placeholders;
+use datafusion::error::DataFusionError;
+use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
+use datafusion::sql::sqlparser::ast::{
+    CreateTable, DescribeAlias, Insert, ObjectName, ObjectType, Query, SetExpr, Statement as SqlStatement,
+};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use std::fmt::Display;
+use thalweg_table::{Error, ErrorKind, Result};
+
+/// Levels of brackets and subqueries.
+const MAX_NESTING: usize = 128;
+/// Operators that may end up inside one another, as in `a OR b OR c`: what is built from a chain is as deep as the
+/// chain is long, and is walked by recursion.
+const MAX_CHAIN: usize = 3_000;
+
+/// What a statement asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    /// Rows: SELECT, VALUES, and EXPLAIN of them.
+    Query(Box<DfStatement>),
+    /// INSERT INTO.
+    Insert(Box<Insert>),
+    /// CREATE TABLE.
+    CreateTable(Box<CreateTable>),
+    /// DROP TABLE.
+    DropTables {
+        /// Which.
+        names: Vec<String>,
+        /// Missing ones are fine.
+        if_exists: bool,
+    },
+    /// SHOW TABLES.
+    ShowTables,
+    /// DESCRIBE of a table.
+    Describe(String),
+}
+
+/// One statement.
+#[derive(Clone, Debug)]
+pub(crate) struct Parsed {
+    pub(crate) request: Request,
+    pub(crate) placeholders: Placeholders,
+    /// Some quoted name has capitals: names must be matched without regard to case by hand.
+    pub(crate) quoted_capitals: bool,
+}
+
+/// Reads one statement.
+pub(crate) fn parse(text: &str) -> Result<Parsed> {
+    let mut tokens = Vec::new();
+    let tokenized = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location_into_buf(&mut tokens);
+    tokenized.map_err(|e| query(e.to_string()))?;
+    if chain_depth(&tokens) > MAX_CHAIN {
+        let message = format!("a statement chains at most {MAX_CHAIN} operators; write IN (...) for long lists, or join");
+        return Err(Error::new(ErrorKind::Limit, message));
+    }
+    let placeholders = number_placeholders(&mut tokens)?;
+    let quoted_capitals = tokens.iter().any(|token| is_quoted_with_capitals(&token.token));
+    let mut statements = parse_tokens(tokens)?;
+    let Some(statement) = statements.pop() else {
+        return Err(query("there is no statement in the text"));
+    };
+    if !statements.is_empty() {
+        return Err(query("one statement at a time: the text has several"));
+    }
+    Ok(Parsed { request: classify(statement)?, placeholders, quoted_capitals })
+}
+
+fn parse_tokens(tokens: Vec<TokenWithSpan>) -> Result<Vec<DfStatement>> {
+    let parser = DFParserBuilder::new(tokens).with_recursion_limit(MAX_NESTING).build();
+    let statements = parser.and_then(|mut parser| parser.parse_statements());
+    Ok(statements.map_err(parse_error)?.into())
+}
+
+fn parse_error(error: DataFusionError) -> Error {
+    match &error {
+        DataFusionError::SQL(inner, _) => {
+            let text = inner.to_string();
+            let text = text.strip_prefix("sql parser error: ").unwrap_or(&text);
+            if text.contains("recursion limit") {
+                return query(format!("the statement is nested deeper than {MAX_NESTING} levels"));
+            }
+            query(text)
+        }
+        _ => from_datafusion(error),
+    }
+}
+
+/// Operators of one level of brackets.
+#[derive(Default)]
+struct Level {
+    /// Since the last comma.
+    operators: usize,
+    /// The deepest pair of brackets since then.
+    deepest_inside: usize,
+    /// The deepest of what lies before it.
+    deepest_before: usize,
+}
+
+impl Level {
+    fn depth(&self) -> usize {
+        self.deepest_before.max(self.operators + self.deepest_inside)
+    }
+}
+
+/// How deeply operators may lie inside one another, at most.
+fn chain_depth(tokens: &[TokenWithSpan]) -> usize {
+    let mut levels = vec![Level::default()];
+    for token in tokens {
+        let inside = levels.len() > 1;
+        let Some(level) = levels.last_mut() else {
+            return 0;
+        };
+        match &token.token {
+            Token::LParen | Token::LBracket => levels.push(Level::default()),
+            Token::RParen | Token::RBracket if inside => {
+                let depth = level.depth();
+                levels.pop();
+                if let Some(outer) = levels.last_mut() {
+                    outer.deepest_inside = outer.deepest_inside.max(depth);
+                }
+            }
+            Token::Comma => *level = Level { deepest_before: level.depth(), ..Level::default() },
+            token if is_operator(token) => level.operators += 1,
+            _ => {}
+        }
+    }
+    // Brackets that never close are for the parser to find.
+    levels.iter().map(Level::depth).sum()
+}
+
+fn is_operator(token: &Token) -> bool {
+    match token {
+        Token::Word(word) => matches!(
+            word.keyword,
+            Keyword::AND
+                | Keyword::OR
+                | Keyword::NOT
+                | Keyword::IS
+                | Keyword::LIKE
+                | Keyword::ILIKE
+                | Keyword::BETWEEN
+                | Keyword::UNION
+                | Keyword::EXCEPT
+                | Keyword::INTERSECT
+                | Keyword::JOIN
+                | Keyword::AT
+                | Keyword::COLLATE
+        ),
+        Token::Whitespace(_)
+        | Token::Number(..)
+        | Token::Char(_)
+        | Token::SingleQuotedString(_)
+        | Token::Placeholder(_)
+        | Token::Period
+        | Token::SemiColon
+        | Token::EOF => false,
+        _ => true,
+    }
+}
+
+fn is_quoted_with_capitals(token: &Token) -> bool {
+    matches!(token, Token::Word(word) if word.quote_style.is_some() && word.value.chars().any(char::is_uppercase))
+}
+
+/// Gives every `?` its number and lists the placeholders by place.
+fn number_placeholders(tokens: &mut [TokenWithSpan]) -> Result<Placeholders> {
+    let mut found = Placeholders::default();
+    let (mut counted, mut highest) = (0_usize, 0_usize);
+    for token in tokens {
+        let Token::Placeholder(name) = &mut token.token else {
+            continue;
+        };
+        if name == "?" {
+            counted += 1;
+            *name = format!("${counted}");
+        } else if let Some(number) = number_of(name) {
+            if number == 0 || number > usize::from(u16::MAX) {
+                return Err(query(format!("{name} is no parameter: they are numbered from $1 to $65535")));
+            }
+            highest = highest.max(number);
+        } else if let Some(name) = name.strip_prefix('$').filter(|name| !name.is_empty()) {
+            if !found.names.iter().any(|known| known == name) {
+                found.names.push(name.to_owned());
+            }
+            found.named = true;
+        } else {
+            return Err(query(format!("{name} is no parameter: write ?, $1 or $name")));
+        }
+    }
+    if usize::from(counted > 0) + usize::from(highest > 0) + usize::from(found.named) > 1 {
+        return Err(query("a statement has parameters of one kind: ?, $1 or $name"));
+    }
+    if !found.named {
+        found.names = (1..=counted.max(highest)).map(|number| number.to_string()).collect();
+    }
+    Ok(found)
+}
+
+fn number_of(name: &str) -> Option<usize> {
+    let digits = name.strip_prefix('$')?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+fn classify(statement: DfStatement) -> Result<Request> {
+    match statement {
+        DfStatement::Statement(inner) => classify_sql(*inner),
+        DfStatement::Explain(explain) => {
+            match classify((*explain.statement).clone())? {
+                Request::Query(inner) if !is_explain(&inner) => {}
+                _ => return Err(unsupported("EXPLAIN is offered for queries only")),
+            }
+            Ok(Request::Query(Box::new(DfStatement::Explain(explain))))
+        }
+        DfStatement::CopyTo(_) => Err(unsupported("COPY is not offered by this version")),
+        DfStatement::CreateExternalTable(_) => {
+            Err(unsupported("external tables are not offered: SQL reads no files; import them instead"))
+        }
+        DfStatement::Reset(_) => Err(unsupported("SET and RESET are not offered")),
+    }
+}
+
+fn is_explain(statement: &DfStatement) -> bool {
+    match statement {
+        DfStatement::Explain(_) => true,
+        DfStatement::Statement(inner) => matches!(**inner, SqlStatement::Explain { .. }),
+        _ => false,
+    }
+}
+
+fn classify_sql(statement: SqlStatement) -> Result<Request> {
+    match statement {
+        SqlStatement::Query(query) => classify_query(query),
+        SqlStatement::Insert(insert) => Ok(Request::Insert(Box::new(insert))),
+        SqlStatement::CreateTable(create) => Ok(Request::CreateTable(Box::new(create))),
+        SqlStatement::Drop { object_type: ObjectType::Table, if_exists, names, .. } => {
+            let names = names.iter().map(table_name).collect::<Result<_>>()?;
+            Ok(Request::DropTables { names, if_exists })
+        }
+        SqlStatement::ShowTables { .. } => Ok(Request::ShowTables),
+        SqlStatement::ExplainTable { table_name: name, describe_alias, .. } => match describe_alias {
+            DescribeAlias::Describe | DescribeAlias::Desc => Ok(Request::Describe(table_name(&name)?)),
+            DescribeAlias::Explain => Err(unsupported("EXPLAIN is offered for queries only")),
+        },
+        // DESCRIBE SELECT: the columns of the result.
+        describe @ SqlStatement::Explain { .. } if is_of_query(&describe) => {
+            Ok(Request::Query(Box::new(DfStatement::Statement(Box::new(describe)))))
+        }
+        SqlStatement::Explain { .. } => Err(unsupported("DESCRIBE and EXPLAIN are offered for tables and queries only")),
+        other => Err(refuse(&other)),
+    }
+}
+
+fn is_of_query(describe: &SqlStatement) -> bool {
+    matches!(describe, SqlStatement::Explain { statement, .. } if matches!(**statement, SqlStatement::Query(_)))
+}
+
+/// A query may hide a statement that writes.
+fn classify_query(query: Box<Query>) -> Result<Request> {
+    match query.body.as_ref() {
+        SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
+            Err(unsupported("WITH is offered for SELECT only"))
+        }
+        _ => Ok(Request::Query(Box::new(DfStatement::Statement(Box::new(SqlStatement::Query(query)))))),
+    }
+}
+
+fn refuse(statement: &SqlStatement) -> Error {
+    let what: &dyn Display = match statement {
+        SqlStatement::Update { .. } => &"UPDATE",
+        SqlStatement::Delete(_) => &"DELETE",
+        SqlStatement::AlterTable { .. } => &"ALTER TABLE",
+        SqlStatement::Truncate { .. } => &"TRUNCATE",
+        SqlStatement::Merge { .. } => &"MERGE",
+        SqlStatement::Copy { .. } => &"COPY",
+        SqlStatement::CreateView { .. } => &"CREATE VIEW",
+        SqlStatement::CreateIndex(_) => &"CREATE INDEX",
+        SqlStatement::StartTransaction { .. } | SqlStatement::Commit { .. } | SqlStatement::Rollback { .. } => {
+            &"a transaction of several statements"
+        }
+        other => {
+            let text = other.to_string();
+            let word = text.split_whitespace().next().unwrap_or("this statement").to_uppercase();
+            return unsupported(format!("{word} is not offered by this version"));
+        }
+    };
+    unsupported(format!("{what} is not offered by this version"))
+}
+
+/// The name of a table, which may be qualified with the one schema there is.
+pub(crate) fn table_name(name: &ObjectName) -> Result<String> {
+    let parts = name.0.iter().map(|part| part.as_ident().map(|ident| ident.value.as_str()));
+    let parts = parts.collect::<Option<Vec<_>>>();
+    match parts.as_deref() {
+        Some([table]) => Ok((*table).to_owned()),
+        Some([schema, table]) if is_schema(schema) => Ok((*table).to_owned()),
+        _ => Err(query(format!("{name} is no table name: there is one schema, \"main\""))),
+    }
+}
+
+/// Whether this is the name of the one schema that holds all tables.
+pub(crate) fn is_schema(name: &str) -> bool {
+    name.eq_ignore_ascii_case("main") || name.eq_ignore_ascii_case("public")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_table::ErrorKind;
+
+    fn refused(text: &str) -> (ErrorKind, String) {
+        let error = parse(text).unwrap_err();
+        (error.kind(), error.message().to_owned())
+    }
+
+    #[test]
+    fn placeholders_are_numbered_by_their_place() {
+        let names = |text: &str| parse(text).unwrap().placeholders.names;
+        assert_eq!(names("SELECT ? + ? FROM t WHERE x = '?'"), ["1", "2"]);
+        assert_eq!(names("SELECT $2 + $1"), ["1", "2"]);
+        assert_eq!(names("SELECT $b, $a, $b"), ["b", "a"]);
+        assert!(names("SELECT 1").is_empty());
+        assert_eq!(refused("SELECT ?, $1").0, ErrorKind::Query);
+        assert_eq!(refused("SELECT $0").0, ErrorKind::Query);
+    }
+
+    #[test]
+    fn what_is_not_offered_is_named() {
+        for (text, word) in [
+            ("UPDATE t SET a = 1", "UPDATE"),
+            ("DELETE FROM t", "DELETE"),
+            ("ALTER TABLE t ADD COLUMN b INT", "ALTER TABLE"),
+            ("COPY t TO 'x.csv'", "COPY"),
+            ("COPY t FROM 'x.csv'", "COPY"),
+            ("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'", "external"),
+            ("SET x = 1", "SET"),
+            ("EXPLAIN INSERT INTO t VALUES (1)", "EXPLAIN"),
+            ("EXPLAIN ANALYZE COPY t TO 'x.csv'", "COPY"),
+            ("BEGIN", "transaction"),
+            ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "WITH"),
+        ] {
+            let (kind, message) = refused(text);
+            assert_eq!(kind, ErrorKind::Unsupported, "{text}: {message}");
+            assert!(message.contains(word), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn one_statement_at_a_time() {
+        assert_eq!(refused("SELECT 1; SELECT 2").0, ErrorKind::Query);
+        assert_eq!(refused("").0, ErrorKind::Query);
+        assert_eq!(refused("SELEC 1").0, ErrorKind::Query);
+        assert!(parse("SELECT 1;").is_ok());
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error() {
+        let text = format!("SELECT {}1{}", "(".repeat(2_000), ")".repeat(2_000));
+        let (kind, message) = refused(&text);
+        assert_eq!(kind, ErrorKind::Query);
+        assert!(message.contains("nested"), "{message}");
+    }
+
+    #[test]
+    fn long_chains_are_an_error() {
+        let chain = |terms: usize| format!("SELECT {}", vec!["(a = 1)"; terms].join(" OR "));
+        assert_eq!(refused(&chain(20_000)).0, ErrorKind::Limit);
+        assert_eq!(refused(&format!("SELECT {}1", "1 - ".repeat(20_000))).0, ErrorKind::Limit);
+        assert_eq!(refused(&vec!["SELECT 1"; 20_000].join(" UNION ALL ")).0, ErrorKind::Limit);
+        assert!(parse(&chain(1_000)).is_ok());
+        assert!(parse(&format!("INSERT INTO t VALUES {}", vec!["(-1, -2)"; 50_000].join(","))).is_ok());
+        assert!(parse(&format!("SELECT a IN ({}1)", "-1, ".repeat(50_000))).is_ok());
+    }
+
+    #[test]
+    fn capitals_in_quotes_are_seen() {
+        assert!(parse("SELECT \"PM25\" FROM t").unwrap().quoted_capitals);
+        assert!(!parse("SELECT PM25, \"pm25\", 'PM25' FROM t").unwrap().quoted_capitals);
+    }
+}

@@ -1,0 +1,116 @@
+//! Groupings of rows by time that are buckets of order keys: `date_bin` of a fixed width and `date_trunc` down to at
+//! most weeks.
+//!
+//! Invariants: a grouping is accepted only if each of its groups is exactly one bucket, and the first key of the bucket,
+//! times `factor`, is the value that DataFusion's function returns for the rows in it. Functions are known by their
+//! names: the session registers DataFusion's own and no others.
+
+use super::time::{TimeColumn, time_expression, unit_ns};
+use arrow::datatypes::{DataType, IntervalDayTimeType, IntervalMonthDayNanoType};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::ScalarFunction;
+use thalweg_table::Bucket;
+
+const DAY_NS: i64 = 86_400_000_000_000;
+/// 1970-01-05, the first Monday.
+const MONDAY_NS: i64 = 4 * DAY_NS;
+
+/// How the rows are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeGroup {
+    pub(crate) bucket: Bucket,
+    /// What the first key of a bucket is multiplied by to give the group's value.
+    pub(crate) factor: i64,
+}
+
+/// The buckets that `group`, an expression of GROUP BY, stands for.
+pub(crate) fn time_group(group: &Expr, time: TimeColumn<'_>) -> Option<TimeGroup> {
+    match group {
+        Expr::Alias(alias) => time_group(&alias.expr, time),
+        Expr::ScalarFunction(ScalarFunction { func, args }) => match (func.name(), args.as_slice()) {
+            ("date_bin", [width, source]) => of_date_bin(width, source, None, time),
+            ("date_bin", [width, source, origin]) => of_date_bin(width, source, Some(origin), time),
+            ("date_trunc", [granularity, source]) => of_date_trunc(granularity, source, time),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn of_date_bin(width: &Expr, source: &Expr, origin: Option<&Expr>, time: TimeColumn<'_>) -> Option<TimeGroup> {
+    let width_ns = interval_ns(literal(width)?)?;
+    let (factor, data_type) = time_expression(source, time)?;
+    let origin_ns = match origin {
+        None => 0,
+        Some(origin) => instant_ns(literal(origin)?)?,
+    };
+    group(factor, &data_type, width_ns, origin_ns)
+}
+
+fn of_date_trunc(granularity: &Expr, source: &Expr, time: TimeColumn<'_>) -> Option<TimeGroup> {
+    let (factor, data_type) = time_expression(source, time)?;
+    let (ScalarValue::Utf8(Some(granularity)) | ScalarValue::Utf8View(Some(granularity))) = literal(granularity)? else {
+        return None;
+    };
+    let (width_ns, origin_ns) = match granularity.to_ascii_lowercase().as_str() {
+        "microsecond" => (1_000, 0),
+        "millisecond" => (1_000_000, 0),
+        "second" => (1_000_000_000, 0),
+        "minute" => (60_000_000_000, 0),
+        "hour" => (3_600_000_000_000, 0),
+        "day" => (DAY_NS, 0),
+        "week" => (7 * DAY_NS, MONDAY_NS),
+        _ => return None,
+    };
+    // Truncation goes by the local clock of the zone.
+    let local = matches!(&data_type, DataType::Timestamp(_, Some(zone)) if !matches!(&**zone, "UTC" | "+00:00"));
+    if local {
+        return None;
+    }
+    group(factor, &data_type, width_ns, origin_ns)
+}
+
+/// Buckets in steps of the column, if width and origin are whole numbers of them.
+fn group(factor: i64, data_type: &DataType, width_ns: i64, origin_ns: i64) -> Option<TimeGroup> {
+    let DataType::Timestamp(unit, _) = data_type else {
+        return None;
+    };
+    let step_ns = unit_ns(*unit).checked_mul(factor)?;
+    let whole = width_ns > 0 && width_ns % step_ns == 0 && origin_ns % step_ns == 0;
+    whole.then(|| TimeGroup { bucket: Bucket { width: width_ns / step_ns, origin: origin_ns / step_ns }, factor })
+}
+
+fn literal(expr: &Expr) -> Option<&ScalarValue> {
+    match expr {
+        Expr::Literal(value, _) => Some(value),
+        _ => None,
+    }
+}
+
+/// The length of an interval without months.
+fn interval_ns(interval: &ScalarValue) -> Option<i64> {
+    let (days, ns) = match interval {
+        ScalarValue::IntervalDayTime(Some(value)) => {
+            let (days, ms) = IntervalDayTimeType::to_parts(*value);
+            (days, i64::from(ms) * 1_000_000)
+        }
+        ScalarValue::IntervalMonthDayNano(Some(value)) => match IntervalMonthDayNanoType::to_parts(*value) {
+            (0, days, ns) => (days, ns),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    i64::from(days).checked_mul(DAY_NS)?.checked_add(ns)
+}
+
+fn instant_ns(value: &ScalarValue) -> Option<i64> {
+    let (value, unit) = match value {
+        ScalarValue::TimestampSecond(value, _) => (value, 1_000_000_000),
+        ScalarValue::TimestampMillisecond(value, _) => (value, 1_000_000),
+        ScalarValue::TimestampMicrosecond(value, _) => (value, 1_000),
+        ScalarValue::TimestampNanosecond(value, _) => (value, 1),
+        _ => return None,
+    };
+    (*value)?.checked_mul(unit)
+}

@@ -1,0 +1,238 @@
+//! Conditions on other columns that tell which blocks need not be read.
+//!
+//! Invariants: a range accepted here holds for every row that satisfies its condition; the reverse need not be, so the
+//! filter above stays. In doubt nothing is pruned.
+
+use super::time::{Comparison, integer};
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::{Between, BinaryExpr, InList};
+use datafusion::logical_expr::{Cast, Expr, Operator};
+use thalweg_table::{ColumnRange, ValueRange};
+
+/// Integers that floats represent one by one.
+const EXACT_IN_F64: f64 = 9_007_199_254_740_992.0;
+
+/// Whether [`column_ranges`] might find something in `filter` once placeholders are filled in.
+pub(crate) fn may_prune(filter: &Expr, schema: &Schema) -> bool {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+            may_prune(left, schema) || may_prune(right, schema)
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let has_column = |expr| column_of(expr, schema).is_some();
+            Comparison::of(*op).is_some() && (has_column(left) || has_column(right))
+        }
+        Expr::Between(Between { expr, negated: false, .. }) | Expr::InList(InList { expr, negated: false, .. }) => {
+            column_of(expr, schema).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// The ranges outside which no row satisfies `filter`.
+pub(crate) fn column_ranges(filter: &Expr, schema: &Schema, found: &mut Vec<ColumnRange>) {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+            column_ranges(left, schema, found);
+            column_ranges(right, schema, found);
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            if let Some(comparison) = Comparison::of(*op) {
+                let range = compared(left, comparison, right, schema)
+                    .or_else(|| compared(right, comparison.turned(), left, schema));
+                found.extend(range);
+            }
+        }
+        Expr::Between(Between { expr, negated: false, low, high }) => {
+            found.extend(compared(expr, Comparison::GreaterOrEqual, low, schema));
+            found.extend(compared(expr, Comparison::LessOrEqual, high, schema));
+        }
+        Expr::InList(InList { expr, list, negated: false }) => {
+            found.extend(listed(expr, list, schema));
+        }
+        _ => {}
+    }
+}
+
+/// The column that `expr` is, or widens to floats, and its type.
+fn column_of<'a>(expr: &Expr, schema: &'a Schema) -> Option<(usize, &'a DataType)> {
+    match expr {
+        Expr::Column(column) => {
+            let position = schema.index_of(&column.name).ok()?;
+            let data_type = schema.field(position).data_type();
+            summarised_as(data_type).map(|_| (position, data_type))
+        }
+        Expr::Cast(Cast { expr, field }) if field.data_type() == &DataType::Float64 => {
+            let (position, data_type) = column_of(expr, schema)?;
+            (data_type.is_integer() || data_type.is_floating()).then_some((position, data_type))
+        }
+        _ => None,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Int,
+    UInt,
+    Float,
+}
+
+fn summarised_as(data_type: &DataType) -> Option<Kind> {
+    use DataType as T;
+    Some(match data_type {
+        T::Int8 | T::Int16 | T::Int32 | T::Int64 | T::Date32 | T::Timestamp(..) | T::Duration(_) => Kind::Int,
+        T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64 => Kind::UInt,
+        T::Float32 | T::Float64 => Kind::Float,
+        _ => return None,
+    })
+}
+
+fn compared(column: &Expr, comparison: Comparison, value: &Expr, schema: &Schema) -> Option<ColumnRange> {
+    let (position, data_type) = column_of(column, schema)?;
+    let (low, high) = match comparison {
+        Comparison::Equal => (true, true),
+        Comparison::Less | Comparison::LessOrEqual => (false, true),
+        Comparison::Greater | Comparison::GreaterOrEqual => (true, false),
+    };
+    let range = range_of(literal(value)?, data_type, low, high)?;
+    Some(ColumnRange { column: position, range })
+}
+
+fn listed(column: &Expr, list: &[Expr], schema: &Schema) -> Option<ColumnRange> {
+    let (position, data_type) = column_of(column, schema)?;
+    let ranges = list.iter().map(|item| range_of(literal(item)?, data_type, true, true));
+    let range = ranges.reduce(|all, range| span(all?, range?))??;
+    Some(ColumnRange { column: position, range })
+}
+
+fn literal(expr: &Expr) -> Option<&ScalarValue> {
+    match expr {
+        Expr::Literal(value, _) if !value.is_null() => Some(value),
+        _ => None,
+    }
+}
+
+/// The values of a column of `data_type` from `value` on (`low`), up to it (`high`), or equal to it.
+fn range_of(value: &ScalarValue, data_type: &DataType, low: bool, high: bool) -> Option<ValueRange> {
+    let kind = summarised_as(data_type)?;
+    if let Some(value) = float(value) {
+        return range_of_float(value, kind, low, high);
+    }
+    if value.data_type() != *data_type {
+        return None;
+    }
+    let value = integer(value)?;
+    match kind {
+        Kind::Int => {
+            let value = i64::try_from(value).ok()?;
+            Some(ValueRange::Int(low.then_some(value), high.then_some(value)))
+        }
+        Kind::UInt => {
+            let value = u64::try_from(value).ok()?;
+            Some(ValueRange::UInt(low.then_some(value), high.then_some(value)))
+        }
+        Kind::Float => None,
+    }
+}
+
+fn float(value: &ScalarValue) -> Option<f64> {
+    match value {
+        ScalarValue::Float64(Some(value)) => Some(*value),
+        ScalarValue::Float32(Some(value)) => Some((*value).into()),
+        _ => None,
+    }
+}
+
+fn range_of_float(value: f64, kind: Kind, low: bool, high: bool) -> Option<ValueRange> {
+    if value.is_nan() {
+        return None;
+    }
+    if kind == Kind::Float {
+        let end = |wanted: bool| wanted.then_some(value);
+        // Comparisons order NaN above every number.
+        return Some(ValueRange::Float { min: end(low), max: end(high), accepts_nan: true });
+    }
+    if value.abs() >= EXACT_IN_F64 {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
+    let (floor, ceil) = (value.floor() as i64, value.ceil() as i64);
+    if kind == Kind::Int {
+        return Some(ValueRange::Int(low.then_some(floor), high.then_some(ceil)));
+    }
+    let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
+    Some(ValueRange::UInt(low.then_some(unsigned(floor)), high.then_some(unsigned(ceil))))
+}
+
+/// The smallest range with both in it.
+fn span(a: ValueRange, b: ValueRange) -> Option<ValueRange> {
+    Some(match (a, b) {
+        (ValueRange::Int(a0, a1), ValueRange::Int(b0, b1)) => ValueRange::Int(a0.min(b0), a1.max(b1)),
+        (ValueRange::UInt(a0, a1), ValueRange::UInt(b0, b1)) => ValueRange::UInt(a0.min(b0), a1.max(b1)),
+        (ValueRange::Float { min: a0, max: a1, .. }, ValueRange::Float { min: b0, max: b1, .. }) => {
+            let both = |a: Option<f64>, b: Option<f64>, choose: fn(f64, f64) -> f64| Some(choose(a?, b?));
+            ValueRange::Float { min: both(a0, b0, f64::min), max: both(a1, b1, f64::max), accepts_nan: true }
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::Field;
+    use datafusion::prelude::{col, lit};
+
+    fn schema() -> Schema {
+        Schema::new(vec![
+            Field::new("i", DataType::Int32, true),
+            Field::new("u", DataType::UInt64, true),
+            Field::new("f", DataType::Float32, true),
+            Field::new("s", DataType::Utf8, true),
+        ])
+    }
+
+    fn ranges(filter: &Expr) -> Vec<(usize, ValueRange)> {
+        let mut found = Vec::new();
+        column_ranges(filter, &schema(), &mut found);
+        assert!(found.is_empty() || may_prune(filter, &schema()));
+        found.into_iter().map(|range| (range.column, range.range)).collect()
+    }
+
+    fn widened(name: &str) -> Expr {
+        Expr::Cast(Cast::new(Box::new(col(name)), DataType::Float64))
+    }
+
+    #[test]
+    fn simple_comparisons_are_found() {
+        assert_eq!(ranges(&col("i").gt(lit(5_i32))), [(0, ValueRange::Int(Some(5), None))]);
+        assert_eq!(ranges(&lit(5_i32).gt_eq(col("i"))), [(0, ValueRange::Int(None, Some(5)))]);
+        assert_eq!(ranges(&col("u").eq(lit(7_u64))), [(1, ValueRange::UInt(Some(7), Some(7)))]);
+        let between = col("i").between(lit(2_i32), lit(4_i32));
+        assert_eq!(ranges(&between), [(0, ValueRange::Int(Some(2), None)), (0, ValueRange::Int(None, Some(4)))]);
+        let listed = col("i").in_list(vec![lit(9_i32), lit(2_i32), lit(4_i32)], false);
+        assert_eq!(ranges(&listed), [(0, ValueRange::Int(Some(2), Some(9)))]);
+    }
+
+    #[test]
+    fn floats_widen() {
+        let float = |min, max| ValueRange::Float { min, max, accepts_nan: true };
+        assert_eq!(ranges(&widened("f").gt(lit(1.5))), [(2, float(Some(1.5), None))]);
+        assert_eq!(ranges(&widened("i").gt(lit(-1.5))), [(0, ValueRange::Int(Some(-2), None))]);
+        assert_eq!(ranges(&widened("u").lt(lit(1.5))), [(1, ValueRange::UInt(None, Some(2)))]);
+        assert_eq!(ranges(&widened("u").lt(lit(-1.5))), [(1, ValueRange::UInt(None, Some(0)))]);
+        assert_eq!(ranges(&widened("i").lt(lit(1e300))), []);
+        assert_eq!(ranges(&widened("i").lt(lit(f64::NAN))), []);
+    }
+
+    #[test]
+    fn what_is_not_understood_prunes_nothing() {
+        assert_eq!(ranges(&col("s").eq(lit("x"))), []);
+        assert_eq!(ranges(&col("i").not_eq(lit(5_i32))), []);
+        assert_eq!(ranges(&col("i").eq(lit(5_i32)).or(col("u").eq(lit(1_u64)))), []);
+        assert_eq!(ranges(&col("i").in_list(vec![lit(1_i32), col("u")], false)), []);
+        assert_eq!(ranges(&col("i").in_list(vec![lit(1_i32)], true)), []);
+        assert_eq!(ranges(&col("i").gt(lit(ScalarValue::Int32(None)))), []);
+    }
+}

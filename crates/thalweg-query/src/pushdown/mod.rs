@@ -1,0 +1,8 @@
+//! What a table can answer better than an operator above it: ranges of time, ranges of other columns, aggregates.
+
+pub(crate) mod aggregate;
+pub(crate) mod aggregate_exec;
+pub(crate) mod bucket;
+pub(crate) mod columns;
+pub(crate) mod finish;
+pub(crate) mod time;

@@ -1,0 +1,226 @@
+//! Which rules plan a statement.
+//!
+//! Invariants: both lists give the same answers; the short one is for plans of one stored table without subqueries,
+//! joins, windows, set operations and DISTINCT, and leaves out what could change nothing in them. Most of the time
+//! of a small query is rules that find nothing to do.
+
+use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
+use crate::scan_exec::TableScanExec;
+use crate::table::StoredTable;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
+use datafusion::optimizer::analyzer::Analyzer;
+use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
+use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
+use datafusion::optimizer::eliminate_filter::EliminateFilter;
+use datafusion::optimizer::eliminate_limit::EliminateLimit;
+use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::push_down_limit::PushDownLimit;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::limit_pushdown::LimitPushdown;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_optimizer::output_requirements::OutputRequirements;
+use datafusion::physical_optimizer::pushdown_sort::PushdownSort;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use std::sync::Arc;
+
+type LogicalRules = Vec<Arc<dyn OptimizerRule + Send + Sync>>;
+type PhysicalRules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
+
+/// What shape a plan has, and so which rules it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// A chain of operators over one stored table, none of which needs its rows in another order or place.
+    Plain,
+    /// A chain over one stored table with sorts or aggregates.
+    Chain,
+    /// Everything else.
+    Any,
+}
+
+/// All rules of both lists.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    short_analyzer: Analyzer,
+    short: Optimizer,
+    full_analyzer: Analyzer,
+    full: Optimizer,
+    chain: PhysicalRules,
+    any: PhysicalRules,
+}
+
+impl Rules {
+    pub(crate) fn new() -> Self {
+        let short: LogicalRules = vec![
+            Arc::new(SimplifyExpressions::new()),
+            Arc::new(EliminateFilter::new()),
+            Arc::new(EliminateLimit::new()),
+            Arc::new(PushDownLimit::new()),
+            Arc::new(PushDownFilter::new()),
+            Arc::new(AggregatePushdown),
+            Arc::new(CommonSubexprEliminate::new()),
+            Arc::new(OptimizeProjections::new()),
+        ];
+        let mut full = Optimizer::new();
+        // Before common subexpressions are cut out of aggregates, which hides their columns.
+        let at = full.rules.iter().position(|rule| rule.name() == "common_sub_expression_eliminate");
+        full.rules.insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
+        let mut any = PhysicalOptimizer::new().rules;
+        any.push(Arc::new(KeepTimeOrder));
+        Self {
+            short_analyzer: Analyzer::with_rules(vec![
+                Arc::new(ResolveGroupingFunction::new()),
+                Arc::new(TypeCoercion::new()),
+            ]),
+            short: Optimizer::with_rules(short),
+            full_analyzer: Analyzer::new(),
+            full,
+            chain: vec![
+                Arc::new(OutputRequirements::new_add_mode()),
+                Arc::new(EnsureRequirements::new()),
+                Arc::new(CombinePartialFinalAggregate::new()),
+                Arc::new(OutputRequirements::new_remove_mode()),
+                Arc::new(LimitPushdown::new()),
+                Arc::new(PushdownSort::new()),
+                Arc::new(KeepTimeOrder),
+            ],
+            any,
+        }
+    }
+
+    pub(crate) fn analyzer(&self, shape: Shape) -> &Analyzer {
+        if shape == Shape::Any { &self.full_analyzer } else { &self.short_analyzer }
+    }
+
+    pub(crate) fn optimizer(&self, shape: Shape) -> &Optimizer {
+        if shape == Shape::Any { &self.full } else { &self.short }
+    }
+
+    pub(crate) fn physical(&self, shape: Shape) -> &[Arc<dyn PhysicalOptimizerRule + Send + Sync>] {
+        match shape {
+            Shape::Plain => &[],
+            Shape::Chain => &self.chain,
+            Shape::Any => &self.any,
+        }
+    }
+}
+
+/// The shape of a plan, before or after the logical rules.
+pub(crate) fn shape_of(plan: &LogicalPlan) -> Shape {
+    let mut shape = Shape::Plain;
+    let mut next = plan;
+    loop {
+        if has_subquery(next) {
+            return Shape::Any;
+        }
+        next = match next {
+            LogicalPlan::Projection(node) => &node.input,
+            LogicalPlan::Filter(node) => &node.input,
+            LogicalPlan::SubqueryAlias(node) => &node.input,
+            LogicalPlan::Limit(node) => &node.input,
+            LogicalPlan::Explain(node) => &node.plan,
+            LogicalPlan::Analyze(node) => &node.input,
+            LogicalPlan::Sort(node) => {
+                shape = Shape::Chain;
+                &node.input
+            }
+            LogicalPlan::Aggregate(node) => {
+                shape = Shape::Chain;
+                &node.input
+            }
+            LogicalPlan::TableScan(scan) if is_stored(scan) => return shape,
+            LogicalPlan::Extension(node) if node.node.as_any().is::<AggregateNode>() => return shape,
+            _ => return Shape::Any,
+        };
+    }
+}
+
+fn is_stored(scan: &TableScan) -> bool {
+    source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<StoredTable>())
+}
+
+fn has_subquery(node: &LogicalPlan) -> bool {
+    let is_subquery = |expr: &Expr| {
+        Ok(matches!(
+            expr,
+            Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Unnest(_)
+                | Expr::WindowFunction(_)
+        ))
+    };
+    let mut found = false;
+    // The closure cannot fail.
+    let _ = node.apply_expressions(|expr| {
+        found |= expr.exists(is_subquery)?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found
+}
+
+/// Scans are cut into partitions where that helps; where all that became of it is that rows lost their order, the
+/// cut is taken back: one scan decodes on several threads and keeps the order of time.
+#[derive(Debug)]
+pub(crate) struct KeepTimeOrder;
+
+impl PhysicalOptimizerRule for KeepTimeOrder {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(in_order) = chain_in_order(&plan)? {
+            return Ok(in_order);
+        }
+        let replaced = plan.transform_down(|plan| {
+            let gathers = plan.is::<CoalescePartitionsExec>() || plan.is::<SortPreservingMergeExec>();
+            let chain = match plan.children().as_slice() {
+                [child] if gathers && plan.fetch().is_none() => chain_in_order(child)?,
+                _ => None,
+            };
+            Ok(chain.map_or_else(|| Transformed::no(plan), Transformed::yes))
+        })?;
+        Ok(replaced.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "thalweg_keep_time_order"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The same chain over an uncut scan; `None` if it is no such chain, or not cut.
+fn chain_in_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if let Some(scan) = plan.downcast_ref::<TableScanExec>() {
+        return Ok(if scan.partitions() > 1 { Some(Arc::new(scan.in_order()?)) } else { None });
+    }
+    let passes = plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || plan.is::<CooperativeExec>();
+    match plan.children().as_slice() {
+        [child] if passes => match chain_in_order(child)? {
+            Some(child) => Ok(Some(with_child(plan, child)?)),
+            None => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+fn with_child(plan: &Arc<dyn ExecutionPlan>, child: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    use datafusion::physical_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+    Arc::clone(plan).replace_children(vec![child], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}

@@ -1,0 +1,282 @@
+//! Planning: statements to operators, on a snapshot.
+//!
+//! Invariants: what is expensive (functions, rules, options) is made once per connection; a statement adds its
+//! snapshot and its clock. No object store is registered and no table but stored, system and handed-in ones is
+//! ever resolved, so that no statement reaches a file.
+
+use crate::catalog::Resolver;
+use crate::error::to_datafusion;
+use crate::options::QueryOptions;
+use crate::pushdown::aggregate_exec::AggregatePlanner;
+use crate::rules::{Rules, Shape, shape_of};
+use crate::table::StoredTable;
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use datafusion::catalog::{CatalogProviderList, Session};
+use datafusion::common::alias::AliasGenerator;
+use datafusion::common::config::{ConfigOptions, TableOptions};
+use datafusion::common::{DFSchema, Result, config_err};
+use datafusion::execution::config::SessionConfig;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::{SessionStateDefaults, TaskContext};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::registry::{ExtensionTypeRegistryRef, FunctionRegistry};
+use datafusion::logical_expr::{AggregateUDF, Explain, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, WindowUDF};
+use datafusion::optimizer::OptimizerConfig;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+use thalweg_table::{DatabaseView, TableView};
+
+/// What all statements of a connection share.
+#[derive(Debug)]
+pub(crate) struct Planner {
+    base: SessionState,
+    rules: Rules,
+    /// One pass of the short list finds all it can.
+    short_config: SessionConfig,
+    full_config: SessionConfig,
+    task: Arc<TaskContext>,
+    options: QueryOptions,
+}
+
+impl Planner {
+    pub(crate) fn new(options: QueryOptions) -> Result<Self> {
+        let full_config = config(&options)?;
+        let mut short_config = full_config.clone();
+        short_config.options_mut().optimizer.max_passes = 1;
+        let runtime = runtime(&options)?;
+        let base = SessionStateBuilder::new()
+            .with_config(full_config.clone())
+            .with_runtime_env(Arc::clone(&runtime))
+            .with_scalar_functions(SessionStateDefaults::default_scalar_functions())
+            .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
+            .with_window_functions(SessionStateDefaults::default_window_functions())
+            .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
+            .with_expr_planners(SessionStateDefaults::default_expr_planners())
+            .build();
+        // Operators find their functions in the plan: the task needs none.
+        let task = TaskContext::new(
+            None,
+            base.session_id().to_owned(),
+            full_config.clone(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            runtime,
+        );
+        Ok(Self { base, rules: Rules::new(), short_config, full_config, task: Arc::new(task), options })
+    }
+
+    pub(crate) fn task(&self) -> &Arc<TaskContext> {
+        &self.task
+    }
+
+    /// The functions and settings that SQL is planned with.
+    pub(crate) fn base(&self) -> &SessionState {
+        &self.base
+    }
+
+    /// SQL to an unoptimised plan.
+    pub(crate) fn logical(
+        &self,
+        statement: DfStatement,
+        resolver: &Resolver<'_>,
+        context: &mut PlannerContext,
+    ) -> Result<LogicalPlan> {
+        let planner = SqlToRel::new_with_options(resolver, self.parser_options());
+        match statement {
+            DfStatement::Statement(inner) => planner.sql_statement_to_plan_with_context(*inner, context),
+            other => planner.statement_to_plan(other),
+        }
+    }
+
+    fn parser_options(&self) -> ParserOptions {
+        ParserOptions::new().with_map_string_types_to_utf8view(false)
+    }
+}
+
+fn config(options: &QueryOptions) -> Result<SessionConfig> {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(options.threads)
+        .with_batch_size(options.batch_rows)
+        .with_information_schema(false)
+        .with_create_default_catalog_and_schema(false);
+    let settings = config.options_mut();
+    settings.sql_parser.map_string_types_to_utf8view = false;
+    // Scans cut themselves where it helps; handing batches around in turn only adds threads to wait for.
+    settings.optimizer.enable_round_robin_repartition = false;
+    Ok(config)
+}
+
+fn runtime(options: &QueryOptions) -> Result<Arc<RuntimeEnv>> {
+    let mut builder = RuntimeEnvBuilder::new();
+    if let Some(limit) = options.memory_limit_bytes {
+        let Ok(limit) = usize::try_from(limit) else {
+            return config_err!("a memory limit of {limit} bytes is beyond this machine");
+        };
+        builder = builder.with_memory_pool(Arc::new(FairSpillPool::new(limit)));
+    }
+    let runtime = builder.build_arc()?;
+    runtime.deregister_object_store(ObjectStoreUrl::local_filesystem().as_ref())?;
+    Ok(runtime)
+}
+
+/// The session of one execution of one statement.
+pub(crate) struct StatementSession {
+    planner: Arc<Planner>,
+    view: DatabaseView,
+    shape: Shape,
+    props: ExecutionProps,
+    config: Arc<ConfigOptions>,
+    /// Made only when something wants to change it.
+    table_options: Option<Box<TableOptions>>,
+}
+
+impl StatementSession {
+    pub(crate) fn new(planner: &Arc<Planner>, view: DatabaseView, plan: &LogicalPlan) -> Self {
+        let shape = shape_of(plan);
+        let config = Arc::clone(if shape == Shape::Any { &planner.full_config } else { &planner.short_config }.options());
+        let mut props = ExecutionProps::new();
+        props.mark_start_execution(Arc::clone(&config));
+        Self { planner: Arc::clone(planner), view, shape, props, config, table_options: None }
+    }
+
+    /// The same session as DataFusion hands it to tables.
+    pub(crate) fn of(session: &dyn Session) -> Result<&Self> {
+        match session.as_any().downcast_ref() {
+            Some(session) => Ok(session),
+            None => config_err!("a stored table is planned in a session of its database"),
+        }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.planner.options.threads
+    }
+
+    /// The rows of a table in the snapshot of this session.
+    pub(crate) fn view_of(&self, table: &StoredTable) -> Result<TableView> {
+        self.view.table(table.name()).map_err(to_datafusion)
+    }
+
+    /// Checks and rewrites a plan.
+    pub(crate) fn optimized(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        if let LogicalPlan::Explain(explain) = plan {
+            let inner = self.optimized(Arc::unwrap_or_clone(explain.plan))?;
+            let explain = Explain { plan: Arc::new(inner), logical_optimization_succeeded: true, ..explain };
+            return Ok(LogicalPlan::Explain(explain));
+        }
+        let analyzed = self.planner.rules.analyzer(self.shape).execute_and_check(plan, &self.config, |_, _| {})?;
+        self.planner.rules.optimizer(self.shape).optimize(analyzed, self, |_, _| {})
+    }
+
+    /// The operators of an optimised plan.
+    pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AggregatePlanner)]);
+        planner.create_physical_plan(plan, self).await
+    }
+}
+
+impl OptimizerConfig for StatementSession {
+    fn query_execution_start_time(&self) -> Option<DateTime<Utc>> {
+        self.props.query_execution_start_time
+    }
+
+    fn alias_generator(&self) -> &Arc<AliasGenerator> {
+        &self.props.alias_generator
+    }
+
+    fn options(&self) -> Arc<ConfigOptions> {
+        Arc::clone(&self.config)
+    }
+
+    fn function_registry(&self) -> Option<&dyn FunctionRegistry> {
+        Some(&self.planner.base)
+    }
+}
+
+#[async_trait]
+impl Session for StatementSession {
+    fn session_id(&self) -> &str {
+        self.planner.base.session_id()
+    }
+
+    fn config(&self) -> &SessionConfig {
+        if self.shape == Shape::Any { &self.planner.full_config } else { &self.planner.short_config }
+    }
+
+    fn catalog_list(&self) -> Arc<dyn CatalogProviderList> {
+        Arc::clone(self.planner.base.catalog_list())
+    }
+
+    fn optimize(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        self.optimized(plan.clone())
+    }
+
+    fn physical_optimizers(&self) -> &[Arc<dyn PhysicalOptimizerRule + Send + Sync>] {
+        self.planner.rules.physical(self.shape)
+    }
+
+    async fn create_physical_plan(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        self.physical(&self.optimized(plan.clone())?).await
+    }
+
+    fn create_physical_expr(&self, expr: Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+        self.planner.base.create_physical_expr(expr, schema)
+    }
+
+    fn scalar_functions(&self) -> &HashMap<String, Arc<ScalarUDF>> {
+        self.planner.base.scalar_functions()
+    }
+
+    fn higher_order_functions(&self) -> &HashMap<String, Arc<HigherOrderUDF>> {
+        self.planner.base.higher_order_functions()
+    }
+
+    fn aggregate_functions(&self) -> &HashMap<String, Arc<AggregateUDF>> {
+        self.planner.base.aggregate_functions()
+    }
+
+    fn window_functions(&self) -> &HashMap<String, Arc<WindowUDF>> {
+        self.planner.base.window_functions()
+    }
+
+    fn extension_type_registry(&self) -> &ExtensionTypeRegistryRef {
+        self.planner.base.extension_type_registry()
+    }
+
+    fn runtime_env(&self) -> &Arc<RuntimeEnv> {
+        self.planner.base.runtime_env()
+    }
+
+    fn execution_props(&self) -> &ExecutionProps {
+        &self.props
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn table_options(&self) -> &TableOptions {
+        self.table_options.as_deref().unwrap_or_else(|| self.planner.base.table_options())
+    }
+
+    fn table_options_mut(&mut self) -> &mut TableOptions {
+        let planner = &self.planner;
+        self.table_options.get_or_insert_with(|| Box::new(planner.base.table_options().clone()))
+    }
+
+    fn task_ctx(&self) -> Arc<TaskContext> {
+        Arc::clone(&self.planner.task)
+    }
+}

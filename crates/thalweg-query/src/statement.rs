@@ -1,0 +1,127 @@
+//! Statements that are kept: parsed once, planned once per set of parameter types.
+//!
+//! Invariants: a kept plan holds no rows and no snapshot; it is used again only while the definitions of all tables in
+//! it are the very same, and never if its meaning depends on when it runs (`now()`) or on tables that are not
+//! stored. Placeholders stay placeholders in it, with the types of the values that it was planned for.
+
+use crate::catalog::UsedTable;
+use crate::parse::{Parsed, parse};
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+use thalweg_table::{DatabaseView, Result};
+
+/// Statements that are kept.
+const KEPT_STATEMENTS: usize = 256;
+/// Longer texts are not kept.
+const KEPT_TEXT_BYTES: usize = 16 * 1024;
+/// Plans of one statement, for parameters of different types.
+const KEPT_PLANS: usize = 4;
+
+/// A statement and its plans.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    pub(crate) parsed: Parsed,
+    plans: Mutex<Vec<Arc<KeptPlan>>>,
+}
+
+/// A plan of a query that can run again.
+#[derive(Debug)]
+pub(crate) struct KeptPlan {
+    pub(crate) plan: LogicalPlan,
+    pub(crate) param_types: Vec<DataType>,
+    pub(crate) used: Vec<UsedTable>,
+}
+
+impl Statement {
+    fn new(text: &str) -> Result<Self> {
+        Ok(Self { parsed: parse(text)?, plans: Mutex::default() })
+    }
+
+    /// A plan for parameters of these types on this snapshot.
+    pub(crate) fn plan(&self, param_types: &[DataType], view: &DatabaseView) -> Option<Arc<KeptPlan>> {
+        let mut plans = self.plans.lock();
+        plans.retain(|kept| kept.is_current(view));
+        plans.iter().find(|kept| kept.param_types == param_types).cloned()
+    }
+
+    /// Keeps a plan; the oldest goes when there are many.
+    pub(crate) fn keep(&self, plan: KeptPlan) {
+        let mut plans = self.plans.lock();
+        if plans.len() >= KEPT_PLANS {
+            plans.remove(0);
+        }
+        plans.push(Arc::new(plan));
+    }
+}
+
+impl KeptPlan {
+    fn is_current(&self, view: &DatabaseView) -> bool {
+        let unchanged = |used: &UsedTable| {
+            view.table(&used.name).is_ok_and(|table| Arc::ptr_eq(table.definition(), &used.definition))
+        };
+        self.used.iter().all(unchanged)
+    }
+}
+
+/// The statements of a connection that were run last.
+#[derive(Debug)]
+pub(crate) struct Statements(Cache<Arc<str>, Arc<Statement>>);
+
+impl Statements {
+    pub(crate) fn new() -> Self {
+        Self(Cache::new(KEPT_STATEMENTS))
+    }
+
+    /// The statement of a text.
+    pub(crate) fn get(&self, text: &str) -> Result<Arc<Statement>> {
+        if let Some(known) = self.0.get(text) {
+            return Ok(known);
+        }
+        let statement = Arc::new(Statement::new(text)?);
+        if text.len() <= KEPT_TEXT_BYTES {
+            self.0.insert(text.into(), Arc::clone(&statement));
+        }
+        Ok(statement)
+    }
+}
+
+/// Whether a plan means the same whenever it runs.
+pub(crate) fn is_timeless(plan: &LogicalPlan) -> bool {
+    let changes = |expr: &Expr| {
+        Ok(match expr {
+            Expr::ScalarFunction(function) => function.func.signature().volatility == Volatility::Stable,
+            Expr::ScalarVariable(..) => true,
+            _ => false,
+        })
+    };
+    let mut timeless = true;
+    // The closures cannot fail.
+    let _ = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            timeless &= !expr.exists(changes)?;
+            Ok(if timeless { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+        })?;
+        Ok(if timeless { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    timeless
+}
+
+/// Whether a plan can be optimised before the values of its placeholders are known: everywhere but in limits.
+pub(crate) fn is_optimizable(plan: &LogicalPlan) -> bool {
+    let is_placeholder = |expr: &Expr| Ok(matches!(expr, Expr::Placeholder(_)));
+    let mut optimizable = true;
+    // The closures cannot fail.
+    let _ = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            for expr in limit.skip.iter().chain(&limit.fetch) {
+                optimizable &= !expr.exists(is_placeholder)?;
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    optimizable
+}

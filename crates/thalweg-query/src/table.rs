@@ -1,0 +1,101 @@
+//! A stored table as DataFusion sees it.
+//!
+//! Invariants: it knows the definition and no rows: plans made with it can be kept and run again on any snapshot with
+//! the same definition; the rows come from the snapshot of the session that plans the operators. Conditions on time
+//! are exact, those on other columns only prune blocks.
+
+use crate::pushdown::columns::{column_ranges, may_prune};
+use crate::pushdown::time::{TimeColumn, keys_of, time_conditions};
+use crate::scan_exec::TableScanExec;
+use crate::session::StatementSession;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use std::sync::Arc;
+use thalweg_table::{ScanRequest, TableDefinition};
+
+/// A stored table, without its rows.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredTable {
+    name: Arc<str>,
+    definition: Arc<TableDefinition>,
+}
+
+impl StoredTable {
+    pub(crate) fn new(name: &str, definition: Arc<TableDefinition>) -> Self {
+        Self { name: name.into(), definition }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn definition(&self) -> &Arc<TableDefinition> {
+        &self.definition
+    }
+
+    fn time(&self) -> Option<TimeColumn<'_>> {
+        let column = self.definition.time_column()?;
+        Some(TimeColumn { name: &column.name, data_type: &column.data_type })
+    }
+
+    fn pushdown(&self, filter: &Expr) -> TableProviderFilterPushDown {
+        if self.time().and_then(|time| time_conditions(filter, time)).is_some() {
+            return TableProviderFilterPushDown::Exact;
+        }
+        if may_prune(filter, self.definition.schema()) {
+            return TableProviderFilterPushDown::Inexact;
+        }
+        TableProviderFilterPushDown::Unsupported
+    }
+
+    fn request(&self, filters: &[Expr]) -> Result<ScanRequest> {
+        let mut request = ScanRequest::default();
+        let mut conditions = Vec::new();
+        for filter in filters {
+            match self.time().and_then(|time| time_conditions(filter, time)) {
+                Some(found) => conditions.extend(found),
+                None => column_ranges(filter, self.definition.schema(), &mut request.ranges),
+            }
+        }
+        if let Some(time) = self.time() {
+            request.keys = keys_of(&conditions, time.data_type)?;
+        }
+        Ok(request)
+    }
+}
+
+#[async_trait]
+impl TableProvider for StoredTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.definition.schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(filters.iter().map(|filter| self.pushdown(filter)).collect())
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let statement = StatementSession::of(session)?;
+        let view = statement.view_of(self)?;
+        let request = ScanRequest {
+            projection: projection.cloned(),
+            limit,
+            ..self.request(filters)?
+        };
+        Ok(Arc::new(TableScanExec::new(view, request, statement.threads())?))
+    }
+}
