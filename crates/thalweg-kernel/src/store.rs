@@ -24,8 +24,9 @@ use thalweg_env::{Env, File, OpenMode};
 /// Most files that are kept open; more while more are in use.
 const MAX_OPEN_FILES: usize = 256;
 
-/// Bytes of pages and heads from which the number of cached items is guessed.
-const TYPICAL_ITEM_BYTES: usize = 16 << 10;
+/// Bytes of a full page with nine columns. From it the number of cached items is guessed, and with it how finely the cache
+/// is divided among threads: a part must hold many of the largest items.
+const LARGE_ITEM_BYTES: usize = 256 << 10;
 
 /// The folder of log segments.
 pub const LOG_DIR: &str = "log";
@@ -104,7 +105,7 @@ impl Store {
     /// The store of the database in `dir`, which keeps about `cache_bytes` of pages and heads in memory.
     #[must_use]
     pub fn new(env: Env, dir: impl Into<PathBuf>, database: DatabaseId, cache_bytes: u64) -> Self {
-        let items = usize::try_from(cache_bytes).unwrap_or(usize::MAX) / TYPICAL_ITEM_BYTES;
+        let items = usize::try_from(cache_bytes).unwrap_or(usize::MAX) / LARGE_ITEM_BYTES;
         Self {
             env,
             dir: dir.into(),

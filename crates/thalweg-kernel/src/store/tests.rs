@@ -170,3 +170,14 @@ fn a_cached_page_of_another_age_is_no_hit() {
     assert!(store.load_page(TableId(2), &root).is_err());
     assert_eq!(store.load_page(TABLE, &root).unwrap().total(), root);
 }
+
+#[test]
+fn walks_and_blocks_can_go_to_other_threads() {
+    fn sendable<T: Send>(_: &T) {}
+    fn shareable<T: Send + Sync>(_: &T) {}
+    let (_sim, store) = machine(1 << 20);
+    let store = Arc::new(store);
+    shareable(&store);
+    shareable(&Tree::empty(TABLE));
+    sendable(&Tree::empty(TABLE).iter(None, Arc::clone(&store)));
+}
