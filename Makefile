@@ -89,7 +89,7 @@ test-kernel: cache
 # `explored`: everything else of these crates expects the real ones.
 .PHONY: test-schedules
 test-schedules: cache
-	@$(STAGE) test-schedules cargo test --locked --package thalweg-env --features thalweg-env/shuttle --test explored
+	@$(STAGE) test-schedules cargo test --locked --package thalweg-env --package thalweg-sim --features thalweg-env/shuttle,thalweg-sim/explored --test explored
 
 # Builds what `release` builds too, so that the first failure is a failing test and not a later link error.
 .PHONY: test-sql

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::kernel::Options;
 use crate::writer::Writer;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::sync::{Condvar, Mutex};
 use thalweg_env::{Env, JoinHandle};
 

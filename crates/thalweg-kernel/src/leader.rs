@@ -25,8 +25,8 @@ use crate::working::{OPEN_LIMIT_BYTES, SinceCheckpoint, Working};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_env::Env;
+use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_env::sync::{Condvar, Mutex};
 
 /// Above this a commit waits for a sync, whatever its durability.

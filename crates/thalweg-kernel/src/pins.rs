@@ -8,8 +8,8 @@ use crate::kernel::Published;
 use crate::state::{Pin, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use thalweg_env::sync::Mutex;
+use thalweg_env::sync::atomic::Ordering;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pins {

@@ -106,7 +106,7 @@ impl Reader {
             self.published
                 .load()
                 .visible
-                .store(commit, std::sync::atomic::Ordering::Release);
+                .store(commit, thalweg_env::sync::atomic::Ordering::Release);
         }
         let snapshot = self.pins.snapshot(&self.published);
         // Older snapshots that a new epoch has overtaken keep the pin of that epoch: their files stay as well.

@@ -39,16 +39,20 @@ pub(crate) fn recover(
     let (mut replay, mut working) = Replay::start(env, dir, root)?;
     let mut frames = Vec::new();
     let mut proven = root.proven.max(also_proven).max(replay.at());
-    while let Some(frame) = replay.next()? {
+    // A reader stops where it may not look: the rest is read when it is acknowledged.
+    while replay.commit() < limit {
+        let Some(frame) = replay.next()? else {
+            replay.judge_end(proven)?;
+            break;
+        };
         proven = proven.max(frame.head.id.synced_to);
         frames.push(frame);
     }
-    replay.judge_end(proven)?;
     let count = frames.len() as u64;
     let mut tail = Vec::new();
     let mut intact = true;
     for frame in frames {
-        if frame.head.id.commit > limit || !intact {
+        if !intact {
             break;
         }
         if frame.end() <= proven {

@@ -9,8 +9,8 @@ use crate::frame::NEXT_FRAME_BYTES;
 use crate::ids::FileId;
 use crate::segment::{self, Prepared, Spare};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_env::Env;
+use thalweg_env::sync::atomic::{AtomicU64, Ordering};
 use thalweg_env::sync::{Condvar, Mutex};
 
 /// The reserve is this part of a full segment, within the limits below: enough for edits and checkpoints.
@@ -39,14 +39,20 @@ struct State {
 
 impl SegmentSupply {
     pub(crate) fn new(env: Env, dir: PathBuf, next_file: FileId, limit_bytes: u64) -> Result<Self> {
+        let leftovers = segment::list_spares(&env, &dir)?;
+        // Spares take numbers from the ids; those that a killed process left are still there.
+        let unused = leftovers.last().map_or(0, |number| number.0 + 1);
         let state = State {
-            leftovers: segment::list_spares(&env, &dir)?,
+            leftovers: leftovers
+                .into_iter()
+                .map(|number| segment::spare_path(&dir, number))
+                .collect(),
             ..State::default()
         };
         Ok(Self {
             env,
             dir,
-            next_file: AtomicU64::new(next_file.0),
+            next_file: AtomicU64::new(next_file.0.max(unused)),
             limit_bytes,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -95,7 +101,7 @@ impl SegmentSupply {
     }
 
     fn make(&self, capacity_bytes: u64) -> Result<Spare> {
-        segment::make_spare(&self.env, &self.dir, self.next_file_id().0, capacity_bytes)
+        segment::make_spare(&self.env, &self.dir, self.next_file_id(), capacity_bytes)
     }
 
     fn adopt(&self, leftovers: &mut Vec<PathBuf>, needed_bytes: u64) -> Option<Spare> {

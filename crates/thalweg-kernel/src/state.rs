@@ -9,7 +9,7 @@ use crate::index::Tree;
 use crate::open_rows::{OpenList, OpenRows};
 use bytes::Bytes;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use thalweg_env::sync::atomic::AtomicU64;
 
 /// One table as of one state.
 #[derive(Clone, Debug)]

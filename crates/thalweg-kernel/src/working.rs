@@ -15,7 +15,7 @@ use crate::state::{DbState, TableState, fold_name};
 use crate::summary::ColumnSummary;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use thalweg_env::sync::atomic::AtomicU64;
 
 /// Most open bytes in all tables together; above half of it tables are cut into short blocks.
 pub(crate) const OPEN_LIMIT_BYTES: u64 = 8 << 20;

@@ -1,0 +1,255 @@
+//! Threads over one kernel, in many schedules: what is acknowledged is there, once, and stays.
+#![cfg(feature = "explored")]
+
+use shuttle::thread;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, SYNCS, SimEnv};
+use thalweg_env::sync::Mutex;
+use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
+use thalweg_sim::toy::{Row, Toy};
+
+const SCHEDULES: usize = 5_000;
+
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    let schedules = std::env::var("THALWEG_SCHEDULES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(SCHEDULES);
+    shuttle::check_random(model, schedules);
+}
+
+fn options() -> Options {
+    Options {
+        segment_bytes: 8 << 10,
+        background: false,
+        ..Options::default()
+    }
+}
+
+fn open(sim: &SimEnv) -> (Arc<Toy>, TableId) {
+    let toy = Toy::open(&sim.env(), "/db", &options(), 3).unwrap();
+    let table = toy.create("t").unwrap();
+    (Arc::new(toy), table)
+}
+
+fn keys(toy: &Toy, table: TableId) -> Vec<i64> {
+    toy.rows(table).unwrap().into_iter().map(|r| r.0).collect()
+}
+
+/// Rows that were acknowledged.
+type Acknowledged = Arc<Mutex<BTreeSet<i64>>>;
+
+fn committer(
+    toy: &Arc<Toy>,
+    table: TableId,
+    first: i64,
+    level: Durability,
+    acknowledged: &Acknowledged,
+) -> thread::JoinHandle<()> {
+    let (toy, acknowledged) = (Arc::clone(toy), Arc::clone(acknowledged));
+    thread::spawn(move || {
+        for key in first..first + 3 {
+            let row: [Row; 1] = [(key, key)];
+            let done = if key % 2 == 0 {
+                toy.append(table, &row, level)
+            } else {
+                toy.append_group(table, &row, 4, level)
+            };
+            if done.is_ok() {
+                acknowledged.lock().insert(key);
+            }
+        }
+    })
+}
+
+fn holds(found: &[i64], acknowledged: &BTreeSet<i64>) {
+    let set: BTreeSet<i64> = found.iter().copied().collect();
+    assert_eq!(set.len(), found.len(), "a row is there twice: {found:?}");
+    assert!(
+        set.is_superset(acknowledged),
+        "lost of {acknowledged:?}: found {found:?}"
+    );
+}
+
+#[test]
+fn what_is_acknowledged_survives_a_power_cut_at_any_moment() {
+    explore(|| {
+        let sim = SimEnv::new(1);
+        let (toy, table) = open(&sim);
+        let acknowledged = Acknowledged::default();
+        let threads: Vec<_> = (0..3)
+            .map(|t| committer(&toy, table, t * 10, Durability::Disk, &acknowledged))
+            .collect();
+        let cut = thread::spawn({
+            let (sim, acknowledged) = (sim.clone(), Arc::clone(&acknowledged));
+            move || {
+                thread::yield_now();
+                let known = acknowledged.lock().clone();
+                (sim.crash_image(&CrashChoice::DropAll), known)
+            }
+        });
+        let (image, known) = cut.join().unwrap();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        holds(&keys(&toy, table), &acknowledged.lock());
+        let again = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
+        holds(&keys(&again, table), &known);
+    });
+}
+
+#[test]
+fn snapshots_stand_still_while_rows_become_blocks() {
+    explore(|| {
+        let sim = SimEnv::new(2);
+        let (toy, table) = open(&sim);
+        let acknowledged = Acknowledged::default();
+        let writers: Vec<_> = (0..2)
+            .map(|t| committer(&toy, table, t * 10, Durability::Process, &acknowledged))
+            .collect();
+        let encoder = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || (0..3).for_each(|_| toy.kernel.run_due_work().unwrap())
+        });
+        let reader = thread::spawn({
+            let (toy, acknowledged) = (Arc::clone(&toy), Arc::clone(&acknowledged));
+            move || {
+                let mut last = 0;
+                for _ in 0..3 {
+                    let known = acknowledged.lock().clone();
+                    let snapshot = toy.kernel.snapshot().unwrap();
+                    let table = snapshot.table(table).unwrap();
+                    let seen = toy.rows_of(&table).unwrap();
+                    thread::yield_now();
+                    assert_eq!(toy.rows_of(&table).unwrap(), seen, "a snapshot changed");
+                    let found: Vec<i64> = seen.iter().map(|r| r.0).collect();
+                    holds(&found, &known);
+                    assert!(found.len() >= last, "a later snapshot shows less");
+                    last = found.len();
+                }
+            }
+        });
+        for thread in writers.into_iter().chain([encoder, reader]) {
+            thread.join().unwrap();
+        }
+        holds(&keys(&toy, table), &acknowledged.lock());
+        assert_eq!(acknowledged.lock().len(), 6);
+    });
+}
+
+#[test]
+fn a_table_is_dropped_under_its_writers() {
+    explore(|| {
+        let sim = SimEnv::new(3);
+        let (toy, table) = open(&sim);
+        let other = toy.create("other").unwrap();
+        let acknowledged = Acknowledged::default();
+        let doomed = committer(
+            &toy,
+            table,
+            0,
+            Durability::Process,
+            &Acknowledged::default(),
+        );
+        let lasting = committer(&toy, other, 10, Durability::Process, &acknowledged);
+        let dropper = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || {
+                let commit = Commit {
+                    edits: vec![Edit::DropTable { table }],
+                    ..Commit::default()
+                };
+                toy.kernel.commit(commit, Durability::Disk).unwrap();
+                toy.kernel.collect_garbage().unwrap();
+            }
+        });
+        for thread in [doomed, lasting, dropper] {
+            thread.join().unwrap();
+        }
+        assert!(toy.kernel.snapshot().unwrap().table(table).is_none());
+        holds(&keys(&toy, other), &acknowledged.lock());
+        drop(toy);
+        let again = Toy::open(&sim.env(), "/db", &options(), 3).unwrap();
+        holds(&keys(&again, other), &acknowledged.lock());
+    });
+}
+
+#[test]
+fn a_reader_process_follows_through_checkpoints_and_garbage_collection() {
+    explore(|| {
+        let sim = SimEnv::new(4);
+        let (toy, table) = open(&sim);
+        let acknowledged = Acknowledged::default();
+        let writer = committer(&toy, table, 0, Durability::Process, &acknowledged);
+        let keeper = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || {
+                toy.kernel.checkpoint().unwrap();
+                toy.kernel.collect_garbage().unwrap();
+            }
+        });
+        let reader = thread::spawn({
+            let (sim, acknowledged) = (sim.clone(), Arc::clone(&acknowledged));
+            move || {
+                let read_only = Options {
+                    read_only: true,
+                    ..options()
+                };
+                let reader = Toy::open(&sim.env_of_process(7), "/db", &read_only, 3).unwrap();
+                for _ in 0..2 {
+                    let known = acknowledged.lock().clone();
+                    holds(&keys(&reader, table), &known);
+                }
+            }
+        });
+        for thread in [writer, keeper, reader] {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_failed_sync_reaches_everyone_who_waits() {
+    explore(|| {
+        let sim = SimEnv::new(5);
+        let (toy, table) = open(&sim);
+        let acknowledged = Acknowledged::default();
+        sim.set_plan(
+            FaultPlan::none().rule(
+                FaultRule::new(Fault::Error(Errno::IO))
+                    .on(SYNCS)
+                    .skip(2)
+                    .once(),
+            ),
+        );
+        let threads: Vec<_> = (0..3)
+            .map(|t| committer(&toy, table, t * 10, Durability::Disk, &acknowledged))
+            .collect();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        let refused = toy
+            .append(table, &[(99, 99)], Durability::Disk)
+            .unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+        holds(&keys(&toy, table), &acknowledged.lock());
+        sim.set_plan(FaultPlan::none());
+        let image = sim.crash_image(&CrashChoice::DropAll);
+        let again = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
+        holds(&keys(&again, table), &acknowledged.lock());
+    });
+}
+
+#[test]
+fn closing_lets_nobody_hang() {
+    explore(|| {
+        let sim = SimEnv::new(6);
+        let (toy, table) = open(&sim);
+        let acknowledged = Acknowledged::default();
+        let threads: Vec<_> = (0..2)
+            .map(|t| committer(&toy, table, t * 10, Durability::Process, &acknowledged))
+            .collect();
+        toy.kernel.close().unwrap();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        drop(toy);
+        let again = Toy::open(&sim.env(), "/db", &options(), 3).unwrap();
+        holds(&keys(&again, table), &acknowledged.lock());
+    });
+}
