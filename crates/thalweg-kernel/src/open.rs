@@ -8,7 +8,7 @@ use crate::frame::{FRAME_MAGIC, FrameBuilder, FrameHead, SectionKind, seal};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::kernel::Options;
 use crate::leader::{Due, Failure, Leader};
-use crate::live::{LIVE_NAME, LiveFile, PinPlace};
+use crate::live::{LIVE_NAME, Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::recover::recover;
 use crate::root::{ROOT_NAME, Root, RootFile};
@@ -264,18 +264,23 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         options.segment_bytes,
     )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    let proven = proven_by_live(&leader, dir)?;
+    let said = live_of_epoch(&leader, dir)?;
     remove_unfinished_epochs(env, dir, &current)?;
     let recovered = recover(
         env,
         dir,
         &current,
-        proven,
+        said.map_or_else(LogPosition::default, |live| live.synced),
         CommitNo(u64::MAX),
         &*leader.store,
     )?;
     leader.working = recovered.working;
-    if recovered.frames > 0 {
+    // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the
+    // cache only: a power cut would lead back to the epoch before it, whose tail was never synced, or to no root at all.
+    if said.is_none() {
+        env.storage().sync_dir(dir).map_err(io_at("syncing", dir))?;
+    }
+    if recovered.frames > 0 || said.is_none() {
         leader
             .begin_epoch(recovered.tail)
             .map_err(|failure| match failure {
@@ -287,15 +292,13 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     Ok(leader)
 }
 
-/// `live` is never needed; but where it is there it knows what was synced, and which epochs there were.
-fn proven_by_live(leader: &Leader, dir: &Path) -> Result<LogPosition> {
+/// What `live` says of the epoch of the root. It is never needed; but where it is there it knows what was synced, and
+/// which epochs there were.
+fn live_of_epoch(leader: &Leader, dir: &Path) -> Result<Option<Live>> {
     let epoch = leader.root.current.epoch;
-    let Some(live) = leader
-        .live
-        .read()?
-        .filter(|l| l.database == leader.database)
-    else {
-        return Ok(LogPosition::default());
+    let said = leader.live.read()?;
+    let Some(live) = said.filter(|l| l.database == leader.database) else {
+        return Ok(None);
     };
     if live.epoch > epoch {
         let what = format!(
@@ -304,16 +307,12 @@ fn proven_by_live(leader: &Leader, dir: &Path) -> Result<LogPosition> {
         );
         return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
     }
-    Ok(if live.epoch == epoch {
-        live.synced
-    } else {
-        LogPosition::default()
-    })
+    Ok(Some(live).filter(|l| l.epoch == epoch))
 }
 
 /// Removes what recoveries that did not finish have begun; finds out if the root is an old one.
 ///
-/// A segment of a later epoch than the root's was never used, unless commits follow its checkpoint: they are only
+/// A segment of a later epoch than the root's was never used, unless frames follow its checkpoint: they are only
 /// written once both root slots name the epoch.
 fn remove_unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<()> {
     for id in list_segments(env, dir)?
@@ -331,7 +330,7 @@ fn remove_unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<()> {
         if header.database != root.database || header.epoch <= root.epoch {
             continue;
         }
-        if header.previous.is_some() || commits_follow_checkpoint(&*file, &header, root)? {
+        if frames_follow_checkpoint(&*file, &header, root)? {
             let what = format!(
                 "it is of epoch {}, but epoch {} has commits: an old copy?",
                 root.epoch.0, header.epoch.0
@@ -345,7 +344,8 @@ fn remove_unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<()> {
     Ok(())
 }
 
-fn commits_follow_checkpoint(
+/// An unfinished epoch ends with its checkpoint. That may lie in a second segment, alone, if the first one is full.
+fn frames_follow_checkpoint(
     file: &dyn File,
     header: &segment::SegmentHeader,
     root: &Root,
@@ -355,7 +355,7 @@ fn commits_follow_checkpoint(
         offset: SEGMENT_HEADER_BYTES as u64,
     };
     let mut behind_checkpoint = false;
-    let mut previous_crc = 0;
+    let mut previous_crc = header.previous_crc;
     loop {
         let Some(head) = crate::replay::head_at(file, at, root.database)? else {
             return Ok(false);
@@ -363,7 +363,7 @@ fn commits_follow_checkpoint(
         if head.id.epoch != header.epoch || head.id.previous_crc != previous_crc {
             return Ok(false);
         }
-        if behind_checkpoint {
+        if behind_checkpoint || (head.is_commit() && header.previous.is_some()) {
             return Ok(true);
         }
         behind_checkpoint = !head.is_commit();

@@ -156,10 +156,10 @@ pub(crate) struct Prepared {
 pub(crate) fn make_spare(
     env: &Env,
     database: &Path,
-    number: u64,
+    number: FileId,
     capacity_bytes: u64,
 ) -> Result<Spare> {
-    let path = log_dir(database).join(format!("{number:016x}{SPARE_SUFFIX}"));
+    let path = spare_path(database, number);
     let fail = |e| Error::io(format_args!("preparing log segment {}", path.display()), e);
     let file = env
         .storage()
@@ -221,18 +221,13 @@ pub(crate) fn use_spare(env: &Env, database: &Path, spare: Spare, id: FileId) ->
 }
 
 /// Spares in the folder of the log, this process's and others'.
-pub(crate) fn list_spares(env: &Env, database: &Path) -> Result<Vec<PathBuf>> {
-    let dir = log_dir(database);
-    let entries = env
-        .storage()
-        .list_dir(&dir)
-        .map_err(|e| Error::io(format_args!("listing {}", dir.display()), e))?;
-    let spares = entries.iter().filter(|e| {
-        e.name
-            .to_str()
-            .is_some_and(|name| name.ends_with(SPARE_SUFFIX))
-    });
-    Ok(spares.map(|e| dir.join(&e.name)).collect())
+pub(crate) fn list_spares(env: &Env, database: &Path) -> Result<Vec<FileId>> {
+    list_ids(env, &log_dir(database), SPARE_SUFFIX)
+}
+
+/// The path of a spare.
+pub(crate) fn spare_path(database: &Path, number: FileId) -> PathBuf {
+    log_dir(database).join(format!("{:016x}{SPARE_SUFFIX}", number.0))
 }
 
 fn fill_with_zeros(file: &dyn File, bytes: u64) -> std::io::Result<()> {

@@ -1,4 +1,5 @@
-//! What the kernel is tested with: a minimal layer of rows above it, a model, workloads and fault plans.
+//! What the kernel is tested with: a minimal layer of rows above it, workloads, a ledger, and the machinery that crashes,
+//! fails and damages at every point.
 //!
 //! Not published, and no part of the product: it may panic, since a panic is how it reports.
 #![forbid(unsafe_code)]
@@ -8,4 +9,10 @@
     reason = "a failed expectation of the test layer is a failed test"
 )]
 
+pub mod crash;
+pub mod driver;
+pub mod errors;
+pub mod oracle;
+pub mod report;
 pub mod toy;
+pub mod workloads;

@@ -19,8 +19,10 @@ use thalweg_kernel::{
 pub type Row = (i64, i64);
 
 const ROW_BYTES: usize = 16;
-const KEY_COLUMN: u32 = 1;
-const VALUE_COLUMN: u32 = 2;
+/// The column of the keys.
+pub const KEY_COLUMN: u32 = 1;
+/// The column of the values.
+pub const VALUE_COLUMN: u32 = 2;
 
 /// Makes blocks of toy rows.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +64,8 @@ pub fn pack(rows: &[Row]) -> Bytes {
         .collect()
 }
 
-fn unpack(payload: &[u8]) -> Vec<Row> {
+/// Rows of their raw form.
+pub fn unpack(payload: &[u8]) -> Vec<Row> {
     let number = |b: &[u8]| i64::from_le_bytes(b.try_into().expect("eight bytes"));
     payload
         .chunks_exact(ROW_BYTES)
@@ -247,7 +250,8 @@ impl Toy {
         Ok(rows)
     }
 
-    fn block_rows(&self, entry: &Entry) -> Result<Vec<Row>> {
+    /// The rows of a block.
+    pub fn block_rows(&self, entry: &Entry) -> Result<Vec<Row>> {
         let reader = self.kernel.store().block(&entry.address)?;
         let chunks =
             reader.read(&[KEY_COLUMN, VALUE_COLUMN].map(|c| Wanted::all(c, Role::Values)))?;

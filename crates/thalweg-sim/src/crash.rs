@@ -1,0 +1,479 @@
+//! Crashes at every storage call of a workload, in every way, and again inside the recovery.
+//!
+//! Invariants: a state is one (call, choice of what survives); states whose files are the same bytes under the same
+//! demands are opened once and counted as what they are, states and distinct images apart. What is checked of an image
+//! does not change it for the next check: each check has its own copy.
+
+use crate::driver::{DIR, Shape};
+use crate::oracle::{Bounds, Contents, Prefixes, Violation, check_prefix, contents_of, difference};
+use crate::report::{Dice, panic_text};
+use crate::toy::Toy;
+use crate::workloads::Workload;
+use bytes::Bytes;
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_kernel::{Commit, CommitNo, Durability, Edit, ErrorKind};
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct CrashPlan {
+    /// Decides everything random.
+    pub seed: u64,
+    /// Random subsets of the pending changes, per call.
+    pub subsets: usize,
+    /// Tears of the last write, per call.
+    pub tears: usize,
+    /// Random fates (torn, size without data, stale bytes), per call.
+    pub fates: usize,
+    /// Of so many distinct images one is opened for reading too, written to, closed and opened once more.
+    pub deep_every: u64,
+    /// Of so many distinct images one crashes again at every call of its recovery.
+    pub again_every: u64,
+    /// Of so many distinct images of a second crash one crashes a third time.
+    pub third_every: u64,
+    /// Stop at the first violation.
+    pub stop_early: bool,
+}
+
+impl CrashPlan {
+    /// What `cargo test` does.
+    pub fn usual(seed: u64) -> Self {
+        Self {
+            seed,
+            subsets: 16,
+            tears: 24,
+            fates: 6,
+            deep_every: 8,
+            again_every: 48,
+            third_every: 48,
+            stop_early: false,
+        }
+    }
+}
+
+/// What was done, and what was found.
+#[derive(Debug, Default)]
+pub struct CrashReport {
+    /// Storage calls of the workloads.
+    pub calls: u64,
+    /// Of them, how many were crashed at.
+    pub calls_hit: u64,
+    /// (call, choice) pairs.
+    pub states: u64,
+    /// Images that were opened.
+    pub distinct: u64,
+    /// Of the states, those of a second crash and of a third.
+    pub second: u64,
+    /// See `second`.
+    pub third: u64,
+    /// Images that were written to and opened again.
+    pub deep: u64,
+    /// Largest number of bytes that an opening read.
+    pub open_bytes_max: u64,
+    /// What went wrong, with the way to repeat it.
+    pub violations: Vec<Violation>,
+}
+
+impl CrashReport {
+    /// Adds another report to this one.
+    pub fn add(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.calls_hit += other.calls_hit;
+        self.states += other.states;
+        self.distinct += other.distinct;
+        self.second += other.second;
+        self.third += other.third;
+        self.deep += other.deep;
+        self.open_bytes_max = self.open_bytes_max.max(other.open_bytes_max);
+        self.violations.extend(other.violations);
+    }
+}
+
+/// Violations kept per workload: the first ones say it all.
+const MOST_VIOLATIONS: usize = 5;
+
+/// Crashes a workload everywhere.
+pub fn crash_everywhere(workload: &Workload, plan: &CrashPlan) -> CrashReport {
+    let sim = SimEnv::new(plan.seed);
+    sim.record_states(true);
+    let mut driver = workload.run(&sim, false);
+    let calls = sim.calls();
+    let prefixes = driver.ledger.prefixes();
+    let mut run = Run {
+        shape: workload.shape(),
+        plan,
+        prefixes: &prefixes,
+        dice: Dice::new(plan.seed),
+        seen: HashSet::new(),
+        report: CrashReport {
+            calls,
+            ..CrashReport::default()
+        },
+    };
+    run.report.violations.append(&mut driver.violations);
+    for call in 1..=calls {
+        let Some(state) = sim.state_at(call) else {
+            continue;
+        };
+        run.report.calls_hit += 1;
+        let bounds = driver.ledger.bounds_at(call);
+        let place = format!("workload '{}', crash at call {call}", workload.name);
+        run.crash(&state, &place, bounds, 1);
+        if run.is_done() {
+            break;
+        }
+    }
+    driver.finish();
+    let seed = plan.seed;
+    for violation in &mut run.report.violations {
+        violation.push_str(&format!("\n  (repeat with THALWEG_SEED={seed})"));
+    }
+    run.report
+}
+
+struct Run<'a> {
+    shape: Shape,
+    plan: &'a CrashPlan,
+    prefixes: &'a Prefixes,
+    dice: Dice,
+    seen: HashSet<(u64, Bounds, bool, u32)>,
+    report: CrashReport,
+}
+
+/// What an image must show.
+#[derive(Clone, Copy)]
+struct Demand {
+    least: CommitNo,
+    submitted: usize,
+    /// The same boot: readers are bound by what `live` says.
+    killed: bool,
+}
+
+impl Run<'_> {
+    fn is_done(&self) -> bool {
+        let found = self.report.violations.len();
+        found >= MOST_VIOLATIONS || (self.plan.stop_early && found > 0)
+    }
+
+    fn choices(&mut self, state: &SimEnv, depth: u32) -> Vec<CrashChoice> {
+        let plan = self.plan;
+        let (subsets, tears, fates) = match depth {
+            1 => (plan.subsets, plan.tears, plan.fates),
+            2 => (6, 4, 2),
+            _ => (3, 2, 1),
+        };
+        let pending = state.pending_items().len();
+        let mut choices = state.crash_choices(subsets, tears, self.dice.next());
+        choices.push(CrashChoice::Kill);
+        if pending > 1 && depth == 1 {
+            choices.extend((1..pending).map(CrashChoice::Prefix));
+        }
+        if pending > 0 {
+            choices.extend((0..fates).map(|_| CrashChoice::Random {
+                seed: self.dice.next(),
+            }));
+        }
+        choices
+    }
+
+    /// Crashes a state in every way; the state is one of a machine that is then left alone.
+    fn crash(&mut self, state: &SimEnv, place: &str, bounds: Bounds, depth: u32) {
+        for choice in self.choices(state, depth) {
+            self.report.states += 1;
+            match depth {
+                1 => {}
+                2 => self.report.second += 1,
+                _ => self.report.third += 1,
+            }
+            let killed = choice == CrashChoice::Kill;
+            let image = state.crash_image(&choice);
+            if !self
+                .seen
+                .insert((image.content_hash(), bounds, killed, depth.min(2)))
+            {
+                continue;
+            }
+            self.report.distinct += 1;
+            let demand = Demand {
+                least: if killed { bounds.process } else { bounds.disk },
+                submitted: bounds.submitted,
+                killed,
+            };
+            let deep = self.dice.below(self.plan.deep_every) == 0;
+            let checked = catch_unwind(AssertUnwindSafe(|| self.check(&image, demand, deep)));
+            let place = format!("{place}, {choice:?}");
+            match checked {
+                Ok(Ok(())) => {}
+                Ok(Err(violation)) => self.note(&place, &violation),
+                Err(panic) => self.note(&place, &panic_text(&*panic)),
+            }
+            let every = match depth {
+                1 => self.plan.again_every,
+                2 => self.plan.third_every,
+                _ => 0,
+            };
+            if every > 0 && self.dice.below(every) == 0 {
+                let after = Bounds {
+                    process: demand.least,
+                    ..bounds
+                };
+                self.crash_recovery(&state.crash_image(&choice), &place, after, depth + 1);
+            }
+            if self.is_done() {
+                return;
+            }
+        }
+    }
+
+    /// Crashes at every call of the recovery of an image.
+    fn crash_recovery(&mut self, image: &SimEnv, place: &str, bounds: Bounds, depth: u32) {
+        image.record_states(true);
+        let opened = self.shape.open(&image.env());
+        let calls = image.calls();
+        let Ok(toy) = opened else {
+            return; // Noted by the check of the image.
+        };
+        let Ok((served, _)) = contents_of(&toy) else {
+            return;
+        };
+        for call in 1..=calls {
+            let Some(state) = image.state_at(call) else {
+                continue;
+            };
+            let place = format!("{place}; again at call {call} of the recovery");
+            self.crash(&state, &place, bounds, depth);
+            if self.is_done() {
+                return;
+            }
+        }
+        // What an opening has shown must not go any more, though nobody wrote anything since.
+        let bounds = Bounds {
+            disk: served,
+            process: served,
+            ..bounds
+        };
+        let place = format!("{place}; again after the recovery");
+        self.crash(&image.clone(), &place, bounds, 3);
+        drop(toy);
+    }
+
+    fn note(&mut self, place: &str, violation: &str) {
+        self.report.violations.push(format!("{place}: {violation}"));
+    }
+
+    /// Opens the image of a crash and looks at everything.
+    fn check(&mut self, image: &SimEnv, demand: Demand, deep: bool) -> Result<(), Violation> {
+        if deep {
+            self.report.deep += 1;
+            let copy = image.crash_image(&CrashChoice::Kill);
+            self.check_read_only(&copy, demand)?;
+        }
+        let before: Vec<(PathBuf, u64)> = image.files();
+        let toy = self
+            .shape
+            .open(&image.env())
+            .map_err(|e| format!("opening: {e:?}"))?;
+        let read = image.stats().bytes_read;
+        self.check_open_bytes(&before, read)?;
+        let found = contents_of(&toy)?;
+        check_prefix(&found, self.prefixes, demand.least, demand.submitted)?;
+        if !deep {
+            return Ok(());
+        }
+        let served = image.crash_image(&CrashChoice::DropAll);
+        let again = self.reread(&served, "after a power cut behind the recovery")?;
+        same(&found, &again, "after a power cut behind the recovery")?;
+        self.check_goes_on(image, toy, found, &before)
+    }
+
+    /// Opening reads the log behind the checkpoint a bounded number of times, and nothing else.
+    fn check_open_bytes(&mut self, files: &[(PathBuf, u64)], read: u64) -> Result<(), Violation> {
+        self.report.open_bytes_max = self.report.open_bytes_max.max(read);
+        let log: u64 = files
+            .iter()
+            .filter(|(path, _)| path.starts_with(Path::new(DIR).join("log")))
+            .map(|(_, bytes)| bytes)
+            .sum();
+        if read > 3 * log + (32 << 10) {
+            return Err(format!("opening read {read} bytes of a log of {log}"));
+        }
+        Ok(())
+    }
+
+    fn reread(&self, image: &SimEnv, when: &str) -> Result<(CommitNo, Contents), Violation> {
+        let toy = self
+            .shape
+            .open(&image.env())
+            .map_err(|e| format!("opening {when}: {e:?}"))?;
+        contents_of(&toy)
+    }
+
+    /// A reader sees the same, and writes nothing but its slot.
+    fn check_read_only(&self, image: &SimEnv, demand: Demand) -> Result<(), Violation> {
+        let before = files_but_readers(image);
+        let toy = match self.shape.open_read_only(&image.env()) {
+            Ok(toy) => toy,
+            Err(e) if e.kind() == ErrorKind::NotFound && demand.least == CommitNo(0) => {
+                return unchanged(&before, &files_but_readers(image));
+            }
+            Err(e) => return Err(format!("opening read-only: {e:?}")),
+        };
+        let found = contents_of(&toy).map_err(|e| format!("read-only: {e}"))?;
+        check_prefix(&found, self.prefixes, demand.least, demand.submitted)
+            .map_err(|e| format!("read-only: {e}"))?;
+        drop(toy);
+        unchanged(&before, &files_but_readers(image))?;
+        let writer = image.crash_image(&CrashChoice::Kill);
+        let (commit, _) = self.reread(&writer, "for writing")?;
+        // A reader of the same boot stops at what was acknowledged; else it recovers what a writer would.
+        if commit < found.0 || (commit > found.0 && !demand.killed) {
+            return Err(format!(
+                "a reader sees commit {}, a writer {}",
+                found.0.0, commit.0
+            ));
+        }
+        Ok(())
+    }
+
+    /// New appends work and survive a clean close; numbers never go back.
+    fn check_goes_on(
+        &self,
+        image: &SimEnv,
+        toy: Toy,
+        (commit, mut contents): (CommitNo, Contents),
+        before: &[(PathBuf, u64)],
+    ) -> Result<(), Violation> {
+        let doing = |what: &str| {
+            let what = format!("{what} after the recovery");
+            move |e: thalweg_kernel::Error| format!("{what}: {e:?}")
+        };
+        let table = toy.kernel.snapshot().map_err(doing("a snapshot"))?;
+        let (name, id) = match table.tables().next() {
+            Some(table) => (table.name.clone(), table.id),
+            None => {
+                let edit = Edit::CreateTable {
+                    name: "new".into(),
+                    definition: Bytes::from_static(b"toy"),
+                };
+                let create = Commit {
+                    edits: vec![edit],
+                    ..Commit::default()
+                };
+                let created = toy.kernel.commit(create, Durability::Disk);
+                created.map_err(doing("creating a table"))?;
+                let snapshot = toy.kernel.snapshot().map_err(doing("a snapshot"))?;
+                let new = snapshot.table_named("new").ok_or("no new table")?;
+                contents.insert("new".into(), Vec::new());
+                ("new".to_owned(), new.id)
+            }
+        };
+        let rows = [(-1000, i64::MAX), (1000, i64::MAX - 1)];
+        let version = toy
+            .kernel
+            .snapshot()
+            .map_err(doing("a snapshot"))?
+            .table(id)
+            .map_or(1, |t| t.definition_version);
+        let mut part = crate::toy::rows_part(id, &rows);
+        part.definition_version = version;
+        let append = Commit {
+            rows: vec![part],
+            ..Commit::default()
+        };
+        let stored = toy
+            .kernel
+            .commit(append, Durability::Disk)
+            .map_err(doing("an append"))?;
+        if stored <= commit {
+            return Err(format!(
+                "commit numbers went back: {} after {}",
+                stored.0, commit.0
+            ));
+        }
+        let all = contents.get_mut(&name).ok_or("the table is gone")?;
+        all.extend(rows);
+        all.sort_unstable();
+        let now = contents_of(&toy)?;
+        same_contents(&contents, &now.1, "after an append")?;
+        toy.kernel.close().map_err(doing("closing"))?;
+        drop(toy);
+        let again = self.reread(image, "a second time")?;
+        same_contents(&contents, &again.1, "after closing and opening again")?;
+        if again.0 < stored {
+            return Err("the append after the recovery is gone".into());
+        }
+        ids_rise(before, &image.files())
+    }
+}
+
+fn same(
+    want: &(CommitNo, Contents),
+    found: &(CommitNo, Contents),
+    when: &str,
+) -> Result<(), Violation> {
+    if found.0 < want.0 {
+        return Err(format!(
+            "commit {} was shown, {when} there is {}",
+            want.0.0, found.0.0
+        ));
+    }
+    same_contents(&want.1, &found.1, when)
+}
+
+fn same_contents(want: &Contents, found: &Contents, when: &str) -> Result<(), Violation> {
+    if want == found {
+        Ok(())
+    } else {
+        Err(format!("{when}: {}", difference(want, found)))
+    }
+}
+
+/// Files that are new have higher ids than any that were there.
+fn ids_rise(before: &[(PathBuf, u64)], after: &[(PathBuf, u64)]) -> Result<(), Violation> {
+    let id = |path: &Path| {
+        let is_id = path.extension().is_some_and(|e| e == "seg" || e == "frag");
+        let stem = path.file_stem()?.to_str()?;
+        is_id.then(|| u64::from_str_radix(stem, 16).ok()).flatten()
+    };
+    let old: HashSet<&PathBuf> = before.iter().map(|(path, _)| path).collect();
+    let highest = before.iter().filter_map(|(path, _)| id(path)).max();
+    for (path, _) in after {
+        if let (Some(new), Some(highest)) = (id(path), highest)
+            && !old.contains(path)
+            && new <= highest
+        {
+            return Err(format!(
+                "{} is new, but {highest:x} was used already",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn files_but_readers(image: &SimEnv) -> Vec<(PathBuf, Vec<u8>)> {
+    let readers = Path::new(DIR).join("readers");
+    image
+        .files()
+        .into_iter()
+        .filter(|(path, _)| *path != readers)
+        .map(|(path, _)| {
+            let bytes = image.read_file(&path).expect("a file that is listed");
+            (path, bytes)
+        })
+        .collect()
+}
+
+fn unchanged(before: &[(PathBuf, Vec<u8>)], after: &[(PathBuf, Vec<u8>)]) -> Result<(), Violation> {
+    if before == after {
+        return Ok(());
+    }
+    let changed: Vec<_> = after
+        .iter()
+        .filter(|file| !before.contains(file))
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    Err(format!("a reader changed {changed:?}"))
+}

@@ -1,0 +1,405 @@
+//! What must hold after every crash, error or damage: the ledger of what was asked for, and the checks against it.
+//!
+//! Invariants: the ledger lies outside of the system under test; it knows of each operation when it was submitted, when it
+//! was answered, and what the answer was. Values of rows are never used twice, so a row that is lost, doubled or made
+//! up is seen in the contents.
+
+use crate::toy::{KEY_COLUMN, Row, Toy, VALUE_COLUMN, unpack};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use thalweg_kernel::index::Entry;
+use thalweg_kernel::summary::ColumnSummary;
+use thalweg_kernel::{CommitNo, Durability, Error, TableSnapshot};
+
+/// All tables by name, each with its rows, sorted.
+pub type Contents = BTreeMap<String, Vec<Row>>;
+
+/// What an operation does to the contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// A new table.
+    Create(String),
+    /// A table and its rows go.
+    Drop(String),
+    /// A new name.
+    Rename(String, String),
+    /// Rows of a table.
+    Append(String, Vec<Row>),
+    /// No rows change: a flush, a checkpoint, a rewrite.
+    Nothing,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Acknowledged at a level.
+    Stored(CommitNo, Durability),
+    /// An error that says that nothing was stored.
+    Refused,
+    /// An error that leaves it open.
+    Unknown,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// What it does.
+    pub effect: Effect,
+    /// Storage calls made before it was submitted.
+    pub before_call: u64,
+    /// Storage calls made when it was answered.
+    pub after_call: u64,
+    /// The answer.
+    pub outcome: Outcome,
+    /// Rises whenever the database is opened anew.
+    pub life: u32,
+}
+
+/// What was asked for and how it was answered, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// The operations.
+    pub ops: Vec<Op>,
+}
+
+/// What a crash must have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    /// The last commit that a power cut must not take.
+    pub disk: CommitNo,
+    /// The last commit that a kill must not take.
+    pub process: CommitNo,
+    /// Operations submitted so far.
+    pub submitted: usize,
+}
+
+/// The contents after a prefix of the commits.
+pub struct Prefixes {
+    /// (commit of the last operation in it, number of operations submitted until it, contents), ascending.
+    states: Vec<(CommitNo, usize, Contents)>,
+}
+
+/// Carries out an effect.
+pub fn apply(contents: &mut Contents, effect: &Effect) {
+    match effect {
+        Effect::Create(name) => _ = contents.insert(name.clone(), Vec::new()),
+        Effect::Drop(name) => _ = contents.remove(name),
+        Effect::Rename(from, to) => {
+            if let Some(rows) = contents.remove(from) {
+                contents.insert(to.clone(), rows);
+            }
+        }
+        Effect::Append(name, rows) => {
+            if let Some(all) = contents.get_mut(name) {
+                all.extend_from_slice(rows);
+                all.sort_unstable();
+            }
+        }
+        Effect::Nothing => {}
+    }
+}
+
+impl Ledger {
+    /// What a crash at storage call `call` must have left: the call was under way, what was answered before it counts.
+    pub fn bounds_at(&self, call: u64) -> Bounds {
+        let mut bounds = Bounds {
+            disk: CommitNo(0),
+            process: CommitNo(0),
+            submitted: 0,
+        };
+        for op in &self.ops {
+            bounds.submitted += usize::from(op.before_call < call);
+            if let Outcome::Stored(commit, level) = op.outcome
+                && op.after_call < call
+            {
+                bounds.process = bounds.process.max(commit);
+                if level == Durability::Disk {
+                    bounds.disk = bounds.disk.max(commit);
+                }
+            }
+        }
+        bounds
+    }
+
+    /// All contents that the database went through. Every operation must have been stored.
+    pub fn prefixes(&self) -> Prefixes {
+        let mut stored: Vec<(CommitNo, usize, &Effect)> = self
+            .ops
+            .iter()
+            .enumerate()
+            .filter(|(_, op)| op.effect != Effect::Nothing)
+            .map(|(index, op)| match op.outcome {
+                Outcome::Stored(commit, _) => (commit, index + 1, &op.effect),
+                other => panic!("operation {op:?} of a run without faults ended with {other:?}"),
+            })
+            .collect();
+        stored.sort_by_key(|(commit, ..)| *commit);
+        let mut states = vec![(CommitNo(0), 0, Contents::new())];
+        for (commit, submitted, effect) in stored {
+            let (last, before, contents) = &states[states.len() - 1];
+            assert!(commit > *last, "two operations with commit {commit:?}");
+            let (before, mut contents) = (*before, contents.clone());
+            apply(&mut contents, effect);
+            states.push((commit, before.max(submitted), contents));
+        }
+        Prefixes { states }
+    }
+}
+
+impl Prefixes {
+    /// The contents as of a commit, and how many operations must have been submitted for it.
+    pub fn at(&self, commit: CommitNo) -> (&Contents, usize) {
+        let end = self.states.partition_point(|(c, ..)| *c <= commit);
+        let (_, submitted, contents) = &self.states[end - 1];
+        (contents, *submitted)
+    }
+}
+
+/// What is wrong.
+pub type Violation = String;
+
+fn failed(doing: &str) -> impl Fn(Error) -> Violation + '_ {
+    move |e| format!("{doing}: {e:?}")
+}
+
+/// Reads everything of an open database, each table in every way there is: they must agree.
+pub fn contents_of(toy: &Toy) -> Result<(CommitNo, Contents), Violation> {
+    let snapshot = toy.kernel.snapshot().map_err(failed("taking a snapshot"))?;
+    let mut contents = Contents::new();
+    for table in snapshot.tables() {
+        contents.insert(table.name.clone(), rows_of(toy, &table)?);
+    }
+    Ok((snapshot.commit(), contents))
+}
+
+/// The rows of a table, sorted. Index, summaries and rows must agree.
+pub fn rows_of(toy: &Toy, table: &TableSnapshot) -> Result<Vec<Row>, Violation> {
+    let store = &**toy.kernel.store();
+    let mut rows = Vec::new();
+    let (mut keys, mut values) = (Vec::new(), Vec::new());
+    for entry in table.tree.iter(None, store) {
+        let entry = entry.map_err(failed("walking the index"))?;
+        let block = toy.block_rows(&entry).map_err(failed("reading a block"))?;
+        check_entry(&entry, &block)?;
+        keys.extend(block.iter().map(|r| r.0));
+        values.extend(block.iter().map(|r| r.1));
+        rows.extend(block);
+    }
+    match table.tree.total() {
+        None if !rows.is_empty() => return Err("rows below an empty index".into()),
+        None => {}
+        Some(total) => {
+            same_summary(total, KEY_COLUMN, &keys)?;
+            same_summary(total, VALUE_COLUMN, &values)?;
+        }
+    }
+    for open in table.open_rows() {
+        let part = unpack(&open.part.payload);
+        if part.len() != open.part.rows as usize {
+            return Err(format!(
+                "open rows of commit {:?} are {} and say {}",
+                open.commit,
+                part.len(),
+                open.part.rows
+            ));
+        }
+        rows.extend(part);
+    }
+    rows.sort_unstable();
+    Ok(rows)
+}
+
+fn check_entry(entry: &Entry, rows: &[Row]) -> Result<(), Violation> {
+    let keys = rows.iter().map(|r| r.0);
+    let want = (keys.clone().min(), keys.max(), rows.len() as u64);
+    let said = (Some(entry.key_min), Some(entry.key_max), entry.rows);
+    if want == said {
+        Ok(())
+    } else {
+        Err(format!(
+            "the index says {said:?} of a block with {want:?} at {}",
+            entry.address
+        ))
+    }
+}
+
+fn same_summary(total: &Entry, column: u32, values: &[i64]) -> Result<(), Violation> {
+    let want = ColumnSummary::of_values(column, values, None);
+    let facts = |s: &ColumnSummary| (s.rows(), s.int_range(), s.int_sum());
+    match total.covering_summary(column) {
+        Some(said) if facts(said) == facts(&want) => Ok(()),
+        said => Err(format!(
+            "summary {said:?} of column {column}, its rows have {want:?}"
+        )),
+    }
+}
+
+/// What opening the image of a crash may show: the contents after a prefix of the commits, with all that must survive.
+pub fn check_prefix(
+    found: &(CommitNo, Contents),
+    prefixes: &Prefixes,
+    least: CommitNo,
+    submitted: usize,
+) -> Result<(), Violation> {
+    let (commit, contents) = found;
+    if *commit < least {
+        return Err(format!(
+            "commit {} was acknowledged, the database ends at {}",
+            least.0, commit.0
+        ));
+    }
+    let (want, needed) = prefixes.at(*commit);
+    if needed > submitted {
+        return Err(format!(
+            "it holds commit {} of operation {needed}, but only {submitted} were submitted",
+            commit.0
+        ));
+    }
+    if contents == want {
+        return Ok(());
+    }
+    Err(format!(
+        "at commit {}: {}",
+        commit.0,
+        difference(want, contents)
+    ))
+}
+
+/// Where contents differ, in a few words.
+pub fn difference(want: &Contents, found: &Contents) -> String {
+    let names: BTreeSet<&String> = want.keys().chain(found.keys()).collect();
+    let mut out = Vec::new();
+    for name in names {
+        match (want.get(name), found.get(name)) {
+            (Some(want), Some(found)) if want != found => {
+                let (w, f): (HashSet<&Row>, HashSet<&Row>) =
+                    (want.iter().collect(), found.iter().collect());
+                let lost: Vec<_> = want.iter().filter(|r| !f.contains(r)).take(5).collect();
+                let made_up: Vec<_> = found.iter().filter(|r| !w.contains(r)).take(5).collect();
+                out.push(format!(
+                    "table {name}: {} rows, wanted {}; lost {lost:?}, made up {made_up:?}",
+                    found.len(),
+                    want.len()
+                ));
+            }
+            (Some(_), None) => out.push(format!("table {name} is missing")),
+            (None, Some(_)) => out.push(format!("table {name} should not be there")),
+            _ => {}
+        }
+    }
+    out.join("; ")
+}
+
+/// What a run has met beside its errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Nothing: the process still runs, or was killed.
+    Nothing,
+    /// The cache, at its end: a power cut.
+    Cache,
+    /// The cache, at some time: a failed sync after which reads show the old bytes.
+    CacheBefore,
+}
+
+/// After a run in which calls failed: whether the contents can be explained by the answers that were given.
+///
+/// Rows of appends tell by themselves whether they are there; for edits whose outcome is unknown both are tried.
+pub fn check_answers(ledger: &Ledger, contents: &Contents, lost: Lost) -> Result<(), Violation> {
+    let there: HashSet<i64> = contents.values().flatten().map(|r| r.1).collect();
+    let must = must_be_there(ledger, lost);
+    let unknown_edits: Vec<usize> = (0..ledger.ops.len())
+        .filter(|i| {
+            !must[*i]
+                && ledger.ops[*i].outcome != Outcome::Refused
+                && !matches!(ledger.ops[*i].effect, Effect::Append(..) | Effect::Nothing)
+        })
+        .collect();
+    assert!(
+        unknown_edits.len() <= 12,
+        "too many edits with unknown ends to try"
+    );
+    let mut first = None;
+    for choice in 0..1_u32 << unknown_edits.len() {
+        let present = |index: usize| {
+            must[index]
+                || match &ledger.ops[index].effect {
+                    Effect::Append(_, rows) => rows.iter().any(|r| there.contains(&r.1)),
+                    _ => unknown_edits
+                        .iter()
+                        .position(|i| *i == index)
+                        .is_some_and(|bit| choice >> bit & 1 == 1),
+                }
+        };
+        let explained = explain(ledger, contents, &present);
+        match explained {
+            Ok(()) => return Ok(()),
+            Err(e) => _ = first.get_or_insert(e),
+        }
+    }
+    Err(first.unwrap_or_default())
+}
+
+/// Whether the contents are those of the operations that are present, in order, and these are a prefix per life.
+fn explain(
+    ledger: &Ledger,
+    contents: &Contents,
+    present: &dyn Fn(usize) -> bool,
+) -> Result<(), Violation> {
+    let mut want = Contents::new();
+    let mut missing: Option<(usize, u32)> = None;
+    for (index, op) in ledger.ops.iter().enumerate() {
+        if op.effect == Effect::Nothing {
+            continue;
+        }
+        if !present(index) {
+            let visible = match &op.effect {
+                Effect::Append(name, _) => contents.contains_key(name),
+                _ => true,
+            };
+            if matches!(op.outcome, Outcome::Stored(..)) && visible {
+                missing = missing.or(Some((index, op.life)));
+            }
+            continue;
+        }
+        if op.outcome == Outcome::Refused {
+            return Err(format!(
+                "operation {index} was refused and is there: {op:?}"
+            ));
+        }
+        if let Some((lost, life)) = missing
+            && life == op.life
+        {
+            return Err(format!(
+                "operation {lost} was acknowledged and is gone, {index} came later and is there"
+            ));
+        }
+        apply(&mut want, &op.effect);
+    }
+    if want == *contents {
+        Ok(())
+    } else {
+        Err(difference(&want, contents))
+    }
+}
+
+/// Which operations cannot be gone. What a kill left and the next opening showed is durable from then on.
+fn must_be_there(ledger: &Ledger, lost: Lost) -> Vec<bool> {
+    let ops = &ledger.ops;
+    let last_life = ops.last().map_or(0, |op| op.life);
+    let holds = |op: &Op| match op.outcome {
+        Outcome::Stored(_, Durability::Disk) => true,
+        Outcome::Stored(..) => match lost {
+            Lost::Nothing => true,
+            Lost::Cache => op.life < last_life,
+            Lost::CacheBefore => false,
+        },
+        _ => false,
+    };
+    let mut must = vec![false; ops.len()];
+    let mut later: BTreeMap<u32, bool> = BTreeMap::new();
+    for (index, op) in ops.iter().enumerate().rev() {
+        let covered = later.entry(op.life).or_default();
+        *covered |= holds(op);
+        must[index] = *covered && matches!(op.outcome, Outcome::Stored(..));
+    }
+    must
+}
