@@ -1,8 +1,14 @@
 //! Measurements that need no Python: `thalweg-bench EXPERIMENT`. Figures go to standard output, one line each.
 #![forbid(unsafe_code)]
-#![expect(clippy::expect_used, clippy::print_stdout, reason = "a measuring program stops where it cannot measure")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::expect_used,
+    reason = "a measuring program stops where it cannot measure, and its figures are small"
+)]
 
 mod commit;
+mod late;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -20,11 +26,14 @@ struct Arguments {
 enum Experiment {
     /// Commits of the kernel against overwrite + fdatasync of the same bytes, by size, durability and threads.
     Commit,
+    /// Late rows in place and beside: bytes, blocks and fan-in, counted.
+    Late,
 }
 
 fn main() {
     let arguments = Arguments::parse();
     match arguments.experiment {
         Experiment::Commit => commit::run(&arguments.folder),
+        Experiment::Late => late::run(),
     }
 }
