@@ -66,7 +66,13 @@ pub struct Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, offset {}: {}", self.file.display(), self.offset, self.what)
+        write!(
+            f,
+            "{}, offset {}: {}",
+            self.file.display(),
+            self.offset,
+            self.what
+        )
     }
 }
 
@@ -78,7 +84,12 @@ impl Kernel {
     /// When there is no snapshot to check. Damage is not an error but in the report.
     pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
         let snapshot = self.snapshot()?;
-        let mut check = Check { store: self.store(), report: VerifyReport::default(), seen: HashSet::new(), on_bytes };
+        let mut check = Check {
+            store: self.store(),
+            report: VerifyReport::default(),
+            seen: HashSet::new(),
+            on_bytes,
+        };
         check.log()?;
         for table in snapshot.tables() {
             check.table(&table)?;
@@ -159,7 +170,10 @@ impl Check<'_> {
         let address = entry.address;
         let reason = |error: Error| reason(&error, &address);
         self.file(table, entry)?;
-        let bytes = self.store.read(address.file, address.offset, address.bytes as usize).map_err(reason)?;
+        let bytes = self
+            .store
+            .read(address.file, address.offset, address.bytes as usize)
+            .map_err(reason)?;
         self.count_bytes(address.bytes);
         let page = Page::decode(self.store.database(), table.id, entry, &bytes).map_err(reason)?;
         for below in page.entries() {
@@ -180,14 +194,21 @@ impl Check<'_> {
         let address = entry.address;
         let reason = |error: Error| reason(&error, &address);
         self.file(table, entry)?;
-        let bytes = self.store.read(address.file, address.offset, address.bytes as usize).map_err(reason)?;
+        let bytes = self
+            .store
+            .read(address.file, address.offset, address.bytes as usize)
+            .map_err(reason)?;
         self.count_bytes(address.bytes);
         let head = block::verify(&bytes, &address).map_err(reason)?;
         if head.spec().table != table.id {
             return Err(format!("the block is of table {}", head.spec().table.0));
         }
         if head.rows() as u64 != entry.rows {
-            return Err(format!("the block has {} rows, its index says {}", head.rows(), entry.rows));
+            return Err(format!(
+                "the block has {} rows, its index says {}",
+                head.rows(),
+                entry.rows
+            ));
         }
         Ok(())
     }
@@ -203,7 +224,9 @@ impl Check<'_> {
         let storage = self.store.env().storage();
         if storage.metadata(&self.store.fragment_path(id)).is_ok() {
             self.report.fragments += 1;
-            return verify_ends(self.store, table.id, entry).map(|_| ()).map_err(reason);
+            return verify_ends(self.store, table.id, entry)
+                .map(|_| ())
+                .map_err(reason);
         }
         self.report.segments += 1;
         let file = self.store.file(id).map_err(reason)?;
@@ -231,15 +254,27 @@ impl Check<'_> {
     }
 
     fn name(&self, id: FileId) -> PathBuf {
-        let is_segment = self.store.env().storage().metadata(&self.store.segment_path(id)).is_ok();
-        if is_segment { segment_name(id) } else { fragment_name(id) }
+        let is_segment = self
+            .store
+            .env()
+            .storage()
+            .metadata(&self.store.segment_path(id))
+            .is_ok();
+        if is_segment {
+            segment_name(id)
+        } else {
+            fragment_name(id)
+        }
     }
 }
 
 /// The message without the place, which the report names itself.
 fn reason(error: &Error, address: &Address) -> String {
     let message = error.message();
-    message.strip_prefix(&format!("{address}: ")).unwrap_or(message).to_owned()
+    message
+        .strip_prefix(&format!("{address}: "))
+        .unwrap_or(message)
+        .to_owned()
 }
 
 /// Reads all frames behind the checkpoint; says how many.
@@ -248,10 +283,16 @@ fn check_log(store: &Store) -> Result<u64, Damage> {
     let at_start = |error: Error| log_damage(LogPosition::default(), &error);
     let root = RootFile::open(env, dir, false).map_err(at_start)?.current;
     // Read before the log: what it proves was written before.
-    let live = LiveFile::open_reader(env, dir).and_then(|live| live.map_or(Ok(None), |live| live.read()));
-    let said = live.map_err(at_start)?.filter(|live| live.database == root.database && live.epoch == root.epoch);
-    let (mut replay, _) = Replay::start(env, dir, &root).map_err(|error| log_damage(root.checkpoint, &error))?;
-    let mut proven = said.map_or(root.proven, |live| live.synced.max(root.proven)).max(replay.at());
+    let live =
+        LiveFile::open_reader(env, dir).and_then(|live| live.map_or(Ok(None), |live| live.read()));
+    let said = live
+        .map_err(at_start)?
+        .filter(|live| live.database == root.database && live.epoch == root.epoch);
+    let (mut replay, _) =
+        Replay::start(env, dir, &root).map_err(|error| log_damage(root.checkpoint, &error))?;
+    let mut proven = said
+        .map_or(root.proven, |live| live.synced.max(root.proven))
+        .max(replay.at());
     let mut frames = 0;
     loop {
         let at = replay.at();
@@ -263,15 +304,27 @@ fn check_log(store: &Store) -> Result<u64, Damage> {
         frames += 1;
     }
     let end = replay.at();
-    replay.judge_end(proven).map_err(|error| log_damage(end, &error))?;
+    replay
+        .judge_end(proven)
+        .map_err(|error| log_damage(end, &error))?;
     Ok(frames)
 }
 
 fn log_damage(at: LogPosition, error: &Error) -> Damage {
-    let file = if at.segment == FileId(0) { PathBuf::from(crate::root::ROOT_NAME) } else { segment_name(at.segment) };
+    let file = if at.segment == FileId(0) {
+        PathBuf::from(crate::root::ROOT_NAME)
+    } else {
+        segment_name(at.segment)
+    };
     let what = match error.kind() {
         ErrorKind::Corruption => error.message().to_owned(),
         _ => format!("cannot be read: {}", error.message()),
     };
-    Damage { file, offset: at.offset, table: None, keys: None, what }
+    Damage {
+        file,
+        offset: at.offset,
+        table: None,
+        keys: None,
+        what,
+    }
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_kernel::verify::VerifyReport;
-use thalweg_table::{CreateOptions, DatabaseView, Durability, Engine, EngineOptions, Result, Table};
+use thalweg_table::{
+    CreateOptions, DatabaseView, Durability, Engine, EngineOptions, Result, Table,
+};
 #[cfg(feature = "sql")]
 use {
     std::sync::{Arc, OnceLock},
@@ -27,7 +29,9 @@ pub struct Database {
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").field("engine", &self.engine).finish_non_exhaustive()
+        f.debug_struct("Database")
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
     }
 }
 
@@ -161,7 +165,12 @@ impl Database {
     /// # Errors
     /// `AlreadyExists` when there is a table of that name in any case; `Schema`, `Invalid` and `Unsupported` when the
     /// columns or options cannot be.
-    pub fn create_table(&self, name: &str, schema: &Schema, options: &CreateOptions) -> Result<Table> {
+    pub fn create_table(
+        &self,
+        name: &str,
+        schema: &Schema,
+        options: &CreateOptions,
+    ) -> Result<Table> {
         self.engine.create_table(name, schema, options)
     }
 
@@ -291,7 +300,12 @@ impl Database {
     ///
     /// # Errors
     /// As [`Self::sql`], and when the values do not fit the placeholders.
-    pub fn sql_with(&self, text: &str, params: &Params, extra: &[(String, ExtraTable)]) -> Result<QueryResult> {
+    pub fn sql_with(
+        &self,
+        text: &str,
+        params: &Params,
+        extra: &[(String, ExtraTable)],
+    ) -> Result<QueryResult> {
         self.sql_engine()?.sql(text, params, extra)
     }
 

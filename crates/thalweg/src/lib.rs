@@ -25,7 +25,7 @@
 //! // An aggregate over everything reads hardly any rows: the time index has sums at every level.
 //! let answer = plant.view()?.aggregate(&AggregateRequest { columns: vec![1], ..Default::default() })?;
 //! assert_eq!(answer.groups[0].rows, 100_000);
-//! assert_eq!(answer.groups[0].columns[0].max_f64(), Some(20.5));
+//! assert_eq!(answer.groups[0].columns[0].float_range(), Some((20.0, 20.5)));
 //! # Ok(())
 //! # }
 //! ```
@@ -47,10 +47,13 @@ pub use thalweg_kernel::verify::{Damage, VerifyReport};
 pub use thalweg_table::schema::{check_name, fold_name, parse_type, schema_of_names, type_name};
 pub use thalweg_table::time::{TimeBound, key_range, key_to_text, order_keys, orders_rows};
 pub use thalweg_table::{
-    AggregateRequest, AggregateResult, Appender, Bucket, ColumnRange, ColumnSummary, CreateOptions, DatabaseView,
-    Durability, Error, ErrorKind, Group, KeyRange, Layout, Result, Scan, ScanMetrics, ScanRequest, SummaryKind,
-    SummaryOption, Table, TableDefinition, TableStats, TableView, Value, ValueRange,
+    AggregateRequest, AggregateResult, Appender, Bucket, ColumnRange, ColumnSummary, CreateOptions,
+    DatabaseView, Durability, Error, ErrorKind, Group, KeyRange, Layout, Result, Scan, ScanMetrics,
+    ScanRequest, SummaryKind, SummaryOption, Table, TableDefinition, TableStats, TableView, Value,
+    ValueRange,
 };
 
 #[cfg(feature = "sql")]
-pub use thalweg_query::{CancelHandle, ExtraTable, Fetched, Params, Prepared, QueryResult, ScalarValue};
+pub use thalweg_query::{
+    CancelHandle, ExtraTable, Fetched, Params, Prepared, QueryResult, ScalarValue,
+};

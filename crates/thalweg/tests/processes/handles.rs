@@ -1,0 +1,157 @@
+//! Databases reached by other ways: copies, links, handles that a fork took along.
+
+use crate::roles::TABLE;
+use crate::rows;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use thalweg::{CreateOptions, Database, ErrorKind};
+use thalweg_env::{Clock, Env};
+use thalweg_table::{Engine, EngineOptions};
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn append(db: &Database, batches: std::ops::Range<u64>) {
+    let table = db.table(TABLE).unwrap();
+    for batch in batches {
+        table
+            .append(
+                [Ok(rows::batch(0, batch, rows::rows_of(0, batch, 5_000)))],
+                None,
+            )
+            .unwrap();
+    }
+}
+
+fn batches(db: &Database) -> u64 {
+    rows::check(&db.table(TABLE).unwrap().view().unwrap(), 5_000).unwrap()[0]
+}
+
+#[test]
+fn a_copy_is_a_database_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copied) = (folder.path().join("a.thal"), folder.path().join("b.thal"));
+    let db = Database::open(&path).unwrap();
+    db.create_table(TABLE, &rows::schema(), &CreateOptions::stream("ts"))
+        .unwrap();
+    append(&db, 0..50);
+    db.close().unwrap();
+    copy_folder(&path, &copied);
+    let (db, copy) = (
+        Database::open(&path).unwrap(),
+        Database::open(&copied).unwrap(),
+    );
+    append(&db, 50..90);
+    append(&copy, 50..60);
+    assert_eq!((batches(&db), batches(&copy)), (90, 60));
+    let reader = Database::builder().read_only(true).open(&copied).unwrap();
+    append(&copy, 60..70);
+    assert_eq!((batches(&reader), batches(&db)), (70, 90));
+    drop((db, copy));
+    assert_eq!(
+        (
+            batches(&Database::open(&path).unwrap()),
+            batches(&Database::open(&copied).unwrap())
+        ),
+        (90, 70)
+    );
+}
+
+#[test]
+fn a_link_leads_to_the_same_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, link) = (folder.path().join("a.thal"), folder.path().join("link"));
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let db = Database::open(&path).unwrap();
+    db.create_table(TABLE, &rows::schema(), &CreateOptions::stream("ts"))
+        .unwrap();
+    append(&db, 0..5);
+    assert_eq!(Database::open(&link).unwrap_err().kind(), ErrorKind::Locked);
+    let reader = Database::builder().read_only(true).open(&link).unwrap();
+    append(&db, 5..9);
+    assert_eq!(batches(&reader), 9);
+}
+
+/// The clock of a process that forks.
+#[derive(Debug)]
+struct Forked {
+    clock: Arc<dyn Clock>,
+    process_id: AtomicU32,
+}
+
+impl Clock for Forked {
+    fn monotonic_ns(&self) -> u64 {
+        self.clock.monotonic_ns()
+    }
+
+    fn wall_ns(&self) -> i64 {
+        self.clock.wall_ns()
+    }
+
+    fn boot_id(&self) -> [u8; 16] {
+        self.clock.boot_id()
+    }
+
+    fn process_id(&self) -> u32 {
+        self.process_id.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration);
+    }
+}
+
+#[test]
+fn a_handle_is_of_no_use_in_a_forked_child() {
+    let folder = tempfile::tempdir().unwrap();
+    let os = Env::os();
+    let clock = Arc::new(Forked {
+        clock: Arc::clone(os.clock()),
+        process_id: AtomicU32::new(7),
+    });
+    let (storage, entropy, spawner) = (os.storage(), os.entropy(), os.spawner());
+    let env = Env::new(
+        Arc::clone(storage),
+        Arc::clone(&clock) as _,
+        Arc::clone(entropy),
+        Arc::clone(spawner),
+    );
+    let path = folder.path().join("a.thal");
+    for read_only in [false, true] {
+        let engine = Engine::open(
+            env.clone(),
+            &path,
+            EngineOptions {
+                read_only,
+                ..Default::default()
+            },
+        )
+        .unwrap();
+        let table = if read_only {
+            engine.table(TABLE).unwrap()
+        } else {
+            engine
+                .create_table(TABLE, &rows::schema(), &CreateOptions::stream("ts"))
+                .unwrap()
+        };
+        clock.process_id.store(8, Ordering::SeqCst);
+        let error = table.view().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.message().contains("fork"), "{error}");
+        assert!(table.append([Ok(rows::batch(0, 0, 10))], None).is_err());
+        assert!(engine.table_names().is_err() && engine.flush().is_err());
+        clock.process_id.store(7, Ordering::SeqCst);
+    }
+}
