@@ -6,7 +6,9 @@
 #![cfg(not(feature = "sql"))] // The engine is the same below SQL, and its tests need not wait for it.
 #![expect(
     clippy::disallowed_methods,
-    reason = "real processes, clocks and files are what is tested"
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "real processes, clocks and files are what is tested, and whatever goes wrong fails the test"
 )]
 
 mod handles;

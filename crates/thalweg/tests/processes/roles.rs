@@ -97,9 +97,9 @@ fn write(place: &Place) {
     }
     ledger.set_writer(std::process::id());
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
+        for (thread, first) in there.into_iter().enumerate() {
             let (db, table, ledger) = (&db, &table, Arc::clone(&ledger));
-            scope.spawn(move || write_batches(place, thread, there[thread], db, table, &ledger));
+            scope.spawn(move || write_batches(place, thread, first, db, table, &ledger));
         }
     });
 }
