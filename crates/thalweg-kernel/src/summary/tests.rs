@@ -170,7 +170,7 @@ proptest! {
         prop_assert_eq!(summary.float_range(), least.zip(greatest));
         let magnitudes: f64 = numbers.iter().map(|value| value.abs()).sum();
         assert_close(summary.float_sum().unwrap(), exact_sum(&numbers), 1e-13 * magnitudes)?;
-        let mean = exact_sum(&numbers) / numbers.len() as f64;
+        let mean = exact_sum(&numbers) / numbers.len().max(1) as f64;
         let m2: f64 = numbers.iter().map(|value| (value - mean) * (value - mean)).sum();
         // The mean itself is rounded: where values lie far from zero that is what limits any computation in floats.
         let granularity = mean.abs() * f64::EPSILON;
