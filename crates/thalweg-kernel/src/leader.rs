@@ -62,18 +62,28 @@ pub(crate) enum Failure {
     Fatal(Error),
 }
 
-type Outcome<T> = Result<T, Failure>;
+impl Failure {
+    /// The same where it makes no difference.
+    pub(crate) fn error(self) -> Error {
+        match self {
+            Self::Refused(error) | Self::Fatal(error) => error,
+        }
+    }
+}
+
+pub(crate) type Outcome<T> = Result<T, Failure>;
 
 fn fatal(error: Error) -> Failure {
     Failure::Fatal(error)
 }
 
-/// What the callers of a batch are told whose frames may or may not have reached the disk.
+/// What the callers of a batch are told whose frames may or may not have reached the disk. Never `DiskFull`: that says
+/// that nothing was stored.
 fn outcome_unknown(error: &Error) -> Error {
     let message = format!(
         "{error}; whether this commit was stored is not known before the database is opened anew"
     );
-    Error::with_source(error.kind(), message, error.clone())
+    Error::with_source(ErrorKind::Unavailable, message, error.clone())
 }
 
 /// What commits have called for, for those who do it.
@@ -225,10 +235,7 @@ impl Leader {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         if !log.fits(frame_bytes) {
             let last_bytes = log.capacity_bytes();
-            let next = self
-                .supply
-                .take(last_bytes, frame_bytes, may_use_reserve)
-                .map_err(Failure::Refused)?;
+            let next = self.supply.take(last_bytes, frame_bytes, may_use_reserve)?;
             log.roll(next, self.working.commit).map_err(fatal)?;
         }
         Ok(log)
@@ -375,10 +382,7 @@ impl Leader {
     pub(crate) fn begin_epoch(&mut self, tail: Vec<(Frame, Vec<u8>)>) -> Outcome<()> {
         assert!(self.log.is_none(), "an opening has one epoch");
         let tail_bytes: u64 = tail.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        let prepared = self
-            .supply
-            .take(0, tail_bytes, true)
-            .map_err(Failure::Refused)?;
+        let prepared = self.supply.take(0, tail_bytes, true)?;
         let epoch = Epoch(self.root.current.epoch.0 + 1);
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {

@@ -109,11 +109,19 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
 fn make_folders(env: &Env, dir: &Path) -> Result<()> {
     let storage = env.storage();
     for folder in [dir.to_owned(), log_dir(dir), data_dir(dir)] {
+        let is_new = storage.metadata(&folder).is_err();
         storage
             .create_dir_all(&folder)
             .map_err(io_at("creating", &folder))?;
-        if let Some(parent) = folder.parent().filter(|p| !p.as_os_str().is_empty()) {
-            storage.sync_dir(parent).map_err(io_at("syncing", parent))?;
+        let Some(parent) = folder.parent().filter(|p| !p.as_os_str().is_empty()) else {
+            continue;
+        };
+        if let Err(e) = storage.sync_dir(parent) {
+            // The name may never reach the disk, and no later sync would tell: the next opening must make it anew.
+            if is_new {
+                let _ = storage.remove_dir(&folder);
+            }
+            return Err(io_at("syncing", parent)(e));
         }
     }
     Ok(())
@@ -167,7 +175,7 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         FileId(1),
         options.segment_bytes,
     )?);
-    let prepared = supply.take(0, 0, false)?;
+    let prepared = supply.take(0, 0, false).map_err(Failure::error)?;
     let mut log = LogWriter::begin(database, Epoch(1), prepared, None);
     let mut builder = FrameBuilder::default();
     builder.section(SectionKind::Pages, |_| Ok(()))?;
@@ -281,11 +289,7 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         env.storage().sync_dir(dir).map_err(io_at("syncing", dir))?;
     }
     if recovered.frames > 0 || said.is_none() {
-        leader
-            .begin_epoch(recovered.tail)
-            .map_err(|failure| match failure {
-                Failure::Refused(error) | Failure::Fatal(error) => error,
-            })?;
+        leader.begin_epoch(recovered.tail).map_err(Failure::error)?;
     }
     let state = leader.working.publish();
     leader.published.store(state);

@@ -148,7 +148,7 @@ impl CommitQueue {
 }
 
 /// What callers are told behind a poison.
-fn refusal(poison: &Error) -> Error {
+pub(crate) fn refusal(poison: &Error) -> Error {
     let message = format!("the database takes no more writes until it is opened anew: {poison}");
     Error::with_source(ErrorKind::Unavailable, message, poison.clone())
 }

@@ -432,10 +432,14 @@ fn check_header(file: &dyn File, path: &Path, root: &Root) -> Result<()> {
     }
 }
 
+/// Fills `buf` as far as the file goes. A read that ends before the file does is an error: it must not pass for the end.
 fn read_up_to(file: &dyn File, buf: &mut [u8], offset: u64) -> std::io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
         match file.read_at(&mut buf[done..], offset + done as u64) {
+            Ok(0) if file.len_bytes()? > offset + done as u64 => {
+                return Err(std::io::Error::other("a read returned nothing"));
+            }
             Ok(0) => break,
             Ok(n) => done += n,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}

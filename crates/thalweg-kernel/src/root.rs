@@ -137,7 +137,11 @@ impl RootFile {
         file.set_len((SLOTS * SLOT_BYTES) as u64).map_err(fail)?;
         file.sync_all().map_err(fail)?;
         storage.rename(&temporary, &path).map_err(fail)?;
-        storage.sync_dir(database).map_err(fail)?;
+        if let Err(e) = storage.sync_dir(database) {
+            // The name may never reach the disk, and no later sync would tell: this root must not be used.
+            let _ = storage.remove_file(&path);
+            return Err(fail(e));
+        }
         Ok(Self {
             file,
             current: root,

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
 use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES};
 use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
+use crate::leader::{Failure, Outcome};
 use crate::store::{LOG_DIR, segment_name};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -207,12 +208,13 @@ pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
 }
 
 /// Makes a spare the segment of an id; its name is durable before anything goes into it.
-pub(crate) fn use_spare(env: &Env, database: &Path, spare: Spare, id: FileId) -> Result<Prepared> {
+pub(crate) fn use_spare(env: &Env, database: &Path, spare: Spare, id: FileId) -> Outcome<Prepared> {
     let path = segment_path(database, id);
-    env.storage()
-        .rename(&spare.path, &path)
-        .and_then(|()| env.storage().sync_dir(&log_dir(database)))
-        .map_err(|e| Error::io(format_args!("naming log segment {}", path.display()), e))?;
+    let fail = |e| Error::io(format_args!("naming log segment {}", path.display()), e);
+    let renamed = env.storage().rename(&spare.path, &path);
+    renamed.map_err(|e| Failure::Refused(fail(e)))?;
+    let synced = env.storage().sync_dir(&log_dir(database));
+    synced.map_err(|e| Failure::Fatal(fail(e)))?;
     Ok(Prepared {
         id,
         file: spare.file,

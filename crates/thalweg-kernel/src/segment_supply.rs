@@ -7,6 +7,7 @@
 use crate::error::{ErrorKind, Result};
 use crate::frame::NEXT_FRAME_BYTES;
 use crate::ids::FileId;
+use crate::leader::{Failure, Outcome};
 use crate::segment::{self, Prepared, Spare};
 use std::path::PathBuf;
 use thalweg_env::Env;
@@ -76,7 +77,7 @@ impl SegmentSupply {
         last_bytes: u64,
         frame_bytes: u64,
         may_use_reserve: bool,
-    ) -> Result<Prepared> {
+    ) -> Outcome<Prepared> {
         let capacity_bytes = segment::next_capacity(last_bytes, self.limit_bytes, frame_bytes);
         let needed_bytes = segment::SEGMENT_HEADER_BYTES as u64 + frame_bytes + NEXT_FRAME_BYTES;
         let mut state = self.state.lock();
@@ -92,7 +93,8 @@ impl SegmentSupply {
                     .ok_or(error)
             }
             made => made,
-        }?;
+        }
+        .map_err(Failure::Refused)?;
         state.wanted_bytes = segment::next_capacity(spare.capacity_bytes, self.limit_bytes, 0);
         let used = segment::use_spare(&self.env, &self.dir, spare, self.next_file_id());
         drop(state);

@@ -12,7 +12,7 @@ use crate::kernel::{Options, Published, RowEncoder};
 use crate::leader::{Due, Job, Leader};
 use crate::open_rows::OpenRows;
 use crate::pins::Pins;
-use crate::queue::CommitQueue;
+use crate::queue::{CommitQueue, refusal};
 use crate::segment_supply::SegmentSupply;
 use crate::state::{Snapshot, TableSnapshot};
 use crate::store::Store;
@@ -95,7 +95,8 @@ impl Writer {
         }
         let number = self.queue.submit(Job::Commit(commit), durability)?;
         if !self.background {
-            self.run_due_work()?;
+            // The commit is stored: what fails behind it is kept for the appends that wait for room, or poisons.
+            let _ = self.run_due_work();
         }
         Ok(number)
     }
@@ -202,13 +203,10 @@ impl Writer {
         let last = match self.poison() {
             None => self
                 .submit(Job::Checkpoint { always: false }, Durability::Disk)
-                .map(|_| ()),
-            Some(_) => Ok(()),
+                // An old root is told by a newer `live`.
+                .and_then(|_| self.with_leader(|leader| leader.live.sync())),
+            Some(poison) => Err(refusal(&poison)),
         };
-        if last.is_ok() && self.poison().is_none() {
-            // An old root is told by a newer `live`.
-            self.with_leader(|leader| leader.live.sync())?;
-        }
         self.supply.release();
         self.queue
             .poison_with(Error::new(ErrorKind::Unavailable, "the database is closed"));

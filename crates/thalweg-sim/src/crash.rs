@@ -165,14 +165,14 @@ impl Run<'_> {
             _ => (3, 2, 1),
         };
         let pending = state.pending_items().len();
-        let mut choices = state.crash_choices(subsets, tears, self.dice.next());
+        let mut choices = state.crash_choices(subsets, tears, self.dice.draw());
         choices.push(CrashChoice::Kill);
         if pending > 1 && depth == 1 {
             choices.extend((1..pending).map(CrashChoice::Prefix));
         }
         if pending > 0 {
             choices.extend((0..fates).map(|_| CrashChoice::Random {
-                seed: self.dice.next(),
+                seed: self.dice.draw(),
             }));
         }
         choices

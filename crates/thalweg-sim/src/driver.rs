@@ -74,6 +74,8 @@ pub struct Driver {
     sync_failed: bool,
     /// What went against the rules already during the run.
     pub violations: Vec<Violation>,
+    /// The storage calls, where errors are outcomes.
+    pub trace: Vec<TraceRecord>,
 }
 
 impl Driver {
@@ -90,6 +92,7 @@ impl Driver {
             next_value: 0,
             sync_failed: false,
             violations: Vec::new(),
+            trace: Vec::new(),
         };
         if faulty {
             sim.set_trace(true);
@@ -180,6 +183,7 @@ impl Driver {
         if self.faulty {
             let trace = self.sim.take_trace();
             self.sync_failed |= trace.iter().any(is_fatal);
+            self.trace.extend(trace);
         }
     }
 
@@ -381,9 +385,6 @@ impl Driver {
             for entry in state.tree.iter(None, store) {
                 rows.extend(toy.block_rows(&entry?)?);
             }
-            if rows.is_empty() {
-                return Ok(snapshot.commit());
-            }
             rows.sort_unstable();
             let mut fragment = toy.kernel.stage_fragment(table)?;
             for chunk in rows.chunks(4 * of_block) {
@@ -569,7 +570,8 @@ fn is_fatal(call: &TraceRecord) -> bool {
     let (path, root) = (call.path.to_string_lossy(), Path::new(DIR).join("root"));
     !call.ok
         && match call.kind {
-            CallKind::SyncData => path.ends_with(".seg") || call.path == root,
+            // A segment is known by the name it was opened by, that of the spare it was.
+            CallKind::SyncData => path.ends_with(".spare") || call.path == root,
             CallKind::SyncDir => path.ends_with("/log") || call.path == Path::new(DIR),
             _ => false,
         }

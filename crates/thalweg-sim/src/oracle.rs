@@ -345,18 +345,20 @@ fn explain(
     present: &dyn Fn(usize) -> bool,
 ) -> Result<(), Violation> {
     let mut want = Contents::new();
-    let mut missing: Option<(usize, u32)> = None;
+    let mut made_by: BTreeMap<&str, usize> = BTreeMap::new();
+    // Acknowledged and not there: (operation, its table, the first operation of its life that came later and is there).
+    let mut missing: Vec<(usize, Option<usize>, Option<usize>)> = Vec::new();
     for (index, op) in ledger.ops.iter().enumerate() {
         if op.effect == Effect::Nothing {
             continue;
         }
         if !present(index) {
-            let visible = match &op.effect {
-                Effect::Append(name, _) => contents.contains_key(name),
-                _ => true,
-            };
-            if matches!(op.outcome, Outcome::Stored(..)) && visible {
-                missing = missing.or(Some((index, op.life)));
+            if matches!(op.outcome, Outcome::Stored(..)) {
+                let table = match &op.effect {
+                    Effect::Append(name, _) => made_by.get(name.as_str()).copied(),
+                    _ => None,
+                };
+                missing.push((index, table, None));
             }
             continue;
         }
@@ -365,14 +367,32 @@ fn explain(
                 "operation {index} was refused and is there: {op:?}"
             ));
         }
-        if let Some((lost, life)) = missing
-            && life == op.life
-        {
-            return Err(format!(
-                "operation {lost} was acknowledged and is gone, {index} came later and is there"
-            ));
+        for (lost, _, later) in &mut missing {
+            if ledger.ops[*lost].life == op.life {
+                *later = later.or(Some(index));
+            }
+        }
+        match &op.effect {
+            Effect::Create(name) => _ = made_by.insert(name, index),
+            Effect::Drop(name) => _ = made_by.remove(name.as_str()),
+            Effect::Rename(from, to) => {
+                if let Some(table) = made_by.remove(from.as_str()) {
+                    made_by.insert(to, table);
+                }
+            }
+            _ => {}
         }
         apply(&mut want, &op.effect);
+    }
+    // Rows of a table that was dropped later tell nothing.
+    let hole = missing.iter().find_map(|(lost, table, later)| {
+        let still_there = table.is_none_or(|t| made_by.values().any(|made| *made == t));
+        later.filter(|_| still_there).map(|later| (*lost, later))
+    });
+    if let Some((lost, later)) = hole {
+        return Err(format!(
+            "operation {lost} was acknowledged and is gone, {later} came later and is there"
+        ));
     }
     if want == *contents {
         Ok(())

@@ -1,8 +1,12 @@
 //! Sequences that once went wrong, each by its name.
+#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use std::path::Path;
-use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_env::sim::{
+    CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SimEnv,
+};
 use thalweg_kernel::Durability::{Disk, Process};
+use thalweg_kernel::ErrorKind;
 use thalweg_sim::driver::{Driver, Shape};
 use thalweg_sim::oracle::{Contents, contents_of};
 
@@ -86,4 +90,106 @@ fn a_database_killed_before_its_name_was_synced_keeps_what_is_appended_later() {
     toy.append(table, &[(1, 1)], Disk).unwrap();
     let third = second.crash_image(&CrashChoice::DropAll);
     assert_eq!(open(&shape, &third)["t"], [(1, 1)]);
+}
+
+fn fault(kind: CallKind, path: &str, fault: Fault) -> FaultPlan {
+    FaultPlan::none().rule(FaultRule::new(fault).on(&[kind]).path_suffix(path).once())
+}
+
+fn lost(errno: Errno) -> Fault {
+    let reads = ReadsAfter::New;
+    Fault::FlushError { errno, reads }
+}
+
+#[test]
+fn a_sync_that_fails_for_want_of_space_does_not_say_that_nothing_was_stored() {
+    let sim = SimEnv::new(5);
+    let shape = Shape::new(8192, 8);
+    let toy = shape.open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    sim.set_plan(fault(CallKind::SyncData, "", lost(Errno::NOSPC)));
+    let error = toy.append(table, &[(1, 1)], Disk).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert_eq!(
+        toy.kernel.close().unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
+    // The cache has it: a caller that tries again would store it twice.
+    assert_eq!(
+        open(&shape, &sim.crash_image(&CrashChoice::Kill))["t"],
+        [(1, 1)]
+    );
+}
+
+#[test]
+fn what_fails_behind_a_stored_commit_is_not_its_error() {
+    let sim = SimEnv::new(6);
+    let toy = Shape::new(4096, 4).open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    // No room for spares, nor for the blocks of open rows once the segment is full.
+    let full = FaultRule::new(Fault::Error(Errno::NOSPC)).on(&[CallKind::Write]);
+    sim.set_plan(FaultPlan::none().rule(full.path_suffix(".spare").skip(1)));
+    let mut stored = Vec::new();
+    for k in 0..200 {
+        if toy.append(table, &[(k, k)], Disk).is_ok() {
+            stored.push((k, k));
+        }
+        assert_eq!(
+            toy.rows(table).unwrap(),
+            stored,
+            "an append failed and is there"
+        );
+    }
+}
+
+#[test]
+fn a_read_that_returns_nothing_is_not_the_end_of_the_log() {
+    let sim = SimEnv::new(7);
+    let shape = Shape::new(8192, 100);
+    let mut db = Driver::start(&sim, shape.clone(), false);
+    db.create("t");
+    db.append("t", 0..20, Process);
+    let image = sim.crash_image(&CrashChoice::Kill);
+    for skip in 0.. {
+        let nothing = FaultRule::new(Fault::Short(0))
+            .on(&[CallKind::Read])
+            .path_suffix(".seg");
+        let copy = image.crash_image(&CrashChoice::Kill);
+        copy.set_plan(FaultPlan::none().rule(nothing.skip(skip).once()));
+        let reads_before = copy.stats().reads;
+        match shape.open(&copy.env()) {
+            Ok(toy) => assert_eq!(contents_of(&toy).unwrap().1["t"].len(), 20, "read {skip}"),
+            Err(e) => drop(e),
+        }
+        if copy.stats().reads - reads_before < skip {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_folder_whose_sync_failed_is_made_anew() {
+    for folder in ["/", "/db"] {
+        let (sim, shape) = (SimEnv::new(8), Shape::new(8192, 8));
+        sim.set_plan(fault(CallKind::SyncDir, folder, lost(Errno::IO)));
+        shape.open(&sim.env()).unwrap_err();
+        let toy = shape.open(&sim.env()).unwrap();
+        let table = toy.create("t").unwrap();
+        toy.append(table, &[(1, 1)], Disk).unwrap();
+        let image = sim.crash_image(&CrashChoice::DropAll);
+        assert_eq!(open(&shape, &image)["t"], [(1, 1)], "{folder}");
+    }
+}
+
+#[test]
+fn a_close_that_fails_gives_back_no_lock_of_a_database_that_still_writes() {
+    let (sim, shape) = (SimEnv::new(9), Shape::new(8192, 8));
+    let first = shape.open(&sim.env()).unwrap();
+    let table = first.create("t").unwrap();
+    sim.set_plan(fault(CallKind::SyncData, "live", Fault::Error(Errno::IO)));
+    first.kernel.close().unwrap_err();
+    let second = shape.open(&sim.env()).unwrap();
+    first.append(table, &[(1, 1)], Disk).unwrap_err();
+    second.append(table, &[(2, 2)], Disk).unwrap();
+    assert_eq!(second.rows(table).unwrap(), [(2, 2)]);
 }
