@@ -7,7 +7,8 @@ use crate::definition::TableDefinition;
 use crate::error::{damaged, invalid};
 use crate::schema::{element_type, width_bytes};
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, RecordBatch, RecordBatchOptions, StringArray, make_array,
+    Array, ArrayRef, BinaryArray, BooleanArray, RecordBatch, RecordBatchOptions, StringArray,
+    downcast_primitive_array, make_array,
 };
 use arrow_buffer::{
     ArrowNativeType, BooleanBuffer, BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer,
@@ -301,6 +302,14 @@ impl ColumnBuilder {
             ValuesBuilder::Bytes { offsets, data } => bytes_array(data_type, offsets, data, nulls),
         }
     }
+}
+
+/// The memory of the values of a fixed-width array, without those that a slice left out.
+pub(crate) fn fixed_values(array: &dyn Array) -> &Buffer {
+    downcast_primitive_array!(
+        array => array.values().inner(),
+        other => unreachable!("a bug: {other} has no fixed width"),
+    )
 }
 
 /// An array of a fixed-width type over `values`.

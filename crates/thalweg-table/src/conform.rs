@@ -146,17 +146,19 @@ fn check_sizes(column: &Column, array: &ArrayRef) -> Result<()> {
     if !too_long(offsets[offsets.len() - 1] - offsets[0]) {
         return Ok(());
     }
-    match offsets
-        .windows(2)
-        .position(|pair| too_long(pair[1] - pair[0]))
-    {
-        None => Ok(()),
-        Some(row) => Err(value_too_long(
-            &column.name,
-            row,
-            offsets[row + 1].abs_diff(offsets[row]) as usize,
-        )),
+    // The longest first: a loop without a way out is a vector loop.
+    let lengths = || {
+        offsets
+            .iter()
+            .zip(&offsets[1..])
+            .map(|(start, end)| end - start)
+    };
+    if !lengths().max().is_some_and(too_long) {
+        return Ok(());
     }
+    let row = lengths().position(too_long).unwrap_or(0);
+    let bytes = offsets[row + 1].abs_diff(offsets[row]) as usize;
+    Err(value_too_long(&column.name, row, bytes))
 }
 
 /// The error for a string or binary value above the limit.

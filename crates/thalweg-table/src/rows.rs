@@ -4,7 +4,7 @@
 //! definition of its table; decoding checks every length against what is left before it takes memory for it, apart
 //! from columns that are null throughout. The bytes are described in `docs/format/rows.md`.
 
-use crate::assemble::{BatchBuilder, BatchColumn};
+use crate::assemble::{BatchBuilder, BatchColumn, fixed_values};
 use crate::conform::value_too_long;
 use crate::definition::{Column, TableDefinition};
 use crate::error::{damaged, invalid, limit, schema};
@@ -168,9 +168,7 @@ fn put_values(array: &dyn Array, element: ElementType, out: &mut Vec<u8>) {
 }
 
 fn put_fixed(array: &dyn Array, width_bytes: usize, out: &mut Vec<u8>) {
-    let data = array.to_data();
-    let values =
-        &data.buffers()[0].as_slice()[data.offset() * width_bytes..][..data.len() * width_bytes];
+    let values = fixed_values(array).as_slice();
     let start = out.len();
     out.extend_from_slice(values);
     if let Some(nulls) = array.nulls() {

@@ -1,13 +1,14 @@
 //! Batches into blocks.
 
 use super::with_number;
+use crate::assemble::fixed_values;
 use crate::definition::{Column, Layout, TableDefinition};
 use crate::error::{invalid, limit, schema};
 use crate::schema::element_type;
 use crate::time::order_keys;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_buffer::{ArrowNativeType, BooleanBuffer, MutableBuffer, NullBuffer, ScalarBuffer};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, MutableBuffer, NullBuffer};
 use arrow_schema::DataType;
 use thalweg_codec::{Element, ElementType, EncodeError, EncodedChunk, Encoder, Level};
 use thalweg_kernel::bitmap::Bitmap;
@@ -158,16 +159,16 @@ impl BlockEncoder {
             }
             ElementType::I128 => {
                 if !all_null {
-                    self.encode_fixed(&native_values::<i128>(array), nulls)?;
+                    self.encode_fixed(fixed_values(array).typed_data::<i128>(), nulls)?;
                 }
                 summarise.then(counts)
             }
             number => with_number!(number, Native => {
-                let values = native_values::<Native>(array);
+                let values = fixed_values(array).typed_data::<Native>();
                 if !all_null {
-                    self.encode_fixed(&values, nulls)?;
+                    self.encode_fixed(values, nulls)?;
                 }
-                summarise.then(|| ColumnSummary::of_values(id, &values, validity))
+                summarise.then(|| ColumnSummary::of_values(id, values, validity))
             }),
         };
         if !all_null {
@@ -298,12 +299,6 @@ fn check_batch(definition: &TableDefinition, batch: &RecordBatch, keys: (i64, i6
         );
     }
     Ok(())
-}
-
-/// The values of a fixed-width array: its own memory.
-fn native_values<T: ArrowNativeType>(array: &ArrayRef) -> ScalarBuffer<T> {
-    let data = array.to_data();
-    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }
 
 fn bitmap(bits: &BooleanBuffer) -> Bitmap<'_> {

@@ -1,6 +1,7 @@
 //! What tables may be, and the bytes that say so.
 
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use proptest::prelude::*;
 use thalweg_kernel::ErrorKind;
 use thalweg_table::{CreateOptions, Layout, SummaryOption, TableDefinition};
 
@@ -115,6 +116,17 @@ fn a_stored_form_that_nobody_wrote_is_refused() {
     }
     for cut in 0..good.len() {
         assert_eq!(kind(&good[..cut]), ErrorKind::Corruption);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_changed_stored_form_is_refused_or_sound(at: prop::sample::Index, byte: u8) {
+        let mut bytes = sensor_definition().encode();
+        *at.get_mut(&mut bytes) = byte;
+        if let Ok(changed) = TableDefinition::decode(&bytes) {
+            prop_assert_eq!(TableDefinition::decode(&changed.encode()).unwrap(), changed);
+        }
     }
 }
 
