@@ -1,0 +1,98 @@
+//! Rows put one by one, committed in batches.
+
+use crate::error::{OrRaise, raise};
+use crate::row::with_row;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use thalweg::{Appender, ErrorKind};
+
+/// Collects rows for a table and commits them in batches; made by Table.appender().
+///
+/// Rows are durable after flush() or close(), which leaving a `with` block calls.
+///
+/// >>> import thalweg
+/// >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")
+/// >>> with t.appender() as a:
+/// ...     for i in range(1000):
+/// ...         a.put(i, i / 10)
+/// >>> len(t)
+/// 1000
+#[pyclass(module = "thalweg", name = "Appender", frozen)]
+pub(crate) struct PyAppender {
+    name: String,
+    inner: Mutex<Option<Appender>>,
+}
+
+impl PyAppender {
+    pub(crate) fn new(name: String, appender: Appender) -> Self {
+        Self {
+            name,
+            inner: Mutex::new(Some(appender)),
+        }
+    }
+
+    fn closed(&self) -> PyErr {
+        raise(
+            ErrorKind::Unavailable,
+            format!("the appender of table \"{}\" is closed", self.name),
+        )
+    }
+}
+
+#[pymethods]
+impl PyAppender {
+    /// Adds a row, its values in the order of the columns.
+    #[pyo3(signature = (*row))]
+    fn put(&self, py: Python<'_>, row: &Bound<'_, PyTuple>) -> PyResult<()> {
+        with_row(row, &self.name, |values| {
+            // The lock may be held by a thread that is committing: it is never waited for with the interpreter held.
+            py.detach(|| {
+                self.inner
+                    .lock()
+                    .as_mut()
+                    .map(|appender| appender.put(values))
+            })
+            .ok_or_else(|| self.closed())?
+            .or_raise()
+        })
+    }
+
+    /// Commits the rows so far; they are durable when this returns.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.inner.lock().as_mut().map(Appender::flush))
+            .ok_or_else(|| self.closed())?
+            .or_raise()
+    }
+
+    /// Commits the rows so far and ends the appender. A second call does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let flushed = py.detach(|| {
+            let taken = self.inner.lock().take();
+            taken.map(|mut appender| appender.flush())
+        });
+        flushed.unwrap_or(Ok(())).or_raise()
+    }
+
+    fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    /// Commits the rows that were put, also when the block ended with an exception.
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        match self.inner.try_lock().as_deref() {
+            Some(Some(appender)) => format!(
+                "<thalweg.Appender of {}, {} rows not committed>",
+                self.name,
+                appender.rows()
+            ),
+            Some(None) => format!("<thalweg.Appender of {}, closed>", self.name),
+            None => format!("<thalweg.Appender of {}>", self.name),
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! An open database.
+
+use crate::error::{NotFoundError, OrRaise, raise};
+use crate::input;
+use crate::result::PyQueryResult;
+use crate::schema::schema;
+use crate::table::PyTable;
+use crate::value::params;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDelta, PyDict, PyTuple};
+use std::path::PathBuf;
+use std::time::Duration;
+use thalweg::{
+    CreateOptions, Database, Durability, ErrorKind, ExtraTable, Layout, Prepared, SummaryOption,
+};
+
+/// Opens the database in the directory `path`, making it if it is missing; ":memory:" is a new one in memory.
+///
+/// read_only: never write; the database must exist. Works beside a process that writes.
+/// durability: what an append survives when it returns: "disk", "process" or "memory".
+/// cache_bytes: memory for cached parts of the index.
+/// threads: how many work on one call; all cores by default.
+/// memory_limit: bytes that sorts, joins and groups may take together.
+/// sync_interval: seconds within which "process" appends reach stable storage; 0.2 by default.
+///
+/// >>> import thalweg
+/// >>> with thalweg.connect(":memory:") as db:
+/// ...     db.sql("SELECT 1 + 1").fetchone()
+/// (2,)
+#[pyfunction]
+#[pyo3(signature = (path, read_only=false, durability="disk", cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, writer=None))]
+#[expect(clippy::too_many_arguments, reason = "options by name in Python")]
+pub(crate) fn connect(
+    py: Python<'_>,
+    path: PathBuf,
+    read_only: bool,
+    durability: &str,
+    cache_bytes: Option<i64>,
+    threads: Option<i64>,
+    memory_limit: Option<i64>,
+    sync_interval: Option<&Bound<'_, PyAny>>,
+    writer: Option<&str>,
+) -> PyResult<PyDatabase> {
+    if writer.is_some() {
+        return Err(unsupported("several writers of arrays (writer=...)"));
+    }
+    let mut builder = Database::builder()
+        .read_only(read_only)
+        .must_exist(read_only)
+        .durability(durability_named(durability)?);
+    if let Some(bytes) = not_negative("cache_bytes", cache_bytes)? {
+        builder = builder.cache_bytes(bytes);
+    }
+    if let Some(threads) = not_negative("threads", threads)? {
+        let threads = usize::try_from(threads)
+            .map_err(|_| raise(ErrorKind::Invalid, "threads is too large"))?;
+        builder = builder.threads(threads);
+    }
+    if let Some(bytes) = not_negative("memory_limit", memory_limit)? {
+        builder = builder.memory_limit_bytes(bytes);
+    }
+    if let Some(interval) = sync_interval.filter(|interval| !interval.is_none()) {
+        builder = builder.sync_interval(duration("sync_interval", interval)?);
+    }
+    let db = py.detach(|| builder.open(&path)).or_raise()?;
+    Ok(PyDatabase {
+        db,
+        path,
+        read_only,
+    })
+}
+
+fn durability_named(name: &str) -> PyResult<Durability> {
+    match name {
+        "disk" => Ok(Durability::Disk),
+        "process" => Ok(Durability::Process),
+        "memory" => Ok(Durability::Memory),
+        other => {
+            let message =
+                format!("\"{other}\" is no durability; it is \"disk\", \"process\" or \"memory\"");
+            Err(raise(ErrorKind::Invalid, message))
+        }
+    }
+}
+
+fn not_negative(name: &str, value: Option<i64>) -> PyResult<Option<u64>> {
+    let refused = |value| {
+        raise(
+            ErrorKind::Invalid,
+            format!("{name} is {value}; it cannot be negative"),
+        )
+    };
+    value
+        .map(|value| u64::try_from(value).map_err(|_| refused(value)))
+        .transpose()
+}
+
+/// Seconds as a number, or a timedelta.
+fn duration(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let seconds: Option<f64> = if given.is_instance_of::<PyDelta>() {
+        Some(
+            given
+                .call_method0(intern!(given.py(), "total_seconds"))?
+                .extract()?,
+        )
+    } else {
+        given.extract().ok()
+    };
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| {
+            let shown = given
+                .repr()
+                .map_or_else(|_| "a value".to_owned(), |text| text.to_string());
+            raise(
+                ErrorKind::Invalid,
+                format!(
+                    "{name} is {shown}; it is a number of seconds or a timedelta, not negative"
+                ),
+            )
+        })
+}
+
+/// What the contract names and this version lacks.
+pub(crate) fn unsupported(what: &str) -> PyErr {
+    raise(
+        ErrorKind::Unsupported,
+        format!("{what} is not offered by this version"),
+    )
+}
+
+/// An open database; made by thalweg.connect().
+#[pyclass(module = "thalweg", name = "Database", frozen)]
+pub(crate) struct PyDatabase {
+    db: Database,
+    path: PathBuf,
+    read_only: bool,
+}
+
+#[pymethods]
+impl PyDatabase {
+    /// Makes a table and returns it.
+    ///
+    /// schema: a pyarrow.Schema, or a dict of names and types.
+    /// time: the column that orders rows; None orders them by arrival.
+    /// split: regular cuts of time, as "1 day".
+    /// block_rows: rows of a full block; 4,096 by default.
+    /// summaries: "auto", "all", "none", or the columns that blocks are summarised by.
+    ///
+    /// >>> import thalweg
+    /// >>> db = thalweg.connect(":memory:")
+    /// >>> cpu = db.create_table("cpu", {"ts": "timestamp", "host": "varchar", "sys": "double"}, time="ts", split="1 day")
+    /// >>> cpu.append({"ts": ["2026-01-01", "2026-01-02"], "host": ["a", "b"], "sys": [1.5, 2.5]})
+    /// 2
+    #[pyo3(signature = (name, schema, layout="stream", time=None, split=None, block_rows=None, summaries=None, **options))]
+    #[expect(clippy::too_many_arguments, reason = "options by name in Python")]
+    fn create_table(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        schema: &Bound<'_, PyAny>,
+        layout: &str,
+        time: Option<String>,
+        split: Option<String>,
+        block_rows: Option<i64>,
+        summaries: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyTable> {
+        let schema = self::schema(schema)?;
+        let block_rows = block_rows.map(u32::try_from).transpose();
+        let block_rows = block_rows
+            .map_err(|_| raise(ErrorKind::Invalid, "block_rows is not a number of rows"))?;
+        let layout = Layout::parse(layout).or_raise()?;
+        // An option that only another layout has is named only if the layout could have it.
+        if layout == Layout::Stream {
+            refuse_options(options)?;
+        }
+        let summaries = summaries
+            .map(summary_option)
+            .transpose()?
+            .unwrap_or_default();
+        let options = CreateOptions {
+            layout,
+            time,
+            split,
+            block_rows,
+            summaries,
+        };
+        let table = py
+            .detach(|| self.db.create_table(name, &schema, &options))
+            .or_raise()?;
+        Ok(PyTable::new(self.db.clone(), table))
+    }
+
+    /// The table of that name, in any case.
+    fn table(&self, py: Python<'_>, name: &str) -> PyResult<PyTable> {
+        let table = py.detach(|| self.db.table(name)).or_raise()?;
+        Ok(PyTable::new(self.db.clone(), table))
+    }
+
+    /// The names of all tables, in order.
+    fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        py.detach(|| self.db.table_names()).or_raise()
+    }
+
+    /// Removes a table and its rows.
+    fn drop_table(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        py.detach(|| self.db.drop_table(name)).or_raise()
+    }
+
+    /// Runs one statement. What changes something is done when this returns, and its result is one row, count; a query
+    /// takes its snapshot now and runs when its first row is asked for.
+    ///
+    /// params: a list for ? and $1, a dict for $name.
+    /// A name that is no table may be a variable of the caller that holds a DataFrame or an Arrow table.
+    ///
+    /// >>> import thalweg, pyarrow
+    /// >>> db = thalweg.connect(":memory:")
+    /// >>> readings = pyarrow.table({"v": [1, 2, 3]})
+    /// >>> db.sql("SELECT sum(v) FROM readings WHERE v > ?", params=[1]).fetchone()
+    /// (5,)
+    #[pyo3(signature = (text, params=None))]
+    fn sql(
+        &self,
+        py: Python<'_>,
+        text: &str,
+        params: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyQueryResult> {
+        let params = self::params(params)?;
+        let first = py.detach(|| self.db.sql_with(text, &params, &[]));
+        let missing = match first {
+            Err(error) if error.kind() == ErrorKind::NotFound => error,
+            other => return other.or_raise().map(PyQueryResult::from_query),
+        };
+        let names = py
+            .detach(|| self.db.unknown_tables(text))
+            .unwrap_or_default();
+        let extra = variables(py, &names, &missing)?;
+        if extra.is_empty() {
+            return Err(crate::error::exception(&missing));
+        }
+        py.detach(|| self.db.sql_with(text, &params, &extra))
+            .or_raise()
+            .map(PyQueryResult::from_query)
+    }
+
+    /// Parses a statement to run it often.
+    ///
+    /// >>> import thalweg
+    /// >>> db = thalweg.connect(":memory:")
+    /// >>> double = db.prepare("SELECT 2 * $x")
+    /// >>> double.execute({"x": 21}).fetchone()
+    /// (42,)
+    fn prepare(&self, py: Python<'_>, text: &str) -> PyResult<PyPrepared> {
+        let prepared = py.detach(|| self.db.prepare(text)).or_raise()?;
+        Ok(PyPrepared {
+            prepared,
+            text: text.to_owned(),
+        })
+    }
+
+    /// Returns when everything appended so far is durable.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.db.flush()).or_raise()
+    }
+
+    /// Flushes and lets go of the files. A second call does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.db.close()).or_raise()
+    }
+
+    /// Not offered by this version.
+    #[pyo3(signature = (*_arguments, **_options))]
+    fn create_array(
+        &self,
+        _arguments: &Bound<'_, PyTuple>,
+        _options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        Err(unsupported("the layout \"array\""))
+    }
+
+    /// Not offered by this version.
+    fn array(&self, name: &str) -> PyResult<()> {
+        Err(unsupported(&format!(
+            "the array \"{name}\": the layout \"array\""
+        )))
+    }
+
+    /// The path it was opened by.
+    #[getter]
+    fn path(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let mode = if self.read_only { ", read-only" } else { "" };
+        format!("<thalweg.Database {}{mode}>", self.path.display())
+    }
+}
+
+/// Options by name that no signature lists.
+fn refuse_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    let Some(options) = options else {
+        return Ok(());
+    };
+    for name in options.keys() {
+        let name: String = name.extract()?;
+        CreateOptions::from_pairs([(name, "")]).or_raise()?;
+    }
+    Ok(())
+}
+
+fn summary_option(given: &Bound<'_, PyAny>) -> PyResult<SummaryOption> {
+    if let Ok(columns) = given.extract::<Vec<String>>() {
+        return Ok(SummaryOption::Columns(columns));
+    }
+    let Ok(text) = given.extract::<String>() else {
+        return Err(raise(
+            ErrorKind::Invalid,
+            "summaries is \"auto\", \"all\", \"none\" or a list of columns",
+        ));
+    };
+    Ok(CreateOptions::from_pairs([("summaries", text)])
+        .or_raise()?
+        .summaries)
+}
+
+/// Variables of the calling Python function that hold tables of these names.
+fn variables(
+    py: Python<'_>,
+    names: &[String],
+    missing: &thalweg::Error,
+) -> PyResult<Vec<(String, ExtraTable)>> {
+    let frame = py
+        .import(intern!(py, "sys"))?
+        .getattr(intern!(py, "_getframe"))?
+        .call0()?;
+    let scopes = [
+        frame.getattr(intern!(py, "f_locals"))?,
+        frame.getattr(intern!(py, "f_globals"))?,
+    ];
+    let mut tables = Vec::new();
+    for name in names {
+        // Locals are a proxy in newer interpreters, not a dict.
+        let found = scopes.iter().find_map(|scope| scope.get_item(name).ok());
+        let Some(found) = found else { continue };
+        let Some(rows) = input::read(&found, &[])? else {
+            let kind = found.get_type().name()?;
+            let message = format!("{missing}; the variable {name} is a {kind}, which is no table");
+            return Err(NotFoundError::new_err(message));
+        };
+        // Readers and results can be read once; frames and tables as often as one likes.
+        let is_once = !found.hasattr(intern!(py, "__len__"))?;
+        tables.push((name.clone(), rows.into_extra(is_once)?));
+    }
+    Ok(tables)
+}
+
+/// A statement that was parsed; made by Database.prepare().
+#[pyclass(module = "thalweg", name = "Prepared", frozen)]
+pub(crate) struct PyPrepared {
+    prepared: Prepared,
+    text: String,
+}
+
+#[pymethods]
+impl PyPrepared {
+    /// Runs it, with a list for ? and $1, or a dict for $name.
+    #[pyo3(signature = (params=None))]
+    fn execute(
+        &self,
+        py: Python<'_>,
+        params: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyQueryResult> {
+        let params = self::params(params)?;
+        py.detach(|| self.prepared.execute(&params))
+            .or_raise()
+            .map(PyQueryResult::from_query)
+    }
+
+    /// The names of its parameters in order; numbers for ? and $1.
+    #[getter]
+    fn parameters(&self) -> Vec<String> {
+        self.prepared.parameter_names().to_vec()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<thalweg.Prepared {:?}>", self.text)
+    }
+}

@@ -1,0 +1,36 @@
+//! The Python package of Thalweg: `import thalweg`.
+//!
+//! Invariants
+//! - No logic of a database is here: Python objects become Arrow and values of the engine, and the other way round.
+//! - Nothing that may wait holds the interpreter.
+//! - Every exception that is raised on purpose is a `thalweg.Error`.
+#![forbid(unsafe_code)]
+
+mod appender;
+mod cells;
+mod database;
+mod error;
+mod input;
+mod result;
+mod row;
+mod scan;
+mod schema;
+mod show;
+mod signals;
+mod table;
+mod value;
+
+use pyo3::prelude::*;
+
+/// The compiled part of the package.
+#[pymodule(name = "_thalweg")]
+fn compiled(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    error::register(module)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<database::PyDatabase>()?;
+    module.add_class::<database::PyPrepared>()?;
+    module.add_class::<table::PyTable>()?;
+    module.add_class::<appender::PyAppender>()?;
+    module.add_class::<result::PyQueryResult>()?;
+    module.add_function(wrap_pyfunction!(database::connect, module)?)
+}

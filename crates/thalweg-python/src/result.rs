@@ -1,0 +1,339 @@
+//! What a query returns: rows that are pulled as they are asked for.
+//!
+//! Invariants: a result is read once, by one thread at a time; whatever form the rows are taken in, they are those that
+//! were not fetched yet; nothing runs before the first of them is asked for; showing a result takes nothing from it.
+
+use crate::cells::{Converter, Page};
+use crate::error::{exception, raise};
+use crate::show;
+use crate::signals::{Source, Stopped};
+use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use parking_lot::Mutex;
+use pyo3::exceptions::PyStopIteration;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyList, PyTuple};
+use pyo3_arrow::{PyRecordBatchReader, PySchema};
+use thalweg::{ErrorKind, QueryResult};
+
+/// The rows of a statement. They stream, and can be read once.
+///
+/// Take all of them as one object, `reader()` or an iteration as they come, or row by row with `fetchone()`.
+///
+/// >>> import thalweg
+/// >>> db = thalweg.connect(":memory:")
+/// >>> r = db.sql("SELECT 1 AS one, 'a' AS letter")
+/// >>> r.columns
+/// ['one', 'letter']
+/// >>> r.fetchall()
+/// [(1, 'a')]
+#[pyclass(module = "thalweg", name = "Result", frozen)]
+pub(crate) struct PyQueryResult {
+    schema: SchemaRef,
+    state: Mutex<State>,
+}
+
+enum State {
+    Rows(Box<Rows>),
+    /// Another thread is reading.
+    Busy,
+    /// All rows were handed over.
+    Taken,
+}
+
+struct Rows {
+    source: Source,
+    converter: Option<Converter>,
+    /// Rows that were pulled and not yet asked for.
+    page: Option<Page>,
+}
+
+impl Rows {
+    fn pull(&mut self) -> PyResult<Option<RecordBatch>> {
+        self.source.next_batch().map_err(|stopped| match stopped {
+            Stopped::Signal(raised) => raised,
+            Stopped::Failed(error) => exception(&error),
+        })
+    }
+
+    /// Rows to read are in `page` afterwards, if there are any.
+    fn fill(&mut self, py: Python<'_>) -> PyResult<()> {
+        while self.page.as_ref().is_none_or(|page| page.rows_left() == 0) {
+            self.page = None;
+            let Some(batch) = self.pull()? else { break };
+            if self.converter.is_none() {
+                self.converter = Some(Converter::new(py, &self.source.schema().clone())?);
+            }
+            if let Some(converter) = &self.converter {
+                self.page = Some(converter.page(py, batch)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn next_row<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.fill(py)?;
+        match (&self.converter, &mut self.page) {
+            (Some(converter), Some(page)) => converter.next_row(py, page),
+            _ => Ok(None),
+        }
+    }
+
+    fn next_rest(&mut self) -> PyResult<Option<RecordBatch>> {
+        match self.page.take() {
+            Some(page) if page.rows_left() > 0 => Ok(Some(page.rest())),
+            _ => self.pull(),
+        }
+    }
+}
+
+impl PyQueryResult {
+    pub(crate) fn from_query(rows: QueryResult) -> Self {
+        Self::new(Source::Query(rows))
+    }
+
+    pub(crate) fn new(source: Source) -> Self {
+        let schema = SchemaRef::clone(source.schema());
+        let rows = Rows {
+            source,
+            converter: None,
+            page: None,
+        };
+        Self {
+            schema,
+            state: Mutex::new(State::Rows(Box::new(rows))),
+        }
+    }
+
+    /// Runs `read` on the rows, which other threads find busy meanwhile.
+    fn with_rows<T>(&self, read: impl FnOnce(&mut Rows) -> PyResult<T>) -> PyResult<T> {
+        let mut rows = self.take(State::Busy)?;
+        let outcome = read(&mut rows);
+        *self.state.lock() = State::Rows(rows);
+        outcome
+    }
+
+    fn take(&self, after: State) -> PyResult<Box<Rows>> {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, after) {
+            State::Rows(rows) => Ok(rows),
+            State::Busy => {
+                *state = State::Busy;
+                Err(raise(
+                    ErrorKind::Unavailable,
+                    "another thread is reading this result; give each its own",
+                ))
+            }
+            State::Taken => {
+                *state = State::Taken;
+                Err(raise(
+                    ErrorKind::Unavailable,
+                    "this result was read before; run the statement again",
+                ))
+            }
+        }
+    }
+
+    /// The rest of the rows as batches in memory.
+    fn collect(&self) -> PyResult<Vec<RecordBatch>> {
+        let mut rows = self.take(State::Taken)?;
+        let mut batches = Vec::new();
+        while let Some(batch) = rows.next_rest()? {
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
+
+    fn stream(&self) -> PyResult<PyRecordBatchReader> {
+        let rows = self.take(State::Taken)?;
+        let stream = Streamed {
+            schema: SchemaRef::clone(&self.schema),
+            rows,
+        };
+        Ok(PyRecordBatchReader::new(Box::new(stream)))
+    }
+}
+
+#[pymethods]
+impl PyQueryResult {
+    /// All rows as a pyarrow.Table; nothing is copied.
+    ///
+    /// >>> import thalweg
+    /// >>> thalweg.connect(":memory:").sql("SELECT 1 AS a").arrow().to_pylist()
+    /// [{'a': 1}]
+    fn arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let batches = self.collect()?.into_iter().map(Ok);
+        let reader = RecordBatchIterator::new(batches, SchemaRef::clone(&self.schema));
+        to_pyarrow_reader(py, PyRecordBatchReader::new(Box::new(reader)))?
+            .call_method0(intern!(py, "read_all"))
+    }
+
+    /// The same as arrow().
+    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.arrow(py)
+    }
+
+    /// All rows as a pandas.DataFrame.
+    fn df<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        // Said before the rows are gone.
+        py.import("pandas")?;
+        self.arrow(py)?.call_method0(intern!(py, "to_pandas"))
+    }
+
+    /// The same as df().
+    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.df(py)
+    }
+
+    /// All rows as a polars.DataFrame.
+    fn pl<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let polars = py.import("polars")?;
+        polars.call_method1(intern!(py, "from_arrow"), (self.arrow(py)?,))
+    }
+
+    /// The same as pl().
+    fn to_polars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.pl(py)
+    }
+
+    /// All rows as a dict of numpy arrays by column, masked arrays where there are nulls.
+    ///
+    /// >>> import thalweg
+    /// >>> thalweg.connect(":memory:").sql("SELECT 1.5 AS a").numpy()
+    /// {'a': array([1.5])}
+    fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("thalweg._frames")?
+            .call_method1("to_numpy", (self.arrow(py)?,))
+    }
+
+    /// The same as numpy().
+    fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.numpy(py)
+    }
+
+    /// All rows as a list of tuples of Python values.
+    fn fetchall<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        self.with_rows(|rows| {
+            while let Some(row) = rows.next_row(py)? {
+                list.append(row)?;
+            }
+            Ok(())
+        })?;
+        Ok(list)
+    }
+
+    /// The next row as a tuple of Python values; None when there is no more.
+    fn fetchone<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.with_rows(|rows| rows.next_row(py))
+    }
+
+    /// The rows as a pyarrow.RecordBatchReader, which pulls them as it is read.
+    fn reader<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_pyarrow_reader(py, self.stream()?)
+    }
+
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.fetchone(py)?
+            .ok_or_else(|| PyStopIteration::new_err(()))
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let stream = Bound::new(py, self.stream()?)?;
+        stream.call_method1(intern!(py, "__arrow_c_stream__"), (requested_schema,))
+    }
+
+    /// The columns as a pyarrow.Schema.
+    #[getter]
+    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        PySchema::new(SchemaRef::clone(&self.schema)).into_pyarrow(py)
+    }
+
+    /// The names of the columns.
+    #[getter]
+    fn columns(&self) -> Vec<&str> {
+        self.schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect()
+    }
+
+    /// The first rows as text. They stay in the result.
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        if matches!(*self.state.lock(), State::Taken) {
+            return Ok(format!(
+                "<thalweg.Result, read: {}>",
+                self.columns().join(", ")
+            ));
+        }
+        let first = self.with_rows(|rows| {
+            rows.fill(py)?;
+            Ok(rows.page.as_ref().map(Page::rest))
+        })?;
+        let batch = first.unwrap_or_else(|| RecordBatch::new_empty(SchemaRef::clone(&self.schema)));
+        show::first_rows(&batch)
+    }
+}
+
+/// A reader that pyarrow pulls from.
+fn to_pyarrow_reader(py: Python<'_>, reader: PyRecordBatchReader) -> PyResult<Bound<'_, PyAny>> {
+    let class = py
+        .import(intern!(py, "pyarrow"))?
+        .getattr(intern!(py, "RecordBatchReader"))?;
+    class.call_method1(intern!(py, "from_stream"), (Bound::new(py, reader)?,))
+}
+
+/// The rest of the rows, pulled by whoever holds the stream.
+struct Streamed {
+    schema: SchemaRef,
+    rows: Box<Rows>,
+}
+
+impl Iterator for Streamed {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(page) = self.rows.page.take()
+            && page.rows_left() > 0
+        {
+            return Some(Ok(page.rest()));
+        }
+        let failed = |message: String| {
+            // The stream interface hands over a text that ends with the first zero.
+            Some(Err(ArrowError::ExternalError(
+                message.replace('\0', " ").into(),
+            )))
+        };
+        match self.rows.source.next_batch() {
+            Ok(batch) => batch.map(Ok),
+            Err(Stopped::Failed(error)) => failed(error.to_string()),
+            Err(Stopped::Signal(_)) => {
+                // The stream interface carries no exception: the signal is raised again, for the interpreter to find
+                // when the reader returns to it.
+                let again = Python::attach(|py| {
+                    py.import("_thread")?
+                        .call_method0("interrupt_main")
+                        .map(drop)
+                });
+                failed(again.map_or_else(|error| error.to_string(), |()| "interrupted".to_owned()))
+            }
+        }
+    }
+}
+
+impl RecordBatchReader for Streamed {
+    fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.schema)
+    }
+}
