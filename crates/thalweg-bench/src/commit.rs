@@ -16,10 +16,17 @@ const SIZES: [(&str, usize); 3] = [("136 B", 1), ("7 KB", 440), ("260 KB", 16_25
 
 pub(crate) fn run(folder: &Path) {
     let env = Env::os();
-    env.storage().create_dir_all(folder).expect("a folder to write to");
+    env.storage()
+        .create_dir_all(folder)
+        .expect("a folder to write to");
     for (name, rows) in SIZES {
         let (raw, ours) = alternate(&env, folder, rows);
-        println!("commit {name}: raw {:.0} us, kernel {:.0} us, rate ratio {:.2}", raw, ours, raw / ours);
+        println!(
+            "commit {name}: raw {:.0} us, kernel {:.0} us, rate ratio {:.2}",
+            raw,
+            ours,
+            raw / ours
+        );
     }
     process_rate(&env, folder);
     for threads in [1, 2, 4, 8] {
@@ -31,14 +38,26 @@ pub(crate) fn run(folder: &Path) {
 fn open(env: &Env, folder: &Path, name: &str) -> Toy {
     let path = folder.join(name);
     remove(env, &path);
-    Toy::open(env, path.to_str().expect("a UTF-8 path"), &Options::default(), 4096).expect("a new database")
+    Toy::open(
+        env,
+        path.to_str().expect("a UTF-8 path"),
+        &Options::default(),
+        4096,
+    )
+    .expect("a new database")
 }
 
 fn remove(env: &Env, path: &Path) {
-    let Ok(entries) = env.storage().list_dir(path) else { return };
+    let Ok(entries) = env.storage().list_dir(path) else {
+        return;
+    };
     for entry in entries {
         let path = path.join(entry.name);
-        if entry.is_dir { remove(env, &path) } else { env.storage().remove_file(&path).expect("removable") }
+        if entry.is_dir {
+            remove(env, &path)
+        } else {
+            env.storage().remove_file(&path).expect("removable")
+        }
     }
     env.storage().remove_dir(path).expect("removable");
 }
@@ -58,9 +77,17 @@ fn alternate(env: &Env, folder: &Path, rows: usize) -> (f64, f64) {
     let table = toy.create("t").expect("a table");
     let batch: Vec<Row> = (0..rows as i64).map(|k| (k, k)).collect();
     let bytes = vec![7_u8; (rows * 16 + 120).next_multiple_of(8)];
-    let raw = zero_filled(env, folder, bytes.len() as u64 * (ROUNDS * COMMITS_PER_ROUND) as u64);
+    let raw = zero_filled(
+        env,
+        folder,
+        bytes.len() as u64 * (ROUNDS * COMMITS_PER_ROUND) as u64,
+    );
     let (mut raw_us, mut our_us) = (Vec::new(), Vec::new());
-    let per_round = if rows > 1000 { COMMITS_PER_ROUND / 10 } else { COMMITS_PER_ROUND };
+    let per_round = if rows > 1000 {
+        COMMITS_PER_ROUND / 10
+    } else {
+        COMMITS_PER_ROUND
+    };
     let mut offset = 0;
     for _ in 0..ROUNDS {
         for _ in 0..per_round {
@@ -72,7 +99,8 @@ fn alternate(env: &Env, folder: &Path, rows: usize) -> (f64, f64) {
         }
         for _ in 0..per_round {
             let start = now_us(env);
-            toy.append(table, &batch, Durability::Disk).expect("committed");
+            toy.append(table, &batch, Durability::Disk)
+                .expect("committed");
             our_us.push(now_us(env) - start);
         }
     }
@@ -80,9 +108,13 @@ fn alternate(env: &Env, folder: &Path, rows: usize) -> (f64, f64) {
 }
 
 fn zero_filled(env: &Env, folder: &Path, bytes: u64) -> std::sync::Arc<dyn File> {
-    let file = env.storage().open(&folder.join("raw"), OpenMode::OpenOrCreate).expect("a file");
+    let file = env
+        .storage()
+        .open(&folder.join("raw"), OpenMode::OpenOrCreate)
+        .expect("a file");
     let zeros = vec![0; 1 << 20];
-    (0..bytes.div_ceil(1 << 20)).for_each(|at| file.write_all_at(&zeros, at << 20).expect("written"));
+    (0..bytes.div_ceil(1 << 20))
+        .for_each(|at| file.write_all_at(&zeros, at << 20).expect("written"));
     file.sync_all().expect("synced");
     file
 }
@@ -93,10 +125,14 @@ fn process_rate(env: &Env, folder: &Path) {
     let commits = 1_000_000;
     let start = now_us(env);
     for k in 0..commits {
-        toy.append(table, &[(k, k)], Durability::Process).expect("committed");
+        toy.append(table, &[(k, k)], Durability::Process)
+            .expect("committed");
     }
     let seconds = (now_us(env) - start) / 1e6;
-    println!("process single rows: {:.0} commits/s", commits as f64 / seconds);
+    println!(
+        "process single rows: {:.0} commits/s",
+        commits as f64 / seconds
+    );
 }
 
 fn threads_rate(env: &Env, folder: &Path, threads: i64) -> f64 {
@@ -110,12 +146,17 @@ fn threads_rate(env: &Env, folder: &Path, threads: i64) -> f64 {
             let toy = std::sync::Arc::clone(&toy);
             let work = move || {
                 for k in 0..commits {
-                    toy.append(table, &[(k, thread)], Durability::Disk).expect("committed");
+                    toy.append(table, &[(k, thread)], Durability::Disk)
+                        .expect("committed");
                 }
             };
-            env.spawner().spawn("committer", Box::new(work)).expect("a thread")
+            env.spawner()
+                .spawn("committer", Box::new(work))
+                .expect("a thread")
         })
         .collect();
-    handles.into_iter().for_each(|h| h.join().expect("no panic"));
+    handles
+        .into_iter()
+        .for_each(|h| h.join().expect("no panic"));
     (commits * threads) as f64 / ((now_us(env) - start) / 1e6)
 }

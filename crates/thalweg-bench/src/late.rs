@@ -35,13 +35,41 @@ struct Arrivals {
 pub(crate) fn run() {
     println!("late rows, {EVENTS} events, bulks of late ones after every {BULK}");
     let cases = [
-        Arrivals { name: "1 % uniform", late: 0.01, exponential: None },
-        Arrivals { name: "5 % uniform", late: 0.05, exponential: None },
-        Arrivals { name: "10 % uniform", late: 0.10, exponential: None },
-        Arrivals { name: "1 % exponential", late: 0.01, exponential: Some(5_000.0) },
-        Arrivals { name: "5 % exponential", late: 0.05, exponential: Some(5_000.0) },
-        Arrivals { name: "10 % exponential", late: 0.10, exponential: Some(5_000.0) },
-        Arrivals { name: "10 % over a million events", late: 0.10, exponential: Some(500_000.0) },
+        Arrivals {
+            name: "1 % uniform",
+            late: 0.01,
+            exponential: None,
+        },
+        Arrivals {
+            name: "5 % uniform",
+            late: 0.05,
+            exponential: None,
+        },
+        Arrivals {
+            name: "10 % uniform",
+            late: 0.10,
+            exponential: None,
+        },
+        Arrivals {
+            name: "1 % exponential",
+            late: 0.01,
+            exponential: Some(5_000.0),
+        },
+        Arrivals {
+            name: "5 % exponential",
+            late: 0.05,
+            exponential: Some(5_000.0),
+        },
+        Arrivals {
+            name: "10 % exponential",
+            late: 0.10,
+            exponential: Some(5_000.0),
+        },
+        Arrivals {
+            name: "10 % over a million events",
+            late: 0.10,
+            exponential: Some(500_000.0),
+        },
     ];
     for case in cases {
         let bulks = bulks(&case);
@@ -49,7 +77,11 @@ pub(crate) fn run() {
         for (way, cost) in [("in place", place), ("beside", beside)] {
             println!(
                 "{}, {way}: {:.0} bytes written per late row, {:.3} blocks touched per late row, {:.2} blocks merged at read (at most {})",
-                case.name, cost.bytes_per_row, cost.blocks_per_row, cost.mean_fan_in, cost.max_fan_in
+                case.name,
+                cost.bytes_per_row,
+                cost.blocks_per_row,
+                cost.mean_fan_in,
+                cost.max_fan_in
             );
         }
     }
@@ -80,7 +112,9 @@ fn bulks(case: &Arrivals) -> Vec<Vec<usize>> {
                 None => random() * BULK as f64,
                 Some(mean) => -mean * (1.0 - random()).ln(),
             };
-            let mut late: Vec<usize> = (0..count).map(|_| (end - delay()).max(0.0) as usize).collect();
+            let mut late: Vec<usize> = (0..count)
+                .map(|_| (end - delay()).max(0.0) as usize)
+                .collect();
             late.sort_unstable();
             late
         })
@@ -117,7 +151,12 @@ fn in_place(bulks: &[Vec<usize>]) -> Cost {
         bytes += macros.len() as f64 * MACRO_BYTES;
     }
     let rows = rows.max(1) as f64;
-    Cost { bytes_per_row: bytes / rows, blocks_per_row: touched as f64 / rows, mean_fan_in: 1.0, max_fan_in: 1 }
+    Cost {
+        bytes_per_row: bytes / rows,
+        blocks_per_row: touched as f64 / rows,
+        mean_fan_in: 1.0,
+        max_fan_in: 1,
+    }
 }
 
 fn beside(bulks: &[Vec<usize>]) -> Cost {
@@ -130,7 +169,9 @@ fn beside(bulks: &[Vec<usize>]) -> Cost {
         // Written once as rows; below a block's worth they are encoded with others, here at once: the dearer case.
         bytes += bulk.len() as f64 * (ROW_BYTES + ENCODED_ROW_BYTES);
         touched += 1;
-        let (Some(first), Some(last)) = (bulk.first(), bulk.last()) else { continue };
+        let (Some(first), Some(last)) = (bulk.first(), bulk.last()) else {
+            continue;
+        };
         bulk.iter().for_each(|at| late_rows[at / BLOCK_ROWS] += 1);
         for region in first / BLOCK_ROWS..=last / BLOCK_ROWS {
             depth[region] += 1;
