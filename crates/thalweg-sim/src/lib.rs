@@ -10,6 +10,7 @@
 )]
 
 pub mod crash;
+pub mod damage;
 pub mod driver;
 pub mod errors;
 pub mod oracle;
