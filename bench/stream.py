@@ -158,14 +158,21 @@ def in_turns(metric, systems, call, arguments, note=""):
         emit(metric, name, taken[name], "ms", note)
 
 
+def equal(got, want):
+    """Rows and values; a system may know that a column has no nulls."""
+    return got.column_names == want.column_names and all(
+        a.combine_chunks().equals(b.combine_chunks()) for a, b in zip(got.columns, want.columns)
+    )
+
+
 def same_answers(table, loaded, times):
     for rows in (200, 200_000):
         rows = min(rows, table.num_rows)
         first, last = ranges(times, rows, 1, seed=7)[0]
         want = table.slice(int(np.searchsorted(times, first)), rows).combine_chunks()
         for name, system in loaded.items():
-            assert system.range(first, last).combine_chunks().equals(want), (name, "range", rows)
-        assert loaded["thalweg"].scan_range(first, last).combine_chunks().equals(want)
+            assert equal(system.range(first, last), want), (name, "range", rows)
+        assert equal(loaded["thalweg"].scan_range(first, last), want)
         columns = [want.column(f"a{k}").to_numpy() for k in range(3)]
         answer = (columns[0].mean(), columns[1].min(), columns[2].max(), rows)
         for name in ("thalweg", "duckdb"):
