@@ -19,6 +19,7 @@ use crate::log_writer::LogWriter;
 use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::{Root, RootFile};
+use crate::rules::Rule;
 use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
 use crate::working::{OPEN_LIMIT_BYTES, SinceCheckpoint, Working};
@@ -427,7 +428,8 @@ impl Leader {
             next_file: self.supply.file_id_bound(),
         };
         // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
-        for _ in 0..if begins_epoch { 2 } else { 1 } {
+        let both_slots = begins_epoch && Rule::BothSlots.is_kept();
+        for _ in 0..if both_slots { 2 } else { 1 } {
             self.root.switch(root).map_err(fatal)?;
         }
         for pages in written {

@@ -31,6 +31,11 @@ mod reader_slots;
 mod recover;
 mod replay;
 mod root;
+#[cfg_attr(
+    not(feature = "broken-rules"),
+    expect(unreachable_pub, reason = "public where tests break rules")
+)]
+mod rules;
 mod segment;
 mod segment_supply;
 pub mod state;
@@ -47,4 +52,6 @@ pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 pub use kernel::{Kernel, Options, RowEncoder};
 pub use leader::FRAME_LIMIT_BYTES;
 pub use open_rows::OpenRows;
+#[cfg(feature = "broken-rules")]
+pub use rules::{Rule, break_rule};
 pub use state::{Snapshot, TableSnapshot};

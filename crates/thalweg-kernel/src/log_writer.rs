@@ -10,6 +10,7 @@ use crate::frame::{
     FRAME_ALIGN, FrameBuilder, FrameHead, FrameId, NEXT_FRAME_BYTES, SectionKind, restamp, seal,
 };
 use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
+use crate::rules::Rule;
 use crate::segment::{Prepared, SEGMENT_HEADER_BYTES, SegmentHeader};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -87,7 +88,9 @@ impl LogWriter {
         })?;
         self.push(commit, &next, Vec::new());
         self.write()?;
-        self.sync()?;
+        if Rule::SyncBeforeNext.is_kept() {
+            self.sync()?;
+        }
         *self = Self::begin(
             self.database,
             self.epoch,

@@ -10,6 +10,7 @@ use crate::ids::{CommitNo, LogPosition};
 use crate::index::{Address, PageLoader};
 use crate::replay::{Frame, Replay};
 use crate::root::Root;
+use crate::rules::Rule;
 use crate::working::Working;
 use std::path::Path;
 use thalweg_env::Env;
@@ -55,7 +56,7 @@ pub(crate) fn recover(
         if !intact {
             break;
         }
-        if frame.end() <= proven {
+        if frame.end() <= proven || !Rule::RewriteTail.is_kept() {
             apply(&mut working, frame, pages)?;
             continue;
         }

@@ -12,6 +12,7 @@ use crate::frame::{
 };
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::root::Root;
+use crate::rules::Rule;
 use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, segment_path};
 use crate::working::Working;
 use bytes::Bytes;
@@ -171,7 +172,8 @@ impl Replay {
         let Some(head) = self.head_here()? else {
             return Ok(None);
         };
-        let chained = head.id.epoch == self.epoch && head.id.previous_crc == self.previous_crc;
+        let chained = self.is_of_this_epoch(head.id.epoch)
+            && (head.id.previous_crc == self.previous_crc || !Rule::Chain.is_kept());
         let expected = if head.is_commit() {
             self.commit.next()
         } else {
@@ -246,22 +248,13 @@ impl Replay {
         let Ok(Some(header)) = segment::read_header(&*file, &path) else {
             return Ok(false);
         };
-        let here = (
-            header.database,
-            header.file,
-            header.epoch,
-            header.previous,
-            header.previous_crc,
-        );
-        if here
-            != (
-                self.database,
-                id,
-                self.epoch,
-                Some(self.at),
-                self.previous_crc,
-            )
-        {
+        let continues = (header.previous, header.previous_crc)
+            == (Some(self.at), self.previous_crc)
+            || !Rule::Chain.is_kept();
+        let belongs = header.database == self.database
+            && header.file == id
+            && self.is_of_this_epoch(header.epoch);
+        if !continues || !belongs {
             return Err(Error::corruption(
                 path.display(),
                 "not the segment that the log goes on in",
@@ -276,8 +269,15 @@ impl Replay {
         Ok(true)
     }
 
+    fn is_of_this_epoch(&self, epoch: Epoch) -> bool {
+        epoch == self.epoch || !Rule::Epoch.is_kept()
+    }
+
     /// The chain has ended here: an error if anything proves that it went on.
     pub(crate) fn judge_end(&mut self, proven: LogPosition) -> Result<()> {
+        if !Rule::Proof.is_kept() {
+            return Ok(());
+        }
         let place = self.place();
         let damage = |why: String| {
             Err(Error::corruption(
@@ -351,7 +351,7 @@ impl Replay {
                     continue;
                 }
                 let head = head_at(&**file, here, self.database)?;
-                if head.is_some_and(|h| h.id.epoch == self.epoch && h.id.synced_to > end) {
+                if head.is_some_and(|h| self.is_of_this_epoch(h.id.epoch) && h.id.synced_to > end) {
                     return Ok(Some(here));
                 }
             }

@@ -9,6 +9,7 @@ use crate::fields::{Fields, PutFields};
 use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES};
 use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
 use crate::leader::{Failure, Outcome};
+use crate::rules::Rule;
 use crate::store::{LOG_DIR, segment_name};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -213,8 +214,10 @@ pub(crate) fn use_spare(env: &Env, database: &Path, spare: Spare, id: FileId) ->
     let fail = |e| Error::io(format_args!("naming log segment {}", path.display()), e);
     let renamed = env.storage().rename(&spare.path, &path);
     renamed.map_err(|e| Failure::Refused(fail(e)))?;
-    let synced = env.storage().sync_dir(&log_dir(database));
-    synced.map_err(|e| Failure::Fatal(fail(e)))?;
+    if Rule::SyncNames.is_kept() {
+        let synced = env.storage().sync_dir(&log_dir(database));
+        synced.map_err(|e| Failure::Fatal(fail(e)))?;
+    }
     Ok(Prepared {
         id,
         file: spare.file,

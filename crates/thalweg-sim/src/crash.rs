@@ -438,6 +438,9 @@ fn ids_rise(before: &[(PathBuf, u64)], after: &[(PathBuf, u64)]) -> Result<(), V
         is_id.then(|| u64::from_str_radix(stem, 16).ok()).flatten()
     };
     let old: HashSet<&PathBuf> = before.iter().map(|(path, _)| path).collect();
+    if !old.contains(&Path::new(DIR).join("root")) {
+        return Ok(()); // No database yet: the next one has another id, which seals all its files.
+    }
     let highest = before.iter().filter_map(|(path, _)| id(path)).max();
     for (path, _) in after {
         if let (Some(new), Some(highest)) = (id(path), highest)

@@ -392,6 +392,40 @@ pub fn damage_of_a_crashed_database(one_in: usize) -> DamageReport {
     report
 }
 
+/// A database that was not closed, with one slot of its root lost: it costs time, but no commit and no opening.
+pub fn one_slot_of_the_root_lost() -> DamageReport {
+    let shape = Shape::new(8192, 16);
+    let sim = SimEnv::new(14);
+    let mut db = Driver::start(&sim, shape.clone(), false);
+    db.create("t");
+    db.append("t", 0..10, Disk);
+    db.reopen();
+    db.append("t", 10..20, Disk);
+    let want = db.visible().expect("open").expect("whole").1;
+    let root = Path::new(DIR).join("root");
+    let mut report = DamageReport::default();
+    for slot in [0, 4096] {
+        for choice in [CrashChoice::DropAll, CrashChoice::KeepAll] {
+            let image = sim.crash_image(&choice);
+            let lost = image.overwrite_file(&root, slot, &[0xAA; 4096]);
+            lost.expect("a root");
+            let end = open_and_read(&shape, &image, false);
+            if let End::Error(text) = &end {
+                let what = format!("slot at {slot} of the root lost: {text}");
+                report.violations.push(what);
+            }
+            judge(
+                &mut report,
+                end,
+                &want,
+                &root,
+                &format!("slot at {slot} lost"),
+            );
+        }
+    }
+    report
+}
+
 /// The short name of a path of a database.
 pub fn short_name(path: &Path) -> String {
     let short = path.strip_prefix(DIR).unwrap_or(path);

@@ -66,6 +66,21 @@ pub const WORKLOADS: [Workload; 18] = [
     workload("everything", 4096, 4, everything),
 ];
 
+/// Rows that are covered once, and nothing behind them.
+pub const ONE_COVER: Workload = workload("one cover", 8192, 4, one_cover);
+
+/// The workload of a name.
+pub fn named(name: &str) -> &'static Workload {
+    let found = WORKLOADS.iter().find(|workload| workload.name == name);
+    found.expect("a workload of that name")
+}
+
+fn one_cover(db: &mut Driver) {
+    db.create("t");
+    db.append("t", 0..3, Process);
+    db.append("t", 3..4, Disk);
+}
+
 fn raw_disk(db: &mut Driver) {
     db.create("t");
     for k in 0..6 {

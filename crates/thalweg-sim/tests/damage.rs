@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_env::sync::Mutex;
 use thalweg_sim::damage::{
     DamageReport, End, change_every_byte, cut_everywhere, damage_of_a_crashed_database,
-    files_of_a_twin, older_copies, short_name, specimen, swap_blocks,
+    files_of_a_twin, older_copies, one_slot_of_the_root_lost, short_name, specimen, swap_blocks,
 };
 use thalweg_sim::oracle::difference;
 use thalweg_sim::report::{Stopwatch, say};
@@ -81,6 +81,13 @@ fn files_of_a_database_that_went_another_way() {
     let report = files_of_a_twin();
     conclude("files of a twin", &report);
     assert!(report.errors > 1);
+}
+
+#[test]
+fn a_lost_slot_of_the_root_costs_no_commit() {
+    let report = one_slot_of_the_root_lost();
+    conclude("a slot of the root lost", &report);
+    assert_eq!(report.unaffected, report.mutants);
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! The rules of the log, which tests break one at a time: a rule that no test misses is none.
+//!
+//! Invariant: without the feature `broken-rules`, which only tests select, every rule is kept and asking costs nothing.
+
+/// A rule of the log (`docs/format/log.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Frames of another epoch say nothing.
+    Epoch,
+    /// A frame continues the one whose header's checksum it names.
+    Chain,
+    /// A chain that ends before a place known to be synced is damaged.
+    Proof,
+    /// Open rows that a group covers are open no longer.
+    CoverDrops,
+    /// A cover holds just the rows that it covers, and they must still be open.
+    CoverCounts,
+    /// What a power cut could take is written again before it is shown.
+    RewriteTail,
+    /// A new epoch is in both slots of the root before anything of it is acknowledged.
+    BothSlots,
+    /// A segment is synced before the log goes on in the next one.
+    SyncBeforeNext,
+    /// The name of a segment is durable before anything goes into it.
+    SyncNames,
+}
+
+impl Rule {
+    /// All of them.
+    #[cfg(feature = "broken-rules")]
+    pub const ALL: [Self; 9] = [
+        Self::Epoch,
+        Self::Chain,
+        Self::Proof,
+        Self::CoverDrops,
+        Self::CoverCounts,
+        Self::RewriteTail,
+        Self::BothSlots,
+        Self::SyncBeforeNext,
+        Self::SyncNames,
+    ];
+
+    /// Whether the rule is kept.
+    #[cfg(not(feature = "broken-rules"))]
+    #[expect(clippy::unused_self, reason = "asked only where rules can be broken")]
+    pub(crate) const fn is_kept(self) -> bool {
+        true
+    }
+
+    /// Whether the rule is kept.
+    #[cfg(feature = "broken-rules")]
+    pub(crate) fn is_kept(self) -> bool {
+        BROKEN.get() != Some(self)
+    }
+}
+
+#[cfg(feature = "broken-rules")]
+thread_local! {
+    static BROKEN: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
+}
+
+/// Breaks a rule in this thread, or none.
+#[cfg(feature = "broken-rules")]
+pub fn break_rule(rule: Option<Rule>) {
+    BROKEN.set(rule);
+}
