@@ -462,7 +462,7 @@ mod tests {
                 Err(_) => true,
                 Ok(head) => head.sections.iter().any(|s| head.section(&bytes, s).is_none())
                     // Padding between sections is not covered by anything and means nothing.
-                    || !head.sections.iter().any(|s| (s.offset..s.offset + s.bytes).contains(&(at as u32))),
+                    || !head.sections.iter().any(|s| (s.offset..s.offset + s.bytes).contains(&len_u32(at))),
             };
             prop_assert!(noticed);
         }

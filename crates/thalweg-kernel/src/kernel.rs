@@ -77,7 +77,7 @@ enum Role {
         writer: Arc<Writer>,
         background: Background,
     },
-    Reader(Reader),
+    Reader(Box<Reader>),
 }
 
 impl std::fmt::Debug for Kernel {
@@ -106,7 +106,7 @@ impl Kernel {
         let (role, store) = if options.read_only {
             let reader = Reader::open(&env, path, options)?;
             let store = Arc::clone(reader.store());
-            (Role::Reader(reader), store)
+            (Role::Reader(Box::new(reader)), store)
         } else {
             let Opened { leader, lock } = open::open_writer(&env, path, options)?;
             let store = Arc::clone(&leader.store);

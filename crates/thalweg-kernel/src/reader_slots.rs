@@ -14,12 +14,12 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, LockKind, OpenMode};
 
-const SLOT_BYTES: u64 = 64;
+const SLOT_BYTES: usize = 64;
 const SLOTS: u64 = 1024;
 const SLOT_MAGIC: &[u8; 4] = b"TRDR";
 
 fn bytes_of(slot: u64) -> Range<u64> {
-    slot * SLOT_BYTES..(slot + 1) * SLOT_BYTES
+    slot * SLOT_BYTES as u64..(slot + 1) * SLOT_BYTES as u64
 }
 
 /// A reader's slot, held for as long as it has the database open.
@@ -63,13 +63,13 @@ impl ReaderSlot {
 
     /// From now on files that commits from `commit` on need stay.
     pub(crate) fn pin(&self, pin: PinPlace) -> Result<()> {
-        let mut slot = Vec::with_capacity(SLOT_BYTES as usize);
+        let mut slot = Vec::with_capacity(SLOT_BYTES);
         slot.extend_from_slice(SLOT_MAGIC);
         slot.put_u32(pin.epoch.0);
         slot.put_u64(pin.commit.0);
         let crc = crc32c::crc32c(&slot);
         slot.put_u32(crc);
-        slot.resize(SLOT_BYTES as usize, 0);
+        slot.resize(SLOT_BYTES, 0);
         self.file
             .write_all_at(&slot, bytes_of(self.slot).start)
             .map_err(|e| Error::io("writing a reader slot", e))
@@ -86,7 +86,7 @@ pub(crate) fn oldest_pin(env: &Env, dir: &Path) -> Result<Option<PinPlace>> {
         Err(e) => return Err(fail(e)),
     };
     let slots = (file.len_bytes().map_err(fail)?)
-        .div_ceil(SLOT_BYTES)
+        .div_ceil(SLOT_BYTES as u64)
         .min(SLOTS);
     let mut oldest = None;
     for slot in 0..slots {
@@ -97,7 +97,7 @@ pub(crate) fn oldest_pin(env: &Env, dir: &Path) -> Result<Option<PinPlace>> {
             file.unlock(bytes_of(slot)).map_err(fail)?;
             continue;
         }
-        let mut bytes = [0; SLOT_BYTES as usize];
+        let mut bytes = [0; SLOT_BYTES];
         // A slot that is being written, or not yet, pins everything.
         let pin = match file.read_exact_at(&mut bytes, bytes_of(slot).start) {
             Ok(()) => decode(&bytes).unwrap_or_default(),

@@ -262,7 +262,7 @@ pub(crate) fn next_capacity(last_bytes: u64, limit_bytes: u64, frame_bytes: u64)
         .next_multiple_of(4096)
 }
 
-const _: () = assert!(SEGMENT_HEADER_BYTES % FRAME_ALIGN == 0);
+const _: () = assert!(SEGMENT_HEADER_BYTES.is_multiple_of(FRAME_ALIGN));
 
 #[cfg(test)]
 mod tests {
