@@ -9,7 +9,7 @@ use bytes::Bytes;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_env::Env;
-use thalweg_env::sim::{CallKind, Fault, FaultPlan, FaultRule, SimEnv, TraceRecord};
+use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv, TraceRecord};
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, Options, Producer, Result,
     TableId,
@@ -362,6 +362,11 @@ impl Driver {
         let Some(table) = self.table(name) else {
             return;
         };
+        let snapshot = self.toy.as_ref().and_then(|toy| toy.kernel.snapshot().ok());
+        let state = snapshot.and_then(|snapshot| snapshot.table(table));
+        if state.is_none_or(|state| state.tree.is_empty()) {
+            return;
+        }
         let of_block = self.shape.block_rows as usize;
         self.submit(Effect::Nothing, Durability::Disk, |toy| {
             let snapshot = toy.kernel.snapshot()?;
@@ -526,6 +531,14 @@ impl Driver {
         self.sim.kill_process(process_id);
         self.toy = None;
         self.env = self.sim.env_of_process(process_id + 100);
+        self.open();
+    }
+
+    /// Cuts the power and opens what is left, on the machine that goes on from there.
+    pub fn power_cut(&mut self, choice: &CrashChoice) {
+        let image = self.sim.crash_image(choice);
+        self.toy = None;
+        (self.env, self.sim) = (image.env(), image);
         self.open();
     }
 
