@@ -6,10 +6,13 @@ use crate::result::PyQueryResult;
 use crate::schema::schema;
 use crate::table::PyTable;
 use crate::value::params;
+use arrow_schema::Schema;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDelta, PyDict, PyTuple};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thalweg::{
     CreateOptions, Database, Durability, ErrorKind, ExtraTable, Layout, Prepared, SummaryOption,
@@ -64,8 +67,9 @@ pub(crate) fn connect(
         builder = builder.sync_interval(duration("sync_interval", interval)?);
     }
     let db = py.detach(|| builder.open(&path)).or_raise()?;
+    let closed = AtomicBool::new(false);
     Ok(PyDatabase {
-        db,
+        handle: Arc::new(Handle { db, closed }),
         path,
         read_only,
     })
@@ -130,10 +134,27 @@ pub(crate) fn unsupported(what: &str) -> PyErr {
     )
 }
 
+/// What a database and its tables share.
+pub(crate) struct Handle {
+    db: Database,
+    closed: AtomicBool,
+}
+
+impl Handle {
+    /// The database, unless it was closed.
+    #[inline]
+    pub(crate) fn open(&self) -> PyResult<&Database> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(raise(ErrorKind::Unavailable, "the database is closed"));
+        }
+        Ok(&self.db)
+    }
+}
+
 /// An open database; made by thalweg.connect().
 #[pyclass(module = "thalweg", name = "Database", frozen)]
 pub(crate) struct PyDatabase {
-    db: Database,
+    handle: Arc<Handle>,
     path: PathBuf,
     read_only: bool,
 }
@@ -187,26 +208,30 @@ impl PyDatabase {
             block_rows,
             summaries,
         };
+        let db = self.handle.open()?;
         let table = py
-            .detach(|| self.db.create_table(name, &schema, &options))
+            .detach(|| db.create_table(name, &schema, &options))
             .or_raise()?;
-        Ok(PyTable::new(self.db.clone(), table))
+        Ok(PyTable::new(Arc::clone(&self.handle), table))
     }
 
     /// The table of that name, in any case.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<PyTable> {
-        let table = py.detach(|| self.db.table(name)).or_raise()?;
-        Ok(PyTable::new(self.db.clone(), table))
+        let db = self.handle.open()?;
+        let table = py.detach(|| db.table(name)).or_raise()?;
+        Ok(PyTable::new(Arc::clone(&self.handle), table))
     }
 
     /// The names of all tables, in order.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        py.detach(|| self.db.table_names()).or_raise()
+        let db = self.handle.open()?;
+        py.detach(|| db.table_names()).or_raise()
     }
 
     /// Removes a table and its rows.
     fn drop_table(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        py.detach(|| self.db.drop_table(name)).or_raise()
+        let db = self.handle.open()?;
+        py.detach(|| db.drop_table(name)).or_raise()
     }
 
     /// Runs one statement. What changes something is done when this returns, and its result is one row, count; a query
@@ -227,20 +252,19 @@ impl PyDatabase {
         text: &str,
         params: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyQueryResult> {
+        let db = self.handle.open()?;
         let params = self::params(params)?;
-        let first = py.detach(|| self.db.sql_with(text, &params, &[]));
+        let first = py.detach(|| db.sql_with(text, &params, &[]));
         let missing = match first {
             Err(error) if error.kind() == ErrorKind::NotFound => error,
             other => return other.or_raise().map(PyQueryResult::from_query),
         };
-        let names = py
-            .detach(|| self.db.unknown_tables(text))
-            .unwrap_or_default();
+        let names = py.detach(|| db.unknown_tables(text)).unwrap_or_default();
         let extra = variables(py, &names, &missing)?;
         if extra.is_empty() {
             return Err(crate::error::exception(&missing));
         }
-        py.detach(|| self.db.sql_with(text, &params, &extra))
+        py.detach(|| db.sql_with(text, &params, &extra))
             .or_raise()
             .map(PyQueryResult::from_query)
     }
@@ -253,8 +277,10 @@ impl PyDatabase {
     /// >>> double.execute({"x": 21}).fetchone()
     /// (42,)
     fn prepare(&self, py: Python<'_>, text: &str) -> PyResult<PyPrepared> {
-        let prepared = py.detach(|| self.db.prepare(text)).or_raise()?;
+        let db = self.handle.open()?;
+        let prepared = py.detach(|| db.prepare(text)).or_raise()?;
         Ok(PyPrepared {
+            handle: Arc::clone(&self.handle),
             prepared,
             text: text.to_owned(),
         })
@@ -262,12 +288,14 @@ impl PyDatabase {
 
     /// Returns when everything appended so far is durable.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.db.flush()).or_raise()
+        let db = self.handle.open()?;
+        py.detach(|| db.flush()).or_raise()
     }
 
     /// Flushes and lets go of the files. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.db.close()).or_raise()
+        self.handle.closed.store(true, Ordering::Release);
+        py.detach(|| self.handle.db.close()).or_raise()
     }
 
     /// Not offered by this version.
@@ -354,9 +382,11 @@ fn variables(
         // Locals are a proxy in newer interpreters, not a dict.
         let found = scopes.iter().find_map(|scope| scope.get_item(name).ok());
         let Some(found) = found else { continue };
-        let Some(rows) = input::read(&found, &[])? else {
+        let Some(rows) = input::read(&found, &Schema::empty())? else {
             let kind = found.get_type().name()?;
-            let message = format!("{missing}; the variable {name} is a {kind}, which is no table");
+            let message = format!(
+                "{missing}; the variable {name} holds a value of type {kind}, which is no table"
+            );
             return Err(NotFoundError::new_err(message));
         };
         // Readers and results can be read once; frames and tables as often as one likes.
@@ -369,6 +399,7 @@ fn variables(
 /// A statement that was parsed; made by Database.prepare().
 #[pyclass(module = "thalweg", name = "Prepared", frozen)]
 pub(crate) struct PyPrepared {
+    handle: Arc<Handle>,
     prepared: Prepared,
     text: String,
 }
@@ -382,6 +413,7 @@ impl PyPrepared {
         py: Python<'_>,
         params: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyQueryResult> {
+        self.handle.open()?;
         let params = self::params(params)?;
         py.detach(|| self.prepared.execute(&params))
             .or_raise()

@@ -1,17 +1,21 @@
 //! Tables on their way in: Arrow, pandas, polars, dicts of arrays, and what speaks Arrow's C interface.
 //!
-//! Invariants: Arrow memory is not copied; strings from outside are checked to be UTF-8 before anything relies on it;
-//! what cannot be read is an exception of Thalweg that says what can.
+//! Invariants: Arrow memory is not copied; strings from outside are checked to be UTF-8 before anything relies on it; a row
+//! that is null as a whole is refused, not taken for the values below it; what cannot be read is an exception of Thalweg
+//! that says what can.
 
 use crate::error::{Error, raise};
-use arrow_array::{Array, RecordBatch, RecordBatchReader};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyAnyMethods, PyCapsule, PyDict, PyTuple};
-use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
-use thalweg::ErrorKind;
-use thalweg::ExtraTable;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3_arrow::ffi::ArrayReader;
+use pyo3_arrow::{PyArray, PyArrayReader};
+use std::sync::Arc;
+use thalweg::{ErrorKind, ExtraTable};
 
 /// Rows from Python.
 pub(crate) enum Input {
@@ -21,8 +25,8 @@ pub(crate) enum Input {
     Stream(Box<dyn RecordBatchReader + Send>),
 }
 
-/// `data` as rows for columns of these names; `None` when it is no table at all.
-pub(crate) fn read(data: &Bound<'_, PyAny>, names: &[&str]) -> PyResult<Option<Input>> {
+/// `data` as rows for a table with these columns; `None` when it is no table at all.
+pub(crate) fn read(data: &Bound<'_, PyAny>, columns: &Schema) -> PyResult<Option<Input>> {
     let py = data.py();
     if let Some(export) = data.getattr_opt(intern!(py, "__arrow_c_array__"))? {
         return read_array(&export).map(Input::Batch).map(Some);
@@ -31,7 +35,7 @@ pub(crate) fn read(data: &Bound<'_, PyAny>, names: &[&str]) -> PyResult<Option<I
         return through(py, "from_columns", (columns,));
     }
     if is_pandas_frame(data)? {
-        return through(py, "from_pandas", (data, names.to_vec()));
+        return through(py, "from_pandas", (data, names(columns)));
     }
     match data.getattr_opt(intern!(py, "__arrow_c_stream__"))? {
         Some(export) => read_stream(&export).map(Input::Stream).map(Some),
@@ -42,7 +46,9 @@ pub(crate) fn read(data: &Bound<'_, PyAny>, names: &[&str]) -> PyResult<Option<I
 /// pandas exports its index as a column, under a made-up name if it has none: frames are read through pyarrow instead.
 fn is_pandas_frame(data: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = data.get_type();
-    Ok(class.name()? == "DataFrame" && class.module()?.to_str()?.starts_with("pandas."))
+    let module = class.module()?;
+    let module = module.to_str()?;
+    Ok(class.name()? == "DataFrame" && (module == "pandas" || module.starts_with("pandas.")))
 }
 
 /// What a function of the Python part makes of it: an object that exports Arrow.
@@ -53,41 +59,88 @@ fn through<'py>(
 ) -> PyResult<Option<Input>> {
     let made = py
         .import(intern!(py, "thalweg._data"))?
-        .call_method1(function, arguments);
-    let export = made?.getattr(intern!(py, "__arrow_c_stream__"))?;
+        .call_method1(function, arguments)?;
+    let export = made.getattr(intern!(py, "__arrow_c_stream__"))?;
     read_stream(&export).map(Input::Stream).map(Some)
 }
 
-fn unreadable(error: &PyErr, py: Python<'_>) -> PyErr {
-    if error.is_instance_of::<Error>(py) {
-        return error.clone_ref(py);
+/// Errors of whoever exports, as ours; Ctrl-C stays what it is.
+fn unreadable(error: PyErr, py: Python<'_>) -> PyErr {
+    if error.is_instance_of::<Error>(py) || !error.is_instance_of::<PyException>(py) {
+        return error;
     }
     raise(
         ErrorKind::Schema,
-        format!("the data is no Arrow table: {}", error.value(py)),
+        format!("the data cannot be read as a table: {}", error.value(py)),
     )
 }
 
 fn read_array(export: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let py = export.py();
-    let capsules: Bound<'_, PyTuple> = export.call0()?.cast_into()?;
-    let schema = capsules.get_item(0)?.cast_into::<PyCapsule>()?;
-    let array = capsules.get_item(1)?.cast_into::<PyCapsule>()?;
-    let batch = PyRecordBatch::from_arrow_pycapsule(&schema, &array)
-        .map_err(|error| unreadable(&error, py))?;
-    let batch = batch.into_inner();
-    check(&batch).map_err(|error| raise(ErrorKind::Schema, error.to_string()))?;
-    Ok(batch)
+    let import = || {
+        let capsules: Bound<'_, PyTuple> = export.call0()?.cast_into()?;
+        let schema = capsules.get_item(0)?.cast_into::<PyCapsule>()?;
+        let array = capsules.get_item(1)?.cast_into::<PyCapsule>()?;
+        PyArray::from_arrow_pycapsule(&schema, &array)
+    };
+    let (array, field) = import()
+        .map_err(|error| unreadable(error, py))?
+        .into_inner();
+    let sound = schema_of(field.data_type()).and_then(|schema| batch_of(&array, &schema));
+    sound.map_err(|error| raise(ErrorKind::Schema, message(&error)))
 }
 
 fn read_stream(export: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader + Send>> {
     let py = export.py();
-    let capsule = export.call0()?.cast_into::<PyCapsule>()?;
-    let reader = PyRecordBatchReader::from_arrow_pycapsule(&capsule)
-        .and_then(PyRecordBatchReader::into_reader);
-    Ok(Box::new(Checked(
-        reader.map_err(|error| unreadable(&error, py))?,
-    )))
+    let import = || {
+        let capsule = export.call0()?.cast_into::<PyCapsule>()?;
+        PyArrayReader::from_arrow_pycapsule(&capsule)?.into_reader()
+    };
+    let arrays = import().map_err(|error| unreadable(error, py))?;
+    let schema = schema_of(arrays.field().data_type());
+    let schema = schema.map_err(|error| raise(ErrorKind::Schema, message(&error)))?;
+    Ok(Box::new(Rows { schema, arrays }))
+}
+
+/// The text of an error without the words that Arrow puts before it.
+pub(crate) fn message(error: &ArrowError) -> String {
+    match error {
+        ArrowError::InvalidArgumentError(text) | ArrowError::CDataInterface(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn refused(message: impl Into<String>) -> ArrowError {
+    ArrowError::InvalidArgumentError(message.into())
+}
+
+/// Arrow's tables come as structs.
+fn schema_of(data_type: &DataType) -> Result<SchemaRef, ArrowError> {
+    match data_type {
+        DataType::Struct(fields) => Ok(Arc::new(Schema::new(fields.clone()))),
+        other => Err(refused(format!(
+            "the data is no table but one column of type {other}; give it a name"
+        ))),
+    }
+}
+
+fn batch_of(array: &ArrayRef, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let rows = array
+        .as_struct_opt()
+        .ok_or_else(|| refused("the data is no table"))?;
+    if rows.null_count() > 0 {
+        return Err(refused(
+            "the data has rows that are null as a whole, not only in their columns",
+        ));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    let batch = RecordBatch::try_new_with_options(
+        SchemaRef::clone(schema),
+        rows.columns().to_vec(),
+        &options,
+    )?;
+    check(&batch)?;
+    Ok(batch)
 }
 
 /// Refuses arrays whose inside is not what their type says. Numbers are any bits; offsets and text are not.
@@ -96,10 +149,12 @@ fn check(batch: &RecordBatch) -> Result<(), ArrowError> {
         if is_fixed(array.data_type()) {
             continue;
         }
-        array.to_data().validate_full().map_err(|error| {
-            ArrowError::InvalidArgumentError(format!(
-                "column \"{}\" is not sound: {error}",
-                field.name()
+        let sound = array.to_data().validate_full();
+        sound.map_err(|error| {
+            refused(format!(
+                "column \"{}\" is damaged: {}",
+                field.name(),
+                message(&error)
             ))
         })?;
     }
@@ -114,26 +169,30 @@ fn is_fixed(data_type: &DataType) -> bool {
         )
 }
 
-/// A stream whose batches are checked.
-struct Checked(Box<dyn RecordBatchReader + Send>);
+/// A stream of structs as batches.
+struct Rows {
+    schema: SchemaRef,
+    arrays: Box<dyn ArrayReader + Send>,
+}
 
-impl Iterator for Checked {
+impl Iterator for Rows {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.0.next()?;
-        Some(batch.and_then(|batch| check(&batch).map(|()| batch)))
+        let array = self.arrays.next()?;
+        Some(array.and_then(|array| batch_of(&array, &self.schema)))
     }
 }
 
-impl RecordBatchReader for Checked {
+impl RecordBatchReader for Rows {
     fn schema(&self) -> SchemaRef {
-        self.0.schema()
+        SchemaRef::clone(&self.schema)
     }
 }
 
 impl Input {
-    /// The rows as a table for one statement. What can be read again is read whole, so that a statement may name it twice.
+    /// The rows as a table for one statement. What can be read again is read whole, so that a statement may name it
+    /// twice.
     pub(crate) fn into_extra(self, is_once: bool) -> PyResult<ExtraTable> {
         match self {
             Self::Batch(batch) => Ok(ExtraTable::batches(batch.schema(), vec![batch])),
@@ -141,15 +200,14 @@ impl Input {
             Self::Stream(stream) => {
                 let schema = stream.schema();
                 let batches = stream.collect::<Result<Vec<_>, _>>();
-                let batches =
-                    batches.map_err(|error| raise(ErrorKind::Query, error.to_string()))?;
+                let batches = batches.map_err(|error| raise(ErrorKind::Schema, message(&error)))?;
                 Ok(ExtraTable::batches(schema, batches))
             }
         }
     }
 }
 
-/// The names of columns, for matching.
+/// The names of columns.
 pub(crate) fn names(schema: &Schema) -> Vec<&str> {
     schema
         .fields()

@@ -1,6 +1,6 @@
 //! Columns of a table that is to be made: a pyarrow.Schema, or a dict of names and types.
 
-use crate::error::{OrRaise, raise};
+use crate::error::raise;
 use arrow_schema::{Field, Schema};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -51,7 +51,8 @@ fn field(name: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<Field> {
         );
         return Err(raise(ErrorKind::Schema, message));
     };
-    let schema = schema_of_names([(&name, &text)]).or_raise()?;
+    let schema = schema_of_names([(&name, &text)])
+        .map_err(|error| raise(ErrorKind::Schema, error.message()))?;
     Ok(schema.field(0).clone())
 }
 

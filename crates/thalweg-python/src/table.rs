@@ -2,7 +2,7 @@
 
 use crate::appender::PyAppender;
 use crate::cells::cell;
-use crate::database::unsupported;
+use crate::database::{Handle, unsupported};
 use crate::error::{OrRaise, exception, raise};
 use crate::input::{self, Input};
 use crate::result::PyQueryResult;
@@ -10,22 +10,22 @@ use crate::row::with_row;
 use crate::scan::{Asked, scan};
 use arrow_schema::DataType;
 use parking_lot::Mutex;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3_arrow::PySchema;
-use thalweg::{Database, Error, ErrorKind, Table, key_to_text};
+use std::sync::Arc;
+use thalweg::{Error, ErrorKind, Table, key_to_text};
 use thalweg_table::time::key_to_scalar;
 
 /// A table; made by Database.create_table() and Database.table().
 #[pyclass(module = "thalweg", name = "Table", frozen)]
 pub(crate) struct PyTable {
-    db: Database,
+    db: Arc<Handle>,
     table: Table,
 }
 
 impl PyTable {
-    pub(crate) fn new(db: Database, table: Table) -> Self {
+    pub(crate) fn new(db: Arc<Handle>, table: Table) -> Self {
         Self { db, table }
     }
 
@@ -48,7 +48,7 @@ impl PyTable {
             batch.map_err(|error| {
                 Error::new(
                     ErrorKind::Schema,
-                    format!("the data cannot be read: {error}"),
+                    format!("the data cannot be read: {}", input::message(&error)),
                 )
             })
         });
@@ -73,8 +73,9 @@ impl PyTable {
     /// >>> t.append({"ts": numpy.arange(3), "v": numpy.array([0.5, 1.5, numpy.nan])})
     /// 3
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
+        self.db.open()?;
         let schema = self.table.schema();
-        let Some(input) = input::read(data, &input::names(&schema))? else {
+        let Some(input) = input::read(data, &schema)? else {
             let message = format!(
                 "table \"{}\": append takes Arrow, pandas, polars or a dict of arrays, not {}; for single rows use put",
                 self.table.name(),
@@ -94,19 +95,25 @@ impl PyTable {
     /// 1
     #[pyo3(signature = (*row))]
     fn put(&self, py: Python<'_>, row: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.db.open()?;
         with_row(row, self.table.name(), |values| {
             py.detach(|| self.table.put(values, None)).or_raise()
         })
     }
 
     /// Collects rows that are put one by one and commits them in batches; use it in a `with` block.
-    fn appender(&self) -> PyAppender {
-        PyAppender::new(self.table.name().to_owned(), self.table.appender())
+    fn appender(&self) -> PyResult<PyAppender> {
+        self.db.open()?;
+        Ok(PyAppender::new(
+            self.table.name().to_owned(),
+            self.table.appender(),
+        ))
     }
 
     /// Returns when everything appended so far is durable.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.db.flush()).or_raise()
+        let db = self.db.open()?;
+        py.detach(|| db.flush()).or_raise()
     }
 
     /// Rows in order of time, as a Result of a snapshot of now.
@@ -143,11 +150,12 @@ impl PyTable {
             limit,
             bounds: r#box,
         };
-        scan(py, &self.db, &self.table, &asked).map(PyQueryResult::new)
+        scan(py, self.db.open()?, &self.table, &asked).map(PyQueryResult::new)
     }
 
     /// What is known of the table, as a dict: rows, bytes, blocks, fragments, open_rows, late_rows, min_time, max_time.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.db.open()?;
         let view = py.detach(|| self.table.view()).or_raise()?;
         let stats = py.detach(|| view.stats()).or_raise()?;
         let definition = view.definition();
@@ -174,7 +182,8 @@ impl PyTable {
 
     /// Does now what is otherwise done in the background: writes what the next open would have to work out.
     fn maintain(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.db.checkpoint()).or_raise()
+        let db = self.db.open()?;
+        py.detach(|| db.checkpoint()).or_raise()
     }
 
     /// Not offered by this version.
@@ -237,6 +246,6 @@ fn key_value<'py>(py: Python<'py>, data_type: &DataType, key: i64) -> PyResult<B
     let array = key_to_scalar(data_type, key).map_err(|error| exception(&error))?;
     match cell(py, &array, 0) {
         Ok(value) => Ok(value),
-        Err(_) => Ok(intern!(py, "").add(key_to_text(data_type, key))?),
+        Err(_) => Ok(PyString::new(py, &key_to_text(data_type, key)).into_any()),
     }
 }
