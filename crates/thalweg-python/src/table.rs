@@ -219,6 +219,7 @@ impl PyTable {
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.db.open()?;
         let rows = py
             .detach(|| self.table.view().map(|view| view.row_count()))
             .or_raise()?;
