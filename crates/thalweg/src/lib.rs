@@ -44,8 +44,11 @@ pub use arrow_array;
 pub use arrow_schema;
 pub use database::{Database, DatabaseBuilder};
 pub use thalweg_kernel::verify::{Damage, VerifyReport};
+pub use thalweg_table::definition::DEFAULT_BLOCK_ROWS;
 pub use thalweg_table::schema::{check_name, fold_name, parse_type, schema_of_names, type_name};
-pub use thalweg_table::time::{TimeBound, key_range, key_to_text, order_keys, orders_rows};
+pub use thalweg_table::time::{
+    TimeBound, key_box, key_range, key_to_text, order_keys, orders_rows,
+};
 pub use thalweg_table::{
     AggregateRequest, AggregateResult, Appender, Bucket, ColumnRange, ColumnSummary, CreateOptions,
     DatabaseView, Durability, Error, ErrorKind, Group, KeyRange, Layout, Result, Scan, ScanMetrics,

@@ -1,0 +1,178 @@
+//! What can be typed.
+
+use crate::output::Format;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// An embedded database for sensor data. With a database and no command: a shell for SQL.
+#[derive(Debug, Parser)]
+#[command(
+    name = "thalweg",
+    version,
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// The folder of the database; made if it is missing
+    pub(crate) database: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run SQL statements and print what they return
+    Sql(SqlCall),
+    /// Store the rows of a file, all of them or none
+    Import(ImportCall),
+    /// Show what is known of the tables
+    Stats(StatsCall),
+    /// Check every byte of a database without changing it
+    Verify(VerifyCall),
+    /// Show what Thalweg does, on a year of air quality readings, and check every answer
+    Demo,
+    /// The process that `demo` kills
+    #[command(hide = true)]
+    DemoWriter { database: PathBuf },
+    #[command(hide = true)]
+    Export(Rest),
+    #[command(hide = true)]
+    Inspect(Rest),
+    #[command(hide = true)]
+    Maintain(Rest),
+    #[command(hide = true)]
+    Serve(Rest),
+}
+
+/// Arguments of a command that this version does not offer.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Rest {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SqlCall {
+    /// The folder of the database
+    pub(crate) database: PathBuf,
+    /// One or more statements, separated by semicolons
+    pub(crate) statements: String,
+    /// How rows are printed [default: table on a terminal, csv otherwise]
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ImportCall {
+    /// The folder of the database; made if it is missing and --create is given
+    pub(crate) database: PathBuf,
+    /// CSV or JSON lines, plain, .gz or .zst; - is standard input
+    pub(crate) file: PathBuf,
+    /// The table
+    #[arg(long)]
+    pub(crate) table: String,
+    #[command(flatten)]
+    pub(crate) options: ImportOptions,
+}
+
+/// How a file becomes rows, and rows a table: the same in the shell.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ImportOptions {
+    /// Make the table if it is missing, with the types found in the file
+    #[arg(long)]
+    pub(crate) create: bool,
+    /// Layout of the new table [default: stream]
+    #[arg(long)]
+    pub(crate) layout: Option<String>,
+    /// The column that orders the new table; without one rows keep the order of the file
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) time: Option<String>,
+    /// The column with the sensor, in a layout that has one
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) key: Option<String>,
+    /// The dimensions, in a layout that has them
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) dimensions: Option<String>,
+    /// Regular cuts of the new table, as "1 day"
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) split: Option<String>,
+    /// What separates fields: one character, or "tab" [default: comma; tab in .tsv files]
+    #[arg(long, value_parser = parse_delimiter)]
+    pub(crate) delimiter: Option<u8>,
+    /// Fields that mean null; may be repeated [default: empty ones]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) null: Vec<String>,
+    /// Lines to leave out in front of the header
+    #[arg(long, value_name = "LINES", default_value_t = 0)]
+    pub(crate) skip: u64,
+    /// Write bad rows to this file and store the others; without it the first bad row fails the import
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rejects: Option<PathBuf>,
+    /// What the file holds [default: by its name]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<FileFormat>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileFormat {
+    /// A header line, then one line per row
+    Csv,
+    /// One JSON object per line
+    Json,
+    /// Not offered by this version
+    #[value(hide = true)]
+    Arrow,
+    /// Not offered by this version
+    #[value(hide = true)]
+    Parquet,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatsCall {
+    /// The folder of the database
+    pub(crate) database: PathBuf,
+    /// Only this table
+    pub(crate) table: Option<String>,
+    /// How it is printed [default: table on a terminal, csv otherwise]
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct VerifyCall {
+    /// The folder of the database
+    pub(crate) database: PathBuf,
+    /// Not offered by this version
+    #[arg(long, hide = true)]
+    pub(crate) repair: bool,
+}
+
+fn parse_delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"tab" | b"\\t" => Ok(b'\t'),
+        [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
+        _ => Err("one ASCII character other than a quote, or \"tab\"".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn delimiters() {
+        assert_eq!(parse_delimiter(";"), Ok(b';'));
+        assert_eq!(parse_delimiter("tab"), Ok(b'\t'));
+        for bad in ["", ";;", "\"", "ä", "\n"] {
+            assert!(parse_delimiter(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Why a command did not succeed, and the exit status that says so.
+
+use arrow_schema::ArrowError;
+use std::io;
+use std::process::ExitCode;
+use thalweg::{Error, ErrorKind};
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The database said no.
+    Engine(Error),
+    /// Something outside the database.
+    Other(String),
+    /// The call made no sense.
+    Usage(String),
+    /// What is to be said was printed already.
+    Told,
+    /// Ctrl-C.
+    Interrupted,
+    /// Whoever reads the output has had enough, as `head` does.
+    OutputClosed,
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::Usage(message.into())
+    }
+
+    pub(crate) fn unsupported(what: &str) -> Self {
+        Self::Engine(Error::new(
+            ErrorKind::Unsupported,
+            format!("{what} is not offered by this version"),
+        ))
+    }
+
+    /// Prints it, once, and says how the process ends.
+    pub(crate) fn report(&self) -> ExitCode {
+        if let Some(message) = self.message() {
+            eprintln!("thalweg: {message}");
+        }
+        ExitCode::from(match self {
+            Self::OutputClosed => 0,
+            Self::Engine(_) | Self::Other(_) | Self::Told => 1,
+            Self::Usage(_) => 2,
+            Self::Interrupted => 130,
+        })
+    }
+
+    /// What is to be printed.
+    pub(crate) fn message(&self) -> Option<&str> {
+        match self {
+            Self::Engine(error) => Some(error.message()),
+            Self::Other(message) | Self::Usage(message) => Some(message),
+            Self::Interrupted => Some("interrupted"),
+            Self::Told | Self::OutputClosed => None,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Of writing the output: files have errors of their own that name them.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::Other(format!("writing the output: {error}")),
+        }
+    }
+}
+
+impl From<ArrowError> for Failure {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            ArrowError::IoError(_, error) => error.into(),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}

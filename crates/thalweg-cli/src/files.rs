@@ -1,0 +1,52 @@
+//! Files that are no part of a database: what is imported, what is rejected, how much is on disk.
+
+use crate::failure::Failure;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Opens a file that is read from front to back; it may be a pipe, which the files of the engine cannot be.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "not a file of a database, and perhaps a pipe"
+)]
+pub(crate) fn open(path: &Path) -> Result<File, Failure> {
+    let fail =
+        |error: std::io::Error| Failure::Other(format!("opening {}: {error}", path.display()));
+    let file = File::open(path).map_err(fail)?;
+    if file.metadata().is_ok_and(|found| found.is_dir()) {
+        return Err(Failure::Other(format!(
+            "{} is a folder, not a file",
+            path.display()
+        )));
+    }
+    Ok(file)
+}
+
+/// Makes a file, or empties it.
+#[expect(clippy::disallowed_methods, reason = "not a file of a database")]
+pub(crate) fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path)
+        .map_err(|error| Failure::Other(format!("creating {}: {error}", path.display())))
+}
+
+/// Bytes of all files below a folder.
+pub(crate) fn bytes_below(folder: &Path) -> std::io::Result<u64> {
+    let env = thalweg_env::Env::os();
+    let mut bytes = 0;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in env.storage().list_dir(&folder)? {
+            if entry.is_dir {
+                folders.push(folder.join(entry.name));
+            } else {
+                bytes += entry.len_bytes;
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// Where the shell keeps its history; `None` for a user without a home.
+pub(crate) fn history() -> Option<PathBuf> {
+    std::env::home_dir().map(|home| home.join(".thalweg_history"))
+}

@@ -1,0 +1,165 @@
+//! JSON lines: one object per line. Columns are the names found in the first lines.
+
+use super::chunk::{Chunk, ChunkBuilder, ReadChunks};
+use super::source::Source;
+use crate::arguments::ImportOptions;
+use crate::failure::Failure;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io::BufRead;
+
+/// Lines in which columns are looked for.
+const HEADER_LINES: usize = 10_000;
+
+pub(super) struct JsonLines {
+    reader: Box<dyn BufRead>,
+    /// Lines that were read to find the columns.
+    ahead: VecDeque<String>,
+    columns: Vec<String>,
+    places: HashMap<String, usize>,
+    line: u64,
+    name: String,
+}
+
+impl JsonLines {
+    pub(super) fn open(source: Source, options: &ImportOptions) -> Result<Self, Failure> {
+        let Source { reader, name, .. } = source;
+        let (columns, places) = (Vec::new(), HashMap::new());
+        let mut lines = Self {
+            reader,
+            ahead: VecDeque::new(),
+            columns,
+            places,
+            line: 0,
+            name,
+        };
+        for _ in 0..options.skip {
+            if lines.next_line()?.is_none() {
+                break;
+            }
+        }
+        while lines.ahead.len() < HEADER_LINES {
+            let Some(line) = lines.read_line()? else {
+                break;
+            };
+            lines.find_columns(&line);
+            lines.ahead.push_back(line);
+        }
+        if lines.columns.is_empty() {
+            return Err(Failure::Other(format!(
+                "{} has no JSON object on any of its first lines",
+                lines.name
+            )));
+        }
+        Ok(lines)
+    }
+
+    fn find_columns(&mut self, line: &str) {
+        // A bad line is told when its turn comes.
+        let Ok(Object(fields)) = serde_json::from_str(line) else {
+            return;
+        };
+        for (name, _) in fields {
+            if !self.places.contains_key(&name) {
+                self.places.insert(name.clone(), self.columns.len());
+                self.columns.push(name);
+            }
+        }
+    }
+
+    fn read_line(&mut self) -> Result<Option<String>, Failure> {
+        let mut line = String::new();
+        match self.reader.read_line(&mut line) {
+            Ok(0) => Ok(None),
+            Ok(_) => Ok(Some(line)),
+            Err(error) => Err(Failure::Other(format!("reading {}: {error}", self.name))),
+        }
+    }
+
+    fn next_line(&mut self) -> Result<Option<String>, Failure> {
+        let line = match self.ahead.pop_front() {
+            Some(line) => Some(line),
+            None => self.read_line()?,
+        };
+        self.line += u64::from(line.is_some());
+        Ok(line)
+    }
+
+    fn push_line(&self, text: &str, chunk: &mut ChunkBuilder) {
+        match self.fields(text, chunk) {
+            Ok(fields) => chunk.push(self.line, fields.iter().map(Option::as_deref)),
+            Err(reason) => chunk.push_bad(self.line, reason, text.trim_end().to_owned()),
+        }
+    }
+
+    /// The values of a line by column, as text.
+    fn fields(&self, text: &str, chunk: &mut ChunkBuilder) -> Result<Vec<Option<String>>, String> {
+        let Object(object) = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let mut fields = vec![None; self.columns.len()];
+        for (name, value) in object {
+            let &place = self
+                .places
+                .get(&name)
+                .ok_or_else(|| format!("\"{name}\" is no column"))?;
+            fields[place] = match value {
+                Value::Null => None,
+                Value::Bool(value) => Some(value.to_string()),
+                Value::Number(number) => Some(number.to_string()),
+                Value::String(text) => {
+                    chunk.mark_text(place);
+                    Some(text)
+                }
+                Value::Array(_) | Value::Object(_) => {
+                    return Err(format!("column \"{name}\" holds a list or an object"));
+                }
+            };
+        }
+        Ok(fields)
+    }
+}
+
+impl ReadChunks for JsonLines {
+    fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure> {
+        let mut chunk = ChunkBuilder::new(self.columns.len());
+        while !chunk.is_full() {
+            let Some(line) = self.next_line()? else { break };
+            if !line.trim().is_empty() {
+                self.push_line(&line, &mut chunk);
+            }
+        }
+        Ok(chunk.finish())
+    }
+}
+
+/// The fields of an object in the order of the text, which a map would lose.
+struct Object(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Object, M::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Object(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Fields)
+    }
+}

@@ -1,0 +1,48 @@
+//! Bad rows, set apart in a CSV file: the line, what is wrong, the row.
+
+use super::chunk::BadRow;
+use crate::failure::Failure;
+use crate::files;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+pub(super) struct Rejects {
+    writer: csv::Writer<File>,
+    path: PathBuf,
+    count: u64,
+}
+
+impl Rejects {
+    /// Makes the file: it is there, with its header, even if no row is bad.
+    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+        let mut rejects = Self {
+            writer: csv::Writer::from_writer(files::create(path)?),
+            path: path.to_owned(),
+            count: 0,
+        };
+        rejects.write_record(["line", "reason", "row"])?;
+        Ok(rejects)
+    }
+
+    pub(super) fn write(&mut self, row: &BadRow) -> Result<(), Failure> {
+        self.count += 1;
+        self.write_record([row.line.to_string().as_str(), &row.reason, &row.text])
+    }
+
+    fn write_record(&mut self, record: [&str; 3]) -> Result<(), Failure> {
+        self.writer
+            .write_record(record)
+            .map_err(|error| Failure::Other(format!("{}: {error}", self.path.display())))
+    }
+
+    /// Returns when everything is written: before the other rows are stored.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        self.writer
+            .flush()
+            .map_err(|error| Failure::Other(format!("{}: {error}", self.path.display())))
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+}

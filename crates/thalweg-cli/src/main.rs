@@ -1,0 +1,56 @@
+//! The command line of Thalweg: a shell, single statements, imports, checks and a demonstration.
+//!
+//! Invariants
+//! - Data goes to standard output, all else to standard error.
+//! - The exit status is 0, 1 when something failed, 2 for a wrong call, 130 after Ctrl-C; an error is printed once.
+//! - What is interrupted or fails has stored nothing: every statement and every import is one commit.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod demo;
+mod failure;
+mod files;
+mod import;
+mod interrupt;
+mod output;
+mod progress;
+mod schema;
+mod shell;
+mod sql;
+mod statements;
+mod stats;
+mod verify;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    interrupt::listen();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    let command = match (arguments.command, arguments.database) {
+        (Some(command), _) => command,
+        (None, Some(database)) => return shell::run(&database),
+        (None, None) => return Err(Failure::usage("name a database or a command; see --help")),
+    };
+    match command {
+        Command::Sql(call) => sql::run(&call),
+        Command::Import(call) => import::run(&call),
+        Command::Stats(call) => stats::run(&call),
+        Command::Verify(call) => verify::run(&call),
+        Command::Demo => demo::run(),
+        Command::DemoWriter { database } => demo::write_until_killed(&database),
+        Command::Export(_) => Err(Failure::unsupported("export")),
+        Command::Inspect(_) => Err(Failure::unsupported("inspect")),
+        Command::Maintain(_) => Err(Failure::unsupported("maintain")),
+        Command::Serve(_) => Err(Failure::unsupported("serve")),
+    }
+}

@@ -1,0 +1,274 @@
+//! The shell: statements that end with a semicolon, and commands that begin with a dot.
+//!
+//! Invariants: on a terminal an error is shown and the shell goes on; a script (anything else on standard input) ends with
+//! its first error, so that nothing runs on the ruins of what came before.
+
+use crate::arguments::ImportOptions;
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::schema::create_statement;
+use crate::sql::{counted, execute};
+use crate::{files, import, sql, statements};
+use clap::{Parser, ValueEnum};
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thalweg::{Database, ErrorKind};
+use thalweg_env::Env;
+
+const PROMPT: &str = "thalweg> ";
+const PROMPT_GOES_ON: &str = "    ...> ";
+
+const HELP: &str = "\
+Statements end with a semicolon. Ctrl-C stops a query, Ctrl-D ends the shell.
+.tables                    names of all tables
+.schema [TABLE]            the statements that make them
+.import FILE TABLE [...]   store the rows of a file; options as those of `thalweg import`
+.mode table|csv|json       how rows are printed
+.timer on|off              say how long statements take
+.help                      this
+.quit                      end";
+
+/// A shell on an open database.
+struct Shell {
+    db: Database,
+    env: Env,
+    format: Format,
+    timer: bool,
+    /// Somebody watches.
+    interactive: bool,
+}
+
+/// What a line led to.
+#[derive(PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Quit,
+}
+
+/// `.import FILE TABLE [...]`.
+#[derive(Debug, Parser)]
+#[command(name = ".import", no_binary_name = true, disable_help_flag = true)]
+struct ImportLine {
+    file: PathBuf,
+    table: String,
+    #[command(flatten)]
+    options: ImportOptions,
+}
+
+/// `thalweg DATABASE`.
+pub(crate) fn run(path: &Path) -> Result<(), Failure> {
+    let interactive = io::stdin().is_terminal();
+    let shell = Shell {
+        db: open(path)?,
+        env: Env::os(),
+        format: Format::or_default(None),
+        timer: false,
+        interactive,
+    };
+    if interactive {
+        shell.converse(path)
+    } else {
+        shell.run_script()
+    }
+}
+
+/// For writing if possible: another process may do that already.
+fn open(path: &Path) -> Result<Database, Failure> {
+    match Database::open(path) {
+        Err(error) if error.kind() == ErrorKind::Locked => {
+            let db = sql::open(path, true)?;
+            eprintln!(
+                "another process writes to {}: statements can only read",
+                path.display()
+            );
+            Ok(db)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+impl Shell {
+    fn converse(mut self, path: &Path) -> Result<(), Failure> {
+        let fail =
+            |error: ReadlineError| Failure::Other(format!("reading from the terminal: {error}"));
+        let mut editor = DefaultEditor::new().map_err(fail)?;
+        let history = files::history();
+        if let Some(history) = &history {
+            // There is none before the first time.
+            let _ = editor.load_history(history);
+        }
+        eprintln!(
+            "{} on {}; .help lists what else there is",
+            env!("CARGO_PKG_VERSION"),
+            path.display()
+        );
+        let mut text = String::new();
+        loop {
+            let prompt = if statements::is_blank(&text) {
+                PROMPT
+            } else {
+                PROMPT_GOES_ON
+            };
+            let line = match editor.readline(prompt) {
+                Ok(line) => line,
+                Err(ReadlineError::Interrupted) => {
+                    text.clear();
+                    continue;
+                }
+                Err(ReadlineError::Eof) => break,
+                Err(error) => return Err(fail(error)),
+            };
+            if !line.trim().is_empty() {
+                // A history that cannot be kept is no reason to stop.
+                let _ = editor.add_history_entry(line.as_str());
+            }
+            match self.take_line(&line, &mut text) {
+                Ok(Next::GoOn) => {}
+                Ok(Next::Quit) => break,
+                Err(failure) => {
+                    text.clear();
+                    failure.report();
+                }
+            }
+        }
+        if let Some(history) = &history {
+            let _ = editor.save_history(history);
+        }
+        Ok(self.db.close()?)
+    }
+
+    fn run_script(mut self) -> Result<(), Failure> {
+        let mut text = String::new();
+        for line in io::stdin().lines() {
+            let line =
+                line.map_err(|error| Failure::Other(format!("reading standard input: {error}")))?;
+            if self.take_line(&line, &mut text)? == Next::Quit {
+                return Ok(self.db.close()?);
+            }
+        }
+        if !statements::is_blank(&text) {
+            self.run_statement(text.trim())?;
+        }
+        Ok(self.db.close()?)
+    }
+
+    /// Runs what a line completes; `text` is what was left of the lines before.
+    fn take_line(&mut self, line: &str, text: &mut String) -> Result<Next, Failure> {
+        if statements::is_blank(text) && line.trim_start().starts_with('.') {
+            text.clear();
+            return self.run_command(line.trim());
+        }
+        text.push_str(line);
+        text.push('\n');
+        while let Some(statement) = statements::take_first(text) {
+            self.run_statement(&statement)?;
+        }
+        Ok(Next::GoOn)
+    }
+
+    fn run_statement(&mut self, statement: &str) -> Result<(), Failure> {
+        let start_ns = self.env.clock().monotonic_ns();
+        let outcome = execute(
+            &self.db,
+            statement,
+            self.format,
+            &mut BufWriter::new(io::stdout().lock()),
+        )?;
+        if self.interactive && self.format == Format::Table {
+            eprintln!("{}", counted(outcome.rows, "row"));
+        }
+        if self.timer {
+            let took = Duration::from_nanos(self.env.clock().monotonic_ns() - start_ns);
+            eprintln!("{:.3} s", took.as_secs_f64());
+        }
+        Ok(())
+    }
+
+    fn run_command(&mut self, line: &str) -> Result<Next, Failure> {
+        let words = words(line)?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            [".quit" | ".exit"] => return Ok(Next::Quit),
+            [".help"] => eprintln!("{HELP}"),
+            [".tables"] => {
+                let mut out = io::stdout().lock();
+                for name in self.db.table_names()? {
+                    writeln!(out, "{name}")?;
+                }
+            }
+            [".schema"] => self.print_schemas(&self.db.table_names()?)?,
+            [".schema", table] => self.print_schemas(&[(*table).to_owned()])?,
+            [".timer", "on"] => self.timer = true,
+            [".timer", "off"] => self.timer = false,
+            [".mode", format] => {
+                let known = Format::from_str(format, true).map_err(|_| {
+                    Failure::usage(format!(
+                        "there is no mode \"{format}\"; the modes are table, csv and json"
+                    ))
+                })?;
+                self.format = known.check()?;
+            }
+            [".import", rest @ ..] => {
+                let call = ImportLine::try_parse_from(rest)
+                    .map_err(|error| Failure::usage(error.to_string()))?;
+                import::import(&self.db, &call.file, &call.table, &call.options)?.tell();
+            }
+            _ => {
+                return Err(Failure::usage(format!(
+                    "unknown command: {line}; .help lists them"
+                )));
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    fn print_schemas(&self, tables: &[String]) -> Result<(), Failure> {
+        let view = self.db.snapshot()?;
+        let mut out = io::stdout().lock();
+        for table in tables {
+            writeln!(out, "{}", create_statement(&view.table(table)?))?;
+        }
+        Ok(())
+    }
+}
+
+/// The words of a command: separated by spaces, quoted where they hold some.
+fn words(line: &str) -> Result<Vec<String>, Failure> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(end), c) if c == end => quote = None,
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err(Failure::usage("a quote is not closed"));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_command() {
+        let cut = |line: &str| words(line).unwrap();
+        assert_eq!(
+            cut(".import  'my file.csv' t --null \"\""),
+            [".import", "my file.csv", "t", "--null", ""]
+        );
+        assert_eq!(cut("a\"b c\"d"), ["ab cd"]);
+        assert!(words("'open").is_err());
+    }
+}

@@ -1,0 +1,14 @@
+//! `thalweg demo`.
+
+use crate::Place;
+
+#[test]
+fn the_demonstration_holds() {
+    let report = Place::new().run(["demo"]).ok();
+    assert!(
+        report.contains("All ") && report.contains(" checks held."),
+        "{report}"
+    );
+    assert!(!report.contains("FAIL"), "{report}");
+    assert!(report.matches("\nok  ").count() >= 15, "{report}");
+}

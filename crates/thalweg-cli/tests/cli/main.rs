@@ -1,0 +1,156 @@
+//! The program from outside: what it prints where, how it ends, and that nothing is stored in part.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "files and processes of tests, which fail by panic"
+)]
+
+mod demo;
+mod import;
+mod shell;
+mod sql;
+mod verify;
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// A folder for the databases and files of one test.
+struct Place {
+    folder: tempfile::TempDir,
+    db: PathBuf,
+}
+
+/// What a call printed, and how it ended.
+#[derive(Debug)]
+struct Ended {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    /// The output of a call that must have succeeded.
+    #[track_caller]
+    fn ok(self) -> String {
+        assert_eq!(self.status, 0, "{self:?}");
+        self.out
+    }
+
+    /// The message of a call that must have failed: one line, without a trace.
+    #[track_caller]
+    fn fails(self, status: i32) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        assert!(
+            self.err.starts_with("thalweg: ") && !self.err.contains("panicked"),
+            "{self:?}"
+        );
+        self.err
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("a.thal");
+        Self { folder, db }
+    }
+
+    /// A file with this text.
+    fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Runs the program; `db` stands for the path of the database.
+    fn run<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Ended {
+        self.run_with(arguments, "")
+    }
+
+    fn run_with<A: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+        input: impl AsRef<[u8]>,
+    ) -> Ended {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        for argument in arguments {
+            let argument = argument.as_ref();
+            if argument == "db" {
+                command.arg(&self.db)
+            } else {
+                command.arg(argument)
+            };
+        }
+        let piped = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        // A program that fails early reads no more.
+        let _ = child.stdin.take().unwrap().write_all(input.as_ref());
+        let ended = child.wait_with_output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Ended {
+            status: ended.status.code().unwrap_or(-1),
+            out: text(ended.stdout),
+            err: text(ended.stderr),
+        }
+    }
+
+    #[track_caller]
+    fn sql(&self, statements: &str) -> String {
+        self.run(["sql", "db", statements]).ok()
+    }
+}
+
+#[test]
+fn wrong_calls_end_with_2() {
+    let place = Place::new();
+    for call in [
+        &["sql"][..],
+        &["sql", "db"],
+        &["sql", "db", "SELECT 1", "--format", "xml"],
+        &["sql", "db", " ; "],
+        &["import", "db", "x.csv"],
+        &["import", "db", "-", "--table", "t", "--delimiter", "ab"],
+        &["db", "more"],
+        &["--nonsense"],
+        &[],
+    ] {
+        let ended = place.run(call);
+        assert_eq!(ended.status, 2, "{call:?} {ended:?}");
+        assert!(
+            ended.out.is_empty() && !ended.err.is_empty(),
+            "{call:?} {ended:?}"
+        );
+    }
+    assert!(!place.db.exists(), "a wrong call made a database");
+}
+
+#[test]
+fn what_this_version_lacks_is_named() {
+    let place = Place::new();
+    for call in [
+        &["export", "db", "--table", "t"][..],
+        &["inspect", "db"],
+        &["maintain", "db"],
+        &["serve", "db"],
+        &["verify", "db", "--repair"],
+        &["sql", "db", "SELECT 1", "--format", "parquet"],
+    ] {
+        assert!(
+            place
+                .run(call)
+                .fails(1)
+                .contains("not offered by this version"),
+            "{call:?}"
+        );
+    }
+    assert_eq!(
+        place.run(["--version"]).ok(),
+        format!("thalweg {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}

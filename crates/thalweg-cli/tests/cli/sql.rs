@@ -1,0 +1,149 @@
+//! `thalweg sql`: formats and ends.
+
+use crate::Place;
+
+const ROWS: &str = "CREATE TABLE cpu (ts TIMESTAMP, host VARCHAR, sys DOUBLE) WITH (layout = 'stream', time = 'ts'); \
+                    INSERT INTO cpu VALUES ('2026-01-01T00:00:00', 'a;b', 1.5), ('2026-01-01T00:00:01', NULL, 2.5)";
+
+fn filled() -> Place {
+    let place = Place::new();
+    place.sql(ROWS);
+    place
+}
+
+#[test]
+fn csv_is_what_programs_get() {
+    let place = filled();
+    let all = "ts,host,sys\n2026-01-01T00:00:00,a;b,1.5\n2026-01-01T00:00:01,,2.5\n";
+    assert_eq!(place.sql("SELECT * FROM cpu ORDER BY ts"), all);
+    assert_eq!(
+        place.sql("SELECT * FROM cpu WHERE sys > 10"),
+        "ts,host,sys\n"
+    );
+    assert_eq!(place.sql("SELECT 1 AS a; SELECT 2 AS b;"), "a\n1\nb\n2\n");
+    assert_eq!(
+        place.sql("INSERT INTO cpu VALUES ('2026-01-01T00:00:02', 'c', 3.5)"),
+        "count\n1\n"
+    );
+    assert_eq!(place.sql("SELECT count(*) AS n FROM CPU"), "n\n3\n");
+}
+
+#[test]
+fn json_is_one_list() {
+    let place = filled();
+    let json = |statement: &str| {
+        let text = place.run(["sql", "db", statement, "--format", "json"]).ok();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()
+    };
+    let rows = json("SELECT host, sys FROM cpu ORDER BY ts");
+    assert_eq!(
+        rows,
+        serde_json::json!([{"host": "a;b", "sys": 1.5}, {"host": null, "sys": 2.5}])
+    );
+    assert_eq!(
+        json("SELECT host FROM cpu WHERE sys > 10"),
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn tables_are_for_people() {
+    let table = filled()
+        .run([
+            "sql",
+            "db",
+            "SELECT host, sys FROM cpu ORDER BY ts",
+            "--format",
+            "table",
+        ])
+        .ok();
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(
+        lines[1].contains("host") && lines[1].contains("sys"),
+        "{table}"
+    );
+    assert!(
+        lines[3].contains("a;b") && lines[4].contains("NULL"),
+        "{table}"
+    );
+}
+
+#[test]
+fn arrow_streams_read_back() {
+    let place = filled();
+    let out = place.folder.path().join("out.arrows");
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .args([
+            "sql".as_ref(),
+            place.db.as_os_str(),
+            "SELECT * FROM cpu".as_ref(),
+            "--format=arrow".as_ref(),
+        ])
+        .stdout(std::fs::File::create(&out).unwrap())
+        .status();
+    assert!(status.unwrap().success());
+    let reader =
+        arrow_ipc::reader::StreamReader::try_new(std::fs::File::open(out).unwrap(), None).unwrap();
+    assert_eq!(
+        reader.map(|batch| batch.unwrap().num_rows()).sum::<usize>(),
+        2
+    );
+}
+
+#[test]
+fn what_fails_ends_with_1() {
+    let place = filled();
+    for (statement, named) in [
+        ("SELEKT 1", "SELEKT"),
+        ("SELECT nothing FROM cpu", "nothing"),
+        ("SELECT * FROM gpu", "gpu"),
+        ("INSERT INTO cpu VALUES ('yesterday', 'a', 1)", "yesterday"),
+        ("CREATE TABLE CPU (a INT)", "CPU"),
+    ] {
+        let message = place.run(["sql", "db", statement]).fails(1);
+        assert!(message.contains(named), "{statement}: {message}");
+    }
+    assert_eq!(place.sql("SELECT count(*) AS n FROM cpu"), "n\n2\n");
+}
+
+#[test]
+fn reading_makes_no_database_and_needs_no_lock() {
+    let place = Place::new();
+    assert!(
+        place
+            .run(["sql", "db", "SELECT 1"])
+            .fails(1)
+            .contains("a.thal")
+    );
+    assert!(!place.db.exists());
+    let place = filled();
+    let db = thalweg::Database::open(&place.db).unwrap();
+    assert_eq!(place.sql("SELECT count(*) AS n FROM cpu"), "n\n2\n");
+    assert!(
+        place
+            .run(["sql", "db", "DROP TABLE cpu"])
+            .fails(1)
+            .contains("another process")
+    );
+    drop(db);
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_error() {
+    let place = filled();
+    let program = env!("CARGO_BIN_EXE_thalweg");
+    let query = "SELECT a.value FROM range(1, 3000000) AS a";
+    let line = format!(
+        "{program} sql {} '{query}' | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}",
+        place.db.display()
+    );
+    let ended = std::process::Command::new("bash")
+        .arg("-c")
+        .arg(line)
+        .output()
+        .unwrap();
+    assert!(
+        ended.status.success() && ended.stderr.is_empty(),
+        "{ended:?}"
+    );
+}

@@ -1,0 +1,90 @@
+//! `thalweg verify` and `thalweg stats`.
+
+use crate::Place;
+
+#[test]
+fn damage_is_named_and_ends_with_1() {
+    let place = Place::new();
+    let mut text = String::from("ts,v\n");
+    (0..60_000_u64)
+        .for_each(|row| text.push_str(&format!("{row},{}\n", row * 2_654_435_761 % 1_000_003)));
+    let file = place.file("t.csv", text);
+    place
+        .run([
+            "import",
+            "db",
+            file.to_str().unwrap(),
+            "--table",
+            "t",
+            "--create",
+            "--time",
+            "ts",
+        ])
+        .ok();
+    let whole = place.run(["verify", "db"]).ok();
+    assert!(
+        whole.contains("60,000 rows of 1 table") && whole.contains("no damage"),
+        "{whole}"
+    );
+
+    let log = std::fs::read_dir(place.db.join("log"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let segment = log
+        .filter(|path| path.extension().is_some_and(|end| end == "seg"))
+        .max_by_key(|path| {
+            std::fs::read(path)
+                .unwrap()
+                .iter()
+                .filter(|byte| **byte != 0)
+                .count()
+        });
+    let segment = segment.unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end / 2] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+
+    let ended = place.run(["verify", "db"]);
+    let name = segment.file_name().unwrap().to_str().unwrap().to_owned();
+    let first = ended.out.lines().next().unwrap_or_default().to_owned();
+    assert!(
+        first.contains(&name) && first.contains("offset") && first.contains("table \"t\""),
+        "{ended:?}"
+    );
+    assert!(first.contains("rows from"), "{ended:?}");
+    ended.fails(1);
+    let message = place
+        .run(["sql", "db", "SELECT sum(v) FROM t WHERE v >= 0"])
+        .fails(1);
+    assert!(
+        message.contains("damage") || message.contains("checksum"),
+        "{message}"
+    );
+}
+
+#[test]
+fn nothing_to_verify_is_an_error() {
+    let place = Place::new();
+    for command in ["verify", "stats"] {
+        assert!(place.run([command, "db"]).fails(1).contains("no database"));
+    }
+    assert!(!place.db.exists());
+    place.file("a.thal", "not a database");
+    place.run(["verify", "db"]).fails(1);
+}
+
+#[test]
+fn stats_of_one_table() {
+    let place = Place::new();
+    place.sql("CREATE TABLE a (ts BIGINT) WITH (layout = 'stream', time = 'ts'); CREATE TABLE b (x DOUBLE)");
+    place.sql("INSERT INTO a VALUES (5), (7)");
+    let all = place.run(["stats", "db"]).ok();
+    assert_eq!(all.lines().count(), 3, "{all}");
+    let one = place.run(["stats", "db", "A"]).ok();
+    assert!(
+        one.lines().nth(1).unwrap().starts_with("a,stream,2,") && one.ends_with(",5,7\n"),
+        "{one}"
+    );
+    assert!(place.run(["stats", "db", "c"]).fails(1).contains("\"c\""));
+}
