@@ -105,6 +105,7 @@ pub fn crash_everywhere(workload: &Workload, plan: &CrashPlan) -> CrashReport {
         shape: workload.shape(),
         plan,
         prefixes: &prefixes,
+        to_disk: driver.ledger.commits_to_disk(),
         dice: Dice::new(plan.seed),
         seen: HashSet::new(),
         report: CrashReport {
@@ -120,6 +121,9 @@ pub fn crash_everywhere(workload: &Workload, plan: &CrashPlan) -> CrashReport {
         run.report.calls_hit += 1;
         let bounds = driver.ledger.bounds_at(call);
         let place = format!("workload '{}', crash at call {call}", workload.name);
+        if let Err(violation) = run.check_shown_early(&state) {
+            run.note(&place, &violation);
+        }
         run.crash(&state, &place, bounds, 1);
         if run.is_done() {
             break;
@@ -137,6 +141,8 @@ struct Run<'a> {
     shape: Shape,
     plan: &'a CrashPlan,
     prefixes: &'a Prefixes,
+    /// Commits that asked for level `disk`.
+    to_disk: Vec<CommitNo>,
     dice: Dice,
     seen: HashSet<(u64, Bounds, bool, u32)>,
     report: CrashReport,
@@ -310,6 +316,27 @@ impl Run<'_> {
         contents_of(&toy)
     }
 
+    /// What another process sees now of commits to disk, a power cut now must not take back.
+    fn check_shown_early(&self, state: &SimEnv) -> Result<(), Violation> {
+        let reader = state.crash_image(&CrashChoice::Kill);
+        let toy = match self.shape.open_read_only(&reader.env()) {
+            Ok(toy) => toy,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(format!("reading while it is written: {e:?}")),
+        };
+        let (shown, _) = contents_of(&toy)?;
+        let promised = self.to_disk.iter().rev().find(|commit| **commit <= shown);
+        let cut = state.crash_image(&CrashChoice::DropAll);
+        let (left, _) = self.reread(&cut, "after a power cut")?;
+        match promised {
+            Some(promised) if left < *promised => Err(format!(
+                "a reader was shown commit {} to disk, a power cut leaves {}",
+                promised.0, left.0
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// A reader sees the same, and writes nothing but its slot.
     fn check_read_only(&self, image: &SimEnv, demand: Demand) -> Result<(), Violation> {
         let before = files_but_readers(image);
@@ -349,9 +376,13 @@ impl Run<'_> {
             let what = format!("{what} after the recovery");
             move |e: thalweg_kernel::Error| format!("{what}: {e:?}")
         };
-        let table = toy.kernel.snapshot().map_err(doing("a snapshot"))?;
-        let (name, id) = match table.tables().next() {
-            Some(table) => (table.name.clone(), table.id),
+        let first = {
+            let snapshot = toy.kernel.snapshot().map_err(doing("a snapshot"))?;
+            let mut tables = snapshot.tables();
+            tables.next().map(|table| (table.name.clone(), table.id))
+        };
+        let (name, id) = match first {
+            Some(table) => table,
             None => {
                 let edit = Edit::CreateTable {
                     name: "new".into(),
@@ -397,6 +428,12 @@ impl Run<'_> {
         all.sort_unstable();
         let now = contents_of(&toy)?;
         same_contents(&contents, &now.1, "after an append")?;
+        check_whole(&toy)?;
+        toy.kernel
+            .collect_garbage()
+            .map_err(doing("collecting garbage"))?;
+        check_no_orphans(image, &toy)?;
+        check_whole(&toy)?;
         toy.kernel.close().map_err(doing("closing"))?;
         drop(toy);
         let again = self.reread(image, "a second time")?;
@@ -406,6 +443,60 @@ impl Run<'_> {
         }
         ids_rise(before, &image.files())
     }
+}
+
+/// The database finds no fault with itself.
+fn check_whole(toy: &Toy) -> Result<(), Violation> {
+    let report = toy.kernel.verify(&mut |_| {});
+    let report = report.map_err(|e| format!("verifying: {e:?}"))?;
+    match report.damage.first() {
+        None => Ok(()),
+        Some(damage) => Err(format!("verify finds damage: {damage}")),
+    }
+}
+
+/// After one round of garbage collection only files are left that something leads to.
+fn check_no_orphans(image: &SimEnv, toy: &Toy) -> Result<(), Violation> {
+    let snapshot = toy.kernel.snapshot();
+    let snapshot = snapshot.map_err(|e| format!("a snapshot: {e:?}"))?;
+    let mut needed = HashSet::new();
+    for table in snapshot.tables() {
+        let visited = table.tree.visit(None, &**toy.kernel.store(), &mut |entry| {
+            needed.insert(entry.address.file.0);
+            thalweg_kernel::index::Step::Descend
+        });
+        visited.map_err(|e| format!("walking the index: {e:?}"))?;
+    }
+    let ids = |extension: &str| -> Vec<u64> {
+        let files = image.files();
+        let of_kind = files
+            .iter()
+            .filter(|(path, _)| path.extension().is_some_and(|e| e == extension));
+        of_kind.filter_map(|(path, _)| file_id(path)).collect()
+    };
+    let orphans: Vec<u64> = ids("frag")
+        .into_iter()
+        .filter(|id| !needed.contains(id))
+        .collect();
+    if !orphans.is_empty() {
+        return Err(format!(
+            "fragments {orphans:x?} are left, and nothing needs them"
+        ));
+    }
+    // The segment of the two checkpoints, the one the log is in, and root pages that visiting does not name.
+    let segments = ids("seg");
+    let extra = segments.iter().filter(|id| !needed.contains(id)).count();
+    if extra > 3 + needed.len() || ids("spare").len() > 2 {
+        return Err(format!(
+            "{extra} of segments {segments:x?} are left, needed are {needed:x?}"
+        ));
+    }
+    Ok(())
+}
+
+/// The id in a file's name.
+fn file_id(path: &Path) -> Option<u64> {
+    u64::from_str_radix(path.file_stem()?.to_str()?, 16).ok()
 }
 
 fn same(
@@ -434,8 +525,7 @@ fn same_contents(want: &Contents, found: &Contents, when: &str) -> Result<(), Vi
 fn ids_rise(before: &[(PathBuf, u64)], after: &[(PathBuf, u64)]) -> Result<(), Violation> {
     let id = |path: &Path| {
         let is_id = path.extension().is_some_and(|e| e == "seg" || e == "frag");
-        let stem = path.file_stem()?.to_str()?;
-        is_id.then(|| u64::from_str_radix(stem, 16).ok()).flatten()
+        is_id.then(|| file_id(path)).flatten()
     };
     let old: HashSet<&PathBuf> = before.iter().map(|(path, _)| path).collect();
     if !old.contains(&Path::new(DIR).join("root")) {

@@ -120,6 +120,21 @@ impl Ledger {
         bounds
     }
 
+    /// Commits of operations that asked for level `disk`, ascending.
+    pub fn commits_to_disk(&self) -> Vec<CommitNo> {
+        let mut commits: Vec<CommitNo> = self
+            .ops
+            .iter()
+            .filter(|op| op.effect != Effect::Nothing)
+            .filter_map(|op| match op.outcome {
+                Outcome::Stored(commit, Durability::Disk) => Some(commit),
+                _ => None,
+            })
+            .collect();
+        commits.sort_unstable();
+        commits
+    }
+
     /// All contents that the database went through. Every operation must have been stored.
     pub fn prefixes(&self) -> Prefixes {
         let mut stored: Vec<(CommitNo, usize, &Effect)> = self
