@@ -77,7 +77,7 @@ def test_a_dropped_table(db, cpu):
     db.drop_table("cpu")
     assert len(rows.fetchall()) == 10, "a result keeps its snapshot"
     for call in (cpu.scan, cpu.stats, lambda: cpu.put(0, "a", 1.0)):
-        with pytest.raises(thalweg.Error, match="cpu"):
+        with pytest.raises(thalweg.Error, match="dropped"):
             call()
 
 
@@ -99,7 +99,7 @@ def test_stats(db, cpu):
         ("uint64", 2**64 - 1, 2**64 - 1),
         ("int8", -7, -7),
         ("timestamp(s, UTC)", 0, datetime(1970, 1, 1, tzinfo=timezone.utc)),
-        ("timestamp(s)", 10**12, "33658-09-27T01:46:40"),
+        ("timestamp(s)", 10**12, "+33658-09-27T01:46:40"),
     ],
 )
 def test_stats_show_times_as_values(db, kind, value, shown):

@@ -1,0 +1,322 @@
+"""Rows on their way in: every form of table, single rows, and what is refused."""
+
+import decimal
+import threading
+from datetime import date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import numpy
+import pandas
+import polars
+import pyarrow
+import pytest
+
+import thalweg
+
+TIMES = [datetime(2026, 1, 1), datetime(2026, 1, 2), datetime(2026, 1, 3)]
+ROWS = list(zip(TIMES, ["a", None, "c"], [0.5, 1.5, None]))
+ARROW = pyarrow.table(
+    {"ts": pyarrow.array(TIMES, pyarrow.timestamp("ms")), "s": ["a", None, "c"], "v": [0.5, 1.5, None]}
+)
+
+
+class OnlyStream:
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+class OnlyArray:
+    def __init__(self, batch):
+        self.batch = batch
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self.batch.__arrow_c_array__(requested_schema)
+
+
+@pytest.fixture
+def table(db):
+    return db.create_table("t", {"ts": "timestamp(ms)", "s": "varchar", "v": "double"}, time="ts")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ARROW,
+        ARROW.to_batches()[0],
+        ARROW.to_reader(),
+        ARROW.to_batches()[0].to_struct_array(),
+        OnlyStream(ARROW),
+        OnlyArray(ARROW.to_batches()[0]),
+        ARROW.select(["v", "ts", "s"]),
+        ARROW.rename_columns(["TS", "S", "V"]),
+        ARROW.set_column(0, "ts", pyarrow.array(TIMES, pyarrow.timestamp("ns"))),
+        ARROW.set_column(0, "ts", pyarrow.array(TIMES, pyarrow.timestamp("s")).cast(pyarrow.timestamp("s", "UTC"))),
+        ARROW.set_column(1, "s", pyarrow.array(["a", None, "c"]).dictionary_encode()),
+        ARROW.set_column(1, "s", pyarrow.array(["a", None, "c"], pyarrow.string_view())),
+        ARROW.set_column(1, "s", pyarrow.array(["a", None, "c"], pyarrow.large_string())),
+        ARROW.to_pandas(),
+        ARROW.to_pandas().set_index("ts"),
+        ARROW.to_pandas().set_index(["ts", "s"]),
+        polars.from_arrow(ARROW),
+        {"ts": numpy.array(TIMES, "M8[ms]"), "s": numpy.array(["a", None, "c"]), "v": [0.5, 1.5, None]},
+        {"ts": numpy.array(TIMES, "M8[D]"), "s": ["a", None, "c"], "v": numpy.ma.array([0.5, 1.5, 9], mask=[0, 0, 1])},
+        {"ts": numpy.array(TIMES, "M8[m]"), "s": pyarrow.array(["a", None, "c"]), "v": pandas.Series([0.5, 1.5, None])},
+        {"ts": polars.Series(TIMES), "s": polars.Series(["a", None, "c"]), "v": ARROW["v"]},
+        {"ts": ["2026-01-01", "2026-01-02T00:00", "2026-01-03T02:00:00+02:00"], "s": ["a", None, "c"], "v": (0.5, 1.5, None)},
+    ],
+)
+def test_every_form_of_table(table, data):
+    assert table.append(data) == 3
+    assert table.scan().fetchall() == ROWS
+
+
+def test_missing_columns_become_null_and_order_is_by_time(table):
+    table.append({"ts": numpy.array([3, 1, 2]), "s": ["c", "a", "b"]})
+    table.append({"ts": numpy.array([2, 0]), "v": numpy.array([1, 2], ">i4")})
+    assert table.scan(columns=["s", "v"]).fetchall() == [(None, 2.0), ("a", None), ("b", None), (None, 1.0), ("c", None)]
+
+
+def test_a_frame_without_its_made_up_index(table):
+    frame = ARROW.to_pandas().iloc[[0, 2]]
+    assert list(frame.index) == [0, 2]
+    assert table.append(frame) == 2
+
+
+def test_nan_is_a_value_except_in_pandas(table):
+    table.append({"ts": [1], "v": numpy.array([numpy.nan])})
+    table.append(pyarrow.table({"ts": [2], "v": [float("nan")]}))
+    table.append(pandas.DataFrame({"ts": [3], "v": [float("nan")]}))
+    values = table.scan(columns=["v"]).arrow()["v"]
+    assert values.null_count == 1
+    assert numpy.isnan(values[0].as_py()) and numpy.isnan(values[1].as_py())
+
+
+def test_nothing_is_fine(table):
+    assert table.append({"ts": [], "v": []}) == 0
+    assert table.append(ARROW.slice(0, 0)) == 0
+    assert len(table) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        ({"ts": [1], "x": [1]}, '"x"'),
+        ({"v": [1.0]}, '"ts" is missing'),
+        ({"ts": [1, None]}, "row 1 is null"),
+        ({"ts": numpy.array(["NaT"], "M8[ms]")}, "row 0 is null"),
+        ({"ts": [1], "v": ["a"]}, '"v"'),
+        ({"ts": [1.5]}, '"ts"'),
+        ({"ts": [1], "s": [5]}, '"s"'),
+        ({"ts": [1], "s": ["a", "b"]}, "ts: 1, s: 2"),
+        ({"ts": [1], "v": 1.0}, '"v": a float'),
+        ({"ts": [1], "s": "a"}, '"s": a str'),
+        ({"ts": [1], "v": numpy.zeros((1, 1))}, "2 dimensions"),
+        ({"ts": [1], "v": numpy.array([1j])}, '"v"'),
+        ({"ts": [1, 2], "s": ["a", 5]}, '"s"'),
+        ({"ts": ["yesterday"]}, "yesterday"),
+        ({"ts": [2**70]}, '"ts"'),
+        ({5: [1]}, "5"),
+        (pyarrow.table([[1], [1.0], [2.0]], names=["ts", "v", "V"]), "twice"),
+        (pyarrow.table({"ts": pyarrow.array(TIMES, pyarrow.timestamp("us")), "v": [2**53 + 1] * 3}), '"v"'),
+        (pyarrow.array([1]), "one column"),
+        (pyarrow.chunked_array([[1]]), "one column"),
+        (pyarrow.array([{"ts": 1}, None]), "null as a whole"),
+        (pyarrow.chunked_array([[{"ts": 1}, None]]), "null as a whole"),
+        (pandas.DataFrame({"ts": [1, 2], "s": ["a", 5]}), "s"),
+        (pandas.Series([1]), "one column"),
+        ([1, 2], "list"),
+        ("file.csv", "str"),
+        (None, "NoneType"),
+        (iter([]), "list_iterator"),
+    ],
+)
+def test_what_does_not_fit_is_named_and_not_stored(table, data, word):
+    with pytest.raises(thalweg.SchemaError, match=word):
+        table.append(data)
+    assert len(table) == 0
+
+
+def test_text_that_is_no_text(table):
+    offsets = pyarrow.py_buffer(numpy.array([0, 1], "i4").tobytes())
+    text = pyarrow.Array.from_buffers(pyarrow.string(), 1, [None, offsets, pyarrow.py_buffer(b"\xff")])
+    for data in (pyarrow.table({"ts": [1], "s": text}), pyarrow.record_batch({"ts": [1], "s": text})):
+        with pytest.raises(thalweg.SchemaError, match='"s".*(?i:utf)'):
+            table.append(data)
+
+
+def test_a_string_above_the_limit(table):
+    with pytest.raises(thalweg.LimitError, match="17825792"):
+        table.append({"ts": [1], "s": ["x" * (17 << 20)]})
+    with pytest.raises(thalweg.LimitError):
+        table.put(1, "x" * (17 << 20), None)
+
+
+def test_a_reader_that_fails_stores_nothing(table):
+    def batches():
+        yield pyarrow.record_batch({"ts": [1]})
+        raise ValueError("the sensor is gone")
+
+    reader = pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("ts", pyarrow.int64())]), batches())
+    with pytest.raises(thalweg.SchemaError, match="the sensor is gone"):
+        table.append(reader)
+    assert len(table) == 0
+
+
+def test_a_reader_that_runs_python_beside_other_threads(table):
+    def batches():
+        for i in range(50):
+            yield pyarrow.record_batch({"ts": pyarrow.array([i], pyarrow.int64())})
+
+    schema = pyarrow.schema([("ts", pyarrow.int64())])
+
+    def append():
+        table.append(pyarrow.RecordBatchReader.from_batches(schema, batches()))
+
+    threads = [threading.Thread(target=append) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(table) == 200
+
+
+def test_a_result_can_be_appended(table):
+    table.append(ARROW)
+    assert table.append(table.scan()) == 3
+    assert len(table) == 6
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "stored"),
+    [
+        ("int64", 5, 5),
+        ("int64", True, None),
+        ("int64", 5.0, 5),
+        ("int64", numpy.int8(-5), -5),
+        ("int64", numpy.array(7), 7),
+        ("uint64", 2**64 - 1, 2**64 - 1),
+        ("uint8", 256, None),
+        ("int64", 2**64, None),
+        ("int64", 2**200, None),
+        ("double", 5, 5.0),
+        ("double", 2**53 + 1, None),
+        ("double", numpy.float64(0.1), 0.1),
+        ("double", numpy.float32(0.5), 0.5),
+        ("real", 0.5, 0.5),
+        ("real", 0.1, None),
+        ("double", "5", None),
+        ("double", decimal.Decimal("0.5"), None),
+        ("bool", True, True),
+        ("bool", numpy.bool_(False), False),
+        ("bool", 1, None),
+        ("varchar", "ä😀", "ä😀"),
+        ("varchar", numpy.str_("x"), "x"),
+        ("varchar", "\ud800", None),
+        ("varchar", b"abc", "abc"),
+        ("varchar", b"\xff", None),
+        ("varchar", 5, None),
+        ("binary", b"\x00\xff", b"\x00\xff"),
+        ("binary", numpy.bytes_(b"x"), b"x"),
+        ("binary", [1], None),
+        ("decimal(10, 2)", decimal.Decimal("-1.5"), decimal.Decimal("-1.50")),
+        ("decimal(10, 2)", decimal.Decimal("1E+3"), decimal.Decimal("1000.00")),
+        ("decimal(10, 2)", 7, decimal.Decimal("7.00")),
+        ("decimal(10, 2)", decimal.Decimal("1.555"), None),
+        ("decimal(10, 2)", decimal.Decimal("NaN"), None),
+        ("decimal(38, 0)", 10**37, decimal.Decimal(10**37)),
+        ("timestamp(us)", datetime(2026, 1, 1, 12, 30, 0, 5), datetime(2026, 1, 1, 12, 30, 0, 5)),
+        ("timestamp(us)", datetime(2026, 1, 1, tzinfo=BERLIN), datetime(2025, 12, 31, 23)),
+        ("timestamp(us, UTC)", datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=timezone.utc)),
+        ("timestamp(s)", datetime(2026, 1, 1, 0, 0, 0, 5), None),
+        ("timestamp(ms)", "2026-01-01T00:00:00.250", datetime(2026, 1, 1, 0, 0, 0, 250_000)),
+        ("timestamp(ms)", "soon", None),
+        ("timestamp(ms)", date(2026, 1, 1), datetime(2026, 1, 1)),
+        ("timestamp(ms)", 1_000, datetime(1970, 1, 1, 0, 0, 1)),
+        ("timestamp(ms)", numpy.datetime64("2026-01-01T01"), datetime(2026, 1, 1, 1)),
+        ("timestamp(ns)", pandas.Timestamp("2026-01-01T00:00:00.000001999"), datetime(2026, 1, 1, 0, 0, 0, 1)),
+        ("timestamp(us)", pandas.Timestamp("2026-01-01T00:00:00.000001999"), None),
+        ("timestamp(us)", numpy.datetime64(1, "ps"), None),
+        ("date", date(1969, 12, 31), date(1969, 12, 31)),
+        ("date", datetime(2026, 1, 1), date(2026, 1, 1)),
+        ("date", datetime(2026, 1, 1, 1), None),
+        ("duration(ms)", timedelta(days=-1, milliseconds=3), timedelta(days=-1, milliseconds=3)),
+        ("duration(s)", numpy.timedelta64(2, "m"), timedelta(minutes=2)),
+        ("duration(s)", pandas.Timedelta("1us"), None),
+    ],
+)
+def test_put_takes_what_loses_nothing(db, kind, given, stored):
+    table = db.create_table("t", {"n": "int64", "x": kind}, time="n")
+    with table.appender() as appender:
+        if stored is None:
+            for put in (table.put, appender.put):
+                with pytest.raises(thalweg.SchemaError, match='"t"'):
+                    put(0, given)
+        else:
+            table.put(0, given)
+            appender.put(1, given)
+    rows = table.scan(columns=["x"]).fetchall()
+    assert rows == ([] if stored is None else [(stored,), (stored,)])
+    assert all(type(row[0]) is type(stored) for row in rows)
+
+
+@pytest.mark.parametrize("missing", [None, pandas.NaT, pandas.NA, numpy.datetime64("NaT")])
+def test_put_null(table, missing):
+    table.put(1, None, None)
+    table.put(2, missing, missing)
+    assert table.scan(columns=["s", "v"]).fetchall() == [(None, None), (None, None)]
+    with pytest.raises(thalweg.SchemaError, match="ts"):
+        table.put(missing, "a", 1.0)
+
+
+def test_put_wants_every_column(table):
+    for row in ((), (1,), (1, "a"), (1, "a", 1.0, 2.0)):
+        with pytest.raises(thalweg.SchemaError, match="3 columns"):
+            table.put(*row)
+    with pytest.raises(TypeError):
+        table.put(ts=1)
+
+
+def test_an_appender_commits_when_it_is_left(table):
+    with table.appender() as appender:
+        for i in range(1_000):
+            appender.put(i, "x", i / 2)
+        assert "1000 rows" in repr(appender)
+        with pytest.raises(thalweg.SchemaError):
+            appender.put(1_000, 5, 0.0)
+        appender.flush()
+        assert len(table) == 1_000
+        appender.put(1_000, "y", None)
+    assert len(table) == 1_001
+    appender.close()
+    for call in (appender.flush, lambda: appender.put(1, "a", 1.0)):
+        with pytest.raises(thalweg.Error, match="closed"):
+            call()
+
+
+def test_an_appender_keeps_rows_before_an_exception(table):
+    with pytest.raises(ZeroDivisionError):
+        with table.appender() as appender:
+            appender.put(1, "x", 1.0)
+            raise ZeroDivisionError
+    assert len(table) == 1
+
+
+def test_one_appender_for_several_threads(table):
+    with table.appender() as appender:
+
+        def put():
+            for i in range(20_000):
+                appender.put(i, "x", 1.0)
+
+        threads = [threading.Thread(target=put) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert len(table) == 80_000

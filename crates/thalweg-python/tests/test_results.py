@@ -1,0 +1,139 @@
+"""The forms that results take."""
+
+import gc
+import threading
+from datetime import datetime
+
+import numpy
+import pandas
+import polars
+import pyarrow
+import pytest
+
+import thalweg
+
+FORMS = ["arrow", "df", "pl", "numpy", "reader", "to_arrow", "to_pandas", "to_polars", "to_numpy"]
+
+
+def test_every_form_has_the_same_rows(cpu):
+    arrow = cpu.scan().arrow()
+    assert isinstance(arrow, pyarrow.Table) and arrow.schema == cpu.schema
+    assert cpu.scan().reader().read_all() == arrow
+    assert pyarrow.table(cpu.scan()) == arrow
+    assert polars.DataFrame(cpu.scan()).equals(cpu.scan().pl())
+    assert isinstance(cpu.scan().reader(), pyarrow.RecordBatchReader)
+    rows = cpu.scan().fetchall()
+    assert rows[0] == (datetime(1970, 1, 1), "a", 0.0) and rows[9] == (datetime(1970, 1, 1, 0, 0, 9), None, 4.5)
+    assert list(cpu.scan()) == rows
+    assert [tuple(row.values()) for row in arrow.to_pylist()] == rows
+    assert cpu.scan().pl().rows() == rows
+    frame = cpu.scan().df()
+    assert isinstance(frame, pandas.DataFrame) and list(frame.columns) == ["ts", "host", "sys"]
+    assert frame["sys"].tolist() == [row[2] for row in rows]
+
+
+def test_numpy_masks_nulls(db):
+    table = db.create_table("t", {"n": "int64", "i": "int32", "f": "real", "b": "bool", "t": "timestamp(ms)", "s": "varchar"}, time="n")
+    table.append({"n": [1, 2], "i": [5, None], "f": [1.5, None], "b": [True, None], "t": [7, None], "s": ["x", None]})
+    arrays = table.scan().numpy()
+    assert type(arrays["n"]) is numpy.ndarray
+    kinds = {"i": "i4", "f": "f4", "b": "bool", "t": "M8[ms]", "s": "O"}
+    for name, kind in kinds.items():
+        assert isinstance(arrays[name], numpy.ma.MaskedArray), name
+        assert arrays[name].mask.tolist() == [False, True], name
+        assert arrays[name].dtype == numpy.dtype(kind), name
+    assert (arrays["i"][0], arrays["s"][0]) == (5, "x")
+    full = table.scan(where="n = 1").numpy()
+    assert not any(isinstance(array, numpy.ma.MaskedArray) for array in full.values())
+
+
+def test_empty_results_have_their_columns(cpu):
+    for options in ({"limit": 0}, {"where": "false"}):
+        assert cpu.scan(**options).arrow().schema == cpu.schema
+        assert cpu.scan(**options).fetchall() == []
+        assert cpu.scan(**options).fetchone() is None
+        assert list(cpu.scan(**options).df().columns) == ["ts", "host", "sys"]
+        assert cpu.scan(**options).pl().shape == (0, 3)
+        assert {name: len(array) for name, array in cpu.scan(**options).numpy().items()} == {"ts": 0, "host": 0, "sys": 0}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_result_is_read_once(cpu, form):
+    result = cpu.scan()
+    getattr(result, form)()
+    for again in (*FORMS, "fetchall", "fetchone"):
+        with pytest.raises(thalweg.Error, match="read before"):
+            getattr(result, again)()
+    assert repr(result) == "<thalweg.Result, read: ts, host, sys>"
+    assert result.columns == ["ts", "host", "sys"] and result.schema == cpu.schema
+
+
+def test_forms_take_what_was_not_fetched(cpu):
+    result = cpu.scan(columns=["sys"])
+    assert result.fetchone() == (0.0,)
+    assert next(iter(result)) == (0.5,)
+    assert result.arrow()["sys"].to_pylist() == [i / 2 for i in range(2, 10)]
+    result = cpu.scan(columns=["sys"])
+    result.fetchone()
+    assert result.reader().read_all().num_rows == 9
+    result = cpu.scan()
+    assert len(result.fetchall()) == 10
+    assert (result.fetchall(), result.fetchone()) == ([], None)
+
+
+def test_showing_takes_nothing(db, cpu):
+    result = cpu.scan()
+    text = repr(result)
+    assert "1970-01-01T00:00:09" in text and "null" in text and "host" in text
+    assert repr(result) == text
+    assert len(result.fetchall()) == 10
+    long = db.sql("SELECT repeat('x', 100) AS s")
+    assert "x" * 40 + "..." in repr(long) and "x" * 41 not in repr(long)
+    table = db.create_table("many", {"n": "int64"})
+    table.append({"n": range(100)})
+    assert repr(table.scan()).endswith("(more rows)")
+
+
+def test_memory_outlives_the_database(path):
+    with thalweg.connect(path) as db:
+        table = db.create_table("t", {"n": "int64", "s": "varchar"}, time="n")
+        table.append({"n": numpy.arange(10_000), "s": ["x"] * 10_000})
+        kept, column, late = table.scan().arrow(), table.scan().numpy()["n"], table.scan()
+    del db, table
+    gc.collect()
+    assert kept["n"].to_pylist() == list(range(10_000)) and column.sum() == 49_995_000
+    assert len(late.fetchall()) == 10_000
+
+
+def test_batches_are_pulled_as_they_are_asked_for(db):
+    table = db.create_table("t", {"n": "int64", "v": "double"}, time="n")
+    table.append({"n": numpy.arange(500_000), "v": numpy.random.default_rng(1).random(500_000)})
+    reader = table.scan().reader()
+    first = reader.read_next_batch()
+    assert 0 < first.num_rows < 100_000
+    assert first.num_rows + sum(batch.num_rows for batch in reader) == 500_000
+    pyarrow_total = pyarrow.total_allocated_bytes()
+    held = [batch for batch in table.scan().reader()]
+    assert pyarrow.total_allocated_bytes() == pyarrow_total, "batches are the engine's memory, not copies"
+    assert sum(batch.num_rows for batch in held) == 500_000
+
+
+def test_one_reader_at_a_time(db):
+    table = db.create_table("t", {"n": "int64"})
+    table.append({"n": numpy.arange(200_000)})
+    result, rows, errors = table.scan(), [], []
+
+    def read():
+        try:
+            for row in result:
+                rows.append(row)
+        except thalweg.Error as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert all("another thread" in str(error) for error in errors)
+    assert len(rows) == len(set(rows)) and (len(errors) == 3 or len(rows) == 200_000)

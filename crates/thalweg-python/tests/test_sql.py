@@ -1,0 +1,173 @@
+"""Statements, parameters, variables of the caller."""
+
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+
+import numpy
+import pandas
+import polars
+import pyarrow
+import pytest
+
+import thalweg
+
+MODULE_FRAME = pandas.DataFrame({"a": [7]})
+
+
+def test_statements_that_change_something_run_at_the_call(db):
+    assert db.sql("CREATE TABLE t (ts TIMESTAMP, v DOUBLE) WITH (layout = 'stream', time = 'ts')").columns == ["count"]
+    result = db.sql("INSERT INTO t VALUES ('2026-01-01', 1.5), ('2026-01-02', 2.5)")
+    assert len(db.table("t")) == 2
+    assert result.fetchall() == [(2,)]
+    db.sql("INSERT INTO t SELECT ts + INTERVAL '1 day', v FROM t")
+    assert db.sql("SELECT sum(v), count(*) FROM t").fetchone() == (8.0, 4)
+    assert db.sql("SHOW TABLES").fetchall() == [("t",)]
+    db.sql("DROP TABLE t")
+    assert db.tables() == []
+
+
+def test_a_query_sees_the_snapshot_of_its_call(db, cpu):
+    result = db.sql("SELECT count(sys) FROM cpu WHERE sys >= 0")
+    rows = db.sql("SELECT * FROM cpu")
+    cpu.append({"ts": [99], "sys": [1.0]})
+    assert result.fetchone() == (10,)
+    assert len(rows.fetchall()) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "word"),
+    [
+        ("SELEC 1", thalweg.QueryError, "SELEC"),
+        ("SELECT x FROM cpu", thalweg.QueryError, "x"),
+        ("SELECT * FROM nowhere", thalweg.NotFoundError, '"nowhere".*cpu'),
+        ("SELECT 1; SELECT 2", thalweg.QueryError, "one statement"),
+        ("DELETE FROM cpu", thalweg.UnsupportedError, "DELETE"),
+        ("CREATE TABLE cpu (a INT)", thalweg.AlreadyExistsError, "cpu"),
+        ("CREATE TABLE t (a INT) WITH (colour = 'red')", thalweg.Error, "colour"),
+        ("SELECT ?", thalweg.QueryError, "parameter"),
+    ],
+)
+def test_what_cannot_be_run(db, cpu, text, kind, word):
+    with pytest.raises(kind, match=word):
+        db.sql(text)
+
+
+def test_errors_while_it_runs(db, cpu):
+    result = db.sql("SELECT 1 / CAST(sys AS BIGINT) FROM cpu")
+    with pytest.raises(thalweg.QueryError, match="(?i)zero"):
+        result.fetchall()
+    with pytest.raises(pyarrow.ArrowInvalid, match="(?i)zero"):
+        db.sql("SELECT 1 / CAST(sys AS BIGINT) FROM cpu").reader().read_all()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        -5,
+        2**64 - 1,
+        1.5,
+        "it's",
+        b"\0\xff",
+        datetime(2026, 1, 1, 12, 0, 0, 5),
+        datetime(2026, 1, 1, tzinfo=timezone.utc),
+        date(2026, 1, 1),
+        timedelta(seconds=90),
+        Decimal("-1.50"),
+        Decimal(10) ** 30,
+    ],
+)
+def test_parameters_come_back(db, value):
+    for text, params in (("SELECT ?", [value]), ("SELECT $1", (value,)), ("SELECT $x", {"x": value})):
+        back = db.sql(text, params=params).fetchone()[0]
+        assert back == value and type(back) is type(value)
+        assert db.prepare(text).execute(params).fetchone() == (value,)
+
+
+def test_numpy_and_pandas_parameters(db):
+    values = [numpy.int32(4), numpy.float32(0.5), numpy.datetime64("2026-01-01T00:00:00.5"), pandas.Timestamp("2026-01-01")]
+    row = db.sql("SELECT ?, ?, ?, ?", params=values).fetchone()
+    assert row == (4, 0.5, datetime(2026, 1, 1, 0, 0, 0, 500_000), datetime(2026, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "params"),
+    [("SELECT ?", [1, 2]), ("SELECT ?", {"x": 1}), ("SELECT $x", [1]), ("SELECT $x", {"y": 1}), ("SELECT ?", 5), ("SELECT ?", [[1]]), ("SELECT ?", "ab"), ("SELECT $x", {1: 1})],
+)
+def test_parameters_that_do_not_fit(db, text, params):
+    with pytest.raises(thalweg.QueryError):
+        db.sql(text, params=params)
+
+
+def test_parameters_in_conditions(db, cpu):
+    assert db.sql("SELECT sys FROM cpu WHERE ts >= ? AND host = ?", params=["1970-01-01T00:00:05", "c"]).fetchall() == [(2.5,), (4.0,)]
+    query = db.prepare("SELECT sys FROM cpu WHERE ts = $at")
+    assert query.parameters == ["at"]
+    for second in (3, 7):
+        assert query.execute({"at": datetime(1970, 1, 1, 0, 0, second)}).fetchall() == [(second / 2,)]
+
+
+def test_parameters_in_aggregates(db, cpu):
+    for bound in ("1970-01-01T00:00:05", datetime(1970, 1, 1, 0, 0, 5), datetime(1970, 1, 1, 0, 0, 5, tzinfo=timezone.utc)):
+        assert db.sql("SELECT count(*), max(sys) FROM cpu WHERE ts >= ?", params=[bound]).fetchone() == (5, 4.5)
+
+
+def test_a_prepared_statement_follows_the_table(db, cpu):
+    count = db.prepare("SELECT count(*) FROM cpu")
+    assert count.execute().fetchone() == (10,)
+    cpu.put(0, "a", 1.0)
+    assert count.execute().fetchone() == (11,)
+    with pytest.raises(thalweg.QueryError):
+        db.prepare("SELEC")
+
+
+def test_variables_of_the_caller_are_tables(db, cpu):
+    frame = pandas.DataFrame({"host": ["a", "b"], "weight": [1, 2]})
+    Polars = polars.DataFrame({"a": [1, 2]})
+    arrow = pyarrow.table({"a": [1, 2]})
+    batch = arrow.to_batches()[0]
+    columns = {"a": numpy.array([1, 2])}
+    result = cpu.scan(columns=["sys"])
+    for name in ("Polars", "arrow", "batch", "columns"):
+        assert db.sql(f"SELECT sum(a) FROM {name}").fetchone() == (3,), name
+    assert db.sql("SELECT sum(sys) FROM result").fetchone() == (22.5,)
+    assert db.sql("SELECT a FROM MODULE_FRAME").fetchone() == (7,)
+    joined = db.sql("SELECT weight, count(*) FROM cpu JOIN frame ON cpu.host = frame.host GROUP BY weight ORDER BY weight")
+    assert joined.fetchall() == [(1, 3), (2, 3)]
+    assert db.sql("SELECT count(*) FROM frame f JOIN frame g ON f.host = g.host").fetchone() == (2,)
+    assert db.sql("INSERT INTO cpu SELECT arrow_cast(weight, 'Timestamp(Millisecond, None)') AS ts, host, 1.0 AS sys FROM frame").fetchone() == (2,)
+    assert len(cpu) == 12 and frame is not None and Polars is not None and batch is not None and columns is not None
+
+
+def test_a_reader_is_a_table_once(db):
+    reader = pyarrow.table({"a": [1, 2]}).to_reader()
+    assert db.sql("SELECT sum(a) FROM reader").fetchone() == (3,)
+    reader = pyarrow.table({"a": [1, 2]}).to_reader()
+    with pytest.raises(thalweg.QueryError, match="once"):
+        db.sql("SELECT count(*) FROM reader r JOIN reader s ON r.a = s.a").fetchall()
+    assert reader is not None
+
+
+def test_a_reader_that_runs_python(db):
+    def batches():
+        for i in range(100):
+            yield pyarrow.record_batch({"a": pyarrow.array([i], pyarrow.int64())})
+
+    reader = pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("a", pyarrow.int64())]), batches())
+    assert polars.DataFrame(db.sql("SELECT a, count(*) AS n FROM reader GROUP BY a")).height == 100
+    assert reader is not None
+
+
+def test_variables_that_are_no_tables(db, cpu):
+    number = 5
+    with pytest.raises(thalweg.NotFoundError, match="number holds a value of type int"):
+        db.sql("SELECT * FROM number")
+    cpu_rows = db.sql("SELECT count(*) FROM cpu")
+    cpu = pandas.DataFrame({"a": [1]})
+    assert cpu_rows.fetchone() == db.sql("SELECT count(*) FROM cpu").fetchone() == (10,), "stored tables come first"
+    assert number and cpu is not None
+
+
+def test_system_tables(db, cpu):
+    assert db.sql("SELECT name, rows FROM thalweg_tables").fetchall() == [("cpu", 10)]

@@ -1,0 +1,132 @@
+"""Several threads, long calls, Ctrl-C, memory."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+
+import thalweg
+
+
+def run_all(*functions):
+    failures = []
+
+    def guarded(function):
+        try:
+            function()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=guarded, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+        assert not thread.is_alive()
+    assert failures == []
+
+
+def test_writers_and_readers_side_by_side(path):
+    with thalweg.connect(path, durability="process") as db:
+        table = db.create_table("t", {"ts": "int64", "writer": "int64"}, time="ts")
+        done = threading.Event()
+
+        def put(writer):
+            for i in range(300):
+                table.put(i, writer)
+
+        def append(writer):
+            for i in range(30):
+                table.append({"ts": numpy.arange(10 * i, 10 * i + 10), "writer": numpy.full(10, writer)})
+
+        def read():
+            rows = 0
+            while not done.is_set():
+                count, seen = db.sql("SELECT count(*), count(writer) FROM t").fetchone()
+                assert rows <= count == seen <= 1_200
+                rows = count
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        run_all(*(lambda w=w: put(w) for w in (0, 1)), *(lambda w=w: append(w) for w in (2, 3)))
+        done.set()
+        reader.join(10)
+        counts = db.sql("SELECT writer, count(*) FROM t GROUP BY writer ORDER BY writer").fetchall()
+        assert counts == [(0, 300), (1, 300), (2, 300), (3, 300)]
+
+
+def test_long_calls_let_others_run(db):
+    table = db.create_table("t", {"ts": "int64", "v": "double"}, time="ts")
+    table.append({"ts": numpy.arange(2_000_000), "v": numpy.random.default_rng(1).random(2_000_000)})
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.001)
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    start = time.monotonic()
+    db.sql("SELECT v, row_number() OVER (ORDER BY v) AS n FROM t ORDER BY sin(v) LIMIT 1").fetchall()
+    seconds = time.monotonic() - start
+    done.set()
+    ticker.join()
+    assert len(ticks) > 5 * seconds, f"{len(ticks)} ticks in {seconds} s"
+
+
+ENDLESS = """
+import sys, numpy, thalweg
+db = thalweg.connect(":memory:")
+t = db.create_table("t", {"n": "int64"})
+t.append({"n": numpy.arange(20_000)})
+text = "SELECT count(*) FROM t a JOIN t b ON a.n <> b.n JOIN t c ON b.n <> c.n"
+print("ready", flush=True)
+try:
+    %s
+except KeyboardInterrupt:
+    assert db.sql("SELECT count(*) FROM t").fetchone() == (20_000,)
+    sys.exit(42)
+"""
+
+
+@pytest.mark.parametrize("call", ["db.sql(text).fetchall()", "db.sql(text).arrow()", "next(iter(db.sql(text)))", "db.sql(text).reader().read_all()"])
+def test_ctrl_c_stops_a_query_within_a_second(call):
+    program = subprocess.Popen([sys.executable, "-c", ENDLESS % call], stdout=subprocess.PIPE, text=True)
+    assert program.stdout.readline() == "ready\n"
+    time.sleep(0.4)
+    start = time.monotonic()
+    program.send_signal(signal.SIGINT)
+    try:
+        assert program.wait(10) == 42
+        assert time.monotonic() - start < 3, "a second, and time for a loaded machine"
+    finally:
+        program.kill()
+
+
+BOUNDED = """
+import resource, sys, numpy, thalweg
+path = sys.argv[1]
+db = thalweg.connect(path, durability="memory")
+t = db.create_table("t", {"n": "int64", **{f"v{i}": "double" for i in range(8)}}, time="n")
+rng = numpy.random.default_rng(1)
+for start in range(0, 1_000_000, 250_000):
+    t.append({"n": numpy.arange(start, start + 250_000), **{f"v{i}": rng.random(250_000) for i in range(8)}})
+    t.flush()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+read = t.scan().reader() if sys.argv[2] == "scan" else db.sql("SELECT * FROM t WHERE v0 >= 0").reader()
+assert sum(batch.num_rows for batch in read) == 1_000_000
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("way", ["scan", "sql"])
+def test_reading_a_large_result_takes_bounded_memory(path, way):
+    program = [sys.executable, "-c", BOUNDED, str(path), way]
+    grown_kib = int(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
+    # The rows are 72 MB.
+    assert grown_kib < 30_000, f"{grown_kib} KiB more"
