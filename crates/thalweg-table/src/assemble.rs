@@ -3,6 +3,7 @@
 //! Invariants: memory that has been filled becomes an array's memory without another copy; an array that comes out of
 //! [`ColumnBuilder::finish`] has passed Arrow's own checks of lengths, offsets and UTF-8.
 
+use crate::buffers::{Buffers, LEAST_BYTES};
 use crate::definition::TableDefinition;
 use crate::error::{damaged, invalid};
 use crate::schema::{element_type, width_bytes};
@@ -140,7 +141,7 @@ pub(crate) struct ColumnBuilder {
 
 #[derive(Debug)]
 enum ValuesBuilder {
-    Fixed(MutableBuffer),
+    Fixed(FixedBuilder),
     Bits(BooleanBufferBuilder),
     Bytes { offsets: Vec<i32>, data: Vec<u8> },
 }
@@ -153,7 +154,65 @@ impl ValuesBuilder {
                 offsets: vec![0],
                 data: Vec::new(),
             },
-            _ => Self::Fixed(MutableBuffer::new(0)),
+            _ => Self::Fixed(FixedBuilder::default()),
+        }
+    }
+}
+
+/// Values of fixed width.
+#[derive(Debug)]
+struct FixedBuilder {
+    /// Bytes behind `used` are left over from an earlier use: they are not cleared again to be overwritten.
+    memory: MutableBuffer,
+    used: usize,
+    /// Where the memory goes back to.
+    home: Option<Arc<Buffers>>,
+}
+
+impl Default for FixedBuilder {
+    fn default() -> Self {
+        Self {
+            memory: MutableBuffer::new(0),
+            used: 0,
+            home: None,
+        }
+    }
+}
+
+impl FixedBuilder {
+    /// Takes memory for so many bytes, from `buffers` if there is much to fill.
+    fn reserve(&mut self, bytes: usize, buffers: Option<&Arc<Buffers>>) {
+        match buffers {
+            Some(buffers) if self.used == 0 && bytes >= LEAST_BYTES => {
+                self.memory = buffers.take(bytes);
+                self.home = Some(Arc::clone(buffers));
+            }
+            _ => self.append(|memory| memory.reserve(bytes)),
+        }
+    }
+
+    /// Lets `append` write behind what is used.
+    fn append(&mut self, append: impl FnOnce(&mut MutableBuffer)) {
+        self.memory.truncate(self.used);
+        append(&mut self.memory);
+        self.used = self.memory.len();
+    }
+
+    /// So many bytes behind what is used, to be overwritten.
+    fn grow<T: ArrowNativeType>(&mut self, values: usize) -> &mut [T] {
+        let start = self.used / size_of::<T>();
+        self.used += values * size_of::<T>();
+        if self.used > self.memory.len() {
+            self.memory.resize(self.used, 0);
+        }
+        &mut self.memory.typed_data_mut()[start..start + values]
+    }
+
+    fn finish(mut self) -> Buffer {
+        self.memory.truncate(self.used);
+        match &self.home {
+            Some(home) => home.lend(self.memory),
+            None => self.memory.into(),
         }
     }
 }
@@ -173,7 +232,8 @@ impl ColumnBuilder {
         self.nulls.append_n_nulls(rows);
         match &mut self.values {
             ValuesBuilder::Fixed(values) => {
-                values.extend_zeros(rows * width_bytes(self.element).unwrap_or(0))
+                let bytes = rows * width_bytes(self.element).unwrap_or(0);
+                values.append(|memory| memory.extend_zeros(bytes));
             }
             ValuesBuilder::Bits(values) => values.append_n(rows, false),
             ValuesBuilder::Bytes { offsets, .. } => {
@@ -199,11 +259,14 @@ impl ColumnBuilder {
         let ValuesBuilder::Fixed(values) = &mut self.values else {
             unreachable!("a bug: fixed values for a column of {:?}", self.element);
         };
-        if from == self.element {
-            append_copied(values, bytes)
-        } else {
-            append_widened(from, self.element, bytes, values)
-        }
+        let to = self.element;
+        values.append(|memory| {
+            if from == to {
+                append_copied(memory, bytes);
+            } else {
+                append_widened(from, to, bytes, memory);
+            }
+        });
     }
 
     /// Booleans: some bits of a bitmap, lowest bit first.
@@ -224,9 +287,7 @@ impl ColumnBuilder {
             Some(size_of::<T>()),
             "another width"
         );
-        let start = values.len() / size_of::<T>();
-        values.extend_zeros(rows * size_of::<T>());
-        &mut values.typed_data_mut()[start..]
+        values.grow(rows)
     }
 
     /// Offsets and data, for a caller that appends to both so that the last offset stays the length of the data.
@@ -245,11 +306,11 @@ impl ColumnBuilder {
         }
     }
 
-    /// Makes room for as many rows, not counting the data of strings.
-    pub(crate) fn reserve(&mut self, rows: usize) {
+    /// Makes room for as many rows, not counting the data of strings; large memory comes from `buffers`.
+    pub(crate) fn reserve(&mut self, rows: usize, buffers: Option<&Arc<Buffers>>) {
         match &mut self.values {
             ValuesBuilder::Fixed(values) => {
-                values.reserve(rows * width_bytes(self.element).unwrap_or(0))
+                values.reserve(rows * width_bytes(self.element).unwrap_or(0), buffers)
             }
             ValuesBuilder::Bits(values) => values.reserve(rows),
             ValuesBuilder::Bytes { offsets, .. } => offsets.reserve(rows),
@@ -295,7 +356,7 @@ impl ColumnBuilder {
         let nulls = self.nulls.finish();
         let values = std::mem::replace(&mut self.values, ValuesBuilder::new(self.element));
         match values {
-            ValuesBuilder::Fixed(values) => fixed_array(data_type, values.into(), nulls),
+            ValuesBuilder::Fixed(values) => fixed_array(data_type, values.finish(), nulls),
             ValuesBuilder::Bits(mut values) => {
                 Ok(Arc::new(BooleanArray::new(values.finish(), nulls)))
             }

@@ -30,4 +30,4 @@ macro_rules! with_number {
         }
     };
 }
-use with_number;
+pub(crate) use with_number;

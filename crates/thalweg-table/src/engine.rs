@@ -3,10 +3,11 @@
 //! Invariants: a definition is parsed once per table and version; names are compared without regard to case and keep
 //! the case they were created with; a [`DatabaseView`] is one snapshot of all tables.
 
+use crate::column::BlockEncoder;
 use crate::definition::TableDefinition;
 use crate::error::invalid;
 use crate::options::CreateOptions;
-use crate::pool::Pool;
+use crate::pool::{Pool, Spare};
 use crate::schema::check_name;
 use crate::stream::StreamEncoder;
 use crate::table::{Table, TableView};
@@ -108,6 +109,7 @@ struct Inner {
     options: EngineOptions,
     definitions: Arc<Definitions>,
     pool: Arc<Pool>,
+    encoders: Arc<Spare<BlockEncoder>>,
 }
 
 impl fmt::Debug for Engine {
@@ -130,7 +132,7 @@ impl Engine {
         let pool = Arc::new(Pool::new(env.clone(), helpers));
         let encoder = Arc::new(StreamEncoder::new(Arc::clone(&definitions)));
         let kernel = Kernel::open(env, path, &kernel_options(&options), encoder)?;
-        Ok(Self { inner: Arc::new(Inner { kernel, options, definitions, pool }) })
+        Ok(Self { inner: Arc::new(Inner { kernel, options, definitions, pool, encoders: Arc::default() }) })
     }
 
     /// A database of its own in memory, gone with the last clone.
@@ -236,6 +238,10 @@ impl Engine {
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
         &self.inner.pool
+    }
+
+    pub(crate) fn encoders(&self) -> &Arc<Spare<BlockEncoder>> {
+        &self.inner.encoders
     }
 
     pub(crate) fn definition_of(&self, table: &TableSnapshot) -> Result<Arc<TableDefinition>> {

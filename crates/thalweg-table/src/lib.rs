@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod buffers;
 mod cast;
 pub mod column;
 mod conform;

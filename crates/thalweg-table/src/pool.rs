@@ -115,6 +115,28 @@ fn work(queue: &Queue) {
     }
 }
 
+/// Things that are costly to make and used one at a time, each by one thread.
+pub(crate) struct Spare<T>(Mutex<Vec<T>>);
+
+impl<T> Default for Spare<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+}
+
+impl<T> Spare<T> {
+    /// One that was given back, or a new one.
+    pub(crate) fn take<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let spare = self.0.lock().pop();
+        spare.map_or_else(make, Ok)
+    }
+
+    /// Keeps one for later: as many as were in use at the same time.
+    pub(crate) fn give(&self, spare: T) {
+        self.0.lock().push(spare);
+    }
+}
+
 type Job<T> = Box<dyn FnOnce() -> T + Send>;
 
 enum State<T> {

@@ -4,11 +4,13 @@
 //! the wanted range. Of a block that lies in the range only wanted columns are read; of one that sticks out the order
 //! keys too, and then only the pages with wanted rows.
 
+use crate::buffers::Buffers;
 use crate::column::BlockDecoder;
 use crate::definition::TableDefinition;
 use crate::error::invalid;
 use crate::merge::{Arrival, Sorted};
 use crate::order::sorted_batch;
+use crate::pool::Spare;
 use crate::range::KeyRange;
 use crate::rows::RowsDecoder;
 use crate::scan::{Counter, ScanMetrics};
@@ -31,6 +33,9 @@ pub(crate) struct Reader {
     schema: SchemaRef,
     keys: KeyRange,
     metrics: Arc<ScanMetrics>,
+    decoders: Spare<BlockDecoder>,
+    key_decoders: Spare<BlockDecoder>,
+    buffers: Arc<Buffers>,
 }
 
 impl Reader {
@@ -50,7 +55,17 @@ impl Reader {
             None => Arc::clone(definition.schema()),
             Some(places) => definition.schema().project(places).map(Arc::new).map_err(|e| invalid(e.to_string()))?,
         };
-        Ok(Self { store, definition, ids, schema, keys, metrics: Arc::default() })
+        Ok(Self {
+            store,
+            definition,
+            ids,
+            schema,
+            keys,
+            metrics: Arc::default(),
+            decoders: Spare::default(),
+            key_decoders: Spare::default(),
+            buffers: Arc::default(),
+        })
     }
 
     pub(crate) fn schema(&self) -> &SchemaRef {
@@ -74,33 +89,45 @@ impl Reader {
         &self.store
     }
 
-    /// The rows of some blocks, one block after the other.
-    pub(crate) fn blocks(&self, entries: &[Entry]) -> Result<RecordBatch> {
-        let mut decoder = BlockDecoder::new(&self.definition, Some(&self.ids))?;
-        let most_rows: u64 = entries.iter().map(|entry| entry.rows).sum();
-        if let [only] = entries
-            && !self.covers(only)
-        {
-            let (_, rows) = self.key_rows(only)?;
-            decoder.reserve(rows.len());
-            self.push(&mut decoder, only, rows)?;
-            return decoder.finish();
-        }
-        decoder.reserve(usize::try_from(most_rows).unwrap_or(0));
+    /// The rows of some blocks, one block after the other: one batch, more if they hold very long strings.
+    pub(crate) fn blocks(&self, entries: &[Entry]) -> Result<Vec<RecordBatch>> {
+        let mut decoder = self.decoder()?;
+        let mut batches = Vec::with_capacity(1);
+        let mut parts = Vec::with_capacity(entries.len());
         for entry in entries {
-            let rows = if self.covers(entry) { 0..usize::MAX } else { self.key_rows(entry)?.1 };
-            self.push(&mut decoder, entry, rows)?;
+            parts.push(if self.covers(entry) { 0..to_usize(entry.rows) } else { self.key_rows(entry)?.1 });
         }
-        decoder.finish()
+        decoder.reserve(parts.iter().map(Range::len).sum());
+        for (entry, rows) in entries.iter().zip(parts) {
+            self.push(&mut decoder, entry, rows)?;
+            if decoder.is_full() {
+                batches.push(decoder.finish()?);
+            }
+        }
+        if decoder.rows() > 0 {
+            batches.push(decoder.finish()?);
+        }
+        self.decoders.give(decoder);
+        Ok(batches)
+    }
+
+    fn decoder(&self) -> Result<BlockDecoder> {
+        self.decoders.take(|| {
+            let mut decoder = BlockDecoder::new(&self.definition, Some(&self.ids))?;
+            decoder.use_again(&self.buffers);
+            Ok(decoder)
+        })
     }
 
     /// The rows of a block in key order, and their keys.
     pub(crate) fn sorted_block(&self, entry: &Entry) -> Result<Sorted> {
         let (keys, rows) = self.key_rows(entry)?;
-        let mut decoder = BlockDecoder::new(&self.definition, Some(&self.ids))?;
+        let mut decoder = self.decoder()?;
         let keys = keys.slice(rows.start, rows.len());
+        decoder.reserve(rows.len());
         self.push(&mut decoder, entry, rows)?;
         let batch = decoder.finish()?;
+        self.decoders.give(decoder);
         let arrival = arrival(entry);
         if entry.sorted {
             return Ok(Sorted { keys, batch, arrival });
@@ -114,6 +141,7 @@ impl Reader {
         decoder.push(&self.store, &entry.address, rows)?;
         self.metrics.add(Counter::blocks_read, 1);
         self.metrics.add(Counter::rows_decoded, (decoder.rows() - before) as u64);
+        self.metrics.add(Counter::bytes_read, decoder.take_read_bytes());
         Ok(())
     }
 
@@ -125,11 +153,15 @@ impl Reader {
     fn key_rows(&self, entry: &Entry) -> Result<(ScalarBuffer<i64>, Range<usize>)> {
         let keys = match self.definition.time() {
             Some(time) => {
-                let mut decoder = BlockDecoder::new(&self.definition, Some(&[time]))?;
+                let mut decoder = self.key_decoders.take(|| BlockDecoder::new(&self.definition, Some(&[time])))?;
+                decoder.reserve(to_usize(entry.rows));
                 decoder.push(&self.store, &entry.address, 0..usize::MAX)?;
-                order_keys(decoder.finish()?.column(0))?
+                self.metrics.add(Counter::bytes_read, decoder.take_read_bytes());
+                let keys = order_keys(decoder.finish()?.column(0))?;
+                self.key_decoders.give(decoder);
+                keys
             }
-            None => zeros(usize::try_from(entry.rows).unwrap_or(0)),
+            None => zeros(to_usize(entry.rows)),
         };
         let rows = if entry.sorted { self.keys.positions(&keys) } else { 0..keys.len() };
         Ok((keys, rows))
@@ -203,6 +235,10 @@ pub(crate) fn column_id(definition: &TableDefinition, place: usize) -> Result<u3
     definition.columns().get(place).map(|column| column.id).ok_or_else(|| {
         invalid(format!("there is no column number {place}: the table has {}", definition.columns().len()))
     })
+}
+
+fn to_usize(rows: u64) -> usize {
+    usize::try_from(rows).unwrap_or(usize::MAX)
 }
 
 /// When the rows of a block came.

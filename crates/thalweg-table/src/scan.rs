@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_kernel::Result;
 
 /// Rows of a batch that a scan returns, unless told otherwise.
-pub const DEFAULT_BATCH_ROWS: usize = 32_768;
+pub const DEFAULT_BATCH_ROWS: usize = 16_384;
 
 /// Which rows and columns a scan returns.
 #[derive(Clone, Debug)]

@@ -29,7 +29,7 @@ pub(crate) struct Source {
 /// The rows of a source, decoded or not.
 pub(crate) enum Content {
     /// No other source has rows between the first and the last of these.
-    Alone(Ticket<Result<RecordBatch>>),
+    Alone(Ticket<Result<Vec<RecordBatch>>>),
     /// Others may.
     Merge(Ticket<Result<Sorted>>),
 }
@@ -50,6 +50,8 @@ pub(crate) struct Sweep<P> {
     /// Rows to decode ahead; 0 decodes nothing before it is needed.
     most_ahead_rows: usize,
     active: Vec<Active>,
+    /// Of a source that is alone: in order, next to be handed out.
+    ready: VecDeque<RecordBatch>,
     /// Merged batches of fewer rows wait for more.
     fair_rows: usize,
 }
@@ -82,6 +84,7 @@ impl<P: Plan> Sweep<P> {
             ahead_rows: 0,
             most_ahead_rows,
             active: Vec::new(),
+            ready: VecDeque::new(),
             fair_rows,
         }
     }
@@ -141,8 +144,8 @@ impl<P: Plan> Sweep<P> {
         }
     }
 
-    /// Waits for a source: a batch if it can be handed out as it is, `None` if it is to be merged.
-    fn enter(&mut self, source: Source) -> Result<Option<RecordBatch>> {
+    /// Waits for a source; its rows are then ready or active.
+    fn enter(&mut self, source: Source) -> Result<()> {
         match source.content {
             Content::Alone(ticket) => {
                 assert!(self.active.is_empty(), "rows overlap a source that is alone");
@@ -150,7 +153,7 @@ impl<P: Plan> Sweep<P> {
                     Content::Alone(ticket) => Some(ticket),
                     Content::Merge(_) => None,
                 });
-                ticket.wait_helping(others).map(Some)
+                self.ready.extend(ticket.wait_helping(others)?);
             }
             Content::Merge(ticket) => {
                 let others = self.ahead.iter().filter_map(|other| match &other.content {
@@ -161,15 +164,18 @@ impl<P: Plan> Sweep<P> {
                 if !rows.keys.is_empty() {
                     self.active.push(Active { rows, done: 0 });
                 }
-                Ok(None)
             }
         }
+        Ok(())
     }
 }
 
 impl<P: Plan> BatchSource for Sweep<P> {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
+            if let Some(batch) = self.ready.pop_front() {
+                return Ok(Some(batch));
+            }
             self.look_ahead()?;
             let next = self.ahead.front().map(|source| source.first);
             let settled = self.rows_before(next);
@@ -180,11 +186,7 @@ impl<P: Plan> BatchSource for Sweep<P> {
                 return self.hand_out(&settled).map(Some);
             }
             let Some(source) = self.take_next() else { return Ok(None) };
-            if let Some(batch) = self.enter(source)?
-                && batch.num_rows() > 0
-            {
-                return Ok(Some(batch));
-            }
+            self.enter(source)?;
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::appender::Appender;
 use crate::definition::TableDefinition;
 use crate::engine::Engine;
 use crate::range::KeyRange;
-use crate::rows::RowWriter;
+use crate::rows::{RowWriter, decode_rows};
 use crate::scan::{Scan, ScanRequest};
 use crate::stream;
 use crate::value::Value;
@@ -116,6 +116,10 @@ impl Table {
             // The first row of a kind tells the size of the next: one allocation, no copy.
             let mut payload = Vec::with_capacity(16 + 12 * row.len());
             let key = shape.writer.write(row, &mut payload).map_err(|e| self.name_error(e))?;
+            if payload.len() >= self.engine.options().append_limits.raw_bytes {
+                let batch = decode_rows(&shape.definition, [&payload[..]])?;
+                return self.append([Ok(batch)], Some(durability)).map(|_| ());
+            }
             let part = RowsPart {
                 table: self.id,
                 definition_version: shape.version,

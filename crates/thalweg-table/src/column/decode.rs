@@ -2,6 +2,7 @@
 
 use super::with_number;
 use crate::assemble::{BatchBuilder, BatchColumn};
+use crate::buffers::Buffers;
 use crate::definition::TableDefinition;
 use crate::error::{damaged, limit};
 use crate::schema::widens;
@@ -9,6 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_buffer::{ArrowNativeType, MutableBuffer};
 use arrow_schema::{Field, SchemaRef};
 use std::ops::Range;
+use std::sync::Arc;
 use thalweg_codec::{DecodeError, Decoder, Element, ElementType, PAGE_ROWS};
 use thalweg_kernel::block::{BlockHead, ChunkPages, Role, Wanted};
 use thalweg_kernel::index::Address;
@@ -23,9 +25,12 @@ const MAX_BATCH_BYTES: usize = 64 << 20;
 pub struct BlockDecoder {
     batch: BatchBuilder,
     string_bytes: usize,
+    read_bytes: u64,
     scratch: Scratch,
     /// What is to be read of a block: reused.
     wanted: Vec<Wanted>,
+    /// Memory of large columns, used again.
+    buffers: Option<Arc<Buffers>>,
 }
 
 #[derive(Debug)]
@@ -53,9 +58,16 @@ impl BlockDecoder {
         Ok(Self {
             batch,
             string_bytes: 0,
+            read_bytes: 0,
             scratch,
             wanted: Vec::new(),
+            buffers: None,
         })
+    }
+
+    /// Takes the memory of large columns from here.
+    pub(crate) fn use_again(&mut self, buffers: &Arc<Buffers>) {
+        self.buffers = Some(Arc::clone(buffers));
     }
 
     /// The schema of its batches.
@@ -78,7 +90,12 @@ impl BlockDecoder {
         self.batch
             .columns
             .iter_mut()
-            .for_each(|column| column.builder.reserve(rows));
+            .for_each(|column| column.builder.reserve(rows, self.buffers.as_ref()));
+    }
+
+    /// Encoded bytes that were decoded since the last call.
+    pub(crate) fn take_read_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.read_bytes)
     }
 
     /// Adds the rows `rows` of a block, all of them for `0..usize::MAX`. Only the pages they lie in are read. After an
@@ -106,6 +123,11 @@ impl BlockDecoder {
         }
         self.check_strings(block.head())?;
         let chunks = block.read(&self.wanted)?;
+        let bytes = |chunk: &ChunkPages| {
+            let pages = chunk.pages().map(|number| chunk.page(number).len());
+            chunk.prelude().len() + pages.sum::<usize>()
+        };
+        self.read_bytes += chunks.iter().flatten().map(bytes).sum::<usize>() as u64;
         let source = Source {
             address,
             block_rows,

@@ -5,13 +5,13 @@ use crate::assemble::fixed_values;
 use crate::definition::{Column, Layout, TableDefinition};
 use crate::error::{invalid, limit, schema};
 use crate::schema::element_type;
+use crate::summarise::summarise;
 use crate::time::order_keys;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, MutableBuffer, NullBuffer};
 use arrow_schema::DataType;
 use thalweg_codec::{Element, ElementType, EncodeError, EncodedChunk, Encoder, Level};
-use thalweg_kernel::bitmap::Bitmap;
 use thalweg_kernel::block::{BlockBuilder, BlockSpec, EncodedBlock, Role};
 use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{Error, ErrorKind, Result, TableId};
@@ -133,52 +133,42 @@ impl BlockEncoder {
         &mut self,
         column: &Column,
         array: &ArrayRef,
-        summarise: bool,
+        summarised: bool,
         builder: &mut BlockBuilder,
     ) -> Result<Option<ColumnSummary>> {
         let element = element_type(&column.data_type).ok_or_else(|| schema("not a stored type"))?;
         let (rows, id) = (array.len(), column.id);
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
         let all_null = nulls.is_some_and(|nulls| nulls.null_count() == rows);
-        let counts = || ColumnSummary::of_counts(id, rows as u64, array.null_count() as u64);
-        let validity = nulls.map(|nulls| bitmap(nulls.inner()));
-        let summary = match element {
-            ElementType::Bits => {
-                let values = array.as_boolean().values();
-                if !all_null {
-                    let masked = nulls.map(|nulls| values & nulls.inner());
-                    self.encode_bits(masked.as_ref().unwrap_or(values))?;
-                }
-                summarise.then(|| ColumnSummary::of_bools(id, bitmap(values), validity))
-            }
-            ElementType::Bytes => {
-                if !all_null {
-                    self.encode_bytes(array, nulls)?;
-                }
-                summarise.then(counts)
-            }
-            ElementType::I128 => {
-                if !all_null {
-                    self.encode_fixed(fixed_values(array).typed_data::<i128>(), nulls)?;
-                }
-                summarise.then(counts)
-            }
-            number => with_number!(number, Native => {
-                let values = fixed_values(array).typed_data::<Native>();
-                if !all_null {
-                    self.encode_fixed(values, nulls)?;
-                }
-                summarise.then(|| ColumnSummary::of_values(id, values, validity))
-            }),
-        };
         if !all_null {
+            self.encode_values(element, array, nulls)?;
             builder.add_chunk(id, Role::Values, &self.chunk)?;
         }
         if let Some(nulls) = nulls {
             self.encode_bits(nulls.inner())?;
             builder.add_chunk(id, Role::Validity, &self.chunk)?;
         }
-        Ok(summary)
+        Ok(summarised.then(|| summarise(id, array)))
+    }
+
+    fn encode_values(
+        &mut self,
+        element: ElementType,
+        array: &ArrayRef,
+        nulls: Option<&NullBuffer>,
+    ) -> Result<()> {
+        match element {
+            ElementType::Bits => {
+                let values = array.as_boolean().values();
+                let masked = nulls.map(|nulls| values & nulls.inner());
+                self.encode_bits(masked.as_ref().unwrap_or(values))
+            }
+            ElementType::Bytes => self.encode_bytes(array, nulls),
+            ElementType::I128 => self.encode_fixed(fixed_values(array).typed_data::<i128>(), nulls),
+            number => with_number!(number, Native => {
+                self.encode_fixed(fixed_values(array).typed_data::<Native>(), nulls)
+            }),
+        }
     }
 
     fn encode_fixed<T: Element + ArrowNativeType>(
@@ -299,10 +289,6 @@ fn check_batch(definition: &TableDefinition, batch: &RecordBatch, keys: (i64, i6
         );
     }
     Ok(())
-}
-
-fn bitmap(bits: &BooleanBuffer) -> Bitmap<'_> {
-    Bitmap::new(bits.values(), bits.offset(), bits.len())
 }
 
 fn too_much(error: EncodeError) -> Error {

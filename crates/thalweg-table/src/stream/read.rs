@@ -181,7 +181,7 @@ impl Planner {
         let alone = !self.reaches(first);
         self.reach = self.reach.max(Some((piece.keys[rows - 1], piece.arrival)));
         let content = if alone {
-            Content::Alone(Ticket::new(move || Ok(piece.batch)))
+            Content::Alone(Ticket::new(move || Ok(vec![piece.batch])))
         } else {
             Content::Merge(Ticket::new(move || Ok(piece)))
         };

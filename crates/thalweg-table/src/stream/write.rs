@@ -191,13 +191,16 @@ impl<'a> Intake<'a> {
 
     /// Encodes a block, or several if its rows are very large.
     fn encode(&mut self, rows: RecordBatch, keys: ScalarBuffer<i64>) -> Result<()> {
+        let engine = self.table.engine();
         let (definition, table) = (Arc::clone(&self.shape.definition), self.table.id());
+        let encoders = Arc::clone(engine.encoders());
         let ticket = Ticket::new(move || {
             let mut blocks = Vec::with_capacity(1);
-            BlockEncoder::new(Level::Fast).encode(table, &definition, &rows, &keys, &mut blocks)?;
+            let mut encoder = encoders.take(|| Ok(BlockEncoder::new(Level::Fast)))?;
+            encoder.encode(table, &definition, &rows, &keys, &mut blocks)?;
+            encoders.give(encoder);
             Ok(blocks)
         });
-        let engine = self.table.engine();
         engine.pool().submit(&ticket);
         self.encoding.push_back(ticket);
         if self.encoding.len() > 2 * engine.options().threads {
