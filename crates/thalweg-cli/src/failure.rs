@@ -37,7 +37,8 @@ impl Failure {
     /// Prints it, once, and says how the process ends.
     pub(crate) fn report(&self) -> ExitCode {
         if let Some(message) = self.message() {
-            eprintln!("thalweg: {message}");
+            // One line, whatever the message was made of: logs and scripts count lines.
+            eprintln!("thalweg: {}", message.trim_end().replace('\n', " "));
         }
         ExitCode::from(match self {
             Self::OutputClosed => 0,

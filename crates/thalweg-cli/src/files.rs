@@ -29,6 +29,13 @@ pub(crate) fn create(path: &Path) -> Result<File, Failure> {
         .map_err(|error| Failure::Other(format!("creating {}: {error}", path.display())))
 }
 
+/// Whether two paths lead to one file that is there.
+pub(crate) fn are_same(one: &Path, other: &Path) -> bool {
+    let env = thalweg_env::Env::os();
+    let real = |path: &Path| env.storage().canonicalize(path).ok();
+    real(one).is_some_and(|one| Some(one) == real(other))
+}
+
 /// Bytes of all files below a folder.
 pub(crate) fn bytes_below(folder: &Path) -> std::io::Result<u64> {
     let env = thalweg_env::Env::os();

@@ -42,8 +42,18 @@ pub(crate) struct UsedTable {
 }
 
 impl<'a> Resolver<'a> {
-    pub(crate) fn new(planner: &'a Planner, view: &'a DatabaseView, extra: &'a [(String, ExtraTable)]) -> Self {
-        Self { planner, view, extra, used: RefCell::default(), only_stored: Cell::new(true) }
+    pub(crate) fn new(
+        planner: &'a Planner,
+        view: &'a DatabaseView,
+        extra: &'a [(String, ExtraTable)],
+    ) -> Self {
+        Self {
+            planner,
+            view,
+            extra,
+            used: RefCell::default(),
+            only_stored: Cell::new(true),
+        }
     }
 
     /// The table of that name.
@@ -51,7 +61,10 @@ impl<'a> Resolver<'a> {
         let missing = match self.view.table(name) {
             Ok(view) => {
                 let definition = Arc::clone(view.definition());
-                self.used.borrow_mut().push(UsedTable { name: name.to_owned(), definition: Arc::clone(&definition) });
+                self.used.borrow_mut().push(UsedTable {
+                    name: name.to_owned(),
+                    definition: Arc::clone(&definition),
+                });
                 return Ok(Arc::new(StoredTable::new(view.name(), definition)));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => error,
@@ -62,7 +75,11 @@ impl<'a> Resolver<'a> {
             return Ok(table);
         }
         let folded = fold_name(name);
-        match self.extra.iter().find(|(name, _)| fold_name(name) == folded) {
+        match self
+            .extra
+            .iter()
+            .find(|(name, _)| fold_name(name) == folded)
+        {
             Some((name, table)) => table.provider(name),
             None => Err(missing),
         }
@@ -88,12 +105,16 @@ impl ContextProvider for Resolver<'_> {
         let Some(table) = plain_name(&name) else {
             return plan_err!("{name} is no table name: there is one schema, \"main\"");
         };
-        Ok(provider_as_source(self.table(table).map_err(to_datafusion)?))
+        Ok(provider_as_source(
+            self.table(table).map_err(to_datafusion)?,
+        ))
     }
 
     fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
         self.only_stored.set(false);
-        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(
+            name, schema,
+        ))))
     }
 
     fn get_table_function_source(
@@ -113,7 +134,11 @@ impl ContextProvider for Resolver<'_> {
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
-        self.planner.base().higher_order_functions().get(name).cloned()
+        self.planner
+            .base()
+            .higher_order_functions()
+            .get(name)
+            .cloned()
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
@@ -133,18 +158,38 @@ impl ContextProvider for Resolver<'_> {
     }
 
     fn udf_names(&self) -> Vec<String> {
-        self.planner.base().scalar_functions().keys().cloned().collect()
+        self.planner
+            .base()
+            .scalar_functions()
+            .keys()
+            .cloned()
+            .collect()
     }
 
     fn higher_order_function_names(&self) -> Vec<String> {
-        self.planner.base().higher_order_functions().keys().cloned().collect()
+        self.planner
+            .base()
+            .higher_order_functions()
+            .keys()
+            .cloned()
+            .collect()
     }
 
     fn udaf_names(&self) -> Vec<String> {
-        self.planner.base().aggregate_functions().keys().cloned().collect()
+        self.planner
+            .base()
+            .aggregate_functions()
+            .keys()
+            .cloned()
+            .collect()
     }
 
     fn udwf_names(&self) -> Vec<String> {
-        self.planner.base().window_functions().keys().cloned().collect()
+        self.planner
+            .base()
+            .window_functions()
+            .keys()
+            .cloned()
+            .collect()
     }
 }

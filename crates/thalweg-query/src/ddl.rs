@@ -7,7 +7,8 @@ use crate::system;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{Field, Schema};
 use datafusion::sql::sqlparser::ast::{
-    ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, SqlOption, UnaryOperator, Value,
+    ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, SqlOption,
+    UnaryOperator, Value,
 };
 use std::sync::Arc;
 use thalweg_table::schema::{parse_type, type_name};
@@ -18,10 +19,17 @@ pub(crate) fn create_table(engine: &Engine, create: &CreateTable) -> Result<Quer
     refuse_extras(create)?;
     let name = table_name(&create.name)?;
     if name.to_ascii_lowercase().starts_with(system::PREFIX) {
-        let message = format!("names of tables that begin with \"{}\" are kept for system tables", system::PREFIX);
+        let message = format!(
+            "names of tables that begin with \"{}\" are kept for system tables",
+            system::PREFIX
+        );
         return Err(Error::new(ErrorKind::AlreadyExists, message));
     }
-    let fields = create.columns.iter().map(field).collect::<Result<Vec<_>>>()?;
+    let fields = create
+        .columns
+        .iter()
+        .map(field)
+        .collect::<Result<Vec<_>>>()?;
     let options = CreateOptions::from_pairs(options(&create.table_options)?)?;
     match engine.create_table(&name, &Schema::new(fields), &options) {
         Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => {}
@@ -36,21 +44,45 @@ fn refuse_extras(create: &CreateTable) -> Result<()> {
         (create.or_replace, "OR REPLACE"),
         (create.temporary, "TEMPORARY"),
         (create.external, "EXTERNAL"),
-        (create.query.is_some(), "AS SELECT (create the table, then INSERT INTO it)"),
-        (create.like.is_some() || create.clone.is_some(), "LIKE and CLONE"),
-        (!create.constraints.is_empty() || create.primary_key.is_some(), "a table constraint"),
-        (create.partition_by.is_some() || create.cluster_by.is_some() || create.order_by.is_some(), "PARTITION BY, CLUSTER BY and ORDER BY (see WITH (time = ..., split = ...))"),
-        (create.location.is_some() || create.file_format.is_some(), "LOCATION and STORED AS"),
+        (
+            create.query.is_some(),
+            "AS SELECT (create the table, then INSERT INTO it)",
+        ),
+        (
+            create.like.is_some() || create.clone.is_some(),
+            "LIKE and CLONE",
+        ),
+        (
+            !create.constraints.is_empty() || create.primary_key.is_some(),
+            "a table constraint",
+        ),
+        (
+            create.partition_by.is_some()
+                || create.cluster_by.is_some()
+                || create.order_by.is_some(),
+            "PARTITION BY, CLUSTER BY and ORDER BY (see WITH (time = ..., split = ...))",
+        ),
+        (
+            create.location.is_some() || create.file_format.is_some(),
+            "LOCATION and STORED AS",
+        ),
     ];
     match refused.iter().find(|(given, _)| *given) {
-        Some((_, what)) => Err(unsupported(format!("CREATE TABLE with {what} is not offered by this version"))),
+        Some((_, what)) => Err(unsupported(format!(
+            "CREATE TABLE with {what} is not offered by this version"
+        ))),
         None => Ok(()),
     }
 }
 
 fn field(column: &ColumnDef) -> Result<Field> {
     let name = &column.name.value;
-    let named = |error: Error| Error::new(error.kind(), format!("column \"{name}\": {}", error.message()));
+    let named = |error: Error| {
+        Error::new(
+            error.kind(),
+            format!("column \"{name}\": {}", error.message()),
+        )
+    };
     let data_type = parse_type(&column.data_type.to_string()).map_err(named)?;
     let mut nullable = true;
     for option in &column.options {
@@ -58,7 +90,9 @@ fn field(column: &ColumnDef) -> Result<Field> {
             ColumnOption::Null => nullable = true,
             ColumnOption::NotNull => nullable = false,
             ref other => {
-                return Err(unsupported(format!("column \"{name}\": {other} is not offered by this version")));
+                return Err(unsupported(format!(
+                    "column \"{name}\": {other} is not offered by this version"
+                )));
             }
         }
     }
@@ -68,37 +102,52 @@ fn field(column: &ColumnDef) -> Result<Field> {
 fn options(options: &CreateTableOptions) -> Result<Vec<(String, String)>> {
     match options {
         CreateTableOptions::None => Ok(Vec::new()),
-        CreateTableOptions::With(options) | CreateTableOptions::Options(options) => options.iter().map(option).collect(),
-        CreateTableOptions::Plain(_) | CreateTableOptions::TableProperties(_) => {
-            Err(query("options of a table are written WITH (name = 'value', ...)"))
+        CreateTableOptions::With(options) | CreateTableOptions::Options(options) => {
+            options.iter().map(option).collect()
         }
+        CreateTableOptions::Plain(_) | CreateTableOptions::TableProperties(_) => Err(query(
+            "options of a table are written WITH (name = 'value', ...)",
+        )),
     }
 }
 
 fn option(option: &SqlOption) -> Result<(String, String)> {
     match option {
         SqlOption::KeyValue { key, value } => Ok((key.value.clone(), option_value(key, value)?)),
-        other => Err(query(format!("\"{other}\" is no option of a table: write name = 'value'"))),
+        other => Err(query(format!(
+            "\"{other}\" is no option of a table: write name = 'value'"
+        ))),
     }
 }
 
 fn option_value(key: &Ident, value: &Expr) -> Result<String> {
     match value {
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => return Ok(text.clone()),
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => {
+                return Ok(text.clone());
+            }
             Value::Number(number, _) => return Ok(number.clone()),
             Value::Boolean(value) => return Ok(value.to_string()),
             _ => {}
         },
         Expr::Identifier(ident) => return Ok(ident.value.clone()),
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => return Ok(format!("-{expr}")),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => return Ok(format!("-{expr}")),
         _ => {}
     }
-    Err(query(format!("the option \"{key}\" has the value {value}: write a text, a number or a name")))
+    Err(query(format!(
+        "the option \"{key}\" has the value {value}: write a text, a number or a name"
+    )))
 }
 
 /// DROP TABLE; all of them or, when one does not exist, none.
-pub(crate) fn drop_tables(engine: &Engine, names: &[String], if_exists: bool) -> Result<QueryResult> {
+pub(crate) fn drop_tables(
+    engine: &Engine,
+    names: &[String],
+    if_exists: bool,
+) -> Result<QueryResult> {
     let view = engine.snapshot()?;
     let mut found = Vec::new();
     for name in names {
@@ -125,9 +174,24 @@ pub(crate) fn describe(view: &DatabaseView, name: &str) -> Result<QueryResult> {
     let columns = table.definition().columns();
     let nullable = |nullable| if nullable { "YES" } else { "NO" }.to_owned();
     rows([
-        ("column_name", columns.iter().map(|column| column.name.clone()).collect()),
-        ("data_type", columns.iter().map(|column| type_name(&column.data_type)).collect()),
-        ("is_nullable", columns.iter().map(|column| nullable(column.nullable)).collect()),
+        (
+            "column_name",
+            columns.iter().map(|column| column.name.clone()).collect(),
+        ),
+        (
+            "data_type",
+            columns
+                .iter()
+                .map(|column| type_name(&column.data_type))
+                .collect(),
+        ),
+        (
+            "is_nullable",
+            columns
+                .iter()
+                .map(|column| nullable(column.nullable))
+                .collect(),
+        ),
     ])
 }
 

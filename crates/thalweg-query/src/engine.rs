@@ -50,7 +50,9 @@ impl Drop for Inner {
 
 impl fmt::Debug for SqlEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlEngine").field("threads", &self.0.threads).finish_non_exhaustive()
+        f.debug_struct("SqlEngine")
+            .field("threads", &self.0.threads)
+            .finish_non_exhaustive()
     }
 }
 
@@ -63,7 +65,9 @@ pub struct Prepared {
 
 impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prepared").field("parameters", &self.parameter_names()).finish_non_exhaustive()
+        f.debug_struct("Prepared")
+            .field("parameters", &self.parameter_names())
+            .finish_non_exhaustive()
     }
 }
 
@@ -92,7 +96,13 @@ impl SqlEngine {
         let threads = options.threads;
         let planner = Arc::new(Planner::new(options).map_err(from_datafusion)?);
         let statements = Statements::new();
-        Ok(Self(Arc::new(Inner { engine, planner, statements, threads, runtime: Mutex::default() })))
+        Ok(Self(Arc::new(Inner {
+            engine,
+            planner,
+            statements,
+            threads,
+            runtime: Mutex::default(),
+        })))
     }
 
     /// The database.
@@ -107,7 +117,12 @@ impl SqlEngine {
     /// # Errors
     /// `Query` for what cannot be parsed or planned, `Unsupported` for what this version does not offer, and whatever
     /// tables say.
-    pub fn sql(&self, text: &str, params: &Params, extra: &[(String, ExtraTable)]) -> Result<QueryResult> {
+    pub fn sql(
+        &self,
+        text: &str,
+        params: &Params,
+        extra: &[(String, ExtraTable)],
+    ) -> Result<QueryResult> {
         let statement = self.0.statements.get(text)?;
         self.run(&statement, params, extra)
     }
@@ -124,7 +139,10 @@ impl SqlEngine {
             let view = self.0.engine.snapshot()?;
             self.plan(&statement, query, &BoundParams::default(), &view, &[])?;
         }
-        Ok(Prepared { engine: self.clone(), statement })
+        Ok(Prepared {
+            engine: self.clone(),
+            statement,
+        })
     }
 
     /// The names of tables that a statement reads and nobody has: what a caller may hand in as [`ExtraTable`]s.
@@ -136,7 +154,9 @@ impl SqlEngine {
         let view = self.0.engine.snapshot()?;
         let source = match &statement.parsed.request {
             Request::Query(query) => (**query).clone(),
-            Request::Insert(insert) => DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(insert::source(insert)?.clone())))),
+            Request::Insert(insert) => DfStatement::Statement(Box::new(SqlStatement::Query(
+                Box::new(insert::source(insert)?.clone()),
+            ))),
             _ => return Ok(Vec::new()),
         };
         // Names as they are written: variables of the caller's language have capitals.
@@ -151,7 +171,12 @@ impl SqlEngine {
         Ok(unknown)
     }
 
-    fn run(&self, statement: &Statement, params: &Params, extra: &[(String, ExtraTable)]) -> Result<QueryResult> {
+    fn run(
+        &self,
+        statement: &Statement,
+        params: &Params,
+        extra: &[(String, ExtraTable)],
+    ) -> Result<QueryResult> {
         let params = statement.parsed.placeholders.bind(params)?;
         let engine = &self.0.engine;
         match &statement.parsed.request {
@@ -185,30 +210,52 @@ impl SqlEngine {
         view: &DatabaseView,
         extra: &[(String, ExtraTable)],
     ) -> Result<LogicalPlan> {
-        let kept = if extra.is_empty() { statement.plan(&params.types(), view) } else { None };
+        let kept = if extra.is_empty() {
+            statement.plan(&params.types(), view)
+        } else {
+            None
+        };
         if let Some(kept) = kept {
             return fill(kept.plan.clone(), params);
         }
         let resolver = Resolver::new(&self.0.planner, view, extra);
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
         let query = self.corrected(statement, query, &resolver)?;
-        let plan = self.0.planner.logical(query, &resolver, &mut context).map_err(from_datafusion)?;
+        let plan = self
+            .0
+            .planner
+            .logical(query, &resolver, &mut context)
+            .map_err(from_datafusion)?;
         let session = StatementSession::new(&self.0.planner, view.clone(), &plan);
         let timeless = is_timeless(&plan);
         if !params.is_empty() && !is_optimizable(&plan) {
-            return session.optimized(fill(plan, params)?).map_err(from_datafusion);
+            return session
+                .optimized(fill(plan, params)?)
+                .map_err(from_datafusion);
         }
         let plan = session.optimized(plan).map_err(from_datafusion)?;
         let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
-        if timeless && !explains && let Some(used) = resolver.used() {
+        if timeless
+            && !explains
+            && let Some(used) = resolver.used()
+        {
             let param_types = params.types();
-            statement.keep(KeptPlan { plan: plan.clone(), param_types, used });
+            statement.keep(KeptPlan {
+                plan: plan.clone(),
+                param_types,
+                used,
+            });
         }
         fill(plan, params)
     }
 
     /// The statement with names as the tables have them.
-    fn corrected(&self, statement: &Statement, query: &DfStatement, resolver: &Resolver<'_>) -> Result<DfStatement> {
+    fn corrected(
+        &self,
+        statement: &Statement,
+        query: &DfStatement,
+        resolver: &Resolver<'_>,
+    ) -> Result<DfStatement> {
         let mut query = query.clone();
         let (references, _) = resolve_table_references(&query, true).map_err(from_datafusion)?;
         let mut names = Names::default();
@@ -238,8 +285,14 @@ impl SqlEngine {
     fn start(&self, plan: &LogicalPlan, view: DatabaseView) -> Result<QueryResult> {
         let runtime = self.runtime()?;
         let session = StatementSession::new(&self.0.planner, view, plan);
-        let plan = runtime.block_on(session.physical(plan)).map_err(from_datafusion)?;
-        Ok(QueryResult::planned(plan, Arc::clone(self.0.planner.task()), runtime))
+        let plan = runtime
+            .block_on(session.physical(plan))
+            .map_err(from_datafusion)?;
+        Ok(QueryResult::planned(
+            plan,
+            Arc::clone(self.0.planner.task()),
+            runtime,
+        ))
     }
 
     fn insert(
@@ -256,14 +309,19 @@ impl SqlEngine {
             let count = insert::append(&table, &columns, std::iter::once(Ok(rows)))?;
             return Ok(QueryResult::count(count));
         }
-        let source = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(source.clone()))));
+        let source =
+            DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(source.clone()))));
         let mut rows = self.query(statement, &source, params, extra)?;
         if rows.schema().fields().len() != columns.len() {
             let (wanted, given) = (columns.len(), rows.schema().fields().len());
-            return Err(query(format!("{wanted} columns take values, the query has {given}")));
+            return Err(query(format!(
+                "{wanted} columns take values, the query has {given}"
+            )));
         }
         let batches = std::iter::from_fn(|| rows.next_batch().transpose());
-        Ok(QueryResult::count(insert::append(&table, &columns, batches)?))
+        Ok(QueryResult::count(insert::append(
+            &table, &columns, batches,
+        )?))
     }
 
     fn runtime(&self) -> Result<Arc<Runtime>> {
@@ -286,7 +344,8 @@ fn fill(plan: LogicalPlan, params: &BoundParams) -> Result<LogicalPlan> {
     if params.is_empty() {
         return Ok(plan);
     }
-    plan.replace_params_with_values(&params.values()).map_err(from_datafusion)
+    plan.replace_params_with_values(&params.values())
+        .map_err(from_datafusion)
 }
 
 /// The SQL statement under EXPLAINs.

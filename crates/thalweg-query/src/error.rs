@@ -79,7 +79,9 @@ fn message_of(error: &DataFusionError) -> String {
         DataFusionError::Collection(all) if !all.is_empty() => message_of(&all[0]),
         other => {
             let text = other.message();
-            let end = text.find(DataFusionError::BACK_TRACE_SEP).unwrap_or(text.len());
+            let end = text
+                .find(DataFusionError::BACK_TRACE_SEP)
+                .unwrap_or(text.len());
             text[..end].trim().to_owned()
         }
     }
@@ -92,17 +94,24 @@ mod tests {
     #[test]
     fn a_kind_survives_every_wrapping() {
         let original = Error::new(ErrorKind::Corruption, "block 7");
-        let wrapped = DataFusionError::Context("scan".into(), Box::new(to_datafusion(original.clone())));
+        let wrapped =
+            DataFusionError::Context("scan".into(), Box::new(to_datafusion(original.clone())));
         assert_eq!(from_datafusion(wrapped).kind(), ErrorKind::Corruption);
         let through_arrow = ArrowError::ExternalError(Box::new(to_datafusion(original)));
         let error = from_datafusion(DataFusionError::ArrowError(Box::new(through_arrow), None));
-        assert_eq!((error.kind(), error.message()), (ErrorKind::Corruption, "block 7"));
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::Corruption, "block 7")
+        );
     }
 
     #[test]
     fn datafusion_errors_get_the_kind_a_caller_can_act_on() {
         let plan = from_datafusion(DataFusionError::Plan("no such column".into()));
-        assert_eq!((plan.kind(), plan.message()), (ErrorKind::Query, "no such column"));
+        assert_eq!(
+            (plan.kind(), plan.message()),
+            (ErrorKind::Query, "no such column")
+        );
         let memory = from_datafusion(DataFusionError::ResourcesExhausted("sort".into()));
         assert_eq!(memory.kind(), ErrorKind::Limit);
         let missing = from_datafusion(DataFusionError::NotImplemented("x".into()));

@@ -37,7 +37,10 @@ impl ExtraTable {
     /// Rows that can be read once.
     pub fn reader(reader: Reader) -> Self {
         let schema = reader.schema();
-        Self(Source::Reader(Arc::new(OnceReader { schema, reader: Mutex::new(Some(reader)) })))
+        Self(Source::Reader(Arc::new(OnceReader {
+            schema,
+            reader: Mutex::new(Some(reader)),
+        })))
     }
 
     /// The columns.
@@ -49,14 +52,18 @@ impl ExtraTable {
     }
 
     pub(crate) fn provider(&self, name: &str) -> Result<Arc<dyn TableProvider>> {
-        let failed = |error: datafusion::error::DataFusionError| query(format!("table \"{name}\": {error}"));
+        let failed =
+            |error: datafusion::error::DataFusionError| query(format!("table \"{name}\": {error}"));
         Ok(match &self.0 {
-            Source::Batches(schema, batches) => {
-                Arc::new(MemTable::try_new(Arc::clone(schema), vec![batches.clone()]).map_err(failed)?)
-            }
+            Source::Batches(schema, batches) => Arc::new(
+                MemTable::try_new(Arc::clone(schema), vec![batches.clone()]).map_err(failed)?,
+            ),
             Source::Reader(reader) => {
                 let partition: Arc<dyn PartitionStream> = Arc::clone(reader) as _;
-                Arc::new(StreamingTable::try_new(Arc::clone(&reader.schema), vec![partition]).map_err(failed)?)
+                Arc::new(
+                    StreamingTable::try_new(Arc::clone(&reader.schema), vec![partition])
+                        .map_err(failed)?,
+                )
             }
         })
     }
@@ -69,7 +76,9 @@ struct OnceReader {
 
 impl fmt::Debug for OnceReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OnceReader").field("schema", &self.schema).finish_non_exhaustive()
+        f.debug_struct("OnceReader")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
     }
 }
 
@@ -87,6 +96,9 @@ impl PartitionStream for OnceReader {
             )))),
         };
         let stream = futures::stream::iter(batches.map(|batch| batch.map_err(to_datafusion)));
-        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream))
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            stream,
+        ))
     }
 }

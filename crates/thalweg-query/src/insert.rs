@@ -12,7 +12,9 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{Expr, Insert, ObjectName, Query, SetExpr, TableObject, UnaryOperator, Value};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Insert, ObjectName, Query, SetExpr, TableObject, UnaryOperator, Value,
+};
 use std::sync::Arc;
 use thalweg_table::{Result, Table, TableDefinition};
 
@@ -27,19 +29,36 @@ pub(crate) fn target(insert: &Insert) -> Result<String> {
 
 /// The query that rows come from.
 pub(crate) fn source(insert: &Insert) -> Result<&Query> {
-    insert.source.as_deref().ok_or_else(|| query("INSERT INTO needs VALUES or a query"))
+    insert
+        .source
+        .as_deref()
+        .ok_or_else(|| query("INSERT INTO needs VALUES or a query"))
 }
 
 fn refuse_extras(insert: &Insert) -> Result<()> {
     let refused = [
-        (insert.overwrite || insert.replace_into || insert.or.is_some(), "INSERT OVERWRITE, REPLACE and OR"),
-        (insert.on.is_some() || insert.ignore, "ON CONFLICT and IGNORE"),
-        (insert.returning.is_some() || insert.output.is_some(), "RETURNING"),
-        (insert.partitioned.is_some() || !insert.after_columns.is_empty(), "PARTITION"),
+        (
+            insert.overwrite || insert.replace_into || insert.or.is_some(),
+            "INSERT OVERWRITE, REPLACE and OR",
+        ),
+        (
+            insert.on.is_some() || insert.ignore,
+            "ON CONFLICT and IGNORE",
+        ),
+        (
+            insert.returning.is_some() || insert.output.is_some(),
+            "RETURNING",
+        ),
+        (
+            insert.partitioned.is_some() || !insert.after_columns.is_empty(),
+            "PARTITION",
+        ),
         (!insert.assignments.is_empty(), "INSERT ... SET"),
     ];
     match refused.iter().find(|(given, _)| *given) {
-        Some((_, what)) => Err(unsupported(format!("{what} is not offered by this version"))),
+        Some((_, what)) => Err(unsupported(format!(
+            "{what} is not offered by this version"
+        ))),
         None => Ok(()),
     }
 }
@@ -50,10 +69,17 @@ pub(crate) fn columns(insert: &Insert, definition: &TableDefinition) -> Result<V
         return Ok((0..definition.columns().len()).collect());
     }
     let position = |name: &ObjectName| definition.position_named(&table_name(name)?);
-    let positions = insert.columns.iter().map(position).collect::<Result<Vec<_>>>()?;
+    let positions = insert
+        .columns
+        .iter()
+        .map(position)
+        .collect::<Result<Vec<_>>>()?;
     for (at, position) in positions.iter().enumerate() {
         if positions[..at].contains(position) {
-            return Err(query(format!("the column \"{}\" is named twice", definition.columns()[*position].name)));
+            return Err(query(format!(
+                "the column \"{}\" is named twice",
+                definition.columns()[*position].name
+            )));
         }
     }
     Ok(positions)
@@ -70,26 +96,37 @@ pub(crate) fn append(
     table.append(assigned, None)
 }
 
-fn assign_batch(definition: &TableDefinition, positions: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
+fn assign_batch(
+    definition: &TableDefinition,
+    positions: &[usize],
+    batch: &RecordBatch,
+) -> Result<RecordBatch> {
     check_width(positions.len(), batch.num_columns())?;
     let mut fields = Vec::with_capacity(positions.len());
     let mut arrays = Vec::with_capacity(positions.len());
     for (array, position) in batch.columns().iter().zip(positions) {
         let column = &definition.columns()[*position];
-        let array = assign(array, &column.data_type)
-            .map_err(|error| thalweg_table::Error::new(thalweg_table::ErrorKind::Schema, format!("column \"{}\": {error}", column.name)))?;
+        let array = assign(array, &column.data_type).map_err(|error| {
+            thalweg_table::Error::new(
+                thalweg_table::ErrorKind::Schema,
+                format!("column \"{}\": {error}", column.name),
+            )
+        })?;
         fields.push(Field::new(&column.name, array.data_type().clone(), true));
         arrays.push(array);
     }
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(from_arrow)
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+        .map_err(from_arrow)
 }
 
 fn check_width(wanted: usize, given: usize) -> Result<()> {
     if wanted == given {
         return Ok(());
     }
-    Err(query(format!("{wanted} columns take values, {given} are given")))
+    Err(query(format!(
+        "{wanted} columns take values, {given} are given"
+    )))
 }
 
 /// What SQL converts when it assigns; other values stay as they are.
@@ -98,7 +135,9 @@ fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::Arr
     let from = array.data_type();
     let text = matches!(from, T::Utf8 | T::LargeUtf8 | T::Utf8View);
     let decimal = |data_type: &DataType| matches!(data_type, T::Decimal128(..) | T::Decimal256(..));
-    let number = |data_type: &DataType| data_type.is_integer() || data_type.is_floating() || decimal(data_type);
+    let number = |data_type: &DataType| {
+        data_type.is_integer() || data_type.is_floating() || decimal(data_type)
+    };
     let converts = from != to
         && ((text && (number(to) || *to == T::Boolean))
             || (number(from) && (decimal(to) || *to == T::Float32))
@@ -106,13 +145,23 @@ fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::Arr
     if !converts {
         return Ok(Arc::clone(array));
     }
-    let options = CastOptions { safe: false, format_options: FormatOptions::default() };
+    let options = CastOptions {
+        safe: false,
+        format_options: FormatOptions::default(),
+    };
     cast_with_options(array, to, &options)
 }
 
 /// The rows of a VALUES that holds nothing but literals and placeholders; `None` for every other query.
-pub(crate) fn literal_rows(source: &Query, params: &BoundParams, width: usize) -> Result<Option<RecordBatch>> {
-    let plain = source.with.is_none() && source.order_by.is_none() && source.limit_clause.is_none() && source.fetch.is_none();
+pub(crate) fn literal_rows(
+    source: &Query,
+    params: &BoundParams,
+    width: usize,
+) -> Result<Option<RecordBatch>> {
+    let plain = source.with.is_none()
+        && source.order_by.is_none()
+        && source.limit_clause.is_none()
+        && source.fetch.is_none();
     let SetExpr::Values(values) = source.body.as_ref() else {
         return Ok(None);
     };
@@ -138,7 +187,9 @@ pub(crate) fn literal_rows(source: &Query, params: &BoundParams, width: usize) -
     }
     let field = |array: &ArrayRef| Field::new("", array.data_type().clone(), true);
     let schema: SchemaRef = Arc::new(Schema::new(arrays.iter().map(field).collect::<Vec<_>>()));
-    RecordBatch::try_new(schema, arrays).map(Some).map_err(from_arrow)
+    RecordBatch::try_new(schema, arrays)
+        .map(Some)
+        .map_err(from_arrow)
 }
 
 fn literal(cell: &Expr, params: &BoundParams) -> Option<ScalarValue> {
@@ -151,7 +202,10 @@ fn literal(cell: &Expr, params: &BoundParams) -> Option<ScalarValue> {
             Value::Placeholder(name) => params.named(name).cloned(),
             _ => None,
         },
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => match expr.as_ref() {
             Expr::Value(value) => match &value.value {
                 Value::Number(digits, _) => number(&format!("-{digits}")),
                 _ => None,
@@ -170,8 +224,13 @@ fn number(digits: &str) -> Option<ScalarValue> {
         return Some(ScalarValue::UInt64(Some(value)));
     }
     // Whole numbers beyond 64 bits are for the planner.
-    let fraction = digits.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E'));
-    fraction.then(|| digits.parse().ok()).flatten().map(|value| ScalarValue::Float64(Some(value)))
+    let fraction = digits
+        .bytes()
+        .any(|byte| matches!(byte, b'.' | b'e' | b'E'));
+    fraction
+        .then(|| digits.parse().ok())
+        .flatten()
+        .map(|value| ScalarValue::Float64(Some(value)))
 }
 
 /// One array of values that have one type, or are whole and broken numbers; `None` when they do not go together.
@@ -184,7 +243,9 @@ fn array_of(mut values: Vec<ScalarValue>) -> Result<Option<ArrayRef>> {
             (DataType::Null, _) => given,
             (known, DataType::Null) => known.clone(),
             (known, given) if known == given => given.clone(),
-            (DataType::Int64, DataType::Float64) | (DataType::Float64, DataType::Int64) => DataType::Float64,
+            (DataType::Int64, DataType::Float64) | (DataType::Float64, DataType::Int64) => {
+                DataType::Float64
+            }
             _ => return Ok(None),
         };
     }
@@ -196,5 +257,7 @@ fn array_of(mut values: Vec<ScalarValue>) -> Result<Option<ArrayRef>> {
             *value = value.cast_to(&data_type).map_err(from_datafusion)?;
         }
     }
-    ScalarValue::iter_to_array(values).map(Some).map_err(from_datafusion)
+    ScalarValue::iter_to_array(values)
+        .map(Some)
+        .map_err(from_datafusion)
 }

@@ -6,15 +6,25 @@ use thalweg_table::time::key_to_text;
 use thalweg_table::{KeyRange, ScanMetrics, TableView};
 
 /// Adds what a scan or an aggregate took to the metrics of its operator.
-pub(crate) fn record_counters(metrics: &ExecutionPlanMetricsSet, partition: usize, counted: &ScanMetrics) {
+pub(crate) fn record_counters(
+    metrics: &ExecutionPlanMetricsSet,
+    partition: usize,
+    counted: &ScanMetrics,
+) {
     for (name, value) in counted.counters() {
         let value = usize::try_from(value).unwrap_or(usize::MAX);
-        MetricBuilder::new(metrics).counter(name, partition).add(value);
+        MetricBuilder::new(metrics)
+            .counter(name, partition)
+            .add(value);
     }
 }
 
 /// Writes a range of keys as times; nothing when it is all of them.
-pub(crate) fn write_keys(f: &mut fmt::Formatter<'_>, view: &TableView, keys: KeyRange) -> fmt::Result {
+pub(crate) fn write_keys(
+    f: &mut fmt::Formatter<'_>,
+    view: &TableView,
+    keys: KeyRange,
+) -> fmt::Result {
     let Some(time) = view.definition().time_column() else {
         return Ok(());
     };

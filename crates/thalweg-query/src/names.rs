@@ -5,8 +5,9 @@
 //! exactly, and results carry the names that columns were created with.
 
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select,
-    SelectItem, Statement, TableFactor, Visit, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
+    ExcludeSelectItem, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
+    Query, Select, SelectItem, Statement, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    WildcardAdditionalOptions,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -26,7 +27,10 @@ impl Names {
         if !self.exact.insert(name.to_owned()) {
             return;
         }
-        let entry = self.by_fold.entry(fold_name(name)).or_insert_with(|| Some(name.to_owned()));
+        let entry = self
+            .by_fold
+            .entry(fold_name(name))
+            .or_insert_with(|| Some(name.to_owned()));
         if entry.as_deref().is_some_and(|known| known != name) {
             *entry = None;
         }
@@ -60,7 +64,11 @@ impl Names {
 
 /// What SQL takes an identifier for.
 fn normalized(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { fold_name(&ident.value) }
+    if ident.quote_style.is_some() {
+        ident.value.clone()
+    } else {
+        fold_name(&ident.value)
+    }
 }
 
 /// Tables are found in any case; their qualifiers must then agree.
@@ -95,12 +103,17 @@ impl Rewriter<'_> {
     fn wildcard(&self, options: &mut WildcardAdditionalOptions) {
         match &mut options.opt_exclude {
             Some(ExcludeSelectItem::Single(name)) => self.object(name),
-            Some(ExcludeSelectItem::Multiple(names)) => names.iter_mut().for_each(|name| self.object(name)),
+            Some(ExcludeSelectItem::Multiple(names)) => {
+                names.iter_mut().for_each(|name| self.object(name))
+            }
             None => {}
         }
         if let Some(except) = &mut options.opt_except {
             self.names.correct(&mut except.first_element);
-            except.additional_elements.iter_mut().for_each(|name| self.names.correct(name));
+            except
+                .additional_elements
+                .iter_mut()
+                .for_each(|name| self.names.correct(name));
         }
     }
 
@@ -152,7 +165,13 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } = factor {
+        if let TableFactor::Table {
+            alias: Some(alias), ..
+        }
+        | TableFactor::Derived {
+            alias: Some(alias), ..
+        } = factor
+        {
             fold_qualifier(&mut alias.name);
         }
         ControlFlow::Continue(())
@@ -167,7 +186,8 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         for item in &mut select.projection {
-            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item {
+            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
+            {
                 self.wildcard(options);
             }
         }

@@ -21,13 +21,19 @@ impl QueryOptions {
     /// The same with everything filled in.
     pub(crate) fn resolve(&self, engine: &Engine) -> Self {
         let from_engine = engine.options();
-        let threads = [self.threads, from_engine.threads].into_iter().find(|&threads| threads > 0);
+        let threads = [self.threads, from_engine.threads]
+            .into_iter()
+            .find(|&threads| threads > 0);
         Self {
             threads: threads.unwrap_or_else(|| {
                 std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
             }),
             memory_limit_bytes: self.memory_limit_bytes.or(from_engine.memory_limit_bytes),
-            batch_rows: if self.batch_rows > 0 { self.batch_rows } else { DEFAULT_BATCH_ROWS },
+            batch_rows: if self.batch_rows > 0 {
+                self.batch_rows
+            } else {
+                DEFAULT_BATCH_ROWS
+            },
         }
     }
 }

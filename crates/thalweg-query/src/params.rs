@@ -44,32 +44,51 @@ impl Placeholders {
         let values = match params {
             Params::None if self.names.is_empty() => Vec::new(),
             Params::None => {
-                return Err(query(format!("the statement needs parameters: {}", self.list())));
+                return Err(query(format!(
+                    "the statement needs parameters: {}",
+                    self.list()
+                )));
             }
             Params::Positional(values) => self.bind_positional(values)?,
             Params::Named(values) => self.bind_named(values)?,
         };
-        Ok(BoundParams { values, names: self.names.clone() })
+        Ok(BoundParams {
+            values,
+            names: self.names.clone(),
+        })
     }
 
     fn bind_positional(&self, values: &[ScalarValue]) -> Result<Vec<ScalarValue>> {
         if self.named {
-            return Err(query(format!("the statement names its parameters ({}): give them by name", self.list())));
+            return Err(query(format!(
+                "the statement names its parameters ({}): give them by name",
+                self.list()
+            )));
         }
         if values.len() != self.names.len() {
             let (has, given) = (self.names.len(), values.len());
-            return Err(query(format!("the statement has {has} parameters, {given} were given")));
+            return Err(query(format!(
+                "the statement has {has} parameters, {given} were given"
+            )));
         }
         Ok(values.to_vec())
     }
 
     fn bind_named(&self, values: &[(String, ScalarValue)]) -> Result<Vec<ScalarValue>> {
         if !self.named && !self.names.is_empty() {
-            return Err(query("the statement counts its parameters: give them as a list"));
+            return Err(query(
+                "the statement counts its parameters: give them as a list",
+            ));
         }
         let strip = |name: &str| name.strip_prefix('$').unwrap_or(name).to_owned();
-        if let Some((unknown, _)) = values.iter().find(|(name, _)| !self.names.contains(&strip(name))) {
-            return Err(query(format!("the statement has no parameter \"{unknown}\"; it has: {}", self.list())));
+        if let Some((unknown, _)) = values
+            .iter()
+            .find(|(name, _)| !self.names.contains(&strip(name)))
+        {
+            return Err(query(format!(
+                "the statement has no parameter \"{unknown}\"; it has: {}",
+                self.list()
+            )));
         }
         let value = |name: &String| {
             let found = values.iter().find(|(given, _)| strip(given) == *name);
@@ -83,7 +102,11 @@ impl Placeholders {
         if self.names.is_empty() {
             return "none".to_owned();
         }
-        self.names.iter().map(|name| format!("${name}")).collect::<Vec<_>>().join(", ")
+        self.names
+            .iter()
+            .map(|name| format!("${name}"))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
@@ -112,7 +135,13 @@ impl BoundParams {
     }
 
     pub(crate) fn values(&self) -> ParamValues {
-        ParamValues::List(self.values.iter().cloned().map(ScalarAndMetadata::from).collect())
+        ParamValues::List(
+            self.values
+                .iter()
+                .cloned()
+                .map(ScalarAndMetadata::from)
+                .collect(),
+        )
     }
 }
 
@@ -121,7 +150,10 @@ mod tests {
     use super::*;
 
     fn placeholders(names: &[&str], named: bool) -> Placeholders {
-        Placeholders { names: names.iter().map(|&name| name.to_owned()).collect(), named }
+        Placeholders {
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+            named,
+        }
     }
 
     fn int(value: i64) -> ScalarValue {
@@ -130,10 +162,17 @@ mod tests {
 
     #[test]
     fn places_are_filled_in_order() {
-        let bound = placeholders(&["1", "2"], false).bind(&Params::Positional(vec![int(7), int(8)])).unwrap();
+        let bound = placeholders(&["1", "2"], false)
+            .bind(&Params::Positional(vec![int(7), int(8)]))
+            .unwrap();
         assert_eq!(bound.values, [int(7), int(8)]);
         let named = placeholders(&["b", "a"], true);
-        let bound = named.bind(&Params::Named(vec![("a".into(), int(1)), ("$b".into(), int(2))])).unwrap();
+        let bound = named
+            .bind(&Params::Named(vec![
+                ("a".into(), int(1)),
+                ("$b".into(), int(2)),
+            ]))
+            .unwrap();
         assert_eq!(bound.values, [int(2), int(1)]);
     }
 
@@ -143,11 +182,22 @@ mod tests {
         assert!(two.bind(&Params::None).is_err());
         assert!(two.bind(&Params::Positional(vec![int(1)])).is_err());
         assert!(two.bind(&Params::Positional(vec![int(1); 3])).is_err());
-        assert!(two.bind(&Params::Named(vec![("x".into(), int(1))])).is_err());
+        assert!(
+            two.bind(&Params::Named(vec![("x".into(), int(1))]))
+                .is_err()
+        );
         let named = placeholders(&["x"], true);
-        assert!(named.bind(&Params::Named(vec![("y".into(), int(1))])).is_err());
+        assert!(
+            named
+                .bind(&Params::Named(vec![("y".into(), int(1))]))
+                .is_err()
+        );
         assert!(named.bind(&Params::Named(vec![])).is_err());
         assert!(named.bind(&Params::Positional(vec![int(1)])).is_err());
-        assert!(placeholders(&[], false).bind(&Params::Positional(vec![int(1)])).is_err());
+        assert!(
+            placeholders(&[], false)
+                .bind(&Params::Positional(vec![int(1)]))
+                .is_err()
+        );
     }
 }

@@ -40,8 +40,15 @@ enum Rows {
     /// In memory.
     Ready(std::vec::IntoIter<RecordBatch>),
     /// Not started.
-    Planned { plan: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>, runtime: Arc<Runtime> },
-    Running { stream: SendableRecordBatchStream, runtime: Arc<Runtime> },
+    Planned {
+        plan: Arc<dyn ExecutionPlan>,
+        task: Arc<TaskContext>,
+        runtime: Arc<Runtime>,
+    },
+    Running {
+        stream: SendableRecordBatchStream,
+        runtime: Arc<Runtime>,
+    },
     Done,
 }
 
@@ -75,9 +82,20 @@ fn cancelled() -> Error {
 }
 
 impl QueryResult {
-    pub(crate) fn planned(plan: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>, runtime: Arc<Runtime>) -> Self {
+    pub(crate) fn planned(
+        plan: Arc<dyn ExecutionPlan>,
+        task: Arc<TaskContext>,
+        runtime: Arc<Runtime>,
+    ) -> Self {
         let schema = plan.schema();
-        Self::new(schema, Rows::Planned { plan, task, runtime })
+        Self::new(
+            schema,
+            Rows::Planned {
+                plan,
+                task,
+                runtime,
+            },
+        )
     }
 
     pub(crate) fn ready(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
@@ -86,14 +104,26 @@ impl QueryResult {
 
     /// The one row of a statement that changes something.
     pub(crate) fn count(rows: u64) -> Self {
-        let schema = Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]));
+        let schema = Arc::new(Schema::new(vec![Field::new(
+            "count",
+            DataType::UInt64,
+            false,
+        )]));
         let count: ArrayRef = Arc::new(UInt64Array::from(vec![rows]));
         let batch = RecordBatch::try_new(Arc::clone(&schema), vec![count]);
-        Self { is_count: true, ..Self::ready(schema, batch.into_iter().collect()) }
+        Self {
+            is_count: true,
+            ..Self::ready(schema, batch.into_iter().collect())
+        }
     }
 
     fn new(schema: SchemaRef, rows: Rows) -> Self {
-        Self { schema, rows, cancel: CancelHandle::default(), is_count: false }
+        Self {
+            schema,
+            rows,
+            cancel: CancelHandle::default(),
+            is_count: false,
+        }
     }
 
     /// The columns.
@@ -154,23 +184,35 @@ impl QueryResult {
         if self.cancel.is_cancelled() {
             return Err(cancelled());
         }
-        if let Rows::Planned { plan, task, runtime } = &self.rows {
+        if let Rows::Planned {
+            plan,
+            task,
+            runtime,
+        } = &self.rows
+        {
             let runtime = Arc::clone(runtime);
             // Operators may start tasks at once.
             let guard = runtime.enter();
-            let stream = execute_stream(Arc::clone(plan), Arc::clone(task)).map_err(from_datafusion)?;
+            let stream =
+                execute_stream(Arc::clone(plan), Arc::clone(task)).map_err(from_datafusion)?;
             drop(guard);
             self.rows = Rows::Running { stream, runtime };
         }
         match &mut self.rows {
             Rows::Ready(batches) => Ok(batches.next().map_or(Fetched::End, Fetched::Batch)),
-            Rows::Running { stream, runtime } => runtime.block_on(next_of(stream, &self.cancel, wait)),
+            Rows::Running { stream, runtime } => {
+                runtime.block_on(next_of(stream, &self.cancel, wait))
+            }
             Rows::Planned { .. } | Rows::Done => Ok(Fetched::End),
         }
     }
 }
 
-async fn next_of(stream: &mut SendableRecordBatchStream, cancel: &CancelHandle, wait: Option<Duration>) -> Result<Fetched> {
+async fn next_of(
+    stream: &mut SendableRecordBatchStream,
+    cancel: &CancelHandle,
+    wait: Option<Duration>,
+) -> Result<Fetched> {
     let next = async {
         loop {
             match stream.next().await {
@@ -210,6 +252,8 @@ async fn next_of(stream: &mut SendableRecordBatchStream, cancel: &CancelHandle, 
 
 impl fmt::Debug for QueryResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueryResult").field("schema", &self.schema).finish_non_exhaustive()
+        f.debug_struct("QueryResult")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
     }
 }

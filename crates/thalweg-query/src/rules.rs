@@ -77,8 +77,12 @@ impl Rules {
         ];
         let mut full = Optimizer::new();
         // Before common subexpressions are cut out of aggregates, which hides their columns.
-        let at = full.rules.iter().position(|rule| rule.name() == "common_sub_expression_eliminate");
-        full.rules.insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
+        let at = full
+            .rules
+            .iter()
+            .position(|rule| rule.name() == "common_sub_expression_eliminate");
+        full.rules
+            .insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
         let mut any = PhysicalOptimizer::new().rules;
         any.push(Arc::new(KeepTimeOrder));
         Self {
@@ -103,11 +107,19 @@ impl Rules {
     }
 
     pub(crate) fn analyzer(&self, shape: Shape) -> &Analyzer {
-        if shape == Shape::Any { &self.full_analyzer } else { &self.short_analyzer }
+        if shape == Shape::Any {
+            &self.full_analyzer
+        } else {
+            &self.short_analyzer
+        }
     }
 
     pub(crate) fn optimizer(&self, shape: Shape) -> &Optimizer {
-        if shape == Shape::Any { &self.full } else { &self.short }
+        if shape == Shape::Any {
+            &self.full
+        } else {
+            &self.short
+        }
     }
 
     pub(crate) fn physical(&self, shape: Shape) -> &[Arc<dyn PhysicalOptimizerRule + Send + Sync>] {
@@ -143,7 +155,9 @@ pub(crate) fn shape_of(plan: &LogicalPlan) -> Shape {
                 &node.input
             }
             LogicalPlan::TableScan(scan) if is_stored(scan) => return shape,
-            LogicalPlan::Extension(node) if node.node.as_any().is::<AggregateNode>() => return shape,
+            LogicalPlan::Extension(node) if node.node.as_any().is::<AggregateNode>() => {
+                return shape;
+            }
             _ => return Shape::Any,
         };
     }
@@ -170,7 +184,11 @@ fn has_subquery(node: &LogicalPlan) -> bool {
     // The closure cannot fail.
     let _ = node.apply_expressions(|expr| {
         found |= expr.exists(is_subquery)?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        Ok(if found {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
     });
     found
 }
@@ -181,12 +199,17 @@ fn has_subquery(node: &LogicalPlan) -> bool {
 pub(crate) struct KeepTimeOrder;
 
 impl PhysicalOptimizerRule for KeepTimeOrder {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(in_order) = chain_in_order(&plan)? {
             return Ok(in_order);
         }
         let replaced = plan.transform_down(|plan| {
-            let gathers = plan.is::<CoalescePartitionsExec>() || plan.is::<SortPreservingMergeExec>();
+            let gathers =
+                plan.is::<CoalescePartitionsExec>() || plan.is::<SortPreservingMergeExec>();
             let chain = match plan.children().as_slice() {
                 [child] if gathers && plan.fetch().is_none() => chain_in_order(child)?,
                 _ => None,
@@ -208,9 +231,14 @@ impl PhysicalOptimizerRule for KeepTimeOrder {
 /// The same chain over an uncut scan; `None` if it is no such chain, or not cut.
 fn chain_in_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<TableScanExec>() {
-        return Ok(if scan.partitions() > 1 { Some(Arc::new(scan.in_order()?)) } else { None });
+        return Ok(if scan.partitions() > 1 {
+            Some(Arc::new(scan.in_order()?))
+        } else {
+            None
+        });
     }
-    let passes = plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || plan.is::<CooperativeExec>();
+    let passes =
+        plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || plan.is::<CooperativeExec>();
     match plan.children().as_slice() {
         [child] if passes => match chain_in_order(child)? {
             Some(child) => Ok(Some(with_child(plan, child)?)),
@@ -220,7 +248,13 @@ fn chain_in_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execut
     }
 }
 
-fn with_child(plan: &Arc<dyn ExecutionPlan>, child: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+fn with_child(
+    plan: &Arc<dyn ExecutionPlan>,
+    child: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
     use datafusion::physical_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
-    Arc::clone(plan).replace_children(vec![child], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    Arc::clone(plan).replace_children(
+        vec![child],
+        ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+    )
 }

@@ -15,13 +15,19 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_plan::coop::cooperative;
-use datafusion::physical_plan::execution_plan::{Boundedness, CardinalityEffect, EmissionType, SchedulingType};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, CardinalityEffect, EmissionType, SchedulingType,
+};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 use datafusion::physical_plan::statistics::StatisticsArgs;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+};
 use futures::Stream;
 use parking_lot::Mutex;
 use std::fmt;
@@ -54,7 +60,12 @@ impl TableScanExec {
         Self::with_partitions(view, request, threads, 1)
     }
 
-    fn with_partitions(view: TableView, request: ScanRequest, threads: usize, partitions: usize) -> Result<Self> {
+    fn with_partitions(
+        view: TableView,
+        request: ScanRequest,
+        threads: usize,
+        partitions: usize,
+    ) -> Result<Self> {
         let schema = view.schema();
         let schema = match &request.projection {
             Some(columns) => Arc::new(schema.project(columns)?),
@@ -87,27 +98,50 @@ impl TableScanExec {
 
     /// About how many rows lie in the range of keys.
     fn estimated_rows(&self) -> u64 {
-        let rows = estimate_rows(self.view.row_count(), self.view.key_range(), self.request.keys);
-        self.request.limit.map_or(rows, |limit| rows.min(limit as u64))
+        let rows = estimate_rows(
+            self.view.row_count(),
+            self.view.key_range(),
+            self.request.keys,
+        );
+        self.request
+            .limit
+            .map_or(rows, |limit| rows.min(limit as u64))
     }
 
     /// The row count if it is known without reading.
     fn exact_rows(&self) -> Option<u64> {
-        let all = self.view.key_range().is_none_or(|range| self.request.keys.covers(range.first, range.last));
+        let all = self
+            .view
+            .key_range()
+            .is_none_or(|range| self.request.keys.covers(range.first, range.last));
         // Ranges of other columns prune whole blocks.
         let rows = (all && self.request.ranges.is_empty()).then(|| self.view.row_count())?;
-        Some(self.request.limit.map_or(rows, |limit| rows.min(limit as u64)))
+        Some(
+            self.request
+                .limit
+                .map_or(rows, |limit| rows.min(limit as u64)),
+        )
     }
 
     fn scan(&self, partition: usize) -> thalweg_table::Result<Option<Scan>> {
         if self.partitions == 1 {
-            let threads = if self.estimated_rows() <= MAX_INLINE_ROWS { 1 } else { self.threads };
-            let request = ScanRequest { threads, ..self.request.clone() };
+            let threads = if self.estimated_rows() <= MAX_INLINE_ROWS {
+                1
+            } else {
+                self.threads
+            };
+            let request = ScanRequest {
+                threads,
+                ..self.request.clone()
+            };
             return self.view.scan(&request).map(Some);
         }
         let mut cut = self.cut.lock();
         if cut.get(partition).is_none_or(Option::is_none) {
-            let request = ScanRequest { threads: 1, ..self.request.clone() };
+            let request = ScanRequest {
+                threads: 1,
+                ..self.request.clone()
+            };
             let scans = self.view.scan_partitions(&request, self.partitions)?;
             *cut = scans.into_iter().map(Some).collect();
         }
@@ -129,13 +163,21 @@ fn estimate_rows(rows: u64, table: Option<KeyRange>, wanted: KeyRange) -> u64 {
     u64::try_from(share).unwrap_or(rows)
 }
 
-fn properties(view: &TableView, schema: &SchemaRef, request: &ScanRequest, partitions: usize) -> Arc<PlanProperties> {
+fn properties(
+    view: &TableView,
+    schema: &SchemaRef,
+    request: &ScanRequest,
+    partitions: usize,
+) -> Arc<PlanProperties> {
     let mut equivalences = EquivalenceProperties::new(Arc::clone(schema));
     if let Some(time) = view.definition().time_column()
         && let Ok(position) = schema.index_of(&time.name)
     {
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(&time.name, position));
-        let options = SortOptions { descending: request.reverse, nulls_first: false };
+        let options = SortOptions {
+            descending: request.reverse,
+            nulls_first: false,
+        };
         equivalences.add_orderings(LexOrdering::new([PhysicalSortExpr::new(column, options)]));
     }
     let properties = PlanProperties::new(
@@ -161,12 +203,20 @@ impl DisplayAs for TableScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ThalwegScan: table={}", self.view.name())?;
         let schema = self.schema();
-        let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let names: Vec<_> = schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
         write!(f, ", columns=[{}]", names.join(", "))?;
         write_keys(f, &self.view, self.request.keys)?;
         if !self.request.ranges.is_empty() {
             let columns = self.view.schema();
-            let names = self.request.ranges.iter().map(|range| columns.field(range.column).name().as_str());
+            let names = self
+                .request
+                .ranges
+                .iter()
+                .map(|range| columns.field(range.column).name().as_str());
             write!(f, ", pruned by=[{}]", names.collect::<Vec<_>>().join(", "))?;
         }
         if let Some(limit) = self.request.limit {
@@ -199,23 +249,42 @@ impl ExecutionPlan for TableScanExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
 
-    fn repartitioned(&self, target: usize, _: &ConfigOptions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    fn repartitioned(
+        &self,
+        target: usize,
+        _: &ConfigOptions,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let worth = self.estimated_rows() / MIN_PARTITION_ROWS;
         let partitions = usize::try_from(worth).unwrap_or(target).min(target);
-        if partitions < 2 || self.partitions > 1 || self.request.limit.is_some() || self.request.reverse {
+        if partitions < 2
+            || self.partitions > 1
+            || self.request.limit.is_some()
+            || self.request.reverse
+        {
             return Ok(None);
         }
-        let scan = Self::with_partitions(self.view.clone(), self.request.clone(), self.threads, partitions)?;
+        let scan = Self::with_partitions(
+            self.view.clone(),
+            self.request.clone(),
+            self.threads,
+            partitions,
+        )?;
         Ok(Some(Arc::new(scan)))
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         if partition >= self.partitions {
-            return internal_err!("a scan of {} partitions has no partition {partition}", self.partitions);
+            return internal_err!(
+                "a scan of {} partitions has no partition {partition}",
+                self.partitions
+            );
         }
         let scan = self.scan(partition).map_err(to_datafusion)?;
         Ok(Box::pin(cooperative(ScanStream {
@@ -231,7 +300,11 @@ impl ExecutionPlan for TableScanExec {
         Some(self.metrics.clone_inner())
     }
 
-    fn statistics_from_inputs(&self, _: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
         let count = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);
         statistics.num_rows = match (args.partition(), self.exact_rows()) {
@@ -247,7 +320,10 @@ impl ExecutionPlan for TableScanExec {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        let request = ScanRequest { limit, ..self.request.clone() };
+        let request = ScanRequest {
+            limit,
+            ..self.request.clone()
+        };
         let scan = self.with_request(request).ok()?;
         Some(Arc::new(scan))
     }
@@ -268,12 +344,24 @@ impl ExecutionPlan for TableScanExec {
         let ([wanted], Some(time)) = (order, self.view.definition().time_column()) else {
             return Ok(SortOrderPushdownResult::Unsupported);
         };
-        let is_time = wanted.expr.downcast_ref::<Column>().is_some_and(|column| column.name() == time.name);
-        if !is_time || !wanted.options.descending || self.partitions > 1 || self.request.limit.is_some() {
+        let is_time = wanted
+            .expr
+            .downcast_ref::<Column>()
+            .is_some_and(|column| column.name() == time.name);
+        if !is_time
+            || !wanted.options.descending
+            || self.partitions > 1
+            || self.request.limit.is_some()
+        {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
-        let scan = self.with_request(ScanRequest { reverse: true, ..self.request.clone() })?;
-        Ok(SortOrderPushdownResult::Exact { inner: Arc::new(scan) })
+        let scan = self.with_request(ScanRequest {
+            reverse: true,
+            ..self.request.clone()
+        })?;
+        Ok(SortOrderPushdownResult::Exact {
+            inner: Arc::new(scan),
+        })
     }
 }
 
@@ -334,9 +422,15 @@ mod tests {
     fn rows_are_estimated_by_share_of_the_range() {
         let range = |first, last| KeyRange { first, last };
         assert_eq!(estimate_rows(1_000, Some(range(0, 99)), range(10, 19)), 100);
-        assert_eq!(estimate_rows(1_000, Some(range(0, 99)), KeyRange::ALL), 1_000);
+        assert_eq!(
+            estimate_rows(1_000, Some(range(0, 99)), KeyRange::ALL),
+            1_000
+        );
         assert_eq!(estimate_rows(1_000, Some(range(0, 99)), range(100, 200)), 0);
         assert_eq!(estimate_rows(1_000, None, KeyRange::ALL), 0);
-        assert_eq!(estimate_rows(u64::MAX, Some(KeyRange::ALL), KeyRange::ALL), u64::MAX);
+        assert_eq!(
+            estimate_rows(u64::MAX, Some(KeyRange::ALL), KeyRange::ALL),
+            u64::MAX
+        );
     }
 }

@@ -24,7 +24,9 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SessionStateDefaults, TaskContext};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::registry::{ExtensionTypeRegistryRef, FunctionRegistry};
-use datafusion::logical_expr::{AggregateUDF, Explain, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, WindowUDF};
+use datafusion::logical_expr::{
+    AggregateUDF, Explain, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, WindowUDF,
+};
 use datafusion::optimizer::OptimizerConfig;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -75,7 +77,14 @@ impl Planner {
             HashMap::new(),
             runtime,
         );
-        Ok(Self { base, rules: Rules::new(), short_config, full_config, task: Arc::new(task), options })
+        Ok(Self {
+            base,
+            rules: Rules::new(),
+            short_config,
+            full_config,
+            task: Arc::new(task),
+            options,
+        })
     }
 
     pub(crate) fn task(&self) -> &Arc<TaskContext> {
@@ -96,7 +105,9 @@ impl Planner {
     ) -> Result<LogicalPlan> {
         let planner = SqlToRel::new_with_options(resolver, self.parser_options());
         match statement {
-            DfStatement::Statement(inner) => planner.sql_statement_to_plan_with_context(*inner, context),
+            DfStatement::Statement(inner) => {
+                planner.sql_statement_to_plan_with_context(*inner, context)
+            }
             other => planner.statement_to_plan(other),
         }
     }
@@ -146,10 +157,24 @@ pub(crate) struct StatementSession {
 impl StatementSession {
     pub(crate) fn new(planner: &Arc<Planner>, view: DatabaseView, plan: &LogicalPlan) -> Self {
         let shape = shape_of(plan);
-        let config = Arc::clone(if shape == Shape::Any { &planner.full_config } else { &planner.short_config }.options());
+        let config = Arc::clone(
+            if shape == Shape::Any {
+                &planner.full_config
+            } else {
+                &planner.short_config
+            }
+            .options(),
+        );
         let mut props = ExecutionProps::new();
         props.mark_start_execution(Arc::clone(&config));
-        Self { planner: Arc::clone(planner), view, shape, props, config, table_options: None }
+        Self {
+            planner: Arc::clone(planner),
+            view,
+            shape,
+            props,
+            config,
+            table_options: None,
+        }
     }
 
     /// The same session as DataFusion hands it to tables.
@@ -173,16 +198,28 @@ impl StatementSession {
     pub(crate) fn optimized(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         if let LogicalPlan::Explain(explain) = plan {
             let inner = self.optimized(Arc::unwrap_or_clone(explain.plan))?;
-            let explain = Explain { plan: Arc::new(inner), logical_optimization_succeeded: true, ..explain };
+            let explain = Explain {
+                plan: Arc::new(inner),
+                logical_optimization_succeeded: true,
+                ..explain
+            };
             return Ok(LogicalPlan::Explain(explain));
         }
-        let analyzed = self.planner.rules.analyzer(self.shape).execute_and_check(plan, &self.config, |_, _| {})?;
-        self.planner.rules.optimizer(self.shape).optimize(analyzed, self, |_, _| {})
+        let analyzed = self.planner.rules.analyzer(self.shape).execute_and_check(
+            plan,
+            &self.config,
+            |_, _| {},
+        )?;
+        self.planner
+            .rules
+            .optimizer(self.shape)
+            .optimize(analyzed, self, |_, _| {})
     }
 
     /// The operators of an optimised plan.
     pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AggregatePlanner)]);
+        let planner =
+            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AggregatePlanner)]);
         planner.create_physical_plan(plan, self).await
     }
 }
@@ -212,7 +249,11 @@ impl Session for StatementSession {
     }
 
     fn config(&self) -> &SessionConfig {
-        if self.shape == Shape::Any { &self.planner.full_config } else { &self.planner.short_config }
+        if self.shape == Shape::Any {
+            &self.planner.full_config
+        } else {
+            &self.planner.short_config
+        }
     }
 
     fn catalog_list(&self) -> Arc<dyn CatalogProviderList> {
@@ -268,12 +309,15 @@ impl Session for StatementSession {
     }
 
     fn table_options(&self) -> &TableOptions {
-        self.table_options.as_deref().unwrap_or_else(|| self.planner.base.table_options())
+        self.table_options
+            .as_deref()
+            .unwrap_or_else(|| self.planner.base.table_options())
     }
 
     fn table_options_mut(&mut self) -> &mut TableOptions {
         let planner = &self.planner;
-        self.table_options.get_or_insert_with(|| Box::new(planner.base.table_options().clone()))
+        self.table_options
+            .get_or_insert_with(|| Box::new(planner.base.table_options().clone()))
     }
 
     fn task_ctx(&self) -> Arc<TaskContext> {

@@ -38,14 +38,24 @@ pub(crate) struct KeptPlan {
 
 impl Statement {
     fn new(text: &str) -> Result<Self> {
-        Ok(Self { parsed: parse(text)?, plans: Mutex::default() })
+        Ok(Self {
+            parsed: parse(text)?,
+            plans: Mutex::default(),
+        })
     }
 
     /// A plan for parameters of these types on this snapshot.
-    pub(crate) fn plan(&self, param_types: &[DataType], view: &DatabaseView) -> Option<Arc<KeptPlan>> {
+    pub(crate) fn plan(
+        &self,
+        param_types: &[DataType],
+        view: &DatabaseView,
+    ) -> Option<Arc<KeptPlan>> {
         let mut plans = self.plans.lock();
         plans.retain(|kept| kept.is_current(view));
-        plans.iter().find(|kept| kept.param_types == param_types).cloned()
+        plans
+            .iter()
+            .find(|kept| kept.param_types == param_types)
+            .cloned()
     }
 
     /// Keeps a plan; the oldest goes when there are many.
@@ -61,7 +71,8 @@ impl Statement {
 impl KeptPlan {
     fn is_current(&self, view: &DatabaseView) -> bool {
         let unchanged = |used: &UsedTable| {
-            view.table(&used.name).is_ok_and(|table| Arc::ptr_eq(table.definition(), &used.definition))
+            view.table(&used.name)
+                .is_ok_and(|table| Arc::ptr_eq(table.definition(), &used.definition))
         };
         self.used.iter().all(unchanged)
     }
@@ -93,7 +104,9 @@ impl Statements {
 pub(crate) fn is_timeless(plan: &LogicalPlan) -> bool {
     let changes = |expr: &Expr| {
         Ok(match expr {
-            Expr::ScalarFunction(function) => function.func.signature().volatility == Volatility::Stable,
+            Expr::ScalarFunction(function) => {
+                function.func.signature().volatility == Volatility::Stable
+            }
             Expr::ScalarVariable(..) => true,
             _ => false,
         })
@@ -103,9 +116,17 @@ pub(crate) fn is_timeless(plan: &LogicalPlan) -> bool {
     let _ = plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             timeless &= !expr.exists(changes)?;
-            Ok(if timeless { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+            Ok(if timeless {
+                TreeNodeRecursion::Continue
+            } else {
+                TreeNodeRecursion::Stop
+            })
         })?;
-        Ok(if timeless { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+        Ok(if timeless {
+            TreeNodeRecursion::Continue
+        } else {
+            TreeNodeRecursion::Stop
+        })
     });
     timeless
 }

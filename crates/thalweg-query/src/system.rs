@@ -24,16 +24,42 @@ pub(crate) const PREFIX: &str = "thalweg_";
 /// One row per stored table.
 fn tables(view: &DatabaseView) -> Result<RecordBatch> {
     let names = view.table_names();
-    let views = names.iter().map(|name| view.table(name)).collect::<Result<Vec<_>>>()?;
-    let stats = views.iter().map(TableView::stats).collect::<Result<Vec<_>>>()?;
-    let number = |of: fn(&TableStats) -> u64| -> ArrayRef { Arc::new(stats.iter().map(of).collect::<UInt64Array>()) };
+    let views = names
+        .iter()
+        .map(|name| view.table(name))
+        .collect::<Result<Vec<_>>>()?;
+    let stats = views
+        .iter()
+        .map(TableView::stats)
+        .collect::<Result<Vec<_>>>()?;
+    let number = |of: fn(&TableStats) -> u64| -> ArrayRef {
+        Arc::new(stats.iter().map(of).collect::<UInt64Array>())
+    };
     let text = |values: Vec<Option<String>>| -> ArrayRef { Arc::new(StringArray::from(values)) };
     let of_view = |of: &dyn Fn(&TableView) -> Option<String>| text(views.iter().map(of).collect());
-    let time = |key: fn(&TableStats) -> Option<i64>| text(views.iter().zip(&stats).map(|(view, stats)| show(view, key(stats))).collect());
+    let time = |key: fn(&TableStats) -> Option<i64>| {
+        text(
+            views
+                .iter()
+                .zip(&stats)
+                .map(|(view, stats)| show(view, key(stats)))
+                .collect(),
+        )
+    };
     RecordBatch::try_from_iter([
         ("name", text(names.into_iter().map(Some).collect())),
-        ("layout", of_view(&|view| Some(view.definition().layout().name().to_owned()))),
-        ("time", of_view(&|view| view.definition().time_column().map(|column| column.name.clone()))),
+        (
+            "layout",
+            of_view(&|view| Some(view.definition().layout().name().to_owned())),
+        ),
+        (
+            "time",
+            of_view(&|view| {
+                view.definition()
+                    .time_column()
+                    .map(|column| column.name.clone())
+            }),
+        ),
         ("rows", number(|stats| stats.rows)),
         ("bytes", number(|stats| stats.bytes)),
         ("blocks", number(|stats| stats.blocks)),

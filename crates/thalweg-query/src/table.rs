@@ -26,7 +26,10 @@ pub(crate) struct StoredTable {
 
 impl StoredTable {
     pub(crate) fn new(name: &str, definition: Arc<TableDefinition>) -> Self {
-        Self { name: name.into(), definition }
+        Self {
+            name: name.into(),
+            definition,
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -39,11 +42,18 @@ impl StoredTable {
 
     fn time(&self) -> Option<TimeColumn<'_>> {
         let column = self.definition.time_column()?;
-        Some(TimeColumn { name: &column.name, data_type: &column.data_type })
+        Some(TimeColumn {
+            name: &column.name,
+            data_type: &column.data_type,
+        })
     }
 
     fn pushdown(&self, filter: &Expr) -> TableProviderFilterPushDown {
-        if self.time().and_then(|time| time_conditions(filter, time)).is_some() {
+        if self
+            .time()
+            .and_then(|time| time_conditions(filter, time))
+            .is_some()
+        {
             return TableProviderFilterPushDown::Exact;
         }
         if may_prune(filter, self.definition.schema()) {
@@ -78,7 +88,10 @@ impl TableProvider for StoredTable {
         TableType::Base
     }
 
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(filters.iter().map(|filter| self.pushdown(filter)).collect())
     }
 
@@ -96,6 +109,10 @@ impl TableProvider for StoredTable {
             limit,
             ..self.request(filters)?
         };
-        Ok(Arc::new(TableScanExec::new(view, request, statement.threads())?))
+        Ok(Arc::new(TableScanExec::new(
+            view,
+            request,
+            statement.threads(),
+        )?))
     }
 }

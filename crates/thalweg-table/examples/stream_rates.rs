@@ -12,18 +12,33 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::{Env, OpenMode};
 use thalweg_table::{
-    AggregateRequest, Bucket, CreateOptions, Durability, Engine, EngineOptions, KeyRange, Result, ScanRequest, Table, Value,
+    AggregateRequest, Bucket, CreateOptions, Durability, Engine, EngineOptions, KeyRange, Result,
+    ScanRequest, Table, Value,
 };
 
 const COLUMNS: usize = 8;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let rows: usize = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(20_000_000);
-    let directory = arguments.next().map_or_else(|| std::env::temp_dir().join("thalweg-rates"), PathBuf::from);
-    let parts = arguments.next().unwrap_or_else(|| "ingest,late,query".to_owned());
-    let bench = Bench { env: Env::os(), directory, data: generate(rows) };
-    println!("{rows} rows of {COLUMNS} + 1 columns, {} bytes in memory", bench.data.get_array_memory_size());
+    let rows: usize = arguments
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(20_000_000);
+    let directory = arguments
+        .next()
+        .map_or_else(|| std::env::temp_dir().join("thalweg-rates"), PathBuf::from);
+    let parts = arguments
+        .next()
+        .unwrap_or_else(|| "ingest,late,query".to_owned());
+    let bench = Bench {
+        env: Env::os(),
+        directory,
+        data: generate(rows),
+    };
+    println!(
+        "{rows} rows of {COLUMNS} + 1 columns, {} bytes in memory",
+        bench.data.get_array_memory_size()
+    );
     if parts.contains("ingest") {
         bench.ingest()?;
     }
@@ -45,7 +60,11 @@ fn main() -> Result<()> {
 fn schema() -> SchemaRef {
     let ts = Field::new("ts", DataType::Int64, false);
     let column = |number| Field::new(format!("a{number}"), DataType::Float64, false);
-    Arc::new(Schema::new(std::iter::once(ts).chain((0..COLUMNS).map(column)).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        std::iter::once(ts)
+            .chain((0..COLUMNS).map(column))
+            .collect::<Vec<_>>(),
+    ))
 }
 
 /// splitmix64.
@@ -86,10 +105,14 @@ fn generate(rows: usize) -> RecordBatch {
             let reflected = (walk.rem_euclid(200.0) - 100.0).abs();
             (reflected * 100.0).round() / 100.0
         };
-        columns.push(Arc::new(Float64Array::from_iter_values((0..rows).map(step))));
+        columns.push(Arc::new(Float64Array::from_iter_values(
+            (0..rows).map(step),
+        )));
     }
     let gamma = |_| (-10.0 * (random.unit() * random.unit()).ln() * 1_000.0).round() / 1_000.0;
-    columns.push(Arc::new(Float64Array::from_iter_values((0..rows).map(gamma))));
+    columns.push(Arc::new(Float64Array::from_iter_values(
+        (0..rows).map(gamma),
+    )));
     #[expect(clippy::expect_used, reason = "the columns were made for the schema")]
     RecordBatch::try_new(schema(), columns).expect("columns fit the schema")
 }
@@ -115,23 +138,40 @@ impl Bench {
         let done = work()?;
         #[expect(clippy::cast_precision_loss, reason = "a duration for people")]
         let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
-        Ok((Took { wall: seconds(start, clock.monotonic_ns()), cpu: seconds(start_cpu, self.cpu_ns()) }, done))
+        Ok((
+            Took {
+                wall: seconds(start, clock.monotonic_ns()),
+                cpu: seconds(start_cpu, self.cpu_ns()),
+            },
+            done,
+        ))
     }
 
     /// Nanoseconds that the main thread ran: of use on a busy machine. 0 where the system does not tell.
     fn cpu_ns(&self) -> u64 {
         let mut text = [0; 64];
-        let file = self.env.storage().open(Path::new("/proc/self/schedstat"), OpenMode::Read);
-        let length = file.and_then(|file| file.read_at(&mut text, 0)).unwrap_or(0);
+        let file = self
+            .env
+            .storage()
+            .open(Path::new("/proc/self/schedstat"), OpenMode::Read);
+        let length = file
+            .and_then(|file| file.read_at(&mut text, 0))
+            .unwrap_or(0);
         let text = String::from_utf8_lossy(&text[..length]).into_owned();
-        text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0)
+        text.split_whitespace()
+            .next()
+            .and_then(|first| first.parse().ok())
+            .unwrap_or(0)
     }
 
     /// A new and empty database.
     fn fresh(&self, name: &str) -> Result<(Engine, Table)> {
         let path = self.directory.join(name);
         remove(&self.env, &path);
-        self.env.storage().create_dir_all(&self.directory).map_err(|e| thalweg_table::Error::io("creating the directory", e))?;
+        self.env
+            .storage()
+            .create_dir_all(&self.directory)
+            .map_err(|e| thalweg_table::Error::io("creating the directory", e))?;
         let engine = Engine::open(self.env.clone(), &path, EngineOptions::default())?;
         let table = engine.create_table("t", &schema(), &CreateOptions::stream("ts"))?;
         Ok((engine, table))
@@ -139,13 +179,27 @@ impl Bench {
 
     fn ts(&self, row: usize) -> i64 {
         use arrow_array::cast::AsArray;
-        self.data.column(0).as_primitive::<arrow_array::types::Int64Type>().value(row)
+        self.data
+            .column(0)
+            .as_primitive::<arrow_array::types::Int64Type>()
+            .value(row)
     }
 
     fn row(&self, row: usize) -> [Value<'static>; COLUMNS + 1] {
         use arrow_array::cast::AsArray;
-        let value = |column: usize| self.data.column(column).as_primitive::<arrow_array::types::Float64Type>().value(row);
-        std::array::from_fn(|column| if column == 0 { Value::Int(self.ts(row)) } else { Value::Float(value(column)) })
+        let value = |column: usize| {
+            self.data
+                .column(column)
+                .as_primitive::<arrow_array::types::Float64Type>()
+                .value(row)
+        };
+        std::array::from_fn(|column| {
+            if column == 0 {
+                Value::Int(self.ts(row))
+            } else {
+                Value::Float(value(column))
+            }
+        })
     }
 
     fn append(&self, durability: Durability, batch_rows: usize, most_batches: usize) -> Result<()> {
@@ -158,7 +212,12 @@ impl Bench {
             }
             Ok(())
         })?;
-        rate(&format!("append, {durability:?}, batches of {batch_rows}"), batches, batches * batch_rows, seconds);
+        rate(
+            &format!("append, {durability:?}, batches of {batch_rows}"),
+            batches,
+            batches * batch_rows,
+            seconds,
+        );
         engine.close()
     }
 
@@ -177,7 +236,11 @@ impl Bench {
         let rows = self.data.num_rows().min(2_000_000);
         let (engine, table) = self.fresh("put")?;
         let values: Vec<_> = (0..rows).map(|row| self.row(row)).collect();
-        let (seconds, ()) = self.seconds(|| values.iter().try_for_each(|row| table.put(row, Some(Durability::Process))))?;
+        let (seconds, ()) = self.seconds(|| {
+            values
+                .iter()
+                .try_for_each(|row| table.put(row, Some(Durability::Process)))
+        })?;
         rate("put, Process", rows, rows, seconds);
         engine.close()?;
         let (engine, table) = self.fresh("appender")?;
@@ -197,7 +260,10 @@ impl Bench {
         let (seconds, ()) = self.seconds(|| {
             let produce = |first: usize| {
                 for batch in 0..batches {
-                    table.append([Ok(self.data.slice(first + batch * 10_000, 10_000))], Some(Durability::Disk))?;
+                    table.append(
+                        [Ok(self.data.slice(first + batch * 10_000, 10_000))],
+                        Some(Durability::Disk),
+                    )?;
                 }
                 Ok(())
             };
@@ -208,20 +274,38 @@ impl Bench {
                 other.join().expect("the other producer").and(own)
             })
         })?;
-        rate("append, Disk, batches of 10000, 2 producers", 2 * batches, 2 * batches * 10_000, seconds);
+        rate(
+            "append, Disk, batches of 10000, 2 producers",
+            2 * batches,
+            2 * batches * 10_000,
+            seconds,
+        );
         engine.close()
     }
 
     fn late(&self) -> Result<()> {
         let rows = self.data.num_rows().min(2_000_000);
-        for (percent, far) in [(0, None), (1, None), (5, None), (10, None), (10, Some(1_000_000))] {
+        for (percent, far) in [
+            (0, None),
+            (1, None),
+            (5, None),
+            (10, None),
+            (10, Some(1_000_000)),
+        ] {
             let batches = self.late_batches(rows, percent, far)?;
             let (engine, table) = self.fresh("late")?;
             let (seconds, ()) = self.seconds(|| {
-                batches.iter().try_for_each(|batch| table.append([Ok(batch.clone())], None).map(|_| ()))
+                batches
+                    .iter()
+                    .try_for_each(|batch| table.append([Ok(batch.clone())], None).map(|_| ()))
             })?;
             let how = if far.is_some() { "far" } else { "in bulks" };
-            rate(&format!("append, Disk, {percent} % late, {how}"), batches.len(), rows, seconds);
+            rate(
+                &format!("append, Disk, {percent} % late, {how}"),
+                batches.len(),
+                rows,
+                seconds,
+            );
             let scan = ScanRequest::default();
             let (seconds, found) = self.seconds(|| count(&table, &scan))?;
             assert_eq!(found, rows);
@@ -233,14 +317,25 @@ impl Bench {
     }
 
     /// Every 10,000 rows first those in time, then the late ones; or delays over `far` rows.
-    fn late_batches(&self, rows: usize, percent: u64, far: Option<u64>) -> Result<Vec<RecordBatch>> {
+    fn late_batches(
+        &self,
+        rows: usize,
+        percent: u64,
+        far: Option<u64>,
+    ) -> Result<Vec<RecordBatch>> {
         let mut random = Random(5);
         let is_late: Vec<bool> = (0..rows).map(|_| random.next() % 100 < percent).collect();
         let take = |positions: &[u32]| -> Result<RecordBatch> {
             let positions = UInt32Array::from(positions.to_vec());
-            let columns = self.data.columns().iter().map(|column| arrow_select::take::take(column, &positions, None));
+            let columns = self
+                .data
+                .columns()
+                .iter()
+                .map(|column| arrow_select::take::take(column, &positions, None));
             #[expect(clippy::expect_used, reason = "positions are in the data")]
-            let columns = columns.collect::<std::result::Result<Vec<_>, _>>().expect("rows exist");
+            let columns = columns
+                .collect::<std::result::Result<Vec<_>, _>>()
+                .expect("rows exist");
             #[expect(clippy::expect_used, reason = "the same columns")]
             Ok(RecordBatch::try_new(schema(), columns).expect("columns fit the schema"))
         };
@@ -248,7 +343,11 @@ impl Bench {
         if let Some(far) = far {
             let mut places: Vec<(u64, u32)> = Vec::with_capacity(rows);
             for row in all {
-                let delay = if is_late[row as usize] { random.next() % far } else { 0 };
+                let delay = if is_late[row as usize] {
+                    random.next() % far
+                } else {
+                    0
+                };
                 places.push((u64::from(row) + delay, row));
             }
             places.sort_unstable();
@@ -257,7 +356,8 @@ impl Bench {
         }
         let mut batches = Vec::new();
         for part in all.chunks(10_000) {
-            let (mut late, in_time): (Vec<u32>, Vec<u32>) = part.iter().partition(|row| is_late[**row as usize]);
+            let (mut late, in_time): (Vec<u32>, Vec<u32>) =
+                part.iter().partition(|row| is_late[**row as usize]);
             for at in (1..late.len()).rev() {
                 let other = usize::try_from(random.next()).unwrap_or(0) % (at + 1);
                 late.swap(at, other);
@@ -276,29 +376,60 @@ impl Bench {
         let (engine, table) = self.fresh("query")?;
         let (seconds, ()) = self.seconds(|| {
             for start in (0..rows).step_by(1_000_000) {
-                table.append([Ok(self.data.slice(start, 1_000_000.min(rows - start)))], None)?;
+                table.append(
+                    [Ok(self.data.slice(start, 1_000_000.min(rows - start)))],
+                    None,
+                )?;
             }
             Ok(())
         })?;
-        rate("bulk load, Disk, batches of 1000000", rows.div_ceil(1_000_000), rows, seconds);
+        rate(
+            "bulk load, Disk, batches of 1000000",
+            rows.div_ceil(1_000_000),
+            rows,
+            seconds,
+        );
         let stats = table.stats()?;
         println!("{stats:?}");
         for range_rows in [200, 2_000, 20_000, 200_000, 2_000_000] {
             self.range(&table, range_rows)?;
         }
-        for (what, projection) in [("all", None), ("a1", Some(vec![2])), ("ts, a0", Some(vec![0, 1]))] {
+        for (what, projection) in [
+            ("all", None),
+            ("a1", Some(vec![2])),
+            ("ts, a0", Some(vec![0, 1])),
+        ] {
             for threads in [0, 1] {
-                let request = ScanRequest { projection: projection.clone(), threads, ..ScanRequest::default() };
-                let mut best = Took { wall: f64::INFINITY, cpu: 0.0 };
+                let request = ScanRequest {
+                    projection: projection.clone(),
+                    threads,
+                    ..ScanRequest::default()
+                };
+                let mut best = Took {
+                    wall: f64::INFINITY,
+                    cpu: 0.0,
+                };
                 for _ in 0..4 {
                     let (seconds, found) = self.seconds(|| count(&table, &request))?;
                     assert_eq!(found, rows);
-                    best = if seconds.wall < best.wall { seconds } else { best };
+                    best = if seconds.wall < best.wall {
+                        seconds
+                    } else {
+                        best
+                    };
                 }
-                rate(&format!("replay, columns {what}, threads {threads}"), 1, rows, best);
+                rate(
+                    &format!("replay, columns {what}, threads {threads}"),
+                    1,
+                    rows,
+                    best,
+                );
             }
         }
-        let first = ScanRequest { limit: Some(1), ..ScanRequest::default() };
+        let first = ScanRequest {
+            limit: Some(1),
+            ..ScanRequest::default()
+        };
         self.median("first row", || count(&table, &first).map(|_| ()))?;
         for part in [1_000, 100, 10, 1] {
             self.aggregate(&table, rows / part, None)?;
@@ -309,12 +440,24 @@ impl Bench {
     }
 
     fn again(&self) -> Result<()> {
-        let engine = Engine::open(self.env.clone(), &self.directory.join("query"), EngineOptions::default())?;
+        let engine = Engine::open(
+            self.env.clone(),
+            &self.directory.join("query"),
+            EngineOptions::default(),
+        )?;
         let table = engine.table("t")?;
         let (seconds, rows) = self.seconds(|| {
-            let batch_rows = std::env::var("BATCH").ok().and_then(|t| t.parse().ok()).unwrap_or(0);
-            let request = ScanRequest { batch_rows, ..ScanRequest::default() };
-            (0..10).try_fold(0, |rows, _| Ok::<_, thalweg_table::Error>(rows + count(&table, &request)?))
+            let batch_rows = std::env::var("BATCH")
+                .ok()
+                .and_then(|t| t.parse().ok())
+                .unwrap_or(0);
+            let request = ScanRequest {
+                batch_rows,
+                ..ScanRequest::default()
+            };
+            (0..10).try_fold(0, |rows, _| {
+                Ok::<_, thalweg_table::Error>(rows + count(&table, &request)?)
+            })
         })?;
         rate("replay, all columns", 10, rows, seconds);
         engine.close()
@@ -329,8 +472,17 @@ impl Bench {
         let name = format!("range of {range_rows} rows");
         self.median(&name, || {
             let start = usize::try_from(random.next()).unwrap_or(0) % (rows - range_rows + 1);
-            let keys = KeyRange { first: self.ts(start), last: self.ts(start + range_rows - 1) };
-            let found = count(table, &ScanRequest { keys, ..ScanRequest::default() })?;
+            let keys = KeyRange {
+                first: self.ts(start),
+                last: self.ts(start + range_rows - 1),
+            };
+            let found = count(
+                table,
+                &ScanRequest {
+                    keys,
+                    ..ScanRequest::default()
+                },
+            )?;
             assert_eq!(found, range_rows);
             Ok(())
         })
@@ -342,11 +494,21 @@ impl Bench {
         let name = format!("aggregate of {range_rows} rows, buckets {width:?}");
         self.median(&name, || {
             let start = usize::try_from(random.next()).unwrap_or(0) % (rows - range_rows + 1);
-            let keys = KeyRange { first: self.ts(start), last: self.ts(start + range_rows - 1) };
+            let keys = KeyRange {
+                first: self.ts(start),
+                last: self.ts(start + range_rows - 1),
+            };
             let bucket = width.map(|width| Bucket { width, origin: 0 });
-            let request = AggregateRequest { keys, bucket, columns: vec![1, 2, 3] };
+            let request = AggregateRequest {
+                keys,
+                bucket,
+                columns: vec![1, 2, 3],
+            };
             let result = table.view()?.aggregate(&request)?;
-            assert_eq!(result.groups.iter().map(|group| group.rows).sum::<u64>(), range_rows as u64);
+            assert_eq!(
+                result.groups.iter().map(|group| group.rows).sum::<u64>(),
+                range_rows as u64
+            );
             Ok(())
         })
     }
@@ -359,7 +521,11 @@ impl Bench {
         }
         times.sort_by(|a, b| a.wall.total_cmp(&b.wall));
         let (median, least) = (times[times.len() / 2], times[0]);
-        println!("{what:<50} {:>10.4} ms (least {:.4})", median.wall * 1e3, least.wall * 1e3);
+        println!(
+            "{what:<50} {:>10.4} ms (least {:.4})",
+            median.wall * 1e3,
+            least.wall * 1e3
+        );
         Ok(())
     }
 }
@@ -377,11 +543,15 @@ fn rate(what: &str, calls: usize, rows: usize, took: Took) {
     let per_second = rows as f64 / took.wall;
     let us_per_call = |seconds: f64| seconds * 1e6 / calls as f64;
     let (wall, cpu) = (us_per_call(took.wall), us_per_call(took.cpu));
-    println!("{what:<50} {per_second:>12.0} rows/s {wall:>12.2} us per call, {cpu:>10.2} us in its thread");
+    println!(
+        "{what:<50} {per_second:>12.0} rows/s {wall:>12.2} us per call, {cpu:>10.2} us in its thread"
+    );
 }
 
 fn remove(env: &Env, path: &Path) {
-    let Ok(entries) = env.storage().list_dir(path) else { return };
+    let Ok(entries) = env.storage().list_dir(path) else {
+        return;
+    };
     for entry in entries {
         let path = path.join(&entry.name);
         if entry.is_dir {

@@ -89,11 +89,19 @@ pub(crate) fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<
     if let Some(bucket) = request.bucket
         && bucket.width <= 0
     {
-        return Err(invalid(format!("a bucket has a width of {}; it must be positive", bucket.width)));
+        return Err(invalid(format!(
+            "a bucket has a width of {}; it must be positive",
+            bucket.width
+        )));
     }
     let store = Arc::clone(view.engine().kernel().store());
     let definition = Arc::clone(view.definition());
-    let reader = Arc::new(Reader::new(store, definition, Some(&request.columns), request.keys)?);
+    let reader = Arc::new(Reader::new(
+        store,
+        definition,
+        Some(&request.columns),
+        request.keys,
+    )?);
     let mut groups = Groups::new(&reader, request.bucket);
     if !request.keys.is_empty() {
         walk(view, &reader, &mut groups)?;
@@ -101,7 +109,10 @@ pub(crate) fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<
             groups.add_rows(reader.ids(), &open);
         }
     }
-    Ok(AggregateResult { groups: groups.into_groups(request), metrics: Arc::clone(reader.metrics()) })
+    Ok(AggregateResult {
+        groups: groups.into_groups(request),
+        metrics: Arc::clone(reader.metrics()),
+    })
 }
 
 /// Takes what summaries answer and reads the other blocks.
@@ -115,7 +126,12 @@ fn walk(view: &TableView, reader: &Arc<Reader>, groups: &mut Groups) -> Result<(
     let mut walk = tree.walk(Some(first..=last), Arc::clone(reader.store()));
     let mut jobs: VecDeque<Ticket<Result<Groups>>> = VecDeque::new();
     let mut edges: Vec<Entry> = Vec::new();
-    let mut reading = Reading { view, reader, jobs: &mut jobs, submitted: false };
+    let mut reading = Reading {
+        view,
+        reader,
+        jobs: &mut jobs,
+        submitted: false,
+    };
     let (mut answered, mut read) = (0, 0);
     while let Some(edge) = walk.next(|entry| {
         if !groups.add_entry(reader, entry) {
@@ -135,7 +151,10 @@ fn walk(view: &TableView, reader: &Arc<Reader>, groups: &mut Groups) -> Result<(
     }
     metrics.add(Counter::pages_loaded, walk.pages());
     metrics.add(Counter::blocks_from_summary, answered);
-    metrics.add(Counter::blocks_pruned_by_time, total.saturating_sub(answered + read));
+    metrics.add(
+        Counter::blocks_pruned_by_time,
+        total.saturating_sub(answered + read),
+    );
     if !edges.is_empty() {
         reading.start(edges, groups);
     }
@@ -189,13 +208,30 @@ struct Groups {
 
 impl Groups {
     fn new(reader: &Reader, bucket: Option<Bucket>) -> Self {
-        let kinds = reader.schema().fields().iter().map(|field| summary_kind(field.data_type()));
-        let nothing = reader.ids().iter().zip(kinds).map(|(id, kind)| ColumnSummary::empty(*id, kind)).collect();
-        Self { bucket, nothing, found: BTreeMap::new() }
+        let kinds = reader
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| summary_kind(field.data_type()));
+        let nothing = reader
+            .ids()
+            .iter()
+            .zip(kinds)
+            .map(|(id, kind)| ColumnSummary::empty(*id, kind))
+            .collect();
+        Self {
+            bucket,
+            nothing,
+            found: BTreeMap::new(),
+        }
     }
 
     fn empty(&self) -> Self {
-        Self { bucket: self.bucket, nothing: Arc::clone(&self.nothing), found: BTreeMap::new() }
+        Self {
+            bucket: self.bucket,
+            nothing: Arc::clone(&self.nothing),
+            found: BTreeMap::new(),
+        }
     }
 
     fn number(&self, key: i64) -> i128 {
@@ -204,23 +240,36 @@ impl Groups {
 
     fn add(&mut self, number: i128, rows: u64, columns: impl Iterator<Item = ColumnSummary>) {
         let nothing = &self.nothing;
-        let (known_rows, known) = self.found.entry(number).or_insert_with(|| (0, nothing.to_vec()));
+        let (known_rows, known) = self
+            .found
+            .entry(number)
+            .or_insert_with(|| (0, nothing.to_vec()));
         *known_rows += rows;
-        known.iter_mut().zip(columns).for_each(|(known, column)| *known = known.merge(&column));
+        known
+            .iter_mut()
+            .zip(columns)
+            .for_each(|(known, column)| *known = known.merge(&column));
     }
 
     /// Adds all rows below an entry if its summaries say all that is wanted.
     fn add_entry(&mut self, reader: &Reader, entry: &Entry) -> bool {
         let number = self.number(entry.key_min);
-        let within = reader.keys().covers(entry.key_min, entry.key_max) && number == self.number(entry.key_max);
+        let within = reader.keys().covers(entry.key_min, entry.key_max)
+            && number == self.number(entry.key_max);
         let known = |nothing: &ColumnSummary| {
-            entry.covering_summary(nothing.column_id).filter(|summary| summary.kind == nothing.kind)
+            entry
+                .covering_summary(nothing.column_id)
+                .filter(|summary| summary.kind == nothing.kind)
         };
         let nothing = Arc::clone(&self.nothing);
         if !within || !nothing.iter().all(|column| known(column).is_some()) {
             return false;
         }
-        self.add(number, entry.rows, nothing.iter().filter_map(|column| known(column).copied()));
+        self.add(
+            number,
+            entry.rows,
+            nothing.iter().filter_map(|column| known(column).copied()),
+        );
         true
     }
 
@@ -234,7 +283,10 @@ impl Groups {
                 None => rows.keys.len(),
             };
             let part: RecordBatch = rows.batch.slice(start, length);
-            let columns = ids.iter().zip(part.columns()).map(|(id, array)| summarise(*id, array));
+            let columns = ids
+                .iter()
+                .zip(part.columns())
+                .map(|(id, array)| summarise(*id, array));
             self.add(number, length as u64, columns);
             start += length;
         }
@@ -250,8 +302,16 @@ impl Groups {
         if self.bucket.is_none() && self.found.is_empty() {
             self.found.insert(0, (0, self.nothing.to_vec()));
         }
-        let start = |number| request.bucket.map_or(request.keys.first, |bucket| bucket.start(number));
-        let group = |(number, (rows, columns))| Group { bucket_start: start(number), rows, columns };
+        let start = |number| {
+            request
+                .bucket
+                .map_or(request.keys.first, |bucket| bucket.start(number))
+        };
+        let group = |(number, (rows, columns))| Group {
+            bucket_start: start(number),
+            rows,
+            columns,
+        };
         self.found.into_iter().map(group).collect()
     }
 }

@@ -28,13 +28,23 @@ pub struct Appender {
 
 impl fmt::Debug for Appender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Appender").field("table", &self.table).field("rows", &self.rows()).finish_non_exhaustive()
+        f.debug_struct("Appender")
+            .field("table", &self.table)
+            .field("rows", &self.rows())
+            .finish_non_exhaustive()
     }
 }
 
 impl Appender {
     pub(crate) fn new(table: Table) -> Self {
-        Self { table, columns: None, version: 0, bytes: 0, unsettled: false, row: Vec::new() }
+        Self {
+            table,
+            columns: None,
+            version: 0,
+            bytes: 0,
+            unsettled: false,
+            row: Vec::new(),
+        }
     }
 
     /// Adds a row, its values in the order of the schema. From time to time this commits the rows so far.
@@ -45,7 +55,10 @@ impl Appender {
     pub fn put(&mut self, row: &[Value<'_>]) -> Result<()> {
         self.row.clear();
         let shape = self.table.shape();
-        shape.writer.write(row, &mut self.row).map_err(|e| self.table.name_error(e))?;
+        shape
+            .writer
+            .write(row, &mut self.row)
+            .map_err(|e| self.table.name_error(e))?;
         if shape.version != self.version && self.rows() > 0 {
             drop(shape);
             // The rows so far belong to another definition: they are committed, and this one is written anew.
@@ -97,7 +110,9 @@ impl Appender {
     fn commit(&mut self, durability: Durability) -> Result<()> {
         self.bytes = 0;
         // Taken out first: after an error there is nothing that could be stored a second time.
-        let Some(mut columns) = self.columns.take() else { return Ok(()) };
+        let Some(mut columns) = self.columns.take() else {
+            return Ok(());
+        };
         let batch = columns.finish()?;
         self.columns = Some(columns);
         self.unsettled = true;

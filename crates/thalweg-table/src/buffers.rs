@@ -40,7 +40,11 @@ impl Buffers {
     /// Memory for at least so many bytes. Its length and contents are those of its last use.
     pub(crate) fn take(&self, bytes: usize) -> MutableBuffer {
         let mut free = self.free.lock();
-        let Some(at) = free.buffers.iter().rposition(|buffer| buffer.capacity() >= bytes) else {
+        let Some(at) = free
+            .buffers
+            .iter()
+            .rposition(|buffer| buffer.capacity() >= bytes)
+        else {
             return MutableBuffer::with_capacity(bytes);
         };
         let buffer = free.buffers.swap_remove(at);
@@ -50,7 +54,11 @@ impl Buffers {
 
     /// The memory for an array, until nobody needs it any more.
     pub(crate) fn lend(self: &Arc<Self>, buffer: MutableBuffer) -> Buffer {
-        Bytes::from_owner(Lent { buffer, home: Arc::downgrade(self) }).into()
+        Bytes::from_owner(Lent {
+            buffer,
+            home: Arc::downgrade(self),
+        })
+        .into()
     }
 }
 
@@ -62,7 +70,9 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let Some(home) = self.home.upgrade() else { return };
+        let Some(home) = self.home.upgrade() else {
+            return;
+        };
         let buffer = std::mem::replace(&mut self.buffer, MutableBuffer::new(0));
         let mut free = home.free.lock();
         if free.bytes + buffer.capacity() <= MOST_KEPT_BYTES {
@@ -95,7 +105,9 @@ mod tests {
     #[test]
     fn memory_outlives_its_home_and_is_bounded() {
         let buffers = Arc::new(Buffers::default());
-        let lent: Vec<Buffer> = (0..40).map(|_| buffers.lend(buffers.take(1 << 20))).collect();
+        let lent: Vec<Buffer> = (0..40)
+            .map(|_| buffers.lend(buffers.take(1 << 20)))
+            .collect();
         drop(lent);
         assert!(buffers.free.lock().bytes <= MOST_KEPT_BYTES);
         let mut memory = MutableBuffer::new(0);

@@ -21,7 +21,8 @@ use thalweg_env::Env;
 use thalweg_env::sim::SimEnv;
 use thalweg_env::sync::RwLock;
 use thalweg_kernel::{
-    Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableId, TableSnapshot,
+    Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableId,
+    TableSnapshot,
 };
 
 /// Names of tables that a message lists.
@@ -114,7 +115,9 @@ struct Inner {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("options", &self.inner.options).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("options", &self.inner.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -125,14 +128,29 @@ impl Engine {
     /// `NotFound` when it must exist and does not, `Locked` when another process writes to it, `Corruption` when its
     /// files are damaged.
     pub fn open(env: Env, path: &Path, options: EngineOptions) -> Result<Self> {
-        let options = EngineOptions { threads: threads(&options), ..options };
+        let options = EngineOptions {
+            threads: threads(&options),
+            ..options
+        };
         let definitions = Arc::new(Definitions::default());
         // The thread that asks for rows or blocks works as well.
-        let helpers = if options.background { options.threads - 1 } else { 0 };
+        let helpers = if options.background {
+            options.threads - 1
+        } else {
+            0
+        };
         let pool = Arc::new(Pool::new(env.clone(), helpers));
         let encoder = Arc::new(StreamEncoder::new(Arc::clone(&definitions)));
         let kernel = Kernel::open(env, path, &kernel_options(&options), encoder)?;
-        Ok(Self { inner: Arc::new(Inner { kernel, options, definitions, pool, encoders: Arc::default() }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                kernel,
+                options,
+                definitions,
+                pool,
+                encoders: Arc::default(),
+            }),
+        })
     }
 
     /// A database of its own in memory, gone with the last clone.
@@ -141,12 +159,19 @@ impl Engine {
     /// `Invalid` when the options ask for a database that is there already.
     pub fn in_memory(options: EngineOptions) -> Result<Self> {
         if options.read_only || options.must_exist {
-            return Err(invalid("a database in memory is always new: it cannot be opened read-only or have to exist"));
+            return Err(invalid(
+                "a database in memory is always new: it cannot be opened read-only or have to exist",
+            ));
         }
         let os = Env::os();
         let (clock, entropy, spawner) = (os.clock(), os.entropy(), os.spawner());
         let disk = SimEnv::new(0).env();
-        let env = Env::new(Arc::clone(disk.storage()), Arc::clone(clock), Arc::clone(entropy), Arc::clone(spawner));
+        let env = Env::new(
+            Arc::clone(disk.storage()),
+            Arc::clone(clock),
+            Arc::clone(entropy),
+            Arc::clone(spawner),
+        );
         Self::open(env, Path::new("/memory"), options)
     }
 
@@ -155,11 +180,19 @@ impl Engine {
     /// # Errors
     /// `AlreadyExists` when there is a table of that name in any case; `Schema`, `Invalid` and `Unsupported` when the
     /// columns or options cannot be.
-    pub fn create_table(&self, name: &str, schema: &Schema, options: &CreateOptions) -> Result<Table> {
+    pub fn create_table(
+        &self,
+        name: &str,
+        schema: &Schema,
+        options: &CreateOptions,
+    ) -> Result<Table> {
         check_name("table", name)?;
         let definition = TableDefinition::create(schema, options)
             .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))?;
-        let edit = Edit::CreateTable { name: name.to_owned(), definition: definition.encode().into() };
+        let edit = Edit::CreateTable {
+            name: name.to_owned(),
+            definition: definition.encode().into(),
+        };
         self.edit(edit)?;
         self.table(name)
     }
@@ -197,7 +230,10 @@ impl Engine {
     /// # Errors
     /// When a reader process cannot see the newest commit.
     pub fn snapshot(&self) -> Result<DatabaseView> {
-        Ok(DatabaseView { engine: self.clone(), snapshot: self.inner.kernel.snapshot()? })
+        Ok(DatabaseView {
+            engine: self.clone(),
+            snapshot: self.inner.kernel.snapshot()?,
+        })
     }
 
     /// Returns when everything appended so far is on stable storage.
@@ -250,8 +286,14 @@ impl Engine {
 
     /// Definitions change rarely and must not be lost with the rows that rely on them.
     fn edit(&self, edit: Edit) -> Result<()> {
-        let commit = Commit { edits: vec![edit], ..Commit::default() };
-        self.inner.kernel.commit(commit, Durability::Disk).map(|_| ())
+        let commit = Commit {
+            edits: vec![edit],
+            ..Commit::default()
+        };
+        self.inner
+            .kernel
+            .commit(commit, Durability::Disk)
+            .map(|_| ())
     }
 }
 
@@ -278,10 +320,15 @@ fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
         let names = names(snapshot);
         let list = match names.len() {
             0 => "there are no tables".to_owned(),
-            count if count > MOST_LISTED => format!("the tables are {}, ...", names[..MOST_LISTED].join(", ")),
+            count if count > MOST_LISTED => {
+                format!("the tables are {}, ...", names[..MOST_LISTED].join(", "))
+            }
             _ => format!("the tables are {}", names.join(", ")),
         };
-        Error::new(ErrorKind::NotFound, format!("there is no table \"{name}\"; {list}"))
+        Error::new(
+            ErrorKind::NotFound,
+            format!("there is no table \"{name}\"; {list}"),
+        )
     })
 }
 

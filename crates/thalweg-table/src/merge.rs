@@ -56,7 +56,10 @@ pub(crate) fn merge(schema: &SchemaRef, pieces: &[Sorted]) -> Result<RecordBatch
     let runs = merged_runs(pieces);
     let rows = pieces.iter().map(|piece| piece.keys.len()).sum();
     let column = |at: usize| {
-        let arrays: Vec<_> = pieces.iter().map(|piece| piece.batch.column(at).to_data()).collect();
+        let arrays: Vec<_> = pieces
+            .iter()
+            .map(|piece| piece.batch.column(at).to_data())
+            .collect();
         let mut merged = MutableArrayData::new(arrays.iter().collect(), false, rows);
         for run in &runs {
             merged.try_extend(run.piece, run.start, run.start + run.rows)?;
@@ -64,9 +67,13 @@ pub(crate) fn merge(schema: &SchemaRef, pieces: &[Sorted]) -> Result<RecordBatch
         Ok(make_array(merged.freeze()))
     };
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    let columns = (0..schema.fields().len()).map(column).collect::<Result<_, ArrowError>>();
+    let columns = (0..schema.fields().len())
+        .map(column)
+        .collect::<Result<_, ArrowError>>();
     columns
-        .and_then(|columns| RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options))
+        .and_then(|columns| {
+            RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+        })
         .map_err(|e| Error::with_source(ErrorKind::Limit, format!("merging rows: {e}"), e))
 }
 
@@ -84,7 +91,9 @@ fn merged_runs(pieces: &[Sorted]) -> Vec<Run> {
         let key = sorted.keys.get(start)?;
         Some(Reverse((*key, sorted.arrival, piece, start)))
     };
-    let mut heads: BinaryHeap<_> = (0..pieces.len()).filter_map(|piece| head(piece, 0)).collect();
+    let mut heads: BinaryHeap<_> = (0..pieces.len())
+        .filter_map(|piece| head(piece, 0))
+        .collect();
     let mut runs = Vec::with_capacity(pieces.len());
     while let Some(Reverse((_, arrival, piece, start))) = heads.pop() {
         let rest = &pieces[piece].keys[start..];
@@ -122,12 +131,27 @@ mod tests {
         let mut number = 0;
         let piece = |(commit, mut keys): (u64, Vec<i64>)| {
             keys.sort_unstable();
-            let numbers: Vec<u32> = keys.iter().map(|_| { number += 1; number }).collect();
+            let numbers: Vec<u32> = keys
+                .iter()
+                .map(|_| {
+                    number += 1;
+                    number
+                })
+                .collect();
             let texts = numbers.iter().map(|n| (n % 3 > 0).then(|| n.to_string()));
-            let columns: Vec<arrow_array::ArrayRef> =
-                vec![Arc::new(UInt32Array::from(numbers.clone())), Arc::new(StringArray::from_iter(texts))];
+            let columns: Vec<arrow_array::ArrayRef> = vec![
+                Arc::new(UInt32Array::from(numbers.clone())),
+                Arc::new(StringArray::from_iter(texts)),
+            ];
             let batch = RecordBatch::try_new(schema(), columns).unwrap();
-            Sorted { keys: keys.into(), batch, arrival: Arrival { commit: CommitNo(commit), ordinal: 0 } }
+            Sorted {
+                keys: keys.into(),
+                batch,
+                arrival: Arrival {
+                    commit: CommitNo(commit),
+                    ordinal: 0,
+                },
+            }
         };
         (1..).zip(keys).map(piece).collect()
     }

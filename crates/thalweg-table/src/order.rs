@@ -53,7 +53,9 @@ pub(crate) fn ascending_positions(keys: &[i64]) -> Option<Vec<u32>> {
     }
     let key_of = |position: u32| keys[position as usize];
     behind.sort_by_key(|position| key_of(*position));
-    Some(merge(&front, &behind, |position| (key_of(position), position)))
+    Some(merge(&front, &behind, |position| {
+        (key_of(position), position)
+    }))
 }
 
 /// Merges two lists that are in order by `rank`, whose values differ.
@@ -62,7 +64,11 @@ fn merge(a: &[u32], b: &[u32], rank: impl Fn(u32) -> (i64, u32)) -> Vec<u32> {
     let (mut a, mut b) = (a, b);
     while let (Some(first), Some(second)) = (a.first(), b.first()) {
         // Runs of the front are long: find where the other list comes in.
-        let run = if rank(*first) < rank(*second) { &mut a } else { &mut b };
+        let run = if rank(*first) < rank(*second) {
+            &mut a
+        } else {
+            &mut b
+        };
         let limit = rank(*first).max(rank(*second));
         let length = gallop(run, |position| rank(*position) < limit);
         merged.extend_from_slice(&run[..length]);
@@ -152,7 +158,9 @@ impl Cutter {
     /// Late rows at the front that are better off in blocks of their own. A block that held both would reach over all
     /// blocks between them, and a scan of any of those would have to read it.
     fn late_rows(&self, keys: &[i64]) -> usize {
-        let Some(high_key) = self.high_key else { return 0 };
+        let Some(high_key) = self.high_key else {
+            return 0;
+        };
         let late_rows = keys.partition_point(|key| *key < high_key);
         let rows_in_time = keys.len() - late_rows;
         if late_rows == 0 || rows_in_time == 0 {
@@ -162,7 +170,11 @@ impl Cutter {
         let last = keys[late_rows + rows_in_time.min(self.block_rows) - 1];
         let span = last.abs_diff(keys[late_rows]);
         let delay = keys[late_rows].abs_diff(keys[0]);
-        if late_rows < self.block_rows / 4 && delay <= span { 0 } else { late_rows }
+        if late_rows < self.block_rows / 4 && delay <= span {
+            0
+        } else {
+            late_rows
+        }
     }
 
     /// Equal parts of at most a block: 10,000 rows at 4,096 become 3 blocks of 3,334, not two full ones and a rest.
@@ -235,14 +247,22 @@ mod tests {
     #[test]
     fn blocks_are_balanced() {
         let keys: Vec<i64> = (0..10_000).collect();
-        let cutter = Cutter { block_rows: 4_096, split: None, high_key: None };
+        let cutter = Cutter {
+            block_rows: 4_096,
+            split: None,
+            high_key: None,
+        };
         let sizes: Vec<usize> = cutter.blocks(&keys).iter().map(Range::len).collect();
         assert_eq!(sizes, [3_334, 3_333, 3_333]);
     }
 
     #[test]
     fn late_rows_get_blocks_of_their_own_unless_they_are_few_and_hardly_late() {
-        let cutter = Cutter { block_rows: 100, split: None, high_key: Some(1_000) };
+        let cutter = Cutter {
+            block_rows: 100,
+            split: None,
+            high_key: Some(1_000),
+        };
         let in_time: Vec<i64> = (1_000..1_100).collect();
         let with = |late: &[i64]| {
             let keys: Vec<i64> = late.iter().chain(&in_time).copied().collect();

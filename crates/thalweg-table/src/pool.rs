@@ -205,7 +205,12 @@ impl<T: Send + 'static> Ticket<T> {
     /// A job that nobody knows of yet.
     pub(crate) fn new(job: impl FnOnce() -> T + Send + 'static) -> Self {
         let state = Mutex::new(State::Queued(Box::new(job) as Job<T>));
-        Self { task: Arc::new(Task { state, ended: Condvar::new() }) }
+        Self {
+            task: Arc::new(Task {
+                state,
+                ended: Condvar::new(),
+            }),
+        }
     }
 
     /// Does the job here, or the first of `others` that nobody has begun, for as long as a worker is busy with this one:
@@ -298,7 +303,11 @@ mod tests {
         pool.submit(&ticket);
         drop(ticket);
         assert_eq!(runs.load(Ordering::Relaxed), 0);
-        assert_eq!(Arc::strong_count(&runs), 1, "the job and what it holds are gone");
+        assert_eq!(
+            Arc::strong_count(&runs),
+            1,
+            "the job and what it holds are gone"
+        );
     }
 
     #[test]

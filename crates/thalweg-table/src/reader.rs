@@ -49,11 +49,18 @@ impl Reader {
         let columns = definition.columns();
         let ids = match projection {
             None => columns.iter().map(|column| column.id).collect(),
-            Some(places) => places.iter().map(|place| column_id(&definition, *place)).collect::<Result<Vec<_>>>()?,
+            Some(places) => places
+                .iter()
+                .map(|place| column_id(&definition, *place))
+                .collect::<Result<Vec<_>>>()?,
         };
         let schema = match projection {
             None => Arc::clone(definition.schema()),
-            Some(places) => definition.schema().project(places).map(Arc::new).map_err(|e| invalid(e.to_string()))?,
+            Some(places) => definition
+                .schema()
+                .project(places)
+                .map(Arc::new)
+                .map_err(|e| invalid(e.to_string()))?,
         };
         Ok(Self {
             store,
@@ -95,7 +102,11 @@ impl Reader {
         let mut batches = Vec::with_capacity(1);
         let mut parts = Vec::with_capacity(entries.len());
         for entry in entries {
-            parts.push(if self.covers(entry) { 0..to_usize(entry.rows) } else { self.key_rows(entry)?.1 });
+            parts.push(if self.covers(entry) {
+                0..to_usize(entry.rows)
+            } else {
+                self.key_rows(entry)?.1
+            });
         }
         decoder.reserve(parts.iter().map(Range::len).sum());
         for (entry, rows) in entries.iter().zip(parts) {
@@ -130,18 +141,28 @@ impl Reader {
         self.decoders.give(decoder);
         let arrival = arrival(entry);
         if entry.sorted {
-            return Ok(Sorted { keys, batch, arrival });
+            return Ok(Sorted {
+                keys,
+                batch,
+                arrival,
+            });
         }
         let (batch, keys) = sorted_batch(batch, keys)?;
-        Ok(Sorted { keys: self.trim(&keys), batch: self.trim_batch(&keys, &batch), arrival })
+        Ok(Sorted {
+            keys: self.trim(&keys),
+            batch: self.trim_batch(&keys, &batch),
+            arrival,
+        })
     }
 
     fn push(&self, decoder: &mut BlockDecoder, entry: &Entry, rows: Range<usize>) -> Result<()> {
         let before = decoder.rows();
         decoder.push(&self.store, &entry.address, rows)?;
         self.metrics.add(Counter::blocks_read, 1);
-        self.metrics.add(Counter::rows_decoded, (decoder.rows() - before) as u64);
-        self.metrics.add(Counter::bytes_read, decoder.take_read_bytes());
+        self.metrics
+            .add(Counter::rows_decoded, (decoder.rows() - before) as u64);
+        self.metrics
+            .add(Counter::bytes_read, decoder.take_read_bytes());
         Ok(())
     }
 
@@ -153,17 +174,24 @@ impl Reader {
     fn key_rows(&self, entry: &Entry) -> Result<(ScalarBuffer<i64>, Range<usize>)> {
         let keys = match self.definition.time() {
             Some(time) => {
-                let mut decoder = self.key_decoders.take(|| BlockDecoder::new(&self.definition, Some(&[time])))?;
+                let mut decoder = self
+                    .key_decoders
+                    .take(|| BlockDecoder::new(&self.definition, Some(&[time])))?;
                 decoder.reserve(to_usize(entry.rows));
                 decoder.push(&self.store, &entry.address, 0..usize::MAX)?;
-                self.metrics.add(Counter::bytes_read, decoder.take_read_bytes());
+                self.metrics
+                    .add(Counter::bytes_read, decoder.take_read_bytes());
                 let keys = order_keys(decoder.finish()?.column(0))?;
                 self.key_decoders.give(decoder);
                 keys
             }
             None => zeros(to_usize(entry.rows)),
         };
-        let rows = if entry.sorted { self.keys.positions(&keys) } else { 0..keys.len() };
+        let rows = if entry.sorted {
+            self.keys.positions(&keys)
+        } else {
+            0..keys.len()
+        };
         Ok((keys, rows))
     }
 
@@ -192,11 +220,15 @@ impl Reader {
         let mut sections: Vec<Sorted> = Vec::new();
         let mut section: Option<(usize, CommitNo, RowsDecoder)> = None;
         for open in table.open_rows() {
-            let part_keys = KeyRange { first: open.part.key_min, last: open.part.key_max };
+            let part_keys = KeyRange {
+                first: open.part.key_min,
+                last: open.part.key_max,
+            };
             if part_keys.intersect(self.keys).is_empty() {
                 continue;
             }
-            self.metrics.add(Counter::open_rows, u64::from(open.part.rows));
+            self.metrics
+                .add(Counter::open_rows, u64::from(open.part.rows));
             let number = barriers.partition_point(|barrier| *barrier < open.commit);
             if section.as_ref().is_some_and(|(last, ..)| *last != number)
                 && let Some((_, commit, decoder)) = section.take()
@@ -205,7 +237,11 @@ impl Reader {
             }
             let (_, _, decoder) = match &mut section {
                 Some(section) => section,
-                none => none.insert((number, open.commit, RowsDecoder::new(&self.definition, Some(&ids))?)),
+                none => none.insert((
+                    number,
+                    open.commit,
+                    RowsDecoder::new(&self.definition, Some(&ids))?,
+                )),
             };
             decoder.push(&open.part.payload)?;
         }
@@ -216,7 +252,12 @@ impl Reader {
         Ok(sections)
     }
 
-    fn open_section(&self, commit: CommitNo, mut decoder: RowsDecoder, key_column: Option<usize>) -> Result<Sorted> {
+    fn open_section(
+        &self,
+        commit: CommitNo,
+        mut decoder: RowsDecoder,
+        key_column: Option<usize>,
+    ) -> Result<Sorted> {
         let batch = decoder.finish()?;
         let keys = match key_column {
             Some(column) => order_keys(batch.column(column))?,
@@ -225,16 +266,28 @@ impl Reader {
         let (batch, keys) = sorted_batch(batch, keys)?;
         let columns: Vec<usize> = (0..self.ids.len()).collect();
         let batch = self.trim_batch(&keys, &batch).project(&columns);
-        let batch = batch.map_err(|e| Error::with_source(ErrorKind::Corruption, format!("open rows: {e}"), e))?;
-        Ok(Sorted { keys: self.trim(&keys), batch, arrival: Arrival { commit, ordinal: 0 } })
+        let batch = batch
+            .map_err(|e| Error::with_source(ErrorKind::Corruption, format!("open rows: {e}"), e))?;
+        Ok(Sorted {
+            keys: self.trim(&keys),
+            batch,
+            arrival: Arrival { commit, ordinal: 0 },
+        })
     }
 }
 
 /// The id of the column at a place of the schema.
 pub(crate) fn column_id(definition: &TableDefinition, place: usize) -> Result<u32> {
-    definition.columns().get(place).map(|column| column.id).ok_or_else(|| {
-        invalid(format!("there is no column number {place}: the table has {}", definition.columns().len()))
-    })
+    definition
+        .columns()
+        .get(place)
+        .map(|column| column.id)
+        .ok_or_else(|| {
+            invalid(format!(
+                "there is no column number {place}: the table has {}",
+                definition.columns().len()
+            ))
+        })
 }
 
 fn to_usize(rows: u64) -> usize {
@@ -243,7 +296,10 @@ fn to_usize(rows: u64) -> usize {
 
 /// When the rows of a block came.
 pub(crate) fn arrival(entry: &Entry) -> Arrival {
-    Arrival { commit: entry.first_commit, ordinal: entry.ordinal }
+    Arrival {
+        commit: entry.first_commit,
+        ordinal: entry.ordinal,
+    }
 }
 
 /// The order keys of a table without a time column: all equal, so that arrival alone orders its rows.
@@ -252,7 +308,10 @@ pub(crate) fn zeros(rows: usize) -> ScalarBuffer<i64> {
 }
 
 /// The order keys of rows.
-pub(crate) fn keys_of(definition: &TableDefinition, batch: &RecordBatch) -> Result<ScalarBuffer<i64>> {
+pub(crate) fn keys_of(
+    definition: &TableDefinition,
+    batch: &RecordBatch,
+) -> Result<ScalarBuffer<i64>> {
     match definition.time_position() {
         Some(time) => order_keys(batch.column(time)),
         None => Ok(zeros(batch.num_rows())),

@@ -71,7 +71,14 @@ impl Scan {
         batches: Box<dyn BatchSource>,
     ) -> Self {
         let left_rows = limit.unwrap_or(usize::MAX);
-        Self { schema, metrics, batches, rest: None, batch_rows, left_rows }
+        Self {
+            schema,
+            metrics,
+            batches,
+            rest: None,
+            batch_rows,
+            left_rows,
+        }
     }
 
     /// The schema of the batches.
@@ -92,7 +99,11 @@ impl Iterator for Scan {
         if self.left_rows == 0 {
             return None;
         }
-        match self.rest.take().map_or_else(|| self.batches.next_batch(), |rest| Ok(Some(rest))) {
+        match self
+            .rest
+            .take()
+            .map_or_else(|| self.batches.next_batch(), |rest| Ok(Some(rest)))
+        {
             Ok(Some(batch)) => {
                 let rows = batch.num_rows().min(self.batch_rows);
                 if rows < batch.num_rows() {

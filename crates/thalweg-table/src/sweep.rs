@@ -134,7 +134,8 @@ impl<P: Plan> Sweep<P> {
         for (index, rows) in settled {
             self.active[*index].done += rows.keys.len();
         }
-        self.active.retain(|active| active.done < active.rows.keys.len());
+        self.active
+            .retain(|active| active.done < active.rows.keys.len());
         match settled {
             [(_, only)] => Ok(only.batch.clone()),
             _ => {
@@ -148,7 +149,10 @@ impl<P: Plan> Sweep<P> {
     fn enter(&mut self, source: Source) -> Result<()> {
         match source.content {
             Content::Alone(ticket) => {
-                assert!(self.active.is_empty(), "rows overlap a source that is alone");
+                assert!(
+                    self.active.is_empty(),
+                    "rows overlap a source that is alone"
+                );
                 let others = self.ahead.iter().filter_map(|other| match &other.content {
                     Content::Alone(ticket) => Some(ticket),
                     Content::Merge(_) => None,
@@ -181,11 +185,19 @@ impl<P: Plan> BatchSource for Sweep<P> {
             let settled = self.rows_before(next);
             let rows: usize = settled.iter().map(|(_, rows)| rows.keys.len()).sum();
             let may_grow = self.active.len() < MOST_ACTIVE
-                && matches!(self.ahead.front(), Some(Source { content: Content::Merge(_), .. }));
+                && matches!(
+                    self.ahead.front(),
+                    Some(Source {
+                        content: Content::Merge(_),
+                        ..
+                    })
+                );
             if rows > 0 && (rows >= self.fair_rows || !may_grow) {
                 return self.hand_out(&settled).map(Some);
             }
-            let Some(source) = self.take_next() else { return Ok(None) };
+            let Some(source) = self.take_next() else {
+                return Ok(None);
+            };
             self.enter(source)?;
         }
     }
@@ -194,9 +206,9 @@ impl<P: Plan> BatchSource for Sweep<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow_array::UInt32Array;
     use arrow_array::cast::AsArray;
     use arrow_array::types::UInt32Type;
-    use arrow_array::UInt32Array;
     use arrow_schema::{DataType, Field, Schema};
     use proptest::prelude::*;
     use thalweg_env::Env;
@@ -219,15 +231,35 @@ mod tests {
         let mut number = 0;
         let block = |(commit, mut keys): (u64, Vec<i64>)| {
             keys.sort_unstable();
-            let numbers: Vec<u32> = keys.iter().map(|_| { number += 1; number }).collect();
-            let batch = RecordBatch::try_new(schema(), vec![Arc::new(UInt32Array::from(numbers))]).unwrap();
-            Sorted { keys: keys.into(), batch, arrival: Arrival { commit: CommitNo(commit), ordinal: 0 } }
+            let numbers: Vec<u32> = keys
+                .iter()
+                .map(|_| {
+                    number += 1;
+                    number
+                })
+                .collect();
+            let batch =
+                RecordBatch::try_new(schema(), vec![Arc::new(UInt32Array::from(numbers))]).unwrap();
+            Sorted {
+                keys: keys.into(),
+                batch,
+                arrival: Arrival {
+                    commit: CommitNo(commit),
+                    ordinal: 0,
+                },
+            }
         };
         (1..).zip(keys).map(block).collect()
     }
 
     fn numbers(batches: &[RecordBatch]) -> Vec<u32> {
-        let column = |batch: &RecordBatch| batch.column(0).as_primitive::<UInt32Type>().values().to_vec();
+        let column = |batch: &RecordBatch| {
+            batch
+                .column(0)
+                .as_primitive::<UInt32Type>()
+                .values()
+                .to_vec()
+        };
         batches.iter().flat_map(column).collect()
     }
 

@@ -18,7 +18,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::fmt;
 use std::sync::Arc;
-use thalweg_kernel::{Commit, Durability, Error, ErrorKind, Result, RowsPart, TableId, TableSnapshot};
+use thalweg_kernel::{
+    Commit, Durability, Error, ErrorKind, Result, RowsPart, TableId, TableSnapshot,
+};
 
 /// A definition that changes while a commit is prepared makes it start again, so often at most.
 const MOST_ATTEMPTS: usize = 16;
@@ -41,7 +43,10 @@ pub(crate) struct Shape {
 
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("id", &self.id.0).field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Table")
+            .field("id", &self.id.0)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -49,14 +54,23 @@ impl Shape {
     fn of(engine: &Engine, table: &TableSnapshot) -> Result<Self> {
         let definition = engine.definition_of(table)?;
         let writer = RowWriter::new(&definition)?;
-        Ok(Self { version: table.definition_version, definition, writer })
+        Ok(Self {
+            version: table.definition_version,
+            definition,
+            writer,
+        })
     }
 }
 
 impl Table {
     pub(crate) fn new(engine: Engine, table: &TableSnapshot) -> Result<Self> {
         let shape = Arc::new(ArcSwap::from_pointee(Shape::of(&engine, table)?));
-        Ok(Self { engine, id: table.id, name: table.name.as_str().into(), shape })
+        Ok(Self {
+            engine,
+            id: table.id,
+            name: table.name.as_str().into(),
+            shape,
+        })
     }
 
     /// The name it was opened by.
@@ -115,7 +129,10 @@ impl Table {
         self.with_newest_shape(|shape| {
             // The first row of a kind tells the size of the next: one allocation, no copy.
             let mut payload = Vec::with_capacity(16 + 12 * row.len());
-            let key = shape.writer.write(row, &mut payload).map_err(|e| self.name_error(e))?;
+            let key = shape
+                .writer
+                .write(row, &mut payload)
+                .map_err(|e| self.name_error(e))?;
             if payload.len() >= self.engine.options().append_limits.raw_bytes {
                 let batch = decode_rows(&shape.definition, [&payload[..]])?;
                 return self.append([Ok(batch)], Some(durability)).map(|_| ());
@@ -128,7 +145,10 @@ impl Table {
                 key_max: key,
                 payload: payload.into(),
             };
-            let commit = Commit { rows: vec![part], ..Commit::default() };
+            let commit = Commit {
+                rows: vec![part],
+                ..Commit::default()
+            };
             self.engine.kernel().commit(commit, durability).map(|_| ())
         })
     }
@@ -157,13 +177,23 @@ impl Table {
     }
 
     pub(crate) fn snapshot(&self) -> Result<TableSnapshot> {
-        self.engine.kernel().snapshot()?.table(self.id).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("the table \"{}\" was dropped", self.name))
-        })
+        self.engine
+            .kernel()
+            .snapshot()?
+            .table(self.id)
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::NotFound,
+                    format!("the table \"{}\" was dropped", self.name),
+                )
+            })
     }
 
     /// Runs `write` with the shape this handle knows, again with the newest one for as long as it loses races.
-    pub(crate) fn with_newest_shape<T>(&self, mut write: impl FnMut(&Shape) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_newest_shape<T>(
+        &self,
+        mut write: impl FnMut(&Shape) -> Result<T>,
+    ) -> Result<T> {
         for _ in 1..MOST_ATTEMPTS {
             match write(&self.shape.load()) {
                 Err(e) if e.kind() == ErrorKind::Conflict => self.refresh()?,
@@ -176,14 +206,19 @@ impl Table {
     fn refresh(&self) -> Result<()> {
         let snapshot = self.snapshot()?;
         if snapshot.definition_version != self.shape.load().version {
-            self.shape.store(Arc::new(Shape::of(&self.engine, &snapshot)?));
+            self.shape
+                .store(Arc::new(Shape::of(&self.engine, &snapshot)?));
         }
         Ok(())
     }
 
     /// The same error with the name of the table in front.
     pub(crate) fn name_error(&self, error: Error) -> Error {
-        Error::with_source(error.kind(), format!("table \"{}\": {error}", self.name), error)
+        Error::with_source(
+            error.kind(),
+            format!("table \"{}\": {error}", self.name),
+            error,
+        )
     }
 }
 
@@ -219,7 +254,11 @@ pub struct TableStats {
 impl TableView {
     pub(crate) fn new(engine: Engine, snapshot: TableSnapshot) -> Result<Self> {
         let definition = engine.definition_of(&snapshot)?;
-        Ok(Self { engine, snapshot, definition })
+        Ok(Self {
+            engine,
+            snapshot,
+            definition,
+        })
     }
 
     /// The name of the table in this view.
@@ -255,17 +294,32 @@ impl TableView {
     /// Rows, without reading any.
     #[must_use]
     pub fn row_count(&self) -> u64 {
-        let open_rows: u64 = self.snapshot.open_rows().map(|open| u64::from(open.part.rows)).sum();
+        let open_rows: u64 = self
+            .snapshot
+            .open_rows()
+            .map(|open| u64::from(open.part.rows))
+            .sum();
         self.snapshot.tree.total().map_or(0, |total| total.rows) + open_rows
     }
 
     /// The smallest and the largest order key; `None` without rows.
     #[must_use]
     pub fn key_range(&self) -> Option<KeyRange> {
-        let blocks = self.snapshot.tree.total().map(|total| (total.key_min, total.key_max));
-        let open = self.snapshot.open_rows().map(|open| (open.part.key_min, open.part.key_max));
+        let blocks = self
+            .snapshot
+            .tree
+            .total()
+            .map(|total| (total.key_min, total.key_max));
+        let open = self
+            .snapshot
+            .open_rows()
+            .map(|open| (open.part.key_min, open.part.key_max));
         let widest = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
-        blocks.into_iter().chain(open).reduce(widest).map(|(first, last)| KeyRange { first, last })
+        blocks
+            .into_iter()
+            .chain(open)
+            .reduce(widest)
+            .map(|(first, last)| KeyRange { first, last })
     }
 
     /// What is known of it.
@@ -291,7 +345,15 @@ impl TableView {
     /// As [`Self::scan`].
     pub fn scan_partitions(&self, request: &ScanRequest, count: usize) -> Result<Vec<Scan>> {
         let ranges = stream::partitions(self, request.keys, count)?;
-        ranges.into_iter().map(|keys| self.scan(&ScanRequest { keys, ..request.clone() })).collect()
+        ranges
+            .into_iter()
+            .map(|keys| {
+                self.scan(&ScanRequest {
+                    keys,
+                    ..request.clone()
+                })
+            })
+            .collect()
     }
 
     /// Aggregates rows by ranges of the order key.

@@ -2,6 +2,7 @@
 //!
 //! The oracle is the contract: a scan returns the rows sorted by time, rows of equal times in the order they came. The
 //! number of sequences follows `THALWEG_SEQUENCES` (2,000 by default), each of up to 200 operations.
+#![allow(clippy::panic, reason = "a failed history is told by a panic")]
 
 mod common;
 
@@ -10,16 +11,23 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 fn run(share: u32, ordered: bool, split: Option<&'static str>) {
-    let config = Config { cases: (sequences() / share).max(1), failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: (sequences() / share).max(1),
+        failure_persistence: None,
+        ..Config::default()
+    };
     let mut runner = TestRunner::new(config);
-    let result = runner.run(&(any::<u64>(), operations(200)), |(seed, operations): (u64, Vec<Operation>)| {
-        let mut trial = Trial::new(Model::new(ordered), seed, split);
-        for operation in &operations {
-            trial.run(operation);
-        }
-        trial.check_all();
-        Ok(())
-    });
+    let result = runner.run(
+        &(any::<u64>(), operations(200)),
+        |(seed, operations): (u64, Vec<Operation>)| {
+            let mut trial = Trial::new(Model::new(ordered), seed, split);
+            for operation in &operations {
+                trial.run(operation);
+            }
+            trial.check_all();
+            Ok(())
+        },
+    );
     if let Err(failure) = result {
         panic!("{failure}");
     }

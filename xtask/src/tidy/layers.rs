@@ -74,7 +74,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "thalweg-python",
-        may_use: &["thalweg", "thalweg-env"],
+        may_use: &["thalweg", "thalweg-env", "thalweg-table"],
         banned: &[SQL],
     },
     Layer {
@@ -84,6 +84,7 @@ const LAYERS: &[Layer] = &[
             "thalweg-codec",
             "thalweg-env",
             "thalweg-kernel",
+            "thalweg-sim",
             "thalweg-table",
         ],
         banned: &[PYTHON, SQL],

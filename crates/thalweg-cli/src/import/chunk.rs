@@ -108,23 +108,20 @@ impl ChunkBuilder {
         self.lines.len() + self.bad.len() >= CHUNK_ROWS || self.bytes >= CHUNK_BYTES
     }
 
-    /// Adds a row; `fields` has one per column.
+    /// Adds a row; `fields` has one per column, with so many bytes together.
     pub(crate) fn push<'a>(
         &mut self,
         line: u64,
-        fields: impl IntoIterator<Item = Option<&'a str>> + Clone,
+        bytes: usize,
+        fields: impl Iterator<Item = Option<&'a str>> + Clone,
     ) {
-        if fields
-            .clone()
-            .into_iter()
-            .flatten()
-            .any(|field| field.len() > MOST_FIELD_BYTES)
-        {
+        let too_long = |field: &str| field.len() > MOST_FIELD_BYTES;
+        if bytes > MOST_FIELD_BYTES && fields.clone().flatten().any(too_long) {
             let reason = format!("a field is longer than {} MiB", MOST_FIELD_BYTES >> 20);
             return self.push_bad(line, reason, String::new());
         }
+        self.bytes += bytes;
         for (column, field) in self.columns.iter_mut().zip(fields) {
-            self.bytes += field.map_or(0, str::len);
             column.append_option(field);
         }
         self.lines.push(line);

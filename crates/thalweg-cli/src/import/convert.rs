@@ -4,6 +4,7 @@
 
 use super::chunk::{BadRow, Chunk};
 use crate::failure::Failure;
+use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, TimestampMicrosecondType, TimestampMillisecondType};
 use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
 use arrow_array::{
@@ -17,6 +18,8 @@ use thalweg::{Error, ErrorKind, TableDefinition, TimeBound, key_box, type_name};
 
 /// Text that a message shows of a value, at most.
 const SHOWN_CHARACTERS: usize = 80;
+/// `2026-01-31T09:30:00.123456789`: a longer text may have more digits than Arrow looks at.
+const FULL_TIME_CHARACTERS: usize = 29;
 
 /// Makes batches for one table out of chunks of one file.
 #[derive(Debug)]
@@ -157,22 +160,40 @@ fn trim(text: &StringArray) -> StringArray {
         .collect()
 }
 
+/// Times are nearly always written in full: those come from Arrow's parser, a batch at a time. What it does not take, or
+/// would cut, is left to [`parse_time`].
 fn convert_times(
     text: &StringArray,
     field: &Field,
     reasons: &mut [Option<String>],
 ) -> Result<ArrayRef, Failure> {
     let data_type = field.data_type();
+    let step_ns = step_ns(data_type);
+    let options = CastOptions {
+        safe: true,
+        ..CastOptions::default()
+    };
+    let fast = cast_with_options(
+        text,
+        &DataType::Timestamp(TimeUnit::Nanosecond, None),
+        &options,
+    )?;
+    let fast = fast.as_primitive::<TimestampNanosecondType>();
     let mut steps: Vec<Option<i64>> = Vec::with_capacity(text.len());
     for (row, value) in text.iter().enumerate() {
-        steps.push(match value.map(|value| parse_time(value, data_type)) {
-            None => None,
-            Some(Ok(step)) => Some(step),
-            Some(Err(why)) => {
-                reasons[row].get_or_insert_with(|| format!("column \"{}\": {why}", field.name()));
-                None
-            }
-        });
+        let Some(value) = value else {
+            steps.push(None);
+            continue;
+        };
+        let ns = fast.is_valid(row).then(|| fast.value(row));
+        let whole = ns.filter(|ns| ns % step_ns == 0 && value.len() <= FULL_TIME_CHARACTERS);
+        let step = whole.map_or_else(|| parse_time(value, data_type), |ns| Ok(ns / step_ns));
+        steps.push(
+            step.map_err(|why| {
+                reasons[row].get_or_insert_with(|| format!("column \"{}\": {why}", field.name()))
+            })
+            .ok(),
+        );
     }
     let array: ArrayRef = match data_type {
         DataType::Timestamp(unit, zone) => {
@@ -193,6 +214,17 @@ fn convert_times(
         }
     };
     Ok(array)
+}
+
+/// Nanoseconds of a step of a time type.
+fn step_ns(data_type: &DataType) -> i64 {
+    match data_type {
+        DataType::Timestamp(TimeUnit::Second, _) => 1_000_000_000,
+        DataType::Timestamp(TimeUnit::Millisecond, _) => 1_000_000,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => 1_000,
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => 1,
+        _ => 86_400_000_000_000,
+    }
 }
 
 fn timestamps<T: arrow_array::types::ArrowTimestampType>(

@@ -120,7 +120,7 @@ impl CsvLines {
         }) {
             return bad(chunk, "it is not UTF-8".to_owned());
         }
-        chunk.push(line, (0..record.len()).map(field));
+        chunk.push(line, text.len(), (0..record.len()).map(field));
     }
 }
 

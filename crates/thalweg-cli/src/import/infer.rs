@@ -117,7 +117,7 @@ mod tests {
     fn of(texts: &[&str]) -> DataType {
         let mut chunk = ChunkBuilder::new(1);
         for text in texts {
-            chunk.push(1, [Some(*text)]);
+            chunk.push(1, text.len(), [Some(*text)].into_iter());
         }
         data_type(0, &[chunk.finish().unwrap()])
     }

@@ -89,7 +89,7 @@ impl JsonLines {
 
     fn push_line(&self, text: &str, chunk: &mut ChunkBuilder) {
         match self.fields(text, chunk) {
-            Ok(fields) => chunk.push(self.line, fields.iter().map(Option::as_deref)),
+            Ok(fields) => chunk.push(self.line, text.len(), fields.iter().map(Option::as_deref)),
             Err(reason) => chunk.push_bad(self.line, reason, text.trim_end().to_owned()),
         }
     }

@@ -40,6 +40,15 @@ impl Source {
                 options,
             );
         }
+        if options
+            .rejects
+            .as_deref()
+            .is_some_and(|rejects| files::are_same(path, rejects))
+        {
+            return Err(Failure::usage(
+                "--rejects names the file that is imported, which it would empty",
+            ));
+        }
         let file = files::open(path)?;
         // Of a pipe nobody knows the length.
         let length = file

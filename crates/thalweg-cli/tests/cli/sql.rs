@@ -132,9 +132,13 @@ fn reading_makes_no_database_and_needs_no_lock() {
 fn a_reader_that_has_had_enough_is_no_error() {
     let place = filled();
     let program = env!("CARGO_BIN_EXE_thalweg");
-    let query = "SELECT a.value FROM range(1, 3000000) AS a";
+    // Far more than a pipe holds.
+    let more: Vec<String> = (0..300).map(|row| format!("({row}, 'host', 1)")).collect();
+    place.sql("CREATE TABLE n (n BIGINT, host VARCHAR, sys DOUBLE)");
+    place.sql(&format!("INSERT INTO n VALUES {}", more.join(", ")));
+    let query = "SELECT a.n, a.host, b.n AS m FROM n a CROSS JOIN n b";
     let line = format!(
-        "{program} sql {} '{query}' | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}",
+        "{program} sql {} \"{query}\" | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}",
         place.db.display()
     );
     let ended = std::process::Command::new("bash")

@@ -36,12 +36,18 @@ impl OptimizerRule for AggregatePushdown {
         Some(ApplyOrder::BottomUp)
     }
 
-    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
         let LogicalPlan::Aggregate(aggregate) = &plan else {
             return Ok(Transformed::no(plan));
         };
         Ok(match AggregateNode::replace(aggregate) {
-            Some(node) => Transformed::yes(LogicalPlan::Extension(Extension { node: Arc::new(node) })),
+            Some(node) => Transformed::yes(LogicalPlan::Extension(Extension {
+                node: Arc::new(node),
+            })),
             None => Transformed::no(plan),
         })
     }
@@ -65,8 +71,12 @@ impl AggregateNode {
         let scan = scan_below(&aggregate.input)?;
         let table = stored_table(scan)?;
         let definition = table.definition();
-        let time = definition.time_column().map(|column| (column.name.clone(), column.data_type.clone()));
-        let time = time.as_ref().map(|(name, data_type)| TimeColumn { name, data_type });
+        let time = definition
+            .time_column()
+            .map(|column| (column.name.clone(), column.data_type.clone()));
+        let time = time
+            .as_ref()
+            .map(|(name, data_type)| TimeColumn { name, data_type });
         let mut conditions = Vec::new();
         for filter in &scan.filters {
             conditions.extend(time_conditions(filter, time?)?);
@@ -77,9 +87,19 @@ impl AggregateNode {
             _ => return None,
         };
         let mut columns = Vec::new();
-        let outputs = aggregate.aggr_expr.iter().map(|expr| output(expr, &table, &mut columns));
+        let outputs = aggregate
+            .aggr_expr
+            .iter()
+            .map(|expr| output(expr, &table, &mut columns));
         let outputs = outputs.collect::<Option<Vec<_>>>()?;
-        Some(Self { table, conditions, group, outputs, columns, schema: Arc::clone(&aggregate.schema) })
+        Some(Self {
+            table,
+            conditions,
+            group,
+            outputs,
+            columns,
+            schema: Arc::clone(&aggregate.schema),
+        })
     }
 
     fn constants(&self) -> impl Iterator<Item = &Expr> {
@@ -87,9 +107,25 @@ impl AggregateNode {
     }
 
     /// What two equal nodes agree on.
-    fn identity(&self) -> (&str, &[TimeCondition], Option<(i64, i64, i64)>, &[Output], &[usize]) {
-        let group = self.group.map(|group| (group.bucket.width, group.bucket.origin, group.factor));
-        (self.table.name(), &self.conditions, group, &self.outputs, &self.columns)
+    fn identity(
+        &self,
+    ) -> (
+        &str,
+        &[TimeCondition],
+        Option<(i64, i64, i64)>,
+        &[Output],
+        &[usize],
+    ) {
+        let group = self
+            .group
+            .map(|group| (group.bucket.width, group.bucket.origin, group.factor));
+        (
+            self.table.name(),
+            &self.conditions,
+            group,
+            &self.outputs,
+            &self.columns,
+        )
     }
 }
 
@@ -103,7 +139,9 @@ fn scan_below(plan: &LogicalPlan) -> Option<&TableScan> {
 
 fn stored_table(scan: &TableScan) -> Option<Arc<StoredTable>> {
     let provider = source_as_provider(&scan.source).ok()?;
-    provider.downcast_ref::<StoredTable>().map(|table| Arc::new(table.clone()))
+    provider
+        .downcast_ref::<StoredTable>()
+        .map(|table| Arc::new(table.clone()))
 }
 
 /// The output that does the work of one aggregate function; `columns` grows by what it needs.
@@ -114,7 +152,11 @@ fn output(expr: &Expr, table: &StoredTable, columns: &mut Vec<usize>) -> Option<
         _ => return None,
     };
     let AggregateFunction { func, params } = function;
-    if params.distinct || params.filter.is_some() || !params.order_by.is_empty() || params.null_treatment.is_some() {
+    if params.distinct
+        || params.filter.is_some()
+        || !params.order_by.is_empty()
+        || params.null_treatment.is_some()
+    {
         return None;
     }
     let [argument] = params.args.as_slice() else {
@@ -126,15 +168,26 @@ fn output(expr: &Expr, table: &StoredTable, columns: &mut Vec<usize>) -> Option<
         return (name == "count" && !value.is_null()).then_some(Output::Rows);
     }
     let (position, cast) = column(argument, table)?;
-    let data_type = table.definition().columns().get(position).map(|column| column.data_type.clone())?;
+    let data_type = table
+        .definition()
+        .columns()
+        .get(position)
+        .map(|column| column.data_type.clone())?;
     if !table.definition().is_summarised(position) || !fits(name, &data_type, cast) {
         return None;
     }
-    let at = columns.iter().position(|known| *known == position).unwrap_or_else(|| {
-        columns.push(position);
-        columns.len() - 1
-    });
-    let variance = |sample, root| Output::Variance { column: at, sample, root };
+    let at = columns
+        .iter()
+        .position(|known| *known == position)
+        .unwrap_or_else(|| {
+            columns.push(position);
+            columns.len() - 1
+        });
+    let variance = |sample, root| Output::Variance {
+        column: at,
+        sample,
+        root,
+    };
     Some(match name {
         "count" => Output::Count(at),
         "sum" => Output::Sum(at),
@@ -152,7 +205,10 @@ fn output(expr: &Expr, table: &StoredTable, columns: &mut Vec<usize>) -> Option<
 /// The column that `expr` is, and what it is cast to.
 fn column<'a>(expr: &'a Expr, table: &StoredTable) -> Option<(usize, Option<&'a DataType>)> {
     match expr {
-        Expr::Column(column) => Some((table.definition().schema().index_of(&column.name).ok()?, None)),
+        Expr::Column(column) => Some((
+            table.definition().schema().index_of(&column.name).ok()?,
+            None,
+        )),
         Expr::Cast(Cast { expr, field }) => {
             let (position, None) = column(expr, table)? else {
                 return None;
@@ -171,7 +227,11 @@ fn fits(function: &str, data_type: &DataType, cast: Option<&DataType>) -> bool {
     match function {
         "count" => cast.is_none(),
         "min" | "max" => {
-            let summarised = number || matches!(data_type, T::Boolean | T::Date32 | T::Timestamp(..) | T::Duration(_));
+            let summarised = number
+                || matches!(
+                    data_type,
+                    T::Boolean | T::Date32 | T::Timestamp(..) | T::Duration(_)
+                );
             summarised && cast.is_none()
         }
         "sum" => match cast {
@@ -208,7 +268,11 @@ impl UserDefinedLogicalNodeCore for AggregateNode {
             write!(f, ", bucket={}", group.bucket.width)?;
         }
         for condition in &self.conditions {
-            write!(f, ", time {:?} {}", condition.comparison, condition.constant)?;
+            write!(
+                f,
+                ", time {:?} {}",
+                condition.comparison, condition.constant
+            )?;
         }
         Ok(())
     }

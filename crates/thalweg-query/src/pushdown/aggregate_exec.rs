@@ -19,11 +19,15 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+};
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use std::fmt;
 use std::sync::Arc;
@@ -59,7 +63,13 @@ impl ExtensionPlanner for AggregatePlanner {
         };
         let schema = Arc::clone(node.schema.inner());
         let factor = node.group.map(|group| group.factor);
-        Ok(Some(Arc::new(TableAggregateExec::new(view, request, factor, node.outputs.clone(), schema))))
+        Ok(Some(Arc::new(TableAggregateExec::new(
+            view,
+            request,
+            factor,
+            node.outputs.clone(),
+            schema,
+        ))))
     }
 }
 
@@ -84,9 +94,17 @@ impl TableAggregateExec {
         schema: SchemaRef,
     ) -> Self {
         let mut equivalences = EquivalenceProperties::new(Arc::clone(&schema));
-        if factor.is_some() && let Some(group) = schema.fields().first() {
+        if factor.is_some()
+            && let Some(group) = schema.fields().first()
+        {
             let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(group.name(), 0));
-            let ascending = PhysicalSortExpr::new(column, SortOptions { descending: false, nulls_first: false });
+            let ascending = PhysicalSortExpr::new(
+                column,
+                SortOptions {
+                    descending: false,
+                    nulls_first: false,
+                },
+            );
             equivalences.add_orderings(LexOrdering::new([ascending]));
         }
         let properties = PlanProperties::new(
@@ -96,7 +114,14 @@ impl TableAggregateExec {
             Boundedness::Bounded,
         );
         let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
-        Self { view, request, factor, outputs, properties, metrics: ExecutionPlanMetricsSet::new() }
+        Self {
+            view,
+            request,
+            factor,
+            outputs,
+            properties,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
     }
 
     /// The answer, as one batch.
@@ -105,7 +130,10 @@ impl TableAggregateExec {
         let result = self.view.aggregate(&self.request).map_err(to_datafusion)?;
         record_counters(&self.metrics, 0, &result.metrics);
         let schema = self.schema();
-        let mut fields = schema.fields().iter().map(|field| field.data_type().clone());
+        let mut fields = schema
+            .fields()
+            .iter()
+            .map(|field| field.data_type().clone());
         let mut next_type = || match fields.next() {
             Some(data_type) => Ok(data_type),
             None => internal_err!("an aggregate with more values than columns"),
@@ -156,7 +184,10 @@ impl ExecutionPlan for TableAggregateExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
 
@@ -174,7 +205,10 @@ impl ExecutionPlan for TableAggregateExec {
             metrics: self.metrics.clone(),
         };
         let answer = futures::stream::once(async move { running.answer(&metrics) });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), answer)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            answer,
+        )))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

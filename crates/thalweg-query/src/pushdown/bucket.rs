@@ -28,7 +28,8 @@ pub(crate) struct TimeGroup {
 pub(crate) fn time_group(group: &Expr, time: TimeColumn<'_>) -> Option<TimeGroup> {
     match group {
         Expr::Alias(alias) => time_group(&alias.expr, time),
-        Expr::ScalarFunction(ScalarFunction { func, args }) => match (func.name(), args.as_slice()) {
+        Expr::ScalarFunction(ScalarFunction { func, args }) => match (func.name(), args.as_slice())
+        {
             ("date_bin", [width, source]) => of_date_bin(width, source, None, time),
             ("date_bin", [width, source, origin]) => of_date_bin(width, source, Some(origin), time),
             ("date_trunc", [granularity, source]) => of_date_trunc(granularity, source, time),
@@ -38,7 +39,12 @@ pub(crate) fn time_group(group: &Expr, time: TimeColumn<'_>) -> Option<TimeGroup
     }
 }
 
-fn of_date_bin(width: &Expr, source: &Expr, origin: Option<&Expr>, time: TimeColumn<'_>) -> Option<TimeGroup> {
+fn of_date_bin(
+    width: &Expr,
+    source: &Expr,
+    origin: Option<&Expr>,
+    time: TimeColumn<'_>,
+) -> Option<TimeGroup> {
     let width_ns = interval_ns(literal(width)?)?;
     let (factor, data_type) = time_expression(source, time)?;
     let origin_ns = match origin {
@@ -50,7 +56,9 @@ fn of_date_bin(width: &Expr, source: &Expr, origin: Option<&Expr>, time: TimeCol
 
 fn of_date_trunc(granularity: &Expr, source: &Expr, time: TimeColumn<'_>) -> Option<TimeGroup> {
     let (factor, data_type) = time_expression(source, time)?;
-    let (ScalarValue::Utf8(Some(granularity)) | ScalarValue::Utf8View(Some(granularity))) = literal(granularity)? else {
+    let (ScalarValue::Utf8(Some(granularity)) | ScalarValue::Utf8View(Some(granularity))) =
+        literal(granularity)?
+    else {
         return None;
     };
     let (width_ns, origin_ns) = match granularity.to_ascii_lowercase().as_str() {
@@ -78,7 +86,13 @@ fn group(factor: i64, data_type: &DataType, width_ns: i64, origin_ns: i64) -> Op
     };
     let step_ns = unit_ns(*unit).checked_mul(factor)?;
     let whole = width_ns > 0 && width_ns % step_ns == 0 && origin_ns % step_ns == 0;
-    whole.then(|| TimeGroup { bucket: Bucket { width: width_ns / step_ns, origin: origin_ns / step_ns }, factor })
+    whole.then(|| TimeGroup {
+        bucket: Bucket {
+            width: width_ns / step_ns,
+            origin: origin_ns / step_ns,
+        },
+        factor,
+    })
 }
 
 fn literal(expr: &Expr) -> Option<&ScalarValue> {
@@ -95,10 +109,12 @@ fn interval_ns(interval: &ScalarValue) -> Option<i64> {
             let (days, ms) = IntervalDayTimeType::to_parts(*value);
             (days, i64::from(ms) * 1_000_000)
         }
-        ScalarValue::IntervalMonthDayNano(Some(value)) => match IntervalMonthDayNanoType::to_parts(*value) {
-            (0, days, ns) => (days, ns),
-            _ => return None,
-        },
+        ScalarValue::IntervalMonthDayNano(Some(value)) => {
+            match IntervalMonthDayNanoType::to_parts(*value) {
+                (0, days, ns) => (days, ns),
+                _ => return None,
+            }
+        }
         _ => return None,
     };
     i64::from(days).checked_mul(DAY_NS)?.checked_add(ns)

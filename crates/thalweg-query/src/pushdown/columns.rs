@@ -16,16 +16,25 @@ const EXACT_IN_F64: f64 = 9_007_199_254_740_992.0;
 /// Whether [`column_ranges`] might find something in `filter` once placeholders are filled in.
 pub(crate) fn may_prune(filter: &Expr, schema: &Schema) -> bool {
     match filter {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
-            may_prune(left, schema) || may_prune(right, schema)
-        }
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::And,
+            right,
+        }) => may_prune(left, schema) || may_prune(right, schema),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let has_column = |expr| column_of(expr, schema).is_some();
             Comparison::of(*op).is_some() && (has_column(left) || has_column(right))
         }
-        Expr::Between(Between { expr, negated: false, .. }) | Expr::InList(InList { expr, negated: false, .. }) => {
-            column_of(expr, schema).is_some()
-        }
+        Expr::Between(Between {
+            expr,
+            negated: false,
+            ..
+        })
+        | Expr::InList(InList {
+            expr,
+            negated: false,
+            ..
+        }) => column_of(expr, schema).is_some(),
         _ => false,
     }
 }
@@ -33,7 +42,11 @@ pub(crate) fn may_prune(filter: &Expr, schema: &Schema) -> bool {
 /// The ranges outside which no row satisfies `filter`.
 pub(crate) fn column_ranges(filter: &Expr, schema: &Schema, found: &mut Vec<ColumnRange>) {
     match filter {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::And,
+            right,
+        }) => {
             column_ranges(left, schema, found);
             column_ranges(right, schema, found);
         }
@@ -44,11 +57,20 @@ pub(crate) fn column_ranges(filter: &Expr, schema: &Schema, found: &mut Vec<Colu
                 found.extend(range);
             }
         }
-        Expr::Between(Between { expr, negated: false, low, high }) => {
+        Expr::Between(Between {
+            expr,
+            negated: false,
+            low,
+            high,
+        }) => {
             found.extend(compared(expr, Comparison::GreaterOrEqual, low, schema));
             found.extend(compared(expr, Comparison::LessOrEqual, high, schema));
         }
-        Expr::InList(InList { expr, list, negated: false }) => {
+        Expr::InList(InList {
+            expr,
+            list,
+            negated: false,
+        }) => {
             found.extend(listed(expr, list, schema));
         }
         _ => {}
@@ -81,14 +103,25 @@ enum Kind {
 fn summarised_as(data_type: &DataType) -> Option<Kind> {
     use DataType as T;
     Some(match data_type {
-        T::Int8 | T::Int16 | T::Int32 | T::Int64 | T::Date32 | T::Timestamp(..) | T::Duration(_) => Kind::Int,
+        T::Int8
+        | T::Int16
+        | T::Int32
+        | T::Int64
+        | T::Date32
+        | T::Timestamp(..)
+        | T::Duration(_) => Kind::Int,
         T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64 => Kind::UInt,
         T::Float32 | T::Float64 => Kind::Float,
         _ => return None,
     })
 }
 
-fn compared(column: &Expr, comparison: Comparison, value: &Expr, schema: &Schema) -> Option<ColumnRange> {
+fn compared(
+    column: &Expr,
+    comparison: Comparison,
+    value: &Expr,
+    schema: &Schema,
+) -> Option<ColumnRange> {
     let (position, data_type) = column_of(column, schema)?;
     let (low, high) = match comparison {
         Comparison::Equal => (true, true),
@@ -96,14 +129,22 @@ fn compared(column: &Expr, comparison: Comparison, value: &Expr, schema: &Schema
         Comparison::Greater | Comparison::GreaterOrEqual => (true, false),
     };
     let range = range_of(literal(value)?, data_type, low, high)?;
-    Some(ColumnRange { column: position, range })
+    Some(ColumnRange {
+        column: position,
+        range,
+    })
 }
 
 fn listed(column: &Expr, list: &[Expr], schema: &Schema) -> Option<ColumnRange> {
     let (position, data_type) = column_of(column, schema)?;
-    let ranges = list.iter().map(|item| range_of(literal(item)?, data_type, true, true));
+    let ranges = list
+        .iter()
+        .map(|item| range_of(literal(item)?, data_type, true, true));
     let range = ranges.reduce(|all, range| span(all?, range?))??;
-    Some(ColumnRange { column: position, range })
+    Some(ColumnRange {
+        column: position,
+        range,
+    })
 }
 
 fn literal(expr: &Expr) -> Option<&ScalarValue> {
@@ -114,7 +155,12 @@ fn literal(expr: &Expr) -> Option<&ScalarValue> {
 }
 
 /// The values of a column of `data_type` from `value` on (`low`), up to it (`high`), or equal to it.
-fn range_of(value: &ScalarValue, data_type: &DataType, low: bool, high: bool) -> Option<ValueRange> {
+fn range_of(
+    value: &ScalarValue,
+    data_type: &DataType,
+    low: bool,
+    high: bool,
+) -> Option<ValueRange> {
     let kind = summarised_as(data_type)?;
     if let Some(value) = float(value) {
         return range_of_float(value, kind, low, high);
@@ -130,7 +176,10 @@ fn range_of(value: &ScalarValue, data_type: &DataType, low: bool, high: bool) ->
         }
         Kind::UInt => {
             let value = u64::try_from(value).ok()?;
-            Some(ValueRange::UInt(low.then_some(value), high.then_some(value)))
+            Some(ValueRange::UInt(
+                low.then_some(value),
+                high.then_some(value),
+            ))
         }
         Kind::Float => None,
     }
@@ -151,7 +200,11 @@ fn range_of_float(value: f64, kind: Kind, low: bool, high: bool) -> Option<Value
     if kind == Kind::Float {
         let end = |wanted: bool| wanted.then_some(value);
         // Comparisons order NaN above every number.
-        return Some(ValueRange::Float { min: end(low), max: end(high), accepts_nan: true });
+        return Some(ValueRange::Float {
+            min: end(low),
+            max: end(high),
+            accepts_nan: true,
+        });
     }
     if value.abs() >= EXACT_IN_F64 {
         return None;
@@ -162,17 +215,36 @@ fn range_of_float(value: f64, kind: Kind, low: bool, high: bool) -> Option<Value
         return Some(ValueRange::Int(low.then_some(floor), high.then_some(ceil)));
     }
     let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
-    Some(ValueRange::UInt(low.then_some(unsigned(floor)), high.then_some(unsigned(ceil))))
+    Some(ValueRange::UInt(
+        low.then_some(unsigned(floor)),
+        high.then_some(unsigned(ceil)),
+    ))
 }
 
 /// The smallest range with both in it.
 fn span(a: ValueRange, b: ValueRange) -> Option<ValueRange> {
     Some(match (a, b) {
-        (ValueRange::Int(a0, a1), ValueRange::Int(b0, b1)) => ValueRange::Int(a0.min(b0), a1.max(b1)),
-        (ValueRange::UInt(a0, a1), ValueRange::UInt(b0, b1)) => ValueRange::UInt(a0.min(b0), a1.max(b1)),
-        (ValueRange::Float { min: a0, max: a1, .. }, ValueRange::Float { min: b0, max: b1, .. }) => {
-            let both = |a: Option<f64>, b: Option<f64>, choose: fn(f64, f64) -> f64| Some(choose(a?, b?));
-            ValueRange::Float { min: both(a0, b0, f64::min), max: both(a1, b1, f64::max), accepts_nan: true }
+        (ValueRange::Int(a0, a1), ValueRange::Int(b0, b1)) => {
+            ValueRange::Int(a0.min(b0), a1.max(b1))
+        }
+        (ValueRange::UInt(a0, a1), ValueRange::UInt(b0, b1)) => {
+            ValueRange::UInt(a0.min(b0), a1.max(b1))
+        }
+        (
+            ValueRange::Float {
+                min: a0, max: a1, ..
+            },
+            ValueRange::Float {
+                min: b0, max: b1, ..
+            },
+        ) => {
+            let both =
+                |a: Option<f64>, b: Option<f64>, choose: fn(f64, f64) -> f64| Some(choose(a?, b?));
+            ValueRange::Float {
+                min: both(a0, b0, f64::min),
+                max: both(a1, b1, f64::max),
+                accepts_nan: true,
+            }
         }
         _ => return None,
     })
@@ -197,7 +269,10 @@ mod tests {
         let mut found = Vec::new();
         column_ranges(filter, &schema(), &mut found);
         assert!(found.is_empty() || may_prune(filter, &schema()));
-        found.into_iter().map(|range| (range.column, range.range)).collect()
+        found
+            .into_iter()
+            .map(|range| (range.column, range.range))
+            .collect()
     }
 
     fn widened(name: &str) -> Expr {
@@ -206,22 +281,53 @@ mod tests {
 
     #[test]
     fn simple_comparisons_are_found() {
-        assert_eq!(ranges(&col("i").gt(lit(5_i32))), [(0, ValueRange::Int(Some(5), None))]);
-        assert_eq!(ranges(&lit(5_i32).gt_eq(col("i"))), [(0, ValueRange::Int(None, Some(5)))]);
-        assert_eq!(ranges(&col("u").eq(lit(7_u64))), [(1, ValueRange::UInt(Some(7), Some(7)))]);
+        assert_eq!(
+            ranges(&col("i").gt(lit(5_i32))),
+            [(0, ValueRange::Int(Some(5), None))]
+        );
+        assert_eq!(
+            ranges(&lit(5_i32).gt_eq(col("i"))),
+            [(0, ValueRange::Int(None, Some(5)))]
+        );
+        assert_eq!(
+            ranges(&col("u").eq(lit(7_u64))),
+            [(1, ValueRange::UInt(Some(7), Some(7)))]
+        );
         let between = col("i").between(lit(2_i32), lit(4_i32));
-        assert_eq!(ranges(&between), [(0, ValueRange::Int(Some(2), None)), (0, ValueRange::Int(None, Some(4)))]);
+        assert_eq!(
+            ranges(&between),
+            [
+                (0, ValueRange::Int(Some(2), None)),
+                (0, ValueRange::Int(None, Some(4)))
+            ]
+        );
         let listed = col("i").in_list(vec![lit(9_i32), lit(2_i32), lit(4_i32)], false);
         assert_eq!(ranges(&listed), [(0, ValueRange::Int(Some(2), Some(9)))]);
     }
 
     #[test]
     fn floats_widen() {
-        let float = |min, max| ValueRange::Float { min, max, accepts_nan: true };
-        assert_eq!(ranges(&widened("f").gt(lit(1.5))), [(2, float(Some(1.5), None))]);
-        assert_eq!(ranges(&widened("i").gt(lit(-1.5))), [(0, ValueRange::Int(Some(-2), None))]);
-        assert_eq!(ranges(&widened("u").lt(lit(1.5))), [(1, ValueRange::UInt(None, Some(2)))]);
-        assert_eq!(ranges(&widened("u").lt(lit(-1.5))), [(1, ValueRange::UInt(None, Some(0)))]);
+        let float = |min, max| ValueRange::Float {
+            min,
+            max,
+            accepts_nan: true,
+        };
+        assert_eq!(
+            ranges(&widened("f").gt(lit(1.5))),
+            [(2, float(Some(1.5), None))]
+        );
+        assert_eq!(
+            ranges(&widened("i").gt(lit(-1.5))),
+            [(0, ValueRange::Int(Some(-2), None))]
+        );
+        assert_eq!(
+            ranges(&widened("u").lt(lit(1.5))),
+            [(1, ValueRange::UInt(None, Some(2)))]
+        );
+        assert_eq!(
+            ranges(&widened("u").lt(lit(-1.5))),
+            [(1, ValueRange::UInt(None, Some(0)))]
+        );
         assert_eq!(ranges(&widened("i").lt(lit(1e300))), []);
         assert_eq!(ranges(&widened("i").lt(lit(f64::NAN))), []);
     }
@@ -230,8 +336,14 @@ mod tests {
     fn what_is_not_understood_prunes_nothing() {
         assert_eq!(ranges(&col("s").eq(lit("x"))), []);
         assert_eq!(ranges(&col("i").not_eq(lit(5_i32))), []);
-        assert_eq!(ranges(&col("i").eq(lit(5_i32)).or(col("u").eq(lit(1_u64)))), []);
-        assert_eq!(ranges(&col("i").in_list(vec![lit(1_i32), col("u")], false)), []);
+        assert_eq!(
+            ranges(&col("i").eq(lit(5_i32)).or(col("u").eq(lit(1_u64)))),
+            []
+        );
+        assert_eq!(
+            ranges(&col("i").in_list(vec![lit(1_i32), col("u")], false)),
+            []
+        );
         assert_eq!(ranges(&col("i").in_list(vec![lit(1_i32)], true)), []);
         assert_eq!(ranges(&col("i").gt(lit(ScalarValue::Int32(None)))), []);
     }

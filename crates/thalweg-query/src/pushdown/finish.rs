@@ -6,7 +6,8 @@
 //! are the same as without groups.
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Float32Array, Float64Array, Int64Array, PrimitiveArray, UInt64Array,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Float32Array, Float64Array, Int64Array,
+    PrimitiveArray, UInt64Array,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
@@ -23,7 +24,11 @@ pub(crate) enum Output {
     Avg(usize),
     Min(usize),
     Max(usize),
-    Variance { column: usize, sample: bool, root: bool },
+    Variance {
+        column: usize,
+        sample: bool,
+        root: bool,
+    },
 }
 
 /// The values of `output` for all groups.
@@ -31,14 +36,21 @@ pub(crate) fn finish(output: Output, groups: &[Group], data_type: &DataType) -> 
     let array: ArrayRef = match output {
         Output::Rows => Arc::new(int64(groups.iter().map(|group| Some(signed(group.rows))))),
         Output::Count(at) => {
-            Arc::new(int64(summaries(groups, at).map(|summary| Some(signed(summary.value_rows + summary.nan_rows)))))
+            Arc::new(int64(summaries(groups, at).map(|summary| {
+                Some(signed(summary.value_rows + summary.nan_rows))
+            })))
         }
         Output::Sum(at) => sums(groups, at, data_type)?,
         Output::Avg(at) => Arc::new(float64(summaries(groups, at).map(average))),
         Output::Min(at) => extremes(groups, at, data_type, End::Min)?,
         Output::Max(at) => extremes(groups, at, data_type, End::Max)?,
-        Output::Variance { column, sample, root } => {
-            let variance = |summary| variance(summary, sample).map(|v| if root { v.sqrt() } else { v });
+        Output::Variance {
+            column,
+            sample,
+            root,
+        } => {
+            let variance =
+                |summary| variance(summary, sample).map(|v| if root { v.sqrt() } else { v });
             Arc::new(float64(summaries(groups, column).map(variance)))
         }
     };
@@ -70,12 +82,26 @@ fn sums(groups: &[Group], at: usize, data_type: &DataType) -> Result<ArrayRef> {
     Ok(match data_type {
         DataType::Int64 => {
             #[expect(clippy::cast_possible_truncation, reason = "sums wrap around")]
-            let wrapped = |summary: &ColumnSummary| summary.int_sum().filter(|_| has_values(summary)).map(|sum| sum as i64);
+            let wrapped = |summary: &ColumnSummary| {
+                summary
+                    .int_sum()
+                    .filter(|_| has_values(summary))
+                    .map(|sum| sum as i64)
+            };
             Arc::new(int64(summaries(groups, at).map(wrapped)))
         }
         DataType::UInt64 => {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sums wrap around")]
-            let wrapped = |summary: &ColumnSummary| summary.int_sum().filter(|_| has_values(summary)).map(|sum| sum as u64);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "sums wrap around"
+            )]
+            let wrapped = |summary: &ColumnSummary| {
+                summary
+                    .int_sum()
+                    .filter(|_| has_values(summary))
+                    .map(|sum| sum as u64)
+            };
             Arc::new(summaries(groups, at).map(wrapped).collect::<UInt64Array>())
         }
         DataType::Float64 => Arc::new(float64(summaries(groups, at).map(float_sum))),
@@ -91,10 +117,17 @@ fn float_sum(summary: &ColumnSummary) -> Option<f64> {
 }
 
 fn average(summary: &ColumnSummary) -> Option<f64> {
-    if summary.nan_rows > 0 { Some(f64::NAN) } else { summary.mean() }
+    if summary.nan_rows > 0 {
+        Some(f64::NAN)
+    } else {
+        summary.mean()
+    }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a divisor needs no more digits than its quotient has")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a divisor needs no more digits than its quotient has"
+)]
 fn variance(summary: &ColumnSummary, sample: bool) -> Option<f64> {
     if summary.nan_rows > 0 {
         let rows = summary.nan_rows + summary.value_rows;
@@ -105,12 +138,20 @@ fn variance(summary: &ColumnSummary, sample: bool) -> Option<f64> {
             _ => Some(f64::NAN),
         };
     }
-    let divisor = if sample { summary.value_rows.checked_sub(1)? } else { summary.value_rows };
+    let divisor = if sample {
+        summary.value_rows.checked_sub(1)?
+    } else {
+        summary.value_rows
+    };
     if divisor == 0 {
         return None;
     }
     let distances = summary.squared_distances()?;
-    Some(if summary.value_rows == 1 { 0.0 } else { distances / divisor as f64 })
+    Some(if summary.value_rows == 1 {
+        0.0
+    } else {
+        distances / divisor as f64
+    })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,9 +161,13 @@ enum End {
 }
 
 fn extremes(groups: &[Group], at: usize, data_type: &DataType, end: End) -> Result<ArrayRef> {
-    let kind = groups.first().map_or(SummaryKind::Int, |group| group.columns[at].kind);
+    let kind = groups
+        .first()
+        .map_or(SummaryKind::Int, |group| group.columns[at].kind);
     Ok(match data_type {
-        DataType::Float64 => Arc::new(float64(summaries(groups, at).map(|summary| float_extreme(summary, end)))),
+        DataType::Float64 => Arc::new(float64(
+            summaries(groups, at).map(|summary| float_extreme(summary, end)),
+        )),
         DataType::Float32 => {
             // Summaries widened the value: the way back is exact.
             #[expect(clippy::cast_possible_truncation, reason = "it was a 32 bit float")]
@@ -133,15 +178,22 @@ fn extremes(groups: &[Group], at: usize, data_type: &DataType, end: End) -> Resu
             let value = |summary| int_extreme(summary, end).map(|value| value != 0);
             Arc::new(summaries(groups, at).map(value).collect::<BooleanArray>())
         }
-        other if kind == SummaryKind::UInt => {
-            narrowed::<UInt64Type>(summaries(groups, at).map(|summary| uint_extreme(summary, end)), other)?
-        }
-        other => narrowed::<Int64Type>(summaries(groups, at).map(|summary| int_extreme(summary, end)), other)?,
+        other if kind == SummaryKind::UInt => narrowed::<UInt64Type>(
+            summaries(groups, at).map(|summary| uint_extreme(summary, end)),
+            other,
+        )?,
+        other => narrowed::<Int64Type>(
+            summaries(groups, at).map(|summary| int_extreme(summary, end)),
+            other,
+        )?,
     })
 }
 
 /// 64 bit integers as integers, dates, times or durations of another type.
-fn narrowed<T: ArrowPrimitiveType>(values: impl Iterator<Item = Option<T::Native>>, to: &DataType) -> Result<ArrayRef> {
+fn narrowed<T: ArrowPrimitiveType>(
+    values: impl Iterator<Item = Option<T::Native>>,
+    to: &DataType,
+) -> Result<ArrayRef> {
     let wide: PrimitiveArray<T> = values.collect();
     let wide: ArrayRef = Arc::new(wide);
     Ok(match to {
@@ -152,11 +204,15 @@ fn narrowed<T: ArrowPrimitiveType>(values: impl Iterator<Item = Option<T::Native
 }
 
 fn int_extreme(summary: &ColumnSummary, end: End) -> Option<i64> {
-    summary.int_range().map(|(min, max)| if end == End::Min { min } else { max })
+    summary
+        .int_range()
+        .map(|(min, max)| if end == End::Min { min } else { max })
 }
 
 fn uint_extreme(summary: &ColumnSummary, end: End) -> Option<u64> {
-    summary.uint_range().map(|(min, max)| if end == End::Min { min } else { max })
+    summary
+        .uint_range()
+        .map(|(min, max)| if end == End::Min { min } else { max })
 }
 
 fn float_extreme(summary: &ColumnSummary, end: End) -> Option<f64> {
@@ -169,11 +225,18 @@ fn float_extreme(summary: &ColumnSummary, end: End) -> Option<f64> {
 }
 
 /// The values of the groups themselves: the first key of each bucket times `factor`, as times.
-pub(crate) fn group_values(groups: &[Group], factor: i64, data_type: &DataType) -> Result<ArrayRef> {
-    let Some(starts) = groups.iter().map(|group| group.bucket_start.checked_mul(factor)).collect::<Option<Vec<_>>>() else {
+pub(crate) fn group_values(
+    groups: &[Group],
+    factor: i64,
+    data_type: &DataType,
+) -> Result<ArrayRef> {
+    let Some(starts) = groups
+        .iter()
+        .map(|group| group.bucket_start.checked_mul(factor))
+        .collect::<Option<Vec<_>>>()
+    else {
         return internal_err!("a bucket begins outside {data_type}");
     };
     let starts: ArrayRef = Arc::new(Int64Array::from(starts));
     Ok(cast(&starts, data_type)?)
 }
-

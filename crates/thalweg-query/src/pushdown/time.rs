@@ -69,9 +69,11 @@ pub(crate) fn time_conditions(filter: &Expr, time: TimeColumn<'_>) -> Option<Vec
 
 fn collect(filter: &Expr, time: TimeColumn<'_>, found: &mut Vec<TimeCondition>) -> bool {
     match filter {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
-            collect(left, time, found) && collect(right, time, found)
-        }
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::And,
+            right,
+        }) => collect(left, time, found) && collect(right, time, found),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let Some(comparison) = Comparison::of(*op) else {
                 return false;
@@ -80,7 +82,12 @@ fn collect(filter: &Expr, time: TimeColumn<'_>, found: &mut Vec<TimeCondition>) 
                 .or_else(|| condition(right, comparison.turned(), left, time));
             condition.map(|condition| found.push(condition)).is_some()
         }
-        Expr::Between(Between { expr, negated: false, low, high }) => {
+        Expr::Between(Between {
+            expr,
+            negated: false,
+            low,
+            high,
+        }) => {
             let low = condition(expr, Comparison::GreaterOrEqual, low, time);
             let high = condition(expr, Comparison::LessOrEqual, high, time);
             let (Some(low), Some(high)) = (low, high) else {
@@ -101,7 +108,11 @@ fn condition(
 ) -> Option<TimeCondition> {
     let (factor, compared_as) = time_expression(column, time)?;
     let constant_type = constant_type(constant)?;
-    (constant_type == compared_as).then(|| TimeCondition { comparison, factor, constant: constant.clone() })
+    (constant_type == compared_as).then(|| TimeCondition {
+        comparison,
+        factor,
+        constant: constant.clone(),
+    })
 }
 
 /// Whether this is the time column, or a cast of it that only multiplies its values: by what, and its type then.
@@ -125,7 +136,8 @@ fn cast_factor(from: &DataType, to: &DataType) -> Option<i64> {
         (T::Timestamp(from_unit, from_zone), T::Timestamp(to_unit, to_zone)) => {
             // Between zones instants stay; with and without a zone only UTC leaves the number alone.
             let utc = |zone: &Option<_>| zone.as_deref().is_none_or(is_utc);
-            let same_instants = from_zone.is_some() == to_zone.is_some() || (utc(from_zone) && utc(to_zone));
+            let same_instants =
+                from_zone.is_some() == to_zone.is_some() || (utc(from_zone) && utc(to_zone));
             let (from_ns, to_ns) = (unit_ns(*from_unit), unit_ns(*to_unit));
             (same_instants && to_ns <= from_ns).then(|| from_ns / to_ns)
         }
@@ -180,7 +192,10 @@ fn widens(from: &DataType, to: &DataType) -> bool {
 fn constant_type(expr: &Expr) -> Option<DataType> {
     match expr {
         Expr::Literal(value, _) => Some(value.data_type()),
-        Expr::Placeholder(placeholder) => placeholder.field.as_ref().map(|field| field.data_type().clone()),
+        Expr::Placeholder(placeholder) => placeholder
+            .field
+            .as_ref()
+            .map(|field| field.data_type().clone()),
         Expr::Cast(Cast { expr, field }) => {
             constant_type(expr)?;
             Some(field.data_type().clone())
@@ -192,6 +207,7 @@ fn constant_type(expr: &Expr) -> Option<DataType> {
 /// The value of a constant.
 fn constant_value(expr: &Expr) -> Result<ScalarValue> {
     match expr {
+        Expr::Alias(alias) => constant_value(&alias.expr),
         Expr::Literal(value, _) => Ok(value.clone()),
         Expr::Cast(Cast { expr, field }) => constant_value(expr)?.cast_to(field.data_type()),
         other => internal_err!("{other} was taken for a constant"),
@@ -232,7 +248,9 @@ fn keys_of_one(condition: &TimeCondition, data_type: &DataType) -> Result<KeyRan
         Comparison::GreaterOrEqual => (Some(ceil), None),
     };
     let bound = |value: Option<i128>| value.map(TimeBound::Int);
-    key_range(data_type, bound(start), bound(end)).map(KeyRange::from).map_err(crate::error::to_datafusion)
+    key_range(data_type, bound(start), bound(end))
+        .map(KeyRange::from)
+        .map_err(crate::error::to_datafusion)
 }
 
 /// The number behind a time or integer; `None` for every other type and for null.
@@ -282,7 +300,13 @@ mod tests {
     }
 
     fn range(filter: &Expr, data_type: &DataType) -> Option<(i64, i64)> {
-        let conditions = time_conditions(filter, TimeColumn { name: "ts", data_type })?;
+        let conditions = time_conditions(
+            filter,
+            TimeColumn {
+                name: "ts",
+                data_type,
+            },
+        )?;
         let keys = keys_of(&conditions, data_type).unwrap();
         Some((keys.first, keys.last))
     }
@@ -296,15 +320,30 @@ mod tests {
         assert_eq!(range(&ms(5).gt(col("ts")), &MS), Some((all.0, 4)));
         assert_eq!(range(&col("ts").eq(ms(5)), &MS), Some((5, 5)));
         assert_eq!(range(&col("ts").between(ms(5), ms(9)), &MS), Some((5, 9)));
-        assert_eq!(range(&col("ts").gt_eq(ms(5)).and(col("ts").lt(ms(9))), &MS), Some((5, 8)));
+        assert_eq!(
+            range(&col("ts").gt_eq(ms(5)).and(col("ts").lt(ms(9))), &MS),
+            Some((5, 8))
+        );
     }
 
     #[test]
     fn the_ends_of_the_type_do_not_overflow() {
-        assert_eq!(range(&col("ts").gt(ms(i64::MAX)), &MS), Some((i64::MAX, i64::MIN)));
-        assert_eq!(range(&col("ts").lt(ms(i64::MIN)), &MS), Some((i64::MAX, i64::MIN)));
-        assert_eq!(range(&col("ts").gt_eq(ms(i64::MAX)), &MS), Some((i64::MAX, i64::MAX)));
-        assert_eq!(range(&col("ts").lt_eq(ms(i64::MAX)), &MS), Some((i64::MIN, i64::MAX)));
+        assert_eq!(
+            range(&col("ts").gt(ms(i64::MAX)), &MS),
+            Some((i64::MAX, i64::MIN))
+        );
+        assert_eq!(
+            range(&col("ts").lt(ms(i64::MIN)), &MS),
+            Some((i64::MAX, i64::MIN))
+        );
+        assert_eq!(
+            range(&col("ts").gt_eq(ms(i64::MAX)), &MS),
+            Some((i64::MAX, i64::MAX))
+        );
+        assert_eq!(
+            range(&col("ts").lt_eq(ms(i64::MAX)), &MS),
+            Some((i64::MIN, i64::MAX))
+        );
     }
 
     #[test]
@@ -316,27 +355,48 @@ mod tests {
         assert_eq!(range(&ts().lt(ns(5_000_001)), &MS), Some((i64::MIN, 5)));
         assert_eq!(range(&ts().lt(ns(-5_000_001)), &MS), Some((i64::MIN, -6)));
         assert_eq!(range(&ts().lt_eq(ns(5_999_999)), &MS), Some((i64::MIN, 5)));
-        assert_eq!(range(&ts().eq(ns(5_000_001)), &MS), Some((i64::MAX, i64::MIN)));
-        assert_eq!(range(&cast(col("ts"), MS).gt_eq(ms(-1)), &DataType::Date32), Some((0, i32::MAX.into())));
+        assert_eq!(
+            range(&ts().eq(ns(5_000_001)), &MS),
+            Some((i64::MAX, i64::MIN))
+        );
+        assert_eq!(
+            range(&cast(col("ts"), MS).gt_eq(ms(-1)), &DataType::Date32),
+            Some((0, i32::MAX.into()))
+        );
     }
 
     #[test]
     fn a_coarser_unit_or_a_local_zone_is_left_alone() {
         assert_eq!(range(&cast(col("ts"), MS).gt_eq(ms(5)), &NS), None);
         let local = DataType::Timestamp(TimeUnit::Millisecond, Some(Arc::from("Europe/Berlin")));
-        let bound = lit(ScalarValue::TimestampMillisecond(Some(5), Some(Arc::from("Europe/Berlin"))));
-        assert_eq!(range(&cast(col("ts"), local.clone()).gt_eq(bound.clone()), &MS), None);
+        let bound = lit(ScalarValue::TimestampMillisecond(
+            Some(5),
+            Some(Arc::from("Europe/Berlin")),
+        ));
+        assert_eq!(
+            range(&cast(col("ts"), local.clone()).gt_eq(bound.clone()), &MS),
+            None
+        );
         assert_eq!(range(&col("ts").gt_eq(bound), &local), Some((5, i64::MAX)));
         let utc = DataType::Timestamp(TimeUnit::Nanosecond, Some(Arc::from("+00:00")));
-        let now = lit(ScalarValue::TimestampNanosecond(Some(5), Some(Arc::from("+00:00"))));
-        assert_eq!(range(&cast(col("ts"), utc).gt_eq(now), &MS), Some((1, i64::MAX)));
+        let now = lit(ScalarValue::TimestampNanosecond(
+            Some(5),
+            Some(Arc::from("+00:00")),
+        ));
+        assert_eq!(
+            range(&cast(col("ts"), utc).gt_eq(now), &MS),
+            Some((1, i64::MAX))
+        );
     }
 
     #[test]
     fn integers_of_every_width_work() {
         let wide = |value: i64| cast(col("ts"), DataType::Int64).lt(lit(value));
         assert_eq!(range(&wide(300), &DataType::UInt8), Some((0, 255)));
-        assert_eq!(range(&wide(-1), &DataType::UInt8), Some((i64::MAX, i64::MIN)));
+        assert_eq!(
+            range(&wide(-1), &DataType::UInt8),
+            Some((i64::MAX, i64::MIN))
+        );
         let big = col("ts").gt_eq(lit(u64::MAX));
         assert_eq!(range(&big, &DataType::UInt64), Some((i64::MAX, i64::MAX)));
         let decimal = cast(col("ts"), DataType::Decimal128(20, 0));
@@ -347,11 +407,17 @@ mod tests {
     #[test]
     fn null_matches_nothing_and_other_conditions_are_left_alone() {
         let null = lit(ScalarValue::TimestampMillisecond(None, None));
-        assert_eq!(range(&col("ts").gt_eq(null), &MS), Some((i64::MAX, i64::MIN)));
+        assert_eq!(
+            range(&col("ts").gt_eq(null), &MS),
+            Some((i64::MAX, i64::MIN))
+        );
         assert_eq!(range(&col("a").gt_eq(ms(5)), &MS), None);
         assert_eq!(range(&col("ts").not_eq(ms(5)), &MS), None);
         assert_eq!(range(&col("ts").not_between(ms(5), ms(6)), &MS), None);
-        assert_eq!(range(&col("ts").gt(ms(5)).or(col("ts").lt(ms(1))), &MS), None);
+        assert_eq!(
+            range(&col("ts").gt(ms(5)).or(col("ts").lt(ms(1))), &MS),
+            None
+        );
         assert_eq!(range(&col("ts").gt_eq(col("other")), &MS), None);
     }
 }

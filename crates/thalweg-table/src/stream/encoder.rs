@@ -8,8 +8,8 @@
 use crate::column::BlockEncoder;
 use crate::engine::Definitions;
 use crate::order::sorted_batch;
-use crate::rows::RowsDecoder;
 use crate::reader::keys_of;
+use crate::rows::RowsDecoder;
 use crate::stream::write::cutter;
 use std::sync::Arc;
 use thalweg_codec::Level;
@@ -34,9 +34,12 @@ impl StreamEncoder {
         rows: &[OpenRows],
         blocks: &mut Vec<EncodedBlock>,
     ) -> Result<()> {
-        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            return Ok(());
+        };
         let mut decoder = RowsDecoder::new(definition, None)?;
-        rows.iter().try_for_each(|open| decoder.push(&open.part.payload))?;
+        rows.iter()
+            .try_for_each(|open| decoder.push(&open.part.payload))?;
         let batch = decoder.finish()?;
         let keys = keys_of(definition, &batch)?;
         let (batch, keys) = sorted_batch(batch, keys)?;
@@ -71,7 +74,10 @@ impl RowEncoder for StreamEncoder {
 
 /// Runs of rows between which no barrier lies. A barrier is the commit of a group; a commit never has both, so rows
 /// lie before or behind it.
-pub(super) fn sections<'a>(rows: &'a [OpenRows], barriers: &'a [CommitNo]) -> impl Iterator<Item = &'a [OpenRows]> {
+pub(super) fn sections<'a>(
+    rows: &'a [OpenRows],
+    barriers: &'a [CommitNo],
+) -> impl Iterator<Item = &'a [OpenRows]> {
     let section = |open: &OpenRows| barriers.partition_point(|barrier| *barrier < open.commit);
     rows.chunk_by(move |a, b| section(a) == section(b))
 }

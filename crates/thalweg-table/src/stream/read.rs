@@ -37,28 +37,68 @@ pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
     let (engine, definition) = (view.engine(), view.definition());
     let store = Arc::clone(engine.kernel().store());
     let projection = request.projection.as_deref();
-    let reader = Arc::new(Reader::new(store, Arc::clone(definition), projection, request.keys)?);
-    let range = |range: &crate::ColumnRange| Ok((column_id(definition, range.column)?, range.range));
+    let reader = Arc::new(Reader::new(
+        store,
+        Arc::clone(definition),
+        projection,
+        request.keys,
+    )?);
+    let range =
+        |range: &crate::ColumnRange| Ok((column_id(definition, range.column)?, range.range));
     let ranges = request.ranges.iter().map(range).collect::<Result<_>>()?;
     let threads = match request.threads {
         0 => engine.options().threads,
         given => given,
     };
-    let wanted_rows = if request.batch_rows == 0 { DEFAULT_BATCH_ROWS } else { request.batch_rows };
+    let wanted_rows = if request.batch_rows == 0 {
+        DEFAULT_BATCH_ROWS
+    } else {
+        request.batch_rows
+    };
     let limit = request.limit.unwrap_or(usize::MAX);
-    let run_rows = wanted_rows.min(BATCH_BYTES / row_bytes(&reader)).min(limit).max(1);
+    let run_rows = wanted_rows
+        .min(BATCH_BYTES / row_bytes(&reader))
+        .min(limit)
+        .max(1);
     // A scan that ends after a few rows should not read what lies behind them.
-    let ahead_rows = if threads > 1 && limit > run_rows { 2 * threads * run_rows } else { 0 };
+    let ahead_rows = if threads > 1 && limit > run_rows {
+        2 * threads * run_rows
+    } else {
+        0
+    };
     let (schema, metrics) = (Arc::clone(reader.schema()), Arc::clone(reader.metrics()));
     let planner = Planner::new(reader, view.snapshot().clone(), ranges, run_rows);
-    let sweep = Sweep::new(planner, Arc::clone(&schema), Arc::clone(engine.pool()), ahead_rows, run_rows.div_ceil(4));
-    Ok(Scan::new(schema, metrics, request.limit, wanted_rows, Box::new(sweep)))
+    let sweep = Sweep::new(
+        planner,
+        Arc::clone(&schema),
+        Arc::clone(engine.pool()),
+        ahead_rows,
+        run_rows.div_ceil(4),
+    );
+    Ok(Scan::new(
+        schema,
+        metrics,
+        request.limit,
+        wanted_rows,
+        Box::new(sweep),
+    ))
 }
 
 /// About what a row of the result takes.
 fn row_bytes(reader: &Reader) -> usize {
-    let width = |field: &Arc<arrow_schema::Field>| field.data_type().primitive_width().unwrap_or(TYPICAL_VALUE_BYTES);
-    reader.schema().fields().iter().map(width).sum::<usize>().max(1)
+    let width = |field: &Arc<arrow_schema::Field>| {
+        field
+            .data_type()
+            .primitive_width()
+            .unwrap_or(TYPICAL_VALUE_BYTES)
+    };
+    reader
+        .schema()
+        .fields()
+        .iter()
+        .map(width)
+        .sum::<usize>()
+        .max(1)
 }
 
 /// Finds the sources of a scan.
@@ -87,7 +127,10 @@ struct OpenSection {
 
 impl OpenSection {
     fn start(&self) -> Option<Start> {
-        self.rows.keys.get(self.done).map(|key| (*key, self.rows.arrival))
+        self.rows
+            .keys
+            .get(self.done)
+            .map(|key| (*key, self.rows.arrival))
     }
 }
 
@@ -100,11 +143,18 @@ fn end(entry: &Entry) -> Start {
 }
 
 impl Planner {
-    fn new(reader: Arc<Reader>, table: TableSnapshot, ranges: Vec<(u32, ValueRange)>, most_run_rows: usize) -> Self {
+    fn new(
+        reader: Arc<Reader>,
+        table: TableSnapshot,
+        ranges: Vec<(u32, ValueRange)>,
+        most_run_rows: usize,
+    ) -> Self {
         let KeyRange { first, last } = reader.keys();
         let total = table.tree.total().map_or(0, |total| total.blocks);
         reader.metrics().add(Counter::blocks_total, total);
-        let walk = table.tree.walk(Some(first..=last), Arc::clone(reader.store()));
+        let walk = table
+            .tree
+            .walk(Some(first..=last), Arc::clone(reader.store()));
         Self {
             walk: (first <= last).then_some(walk),
             reader,
@@ -123,10 +173,15 @@ impl Planner {
     /// The block `ahead` blocks behind the next one.
     fn peek(&mut self, ahead: usize) -> Result<Option<&Entry>> {
         while self.blocks.len() <= ahead {
-            let Some(walk) = &mut self.walk else { return Ok(None) };
+            let Some(walk) = &mut self.walk else {
+                return Ok(None);
+            };
             let (ranges, metrics) = (&self.ranges, self.reader.metrics());
             let next = walk.next(|entry| {
-                if ranges.iter().any(|(column, range)| entry.prunes(*column, range)) {
+                if ranges
+                    .iter()
+                    .any(|(column, range)| entry.prunes(*column, range))
+                {
                     metrics.add(Counter::blocks_pruned_by_summary, entry.blocks);
                     return Step::Skip;
                 }
@@ -149,7 +204,10 @@ impl Planner {
         self.walk = None;
         let metrics = self.reader.metrics();
         let seen = self.candidates + metrics.blocks_pruned_by_summary();
-        metrics.add(Counter::blocks_pruned_by_time, metrics.blocks_total().saturating_sub(seen));
+        metrics.add(
+            Counter::blocks_pruned_by_time,
+            metrics.blocks_total().saturating_sub(seen),
+        );
     }
 
     /// The open rows that come first.
@@ -157,11 +215,23 @@ impl Planner {
         let sections = match &mut self.open {
             Some(sections) => sections,
             none => {
-                let sections = if self.reader.keys().is_empty() { Vec::new() } else { self.reader.open_rows(&self.table)? };
-                none.insert(sections.into_iter().map(|rows| OpenSection { rows, done: 0 }).collect())
+                let sections = if self.reader.keys().is_empty() {
+                    Vec::new()
+                } else {
+                    self.reader.open_rows(&self.table)?
+                };
+                none.insert(
+                    sections
+                        .into_iter()
+                        .map(|rows| OpenSection { rows, done: 0 })
+                        .collect(),
+                )
             }
         };
-        let starts = sections.iter().enumerate().filter_map(|(index, section)| Some((section.start()?, index)));
+        let starts = sections
+            .iter()
+            .enumerate()
+            .filter_map(|(index, section)| Some((section.start()?, index)));
         Ok(starts.min())
     }
 
@@ -173,9 +243,16 @@ impl Planner {
     fn take_open(&mut self, index: usize, first: Start, limit: Option<Start>) -> Source {
         let sections = self.open.as_mut().map_or(&mut [][..], Vec::as_mut_slice);
         let section = &mut sections[index];
-        let rest = section.rows.slice(section.done, section.rows.keys.len() - section.done);
-        let rows = limit.map_or(rest.keys.len(), |(key, arrival)| rest.rows_before(key, arrival));
-        assert!(rows > 0, "open rows that come first come before what follows");
+        let rest = section
+            .rows
+            .slice(section.done, section.rows.keys.len() - section.done);
+        let rows = limit.map_or(rest.keys.len(), |(key, arrival)| {
+            rest.rows_before(key, arrival)
+        });
+        assert!(
+            rows > 0,
+            "open rows that come first come before what follows"
+        );
         section.done += rows;
         let piece = rest.slice(0, rows);
         let alone = !self.reaches(first);
@@ -185,12 +262,18 @@ impl Planner {
         } else {
             Content::Merge(Ticket::new(move || Ok(piece)))
         };
-        Source { first, rows, content }
+        Source {
+            first,
+            rows,
+            content,
+        }
     }
 
     /// The next block, and those behind it that can be read in one go.
     fn take_block(&mut self, open: Option<Start>) -> Result<Option<Source>> {
-        let Some(block) = self.blocks.pop_front() else { return Ok(None) };
+        let Some(block) = self.blocks.pop_front() else {
+            return Ok(None);
+        };
         let first = start(&block);
         let follows = !self.reaches(first);
         self.reach = self.reach.max(Some(end(&block)));
@@ -198,7 +281,11 @@ impl Planner {
         if !(follows && self.ends_before_next(&block, 0, open)?) {
             let rows = usize::try_from(block.rows).unwrap_or(usize::MAX);
             let content = Content::Merge(Ticket::new(move || reader.sorted_block(&block)));
-            return Ok(Some(Source { first, rows, content }));
+            return Ok(Some(Source {
+                first,
+                rows,
+                content,
+            }));
         }
         let mut rows = usize::try_from(block.rows).unwrap_or(usize::MAX);
         let mut run = vec![block];
@@ -212,11 +299,20 @@ impl Planner {
             run.push(next);
         }
         self.run_rows = (2 * self.run_rows).min(self.most_run_rows);
-        Ok(Some(Source { first, rows, content: Content::Alone(Ticket::new(move || reader.blocks(&run))) }))
+        Ok(Some(Source {
+            first,
+            rows,
+            content: Content::Alone(Ticket::new(move || reader.blocks(&run))),
+        }))
     }
 
     /// Whether a block ends before anything behind it begins; the next one lies `ahead`.
-    fn ends_before_next(&mut self, block: &Entry, ahead: usize, open: Option<Start>) -> Result<bool> {
+    fn ends_before_next(
+        &mut self,
+        block: &Entry,
+        ahead: usize,
+        open: Option<Start>,
+    ) -> Result<bool> {
         let next_block = self.peek(ahead)?.map(start);
         let next = [next_block, open].into_iter().flatten().min();
         Ok(block.sorted && next.is_none_or(|next| end(block) < next))
@@ -230,7 +326,9 @@ impl Plan for Planner {
         match open {
             Some((first, index)) if block.is_none_or(|block| first < block) => {
                 let starts = self.open.iter().flatten().enumerate();
-                let others = starts.filter(|(other, _)| *other != index).filter_map(|(_, section)| section.start());
+                let others = starts
+                    .filter(|(other, _)| *other != index)
+                    .filter_map(|(_, section)| section.start());
                 let limit = others.chain(block).min();
                 Ok(Some(self.take_open(index, first, limit)))
             }
@@ -250,12 +348,18 @@ pub(crate) fn partitions(view: &TableView, keys: KeyRange, count: usize) -> Resu
     for (start, weight) in starts {
         let is_due = rows * count as u64 >= total * (ranges.len() as u64 + 1);
         if is_due && start > first && ranges.len() + 1 < count {
-            ranges.push(KeyRange { first, last: start - 1 });
+            ranges.push(KeyRange {
+                first,
+                last: start - 1,
+            });
             first = start;
         }
         rows += weight;
     }
-    ranges.push(KeyRange { first, last: keys.last });
+    ranges.push(KeyRange {
+        first,
+        last: keys.last,
+    });
     Ok(ranges)
 }
 
@@ -263,13 +367,25 @@ pub(crate) fn partitions(view: &TableView, keys: KeyRange, count: usize) -> Resu
 fn weighted_starts(view: &TableView, keys: KeyRange, fineness: u64) -> Result<Vec<(i64, u64)>> {
     let tree = &view.snapshot().tree;
     let most_rows = tree.total().map_or(0, |total| total.rows / fineness);
-    let mut walk = tree.walk(Some(keys.first..=keys.last), Arc::clone(view.engine().kernel().store()));
+    let mut walk = tree.walk(
+        Some(keys.first..=keys.last),
+        Arc::clone(view.engine().kernel().store()),
+    );
     let mut starts = Vec::new();
-    let decide = |entry: &Entry| if entry.rows > most_rows { Step::Descend } else { Step::Take };
+    let decide = |entry: &Entry| {
+        if entry.rows > most_rows {
+            Step::Descend
+        } else {
+            Step::Take
+        }
+    };
     while let Some(entry) = walk.next(decide)? {
         starts.push((entry.key_min.max(keys.first), entry.rows));
     }
-    let open = view.snapshot().open_rows().map(|open| (open.part.key_min, u64::from(open.part.rows)));
+    let open = view
+        .snapshot()
+        .open_rows()
+        .map(|open| (open.part.key_min, u64::from(open.part.rows)));
     starts.extend(open.filter(|(key, _)| keys.contains(*key)));
     starts.sort_unstable();
     Ok(starts)

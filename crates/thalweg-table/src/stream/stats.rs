@@ -41,7 +41,9 @@ impl LateRows {
         let table = view.snapshot();
         let mut blocks: Vec<(CommitNo, u32, i64, i64, u64)> = Vec::new();
         let mut files = HashSet::new();
-        let mut walk = table.tree.walk(None, Arc::clone(view.engine().kernel().store()));
+        let mut walk = table
+            .tree
+            .walk(None, Arc::clone(view.engine().kernel().store()));
         let mut of_fragments = HashSet::new();
         while let Some(entry) = walk.next(|entry: &Entry| {
             // A page of a fragment is an item of the tree: its blocks lie in its own file.
@@ -51,7 +53,13 @@ impl LateRows {
             Step::Descend
         })? {
             of_fragments.insert(entry.address.file);
-            blocks.push((entry.first_commit, entry.ordinal, entry.key_min, entry.key_max, entry.rows));
+            blocks.push((
+                entry.first_commit,
+                entry.ordinal,
+                entry.key_min,
+                entry.key_max,
+                entry.rows,
+            ));
         }
         blocks.sort_unstable();
         let (mut rows, mut highest) = (0, i64::MIN);
@@ -61,6 +69,9 @@ impl LateRows {
             }
             highest = highest.max(key_max);
         }
-        Ok(Self { rows, fragments: files.intersection(&of_fragments).count() as u64 })
+        Ok(Self {
+            rows,
+            fragments: files.intersection(&of_fragments).count() as u64,
+        })
     }
 }

@@ -13,8 +13,8 @@ use crate::definition::TableDefinition;
 use crate::engine::AppendLimits;
 use crate::order::{Cutter, sorted_batch};
 use crate::pool::Ticket;
-use crate::rows::encode_rows;
 use crate::reader::keys_of;
+use crate::rows::encode_rows;
 use crate::table::{Shape, Table};
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
@@ -36,7 +36,13 @@ pub(crate) fn append(
     batches: &mut dyn Iterator<Item = Result<RecordBatch>>,
     durability: Durability,
 ) -> Result<u64> {
-    let mut input = Input { batches, kept: Vec::new(), kept_bytes: 0, next: 0, complete: true };
+    let mut input = Input {
+        batches,
+        kept: Vec::new(),
+        kept_bytes: 0,
+        next: 0,
+        complete: true,
+    };
     table.with_newest_shape(|shape| {
         input.rewind().map_err(|e| table.name_error(e))?;
         let mut intake = Intake::new(table, shape);
@@ -75,7 +81,9 @@ impl Input<'_> {
             self.next += 1;
             return Ok(Some(batch.clone()));
         }
-        let Some(batch) = self.batches.next().transpose()? else { return Ok(None) };
+        let Some(batch) = self.batches.next().transpose()? else {
+            return Ok(None);
+        };
         self.kept_bytes += raw_bytes(&batch);
         // A single batch is in memory anyway.
         if self.complete && (self.kept_bytes <= KEPT_BYTES || self.kept.is_empty()) {
@@ -127,18 +135,30 @@ impl<'a> Intake<'a> {
         self.rows += batch.num_rows() as u64;
         self.held_bytes += raw_bytes(&batch);
         self.held.push(batch);
-        if self.held_bytes >= self.limits.gather_bytes { self.encode_held() } else { Ok(()) }
+        if self.held_bytes >= self.limits.gather_bytes {
+            self.encode_held()
+        } else {
+            Ok(())
+        }
     }
 
     /// The commit and how many rows it has.
     fn finish(mut self) -> Result<(Commit, u64)> {
-        let few = self.held_bytes < self.limits.raw_bytes && self.encoding.is_empty() && self.output.is_empty();
+        let few = self.held_bytes < self.limits.raw_bytes
+            && self.encoding.is_empty()
+            && self.output.is_empty();
         if few {
             let rows = match self.take_held()? {
                 Some(batch) => vec![self.raw_part(&batch)?],
                 None => Vec::new(),
             };
-            return Ok((Commit { rows, ..Commit::default() }, self.rows));
+            return Ok((
+                Commit {
+                    rows,
+                    ..Commit::default()
+                },
+                self.rows,
+            ));
         }
         self.encode_held()?;
         while self.settle_one()? {}
@@ -174,11 +194,18 @@ impl<'a> Intake<'a> {
 
     /// Sorts what is held and starts to encode it.
     fn encode_held(&mut self) -> Result<()> {
-        let Some(batch) = self.take_held()? else { return Ok(()) };
+        let Some(batch) = self.take_held()? else {
+            return Ok(());
+        };
         let keys = keys_of(&self.shape.definition, &batch)?;
         let (batch, keys) = sorted_batch(batch, keys)?;
         if self.high_key.is_none() {
-            self.high_key = self.table.snapshot()?.tree.total().map(|total| total.key_max);
+            self.high_key = self
+                .table
+                .snapshot()?
+                .tree
+                .total()
+                .map(|total| total.key_max);
         }
         let cutter = cutter(&self.shape.definition, self.high_key);
         for rows in cutter.blocks(&keys) {
@@ -211,7 +238,9 @@ impl<'a> Intake<'a> {
 
     /// Takes the next block in order; false if there is none.
     fn settle_one(&mut self) -> Result<bool> {
-        let Some(ticket) = self.encoding.pop_front() else { return Ok(false) };
+        let Some(ticket) = self.encoding.pop_front() else {
+            return Ok(false);
+        };
         for block in ticket.wait_helping(&self.encoding)? {
             self.output.add(self.table, &self.shape.definition, block)?;
         }
@@ -240,7 +269,12 @@ impl Output {
         self.blocks.is_empty() && self.fragments.is_empty() && self.fragment.is_none()
     }
 
-    fn add(&mut self, table: &Table, definition: &TableDefinition, block: EncodedBlock) -> Result<()> {
+    fn add(
+        &mut self,
+        table: &Table,
+        definition: &TableDefinition,
+        block: EncodedBlock,
+    ) -> Result<()> {
         if self.fragment.is_none() && self.fragments.is_empty() {
             self.block_bytes += block.bytes.len() as u64;
             self.blocks.push(block);
@@ -248,16 +282,26 @@ impl Output {
                 return Ok(());
             }
             let blocks = std::mem::take(&mut self.blocks);
-            return blocks.into_iter().try_for_each(|block| self.stage(table, definition, &block));
+            return blocks
+                .into_iter()
+                .try_for_each(|block| self.stage(table, definition, &block));
         }
         self.stage(table, definition, &block)
     }
 
-    fn stage(&mut self, table: &Table, definition: &TableDefinition, block: &EncodedBlock) -> Result<()> {
-        let split = definition.split().map(|split| split.split_of(block.entry.key_min));
+    fn stage(
+        &mut self,
+        table: &Table,
+        definition: &TableDefinition,
+        block: &EncodedBlock,
+    ) -> Result<()> {
+        let split = definition
+            .split()
+            .map(|split| split.split_of(block.entry.key_min));
         let limits = table.engine().options().append_limits;
         let is_full = |open: &OpenFragment| {
-            open.bytes >= limits.fragment_bytes || (open.bytes >= limits.split_fragment_bytes && open.split != split)
+            open.bytes >= limits.fragment_bytes
+                || (open.bytes >= limits.split_fragment_bytes && open.split != split)
         };
         if self.fragment.as_ref().is_some_and(is_full) {
             self.finish_fragment()?;
@@ -266,7 +310,11 @@ impl Output {
             Some(open) => open,
             none => {
                 let writer = table.engine().kernel().stage_fragment(table.id())?;
-                none.insert(OpenFragment { writer, bytes: 0, split })
+                none.insert(OpenFragment {
+                    writer,
+                    bytes: 0,
+                    split,
+                })
             }
         };
         open.writer.add_block(block)?;
@@ -285,22 +333,48 @@ impl Output {
     fn into_commit(mut self, table: &Table, shape: &Shape) -> Result<Commit> {
         self.finish_fragment()?;
         let (table, definition_version) = (table.id(), shape.version);
-        let add = |root| Edit::AddFragment { table, definition_version, root };
+        let add = |root| Edit::AddFragment {
+            table,
+            definition_version,
+            root,
+        };
         let edits = self.fragments.into_iter().map(add).collect();
-        let group = GroupPart { table, definition_version, blocks: self.blocks, covers: None };
-        let groups = if group.blocks.is_empty() { Vec::new() } else { vec![group] };
-        Ok(Commit { groups, edits, ..Commit::default() })
+        let group = GroupPart {
+            table,
+            definition_version,
+            blocks: self.blocks,
+            covers: None,
+        };
+        let groups = if group.blocks.is_empty() {
+            Vec::new()
+        } else {
+            vec![group]
+        };
+        Ok(Commit {
+            groups,
+            edits,
+            ..Commit::default()
+        })
     }
 }
 
 /// How the rows of a table are cut into blocks.
 pub(super) fn cutter(definition: &TableDefinition, high_key: Option<i64>) -> Cutter {
-    Cutter { block_rows: definition.block_rows() as usize, split: definition.split(), high_key }
+    Cutter {
+        block_rows: definition.block_rows() as usize,
+        split: definition.split(),
+        high_key,
+    }
 }
 
 fn concat(definition: &TableDefinition, batches: &[RecordBatch]) -> Result<RecordBatch> {
-    concat_batches(definition.schema(), batches)
-        .map_err(|e| Error::with_source(ErrorKind::Limit, format!("putting batches together: {e}"), e))
+    concat_batches(definition.schema(), batches).map_err(|e| {
+        Error::with_source(
+            ErrorKind::Limit,
+            format!("putting batches together: {e}"),
+            e,
+        )
+    })
 }
 
 /// About what the rows take, wherever they lie.
@@ -322,5 +396,6 @@ pub(super) fn raw_bytes(batch: &RecordBatch) -> usize {
 }
 
 fn to_u32(rows: usize) -> Result<u32> {
-    u32::try_from(rows).map_err(|e| Error::with_source(ErrorKind::Limit, format!("{rows} rows in one part"), e))
+    u32::try_from(rows)
+        .map_err(|e| Error::with_source(ErrorKind::Limit, format!("{rows} rows in one part"), e))
 }

@@ -1,6 +1,14 @@
 //! The model of a stream, and random operations on both.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "helpers of tests fail the test that called them"
+)]
 
-use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder};
+use arrow_array::builder::{
+    BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder,
+};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
@@ -11,13 +19,16 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
 use thalweg_table::{
-    AggregateRequest, AppendLimits, Bucket, ColumnSummary, CreateOptions, Durability, Engine, EngineOptions, KeyRange,
-    ScanRequest, Table, TableView, Value,
+    AggregateRequest, AppendLimits, Bucket, ColumnSummary, CreateOptions, Durability, Engine,
+    EngineOptions, KeyRange, ScanRequest, Table, TableView, Value,
 };
 
 /// Sequences of all tests together.
 pub fn sequences() -> u32 {
-    std::env::var("THALWEG_SEQUENCES").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
+    std::env::var("THALWEG_SEQUENCES")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(2_000)
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,17 +52,40 @@ pub enum Times {
 
 #[derive(Clone, Debug)]
 pub enum Operation {
-    Append { batches: Vec<u16>, times: Times, disk: bool },
-    Put { rows: u8, times: Times },
-    Appender { rows: u8, times: Times },
+    Append {
+        batches: Vec<u16>,
+        times: Times,
+        disk: bool,
+    },
+    Put {
+        rows: u8,
+        times: Times,
+    },
+    Appender {
+        rows: u8,
+        times: Times,
+    },
     Flush,
     Checkpoint,
     Reopen,
     Keep,
     CheckKept,
-    Scan { from: u8, to: u8, limit: Option<u16>, batch_rows: u16, projection: u8 },
-    Partitions { count: u8 },
-    Aggregate { from: u8, to: u8, width: Option<u16>, columns: u8 },
+    Scan {
+        from: u8,
+        to: u8,
+        limit: Option<u16>,
+        batch_rows: u16,
+        projection: u8,
+    },
+    Partitions {
+        count: u8,
+    },
+    Aggregate {
+        from: u8,
+        to: u8,
+        width: Option<u16>,
+        columns: u8,
+    },
 }
 
 pub fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
@@ -94,7 +128,10 @@ pub struct Model {
 
 impl Model {
     pub fn new(ordered: bool) -> Self {
-        Self { rows: Vec::new(), ordered }
+        Self {
+            rows: Vec::new(),
+            ordered,
+        }
     }
 
     fn key(&self, row: &Row) -> i64 {
@@ -102,7 +139,11 @@ impl Model {
     }
 
     fn sorted(&self, keys: KeyRange) -> Vec<&Row> {
-        let mut rows: Vec<&Row> = self.rows.iter().filter(|row| keys.contains(self.key(row))).collect();
+        let mut rows: Vec<&Row> = self
+            .rows
+            .iter()
+            .filter(|row| keys.contains(self.key(row)))
+            .collect();
         rows.sort_by_key(|row| self.key(row));
         rows
     }
@@ -154,7 +195,12 @@ fn open(sim: &SimEnv) -> Engine {
         fragment_bytes: 8_000,
         split_fragment_bytes: 2_000,
     };
-    let options = EngineOptions { background: false, segment_bytes: 256 << 10, append_limits, ..EngineOptions::default() };
+    let options = EngineOptions {
+        background: false,
+        segment_bytes: 256 << 10,
+        append_limits,
+        ..EngineOptions::default()
+    };
     Engine::open(sim.env(), Path::new("/db"), options).unwrap()
 }
 
@@ -169,7 +215,15 @@ impl Trial {
             ..CreateOptions::default()
         };
         let table = engine.create_table("Events", &schema(), &options).unwrap();
-        Self { sim, engine, table, model, kept: Vec::new(), random: seed, now: 1_000 }
+        Self {
+            sim,
+            engine,
+            table,
+            model,
+            kept: Vec::new(),
+            random: seed,
+            now: 1_000,
+        }
     }
 
     /// splitmix64.
@@ -199,14 +253,22 @@ impl Trial {
             0 => None,
             1 => Some(f64::NAN),
             2 => Some(1e15),
-            n => Some(f64::from(u32::try_from(n * 1_000 + self.random(900)).unwrap()) / 100.0 - 50.0),
+            n => {
+                Some(f64::from(u32::try_from(n * 1_000 + self.random(900)).unwrap()) / 100.0 - 50.0)
+            }
         };
         let text = match self.random(5) {
             0 => None,
             n => Some("x".repeat(usize::try_from(n).unwrap()) + &self.random(100).to_string()),
         };
         let number = self.model.rows.len() as u64;
-        Row { ts, number, value, text, flag: self.random(2) == 0 }
+        Row {
+            ts,
+            number,
+            value,
+            text,
+            flag: self.random(2) == 0,
+        }
     }
 
     fn batch(&mut self, rows: usize, times: Times) -> RecordBatch {
@@ -220,16 +282,35 @@ impl Trial {
 
     pub fn run(&mut self, operation: &Operation) {
         match operation {
-            Operation::Append { batches, times, disk } => {
-                let batches: Vec<_> = batches.iter().map(|rows| Ok(self.batch((*rows).into(), *times))).collect();
-                let expected: usize = batches.iter().map(|batch: &Result<RecordBatch, _>| batch.as_ref().unwrap().num_rows()).sum();
-                let durability = if *disk { Durability::Disk } else { Durability::Process };
-                assert_eq!(self.table.append(batches, Some(durability)).unwrap(), expected as u64);
+            Operation::Append {
+                batches,
+                times,
+                disk,
+            } => {
+                let batches: Vec<_> = batches
+                    .iter()
+                    .map(|rows| Ok(self.batch((*rows).into(), *times)))
+                    .collect();
+                let expected: usize = batches
+                    .iter()
+                    .map(|batch: &Result<RecordBatch, _>| batch.as_ref().unwrap().num_rows())
+                    .sum();
+                let durability = if *disk {
+                    Durability::Disk
+                } else {
+                    Durability::Process
+                };
+                assert_eq!(
+                    self.table.append(batches, Some(durability)).unwrap(),
+                    expected as u64
+                );
             }
             Operation::Put { rows, times } => {
                 for _ in 0..*rows {
                     let row = self.row(*times);
-                    self.table.put(&to_values(&row), Some(Durability::Process)).unwrap();
+                    self.table
+                        .put(&to_values(&row), Some(Durability::Process))
+                        .unwrap();
                     self.model.rows.push(row);
                 }
             }
@@ -252,7 +333,8 @@ impl Trial {
             }
             Operation::Keep => {
                 if self.kept.len() < 3 {
-                    self.kept.push((self.table.view().unwrap(), self.model.clone()));
+                    self.kept
+                        .push((self.table.view().unwrap(), self.model.clone()));
                 }
             }
             Operation::CheckKept => {
@@ -260,7 +342,13 @@ impl Trial {
                     check_scan(view, model, &ScanRequest::default());
                 }
             }
-            Operation::Scan { from, to, limit, batch_rows, projection } => {
+            Operation::Scan {
+                from,
+                to,
+                limit,
+                batch_rows,
+                projection,
+            } => {
                 let places = match projection % 4 {
                     0 => Some(vec![1]),
                     1 => Some(vec![3, 1, 0]),
@@ -277,11 +365,19 @@ impl Trial {
                 check_scan(&self.table.view().unwrap(), &self.model, &request);
             }
             Operation::Partitions { count } => self.check_partitions((*count).into()),
-            Operation::Aggregate { from, to, width, columns } => {
+            Operation::Aggregate {
+                from,
+                to,
+                width,
+                columns,
+            } => {
                 let origin = i64::try_from(self.random(1_000)).unwrap() - 500;
                 let request = AggregateRequest {
                     keys: self.model.range(*from, *to),
-                    bucket: width.map(|width| Bucket { width: width.into(), origin }),
+                    bucket: width.map(|width| Bucket {
+                        width: width.into(),
+                        origin,
+                    }),
                     columns: (0..5).filter(|column| columns >> column & 1 == 1).collect(),
                 };
                 check_aggregate(&self.table.view().unwrap(), &self.model, &request);
@@ -291,11 +387,22 @@ impl Trial {
 
     fn check_partitions(&self, count: usize) {
         let view = self.table.view().unwrap();
-        let request = ScanRequest { projection: Some(vec![1]), ..ScanRequest::default() };
+        let request = ScanRequest {
+            projection: Some(vec![1]),
+            ..ScanRequest::default()
+        };
         let scans = view.scan_partitions(&request, count).unwrap();
         assert!(scans.len() <= count);
-        let numbers: Vec<u64> = scans.into_iter().flat_map(|scan| numbers(&collect(scan), 0)).collect();
-        let expected: Vec<u64> = self.model.sorted(KeyRange::ALL).iter().map(|row| row.number).collect();
+        let numbers: Vec<u64> = scans
+            .into_iter()
+            .flat_map(|scan| numbers(&collect(scan), 0))
+            .collect();
+        let expected: Vec<u64> = self
+            .model
+            .sorted(KeyRange::ALL)
+            .iter()
+            .map(|row| row.number)
+            .collect();
         assert_eq!(numbers, expected);
     }
 
@@ -304,7 +411,14 @@ impl Trial {
         for _ in 0..2 {
             let view = self.table.view().unwrap();
             check_scan(&view, &self.model, &ScanRequest::default());
-            check_aggregate(&view, &self.model, &AggregateRequest { columns: (0..5).collect(), ..AggregateRequest::default() });
+            check_aggregate(
+                &view,
+                &self.model,
+                &AggregateRequest {
+                    columns: (0..5).collect(),
+                    ..AggregateRequest::default()
+                },
+            );
             assert_eq!(view.row_count(), self.model.rows.len() as u64);
             let keys = view.key_range().map(|keys| (keys.first, keys.last));
             assert_eq!(keys, self.model.ends());
@@ -317,7 +431,11 @@ impl Trial {
 }
 
 fn to_batch(rows: &[Row]) -> RecordBatch {
-    let (mut ts, mut number, mut value) = (Int64Builder::new(), UInt64Builder::new(), Float64Builder::new());
+    let (mut ts, mut number, mut value) = (
+        Int64Builder::new(),
+        UInt64Builder::new(),
+        Float64Builder::new(),
+    );
     let (mut text, mut flag) = (StringBuilder::new(), BooleanBuilder::new());
     for row in rows {
         ts.append_value(row.ts);
@@ -351,7 +469,13 @@ fn collect(scan: thalweg_table::Scan) -> Vec<RecordBatch> {
 }
 
 fn numbers(batches: &[RecordBatch], column: usize) -> Vec<u64> {
-    let values = |batch: &RecordBatch| batch.column(column).as_primitive::<UInt64Type>().values().to_vec();
+    let values = |batch: &RecordBatch| {
+        batch
+            .column(column)
+            .as_primitive::<UInt64Type>()
+            .values()
+            .to_vec()
+    };
     batches.iter().flat_map(values).collect()
 }
 
@@ -361,13 +485,24 @@ fn check_scan(view: &TableView, model: &Model, request: &ScanRequest) {
     let scan = view.scan(request).unwrap();
     let batches = collect(scan);
     assert!(batches.iter().all(|batch| batch.num_rows() > 0));
-    let most_rows = if request.batch_rows == 0 { usize::MAX } else { request.batch_rows };
+    let most_rows = if request.batch_rows == 0 {
+        usize::MAX
+    } else {
+        request.batch_rows
+    };
     assert!(batches.iter().all(|batch| batch.num_rows() <= most_rows));
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     assert_eq!(rows, expected.len(), "rows of {request:?}");
-    let places = request.projection.clone().unwrap_or_else(|| (0..5).collect());
+    let places = request
+        .projection
+        .clone()
+        .unwrap_or_else(|| (0..5).collect());
     if let Some(column) = places.iter().position(|place| *place == 1) {
-        assert_eq!(numbers(&batches, column), expected.iter().map(|row| row.number).collect::<Vec<_>>(), "{request:?}");
+        assert_eq!(
+            numbers(&batches, column),
+            expected.iter().map(|row| row.number).collect::<Vec<_>>(),
+            "{request:?}"
+        );
     }
     let mut rows = expected.iter();
     for batch in &batches {
@@ -383,13 +518,20 @@ fn check_scan(view: &TableView, model: &Model, request: &ScanRequest) {
 fn check_value(column: &Arc<dyn Array>, row: usize, place: usize, expected: &Row) {
     match place {
         0 => assert_eq!(column.as_primitive::<Int64Type>().value(row), expected.ts),
-        1 => assert_eq!(column.as_primitive::<UInt64Type>().value(row), expected.number),
+        1 => assert_eq!(
+            column.as_primitive::<UInt64Type>().value(row),
+            expected.number
+        ),
         2 => {
-            let found = column.is_valid(row).then(|| column.as_primitive::<Float64Type>().value(row).to_bits());
+            let found = column
+                .is_valid(row)
+                .then(|| column.as_primitive::<Float64Type>().value(row).to_bits());
             assert_eq!(found, expected.value.map(f64::to_bits));
         }
         3 => {
-            let found = column.is_valid(row).then(|| column.as_string::<i32>().value(row));
+            let found = column
+                .is_valid(row)
+                .then(|| column.as_string::<i32>().value(row));
             assert_eq!(found, expected.text.as_deref());
         }
         _ => assert_eq!(column.as_boolean().value(row), expected.flag),
@@ -409,8 +551,19 @@ fn check_aggregate(view: &TableView, model: &Model, request: &AggregateRequest) 
     if request.bucket.is_none() && expected.is_empty() {
         expected.insert(request.keys.first, Vec::new());
     }
-    let starts: Vec<(i64, u64)> = result.groups.iter().map(|group| (group.bucket_start, group.rows)).collect();
-    assert_eq!(starts, expected.iter().map(|(start, rows)| (*start, rows.len() as u64)).collect::<Vec<_>>(), "{request:?}");
+    let starts: Vec<(i64, u64)> = result
+        .groups
+        .iter()
+        .map(|group| (group.bucket_start, group.rows))
+        .collect();
+    assert_eq!(
+        starts,
+        expected
+            .iter()
+            .map(|(start, rows)| (*start, rows.len() as u64))
+            .collect::<Vec<_>>(),
+        "{request:?}"
+    );
     for (group, rows) in result.groups.iter().zip(expected.values()) {
         for (place, summary) in request.columns.iter().zip(&group.columns) {
             check_summary(*place, summary, rows);
@@ -422,9 +575,19 @@ fn check_summary(place: usize, summary: &ColumnSummary, rows: &[&Row]) {
     assert_eq!(summary.rows(), rows.len() as u64);
     let integers = |values: Vec<i128>| {
         assert_eq!(summary.int_sum(), Some(values.iter().sum()));
-        let range = values.iter().min().copied().zip(values.iter().max().copied());
-        let found = summary.int_range().map(|(min, max)| (i128::from(min), i128::from(max)));
-        let found = found.or_else(|| summary.uint_range().map(|(min, max)| (i128::from(min), i128::from(max))));
+        let range = values
+            .iter()
+            .min()
+            .copied()
+            .zip(values.iter().max().copied());
+        let found = summary
+            .int_range()
+            .map(|(min, max)| (i128::from(min), i128::from(max)));
+        let found = found.or_else(|| {
+            summary
+                .uint_range()
+                .map(|(min, max)| (i128::from(min), i128::from(max)))
+        });
         assert_eq!(found, range);
     };
     match place {
@@ -432,13 +595,27 @@ fn check_summary(place: usize, summary: &ColumnSummary, rows: &[&Row]) {
         1 => integers(rows.iter().map(|row| row.number.into()).collect()),
         4 => integers(rows.iter().map(|row| row.flag.into()).collect()),
         2 => {
-            let values: Vec<f64> = rows.iter().filter_map(|row| row.value).filter(|value| !value.is_nan()).collect();
-            let nans = rows.iter().filter(|row| row.value.is_some_and(f64::is_nan)).count();
-            assert_eq!((summary.value_rows, summary.nan_rows), (values.len() as u64, nans as u64));
+            let values: Vec<f64> = rows
+                .iter()
+                .filter_map(|row| row.value)
+                .filter(|value| !value.is_nan())
+                .collect();
+            let nans = rows
+                .iter()
+                .filter(|row| row.value.is_some_and(f64::is_nan))
+                .count();
+            assert_eq!(
+                (summary.value_rows, summary.nan_rows),
+                (values.len() as u64, nans as u64)
+            );
             let magnitude: f64 = values.iter().map(|value| value.abs()).sum();
             let sum: f64 = values.iter().sum();
             assert!((summary.float_sum().unwrap() - sum).abs() <= 1e-12 * magnitude);
-            let range = values.iter().copied().reduce(f64::min).zip(values.iter().copied().reduce(f64::max));
+            let range = values
+                .iter()
+                .copied()
+                .reduce(f64::min)
+                .zip(values.iter().copied().reduce(f64::max));
             assert_eq!(summary.float_range(), range);
         }
         _ => {
