@@ -98,7 +98,7 @@ fn what_fails_ends_with_1() {
         ("SELECT nothing FROM cpu", "nothing"),
         ("SELECT * FROM gpu", "gpu"),
         ("INSERT INTO cpu VALUES ('yesterday', 'a', 1)", "yesterday"),
-        ("CREATE TABLE CPU (a INT)", "CPU"),
+        ("CREATE TABLE CPU (a INT)", "cpu"),
     ] {
         let message = place.run(["sql", "db", statement]).fails(1);
         assert!(message.contains(named), "{statement}: {message}");
