@@ -83,6 +83,7 @@ lint: cache
 .PHONY: test-kernel
 test-kernel: cache
 	@$(STAGE) test-kernel cargo test $(ENGINE_FLAGS) --package xtask
+	@$(STAGE) test-processes cargo test --locked --package thalweg --no-default-features
 
 # The locks of the engine replaced by ones whose order of events a test can choose. Only files of tests named
 # `explored`: everything else of these crates expects the real ones.
