@@ -153,9 +153,8 @@ impl Following {
     /// Reads root, checkpoint and the log behind it.
     fn load(env: &Env, dir: &Path, store: &Store) -> Result<Self> {
         let root = RootFile::open(env, dir, false)?;
-        let live = LiveFile::open_reader(env, dir)?;
+        let (live, said) = what_live_says(env, dir)?;
         let boot = env.clock().boot_id();
-        let said = live.as_ref().map(LiveFile::read).transpose()?.flatten();
         let limit = visible_limit(said, &root, boot);
         // Without a word of this boot all that is valid counts, unless a writer is just recovering it.
         if limit.is_none()
@@ -167,7 +166,7 @@ impl Following {
                 "the root is older than `live`",
             ));
         }
-        let limit = limit.unwrap_or(CommitNo(u64::MAX));
+        let readable = limit.unwrap_or(CommitNo(u64::MAX));
         let said_of_this =
             said.filter(|l| l.database == root.current.database && l.epoch == root.current.epoch);
         let proven = said_of_this.map_or_else(LogPosition::default, |l| l.synced);
@@ -176,18 +175,26 @@ impl Following {
             tail,
             replay,
             ..
-        } = recover(env, dir, &root.current, proven, limit, store)?;
+        } = recover(env, dir, &root.current, proven, readable, store)?;
         for (frame, _) in tail {
-            if frame.head.id.commit <= limit {
+            if frame.head.id.commit <= readable {
                 apply(&mut working, frame, store)?;
             }
         }
-        if limit != CommitNo(u64::MAX) && working.commit < limit {
-            let what = format!(
-                "the log ends at commit {}, but {} was acknowledged",
-                working.commit.0, limit.0
-            );
-            return Err(Error::corruption(dir.join("log").display(), what));
+        match limit {
+            Some(limit) if working.commit < limit => {
+                let what = format!(
+                    "the log ends at commit {}, but {} was acknowledged",
+                    working.commit.0, limit.0
+                );
+                return Err(Error::corruption(dir.join("log").display(), what));
+            }
+            Some(_) => {}
+            // A writer that began its epoch meanwhile may have written commits since that are not acknowledged yet.
+            None if said != what_live_says(env, dir)?.1 => {
+                return Err(Error::corruption(dir.display(), "a writer is opening it"));
+            }
+            None => {}
         }
         Ok(Self {
             root,
@@ -247,6 +254,13 @@ impl Following {
             .filter(|l| l.boot == self.boot)
             .map_or_else(PinPlace::default, |l| l.gc_floor))
     }
+}
+
+/// `live`, opened anew, and what it says.
+fn what_live_says(env: &Env, dir: &Path) -> Result<(Option<LiveFile>, Option<Live>)> {
+    let live = LiveFile::open_reader(env, dir)?;
+    let said = live.as_ref().map(LiveFile::read).transpose()?.flatten();
+    Ok((live, said))
 }
 
 /// The last commit that may be shown, if `live` knows.
