@@ -2,7 +2,8 @@
 //!
 //! Invariants: a commit is validated against the state that holds all commits before it, then put into the pending bytes and
 //! applied; it is visible, and its caller answered, only after the write, and the sync where anyone of its batch asked
-//! for one. Between applying and writing nothing can fail but the write itself, which is fatal; so the state in memory
+//! for one. In a batch where nobody does, frames of rows say so, and reading processes find them by themselves; of all
+//! others `live` tells. Between applying and writing nothing can fail but the write itself, which is fatal; so the state in memory
 //! never holds what the log does not, except behind a poison, where nobody can see it.
 
 use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
@@ -148,6 +149,12 @@ pub(crate) struct Leader {
     pub(crate) staged: Arc<Mutex<HashSet<FileId>>>,
     pub(crate) encoder: Option<Arc<dyn RowEncoder>>,
     pub(crate) builder: FrameBuilder,
+    /// Memory for the changes of a commit, used again.
+    pub(crate) changes: Vec<Change>,
+    /// Nobody of this batch waits for a sync.
+    pub(crate) shows_on_write: bool,
+    /// Reading processes do not know yet of all that is visible here.
+    pub(crate) untold: bool,
 }
 
 /// A commit in the form that is written and applied.
@@ -157,16 +164,28 @@ struct Lowered {
     blocks: Vec<Vec<Vec<u8>>>,
     /// Only frees space or is small: may use the reserve.
     frees_space: bool,
+    /// Whole as soon as it verifies: blocks are written behind what verifies.
+    is_small: bool,
 }
 
 impl Leader {
-    /// Does the jobs in order; one result each. An error of the whole is fatal.
-    pub(crate) fn run(&mut self, jobs: Vec<(Job, Durability)>) -> Result<Vec<Result<CommitNo>>> {
-        self.run_jobs(jobs).map_err(|error| outcome_unknown(&error))
+    /// Does the jobs in order; `answer` gets one result each. An error of the whole is fatal.
+    pub(crate) fn run(
+        &mut self,
+        jobs: impl ExactSizeIterator<Item = (Job, Durability)>,
+        waits_for_sync: bool,
+        answer: &mut impl FnMut(Result<CommitNo>),
+    ) -> Result<()> {
+        self.shows_on_write = !waits_for_sync;
+        self.run_jobs(jobs, answer)
+            .map_err(|error| outcome_unknown(&error))
     }
 
-    fn run_jobs(&mut self, jobs: Vec<(Job, Durability)>) -> Result<Vec<Result<CommitNo>>> {
-        let mut results = Vec::with_capacity(jobs.len());
+    fn run_jobs(
+        &mut self,
+        jobs: impl Iterator<Item = (Job, Durability)>,
+        answer: &mut impl FnMut(Result<CommitNo>),
+    ) -> Result<()> {
         let mut sync = false;
         for (job, durability) in jobs {
             let outcome = match job {
@@ -177,7 +196,7 @@ impl Leader {
                     self.checkpoint(always)
                 }
             };
-            results.push(match outcome {
+            answer(match outcome {
                 Ok(commit) => {
                     sync |= durability == Durability::Disk;
                     Ok(commit)
@@ -186,8 +205,7 @@ impl Leader {
                 Err(Failure::Fatal(error)) => return Err(error),
             });
         }
-        self.settle(sync)?;
-        Ok(results)
+        self.settle(sync)
     }
 
     /// Puts a commit behind the pending frames and applies it.
@@ -201,7 +219,9 @@ impl Leader {
         }
         self.ensure_epoch()?;
         let number = self.working.commit.next();
-        let mut lowered = lower(commit, number).map_err(Failure::Refused)?;
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.clear();
+        let mut lowered = lower(commit, number, changes).map_err(Failure::Refused)?;
         self.working
             .validate(&lowered.changes, &*self.store)
             .map_err(Failure::Refused)?;
@@ -214,11 +234,13 @@ impl Leader {
             return Err(Failure::Refused(Error::new(ErrorKind::Limit, message)));
         }
         self.room(frame_bytes, lowered.frees_space)?;
-        let at = self.push_frame(number, lowered.blocks)?;
-        let fragments: Vec<FileId> = lowered.changes.iter().flat_map(fragment_files).collect();
+        let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
+        let mut changes = lowered.changes;
+        let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
-            .apply(number, lowered.changes, at, &*self.store)
+            .apply(number, changes.drain(..), at, &*self.store)
             .map_err(fatal)?;
+        self.changes = changes;
         if !fragments.is_empty() {
             let mut staged = self.staged.lock();
             fragments.iter().for_each(|file| _ = staged.remove(file));
@@ -226,9 +248,16 @@ impl Leader {
         Ok(number)
     }
 
-    fn push_frame(&mut self, number: CommitNo, blocks: Vec<Vec<Vec<u8>>>) -> Outcome<LogPosition> {
+    fn push_frame(
+        &mut self,
+        number: CommitNo,
+        blocks: Vec<Vec<Vec<u8>>>,
+        is_small: bool,
+    ) -> Outcome<LogPosition> {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        Ok(log.push(number, &self.builder, blocks))
+        let shown_on_write = self.shows_on_write && is_small;
+        self.untold |= !shown_on_write;
+        Ok(log.push(number, &self.builder, blocks, shown_on_write))
     }
 
     /// The log with room for a frame.
@@ -250,6 +279,7 @@ impl Leader {
         log.write()?;
         if sync || log.unsynced_bytes() > UNSYNCED_LIMIT_BYTES {
             log.sync()?;
+            self.untold = true;
         }
         self.publish()
     }
@@ -266,7 +296,9 @@ impl Leader {
                 .visible
                 .store(self.working.commit.0, Ordering::Release);
         }
-        self.write_live()?;
+        if self.untold {
+            self.write_live()?;
+        }
         self.note_due();
         Ok(())
     }
@@ -335,7 +367,9 @@ impl Leader {
             synced: log.synced(),
             visible: self.working.commit,
             gc_floor: self.gc_floor,
-        })
+        })?;
+        self.untold = false;
+        Ok(())
     }
 
     /// The first segment that a recovery from either root slot would read.
@@ -412,7 +446,7 @@ impl Leader {
 
     fn write_checkpoint(&mut self, begins_epoch: bool) -> Outcome<()> {
         let (at, written) = self.place_checkpoint()?;
-        self.push_frame(self.working.commit, Vec::new())?;
+        self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         log.write().and_then(|()| log.sync()).map_err(fatal)?;
@@ -499,7 +533,7 @@ fn no_epoch() -> Error {
 }
 
 /// Gives the parts of a commit their numbers.
-fn lower(commit: Commit, number: CommitNo) -> Result<Lowered> {
+fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<Lowered> {
     let Commit {
         rows,
         groups,
@@ -519,7 +553,8 @@ fn lower(commit: Commit, number: CommitNo) -> Result<Lowered> {
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     let mut ordinals: Vec<(TableId, u32)> = Vec::new();
-    let mut changes: Vec<Change> = rows.into_iter().map(Change::Rows).collect();
+    let is_small = groups.is_empty() && edits.is_empty();
+    changes.extend(rows.into_iter().map(Change::Rows));
     for mut edit in edits {
         if let Edit::AddFragment { table, root, .. } = &mut edit {
             let blocks = u32::try_from(root.blocks).map_err(|_| too_many_blocks())?;
@@ -542,6 +577,7 @@ fn lower(commit: Commit, number: CommitNo) -> Result<Lowered> {
         changes,
         blocks,
         frees_space,
+        is_small,
     })
 }
 

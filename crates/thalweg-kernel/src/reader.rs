@@ -1,7 +1,8 @@
 //! A reading process: it follows the writer through the files alone.
 //!
 //! Invariants: a statement sees every commit that was acknowledged before it began, and nothing that a crash could take
-//! back: commits above `visible` of `live` are not shown while that speaks of this boot and epoch. A snapshot pins its
+//! back: while `live` speaks of this boot and epoch, commits behind its `visible` are shown as far as they were stored to
+//! be shown once they are written, and no further. A snapshot pins its
 //! files through a slot in `readers`; where the folder cannot be written, it runs unpinned and meets a missing file as
 //! `SnapshotExpired`.
 
@@ -166,7 +167,6 @@ impl Following {
                 "the root is older than `live`",
             ));
         }
-        let readable = limit.unwrap_or(CommitNo(u64::MAX));
         let said_of_this =
             said.filter(|l| l.database == root.current.database && l.epoch == root.current.epoch);
         let proven = said_of_this.map_or_else(LogPosition::default, |l| l.synced);
@@ -175,11 +175,9 @@ impl Following {
             tail,
             replay,
             ..
-        } = recover(env, dir, &root.current, proven, readable, store)?;
+        } = recover(env, dir, &root.current, proven, limit, store)?;
         for (frame, _) in tail {
-            if frame.head.id.commit <= readable {
-                apply(&mut working, frame, store)?;
-            }
+            apply(&mut working, frame, store)?;
         }
         match limit {
             Some(limit) if working.commit < limit => {
@@ -212,29 +210,19 @@ impl Following {
             None => None,
         };
         let limit = visible_limit(said, &self.root, self.boot);
-        match limit {
-            Some(limit) if limit == self.working.commit => return Ok(()),
-            Some(limit)
-                if self.working.since_checkpoint.frames < RELOAD_FRAMES
-                    && self.replay.commit() < limit =>
-            {
+        if let Some(told) = limit
+            && self.working.since_checkpoint.frames < RELOAD_FRAMES
+        {
+            if self.replay.may_go_on()? {
                 self.replay.refresh();
-                while self.replay.commit() < limit {
-                    let Some(frame) = self.replay.next()? else {
-                        break;
-                    };
+                while let Some(frame) = self.replay.next(told)? {
                     apply(&mut self.working, frame, store)?;
                 }
-                if self.working.commit == limit {
-                    return Ok(());
-                }
             }
-            _ => {}
+            if self.working.commit >= told {
+                return Ok(());
+            }
         }
-        self.reload(env, dir, store)
-    }
-
-    fn reload(&mut self, env: &Env, dir: &Path, store: &Store) -> Result<()> {
         *self = Self::load(env, dir, store)?;
         Ok(())
     }

@@ -20,7 +20,9 @@ pub(crate) const SEGMENT_HEADER_BYTES: usize = 128;
 pub(crate) const FORMAT_VERSION: u32 = 1;
 /// Size of the first segment of an epoch; each next one is twice as large, up to the option.
 pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
-const ZERO_FILL_BYTES: usize = 1 << 20;
+/// How much is filled by one write. Linux caches what one write brings as one folio, and ext4 walks all blocks of a folio
+/// at each later write into it: behind fills of 1 MiB the write of a row takes 1.8 us, behind these 0.8 us.
+const ZERO_FILL_BYTES: usize = 64 << 10;
 const SPARE_SUFFIX: &str = ".spare";
 
 /// What a segment says of itself.

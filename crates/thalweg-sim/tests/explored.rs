@@ -245,6 +245,9 @@ fn a_reader_process_sees_nothing_early_of_a_writer_that_opens() {
                     holds(&found, &known);
                     holds(&found, &last);
                     last = found.into_iter().collect();
+                    let image = sim.crash_image(&CrashChoice::DropAll);
+                    let after_power_cut = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
+                    holds(&keys(&after_power_cut, table), &last);
                 }
             }
         });
