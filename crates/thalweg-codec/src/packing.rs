@@ -75,13 +75,12 @@ pub(crate) fn unpack<L: Lane>(
         block.len() == block_bytes(out.len(), width_bits),
         "block of the wrong length",
     )?;
+    // Copied, because blocks lie at any alignment in their page.
+    buffer.words.as_mut_bytes()[..block.len()].copy_from_slice(block);
     if let Ok(out) = out.try_into() {
-        // Copied, because blocks lie at any alignment in their page.
-        let packed = buffer.lanes::<L>();
-        packed.as_mut_bytes()[..block.len()].copy_from_slice(block);
-        L::unpack(width_bits, packed, reference, out);
+        L::unpack(width_bits, buffer.lanes::<L>(), reference, out);
     } else {
-        unpack_stream(width_bits, block, reference, out);
+        unpack_stream(width_bits, &buffer.words, reference, out);
     }
     Ok(())
 }
@@ -103,19 +102,22 @@ fn pack_stream<L: Lane>(width_bits: u32, values: &[L], reference: L, out: &mut V
     }
 }
 
-fn unpack_stream<L: Lane>(width_bits: u32, block: &[u8], reference: L, out: &mut [L]) {
+/// The words of `packed` start with the block.
+fn unpack_stream<L: Lane>(width_bits: u32, packed: &[u64; PAGE_ROWS], reference: L, out: &mut [L]) {
+    assert!(
+        out.len() < PAGE_ROWS && width_bits <= 64,
+        "a short block of words"
+    );
     let mask = low_bits(width_bits);
-    let (mut pending, mut pending_bits) = (0_u128, 0);
-    let mut bytes = block.iter();
+    let mut position = 0;
     for value in out {
-        while pending_bits < width_bits {
-            // The length was checked: there is a byte as long as bits are missing.
-            pending |= u128::from(bytes.next().copied().unwrap_or(0)) << pending_bits;
-            pending_bits += 8;
-        }
-        *value = L::truncate(low_word(pending) & mask).wadd(reference);
-        pending >>= width_bits;
-        pending_bits -= width_bits;
+        let (word, shift) = (position / 64, position % 64);
+        // At most 1,023 values of 64 bits: there is a word behind the last one. Shifted twice, because a shift by all
+        // 64 bits is none.
+        let low = u64::from_le(packed[word]) >> shift;
+        let high = u64::from_le(packed[word + 1]) << 1 << (63 - shift);
+        *value = L::truncate((low | high) & mask).wadd(reference);
+        position += width_bits as usize;
     }
 }
 
@@ -130,12 +132,4 @@ pub(crate) fn low_bits(width_bits: u32) -> u64 {
 )]
 fn low_byte(bits: u128) -> u8 {
     bits as u8
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the low word is what is asked for"
-)]
-fn low_word(bits: u128) -> u64 {
-    bits as u64
 }

@@ -94,14 +94,7 @@ pub(crate) fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<
             bucket.width
         )));
     }
-    let store = Arc::clone(view.engine().kernel().store());
-    let definition = Arc::clone(view.definition());
-    let reader = Arc::new(Reader::new(
-        store,
-        definition,
-        Some(&request.columns),
-        request.keys,
-    )?);
+    let reader = Arc::new(Reader::new(view, Some(&request.columns), request.keys)?);
     let mut groups = Groups::new(&reader, request.bucket);
     if !request.keys.is_empty() {
         walk(view, &reader, &mut groups)?;

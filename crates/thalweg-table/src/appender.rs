@@ -47,12 +47,15 @@ impl Appender {
         }
     }
 
-    /// Adds a row, its values in the order of the schema. From time to time this commits the rows so far.
+    /// Adds a row, its values in the order of the schema. From time to time this commits the rows before it.
     ///
     /// # Errors
     /// `Schema`, `OutOfDomain` and `Limit` when the row does not fit the table; it is then left out. Others when
-    /// the rows so far could not be committed; they are then lost.
+    /// the rows before it could not be committed; they and this one are then lost.
     pub fn put(&mut self, row: &[Value<'_>]) -> Result<()> {
+        if self.will_commit() {
+            self.commit(self.durability().min(Durability::Process))?;
+        }
         self.row.clear();
         let shape = self.table.shape();
         shape
@@ -60,9 +63,8 @@ impl Appender {
             .write(row, &mut self.row)
             .map_err(|e| self.table.name_error(e))?;
         if shape.version != self.version && self.rows() > 0 {
+            // The definition changed just now: the rows so far are committed first.
             drop(shape);
-            // The rows so far belong to another definition: they are committed, and this one is written anew.
-            self.commit(self.durability().min(Durability::Process))?;
             return self.put(row);
         }
         let columns = match &mut self.columns {
@@ -75,10 +77,16 @@ impl Appender {
         drop(shape);
         columns.push(&self.row)?;
         self.bytes += self.row.len();
-        if self.rows() >= MOST_ROWS || self.bytes >= MOST_BYTES {
-            self.commit(self.durability().min(Durability::Process))?;
-        }
         Ok(())
+    }
+
+    /// Whether the next [`Appender::put`] commits first and so waits for the storage: callers that hold a lock which
+    /// others need let go of it then. All others take well under a microsecond.
+    #[must_use]
+    pub fn will_commit(&self) -> bool {
+        let is_full = self.rows() >= MOST_ROWS || self.bytes >= MOST_BYTES;
+        // Rows of another definition cannot be in one batch with those that follow.
+        is_full || (self.rows() > 0 && self.table.shape().version != self.version)
     }
 
     /// Commits the rows so far, all rows put before included, with the durability of the engine.

@@ -20,6 +20,7 @@ use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::SimEnv;
 use thalweg_env::sync::RwLock;
+use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableId,
     TableSnapshot,
@@ -111,6 +112,25 @@ struct Inner {
     definitions: Arc<Definitions>,
     pool: Arc<Pool>,
     encoders: Arc<Spare<BlockEncoder>>,
+    closed: Closed,
+}
+
+/// Whether the database was closed. Its files may belong to another process from then on, so nothing is read any more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Closed(Arc<AtomicBool>);
+
+impl Closed {
+    /// # Errors
+    /// `Unavailable` once the database is closed.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Acquire) {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "the database is closed: open it again",
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Engine {
@@ -149,6 +169,7 @@ impl Engine {
                 definitions,
                 pool,
                 encoders: Arc::default(),
+                closed: Closed::default(),
             }),
         })
     }
@@ -202,8 +223,7 @@ impl Engine {
     /// # Errors
     /// `NotFound`, listing what there is.
     pub fn table(&self, name: &str) -> Result<Table> {
-        let snapshot = self.inner.kernel.snapshot()?;
-        Table::new(self.clone(), &named(&snapshot, name)?)
+        Table::new(self.clone(), &named(&self.newest()?, name)?)
     }
 
     /// The names of all tables, in order.
@@ -211,7 +231,7 @@ impl Engine {
     /// # Errors
     /// When a reader process cannot see the newest commit.
     pub fn table_names(&self) -> Result<Vec<String>> {
-        Ok(names(&self.inner.kernel.snapshot()?))
+        Ok(names(&self.newest()?))
     }
 
     /// Removes a table and its rows. Views taken before go on seeing it.
@@ -219,7 +239,7 @@ impl Engine {
     /// # Errors
     /// `NotFound`, listing what there is.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        let table = named(&self.inner.kernel.snapshot()?, name)?.id;
+        let table = named(&self.newest()?, name)?.id;
         self.edit(Edit::DropTable { table })?;
         self.inner.definitions.forget(table);
         Ok(())
@@ -232,7 +252,7 @@ impl Engine {
     pub fn snapshot(&self) -> Result<DatabaseView> {
         Ok(DatabaseView {
             engine: self.clone(),
-            snapshot: self.inner.kernel.snapshot()?,
+            snapshot: self.newest()?,
         })
     }
 
@@ -252,11 +272,13 @@ impl Engine {
         self.inner.kernel.checkpoint()
     }
 
-    /// Flushes, checkpoints and lets go of the files. Everything but views fails from then on; a second call is fine.
+    /// Flushes, checkpoints and lets go of the files. Everything fails from then on, reading from views and scans that
+    /// were taken before as well; a second call is fine.
     ///
     /// # Errors
     /// When the rest cannot be written.
     pub fn close(&self) -> Result<()> {
+        self.inner.closed.0.store(true, Ordering::Release);
         self.inner.kernel.close()
     }
 
@@ -270,6 +292,16 @@ impl Engine {
     #[must_use]
     pub fn kernel(&self) -> &Kernel {
         &self.inner.kernel
+    }
+
+    pub(crate) fn closed(&self) -> &Closed {
+        &self.inner.closed
+    }
+
+    /// Every commit acknowledged so far.
+    pub(crate) fn newest(&self) -> Result<Snapshot> {
+        self.inner.closed.check()?;
+        self.inner.kernel.snapshot()
     }
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
@@ -286,6 +318,7 @@ impl Engine {
 
     /// Definitions change rarely and must not be lost with the rows that rely on them.
     fn edit(&self, edit: Edit) -> Result<()> {
+        self.inner.closed.check()?;
         let commit = Commit {
             edits: vec![edit],
             ..Commit::default()

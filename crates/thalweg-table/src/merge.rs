@@ -38,12 +38,13 @@ impl Sorted {
         }
     }
 
-    /// How many rows at the front come before a row with this key and arrival.
-    pub(crate) fn rows_before(&self, key: i64, arrival: Arrival) -> usize {
+    /// How many rows from `start` on come before a row with this key and arrival.
+    pub(crate) fn rows_before(&self, start: usize, key: i64, arrival: Arrival) -> usize {
+        let rest = &self.keys[start..];
         if self.arrival < arrival {
-            gallop(&self.keys, |own| *own <= key)
+            gallop(rest, |own| *own <= key)
         } else {
-            gallop(&self.keys, |own| *own < key)
+            gallop(rest, |own| *own < key)
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Putting rows in key order, and cutting them into blocks.
 //!
 //! Invariants: sorting is stable, so rows of equal keys keep the order they came in; rows that are in order already are
-//! neither copied nor looked at more than once; cuts are balanced, so that no block is less than half full unless a split
-//! or the end of late rows makes it so.
+//! neither copied nor looked at more than once; cuts are balanced, so that no block is much less than half full unless a
+//! split or the end of late rows makes it so, and lie between pages where a block has several: only the last page of a
+//! run of blocks is short, and short pages take twice the time to read.
 
 use crate::time::Split;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
@@ -10,6 +11,7 @@ use arrow_buffer::ScalarBuffer;
 use arrow_select::take::take;
 use std::ops::Range;
 use std::sync::Arc;
+use thalweg_codec::PAGE_ROWS;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// Keys compared at once: enough for vector instructions, few enough to stop early.
@@ -177,13 +179,26 @@ impl Cutter {
         }
     }
 
-    /// Equal parts of at most a block: 10,000 rows at 4,096 become 3 blocks of 3,334, not two full ones and a rest.
+    /// The fewest blocks, of about equal size: 10,000 rows at 4,096 become 3,072, 4,096 and 2,832, not two full blocks
+    /// and a rest.
     fn balance(&self, rows: Range<usize>, blocks: &mut Vec<Range<usize>>) {
-        let count = rows.len().div_ceil(self.block_rows.max(1));
-        let mut start = rows.start;
-        for left in (1..=count).rev() {
-            let end = start + (rows.end - start).div_ceil(left);
-            blocks.push(start..end);
+        let block_rows = self.block_rows.max(1);
+        let by_pages = block_rows >= 2 * PAGE_ROWS && block_rows.is_multiple_of(PAGE_ROWS);
+        let unit = if by_pages { PAGE_ROWS } else { 1 };
+        let count = rows.len().div_ceil(block_rows);
+        let mut start = 0;
+        for number in 1..=count {
+            let left = count - number;
+            let end = if left == 0 {
+                rows.len()
+            } else {
+                // The whole unit nearest to the even cut that leaves no more than fits into the blocks behind it.
+                let even = u128::from(rows.len() as u64) * number as u128 / count as u128;
+                let even = usize::try_from(even).unwrap_or(rows.len());
+                let least = rows.len() - left * block_rows;
+                ((even + unit / 2) / unit * unit).max(least.div_ceil(unit) * unit)
+            };
+            blocks.push(rows.start + start..rows.start + end);
             start = end;
         }
     }
@@ -221,11 +236,12 @@ mod tests {
         #[test]
         fn cuts_cover_all_rows_and_respect_size_and_splits(
             steps in prop::collection::vec(0_i64..4, 0..500),
-            block_rows in 1_usize..80,
+            block_rows in prop_oneof![1_usize..80, (1..4_usize).prop_map(|pages| pages * PAGE_ROWS)],
+            repeat in 1_usize..60,
             every in prop::option::of(1_i64..200),
             high_key in prop::option::of(-10_i64..800),
         ) {
-            let keys: Vec<i64> = steps.iter().scan(0, |key, step| { *key += step; Some(*key) }).collect();
+            let keys: Vec<i64> = steps.repeat(repeat).iter().scan(0, |key, step| { *key += step; Some(*key) }).collect();
             let split = every.map(|every| Split::new(every, 3).unwrap());
             let blocks = Cutter { block_rows, split, high_key }.blocks(&keys);
             let mut start = 0;
@@ -239,7 +255,11 @@ mod tests {
             }
             prop_assert_eq!(start, keys.len());
             if split.is_none() && high_key.is_none() {
-                prop_assert!(blocks.iter().all(|block| 2 * block.len() >= block_rows.min(keys.len())));
+                let unit = if block_rows > PAGE_ROWS { PAGE_ROWS } else { 0 };
+                prop_assert!(blocks.iter().all(|block| 2 * block.len() + unit >= block_rows.min(keys.len())));
+                if block_rows > PAGE_ROWS {
+                    prop_assert!(blocks.iter().all(|block| block.start % PAGE_ROWS == 0));
+                }
             }
         }
     }
@@ -253,7 +273,13 @@ mod tests {
             high_key: None,
         };
         let sizes: Vec<usize> = cutter.blocks(&keys).iter().map(Range::len).collect();
-        assert_eq!(sizes, [3_334, 3_333, 3_333]);
+        assert_eq!(sizes, [3_072, 4_096, 2_832]);
+        let cutter = Cutter {
+            block_rows: 4_000,
+            ..cutter
+        };
+        let sizes: Vec<usize> = cutter.blocks(&keys).iter().map(Range::len).collect();
+        assert_eq!(sizes, [3_333, 3_333, 3_334]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::buffers::Buffers;
 use crate::column::BlockDecoder;
 use crate::definition::TableDefinition;
+use crate::engine::Closed;
 use crate::error::invalid;
 use crate::merge::{Arrival, Sorted};
 use crate::order::sorted_batch;
@@ -14,6 +15,7 @@ use crate::pool::Spare;
 use crate::range::KeyRange;
 use crate::rows::RowsDecoder;
 use crate::scan::{Counter, ScanMetrics};
+use crate::table::TableView;
 use crate::time::order_keys;
 use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
@@ -27,6 +29,7 @@ use thalweg_kernel::{CommitNo, Error, ErrorKind, Result, TableSnapshot};
 /// Reads some columns of rows with some keys.
 pub(crate) struct Reader {
     store: Arc<Store>,
+    closed: Closed,
     definition: Arc<TableDefinition>,
     /// The wanted columns.
     ids: Vec<u32>,
@@ -41,11 +44,13 @@ pub(crate) struct Reader {
 impl Reader {
     /// A reader of the columns at these places of the schema; all of them for `None`.
     pub(crate) fn new(
-        store: Arc<Store>,
-        definition: Arc<TableDefinition>,
+        view: &TableView,
         projection: Option<&[usize]>,
         keys: KeyRange,
     ) -> Result<Self> {
+        let closed = view.engine().closed().clone();
+        closed.check()?;
+        let definition = Arc::clone(view.definition());
         let columns = definition.columns();
         let ids = match projection {
             None => columns.iter().map(|column| column.id).collect(),
@@ -63,7 +68,8 @@ impl Reader {
                 .map_err(|e| invalid(e.to_string()))?,
         };
         Ok(Self {
-            store,
+            store: Arc::clone(view.engine().kernel().store()),
+            closed,
             definition,
             ids,
             schema,
@@ -156,6 +162,7 @@ impl Reader {
     }
 
     fn push(&self, decoder: &mut BlockDecoder, entry: &Entry, rows: Range<usize>) -> Result<()> {
+        self.closed.check()?;
         let before = decoder.rows();
         decoder.push(&self.store, &entry.address, rows)?;
         self.metrics.add(Counter::blocks_read, 1);

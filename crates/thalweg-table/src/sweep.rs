@@ -62,8 +62,12 @@ struct Active {
 }
 
 impl Active {
-    fn rest(&self) -> Sorted {
-        self.rows.slice(self.done, self.rows.keys.len() - self.done)
+    /// How many rows come before a row with this key and arrival; all that are left for `None`.
+    fn rows_before(&self, next: Option<(i64, Arrival)>) -> usize {
+        match next {
+            Some((key, arrival)) => self.rows.rows_before(self.done, key, arrival),
+            None => self.rows.keys.len() - self.done,
+        }
     }
 }
 
@@ -117,32 +121,18 @@ impl<P: Plan> Sweep<P> {
         Some(source)
     }
 
-    /// What is handed out before the next source is needed, piece by piece.
-    fn rows_before(&self, next: Option<(i64, Arrival)>) -> Vec<(usize, Sorted)> {
-        let settled = |(index, active): (usize, &Active)| {
-            let rest = active.rest();
-            let rows = match next {
-                Some((key, arrival)) => rest.rows_before(key, arrival),
-                None => rest.keys.len(),
-            };
-            (rows > 0).then(|| (index, rest.slice(0, rows)))
-        };
-        self.active.iter().enumerate().filter_map(settled).collect()
-    }
-
-    fn hand_out(&mut self, settled: &[(usize, Sorted)]) -> Result<RecordBatch> {
-        for (index, rows) in settled {
-            self.active[*index].done += rows.keys.len();
+    /// Hands out so many rows of each active source. Only these are cut out: to slice every active source at every
+    /// step would cost more than the rows where many sources overlap.
+    fn hand_out(&mut self, counts: &[usize]) -> Result<RecordBatch> {
+        let mut pieces = Vec::new();
+        let settled = self.active.iter_mut().zip(counts);
+        for (active, rows) in settled.filter(|(_, rows)| **rows > 0) {
+            pieces.push(active.rows.slice(active.done, *rows));
+            active.done += rows;
         }
         self.active
             .retain(|active| active.done < active.rows.keys.len());
-        match settled {
-            [(_, only)] => Ok(only.batch.clone()),
-            _ => {
-                let pieces: Vec<Sorted> = settled.iter().map(|(_, rows)| rows.clone()).collect();
-                merge(&self.schema, &pieces)
-            }
-        }
+        merge(&self.schema, &pieces)
     }
 
     /// Waits for a source; its rows are then ready or active.
@@ -182,8 +172,9 @@ impl<P: Plan> BatchSource for Sweep<P> {
             }
             self.look_ahead()?;
             let next = self.ahead.front().map(|source| source.first);
-            let settled = self.rows_before(next);
-            let rows: usize = settled.iter().map(|(_, rows)| rows.keys.len()).sum();
+            let counts = self.active.iter().map(|active| active.rows_before(next));
+            let settled: Vec<usize> = counts.collect();
+            let rows: usize = settled.iter().sum();
             let may_grow = self.active.len() < MOST_ACTIVE
                 && matches!(
                     self.ahead.front(),

@@ -177,16 +177,13 @@ impl Table {
     }
 
     pub(crate) fn snapshot(&self) -> Result<TableSnapshot> {
-        self.engine
-            .kernel()
-            .snapshot()?
-            .table(self.id)
-            .ok_or_else(|| {
-                Error::new(
-                    ErrorKind::NotFound,
-                    format!("the table \"{}\" was dropped", self.name),
-                )
-            })
+        let table = self.engine.newest()?.table(self.id);
+        table.ok_or_else(|| {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("the table \"{}\" was dropped", self.name),
+            )
+        })
     }
 
     /// Runs `write` with the shape this handle knows, again with the newest one for as long as it loses races.
@@ -243,7 +240,7 @@ pub struct TableStats {
     pub fragments: u64,
     /// Rows that are in no block yet.
     pub open_rows: u64,
-    /// Rows of blocks that begin before a block of an earlier commit ends.
+    /// Rows of blocks that begin before the blocks in front of them end: scans merge them.
     pub late_rows: u64,
     /// The smallest order key; `None` without rows. [`crate::time::key_to_text`] shows it.
     pub min_key: Option<i64>,
@@ -327,6 +324,7 @@ impl TableView {
     /// # Errors
     /// When the index cannot be read.
     pub fn stats(&self) -> Result<TableStats> {
+        self.engine.closed().check()?;
         stream::stats(self)
     }
 

@@ -4,6 +4,7 @@
 //! split. Late rows are blocks and open rows like others: what a reader sees is sorted by key, and by arrival where keys
 //! are equal, whatever order the rows came in.
 
+mod blocks;
 mod encoder;
 mod read;
 mod stats;

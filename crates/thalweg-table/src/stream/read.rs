@@ -5,10 +5,11 @@
 //! keys are equal, by arrival. Open rows are cut where the next block begins, so that one late row makes one block
 //! overlap and not all that follow.
 
-use crate::merge::{Arrival, Sorted};
+use super::blocks::{Place, end, start};
+use crate::merge::Sorted;
 use crate::pool::Ticket;
 use crate::range::KeyRange;
-use crate::reader::{Reader, arrival, column_id};
+use crate::reader::{Reader, column_id};
 use crate::scan::{Counter, DEFAULT_BATCH_ROWS, Scan, ScanRequest};
 use crate::sweep::{Content, Plan, Source, Sweep};
 use crate::table::TableView;
@@ -26,8 +27,6 @@ const BATCH_BYTES: usize = 4 << 20;
 /// Bytes of a value whose type has no width.
 const TYPICAL_VALUE_BYTES: usize = 16;
 
-type Start = (i64, Arrival);
-
 /// Starts a scan.
 pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
     if request.reverse {
@@ -35,14 +34,8 @@ pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
     let (engine, definition) = (view.engine(), view.definition());
-    let store = Arc::clone(engine.kernel().store());
     let projection = request.projection.as_deref();
-    let reader = Arc::new(Reader::new(
-        store,
-        Arc::clone(definition),
-        projection,
-        request.keys,
-    )?);
+    let reader = Arc::new(Reader::new(view, projection, request.keys)?);
     let range =
         |range: &crate::ColumnRange| Ok((column_id(definition, range.column)?, range.range));
     let ranges = request.ranges.iter().map(range).collect::<Result<_>>()?;
@@ -112,7 +105,7 @@ struct Planner {
     /// Sections of open rows; `None` before they are needed.
     open: Option<Vec<OpenSection>>,
     /// The end of the rows that reach furthest.
-    reach: Option<Start>,
+    reach: Option<Place>,
     /// Rows to decode in one go: few at first.
     run_rows: usize,
     most_run_rows: usize,
@@ -126,20 +119,12 @@ struct OpenSection {
 }
 
 impl OpenSection {
-    fn start(&self) -> Option<Start> {
+    fn start(&self) -> Option<Place> {
         self.rows
             .keys
             .get(self.done)
             .map(|key| (*key, self.rows.arrival))
     }
-}
-
-fn start(entry: &Entry) -> Start {
-    (entry.key_min, arrival(entry))
-}
-
-fn end(entry: &Entry) -> Start {
-    (entry.key_max, arrival(entry))
 }
 
 impl Planner {
@@ -211,7 +196,7 @@ impl Planner {
     }
 
     /// The open rows that come first.
-    fn next_open(&mut self) -> Result<Option<(Start, usize)>> {
+    fn next_open(&mut self) -> Result<Option<(Place, usize)>> {
         let sections = match &mut self.open {
             Some(sections) => sections,
             none => {
@@ -235,26 +220,24 @@ impl Planner {
         Ok(starts.min())
     }
 
-    fn reaches(&self, start: Start) -> bool {
+    fn reaches(&self, start: Place) -> bool {
         self.reach.is_some_and(|reach| reach >= start)
     }
 
     /// The open rows of a section up to `limit`, of which there is at least one.
-    fn take_open(&mut self, index: usize, first: Start, limit: Option<Start>) -> Source {
+    fn take_open(&mut self, index: usize, first: Place, limit: Option<Place>) -> Source {
         let sections = self.open.as_mut().map_or(&mut [][..], Vec::as_mut_slice);
         let section = &mut sections[index];
-        let rest = section
-            .rows
-            .slice(section.done, section.rows.keys.len() - section.done);
-        let rows = limit.map_or(rest.keys.len(), |(key, arrival)| {
-            rest.rows_before(key, arrival)
-        });
+        let rows = match limit {
+            Some((key, arrival)) => section.rows.rows_before(section.done, key, arrival),
+            None => section.rows.keys.len() - section.done,
+        };
         assert!(
             rows > 0,
             "open rows that come first come before what follows"
         );
+        let piece = section.rows.slice(section.done, rows);
         section.done += rows;
-        let piece = rest.slice(0, rows);
         let alone = !self.reaches(first);
         self.reach = self.reach.max(Some((piece.keys[rows - 1], piece.arrival)));
         let content = if alone {
@@ -270,7 +253,7 @@ impl Planner {
     }
 
     /// The next block, and those behind it that can be read in one go.
-    fn take_block(&mut self, open: Option<Start>) -> Result<Option<Source>> {
+    fn take_block(&mut self, open: Option<Place>) -> Result<Option<Source>> {
         let Some(block) = self.blocks.pop_front() else {
             return Ok(None);
         };
@@ -311,7 +294,7 @@ impl Planner {
         &mut self,
         block: &Entry,
         ahead: usize,
-        open: Option<Start>,
+        open: Option<Place>,
     ) -> Result<bool> {
         let next_block = self.peek(ahead)?.map(start);
         let next = [next_block, open].into_iter().flatten().min();

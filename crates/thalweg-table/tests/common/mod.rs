@@ -2,7 +2,6 @@
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
-    unreachable_pub,
     reason = "helpers of tests fail the test that called them"
 )]
 
@@ -24,7 +23,7 @@ use thalweg_table::{
 };
 
 /// Sequences of all tests together.
-pub fn sequences() -> u32 {
+pub(crate) fn sequences() -> u32 {
     std::env::var("THALWEG_SEQUENCES")
         .ok()
         .and_then(|text| text.parse().ok())
@@ -32,17 +31,17 @@ pub fn sequences() -> u32 {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    pub ts: i64,
-    pub number: u64,
-    pub value: Option<f64>,
-    pub text: Option<String>,
-    pub flag: bool,
+pub(crate) struct Row {
+    pub(crate) ts: i64,
+    pub(crate) number: u64,
+    pub(crate) value: Option<f64>,
+    pub(crate) text: Option<String>,
+    pub(crate) flag: bool,
 }
 
 /// How the times of new rows relate to those of old ones.
 #[derive(Clone, Copy, Debug)]
-pub enum Times {
+pub(crate) enum Times {
     Rising,
     Equal,
     Late,
@@ -51,7 +50,7 @@ pub enum Times {
 }
 
 #[derive(Clone, Debug)]
-pub enum Operation {
+pub(crate) enum Operation {
     Append {
         batches: Vec<u16>,
         times: Times,
@@ -88,7 +87,7 @@ pub enum Operation {
     },
 }
 
-pub fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
+pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
     let times = || {
         prop_oneof![
             6 => Just(Times::Rising),
@@ -121,13 +120,13 @@ pub fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
 
 /// The rows of a stream in order of arrival.
 #[derive(Clone, Debug)]
-pub struct Model {
-    pub rows: Vec<Row>,
+pub(crate) struct Model {
+    pub(crate) rows: Vec<Row>,
     ordered: bool,
 }
 
 impl Model {
-    pub fn new(ordered: bool) -> Self {
+    pub(crate) fn new(ordered: bool) -> Self {
         Self {
             rows: Vec::new(),
             ordered,
@@ -167,7 +166,7 @@ impl Model {
 }
 
 /// A stream and its model.
-pub struct Trial {
+pub(crate) struct Trial {
     sim: SimEnv,
     engine: Engine,
     table: Table,
@@ -205,7 +204,7 @@ fn open(sim: &SimEnv) -> Engine {
 }
 
 impl Trial {
-    pub fn new(model: Model, seed: u64, split: Option<&str>) -> Self {
+    pub(crate) fn new(model: Model, seed: u64, split: Option<&str>) -> Self {
         let sim = SimEnv::new(seed);
         let engine = open(&sim);
         let options = CreateOptions {
@@ -280,7 +279,7 @@ impl Trial {
         to_batch(&self.model.rows[first..])
     }
 
-    pub fn run(&mut self, operation: &Operation) {
+    pub(crate) fn run(&mut self, operation: &Operation) {
         match operation {
             Operation::Append {
                 batches,
@@ -407,7 +406,7 @@ impl Trial {
     }
 
     /// Everything, also after opening anew.
-    pub fn check_all(&mut self) {
+    pub(crate) fn check_all(&mut self) {
         for _ in 0..2 {
             let view = self.table.view().unwrap();
             check_scan(&view, &self.model, &ScanRequest::default());

@@ -1,0 +1,164 @@
+//! What handles promise beside the rows: closing ends them, an appender says when it is going to wait, rows that come in
+//! order are written once.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Float64Array, Int64Array, PrimitiveArray, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_env::sim::SimEnv;
+use thalweg_table::{
+    AggregateRequest, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, ScanRequest,
+    Table, Value,
+};
+
+fn open(sim: &SimEnv) -> Engine {
+    let options = EngineOptions {
+        background: false,
+        ..EngineOptions::default()
+    };
+    Engine::open(sim.env(), Path::new("/db"), options).unwrap()
+}
+
+fn create(engine: &Engine) -> Table {
+    let schema = Schema::new(vec![
+        Field::new("ts", DataType::Int64, false),
+        Field::new("value", DataType::Float64, false),
+    ]);
+    let options = CreateOptions {
+        time: Some("ts".to_owned()),
+        ..CreateOptions::default()
+    };
+    engine.create_table("t", &schema, &options).unwrap()
+}
+
+/// Rows whose values do not repeat, so that blocks are not much smaller than what frames them.
+fn batch(table: &Table, first: i64, rows: i64) -> RecordBatch {
+    let times: PrimitiveArray<Int64Type> = Int64Array::from_iter_values(first..first + rows);
+    let values = (first..first + rows).map(|n| {
+        let bits = (n.cast_unsigned() + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12;
+        f64::from_bits(bits | 1.0_f64.to_bits())
+    });
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(times),
+        Arc::new(Float64Array::from_iter_values(values)),
+    ];
+    RecordBatch::try_new(table.schema(), columns).unwrap()
+}
+
+#[test]
+fn a_closed_database_answers_nothing_by_halves() {
+    let sim = SimEnv::new(1);
+    let engine = open(&sim);
+    let table = create(&engine);
+    table.append([Ok(batch(&table, 0, 40_000))], None).unwrap();
+    let view = table.view().unwrap();
+    let database = engine.snapshot().unwrap();
+    let request = ScanRequest {
+        batch_rows: 4_096,
+        ..ScanRequest::default()
+    };
+    let mut running = view.scan(&request).unwrap();
+    assert!(running.next().unwrap().is_ok());
+    engine.close().unwrap();
+    engine.close().unwrap();
+
+    let mut errors = vec![
+        engine.snapshot().err(),
+        engine.table("t").err(),
+        engine.table_names().err(),
+        engine.drop_table("t").err(),
+        engine.flush().err(),
+        engine.checkpoint().err(),
+        table.view().err(),
+        table.stats().err(),
+        table.append([Ok(batch(&table, 0, 1))], None).err(),
+        table.put(&[Value::Int(1), Value::Float(1.0)], None).err(),
+        view.stats().err(),
+        view.scan(&ScanRequest::default()).err(),
+        view.aggregate(&AggregateRequest::default()).err(),
+        database.table("t").and_then(|view| view.stats()).err(),
+    ];
+    errors.push(running.find_map(Result::err));
+    for (number, error) in errors.iter().enumerate() {
+        let kind = error.as_ref().map(thalweg_table::Error::kind);
+        assert_eq!(
+            kind,
+            Some(ErrorKind::Unavailable),
+            "call {number}: {error:?}"
+        );
+    }
+    assert_eq!(
+        open(&sim).table("t").unwrap().view().unwrap().row_count(),
+        40_000
+    );
+}
+
+#[test]
+fn an_appender_says_when_it_commits() {
+    let sim = SimEnv::new(2);
+    let engine = open(&sim);
+    let table = create(&engine);
+    let mut appender = table.appender();
+    let mut committed = 0;
+    for n in 0..150_000 {
+        let will_commit = appender.will_commit();
+        let waiting = appender.rows() as u64;
+        appender.put(&[Value::Int(n), Value::Float(0.5)]).unwrap();
+        if will_commit {
+            committed += waiting;
+        }
+        if n % 10_000 == 0 || will_commit {
+            assert_eq!(table.view().unwrap().row_count(), committed);
+        }
+    }
+    assert_eq!(committed, 131_072);
+    appender.flush().unwrap();
+    assert!(!appender.will_commit());
+    assert_eq!(table.view().unwrap().row_count(), 150_000);
+}
+
+#[test]
+fn rows_in_order_are_written_once() {
+    let sim = SimEnv::new(3);
+    let engine = open(&sim);
+    let table = create(&engine);
+    let files = || {
+        sim.files()
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect::<Vec<_>>()
+    };
+    let mut first = 0;
+    let mut append = |count: i64| {
+        for _ in 0..count {
+            let rows = batch(&table, first, 100_000);
+            table.append([Ok(rows)], Some(Durability::Disk)).unwrap();
+            first += 100_000;
+        }
+        (sim.stats().bytes_written, table.stats().unwrap(), files())
+    };
+    // A new segment is filled with zeros before it is written to: those are not of rows, so the appends that are
+    // looked at are some between two segments.
+    let mut before = append(10);
+    let (after, stats) = loop {
+        let after = append(10);
+        if after.2 == before.2 {
+            break (after.0, after.1);
+        }
+        assert!(
+            after.1.rows < 100_000_000,
+            "every ten appends begin a segment"
+        );
+        before = after;
+    };
+    assert_eq!(stats.rows - before.1.rows, 1_000_000);
+    assert_eq!((stats.open_rows, stats.fragments), (0, 0));
+    let block_bytes = stats.bytes - before.1.bytes;
+    let share = (after - before.0) as f64 / block_bytes as f64;
+    assert!(
+        (1.0..1.03).contains(&share),
+        "{share:.3} bytes were written for each byte of a block"
+    );
+}
