@@ -16,6 +16,7 @@ use crate::scan::TableScan;
 use crate::session::{Planner, StatementSession};
 use crate::stack::{STACK_BYTES, with_room};
 use crate::statement::{KeptPlan, Statement, Statements, is_optimizable, is_timeless};
+use crate::stop::{Stop, stoppable};
 use crate::{ddl, insert, system};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -345,8 +346,15 @@ impl SqlEngine {
         let plan = runtime
             .block_on(session.physical(plan))
             .map_err(from_datafusion)?;
+        let (plan, stop) = if runs_inline(&plan) {
+            (plan, None)
+        } else {
+            let stop = Stop::default();
+            let plan = stoppable(plan, &stop).map_err(from_datafusion)?;
+            (plan, Some(stop))
+        };
         Ok(QueryResult::planned(Planned {
-            inline: runs_inline(&plan),
+            stop,
             plan,
             task: Arc::clone(self.0.planner.task()),
             runtime,

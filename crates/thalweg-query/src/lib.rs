@@ -30,6 +30,7 @@ mod scan_exec;
 mod session;
 mod stack;
 mod statement;
+mod stop;
 mod system;
 mod table;
 

@@ -3,8 +3,9 @@
 //! Invariants: nothing runs before the first pull; batches without rows are never returned; after the end, an error or
 //! a cancellation nothing more comes; dropping a result stops its work.
 
-use crate::error::{from_datafusion, query};
+use crate::error::{cancelled, from_datafusion, query};
 use crate::stack::with_room;
+use crate::stop::Stop;
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
-use thalweg_table::{Error, Result, Scan};
+use thalweg_table::{Result, Scan};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -60,8 +61,8 @@ pub(crate) struct Planned {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     pub(crate) task: Arc<TaskContext>,
     pub(crate) runtime: Arc<Runtime>,
-    /// Whether they run in the thread that pulls.
-    pub(crate) inline: bool,
+    /// Whose work they stop, if they do not run in the thread that pulls.
+    pub(crate) stop: Option<Stop>,
 }
 
 /// Where batches come from.
@@ -73,10 +74,11 @@ enum Source {
 }
 
 /// The task behind [`Source::Spawned`]; stops when it is dropped.
-struct Driver(JoinHandle<()>);
+struct Driver(JoinHandle<()>, Stop);
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.1.set();
         self.0.abort();
     }
 }
@@ -87,12 +89,12 @@ impl Source {
         let _inside = planned.runtime.enter();
         let (plan, task) = (Arc::clone(&planned.plan), Arc::clone(&planned.task));
         let stream = execute_stream(plan, task).map_err(from_datafusion)?;
-        if planned.inline {
+        let Some(stop) = &planned.stop else {
             return Ok(Self::Inline(stream));
-        }
+        };
         let (sender, receiver) = channel(1);
         let task = planned.runtime.spawn(drive(stream, sender));
-        Ok(Self::Spawned(receiver, Driver(task)))
+        Ok(Self::Spawned(receiver, Driver(task, stop.clone())))
     }
 
     /// The next batch, or `Pending` when it looks up first and may not go on for as long as it takes.
@@ -240,10 +242,6 @@ impl CancelHandle {
         }
         Ok(())
     }
-}
-
-fn cancelled() -> Error {
-    query("the statement was cancelled")
 }
 
 impl QueryResult {

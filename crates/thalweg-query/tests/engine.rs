@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::scope;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg_query::{
     CancelHandle, ExtraTable, Fetched, Params, QueryOptions, ScalarValue, SqlEngine, TableScan,
 };
@@ -338,9 +338,71 @@ fn statements_can_be_stopped() {
     assert_eq!(number(&run(&engine, join)), 9);
 }
 
+/// Queries that run for minutes on a table of a few thousand rows.
+const LONG: [&str; 8] = [
+    "SELECT count(*) FROM n a JOIN n b ON a.n <> b.n JOIN n c ON b.n <> c.n",
+    "SELECT sum(a.n * b.n + c.n) FROM n a CROSS JOIN n b CROSS JOIN n c WHERE a.n + b.n <> c.n",
+    "SELECT a.n, count(*) FROM n a, n b, n c WHERE a.n + b.n > c.n GROUP BY a.n ORDER BY 2",
+    "SELECT max(x) FROM (SELECT a.n * b.n AS x FROM n a, n b, n c ORDER BY x LIMIT 100000000)",
+    "SELECT a.n FROM n a JOIN n b ON a.n <> b.n JOIN n c ON a.n + b.n + c.n < 0",
+    "SELECT count(*) FROM n a, n b, n c WHERE a.n % 2 = b.n % 2 AND b.n % 2 = c.n % 2 AND a.n + b.n + c.n < 0",
+    "SELECT max(x) FROM (SELECT row_number() OVER (PARTITION BY a.n % 7 ORDER BY b.n) AS x FROM n a, n b, n c)",
+    "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r) SELECT count(*) FROM r",
+];
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test of times reads the clock")]
+fn the_caller_gets_away_from_long_queries_and_so_do_the_threads() {
+    let engine = engine();
+    run(&engine, "CREATE TABLE n (n BIGINT)");
+    run(
+        &engine,
+        "INSERT INTO n SELECT value FROM generate_series(1, 3000)",
+    );
+    for sql in LONG {
+        let mut result = engine.sql(sql, &Params::None, &[]).unwrap();
+        for _ in 0..10 {
+            let start = Instant::now();
+            let fetched = result.poll_batch(Duration::from_millis(20)).unwrap();
+            assert!(matches!(fetched, Fetched::Pending), "{sql}");
+            assert!(
+                start.elapsed() < Duration::from_millis(500),
+                "{sql}: {:?}",
+                start.elapsed()
+            );
+        }
+        let handle = result.cancel_handle();
+        scope(|threads| {
+            let waiting = threads.spawn(move || result.next_batch().map(|_| ()));
+            let start = Instant::now();
+            handle.cancel();
+            let error = waiting.join().unwrap().unwrap_err();
+            assert!(error.message().contains("cancelled"), "{error}");
+            assert!(
+                start.elapsed() < Duration::from_secs(1),
+                "{sql}: {:?}",
+                start.elapsed()
+            );
+        });
+        let start = Instant::now();
+        assert_eq!(
+            number(&run(
+                &engine,
+                "SELECT count(*) FROM n a JOIN n b ON a.n = b.n"
+            )),
+            3_000
+        );
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "{sql}: {:?}",
+            start.elapsed()
+        );
+    }
+}
+
 #[test]
 fn bombs_are_errors() {
-    bombs();
+    bombs(700);
 }
 
 /// With just the stack that the engine counts on, it must not make itself another one and still get through.
@@ -349,11 +411,12 @@ fn bombs_are_errors() {
 fn bombs_are_errors_on_a_stack_of_common_size() {
     let thread = std::thread::Builder::new()
         .stack_size((4 << 20) + (256 << 10))
-        .spawn(bombs);
+        .spawn(|| bombs(2_000));
     thread.unwrap().join().unwrap();
 }
 
-fn bombs() {
+/// What it takes to plan a sum grows with the square of its terms.
+fn bombs(sum_terms: usize) {
     let engine = engine();
     run(&engine, "CREATE TABLE t (v BIGINT)");
     run(&engine, "INSERT INTO t VALUES (1)");
@@ -392,9 +455,17 @@ fn bombs() {
         )),
         1
     );
-    let sum = vec!["v"; 2_900].join(" + ");
+    let sum = vec!["v"; sum_terms].join(" + ");
     assert_eq!(
         number(&run(&engine, &format!("SELECT {sum} FROM t"))),
+        i64::try_from(sum_terms).unwrap()
+    );
+    let text = vec!["'v'"; 2_900].join(" || ");
+    assert_eq!(
+        number(&run(
+            &engine,
+            &format!("SELECT CAST(length({text}) AS BIGINT)")
+        )),
         2_900
     );
     let unions = vec!["SELECT v FROM t"; 1_000].join(" UNION ALL ");
