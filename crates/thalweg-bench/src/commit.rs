@@ -78,7 +78,7 @@ fn now_us(env: &Env) -> f64 {
 fn alternate(env: &Env, folder: &Path, rows: usize) -> (f64, f64) {
     let toy = open(env, folder, "commit");
     let table = toy.create("t").expect("a table");
-    let batch: Vec<Row> = (0..rows as i64).map(|k| (k, k)).collect();
+    let batch: Vec<Row> = (0..).take(rows).map(|k| (k, k)).collect();
     let bytes = vec![7_u8; (rows * 16 + 120).next_multiple_of(8)];
     let raw = zero_filled(
         env,

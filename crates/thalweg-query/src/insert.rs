@@ -141,7 +141,8 @@ fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::Arr
     let converts = from != to
         && ((text && (number(to) || *to == T::Boolean))
             || (number(from) && (decimal(to) || *to == T::Float32))
-            || (decimal(from) && to.is_floating()));
+            || (decimal(from) && to.is_floating())
+            || (matches!(from, T::Decimal128(_, 0)) && to.is_integer()));
     if !converts {
         return Ok(Arc::clone(array));
     }
@@ -246,8 +247,16 @@ fn array_of(mut values: Vec<ScalarValue>) -> Result<Option<ArrayRef>> {
             (DataType::Int64, DataType::Float64) | (DataType::Float64, DataType::Int64) => {
                 DataType::Float64
             }
+            (DataType::Int64, DataType::UInt64) | (DataType::UInt64, DataType::Int64) => {
+                DataType::UInt64
+            }
             _ => return Ok(None),
         };
+    }
+    let negative =
+        |value: &ScalarValue| matches!(value, ScalarValue::Int64(Some(value)) if *value < 0);
+    if data_type == DataType::UInt64 && values.iter().any(negative) {
+        return Ok(None);
     }
     if data_type == DataType::Null {
         return Ok(Some(Arc::new(NullArray::new(rows))));
