@@ -21,6 +21,7 @@ use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
+use crate::segment::log_dir;
 use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
 use crate::working::{OPEN_LIMIT_BYTES, SinceCheckpoint, Working};
@@ -94,8 +95,36 @@ pub(crate) struct Due {
     open_bytes: AtomicU64,
     unsynced: AtomicBool,
     checkpoint: AtomicBool,
+    /// Calls who encodes and writes checkpoints.
+    pub(crate) work: Call,
+    garbage: AtomicBool,
+    /// Some could not be removed yet.
+    garbage_stayed: AtomicBool,
+    /// Calls who removes and rewrites files.
+    pub(crate) cleaning: Call,
+}
+
+/// A call that is heard also if nobody waits yet.
+#[derive(Default)]
+pub(crate) struct Call {
     called: Mutex<bool>,
     call: Condvar,
+}
+
+impl Call {
+    /// Calls whoever waits.
+    pub(crate) fn call(&self) {
+        *self.called.lock() = true;
+        self.call.notify_all();
+    }
+
+    /// Waits for a call.
+    pub(crate) fn wait(&self) {
+        let mut called = self.called.lock();
+        while !std::mem::take(&mut *called) {
+            self.call.wait(&mut called);
+        }
+    }
 }
 
 impl Due {
@@ -114,18 +143,19 @@ impl Due {
         self.checkpoint.swap(false, Ordering::Relaxed)
     }
 
-    /// Calls whoever waits for work.
-    pub(crate) fn call(&self) {
-        *self.called.lock() = true;
-        self.call.notify_all();
+    /// There may be files that nothing needs.
+    pub(crate) fn expect_garbage(&self) {
+        self.garbage.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for a call.
-    pub(crate) fn wait(&self) {
-        let mut called = self.called.lock();
-        while !std::mem::take(&mut *called) {
-            self.call.wait(&mut called);
-        }
+    /// Some could not be removed yet: to be looked at again behind the next checkpoint.
+    pub(crate) fn garbage_stays(&self) {
+        self.garbage_stayed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there may be; asked for once.
+    pub(crate) fn take_garbage(&self) -> bool {
+        self.garbage.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -236,6 +266,9 @@ impl Leader {
         self.room(frame_bytes, lowered.frees_space)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;
+        if changes.iter().any(frees_files) {
+            self.due.expect_garbage();
+        }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
             .apply(number, changes.drain(..), at, &*self.store)
@@ -267,6 +300,8 @@ impl Leader {
             let last_bytes = log.capacity_bytes();
             let next = self.supply.take(last_bytes, frame_bytes, may_use_reserve)?;
             log.roll(next, self.working.commit).map_err(fatal)?;
+            // The rows of the last segment may all be in blocks elsewhere by now.
+            self.due.expect_garbage();
         }
         Ok(log)
     }
@@ -333,7 +368,10 @@ impl Leader {
             || checkpoint
             || self.working.open_bytes > OPEN_LIMIT_BYTES / 2
         {
-            self.due.call();
+            self.due.work.call();
+        }
+        if self.due.garbage.load(Ordering::Relaxed) {
+            self.due.cleaning.call();
         }
     }
 
@@ -381,11 +419,10 @@ impl Leader {
     }
 
     /// Files that only snapshots before `commit` need may go from now on.
-    pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<PinPlace> {
+    pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<()> {
         let epoch = self.root.current.epoch;
         self.gc_floor = self.gc_floor.max(PinPlace { epoch, commit });
-        self.write_live()?;
-        Ok(self.gc_floor)
+        self.write_live()
     }
 
     /// Bytes that a power cut could take now.
@@ -417,7 +454,7 @@ impl Leader {
     pub(crate) fn begin_epoch(&mut self, tail: Vec<(Frame, Vec<u8>)>) -> Outcome<()> {
         assert!(self.log.is_none(), "an opening has one epoch");
         let tail_bytes: u64 = tail.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        let prepared = self.supply.take(0, tail_bytes, true)?;
+        let prepared = self.supply.take_first(tail_bytes)?;
         let epoch = Epoch(self.root.current.epoch.0 + 1);
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
@@ -450,6 +487,12 @@ impl Leader {
         let frame_bytes = len_u32(self.builder.frame_bytes());
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         log.write().and_then(|()| log.sync()).map_err(fatal)?;
+        if begins_epoch && Rule::SyncNames.is_kept() {
+            let folder = log_dir(&self.dir);
+            let synced = self.env.storage().sync_dir(&folder);
+            synced
+                .map_err(|e| fatal(Error::io(format_args!("syncing {}", folder.display()), e)))?;
+        }
         let root = Root {
             database: self.database,
             sequence: 0,
@@ -471,6 +514,9 @@ impl Leader {
         }
         self.working.trim();
         self.working.since_checkpoint = SinceCheckpoint::default();
+        if self.due.garbage_stayed.swap(false, Ordering::Relaxed) {
+            self.due.expect_garbage();
+        }
         Ok(())
     }
 
@@ -523,6 +569,13 @@ fn fragment_files(change: &Change) -> Vec<FileId> {
         }
         _ => Vec::new(),
     }
+}
+
+fn frees_files(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::Edit(Edit::DropTable { .. } | Edit::Replace { .. })
+    )
 }
 
 fn no_epoch() -> Error {

@@ -283,6 +283,8 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         &*leader.store,
     )?;
     leader.working = recovered.working;
+    // Orphans of whoever was here before.
+    leader.due.expect_garbage();
     // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the
     // cache only: a power cut would lead back to the epoch before it, whose tail was never synced, or to no root at all.
     if said.is_none() {
