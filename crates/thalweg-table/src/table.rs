@@ -176,6 +176,16 @@ impl Table {
         self.view()?.stats()
     }
 
+    /// Puts late rows in order and short blocks together, as far as they were committed before the call, so that scans
+    /// need not merge them; rows that are in no block yet become blocks. Readers and writers go on meanwhile.
+    ///
+    /// # Errors
+    /// `Unavailable` for a database that was opened read-only; whatever reading and writing leads to. Each step is stored
+    /// whole or not at all.
+    pub fn maintain(&self) -> Result<Maintained> {
+        stream::maintain(self)
+    }
+
     pub(crate) fn snapshot(&self) -> Result<TableSnapshot> {
         let table = self.engine.newest()?.table(self.id);
         table.ok_or_else(|| {
@@ -246,6 +256,15 @@ pub struct TableStats {
     pub min_key: Option<i64>,
     /// The largest order key.
     pub max_key: Option<i64>,
+}
+
+/// What maintenance did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Maintained {
+    /// Commits that it took; 0 when there was nothing to do.
+    pub steps: u64,
+    /// Rows that were written anew.
+    pub rows: u64,
 }
 
 impl TableView {

@@ -15,8 +15,16 @@ use thalweg_kernel::{FileId, Result};
 /// All blocks of a view.
 pub(super) struct BlockList {
     pub(super) blocks: Vec<Entry>,
-    /// The files that hold nothing but blocks of this table, each with the item of the index that leads to it.
-    pub(super) fragments: HashMap<FileId, EntryKey>,
+    /// The files that hold nothing but blocks of this table.
+    pub(super) fragments: HashMap<FileId, Fragment>,
+}
+
+/// A file of blocks.
+pub(super) struct Fragment {
+    /// The item of the index that leads to it.
+    pub(super) item: EntryKey,
+    /// Bytes of its blocks.
+    pub(super) bytes: u64,
 }
 
 /// Where a row is in the order of its table.
@@ -38,7 +46,7 @@ impl BlockList {
         let store = view.engine().kernel().store();
         let storage = store.env().storage();
         // Fragments and segments of the log share their numbers: only the folder tells them apart.
-        let mut files: HashMap<FileId, Option<EntryKey>> = HashMap::new();
+        let mut files: HashMap<FileId, Option<Fragment>> = HashMap::new();
         let mut blocks = Vec::new();
         let mut walk = view.snapshot().tree.walk(None, Arc::clone(store));
         while let Some(block) = walk.next(|entry| {
@@ -48,7 +56,10 @@ impl BlockList {
                 let file = entry.address.file;
                 files.entry(file).or_insert_with(|| {
                     let is_fragment = storage.metadata(&store.fragment_path(file)).is_ok();
-                    is_fragment.then(|| entry.key())
+                    is_fragment.then(|| Fragment {
+                        item: entry.key(),
+                        bytes: entry.block_bytes,
+                    })
                 });
             }
             Step::Descend
@@ -57,7 +68,7 @@ impl BlockList {
         }
         let fragments = files
             .into_iter()
-            .filter_map(|(file, item)| Some((file, item?)))
+            .filter_map(|(file, fragment)| Some((file, fragment?)))
             .collect();
         Ok(Self { blocks, fragments })
     }
