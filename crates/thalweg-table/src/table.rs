@@ -127,8 +127,7 @@ impl Table {
     pub fn put(&self, row: &[Value<'_>], durability: Option<Durability>) -> Result<()> {
         let durability = durability.unwrap_or(self.engine.options().durability);
         self.with_newest_shape(|shape| {
-            // The first row of a kind tells the size of the next: one allocation, no copy.
-            let mut payload = Vec::with_capacity(16 + 12 * row.len());
+            let mut payload = Vec::with_capacity(shape.writer.usual_bytes());
             let key = shape
                 .writer
                 .write(row, &mut payload)
