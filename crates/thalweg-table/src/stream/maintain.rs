@@ -354,7 +354,8 @@ fn ranges_to_merge(
     let open = open_parts(view);
     let mut budget = view.engine().options().maintain_rows.max(1);
     let mut ranges: Vec<KeyRange> = Vec::new();
-    for run in runs {
+    let mut last_run = None;
+    for (number, run) in runs.iter().enumerate() {
         // Rows that came since are left to the next time: else a busy table would be maintained for ever.
         let blocks = &list.blocks[run.clone()];
         let old = blocks.iter().filter(|block| block.first_commit <= until);
@@ -365,10 +366,15 @@ fn ranges_to_merge(
         if waits_for_open_rows(&open, list, keys) {
             continue;
         }
+        // Nothing lies between two runs: together they make fuller blocks.
+        let follows = number > 0 && last_run == Some(number - 1);
         match ranges.last_mut() {
-            Some(last) if keys.first <= last.last => last.last = last.last.max(keys.last),
+            Some(last) if follows || keys.first <= last.last => {
+                last.last = last.last.max(keys.last);
+            }
             _ => ranges.push(keys),
         }
+        last_run = Some(number);
         budget = budget.saturating_sub(rows);
         if budget == 0 {
             break;
