@@ -246,3 +246,41 @@ fn readers_do_not_maintain() {
         ErrorKind::Unavailable
     );
 }
+
+#[test]
+fn writers_and_readers_go_on_meanwhile() {
+    let engine = Engine::in_memory(EngineOptions {
+        background: true,
+        ..options()
+    })
+    .unwrap();
+    let mut filled = Filled::new(&engine);
+    let table = filled.table.clone();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..60 {
+                filled.append((0..100).map(|n| round * 500 + n * 5));
+                filled.append((0..40).map(|n| n * 10 * (round + 1)));
+                filled.append((0..3).map(|n| round * 300 + n));
+            }
+            done.store(true, std::sync::atomic::Ordering::Release);
+            filled
+        });
+        let mut steps = 0;
+        loop {
+            let last = done.load(std::sync::atomic::Ordering::Acquire);
+            steps += table.maintain().unwrap().steps;
+            let view = table.view().unwrap();
+            let found = numbers(&view);
+            assert_eq!(found.len() as u64, view.row_count());
+            if last {
+                break;
+            }
+        }
+        let filled = writer.join().unwrap();
+        assert!(steps > 1, "{steps} steps");
+        assert_eq!(numbers(&table.view().unwrap()), filled.expected());
+        assert_eq!(table.stats().unwrap().late_rows, 0);
+    });
+}
