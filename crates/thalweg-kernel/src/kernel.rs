@@ -179,6 +179,11 @@ impl Kernel {
         self.writer()?.run_due_work()
     }
 
+    /// Makes blocks of all open rows of a table, short ones too.
+    pub fn encode_open_rows(&self, table: TableId) -> Result<()> {
+        self.writer()?.encode_open_rows(table)
+    }
+
     /// Writes a checkpoint: the next opening has nothing to replay.
     pub fn checkpoint(&self) -> Result<()> {
         self.writer()?

@@ -177,6 +177,12 @@ impl Writer {
         encoded
     }
 
+    /// Encodes all open rows of a table.
+    pub(crate) fn encode_open_rows(&self, table: TableId) -> Result<()> {
+        let _one_at_a_time = self.encoding.lock();
+        self.encode_table(table, None).map(|_| ())
+    }
+
     fn encode_table(&self, table: TableId, block_rows: Option<u64>) -> Result<bool> {
         let Some(table) = self.snapshot().table(table) else {
             return Ok(false);

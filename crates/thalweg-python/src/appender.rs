@@ -46,6 +46,13 @@ impl PyAppender {
     #[pyo3(signature = (*row))]
     fn put(&self, py: Python<'_>, row: &Bound<'_, PyTuple>) -> PyResult<()> {
         with_row(row, &self.name, |values| {
+            // A row that waits for nothing is put before another thread could have taken over the interpreter.
+            if let Some(mut inner) = self.inner.try_lock()
+                && let Some(appender) = inner.as_mut()
+                && !appender.will_commit()
+            {
+                return appender.put(values).or_raise();
+            }
             // The lock may be held by a thread that is committing: it is never waited for with the interpreter held.
             py.detach(|| {
                 self.inner

@@ -180,10 +180,12 @@ impl PyTable {
         Ok(shown)
     }
 
-    /// Does now what is otherwise done in the background: writes what the next open would have to work out.
+    /// Puts late rows in order and short blocks together, so that scans need not merge them, and writes what the next
+    /// open would have to work out. Readers and writers go on meanwhile.
     fn maintain(&self, py: Python<'_>) -> PyResult<()> {
         let db = self.db.open()?;
-        py.detach(|| db.checkpoint()).or_raise()
+        py.detach(|| self.table.maintain().and_then(|_| db.checkpoint()))
+            .or_raise()
     }
 
     /// Not offered by this version.

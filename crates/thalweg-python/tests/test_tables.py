@@ -114,6 +114,18 @@ def test_maintain_and_flush(cpu):
     assert len(cpu) == 10
 
 
+def test_maintain_puts_late_rows_in_order(db):
+    table = db.create_table("late", {"ts": "int64", "n": "int64"}, time="ts")
+    for first in (0, 1):
+        table.append({"ts": list(range(first, 100_000, 2)), "n": [first] * 50_000})
+    assert table.stats()["late_rows"] > 0
+    before = table.scan().arrow()
+    table.maintain()
+    stats = table.stats()
+    assert (stats["late_rows"], stats["rows"]) == (0, 100_000)
+    assert table.scan().arrow().equals(before)
+
+
 def test_what_only_other_layouts_have(cpu):
     for call in (lambda: cpu.read(sensors=["a"]), lambda: cpu.at(0)):
         with pytest.raises(thalweg.UnsupportedError):

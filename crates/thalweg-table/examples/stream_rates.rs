@@ -311,6 +311,12 @@ impl Bench {
             assert_eq!(found, rows);
             rate("  replay of it", 1, rows, seconds);
             println!("  {:?}", table.stats()?);
+            let (seconds, done) = self.seconds(|| table.maintain())?;
+            rate("  maintenance", 1, rows, seconds);
+            let (seconds, found) = self.seconds(|| count(&table, &scan))?;
+            assert_eq!(found, rows);
+            rate("  replay after it", 1, rows, seconds);
+            println!("  {done:?}, {:?}", table.stats()?);
             engine.close()?;
         }
         Ok(())

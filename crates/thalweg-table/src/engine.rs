@@ -10,7 +10,7 @@ use crate::options::CreateOptions;
 use crate::pool::{Pool, Spare};
 use crate::schema::check_name;
 use crate::stream::StreamEncoder;
-use crate::table::{Table, TableView};
+use crate::table::{Maintained, Table, TableView};
 use arrow_schema::Schema;
 use std::collections::HashMap;
 use std::fmt;
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::SimEnv;
-use thalweg_env::sync::RwLock;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
+use thalweg_env::sync::{Mutex, RwLock};
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableId,
     TableSnapshot,
@@ -53,6 +53,8 @@ pub struct EngineOptions {
     pub background: bool,
     /// Where appends of different sizes go; small in tests.
     pub append_limits: AppendLimits,
+    /// About so many rows are put in order by one commit of [`Engine::maintain`].
+    pub maintain_rows: u64,
 }
 
 /// Sizes from which an append takes another way into the database.
@@ -96,6 +98,7 @@ impl Default for EngineOptions {
             segment_bytes: kernel.segment_bytes,
             background: kernel.background,
             append_limits: AppendLimits::default(),
+            maintain_rows: 4 << 20,
         }
     }
 }
@@ -113,6 +116,7 @@ struct Inner {
     pool: Arc<Pool>,
     encoders: Arc<Spare<BlockEncoder>>,
     closed: Closed,
+    maintenance: Mutex<()>,
 }
 
 /// Whether the database was closed. Its files may belong to another process from then on, so nothing is read any more.
@@ -170,6 +174,7 @@ impl Engine {
                 pool,
                 encoders: Arc::default(),
                 closed: Closed::default(),
+                maintenance: Mutex::new(()),
             }),
         })
     }
@@ -272,6 +277,24 @@ impl Engine {
         self.inner.kernel.checkpoint()
     }
 
+    /// [`Table::maintain`] for every table.
+    ///
+    /// # Errors
+    /// As there; tables before the one that failed are done.
+    pub fn maintain(&self) -> Result<Maintained> {
+        let mut total = Maintained::default();
+        for name in self.table_names()? {
+            let done = match self.table(&name).and_then(|table| table.maintain()) {
+                // Dropped meanwhile.
+                Err(e) if e.kind() == ErrorKind::NotFound => Maintained::default(),
+                done => done?,
+            };
+            total.steps += done.steps;
+            total.rows += done.rows;
+        }
+        Ok(total)
+    }
+
     /// Flushes, checkpoints and lets go of the files. Everything fails from then on, reading from views and scans that
     /// were taken before as well; a second call is fine.
     ///
@@ -292,6 +315,11 @@ impl Engine {
     #[must_use]
     pub fn kernel(&self) -> &Kernel {
         &self.inner.kernel
+    }
+
+    /// Held by whoever maintains a table.
+    pub(crate) fn maintenance(&self) -> &Mutex<()> {
+        &self.inner.maintenance
     }
 
     pub(crate) fn closed(&self) -> &Closed {

@@ -41,6 +41,6 @@ pub use appender::Appender;
 pub use engine::{AppendLimits, DatabaseView, Engine, EngineOptions};
 pub use range::{ColumnRange, KeyRange};
 pub use scan::{Scan, ScanMetrics, ScanRequest};
-pub use table::{Table, TableStats, TableView};
+pub use table::{Maintained, Table, TableStats, TableView};
 pub use thalweg_kernel::summary::{ColumnSummary, SummaryKind, ValueRange};
 pub use thalweg_kernel::{Durability, Error, ErrorKind, Result};

@@ -127,8 +127,7 @@ impl Table {
     pub fn put(&self, row: &[Value<'_>], durability: Option<Durability>) -> Result<()> {
         let durability = durability.unwrap_or(self.engine.options().durability);
         self.with_newest_shape(|shape| {
-            // The first row of a kind tells the size of the next: one allocation, no copy.
-            let mut payload = Vec::with_capacity(16 + 12 * row.len());
+            let mut payload = Vec::with_capacity(shape.writer.usual_bytes());
             let key = shape
                 .writer
                 .write(row, &mut payload)
@@ -174,6 +173,16 @@ impl Table {
     /// `NotFound` when it was dropped.
     pub fn stats(&self) -> Result<TableStats> {
         self.view()?.stats()
+    }
+
+    /// Puts late rows in order and short blocks together, as far as they were committed before the call, so that scans
+    /// need not merge them; rows that are in no block yet become blocks. Readers and writers go on meanwhile.
+    ///
+    /// # Errors
+    /// `Unavailable` for a database that was opened read-only; whatever reading and writing leads to. Each step is stored
+    /// whole or not at all.
+    pub fn maintain(&self) -> Result<Maintained> {
+        stream::maintain(self)
     }
 
     pub(crate) fn snapshot(&self) -> Result<TableSnapshot> {
@@ -240,12 +249,21 @@ pub struct TableStats {
     pub fragments: u64,
     /// Rows that are in no block yet.
     pub open_rows: u64,
-    /// Rows of blocks that begin before the blocks in front of them end: scans merge them.
+    /// Rows of blocks that came when there were blocks around their keys already: scans merge them.
     pub late_rows: u64,
     /// The smallest order key; `None` without rows. [`crate::time::key_to_text`] shows it.
     pub min_key: Option<i64>,
     /// The largest order key.
     pub max_key: Option<i64>,
+}
+
+/// What maintenance did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Maintained {
+    /// Commits that it took; 0 when there was nothing to do.
+    pub steps: u64,
+    /// Rows that were written anew.
+    pub rows: u64,
 }
 
 impl TableView {

@@ -114,6 +114,24 @@ impl<'a> BlockReader<'a> {
         self.head.verify_body(&body, &self.address)
     }
 
+    /// The block as it is stored, every byte checked: to copy it into another file.
+    ///
+    /// # Errors
+    /// `Corruption` with the place; whatever reading leads to.
+    pub fn copy(&self) -> Result<Vec<u8>> {
+        let Address {
+            file,
+            offset,
+            bytes,
+            head_bytes,
+            ..
+        } = self.address;
+        let whole = self.store.read(file, offset, bytes as usize)?;
+        let head = BlockHead::parse(&whole, &self.address)?;
+        head.verify_body(&whole[head_bytes as usize..], &self.address)?;
+        Ok(whole.into())
+    }
+
     fn body_bytes(&self) -> usize {
         (self.head.block_bytes - self.head.head_bytes) as usize
     }

@@ -6,11 +6,13 @@
 
 mod blocks;
 mod encoder;
+mod maintain;
 mod read;
 mod stats;
 mod write;
 
 pub(crate) use encoder::StreamEncoder;
+pub(crate) use maintain::maintain;
 pub(crate) use read::{partitions, scan};
 pub(crate) use stats::stats;
 pub(crate) use write::append;

@@ -59,22 +59,49 @@ pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
     } else {
         0
     };
-    let (schema, metrics) = (Arc::clone(reader.schema()), Arc::clone(reader.metrics()));
     let planner = Planner::new(reader, view.snapshot().clone(), ranges, run_rows);
-    let sweep = Sweep::new(
+    Ok(start_sweep(
+        view,
         planner,
-        Arc::clone(&schema),
-        Arc::clone(engine.pool()),
-        ahead_rows,
-        run_rows.div_ceil(4),
-    );
-    Ok(Scan::new(
-        schema,
-        metrics,
         request.limit,
         wanted_rows,
-        Box::new(sweep),
+        ahead_rows,
     ))
+}
+
+/// The rows of some blocks with some keys, in order. The blocks are all that have such keys, in the order of the index;
+/// open rows are left out.
+pub(super) fn scan_blocks(view: &TableView, blocks: Vec<Entry>, keys: KeyRange) -> Result<Scan> {
+    let reader = Arc::new(Reader::new(view, None, keys)?);
+    let run_rows = DEFAULT_BATCH_ROWS
+        .min(BATCH_BYTES / row_bytes(&reader))
+        .max(1);
+    let ahead_rows = match view.engine().options().threads {
+        1 => 0,
+        threads => 2 * threads * run_rows,
+    };
+    let planner = Planner {
+        walk: None,
+        blocks: blocks.into(),
+        open: Some(Vec::new()),
+        ..Planner::new(reader, view.snapshot().clone(), Vec::new(), run_rows)
+    };
+    Ok(start_sweep(view, planner, None, run_rows, ahead_rows))
+}
+
+fn start_sweep(
+    view: &TableView,
+    planner: Planner,
+    limit: Option<usize>,
+    batch_rows: usize,
+    ahead_rows: usize,
+) -> Scan {
+    let schema = Arc::clone(planner.reader.schema());
+    let metrics = Arc::clone(planner.reader.metrics());
+    let pool = Arc::clone(view.engine().pool());
+    let fair_rows = planner.most_run_rows.div_ceil(4);
+    let sweep = Sweep::new(planner, Arc::clone(&schema), pool, ahead_rows, fair_rows);
+    Scan::new(schema, metrics, limit, batch_rows, Box::new(sweep))
 }
 
 /// About what a row of the result takes.

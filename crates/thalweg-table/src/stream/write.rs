@@ -250,7 +250,7 @@ impl<'a> Intake<'a> {
 
 /// Encoded blocks: in memory while they are few, else in fragments.
 #[derive(Default)]
-struct Output {
+pub(super) struct Output {
     blocks: Vec<EncodedBlock>,
     block_bytes: u64,
     fragments: Vec<Entry>,
@@ -289,7 +289,8 @@ impl Output {
         self.stage(table, definition, &block)
     }
 
-    fn stage(
+    /// Writes a block to a fragment.
+    pub(super) fn stage(
         &mut self,
         table: &Table,
         definition: &TableDefinition,
@@ -330,6 +331,13 @@ impl Output {
         Ok(())
     }
 
+    /// The root entries of the fragments, all of them on stable storage.
+    pub(super) fn into_fragments(mut self) -> Result<Vec<Entry>> {
+        assert!(self.blocks.is_empty(), "blocks that are in no fragment");
+        self.finish_fragment()?;
+        Ok(self.fragments)
+    }
+
     fn into_commit(mut self, table: &Table, shape: &Shape) -> Result<Commit> {
         self.finish_fragment()?;
         let (table, definition_version) = (table.id(), shape.version);
@@ -367,7 +375,7 @@ pub(super) fn cutter(definition: &TableDefinition, high_key: Option<i64>) -> Cut
     }
 }
 
-fn concat(definition: &TableDefinition, batches: &[RecordBatch]) -> Result<RecordBatch> {
+pub(super) fn concat(definition: &TableDefinition, batches: &[RecordBatch]) -> Result<RecordBatch> {
     concat_batches(definition.schema(), batches).map_err(|e| {
         Error::with_source(
             ErrorKind::Limit,

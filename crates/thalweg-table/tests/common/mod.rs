@@ -19,7 +19,7 @@ use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
 use thalweg_table::{
     AggregateRequest, AppendLimits, Bucket, ColumnSummary, CreateOptions, Durability, Engine,
-    EngineOptions, KeyRange, ScanRequest, Table, TableView, Value,
+    EngineOptions, KeyRange, Maintained, ScanRequest, Table, TableView, Value,
 };
 
 /// Sequences of all tests together.
@@ -66,6 +66,7 @@ pub(crate) enum Operation {
     },
     Flush,
     Checkpoint,
+    Maintain,
     Reopen,
     Keep,
     CheckKept,
@@ -105,6 +106,7 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
         2 => (1_u8..200, times()).prop_map(|(rows, times)| Operation::Appender { rows, times }),
         1 => Just(Operation::Flush),
         1 => Just(Operation::Checkpoint),
+        1 => Just(Operation::Maintain),
         1 => Just(Operation::Reopen),
         1 => Just(Operation::Keep),
         1 => Just(Operation::CheckKept),
@@ -198,6 +200,7 @@ fn open(sim: &SimEnv) -> Engine {
         background: false,
         segment_bytes: 256 << 10,
         append_limits,
+        maintain_rows: 500,
         ..EngineOptions::default()
     };
     Engine::open(sim.env(), Path::new("/db"), options).unwrap()
@@ -324,6 +327,14 @@ impl Trial {
             }
             Operation::Flush => self.engine.flush().unwrap(),
             Operation::Checkpoint => self.engine.checkpoint().unwrap(),
+            Operation::Maintain => {
+                self.engine.maintain().unwrap();
+                let view = self.table.view().unwrap();
+                check_scan(&view, &self.model, &ScanRequest::default());
+                let stats = view.stats().unwrap();
+                assert_eq!((stats.late_rows, stats.open_rows), (0, 0));
+                assert_eq!(self.engine.maintain().unwrap(), Maintained::default());
+            }
             Operation::Reopen => {
                 self.kept.clear();
                 self.engine.close().unwrap();

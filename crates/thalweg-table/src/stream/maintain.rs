@@ -1,0 +1,565 @@
+//! Maintenance: blocks that overlap because rows came late are merged into order, short neighbours become one block.
+//!
+//! Invariants
+//! - The rows of a table and their order, by key and by arrival where keys are equal, are the same before and after.
+//! - A step prepares fragments from one snapshot, without a lock, and one commit puts them in the place of what they
+//!   were made of. Before that commit nothing has changed; what is left of a step that failed is a file nobody knows.
+//! - Whoever holds an older snapshot goes on seeing the old blocks.
+//! - A step rewrites a bounded number of rows, one at least, however large the table is, and what it leaves in order is
+//!   not rewritten again. So maintenance ends, also while rows arrive.
+//!
+//! Arrival. A step takes all rows of the table whose keys lie in a range, apart from open ones, so its new blocks share
+//! keys with no other block: they are told apart by their numbers alone, and carry the smallest commit of what they were
+//! made of. Parts of blocks that stick out of the range keep the commits and number of their block. Open rows come
+//! behind all blocks with the same keys, or the range is left alone for now: blocks with one commit number cannot lie on
+//! both sides of them.
+//!
+//! Rejected: an entry for each block of a fragment that goes only in part, so that the rest need not be copied. The index
+//! of a fragment would no longer be that of its table, and a frame could list thousands of blocks.
+
+use super::blocks::BlockList;
+use super::read::scan_blocks;
+use super::write::{Output, concat, cutter, raw_bytes};
+use crate::column::BlockEncoder;
+use crate::merge::Sorted;
+use crate::range::KeyRange;
+use crate::reader::{Reader, arrival, keys_of};
+use crate::table::{Maintained, Table, TableView};
+use arrow_array::RecordBatch;
+use std::collections::HashSet;
+use std::ops::Range;
+use thalweg_codec::Level;
+use thalweg_kernel::block::EncodedBlock;
+use thalweg_kernel::index::{Entry, EntryKey};
+use thalweg_kernel::{Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileId, Result};
+
+/// Blocks that are cut from merged rows at once.
+const GATHERED_BLOCKS: usize = 16;
+/// Bytes of merged rows that are cut at once.
+const GATHERED_BYTES: usize = 32 << 20;
+/// Steps in a row that may lose a race against another edit.
+const MOST_CONFLICTS: u32 = 16;
+
+/// Puts what was committed before this call in order.
+pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
+    let engine = table.engine();
+    if !engine.kernel().is_writer() {
+        let message =
+            "a database that was opened read-only is maintained by the process that writes to it";
+        return Err(Error::new(ErrorKind::Unavailable, message));
+    }
+    let _one_at_a_time = engine.maintenance().lock();
+    // Few rows that are not in a block yet could keep many that are from being put in order.
+    engine.kernel().encode_open_rows(table.id())?;
+    let until = table.snapshot()?.commit();
+    let mut done = Maintained::default();
+    let mut conflicts = 0;
+    loop {
+        let view = table.view()?;
+        let Some(step) = Step::plan(&view, until)? else {
+            break;
+        };
+        match step.run(table, &view) {
+            Ok(rows) => {
+                done.steps += 1;
+                done.rows += rows;
+                conflicts = 0;
+            }
+            Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
+                conflicts += 1;
+            }
+            Err(e) => return Err(table.name_error(e)),
+        }
+    }
+    if done.steps > 0 {
+        engine.kernel().collect_garbage()?;
+    }
+    Ok(done)
+}
+
+/// What one commit changes.
+struct Step {
+    list: BlockList,
+    /// Ascending, without a common key.
+    merges: Vec<Merge>,
+    packs: Vec<Range<usize>>,
+    /// The merges that each block has rows for.
+    cuts: Vec<Range<usize>>,
+}
+
+/// All rows of a range of keys, to be put in order.
+struct Merge {
+    keys: KeyRange,
+    blocks: Vec<usize>,
+}
+
+/// What is written to the new fragments.
+enum Part {
+    /// A block as it is, because the rest of its fragment is rewritten.
+    Copy(usize),
+    /// The rows of a block between those that are merged.
+    Piece(usize, KeyRange),
+    Merge(usize),
+    Pack(Range<usize>),
+}
+
+impl Step {
+    /// What to do next; `None` when everything up to the commit `until` is in order, or has to wait for open rows.
+    fn plan(view: &TableView, until: CommitNo) -> Result<Option<Self>> {
+        let list = BlockList::read(view)?;
+        let runs = list.runs();
+        let ranges = ranges_to_merge(view, &list, &runs, until);
+        let cuts: Vec<Range<usize>> = list
+            .blocks
+            .iter()
+            .map(|block| {
+                let first = ranges.partition_point(|range| range.last < block.key_min);
+                let behind = ranges.partition_point(|range| range.first <= block.key_max);
+                first..behind.max(first)
+            })
+            .collect();
+        let mut merges: Vec<Merge> = ranges
+            .into_iter()
+            .map(|keys| Merge {
+                keys,
+                blocks: Vec::new(),
+            })
+            .collect();
+        for (at, cut) in cuts.iter().enumerate() {
+            for merge in &mut merges[cut.clone()] {
+                merge.blocks.push(at);
+            }
+        }
+        let mut step = Self {
+            list,
+            merges,
+            packs: Vec::new(),
+            cuts,
+        };
+        step.packs = step.short_neighbours(view, &runs, until);
+        let idle = step.merges.is_empty() && step.packs.is_empty();
+        Ok((!idle).then_some(step))
+    }
+
+    /// Runs of blocks in order that are one block together.
+    fn short_neighbours(
+        &self,
+        view: &TableView,
+        runs: &[Range<usize>],
+        until: CommitNo,
+    ) -> Vec<Range<usize>> {
+        let most_rows = u64::from(view.definition().block_rows());
+        let split_of = |at: usize| {
+            let split = view.definition().split();
+            split.map(|split| split.split_of(self.list.blocks[at].key_min))
+        };
+        let rewritten = self.rewritten_files();
+        let small_bytes = view.engine().options().append_limits.split_fragment_bytes;
+        let may_go = |at: usize| {
+            let block = &self.list.blocks[at];
+            // A large file is not copied for the sake of a few short blocks.
+            let is_movable = match self.list.fragments.get(&block.address.file) {
+                Some(fragment) => {
+                    fragment.bytes <= small_bytes || rewritten.contains(&block.address.file)
+                }
+                None => true,
+            };
+            block.first_commit <= until && self.cuts[at].is_empty() && is_movable
+        };
+        let mut budget = view.engine().options().maintain_rows;
+        let mut packs: Vec<Range<usize>> = Vec::new();
+        let mut group = 0..0;
+        let mut rows = 0;
+        for run in runs {
+            let at = run.start;
+            let single = run.len() == 1 && may_go(at);
+            let block_rows = self.list.blocks[at].rows;
+            if single
+                && group.end == at
+                && !group.is_empty()
+                && rows + block_rows <= most_rows
+                && split_of(group.start) == split_of(at)
+            {
+                group.end = at + 1;
+                rows += block_rows;
+                continue;
+            }
+            if let Some(group) = self.in_place_of_first(group.clone()) {
+                packs.push(group);
+                budget = budget.saturating_sub(rows);
+                if budget == 0 {
+                    break;
+                }
+            }
+            (group, rows) = if single {
+                (at..at + 1, block_rows)
+            } else {
+                (0..0, 0)
+            };
+        }
+        if budget > 0 {
+            packs.extend(self.in_place_of_first(group));
+        }
+        let open = open_parts(view);
+        packs.retain(|group| {
+            let blocks = &self.list.blocks[group.clone()];
+            let keys = KeyRange {
+                first: blocks[0].key_min,
+                last: blocks
+                    .iter()
+                    .map(|block| block.key_max)
+                    .max()
+                    .unwrap_or(i64::MAX),
+            };
+            let newest = blocks.iter().map(|block| block.commit_max).max();
+            !open
+                .iter()
+                .any(|(commit, part)| Some(*commit) < newest && !part.intersect(keys).is_empty())
+        });
+        packs
+    }
+
+    /// As much of a group as can have the commit and number of its first block, if that is more than one block: rows of
+    /// the block behind it may have the key of its last row, and must not come to lie before that row.
+    fn in_place_of_first(&self, mut group: Range<usize>) -> Option<Range<usize>> {
+        let blocks = &self.list.blocks;
+        let comes_first = |group: &Range<usize>| {
+            let (first, last) = (&blocks[group.start], &blocks[group.end - 1]);
+            blocks
+                .get(group.end)
+                .is_none_or(|next| next.key_min > last.key_max || arrival(first) < arrival(next))
+        };
+        while group.len() > 1 {
+            if comes_first(&group) {
+                return Some(group);
+            }
+            group.end -= 1;
+        }
+        None
+    }
+
+    /// Fragments with rows that are merged.
+    fn rewritten_files(&self) -> HashSet<FileId> {
+        let blocks = self.list.blocks.iter().zip(&self.cuts);
+        blocks
+            .filter(|(block, cut)| {
+                !cut.is_empty() && self.list.fragments.contains_key(&block.address.file)
+            })
+            .map(|(block, _)| block.address.file)
+            .collect()
+    }
+
+    /// Writes the new fragments and puts them in the place of the old blocks. Returns how many rows were put in order.
+    fn run(&self, table: &Table, view: &TableView) -> Result<u64> {
+        let mut packed = vec![false; self.list.blocks.len()];
+        for group in &self.packs {
+            packed[group.clone()].fill(true);
+        }
+        let file_of = |at: usize| self.list.blocks[at].address.file;
+        let mut rewritten = self.rewritten_files();
+        rewritten.extend(
+            (0..packed.len())
+                .filter(|at| packed[*at] && self.list.fragments.contains_key(&file_of(*at)))
+                .map(file_of),
+        );
+        let mut removed: Vec<EntryKey> = Vec::new();
+        let mut parts: Vec<(i64, Part)> = Vec::new();
+        for (at, block) in self.list.blocks.iter().enumerate() {
+            let is_touched = packed[at] || !self.cuts[at].is_empty();
+            let in_fragment = self.list.fragments.contains_key(&file_of(at));
+            if is_touched && !in_fragment {
+                removed.push(block.key());
+            } else if !is_touched && rewritten.contains(&file_of(at)) {
+                parts.push((block.key_min, Part::Copy(at)));
+            }
+            if !self.cuts[at].is_empty() {
+                parts.extend(
+                    self.pieces(at)
+                        .map(|keys| (keys.first, Part::Piece(at, keys))),
+                );
+            }
+        }
+        removed.extend(rewritten.iter().map(|file| self.list.fragments[file].item));
+        let merges = self.merges.iter().enumerate();
+        parts.extend(merges.map(|(number, merge)| (merge.keys.first, Part::Merge(number))));
+        let packs = self.packs.iter();
+        parts.extend(packs.map(|group| {
+            let key = self.list.blocks[group.start].key_min;
+            (key, Part::Pack(group.clone()))
+        }));
+        parts.sort_by_key(|(key, _)| *key);
+
+        let mut writer = Writer {
+            step: self,
+            table,
+            view,
+            output: Output::default(),
+            rows: 0,
+        };
+        for (_, part) in parts {
+            writer.write(part)?;
+        }
+        let edit = Edit::Replace {
+            table: table.id(),
+            removed,
+            added: writer.output.into_fragments()?,
+        };
+        let commit = Commit {
+            edits: vec![edit],
+            ..Commit::default()
+        };
+        table.engine().kernel().commit(commit, Durability::Disk)?;
+        Ok(writer.rows)
+    }
+
+    /// The keys of a block between and beside the ranges that are merged.
+    fn pieces(&self, at: usize) -> impl Iterator<Item = KeyRange> {
+        let block = &self.list.blocks[at];
+        let mut gaps = Vec::new();
+        let mut next = Some(block.key_min);
+        for merge in &self.merges[self.cuts[at].clone()] {
+            if let Some(first) = next.filter(|first| *first < merge.keys.first) {
+                gaps.push(KeyRange {
+                    first,
+                    last: merge.keys.first - 1,
+                });
+            }
+            next = merge.keys.last.checked_add(1);
+        }
+        if let Some(first) = next {
+            gaps.push(KeyRange {
+                first,
+                last: block.key_max,
+            });
+        }
+        gaps.into_iter().filter(|keys| !keys.is_empty())
+    }
+}
+
+/// The commits and keys of open rows.
+fn open_parts(view: &TableView) -> Vec<(CommitNo, KeyRange)> {
+    let keys = |first, last| KeyRange { first, last };
+    let open = view.snapshot().open_rows();
+    open.map(|open| (open.commit, keys(open.part.key_min, open.part.key_max)))
+        .collect()
+}
+
+/// Ranges of keys in which blocks overlap, as many as one step takes: ascending, without a common key.
+fn ranges_to_merge(
+    view: &TableView,
+    list: &BlockList,
+    runs: &[Range<usize>],
+    until: CommitNo,
+) -> Vec<KeyRange> {
+    let open = open_parts(view);
+    let mut budget = view.engine().options().maintain_rows.max(1);
+    let mut ranges: Vec<KeyRange> = Vec::new();
+    let mut last_run = None;
+    for (number, run) in runs.iter().enumerate() {
+        // Rows that came since are left to the next time: else a busy table would be maintained for ever.
+        let blocks = &list.blocks[run.clone()];
+        let old = blocks.iter().filter(|block| block.first_commit <= until);
+        if old.count() < 2 {
+            continue;
+        }
+        let (keys, rows) = front_of_run(blocks, budget);
+        if waits_for_open_rows(&open, list, keys) {
+            continue;
+        }
+        // Nothing lies between two runs: together they make fuller blocks.
+        let follows = number > 0 && last_run == Some(number - 1);
+        match ranges.last_mut() {
+            Some(last) if follows || keys.first <= last.last => {
+                last.last = last.last.max(keys.last);
+            }
+            _ => ranges.push(keys),
+        }
+        last_run = Some(number);
+        budget = budget.saturating_sub(rows);
+        if budget == 0 {
+            break;
+        }
+    }
+    ranges
+}
+
+/// The keys of a run up to about so many rows, and how many they are.
+fn front_of_run(blocks: &[Entry], most_rows: u64) -> (KeyRange, u64) {
+    let first = blocks[0].key_min;
+    let (mut rows, mut last) = (0, first);
+    for block in blocks {
+        if rows >= most_rows && block.key_min > first {
+            let last = block.key_min - 1;
+            return (KeyRange { first, last }, rows);
+        }
+        rows += block.rows;
+        last = last.max(block.key_max);
+    }
+    (KeyRange { first, last }, rows)
+}
+
+/// Whether open rows with some of the keys arrived before blocks with some of them.
+fn waits_for_open_rows(open: &[(CommitNo, KeyRange)], list: &BlockList, keys: KeyRange) -> bool {
+    let within = open
+        .iter()
+        .filter(|(_, part)| !part.intersect(keys).is_empty());
+    let Some(oldest) = within.map(|(commit, _)| *commit).min() else {
+        return false;
+    };
+    let blocks = list.blocks.iter();
+    blocks
+        .filter(|block| block.key_min <= keys.last && block.key_max >= keys.first)
+        .any(|block| block.commit_max > oldest)
+}
+
+/// Writes the parts of a step.
+struct Writer<'a> {
+    step: &'a Step,
+    table: &'a Table,
+    view: &'a TableView,
+    output: Output,
+    /// Rows that were put in order.
+    rows: u64,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, part: Part) -> Result<()> {
+        match part {
+            Part::Copy(at) => self.copy(at),
+            Part::Piece(at, keys) => self.piece(at, keys),
+            Part::Merge(number) => self.merge(number),
+            Part::Pack(group) => self.pack(group),
+        }
+    }
+
+    fn block(&self, at: usize) -> &Entry {
+        &self.step.list.blocks[at]
+    }
+
+    fn stage(&mut self, block: &EncodedBlock) -> Result<()> {
+        self.output.stage(self.table, self.view.definition(), block)
+    }
+
+    fn copy(&mut self, at: usize) -> Result<()> {
+        let entry = self.block(at).clone();
+        let store = self.view.engine().kernel().store();
+        let bytes = store.block(&entry.address)?.copy()?;
+        self.stage(&EncodedBlock { bytes, entry })
+    }
+
+    /// A part of a block is told from the others by its keys, and from other blocks as its block was.
+    fn piece(&mut self, at: usize, keys: KeyRange) -> Result<()> {
+        let entry = self.block(at).clone();
+        let rows = Reader::new(self.view, None, keys)?.sorted_block(&entry)?;
+        if rows.keys.is_empty() {
+            return Ok(());
+        }
+        let blocks = self.encode(&rows)?;
+        assert!(
+            blocks.len() == 1,
+            "a part of a block is a block, not {}",
+            blocks.len()
+        );
+        for mut block in blocks {
+            block.entry = block
+                .entry
+                .committed(entry.commit_min, entry.commit_max, entry.ordinal);
+            self.stage(&block)?;
+        }
+        Ok(())
+    }
+
+    fn encode(&self, rows: &Sorted) -> Result<Vec<EncodedBlock>> {
+        let encoders = self.view.engine().encoders();
+        let mut encoder = encoders.take(|| Ok(BlockEncoder::new(Level::Fast)))?;
+        let mut blocks = Vec::with_capacity(1);
+        let (table, definition) = (self.table.id(), self.view.definition());
+        encoder.encode(table, definition, &rows.batch, &rows.keys, &mut blocks)?;
+        encoders.give(encoder);
+        Ok(blocks)
+    }
+
+    /// The rows of some blocks, which have none in common with any other block.
+    fn merge(&mut self, number: usize) -> Result<()> {
+        let Merge { keys, blocks } = &self.step.merges[number];
+        let entries: Vec<Entry> = blocks.iter().map(|at| self.block(*at).clone()).collect();
+        let first = entries.iter().map(|entry| entry.commit_min).min();
+        let last = entries.iter().map(|entry| entry.commit_max).max();
+        let (Some(first), Some(last)) = (first, last) else {
+            return Ok(());
+        };
+        let block_rows = self.view.definition().block_rows() as usize;
+        let mut rows = scan_blocks(self.view, entries, *keys)?;
+        let mut gathered: Vec<RecordBatch> = Vec::new();
+        let mut ordinal = 0;
+        loop {
+            let batch = rows.next().transpose()?;
+            let at_end = batch.is_none();
+            gathered.extend(batch);
+            let bytes: usize = gathered.iter().map(raw_bytes).sum();
+            let count: usize = gathered.iter().map(RecordBatch::num_rows).sum();
+            if !at_end && count < GATHERED_BLOCKS * block_rows && bytes < GATHERED_BYTES {
+                continue;
+            }
+            if count > 0 {
+                let batch = concat(self.view.definition(), &gathered)?;
+                let keys = keys_of(self.view.definition(), &batch)?;
+                let mut cuts = cutter(self.view.definition(), None).blocks(&keys);
+                // The last one may go on.
+                let kept = if at_end || cuts.len() < 2 {
+                    None
+                } else {
+                    cuts.pop()
+                };
+                let whole = Sorted {
+                    keys,
+                    batch,
+                    arrival: Default::default(),
+                };
+                for cut in cuts {
+                    for mut block in self.encode(&whole.slice(cut.start, cut.len()))? {
+                        block.entry = block.entry.committed(first, last, ordinal);
+                        self.rows += block.entry.rows;
+                        ordinal += 1;
+                        self.stage(&block)?;
+                    }
+                }
+                gathered.clear();
+                gathered.extend(kept.map(|kept| whole.batch.slice(kept.start, kept.len())));
+            }
+            if at_end {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Blocks that follow each other become one, in the place of the first.
+    fn pack(&mut self, group: Range<usize>) -> Result<()> {
+        let entries = self.step.list.blocks[group.clone()].to_vec();
+        let (first, last) = (
+            entries[0].commit_min,
+            entries.iter().map(|e| e.commit_max).max(),
+        );
+        let ordinal = entries[0].ordinal;
+        let batches =
+            scan_blocks(self.view, entries, KeyRange::ALL)?.collect::<Result<Vec<_>>>()?;
+        let batch = concat(self.view.definition(), &batches)?;
+        let rows = Sorted {
+            keys: keys_of(self.view.definition(), &batch)?,
+            batch,
+            arrival: Default::default(),
+        };
+        let mut blocks = self.encode(&rows)?;
+        if blocks.len() != 1 {
+            // Very long values: better as they are.
+            return group.into_iter().try_for_each(|at| self.copy(at));
+        }
+        for block in &mut blocks {
+            let entry = block.entry.clone();
+            block.entry = entry.committed(first, last.unwrap_or(first), ordinal);
+            self.rows += block.entry.rows;
+            self.stage(block)?;
+        }
+        Ok(())
+    }
+}

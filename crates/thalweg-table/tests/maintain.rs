@@ -1,0 +1,286 @@
+//! Maintenance: late rows come in order, short blocks together, and nobody can tell by the rows, a crash included.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_env::sim::SimEnv;
+use thalweg_table::{
+    AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, Maintained,
+    ScanRequest, Table, TableView,
+};
+
+fn options() -> EngineOptions {
+    EngineOptions {
+        background: false,
+        segment_bytes: 256 << 10,
+        append_limits: AppendLimits {
+            raw_bytes: 1_000,
+            gather_bytes: 16_000,
+            group_bytes: 1_500,
+            fragment_bytes: 8_000,
+            split_fragment_bytes: 500,
+        },
+        maintain_rows: 2_000,
+        ..EngineOptions::default()
+    }
+}
+
+fn open(sim: &SimEnv) -> Engine {
+    Engine::open(sim.env(), Path::new("/db"), options()).unwrap()
+}
+
+fn create(engine: &Engine) -> Table {
+    let schema = Schema::new(vec![
+        Field::new("ts", DataType::Int64, false),
+        Field::new("number", DataType::Int64, false),
+    ]);
+    let options = CreateOptions {
+        time: Some("ts".to_owned()),
+        block_rows: Some(128),
+        ..CreateOptions::default()
+    };
+    engine.create_table("t", &schema, &options).unwrap()
+}
+
+/// A table and the times of its rows, in order of arrival.
+struct Filled {
+    table: Table,
+    times: Vec<i64>,
+}
+
+impl Filled {
+    fn new(engine: &Engine) -> Self {
+        Self {
+            table: create(engine),
+            times: Vec::new(),
+        }
+    }
+
+    fn append(&mut self, times: impl Iterator<Item = i64>) {
+        let first = self.times.len();
+        self.times.extend(times);
+        let numbers = (0_i64..).skip(first).take(self.times.len() - first);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(
+                self.times[first..].iter().copied(),
+            )),
+            Arc::new(Int64Array::from_iter_values(numbers)),
+        ];
+        let batch = RecordBatch::try_new(self.table.schema(), columns).unwrap();
+        self.table
+            .append([Ok(batch)], Some(Durability::Disk))
+            .unwrap();
+    }
+
+    /// Rows in order, in blocks of the log and in files, then late ones all over and some in one place.
+    fn with_late_rows(engine: &Engine) -> Self {
+        let mut filled = Self::new(engine);
+        for part in 0..10 {
+            filled.append((0..300).map(|n| part * 3_000 + n * 10));
+        }
+        filled.append((0..4_000).map(|n| 30_000 + n / 3));
+        filled.append((0..400).map(|n| n * 75));
+        filled.append((0..200).map(|n| 12_345 + n / 7));
+        for part in 0..5 {
+            filled.append((0..70).map(|n| 40_000 + part * 100 + n));
+        }
+        filled
+    }
+
+    /// The numbers of the rows by time, then by arrival.
+    fn expected(&self) -> Vec<i64> {
+        let mut numbers: Vec<i64> = (0_i64..).take(self.times.len()).collect();
+        numbers.sort_by_key(|number| self.times[usize::try_from(*number).unwrap()]);
+        numbers
+    }
+}
+
+fn numbers(view: &TableView) -> Vec<i64> {
+    let column = |batch: RecordBatch| {
+        batch
+            .column(1)
+            .as_primitive::<Int64Type>()
+            .values()
+            .to_vec()
+    };
+    let scan = view.scan(&ScanRequest::default()).unwrap();
+    scan.flat_map(|batch| column(batch.unwrap())).collect()
+}
+
+#[test]
+fn late_rows_come_in_order_and_older_views_see_what_they_saw() {
+    let sim = SimEnv::new(1);
+    let engine = open(&sim);
+    let filled = Filled::with_late_rows(&engine);
+    let (table, expected) = (&filled.table, filled.expected());
+    let (before, stats) = (table.view().unwrap(), table.stats().unwrap());
+    assert_eq!(numbers(&before), expected);
+    assert!(stats.late_rows > 0 && stats.fragments > 0, "{stats:?}");
+
+    let done = table.maintain().unwrap();
+    assert!(done.steps > 1, "{done:?}");
+    let after = table.stats().unwrap();
+    assert_eq!((after.late_rows, after.rows), (0, stats.rows));
+    assert_eq!(numbers(&table.view().unwrap()), expected);
+    // Balanced blocks are more than half full.
+    assert!(after.blocks < stats.rows / 64, "{after:?}");
+    let metrics = {
+        let mut scan = table.view().unwrap().scan(&ScanRequest::default()).unwrap();
+        scan.by_ref().for_each(|batch| drop(batch.unwrap()));
+        Arc::clone(scan.metrics())
+    };
+    assert_eq!(metrics.blocks_read(), after.blocks);
+    assert_eq!(numbers(&before), expected);
+    assert_eq!(before.stats().unwrap(), stats);
+    assert_eq!(table.maintain().unwrap(), Maintained::default());
+
+    drop(before);
+    engine.close().unwrap();
+    let engine = open(&sim);
+    let table = engine.table("t").unwrap();
+    assert_eq!(numbers(&table.view().unwrap()), expected);
+    assert_eq!(table.stats().unwrap(), after);
+}
+
+#[test]
+fn what_was_replaced_is_deleted() {
+    let sim = SimEnv::new(2);
+    let engine = open(&sim);
+    let filled = Filled::with_late_rows(&engine);
+    engine.maintain().unwrap();
+    let fragments = sim
+        .files()
+        .into_iter()
+        .filter(|(path, _)| path.extension().is_some_and(|ending| ending == "frag"));
+    assert_eq!(
+        fragments.count() as u64,
+        filled.table.stats().unwrap().fragments
+    );
+    assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
+}
+
+#[test]
+fn rows_that_go_on_coming_find_their_place() {
+    let sim = SimEnv::new(3);
+    let engine = open(&sim);
+    let mut filled = Filled::with_late_rows(&engine);
+    for round in 0..6 {
+        filled.table.maintain().unwrap();
+        // With keys that are there already, raw and in blocks.
+        filled.append((0..20).map(|n| n * 1_000 + round));
+        filled.append((0..150).map(|n| 12_345 + n / 7));
+        filled.append((0..150).map(|n| 40_100 + round * 100 + n / 2));
+        assert_eq!(
+            numbers(&filled.table.view().unwrap()),
+            filled.expected(),
+            "round {round}"
+        );
+    }
+    assert!(filled.table.stats().unwrap().late_rows > 0);
+    filled.table.maintain().unwrap();
+    let stats = filled.table.stats().unwrap();
+    assert_eq!((stats.late_rows, stats.open_rows), (0, 0));
+    assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
+}
+
+#[test]
+fn a_crash_at_any_call_loses_and_doubles_nothing() {
+    let sim = SimEnv::new(4);
+    let engine = open(&sim);
+    let filled = Filled::with_late_rows(&engine);
+    let expected = filled.expected();
+    engine.checkpoint().unwrap();
+    let first = sim.calls() + 1;
+    sim.record_states(true);
+    assert!(engine.maintain().unwrap().steps > 1);
+    let last = sim.calls();
+    let (mut images, mut late) = (0, Vec::new());
+    for call in first..=last {
+        let Some(state) = sim.state_at(call) else {
+            continue;
+        };
+        for choice in state.crash_choices(2, 1, call) {
+            let survivor = state.crash_image(&choice);
+            let engine = open(&survivor);
+            let table = engine.table("t").unwrap();
+            assert_eq!(
+                numbers(&table.view().unwrap()),
+                expected,
+                "call {call}, {choice:?}"
+            );
+            late.push(table.stats().unwrap().late_rows);
+            images += 1;
+        }
+    }
+    late.sort_unstable();
+    late.dedup();
+    assert!(images > 100, "{images} images");
+    assert!(late.len() > 2, "steps are seen one by one: {late:?}");
+    assert_eq!(late[0], 0);
+}
+
+#[test]
+fn readers_do_not_maintain() {
+    let sim = SimEnv::new(5);
+    let engine = open(&sim);
+    let filled = Filled::with_late_rows(&engine);
+    let read_only = EngineOptions {
+        read_only: true,
+        ..options()
+    };
+    let reader = Engine::open(sim.env_of_process(77), Path::new("/db"), read_only).unwrap();
+    let error = reader.maintain().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    filled.table.maintain().unwrap();
+    assert_eq!(
+        numbers(&reader.table("t").unwrap().view().unwrap()),
+        filled.expected()
+    );
+    engine.close().unwrap();
+    assert_eq!(
+        engine.maintain().unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
+}
+
+#[test]
+fn writers_and_readers_go_on_meanwhile() {
+    let engine = Engine::in_memory(EngineOptions {
+        background: true,
+        ..options()
+    })
+    .unwrap();
+    let mut filled = Filled::new(&engine);
+    let table = filled.table.clone();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..60 {
+                filled.append((0..100).map(|n| round * 500 + n * 5));
+                filled.append((0..40).map(|n| n * 10 * (round + 1)));
+                filled.append((0..3).map(|n| round * 300 + n));
+            }
+            done.store(true, std::sync::atomic::Ordering::Release);
+            filled
+        });
+        let mut steps = 0;
+        loop {
+            let last = done.load(std::sync::atomic::Ordering::Acquire);
+            steps += table.maintain().unwrap().steps;
+            let view = table.view().unwrap();
+            let found = numbers(&view);
+            assert_eq!(found.len() as u64, view.row_count());
+            if last {
+                break;
+            }
+        }
+        let filled = writer.join().unwrap();
+        assert!(steps > 1, "{steps} steps");
+        assert_eq!(numbers(&table.view().unwrap()), filled.expected());
+        assert_eq!(table.stats().unwrap().late_rows, 0);
+    });
+}
