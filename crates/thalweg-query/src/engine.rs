@@ -4,13 +4,13 @@
 //! threads and plans are shared by all statements of a connection.
 
 use crate::catalog::{Resolver, plain_name};
-use crate::error::{from_datafusion, query};
+use crate::error::{cancelled, from_datafusion, query};
 use crate::extra::ExtraTable;
 use crate::names::Names;
 use crate::options::QueryOptions;
 use crate::params::{BoundParams, Params};
 use crate::parse::Request;
-use crate::result::{CancelHandle, Planned, QueryResult};
+use crate::result::{Fetched, Planned, QueryResult};
 use crate::rules::runs_inline;
 use crate::scan::TableScan;
 use crate::session::{Planner, StatementSession};
@@ -18,6 +18,7 @@ use crate::stack::{STACK_BYTES, with_room};
 use crate::statement::{KeptPlan, Statement, Statements, is_optimizable, is_timeless};
 use crate::stop::{Stop, stoppable};
 use crate::{ddl, insert, system};
+use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::PlannerContext;
@@ -26,9 +27,13 @@ use datafusion::sql::sqlparser::ast::{Insert, Statement as SqlStatement};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_table::schema::fold_name;
 use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result, Table};
 use tokio::runtime::{Builder, Runtime};
+
+/// How often an INSERT asks whether to go on while it waits for rows.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// SQL on a database. Clones share plans and threads. All calls block; none may be made from inside an async task.
 #[derive(Clone)]
@@ -82,8 +87,15 @@ impl Prepared {
     /// # Errors
     /// When the parameters do not fit, or as [`SqlEngine::sql`].
     pub fn execute(&self, params: &Params) -> Result<QueryResult> {
-        let cancel = CancelHandle::default();
-        with_room(|| self.engine.run(&self.statement, params, &[], &cancel))
+        self.execute_while(params, &|| true)
+    }
+
+    /// The same for a caller that must look up at times; see [`SqlEngine::sql_while`].
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    pub fn execute_while(&self, params: &Params, go_on: &dyn Fn() -> bool) -> Result<QueryResult> {
+        with_room(|| self.engine.run(&self.statement, params, &[], go_on))
     }
 
     /// The parameters in the order of their places: names without `$`, or numbers.
@@ -129,24 +141,24 @@ impl SqlEngine {
         params: &Params,
         extra: &[(String, ExtraTable)],
     ) -> Result<QueryResult> {
-        self.sql_cancellable(text, params, extra, &CancelHandle::default())
+        self.sql_while(text, params, extra, &|| true)
     }
 
-    /// The same, stopped by a handle from another thread also while this call is at work: an INSERT from a query then
-    /// stores nothing.
+    /// The same for a caller that must look up at times. An INSERT from a query asks every now and then whether to go
+    /// on; if not, it stores nothing and fails. Other statements are done soon.
     ///
     /// # Errors
     /// As [`Self::sql`].
-    pub fn sql_cancellable(
+    pub fn sql_while(
         &self,
         text: &str,
         params: &Params,
         extra: &[(String, ExtraTable)],
-        cancel: &CancelHandle,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<QueryResult> {
         with_room(|| {
             let statement = self.0.statements.get(text)?;
-            self.run(&statement, params, extra, cancel)
+            self.run(&statement, params, extra, go_on)
         })
     }
 
@@ -230,19 +242,18 @@ impl SqlEngine {
         statement: &Statement,
         params: &Params,
         extra: &[(String, ExtraTable)],
-        cancel: &CancelHandle,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<QueryResult> {
         let params = statement.parsed.placeholders.bind(params)?;
         let engine = &self.0.engine;
-        let result = match &statement.parsed.request {
+        match &statement.parsed.request {
             Request::Query(query) => self.query(statement, query, &params, extra),
-            Request::Insert(insert) => self.insert(statement, insert, &params, extra, cancel),
+            Request::Insert(insert) => self.insert(statement, insert, &params, extra, go_on),
             Request::CreateTable(create) => ddl::create_table(engine, create),
             Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
             Request::ShowTables => ddl::show_tables(&engine.snapshot()?),
             Request::Describe(name) => ddl::describe(&engine.snapshot()?, name),
-        };
-        result.map(|result| result.stopped_by(cancel))
+        }
     }
 
     fn query(
@@ -367,27 +378,28 @@ impl SqlEngine {
         insert: &Insert,
         params: &BoundParams,
         extra: &[(String, ExtraTable)],
-        cancel: &CancelHandle,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<QueryResult> {
         let table = self.0.engine.table(&insert::target(insert)?)?;
         let source = insert::source(insert)?;
-        let columns = insert::columns(insert, &table.definition())?;
-        if let Some(rows) = insert::literal_rows(source, params, columns.len())? {
+        let definition = table.definition();
+        let columns = insert::columns(insert, &definition)?;
+        let type_of = |position: &usize| &definition.columns()[*position].data_type;
+        let types: Vec<_> = columns.iter().map(type_of).collect();
+        if let Some(rows) = insert::literal_rows(source, params, &types)? {
             let count = insert::append(&table, &columns, std::iter::once(Ok(rows)))?;
             return Ok(QueryResult::count(count));
         }
         let source =
             DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(source.clone()))));
-        let mut rows = self
-            .query(statement, &source, params, extra)?
-            .stopped_by(cancel);
+        let mut rows = self.query(statement, &source, params, extra)?;
         if rows.schema().fields().len() != columns.len() {
             let (wanted, given) = (columns.len(), rows.schema().fields().len());
             return Err(query(format!(
                 "{wanted} columns take values, the query has {given}"
             )));
         }
-        let batches = std::iter::from_fn(|| rows.next_batch().transpose());
+        let batches = std::iter::from_fn(|| next_while(&mut rows, go_on).transpose());
         Ok(QueryResult::count(insert::append(
             &table, &columns, batches,
         )?))
@@ -406,6 +418,21 @@ impl SqlEngine {
             .build()
             .map_err(|e| Error::io("starting the threads of queries", e))?;
         Ok(Arc::clone(runtime.insert(Arc::new(built))))
+    }
+}
+
+/// The next rows for an INSERT, if it is still wanted then.
+fn next_while(rows: &mut QueryResult, go_on: &dyn Fn() -> bool) -> Result<Option<RecordBatch>> {
+    loop {
+        let fetched = rows.poll_batch(LOOK)?;
+        if !go_on() {
+            return Err(cancelled());
+        }
+        match fetched {
+            Fetched::Batch(batch) => return Ok(Some(batch)),
+            Fetched::End => return Ok(None),
+            Fetched::Pending => {}
+        }
     }
 }
 

@@ -279,12 +279,6 @@ impl QueryResult {
         }
     }
 
-    /// The same, stopped by a handle that there already is.
-    pub(crate) fn stopped_by(mut self, cancel: &CancelHandle) -> Self {
-        self.cancel = cancel.clone();
-        self
-    }
-
     /// The columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_table::{AggregateRequest, KeyRange, Result, ScanMetrics, ScanRequest, TableView};
 
-/// Rows that the first window is made for.
+/// Rows that the first window is made for, unless fewer are wanted.
 const FIRST_WINDOW_ROWS: u64 = 4 * 1024;
 /// Later windows grow up to this.
 const MAX_WINDOW_ROWS: u64 = 256 * 1024;
@@ -26,7 +26,7 @@ pub(crate) struct Reversed {
     left: KeyRange,
     left_rows: usize,
     window_rows: u64,
-    /// Turned batches of the current window.
+    /// Batches of the current window, the last first.
     ready: VecDeque<RecordBatch>,
     metrics: Vec<Arc<ScanMetrics>>,
 }
@@ -46,7 +46,7 @@ impl Reversed {
             request,
             left,
             left_rows,
-            window_rows: FIRST_WINDOW_ROWS,
+            window_rows: FIRST_WINDOW_ROWS.min(left_rows as u64).max(1),
             ready: VecDeque::new(),
             metrics: Vec::new(),
         }
@@ -94,7 +94,7 @@ impl Reversed {
             if let Some(batch) = self.ready.pop_front() {
                 let rows = batch.num_rows().min(self.left_rows);
                 self.left_rows -= rows;
-                return Ok(Some(batch.slice(0, rows)));
+                return turned(&batch.slice(batch.num_rows() - rows, rows)).map(Some);
             }
             if self.left.is_empty() {
                 break;
@@ -121,9 +121,7 @@ impl Reversed {
         })?;
         self.metrics.push(Arc::clone(scan.metrics()));
         let batches = scan.collect::<Result<Vec<_>>>()?;
-        for batch in batches.iter().rev() {
-            self.ready.push_back(turned(batch)?);
-        }
+        self.ready.extend(batches.into_iter().rev());
         self.left = before(self.left, window);
         self.window_rows = (self.window_rows * 4).min(MAX_WINDOW_ROWS);
         Ok(())

@@ -3,9 +3,10 @@
 //! Invariants: rows come in the order of time; a scan without filter and boxes never meets the planner.
 
 use crate::catalog::Resolver;
-use crate::error::{from_datafusion, query};
+use crate::error::from_datafusion;
 use crate::names::Names;
 use crate::parse::parse_condition;
+use crate::rules::{Shape, shape_of};
 use crate::session::Planner;
 use crate::table::StoredTable;
 use datafusion::common::{Column, ScalarValue};
@@ -23,7 +24,7 @@ pub struct TableScan {
     pub filter: Option<String>,
     /// Exactly the rows with these order keys; see [`thalweg_table::key_range()`].
     pub keys: KeyRange,
-    /// Columns by name with their least and largest value, both included.
+    /// Columns by name with their least and largest value, both included; null leaves a side open.
     pub boxes: Vec<(String, ScalarValue, ScalarValue)>,
     /// At most so many rows.
     pub limit: Option<usize>,
@@ -70,6 +71,14 @@ impl TableScan {
         for condition in self.conditions(&name, &definition, &plan, planner, resolver)? {
             plan = plan.filter(condition).map_err(from_datafusion)?;
         }
+        let plan = plan.build().map_err(from_datafusion)?;
+        let in_order = shape_of(&plan) != Shape::Any;
+        let mut plan = LogicalPlanBuilder::new(plan);
+        if let Some(time) = definition.time_position().filter(|_| !in_order) {
+            // Left out again where the operators keep the order.
+            let time = column(&name, &definition, time).sort(true, false);
+            plan = plan.sort([time]).map_err(from_datafusion)?;
+        }
         if let Some(columns) = columns {
             let wanted = columns
                 .iter()
@@ -92,12 +101,14 @@ impl TableScan {
     ) -> Result<Vec<Expr>> {
         let mut conditions = Vec::new();
         for (wanted, low, high) in &self.boxes {
-            if low.is_null() || high.is_null() {
-                return Err(query(format!("the box of \"{wanted}\" has no bounds")));
-            }
             let column = column(name, definition, definition.position_named(wanted)?);
             let literal = |value: &ScalarValue| Expr::Literal(value.clone(), None);
-            conditions.push(column.between(literal(low), literal(high)));
+            if !low.is_null() {
+                conditions.push(column.clone().gt_eq(literal(low)));
+            }
+            if !high.is_null() {
+                conditions.push(column.lt_eq(literal(high)));
+            }
         }
         if let Some(filter) = &self.filter {
             let mut filter = parse_condition(filter)?;

@@ -9,12 +9,11 @@
 use arrow::array::{Array, Int64Array, RecordBatch, RecordBatchIterator, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::scope;
 use std::time::{Duration, Instant};
-use thalweg_query::{
-    CancelHandle, ExtraTable, Fetched, Params, QueryOptions, ScalarValue, SqlEngine, TableScan,
-};
+use thalweg_query::{ExtraTable, Fetched, Params, QueryOptions, ScalarValue, SqlEngine, TableScan};
 use thalweg_table::{Engine, EngineOptions, ErrorKind, KeyRange};
 
 fn engine() -> SqlEngine {
@@ -669,19 +668,20 @@ fn scans_of_one_table() {
 fn an_insert_can_be_stopped_and_stores_nothing() {
     let engine = engine();
     run(&engine, "CREATE TABLE t (v BIGINT)");
-    let cancel = CancelHandle::default();
+    let go_on = AtomicBool::new(true);
     let insert = "INSERT INTO t SELECT a.value FROM generate_series(1, 100000) a, generate_series(1, 1000000) b";
     scope(|threads| {
         let (sender, receiver) = mpsc::channel();
-        let (engine, cancel) = (&engine, &cancel);
+        let (engine, go_on) = (&engine, &go_on);
         threads.spawn(move || {
-            let inserted = engine.sql_cancellable(insert, &Params::None, &[], cancel);
+            let look = || go_on.load(Ordering::Relaxed);
+            let inserted = engine.sql_while(insert, &Params::None, &[], &look);
             sender.send(inserted.map(|_| ())).unwrap();
         });
         assert!(receiver.recv_timeout(Duration::from_millis(100)).is_err());
-        cancel.cancel();
+        go_on.store(false, Ordering::Relaxed);
         let error = receiver
-            .recv_timeout(Duration::from_secs(5))
+            .recv_timeout(Duration::from_secs(1))
             .expect("it stops")
             .unwrap_err();
         assert!(error.message().contains("cancelled"), "{error}");
