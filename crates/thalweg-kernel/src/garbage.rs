@@ -46,7 +46,8 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
     let mut needed = staged;
     needed.extend(live_bytes(&before, &writer.store)?.into_keys());
     // Looked for twice: most of the time there is nothing, and no reason for checkpoints.
-    if unneeded(writer, &needed)?.is_empty() {
+    let written = writer.with_leader(|leader| leader.written_segment());
+    if unneeded(writer, &needed, written, writer.supply.file_id_bound())?.is_empty() {
         return Ok(Collected {
             files: 0,
             all: true,
@@ -65,7 +66,13 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     let after = writer.snapshot();
     needed.extend(live_bytes(&after, &writer.store)?.into_keys());
-    let unneeded = unneeded(writer, &needed)?;
+    // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was
+    // given out anew would name two files.
+    let (log_floor, next_file) = writer.with_leader(|leader| {
+        let next_file = leader.root.current.next_file;
+        (leader.oldest_replayed_segment(), next_file)
+    });
+    let unneeded = unneeded(writer, &needed, log_floor, next_file)?;
     // A drop that only the operating system has could be undone by a power cut, after the files are gone.
     writer.flush()?;
     writer.with_leader(|leader| leader.raise_gc_floor(commit))?;
@@ -96,14 +103,14 @@ fn is_pinned_before(writer: &Writer, commit: CommitNo) -> Result<bool> {
     Ok(here || oldest_pin(&writer.env, &writer.dir)?.is_some_and(|pin| pin < floor))
 }
 
-/// The files that are not needed, and where they lie.
-fn unneeded(writer: &Writer, needed: &HashSet<FileId>) -> Result<Vec<(FileId, PathBuf)>> {
-    // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was
-    // given out anew would name two files.
-    let (log_floor, next_file) = writer.with_leader(|leader| {
-        let next_file = leader.root.current.next_file;
-        (leader.oldest_replayed_segment(), next_file)
-    });
+/// The files that are not needed and where they lie: of the segments those before `log_floor`, of the fragments those
+/// before `next_file`.
+fn unneeded(
+    writer: &Writer,
+    needed: &HashSet<FileId>,
+    log_floor: FileId,
+    next_file: FileId,
+) -> Result<Vec<(FileId, PathBuf)>> {
     let segments = list_segments(&writer.env, &writer.dir)?;
     let segments = segments
         .into_iter()

@@ -418,6 +418,12 @@ impl Leader {
             .map_or(FileId(0), |other| other.checkpoint.segment.min(current))
     }
 
+    /// The segment that is written to, or would be replayed last.
+    pub(crate) fn written_segment(&self) -> FileId {
+        let end = self.log.as_ref().map(LogWriter::end);
+        end.map_or(self.root.current.checkpoint.segment, |end| end.segment)
+    }
+
     /// Files that only snapshots before `commit` need may go from now on.
     pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<()> {
         let epoch = self.root.current.epoch;
