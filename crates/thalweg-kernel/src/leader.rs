@@ -460,7 +460,13 @@ impl Leader {
     pub(crate) fn begin_epoch(&mut self, tail: Vec<(Frame, Vec<u8>)>) -> Outcome<()> {
         assert!(self.log.is_none(), "an opening has one epoch");
         let tail_bytes: u64 = tail.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        let prepared = self.supply.take_first(tail_bytes)?;
+        // With room for the checkpoint as well, which is about the last one and what was replayed since: a second segment
+        // would be two syncs more. If it does not suffice there is one all the same.
+        let replayed = &self.working.since_checkpoint;
+        let checkpoint_bytes = 2 * u64::from(self.root.current.checkpoint_bytes)
+            + 2 * replayed.directory_bytes
+            + replayed.rows_bytes;
+        let prepared = self.supply.take_first(tail_bytes, checkpoint_bytes)?;
         let epoch = Epoch(self.root.current.epoch.0 + 1);
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {

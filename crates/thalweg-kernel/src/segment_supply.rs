@@ -102,9 +102,13 @@ impl SegmentSupply {
         used
     }
 
-    /// A segment for the beginning of an epoch, with `frame_bytes` to begin with; not synced, nor is its name.
-    pub(crate) fn take_first(&self, frame_bytes: u64) -> Outcome<Prepared> {
-        let capacity_bytes = segment::next_capacity(0, self.limit_bytes, frame_bytes);
+    /// A segment for the beginning of an epoch, with room for `frame_bytes` and, up to the usual size of segments, for
+    /// `more_bytes`; not synced, nor is its name.
+    pub(crate) fn take_first(&self, frame_bytes: u64, more_bytes: u64) -> Outcome<Prepared> {
+        let wanted_bytes = (frame_bytes + more_bytes)
+            .min(self.limit_bytes / 2)
+            .max(frame_bytes);
+        let capacity_bytes = segment::next_capacity(0, self.limit_bytes, wanted_bytes);
         let made = segment::make_first(&self.env, &self.dir, self.next_file_id(), capacity_bytes);
         match made {
             // What was prepared in better times can still be had.
