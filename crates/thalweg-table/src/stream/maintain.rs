@@ -48,7 +48,7 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
             "a database that was opened read-only is maintained by the process that writes to it";
         return Err(Error::new(ErrorKind::Unavailable, message));
     }
-    let _one_at_a_time = engine.maintenance().lock();
+    let mut has_garbage = engine.maintenance().lock();
     // Few rows that are not in a block yet could keep many that are from being put in order.
     engine.kernel().encode_open_rows(table.id())?;
     let until = table.snapshot()?.commit();
@@ -61,6 +61,7 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
         };
         match step.run(table, &view) {
             Ok(rows) => {
+                *has_garbage = true;
                 done.steps += 1;
                 done.rows += rows;
                 conflicts = 0;
@@ -71,8 +72,9 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
             Err(e) => return Err(table.name_error(e)),
         }
     }
-    if done.steps > 0 {
-        engine.kernel().collect_garbage()?;
+    // Nothing is deleted while a snapshot may need it: then the next call does it.
+    if *has_garbage && engine.kernel().collect_garbage()? > 0 {
+        *has_garbage = false;
     }
     Ok(done)
 }
