@@ -456,13 +456,9 @@ impl Writer<'_> {
         if rows.keys.is_empty() {
             return Ok(());
         }
-        let blocks = self.encode(&rows)?;
-        assert!(
-            blocks.len() == 1,
-            "a part of a block is a block, not {}",
-            blocks.len()
-        );
-        for mut block in blocks {
+        // One block, unless a later definition made the rows longer than a block may be. Such blocks differ in their
+        // smallest key, or the kernel refuses the step.
+        for mut block in self.encode(&rows)? {
             block.entry = block
                 .entry
                 .committed(entry.commit_min, entry.commit_max, entry.ordinal);
