@@ -26,6 +26,8 @@ struct Arguments {
 enum Experiment {
     /// Commits of the kernel against overwrite + fdatasync of the same bytes, by size, durability and threads.
     Commit,
+    /// Single rows at `process` durability, by one thread.
+    Process,
     /// Late rows in place and beside: bytes, blocks and fan-in, counted.
     Late,
 }
@@ -34,6 +36,7 @@ fn main() {
     let arguments = Arguments::parse();
     match arguments.experiment {
         Experiment::Commit => commit::run(&arguments.folder),
+        Experiment::Process => commit::process_rate(&arguments.folder),
         Experiment::Late => late::run(),
     }
 }

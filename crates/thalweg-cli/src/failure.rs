@@ -40,12 +40,17 @@ impl Failure {
             // One line, whatever the message was made of: logs and scripts count lines.
             eprintln!("thalweg: {}", message.trim_end().replace('\n', " "));
         }
-        ExitCode::from(match self {
+        ExitCode::from(self.status())
+    }
+
+    /// The exit status.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
             Self::OutputClosed => 0,
             Self::Engine(_) | Self::Other(_) | Self::Told => 1,
             Self::Usage(_) => 2,
             Self::Interrupted => 130,
-        })
+        }
     }
 
     /// What is to be printed.

@@ -1,25 +1,44 @@
 //! Ctrl-C.
 //!
-//! Work that can stop in good order says so by holding a [`Listening`] and looks from time to time. Anything else, and
-//! whoever presses twice, ends at once: nothing in a database depends on how a process ends.
+//! Work that can stop in good order says so by holding a [`Listening`] and looks from time to time. Anything else, whoever
+//! presses twice, and work that does not look for a second, ends at once: nothing in a database depends on how a process
+//! ends.
 
+use crate::failure::Failure;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use thalweg_env::Env;
 
-/// The exit status of a process that was interrupted.
-const STATUS: i32 = 130;
+/// How long work may go on before it is ended.
+const PATIENCE: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(20);
 
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
 /// Takes Ctrl-C from now on.
 pub(crate) fn listen() {
-    let handler = || {
+    let env = Env::os();
+    let handler = move || {
         if LISTENERS.load(Ordering::SeqCst) == 0 || PRESSED.swap(true, Ordering::SeqCst) {
-            std::process::exit(STATUS);
+            end();
+        }
+        // Called on a thread of its own, which may wait.
+        let start_ns = env.clock().monotonic_ns();
+        while PRESSED.load(Ordering::SeqCst) {
+            if u128::from(env.clock().monotonic_ns() - start_ns) > PATIENCE.as_nanos() {
+                end();
+            }
+            env.clock().sleep(LOOK);
         }
     };
     // Without a handler Ctrl-C ends the process as ever.
     let _ = ctrlc::set_handler(handler);
+}
+
+fn end() -> ! {
+    Failure::Interrupted.report();
+    std::process::exit(Failure::Interrupted.status().into())
 }
 
 /// Somebody looks whether Ctrl-C was pressed.
@@ -28,19 +47,27 @@ pub(crate) struct Listening(());
 
 impl Listening {
     pub(crate) fn start() -> Self {
-        PRESSED.store(false, Ordering::SeqCst);
         LISTENERS.fetch_add(1, Ordering::SeqCst);
         Self(())
     }
 
-    /// Whether it was pressed since.
-    pub(crate) fn pressed(&self) -> bool {
-        PRESSED.load(Ordering::SeqCst)
+    /// An error if it was pressed since.
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if PRESSED.swap(false, Ordering::SeqCst) {
+            Err(Failure::Interrupted)
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
         LISTENERS.fetch_sub(1, Ordering::SeqCst);
+        // Pressed when all was done already.
+        PRESSED.store(false, Ordering::SeqCst);
     }
 }

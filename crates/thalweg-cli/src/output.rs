@@ -70,7 +70,7 @@ enum Writer<W: Write> {
         waiting_rows: usize,
         printed: bool,
     },
-    Csv(arrow_csv::Writer<W>),
+    Csv(Box<arrow_csv::Writer<W>>),
     Json(arrow_json::Writer<W, ListOfLines>),
     Arrow(arrow_ipc::writer::StreamWriter<W>),
 }
@@ -96,7 +96,7 @@ impl<W: Write> Printer<W> {
             Format::Csv | Format::Parquet => {
                 let mut writer = arrow_csv::WriterBuilder::new().with_header(true).build(out);
                 writer.write(&RecordBatch::new_empty(schema.clone()))?;
-                Writer::Csv(writer)
+                Writer::Csv(Box::new(writer))
             }
         };
         Ok(Self {

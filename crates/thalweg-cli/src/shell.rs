@@ -101,7 +101,7 @@ impl Shell {
             let _ = editor.load_history(history);
         }
         eprintln!(
-            "{} on {}; .help lists what else there is",
+            "Thalweg {} on {}; .help lists what else there is",
             env!("CARGO_PKG_VERSION"),
             path.display()
         );

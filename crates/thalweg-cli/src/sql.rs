@@ -5,10 +5,11 @@ use crate::failure::Failure;
 use crate::interrupt::Listening;
 use crate::output::{Format, Printer};
 use crate::statements;
+use std::cell::Cell;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
-use thalweg::{Database, Fetched};
+use thalweg::{Database, Fetched, Params, QueryResult};
 
 /// How often a running query looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
@@ -59,24 +60,41 @@ pub(crate) fn execute(
     format: Format,
     out: &mut impl Write,
 ) -> Result<Outcome, Failure> {
-    let mut result = db.sql(statement)?;
     let listening = Listening::start();
+    let mut result = start(db, statement, &listening)?;
     let schema = result.schema().clone();
     let mut printer = Printer::new(format, &schema, out)?;
     loop {
-        match result.poll_batch(LOOK)? {
+        let fetched = result.poll_batch(LOOK)?;
+        listening
+            .check()
+            .inspect_err(|_| result.cancel_handle().cancel())?;
+        match fetched {
             Fetched::Batch(batch) => printer.write(&batch)?,
             Fetched::Pending => {}
             Fetched::End => break,
-        }
-        if listening.pressed() {
-            result.cancel_handle().cancel();
-            return Err(Failure::Interrupted);
         }
     }
     Ok(Outcome {
         rows: printer.finish()?,
     })
+}
+
+/// Runs a statement as far as its first rows; what changes something is done then.
+fn start(db: &Database, statement: &str, listening: &Listening) -> Result<QueryResult, Failure> {
+    let interrupted = Cell::new(None);
+    let go_on = || match listening.check() {
+        Ok(()) => true,
+        Err(failure) => {
+            interrupted.set(Some(failure));
+            false
+        }
+    };
+    let result = db.sql_while(statement, &Params::None, &[], &go_on);
+    match interrupted.take() {
+        Some(failure) => Err(failure),
+        None => Ok(result?),
+    }
 }
 
 /// `1 row`, `2 rows`, `12,000 rows`.

@@ -6,7 +6,7 @@
 //! - [`Env::os`] is the real thing, [`sim::SimEnv`] an in-memory one that can lose, tear, delay and refuse.
 //!   Both obey the same trait contracts; where they differ, the simulated one is the stricter.
 //! - No trait here knows databases: bytes, names, times and threads only.
-//! - The only unsafe code is the `fcntl` call for open-file-description locks ([`os`]).
+//! - The only unsafe code is two calls of the C library, for open-file-description locks and to learn of forks ([`os`]).
 //!
 //! What is durable when: bytes of a file after [`File::sync_data`], its name after [`Storage::sync_dir`] of
 //! its directory. Neither implies the other.

@@ -177,7 +177,16 @@ pub trait File: Send + Sync + Debug {
 
     /// Writes the whole buffer; `WriteZero` if the system takes no bytes.
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.write_all_vectored_at(&mut [IoSlice::new(buf)], offset)
+        let mut done = 0;
+        while done < buf.len() {
+            match self.write_at(&buf[done..], offset + done as u64) {
+                Ok(0) => return Err(takes_nothing()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Writes all slices one after the other, however many; their contents are consumed.
@@ -187,12 +196,7 @@ pub trait File: Send + Sync + Debug {
         IoSlice::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
             match self.write_vectored_at(&rest[..rest.len().min(MAX_SLICES)], offset) {
-                Ok(0) => {
-                    return Err(io::Error::new(
-                        ErrorKind::WriteZero,
-                        "the system took no bytes of a write",
-                    ));
-                }
+                Ok(0) => return Err(takes_nothing()),
                 Ok(count) => {
                     IoSlice::advance_slices(&mut rest, count);
                     offset += count as u64;
@@ -203,4 +207,8 @@ pub trait File: Send + Sync + Debug {
         }
         Ok(())
     }
+}
+
+fn takes_nothing() -> io::Error {
+    io::Error::new(ErrorKind::WriteZero, "the system took no bytes of a write")
 }

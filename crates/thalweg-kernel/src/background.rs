@@ -1,4 +1,5 @@
-//! The threads of an open database: one prepares segments, one encodes and writes checkpoints, one syncs in time.
+//! The threads of an open database: one prepares segments, one encodes and writes checkpoints, one removes and rewrites
+//! files, one syncs in time.
 //!
 //! Invariants: a thread only calls what a caller could call as well; it ends when told, and its errors poison nothing by
 //! themselves: they come back to whoever needs the work done.
@@ -42,10 +43,19 @@ impl Background {
             })?;
             background.spawn(env, "thalweg-blocks", writer, |writer, stopping| {
                 while !stopping.load(Ordering::Acquire) {
-                    writer.due.wait();
+                    writer.due.work.wait();
                     if !stopping.load(Ordering::Acquire) {
                         // The error is kept for the appends that wait for room; others are told by their own calls.
                         let _ = writer.run_due_work();
+                    }
+                }
+            })?;
+            background.spawn(env, "thalweg-cleaning", writer, |writer, stopping| {
+                while !stopping.load(Ordering::Acquire) {
+                    writer.due.cleaning.wait();
+                    if !stopping.load(Ordering::Acquire) {
+                        // What could not be removed now is found again.
+                        let _ = writer.clean();
                     }
                 }
             })?;
@@ -78,7 +88,8 @@ impl Background {
     pub(crate) fn stop(&self, writer: &Writer) {
         self.stopping.store(true, Ordering::Release);
         writer.supply.wake();
-        writer.due.call();
+        writer.due.work.call();
+        writer.due.cleaning.call();
         *self.timer.stopped.lock() = true;
         self.timer.stop.notify_all();
         for thread in self.threads.lock().drain(..) {

@@ -184,12 +184,9 @@ impl FragmentWriter {
 impl Drop for FragmentWriter {
     fn drop(&mut self) {
         if !self.finished {
-            // A file that stays is an orphan, which the next opening of the database removes.
-            let _ = self
-                .store
-                .env()
-                .storage()
-                .remove_file(&self.store.fragment_path(self.id));
+            // Its space is free at once, but its name stays until garbage collection finds the orphan: a removal that a
+            // power cut undoes would bring the file back under an id that had been given to another.
+            let _ = self.file.set_len(0);
         }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 64;
 pub(crate) const SECTION_ENTRY_BYTES: usize = 16;
 /// Frames begin and end on this.
 pub(crate) const FRAME_ALIGN: usize = 8;
+/// Where the flags lie in the field of the number of sections.
+const FLAGS_SHIFT: u32 = 16;
 /// The frame that ends a segment and names the next one.
 pub(crate) const NEXT_FRAME_BYTES: u64 = (FRAME_HEADER_BYTES + SECTION_ENTRY_BYTES + 8) as u64;
 /// Most sections of one frame: far above what a commit is allowed to hold.
@@ -67,6 +69,8 @@ pub(crate) struct FrameId {
     /// CRC of the header before it.
     pub(crate) previous_crc: u32,
     pub(crate) synced_to: LogPosition,
+    /// Readers may show it as soon as it verifies, whatever `live` says.
+    pub(crate) shown_on_write: bool,
 }
 
 /// One section as the table lists it.
@@ -180,6 +184,7 @@ impl FrameBuilder {
             "a commit has too many parts"
         );
         let (start, head_bytes) = (out.len(), self.head_bytes());
+        out.reserve(head_bytes + self.small.len());
         let bulk_start = head_bytes + self.small.len();
         out.put_u32(FRAME_MAGIC);
         out.put_u32(0);
@@ -188,7 +193,7 @@ impl FrameBuilder {
         out.put_u32(id.previous_crc);
         out.put_u32(len_u32(self.frame_bytes()));
         out.put_u32(0);
-        out.put_u32(len_u32(self.entries.len()));
+        out.put_u32(len_u32(self.entries.len()) | u32::from(id.shown_on_write) << FLAGS_SHIFT);
         out.put_u32(0);
         out.put_u64(id.synced_to.segment.0);
         out.put_u64(id.synced_to.offset);
@@ -280,7 +285,12 @@ impl FrameHead {
         let frame_bytes = wire.u32()?;
         wire.zeros(4)?;
         let section_count = usize::from(wire.u16()?);
-        wire.zeros(6)?;
+        let shown_on_write = match wire.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Error::corruption("frame header", "unknown flags")),
+        };
+        wire.zeros(5)?;
         let synced_to = LogPosition {
             segment: FileId(wire.u64()?),
             offset: wire.u64()?,
@@ -292,6 +302,7 @@ impl FrameHead {
                 epoch,
                 previous_crc,
                 synced_to,
+                shown_on_write,
             },
             crc,
             frame_bytes,
@@ -362,6 +373,7 @@ mod tests {
             segment: FileId(2),
             offset: 4096,
         },
+        shown_on_write: false,
     };
 
     fn frame() -> (Vec<u8>, u32) {
@@ -417,6 +429,19 @@ mod tests {
         let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
         let golden = include_str!("../tests/golden/frame.hex");
         assert_eq!(hex, golden.split_whitespace().collect::<String>());
+    }
+
+    #[test]
+    fn flags_read_back_and_unknown_ones_are_refused() {
+        let (mut bytes, seal) = frame();
+        let head_bytes = FrameBuilder::sections_offset(3);
+        for (flags, shown) in [(0, Some(false)), (1, Some(true)), (2, None), (128, None)] {
+            bytes[34] = flags;
+            let crc = crc32c::crc32c_append(seal, &bytes[8..head_bytes]);
+            bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+            let head = FrameHead::parse(&bytes, seal).ok();
+            assert_eq!(head.map(|h| h.id.shown_on_write), shown);
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a commit is validated against the state that holds all commits before it, then put into the pending bytes and
 //! applied; it is visible, and its caller answered, only after the write, and the sync where anyone of its batch asked
-//! for one. Between applying and writing nothing can fail but the write itself, which is fatal; so the state in memory
+//! for one. In a batch where nobody does, frames of rows say so, and reading processes find them by themselves; of all
+//! others `live` tells. Between applying and writing nothing can fail but the write itself, which is fatal; so the state in memory
 //! never holds what the log does not, except behind a poison, where nobody can see it.
 
 use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
@@ -20,6 +21,7 @@ use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
+use crate::segment::log_dir;
 use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
 use crate::working::{OPEN_LIMIT_BYTES, SinceCheckpoint, Working};
@@ -93,8 +95,36 @@ pub(crate) struct Due {
     open_bytes: AtomicU64,
     unsynced: AtomicBool,
     checkpoint: AtomicBool,
+    /// Calls who encodes and writes checkpoints.
+    pub(crate) work: Call,
+    garbage: AtomicBool,
+    /// Some could not be removed yet.
+    garbage_stayed: AtomicBool,
+    /// Calls who removes and rewrites files.
+    pub(crate) cleaning: Call,
+}
+
+/// A call that is heard also if nobody waits yet.
+#[derive(Default)]
+pub(crate) struct Call {
     called: Mutex<bool>,
     call: Condvar,
+}
+
+impl Call {
+    /// Calls whoever waits.
+    pub(crate) fn call(&self) {
+        *self.called.lock() = true;
+        self.call.notify_all();
+    }
+
+    /// Waits for a call.
+    pub(crate) fn wait(&self) {
+        let mut called = self.called.lock();
+        while !std::mem::take(&mut *called) {
+            self.call.wait(&mut called);
+        }
+    }
 }
 
 impl Due {
@@ -113,18 +143,19 @@ impl Due {
         self.checkpoint.swap(false, Ordering::Relaxed)
     }
 
-    /// Calls whoever waits for work.
-    pub(crate) fn call(&self) {
-        *self.called.lock() = true;
-        self.call.notify_all();
+    /// There may be files that nothing needs.
+    pub(crate) fn expect_garbage(&self) {
+        self.garbage.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for a call.
-    pub(crate) fn wait(&self) {
-        let mut called = self.called.lock();
-        while !std::mem::take(&mut *called) {
-            self.call.wait(&mut called);
-        }
+    /// Some could not be removed yet: to be looked at again behind the next checkpoint.
+    pub(crate) fn garbage_stays(&self) {
+        self.garbage_stayed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there may be; asked for once.
+    pub(crate) fn take_garbage(&self) -> bool {
+        self.garbage.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -148,6 +179,12 @@ pub(crate) struct Leader {
     pub(crate) staged: Arc<Mutex<HashSet<FileId>>>,
     pub(crate) encoder: Option<Arc<dyn RowEncoder>>,
     pub(crate) builder: FrameBuilder,
+    /// Memory for the changes of a commit, used again.
+    pub(crate) changes: Vec<Change>,
+    /// Nobody of this batch waits for a sync.
+    pub(crate) shows_on_write: bool,
+    /// Reading processes do not know yet of all that is visible here.
+    pub(crate) untold: bool,
 }
 
 /// A commit in the form that is written and applied.
@@ -157,16 +194,28 @@ struct Lowered {
     blocks: Vec<Vec<Vec<u8>>>,
     /// Only frees space or is small: may use the reserve.
     frees_space: bool,
+    /// Whole as soon as it verifies: blocks are written behind what verifies.
+    is_small: bool,
 }
 
 impl Leader {
-    /// Does the jobs in order; one result each. An error of the whole is fatal.
-    pub(crate) fn run(&mut self, jobs: Vec<(Job, Durability)>) -> Result<Vec<Result<CommitNo>>> {
-        self.run_jobs(jobs).map_err(|error| outcome_unknown(&error))
+    /// Does the jobs in order; `answer` gets one result each. An error of the whole is fatal.
+    pub(crate) fn run(
+        &mut self,
+        jobs: impl ExactSizeIterator<Item = (Job, Durability)>,
+        waits_for_sync: bool,
+        answer: &mut impl FnMut(Result<CommitNo>),
+    ) -> Result<()> {
+        self.shows_on_write = !waits_for_sync;
+        self.run_jobs(jobs, answer)
+            .map_err(|error| outcome_unknown(&error))
     }
 
-    fn run_jobs(&mut self, jobs: Vec<(Job, Durability)>) -> Result<Vec<Result<CommitNo>>> {
-        let mut results = Vec::with_capacity(jobs.len());
+    fn run_jobs(
+        &mut self,
+        jobs: impl Iterator<Item = (Job, Durability)>,
+        answer: &mut impl FnMut(Result<CommitNo>),
+    ) -> Result<()> {
         let mut sync = false;
         for (job, durability) in jobs {
             let outcome = match job {
@@ -177,7 +226,7 @@ impl Leader {
                     self.checkpoint(always)
                 }
             };
-            results.push(match outcome {
+            answer(match outcome {
                 Ok(commit) => {
                     sync |= durability == Durability::Disk;
                     Ok(commit)
@@ -186,8 +235,7 @@ impl Leader {
                 Err(Failure::Fatal(error)) => return Err(error),
             });
         }
-        self.settle(sync)?;
-        Ok(results)
+        self.settle(sync)
     }
 
     /// Puts a commit behind the pending frames and applies it.
@@ -201,7 +249,9 @@ impl Leader {
         }
         self.ensure_epoch()?;
         let number = self.working.commit.next();
-        let mut lowered = lower(commit, number).map_err(Failure::Refused)?;
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.clear();
+        let mut lowered = lower(commit, number, changes).map_err(Failure::Refused)?;
         self.working
             .validate(&lowered.changes, &*self.store)
             .map_err(Failure::Refused)?;
@@ -214,11 +264,16 @@ impl Leader {
             return Err(Failure::Refused(Error::new(ErrorKind::Limit, message)));
         }
         self.room(frame_bytes, lowered.frees_space)?;
-        let at = self.push_frame(number, lowered.blocks)?;
-        let fragments: Vec<FileId> = lowered.changes.iter().flat_map(fragment_files).collect();
+        let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
+        let mut changes = lowered.changes;
+        if changes.iter().any(frees_files) {
+            self.due.expect_garbage();
+        }
+        let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
-            .apply(number, lowered.changes, at, &*self.store)
+            .apply(number, changes.drain(..), at, &*self.store)
             .map_err(fatal)?;
+        self.changes = changes;
         if !fragments.is_empty() {
             let mut staged = self.staged.lock();
             fragments.iter().for_each(|file| _ = staged.remove(file));
@@ -226,9 +281,16 @@ impl Leader {
         Ok(number)
     }
 
-    fn push_frame(&mut self, number: CommitNo, blocks: Vec<Vec<Vec<u8>>>) -> Outcome<LogPosition> {
+    fn push_frame(
+        &mut self,
+        number: CommitNo,
+        blocks: Vec<Vec<Vec<u8>>>,
+        is_small: bool,
+    ) -> Outcome<LogPosition> {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        Ok(log.push(number, &self.builder, blocks))
+        let shown_on_write = self.shows_on_write && is_small;
+        self.untold |= !shown_on_write;
+        Ok(log.push(number, &self.builder, blocks, shown_on_write))
     }
 
     /// The log with room for a frame.
@@ -238,6 +300,8 @@ impl Leader {
             let last_bytes = log.capacity_bytes();
             let next = self.supply.take(last_bytes, frame_bytes, may_use_reserve)?;
             log.roll(next, self.working.commit).map_err(fatal)?;
+            // The rows of the last segment may all be in blocks elsewhere by now.
+            self.due.expect_garbage();
         }
         Ok(log)
     }
@@ -250,6 +314,7 @@ impl Leader {
         log.write()?;
         if sync || log.unsynced_bytes() > UNSYNCED_LIMIT_BYTES {
             log.sync()?;
+            self.untold = true;
         }
         self.publish()
     }
@@ -266,7 +331,9 @@ impl Leader {
                 .visible
                 .store(self.working.commit.0, Ordering::Release);
         }
-        self.write_live()?;
+        if self.untold {
+            self.write_live()?;
+        }
         self.note_due();
         Ok(())
     }
@@ -301,7 +368,10 @@ impl Leader {
             || checkpoint
             || self.working.open_bytes > OPEN_LIMIT_BYTES / 2
         {
-            self.due.call();
+            self.due.work.call();
+        }
+        if self.due.garbage.load(Ordering::Relaxed) {
+            self.due.cleaning.call();
         }
     }
 
@@ -335,7 +405,9 @@ impl Leader {
             synced: log.synced(),
             visible: self.working.commit,
             gc_floor: self.gc_floor,
-        })
+        })?;
+        self.untold = false;
+        Ok(())
     }
 
     /// The first segment that a recovery from either root slot would read.
@@ -346,12 +418,17 @@ impl Leader {
             .map_or(FileId(0), |other| other.checkpoint.segment.min(current))
     }
 
+    /// The segment that is written to, or would be replayed last.
+    pub(crate) fn written_segment(&self) -> FileId {
+        let end = self.log.as_ref().map(LogWriter::end);
+        end.map_or(self.root.current.checkpoint.segment, |end| end.segment)
+    }
+
     /// Files that only snapshots before `commit` need may go from now on.
-    pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<PinPlace> {
+    pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<()> {
         let epoch = self.root.current.epoch;
         self.gc_floor = self.gc_floor.max(PinPlace { epoch, commit });
-        self.write_live()?;
-        Ok(self.gc_floor)
+        self.write_live()
     }
 
     /// Bytes that a power cut could take now.
@@ -383,7 +460,7 @@ impl Leader {
     pub(crate) fn begin_epoch(&mut self, tail: Vec<(Frame, Vec<u8>)>) -> Outcome<()> {
         assert!(self.log.is_none(), "an opening has one epoch");
         let tail_bytes: u64 = tail.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        let prepared = self.supply.take(0, tail_bytes, true)?;
+        let prepared = self.supply.take_first(tail_bytes)?;
         let epoch = Epoch(self.root.current.epoch.0 + 1);
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
@@ -412,10 +489,16 @@ impl Leader {
 
     fn write_checkpoint(&mut self, begins_epoch: bool) -> Outcome<()> {
         let (at, written) = self.place_checkpoint()?;
-        self.push_frame(self.working.commit, Vec::new())?;
+        self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         log.write().and_then(|()| log.sync()).map_err(fatal)?;
+        if begins_epoch && Rule::SyncNames.is_kept() {
+            let folder = log_dir(&self.dir);
+            let synced = self.env.storage().sync_dir(&folder);
+            synced
+                .map_err(|e| fatal(Error::io(format_args!("syncing {}", folder.display()), e)))?;
+        }
         let root = Root {
             database: self.database,
             sequence: 0,
@@ -437,6 +520,9 @@ impl Leader {
         }
         self.working.trim();
         self.working.since_checkpoint = SinceCheckpoint::default();
+        if self.due.garbage_stayed.swap(false, Ordering::Relaxed) {
+            self.due.expect_garbage();
+        }
         Ok(())
     }
 
@@ -491,6 +577,13 @@ fn fragment_files(change: &Change) -> Vec<FileId> {
     }
 }
 
+fn frees_files(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::Edit(Edit::DropTable { .. } | Edit::Replace { .. })
+    )
+}
+
 fn no_epoch() -> Error {
     Error::new(
         ErrorKind::Unavailable,
@@ -499,7 +592,7 @@ fn no_epoch() -> Error {
 }
 
 /// Gives the parts of a commit their numbers.
-fn lower(commit: Commit, number: CommitNo) -> Result<Lowered> {
+fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<Lowered> {
     let Commit {
         rows,
         groups,
@@ -519,7 +612,8 @@ fn lower(commit: Commit, number: CommitNo) -> Result<Lowered> {
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     let mut ordinals: Vec<(TableId, u32)> = Vec::new();
-    let mut changes: Vec<Change> = rows.into_iter().map(Change::Rows).collect();
+    let is_small = groups.is_empty() && edits.is_empty();
+    changes.extend(rows.into_iter().map(Change::Rows));
     for mut edit in edits {
         if let Edit::AddFragment { table, root, .. } = &mut edit {
             let blocks = u32::try_from(root.blocks).map_err(|_| too_many_blocks())?;
@@ -542,6 +636,7 @@ fn lower(commit: Commit, number: CommitNo) -> Result<Lowered> {
         changes,
         blocks,
         frees_space,
+        is_small,
     })
 }
 

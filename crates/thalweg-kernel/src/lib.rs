@@ -11,6 +11,7 @@ pub mod block;
 mod change;
 mod checkpoint;
 pub mod commit;
+mod compact;
 pub mod error;
 mod fields;
 pub mod fragment;

@@ -13,6 +13,8 @@ use thalweg_env::{Env, File, OpenMode};
 pub(crate) const LIVE_NAME: &str = "live";
 const LIVE_MAGIC: &[u8; 8] = b"THWLIVE1";
 const SLOT_BYTES: usize = 128;
+/// How often it is read before it counts as damaged: both slots may be under the hand of a quick writer.
+const READ_ATTEMPTS: usize = 4;
 
 /// A point in the life of a database that pins are compared by. The epoch comes first: recovery may store the same
 /// commits elsewhere.
@@ -145,8 +147,20 @@ impl LiveFile {
             .map_err(|e| Error::io("syncing `live`", e))
     }
 
-    /// What counts. A slot that is being written does not verify; then the other one is the newest whole one.
+    /// What counts; `None`: there is nothing whole in the file.
     pub(crate) fn read(&self) -> Result<Option<Live>> {
+        for _ in 0..READ_ATTEMPTS {
+            let said = self.read_once()?;
+            if said.is_some() {
+                return Ok(said);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A slot that is being written does not verify; then the other one is the newest whole one, unless the writer has
+    /// come round to it before it was read.
+    fn read_once(&self) -> Result<Option<Live>> {
         let mut bytes = [0; 2 * SLOT_BYTES];
         let mut done = 0;
         while done < bytes.len() {

@@ -86,7 +86,7 @@ impl LogWriter {
             out.put_u64(prepared.id.0);
             Ok(())
         })?;
-        self.push(commit, &next, Vec::new());
+        self.push(commit, &next, Vec::new(), false);
         self.write()?;
         if Rule::SyncBeforeNext.is_kept() {
             self.sync()?;
@@ -133,12 +133,13 @@ impl LogWriter {
         }
     }
 
-    fn frame_id(&self, commit: CommitNo) -> FrameId {
+    fn frame_id(&self, commit: CommitNo, shown_on_write: bool) -> FrameId {
         FrameId {
             commit,
             epoch: self.epoch,
             previous_crc: self.previous_crc,
             synced_to: self.synced,
+            shown_on_write,
         }
     }
 
@@ -148,6 +149,7 @@ impl LogWriter {
         commit: CommitNo,
         frame: &FrameBuilder,
         blocks: Vec<Vec<Vec<u8>>>,
+        shown_on_write: bool,
     ) -> LogPosition {
         let (at, frame_bytes) = (self.end, frame.frame_bytes() as u64);
         assert!(
@@ -155,7 +157,7 @@ impl LogWriter {
             "the caller rolls first"
         );
         self.previous_crc = frame.finish(
-            &self.frame_id(commit),
+            &self.frame_id(commit, shown_on_write),
             seal(self.database, at),
             &mut self.pending.bytes,
         );
@@ -175,7 +177,7 @@ impl LogWriter {
         self.previous_crc = restamp(
             &mut frame,
             head,
-            &self.frame_id(head.id.commit),
+            &self.frame_id(head.id.commit, head.id.shown_on_write),
             seal(self.database, at),
         );
         self.end.offset += frame.len() as u64;

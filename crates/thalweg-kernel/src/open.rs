@@ -182,7 +182,7 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     builder.section(SectionKind::Index, |out| {
         crate::checkpoint::put_checkpoint(&Working::empty(), &[], out)
     })?;
-    let checkpoint = log.push(CommitNo(0), &builder, Vec::new());
+    let checkpoint = log.push(CommitNo(0), &builder, Vec::new(), false);
     log.write()?;
     log.sync()?;
     let root = Root {
@@ -279,10 +279,12 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         dir,
         &current,
         said.map_or_else(LogPosition::default, |live| live.synced),
-        CommitNo(u64::MAX),
+        None,
         &*leader.store,
     )?;
     leader.working = recovered.working;
+    // Orphans of whoever was here before.
+    leader.due.expect_garbage();
     // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the
     // cache only: a power cut would lead back to the epoch before it, whose tail was never synced, or to no root at all.
     if said.is_none() {
@@ -410,6 +412,9 @@ fn leader(
         staged: Arc::new(Mutex::new(std::collections::HashSet::new())),
         encoder: None,
         builder: FrameBuilder::default(),
+        changes: Vec::new(),
+        shows_on_write: false,
+        untold: true,
     })
 }
 

@@ -80,7 +80,7 @@ impl CommitQueue {
         if !state.led {
             state.led = true;
             drop(state);
-            return self.lead(Some((job, durability)), None);
+            return self.lead_alone(job, durability);
         }
         let caller = Arc::new(Caller::default());
         state.waiting.push_back(Waiting {
@@ -92,25 +92,31 @@ impl CommitQueue {
         drop(state);
         match caller.wait() {
             News::Done(result) => result,
-            News::Lead => self.lead(None, Some(&caller)),
+            News::Lead => self.lead(&caller),
         }
     }
 
-    /// Leads until the own job is done: `own`, or the one that `caller` has at the front of the queue.
-    fn lead(
-        &self,
-        own: Option<(Job, Durability)>,
-        caller: Option<&Arc<Caller>>,
-    ) -> Result<CommitNo> {
-        let mut batch = Batch {
-            queue: self,
-            callers: Vec::new(),
-            finished: false,
-        };
-        let mut jobs = Vec::from_iter(own);
+    /// Leads with one job only: who comes meanwhile waits for the next leader, so that a caller alone pays for nothing
+    /// but its own job.
+    fn lead_alone(&self, job: Job, durability: Durability) -> Result<CommitNo> {
+        let batch = Batch::new(self);
+        let mut mine = None;
+        let jobs = std::iter::once((job, durability));
+        let waits_for_sync = durability == Durability::Disk;
+        let done = self
+            .leader
+            .lock()
+            .run(jobs, waits_for_sync, &mut |result| mine = Some(result));
+        batch.finish(done.map(|()| mine), None)
+    }
+
+    /// Leads with what is queued, first of all the job of `own`.
+    fn lead(&self, own: &Arc<Caller>) -> Result<CommitNo> {
+        let mut batch = Batch::new(self);
+        let mut jobs = Vec::new();
         {
             let mut state = self.state.lock();
-            let mut bytes = jobs.iter().map(|(job, _)| job.bytes()).sum::<usize>();
+            let mut bytes = 0;
             while let Some(next) = state
                 .waiting
                 .pop_front_if(|w| jobs.is_empty() || bytes + w.bytes <= BATCH_LIMIT_BYTES)
@@ -120,8 +126,15 @@ impl CommitQueue {
                 batch.callers.push(next.caller);
             }
         }
-        let results = self.leader.lock().run(jobs);
-        batch.finish(results, caller)
+        let waits_for_sync = jobs.iter().any(|(_, level)| *level == Durability::Disk);
+        let mut results = Vec::with_capacity(jobs.len());
+        let done = self
+            .leader
+            .lock()
+            .run(jobs.into_iter(), waits_for_sync, &mut |result| {
+                results.push(result)
+            });
+        batch.finish(done.map(|()| results), Some(own))
     }
 
     /// The leader's state, between two batches.
@@ -160,11 +173,19 @@ struct Batch<'a> {
     finished: bool,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    fn new(queue: &'a CommitQueue) -> Self {
+        Self {
+            queue,
+            callers: Vec::new(),
+            finished: false,
+        }
+    }
+
     /// Answers everyone and gives the lead away; returns the leader's own result.
     fn finish(
         mut self,
-        results: Result<Vec<Result<CommitNo>>>,
+        results: Result<impl IntoIterator<Item = Result<CommitNo>>>,
         own: Option<&Arc<Caller>>,
     ) -> Result<CommitNo> {
         let mut results = match results {

@@ -1,7 +1,8 @@
 //! A reading process: it follows the writer through the files alone.
 //!
 //! Invariants: a statement sees every commit that was acknowledged before it began, and nothing that a crash could take
-//! back: commits above `visible` of `live` are not shown while that speaks of this boot and epoch. A snapshot pins its
+//! back: while `live` speaks of this boot and epoch, commits behind its `visible` are shown as far as they were stored to
+//! be shown once they are written, and no further. A snapshot pins its
 //! files through a slot in `readers`; where the folder cannot be written, it runs unpinned and meets a missing file as
 //! `SnapshotExpired`.
 
@@ -153,9 +154,8 @@ impl Following {
     /// Reads root, checkpoint and the log behind it.
     fn load(env: &Env, dir: &Path, store: &Store) -> Result<Self> {
         let root = RootFile::open(env, dir, false)?;
-        let live = LiveFile::open_reader(env, dir)?;
+        let (live, said) = what_live_says(env, dir)?;
         let boot = env.clock().boot_id();
-        let said = live.as_ref().map(LiveFile::read).transpose()?.flatten();
         let limit = visible_limit(said, &root, boot);
         // Without a word of this boot all that is valid counts, unless a writer is just recovering it.
         if limit.is_none()
@@ -167,7 +167,6 @@ impl Following {
                 "the root is older than `live`",
             ));
         }
-        let limit = limit.unwrap_or(CommitNo(u64::MAX));
         let said_of_this =
             said.filter(|l| l.database == root.current.database && l.epoch == root.current.epoch);
         let proven = said_of_this.map_or_else(LogPosition::default, |l| l.synced);
@@ -178,16 +177,22 @@ impl Following {
             ..
         } = recover(env, dir, &root.current, proven, limit, store)?;
         for (frame, _) in tail {
-            if frame.head.id.commit <= limit {
-                apply(&mut working, frame, store)?;
-            }
+            apply(&mut working, frame, store)?;
         }
-        if limit != CommitNo(u64::MAX) && working.commit < limit {
-            let what = format!(
-                "the log ends at commit {}, but {} was acknowledged",
-                working.commit.0, limit.0
-            );
-            return Err(Error::corruption(dir.join("log").display(), what));
+        match limit {
+            Some(limit) if working.commit < limit => {
+                let what = format!(
+                    "the log ends at commit {}, but {} was acknowledged",
+                    working.commit.0, limit.0
+                );
+                return Err(Error::corruption(dir.join("log").display(), what));
+            }
+            Some(_) => {}
+            // A writer that began its epoch meanwhile may have written commits since that are not acknowledged yet.
+            None if said != what_live_says(env, dir)?.1 => {
+                return Err(Error::corruption(dir.display(), "a writer is opening it"));
+            }
+            None => {}
         }
         Ok(Self {
             root,
@@ -205,29 +210,19 @@ impl Following {
             None => None,
         };
         let limit = visible_limit(said, &self.root, self.boot);
-        match limit {
-            Some(limit) if limit == self.working.commit => return Ok(()),
-            Some(limit)
-                if self.working.since_checkpoint.frames < RELOAD_FRAMES
-                    && self.replay.commit() < limit =>
-            {
+        if let Some(told) = limit
+            && self.working.since_checkpoint.frames < RELOAD_FRAMES
+        {
+            if self.replay.may_go_on()? {
                 self.replay.refresh();
-                while self.replay.commit() < limit {
-                    let Some(frame) = self.replay.next()? else {
-                        break;
-                    };
+                while let Some(frame) = self.replay.next(told)? {
                     apply(&mut self.working, frame, store)?;
                 }
-                if self.working.commit == limit {
-                    return Ok(());
-                }
             }
-            _ => {}
+            if self.working.commit >= told {
+                return Ok(());
+            }
         }
-        self.reload(env, dir, store)
-    }
-
-    fn reload(&mut self, env: &Env, dir: &Path, store: &Store) -> Result<()> {
         *self = Self::load(env, dir, store)?;
         Ok(())
     }
@@ -247,6 +242,13 @@ impl Following {
             .filter(|l| l.boot == self.boot)
             .map_or_else(PinPlace::default, |l| l.gc_floor))
     }
+}
+
+/// `live`, opened anew, and what it says.
+fn what_live_says(env: &Env, dir: &Path) -> Result<(Option<LiveFile>, Option<Live>)> {
+    let live = LiveFile::open_reader(env, dir)?;
+    let said = live.as_ref().map(LiveFile::read).transpose()?.flatten();
+    Ok((live, said))
 }
 
 /// The last commit that may be shown, if `live` knows.

@@ -27,27 +27,27 @@ pub(crate) struct Recovered {
     pub(crate) frames: u64,
 }
 
-/// Reads the checkpoint and the frames behind it, up to commit `limit`. `also_proven`: what is known to be synced from
-/// elsewhere.
+/// Reads the checkpoint and the frames behind it. `also_proven`: what is known to be synced from elsewhere. `told`: the last
+/// commit that a writer at work has told of; what follows is read where it may be shown once it is written. `None`: all
+/// that is there.
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
     root: &Root,
     also_proven: LogPosition,
-    limit: CommitNo,
+    told: Option<CommitNo>,
     pages: &dyn PageLoader,
 ) -> Result<Recovered> {
     let (mut replay, mut working) = Replay::start(env, dir, root)?;
     let mut frames = Vec::new();
     let mut proven = root.proven.max(also_proven).max(replay.at());
-    // A reader stops where it may not look: the rest is read when it is acknowledged.
-    while replay.commit() < limit {
-        let Some(frame) = replay.next()? else {
-            replay.judge_end(proven)?;
-            break;
-        };
+    while let Some(frame) = replay.next(told.unwrap_or(CommitNo(u64::MAX)))? {
         proven = proven.max(frame.head.id.synced_to);
         frames.push(frame);
+    }
+    // While a writer is at work the end is where it writes.
+    if told.is_none() {
+        replay.judge_end(proven)?;
     }
     let count = frames.len() as u64;
     let mut tail = Vec::new();

@@ -116,11 +116,6 @@ impl Replay {
         Ok((replay, working))
     }
 
-    /// The last commit read.
-    pub(crate) fn commit(&self) -> CommitNo {
-        self.commit
-    }
-
     pub(crate) fn at(&self) -> LogPosition {
         self.at
     }
@@ -131,6 +126,14 @@ impl Replay {
             segment_path(&self.dir, self.at.segment).display(),
             self.at.offset
         )
+    }
+
+    /// Whether a frame may begin at the current position: a cheap look before [`Self::refresh`].
+    pub(crate) fn may_go_on(&self) -> Result<bool> {
+        let mut magic = [0; FRAME_MAGIC.to_le_bytes().len()];
+        let filled = read_up_to(&*self.file, &mut magic, self.at.offset)
+            .map_err(|e| Error::io(format_args!("reading {}", self.place()), e))?;
+        Ok(self.named.is_some() || (filled == magic.len() && magic == FRAME_MAGIC.to_le_bytes()))
     }
 
     /// At least `bytes` from the current position, or what the file has.
@@ -156,10 +159,11 @@ impl Replay {
         self.window = Bytes::new();
     }
 
-    /// The next frame of the chain; `None` at its end.
-    pub(crate) fn next(&mut self) -> Result<Option<Frame>> {
+    /// The next frame of the chain that is a commit up to `told`, or is shown once it is written, or carries no commit;
+    /// `None` at the end of those.
+    pub(crate) fn next(&mut self, told: CommitNo) -> Result<Option<Frame>> {
         loop {
-            if let Some(frame) = self.next_here()? {
+            if let Some(frame) = self.next_here(told)? {
                 return Ok(Some(frame));
             }
             if !self.next_segment()? {
@@ -168,10 +172,17 @@ impl Replay {
         }
     }
 
-    fn next_here(&mut self) -> Result<Option<Frame>> {
+    fn next_here(&mut self, told: CommitNo) -> Result<Option<Frame>> {
         let Some(head) = self.head_here()? else {
             return Ok(None);
         };
+        let is_shown = !head.is_commit()
+            || head.id.commit <= told
+            || head.id.shown_on_write
+            || !Rule::HideUnsynced.is_kept();
+        if !is_shown {
+            return Ok(None);
+        }
         let chained = self.is_of_this_epoch(head.id.epoch)
             && (head.id.previous_crc == self.previous_crc || !Rule::Chain.is_kept());
         let expected = if head.is_commit() {

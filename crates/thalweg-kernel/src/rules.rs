@@ -23,12 +23,14 @@ pub enum Rule {
     SyncBeforeNext,
     /// The name of a segment is durable before anything goes into it.
     SyncNames,
+    /// Reading processes show nothing that a power cut could take, unless it was stored so.
+    HideUnsynced,
 }
 
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -38,6 +40,7 @@ impl Rule {
         Self::BothSlots,
         Self::SyncBeforeNext,
         Self::SyncNames,
+        Self::HideUnsynced,
     ];
 
     /// Whether the rule is kept.

@@ -20,7 +20,9 @@ pub(crate) const SEGMENT_HEADER_BYTES: usize = 128;
 pub(crate) const FORMAT_VERSION: u32 = 1;
 /// Size of the first segment of an epoch; each next one is twice as large, up to the option.
 pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
-const ZERO_FILL_BYTES: usize = 1 << 20;
+/// How much is filled by one write. Linux caches what one write brings as one folio, and ext4 walks all blocks of a folio
+/// at each later write into it: behind fills of 1 MiB the write of a row takes 1.8 us, behind these 0.8 us.
+const ZERO_FILL_BYTES: usize = 64 << 10;
 const SPARE_SUFFIX: &str = ".spare";
 
 /// What a segment says of itself.
@@ -162,22 +164,48 @@ pub(crate) fn make_spare(
     capacity_bytes: u64,
 ) -> Result<Spare> {
     let path = spare_path(database, number);
-    let fail = |e| Error::io(format_args!("preparing log segment {}", path.display()), e);
-    let file = env
-        .storage()
-        .open(&path, OpenMode::CreateNew)
-        .map_err(fail)?;
-    let filled = fill_with_zeros(&*file, capacity_bytes).and_then(|()| file.sync_all());
-    if let Err(e) = filled {
-        // It holds nothing, so nothing is lost with it; if even this fails, the next open removes it.
-        let _ = env.storage().remove_file(&path);
-        return Err(fail(e));
-    }
+    let file = make_filled(env, &path, capacity_bytes, true)?;
     Ok(Spare {
         path,
         file,
         capacity_bytes,
     })
+}
+
+/// Makes the first segment of an epoch, under its name and not synced: it means nothing before the root names its epoch,
+/// and the one sync of its frames before that, and of its name, does for the zeros as well. A spare would be synced twice
+/// before.
+pub(crate) fn make_first(
+    env: &Env,
+    database: &Path,
+    id: FileId,
+    capacity_bytes: u64,
+) -> Result<Prepared> {
+    let path = segment_path(database, id);
+    let file = make_filled(env, &path, capacity_bytes, false)?;
+    Ok(Prepared {
+        id,
+        file,
+        capacity_bytes,
+    })
+}
+
+fn make_filled(env: &Env, path: &Path, capacity_bytes: u64, sync: bool) -> Result<Arc<dyn File>> {
+    let fail = |e| Error::io(format_args!("preparing log segment {}", path.display()), e);
+    let file = env
+        .storage()
+        .open(path, OpenMode::CreateNew)
+        .map_err(fail)?;
+    let filled = fill_with_zeros(&*file, capacity_bytes)
+        .and_then(|()| if sync { file.sync_all() } else { Ok(()) });
+    match filled {
+        Ok(()) => Ok(file),
+        Err(e) => {
+            // It holds nothing, so nothing is lost with it; if even this fails, the next open removes it.
+            let _ = env.storage().remove_file(path);
+            Err(fail(e))
+        }
+    }
 }
 
 /// A spare that an earlier process left behind, if it is whole and still all zeros.

@@ -102,6 +102,23 @@ impl SegmentSupply {
         used
     }
 
+    /// A segment for the beginning of an epoch, with `frame_bytes` to begin with; not synced, nor is its name.
+    pub(crate) fn take_first(&self, frame_bytes: u64) -> Outcome<Prepared> {
+        let capacity_bytes = segment::next_capacity(0, self.limit_bytes, frame_bytes);
+        let made = segment::make_first(&self.env, &self.dir, self.next_file_id(), capacity_bytes);
+        match made {
+            // What was prepared in better times can still be had.
+            Err(error) if error.kind() == ErrorKind::DiskFull => self.take(0, frame_bytes, true),
+            made => {
+                let first = made.map_err(Failure::Refused)?;
+                self.state.lock().wanted_bytes =
+                    segment::next_capacity(first.capacity_bytes, self.limit_bytes, 0);
+                self.changed.notify_all();
+                Ok(first)
+            }
+        }
+    }
+
     fn make(&self, capacity_bytes: u64) -> Result<Spare> {
         segment::make_spare(&self.env, &self.dir, self.next_file_id(), capacity_bytes)
     }

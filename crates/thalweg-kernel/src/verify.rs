@@ -9,7 +9,7 @@
 use crate::block;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::verify_ends;
-use crate::ids::{FileId, LogPosition};
+use crate::ids::{CommitNo, FileId, LogPosition};
 use crate::index::{Address, Entry, Page, Step, unequal_totals};
 use crate::kernel::Kernel;
 use crate::live::LiveFile;
@@ -296,7 +296,7 @@ fn check_log(store: &Store) -> Result<u64, Damage> {
     let mut frames = 0;
     loop {
         let at = replay.at();
-        match replay.next() {
+        match replay.next(CommitNo(u64::MAX)) {
             Ok(Some(frame)) => proven = proven.max(frame.head.id.synced_to),
             Ok(None) => break,
             Err(error) => return Err(log_damage(at, &error)),

@@ -14,7 +14,7 @@ use crate::open_rows::{OpenList, OpenRows, OpenTail};
 use crate::rules::Rule;
 use crate::state::{DbState, TableState, fold_name};
 use crate::summary::ColumnSummary;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
 
@@ -46,7 +46,7 @@ pub(crate) struct SinceCheckpoint {
 /// The state as of the last applied frame.
 pub(crate) struct Working {
     pub(crate) tables: Vec<Arc<TableState>>,
-    pub(crate) open: HashMap<TableId, Open>,
+    pub(crate) open: BTreeMap<TableId, Open>,
     pub(crate) producers: BTreeMap<[u8; 16], (u64, CommitNo)>,
     pub(crate) next_table: u32,
     pub(crate) commit: CommitNo,
@@ -63,7 +63,7 @@ impl Working {
     pub(crate) fn empty() -> Self {
         Self {
             tables: Vec::new(),
-            open: HashMap::new(),
+            open: BTreeMap::new(),
             producers: BTreeMap::new(),
             next_table: 1,
             commit: CommitNo(0),
@@ -195,7 +195,7 @@ impl Working {
     pub(crate) fn apply(
         &mut self,
         commit: CommitNo,
-        changes: Vec<Change>,
+        changes: impl IntoIterator<Item = Change>,
         frame: LogPosition,
         pages: &dyn PageLoader,
     ) -> Result<()> {

@@ -4,9 +4,10 @@
 //! are visible; an append waits while the open rows of all tables exceed their limit, and fails when the encoder does.
 
 use crate::commit::{Commit, Durability, GroupPart};
+use crate::compact::compact_segments;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::FragmentWriter;
-use crate::garbage;
+use crate::garbage::{self, Collected};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
 use crate::leader::{Due, Job, Leader};
@@ -34,6 +35,7 @@ pub(crate) struct Writer {
     pub(crate) due: Arc<Due>,
     encoder: Arc<dyn RowEncoder>,
     encoding: Mutex<()>,
+    cleaning: Mutex<()>,
     /// Signalled when the encoder has made room, or failed.
     room: Condvar,
     encoder_error: Mutex<Option<Error>>,
@@ -66,6 +68,7 @@ impl Writer {
             queue: CommitQueue::new(leader),
             encoder,
             encoding: Mutex::new(()),
+            cleaning: Mutex::new(()),
             room: Condvar::new(),
             encoder_error: Mutex::new(None),
             background: options.background,
@@ -111,7 +114,7 @@ impl Writer {
             if let Some(error) = error.take() {
                 return Err(error);
             }
-            self.due.call();
+            self.due.work.call();
             self.room.wait_for(&mut error, Duration::from_millis(50));
             if let Some(poison) = self.poison() {
                 return Err(poison);
@@ -136,10 +139,28 @@ impl Writer {
         if self.due.take_checkpoint() {
             self.submit(Job::Checkpoint { always: false }, Durability::Disk)?;
         }
-        if !self.background && self.supply.wants() {
-            self.supply.refill();
+        if !self.background {
+            if self.supply.wants() {
+                self.supply.refill();
+            }
+            self.clean()?;
         }
         Ok(())
+    }
+
+    /// Rewrites what segments with little in them still hold, and removes files that nothing needs, if commits may have
+    /// left any.
+    pub(crate) fn clean(&self) -> Result<()> {
+        let _one_at_a_time = self.cleaning.lock();
+        if !self.due.take_garbage() {
+            return Ok(());
+        }
+        let cleaned = compact_segments(self).and_then(|()| garbage::collect(self));
+        match &cleaned {
+            Ok(Collected { all: true, .. }) => {}
+            Ok(_) | Err(_) => self.due.garbage_stays(),
+        }
+        cleaned.map(|_| ())
     }
 
     /// Encodes open rows of the table that needs it most; `false`: none does.
@@ -198,7 +219,8 @@ impl Writer {
     }
 
     pub(crate) fn collect_garbage(&self) -> Result<usize> {
-        garbage::collect(self)
+        let _one_at_a_time = self.cleaning.lock();
+        garbage::collect(self).map(|collected| collected.files)
     }
 
     /// After the background has stopped.
@@ -229,10 +251,12 @@ fn rows_to_encode(table: &TableSnapshot, block_rows: Option<u64>) -> Vec<OpenRow
     };
     let wanted = total / block_rows * block_rows;
     let mut taken = 0;
-    let mut rows = Vec::new();
+    let mut rows: Vec<OpenRows> = Vec::new();
     for open in table.open_rows() {
         let next = taken + u64::from(open.part.rows);
-        if wanted == 0 || (next > wanted && taken > 0) {
+        // Only between commits: a cover takes all of a commit, of which a table may have several parts.
+        let begins_commit = rows.last().is_none_or(|last| last.commit != open.commit);
+        if wanted == 0 || (begins_commit && next > wanted && taken > 0) {
             break;
         }
         taken = next;

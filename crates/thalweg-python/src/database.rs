@@ -4,6 +4,7 @@ use crate::error::{NotFoundError, OrRaise, raise};
 use crate::input;
 use crate::result::PyQueryResult;
 use crate::schema::schema;
+use crate::signals;
 use crate::table::PyTable;
 use crate::value::params;
 use arrow_schema::Schema;
@@ -254,19 +255,19 @@ impl PyDatabase {
     ) -> PyResult<PyQueryResult> {
         let db = self.handle.open()?;
         let params = self::params(params)?;
-        let first = py.detach(|| db.sql_with(text, &params, &[]));
+        let first = signals::run(py, |go_on| db.sql_while(text, &params, &[], go_on))?;
         let missing = match first {
             Err(error) if error.kind() == ErrorKind::NotFound => error,
-            other => return other.or_raise().map(PyQueryResult::from_query),
+            other => return other.or_raise().map(PyQueryResult::new),
         };
         let names = py.detach(|| db.unknown_tables(text)).unwrap_or_default();
         let extra = variables(py, &names, &missing)?;
         if extra.is_empty() {
             return Err(crate::error::exception(&missing));
         }
-        py.detach(|| db.sql_with(text, &params, &extra))
+        signals::run(py, |go_on| db.sql_while(text, &params, &extra, go_on))?
             .or_raise()
-            .map(PyQueryResult::from_query)
+            .map(PyQueryResult::new)
     }
 
     /// Parses a statement to run it often.
@@ -415,9 +416,9 @@ impl PyPrepared {
     ) -> PyResult<PyQueryResult> {
         self.handle.open()?;
         let params = self::params(params)?;
-        py.detach(|| self.prepared.execute(&params))
+        signals::run(py, |go_on| self.prepared.execute_while(&params, go_on))?
             .or_raise()
-            .map(PyQueryResult::from_query)
+            .map(PyQueryResult::new)
     }
 
     /// The names of its parameters in order; numbers for ? and $1.

@@ -4,9 +4,9 @@
 //! were not fetched yet; nothing runs before the first of them is asked for; showing a result takes nothing from it.
 
 use crate::cells::{Converter, Page};
-use crate::error::{exception, raise};
+use crate::error::raise;
 use crate::show;
-use crate::signals::{Source, Stopped};
+use crate::signals::{Stopped, next_batch};
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use pyo3::exceptions::PyStopIteration;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
-use pyo3_arrow::{PyRecordBatchReader, PySchema};
+use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
 use thalweg::{ErrorKind, QueryResult};
 
 /// The rows of a statement. They stream, and can be read once.
@@ -43,7 +43,7 @@ enum State {
 }
 
 struct Rows {
-    source: Source,
+    source: QueryResult,
     converter: Option<Converter>,
     /// Rows that were pulled and not yet asked for.
     page: Option<Page>,
@@ -51,10 +51,7 @@ struct Rows {
 
 impl Rows {
     fn pull(&mut self) -> PyResult<Option<RecordBatch>> {
-        self.source.next_batch().map_err(|stopped| match stopped {
-            Stopped::Signal(raised) => raised,
-            Stopped::Failed(error) => exception(&error),
-        })
+        Ok(next_batch(&mut self.source)?)
     }
 
     /// Rows to read are in `page` afterwards, if there are any.
@@ -89,11 +86,7 @@ impl Rows {
 }
 
 impl PyQueryResult {
-    pub(crate) fn from_query(rows: QueryResult) -> Self {
-        Self::new(Source::Query(rows))
-    }
-
-    pub(crate) fn new(source: Source) -> Self {
+    pub(crate) fn new(source: QueryResult) -> Self {
         let schema = SchemaRef::clone(source.schema());
         let rows = Rows {
             source,
@@ -165,7 +158,9 @@ impl PyQueryResult {
     fn arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let batches = self.collect()?.into_iter().map(Ok);
         let reader = RecordBatchIterator::new(batches, SchemaRef::clone(&self.schema));
-        to_pyarrow_reader(py, PyRecordBatchReader::new(Box::new(reader)))?
+        let reader = Bound::new(py, PyRecordBatchReader::new(Box::new(reader)))?;
+        reader_class(py)?
+            .call_method1(intern!(py, "from_stream"), (reader,))?
             .call_method0(intern!(py, "read_all"))
     }
 
@@ -231,7 +226,14 @@ impl PyQueryResult {
 
     /// The rows as a pyarrow.RecordBatchReader, which pulls them as it is read.
     fn reader<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        to_pyarrow_reader(py, self.stream()?)
+        let class = reader_class(py)?;
+        let schema = self.schema(py)?;
+        let rows = self.take(State::Taken)?;
+        let batches = Batches(Mutex::new(Some(rows)));
+        class.call_method1(
+            intern!(py, "from_batches"),
+            (schema, Bound::new(py, batches)?),
+        )
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -286,12 +288,30 @@ impl PyQueryResult {
     }
 }
 
-/// A reader that pyarrow pulls from.
-fn to_pyarrow_reader(py: Python<'_>, reader: PyRecordBatchReader) -> PyResult<Bound<'_, PyAny>> {
-    let class = py
-        .import(intern!(py, "pyarrow"))?
-        .getattr(intern!(py, "RecordBatchReader"))?;
-    class.call_method1(intern!(py, "from_stream"), (Bound::new(py, reader)?,))
+fn reader_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import(intern!(py, "pyarrow"))?
+        .getattr(intern!(py, "RecordBatchReader"))
+}
+
+/// The rest of the rows as an iterator of batches, for pyarrow to read from. Through the stream interface errors would
+/// lose their kind, and Ctrl-C would be one of them.
+#[pyclass(frozen)]
+struct Batches(Mutex<Option<Box<Rows>>>);
+
+#[pymethods]
+impl Batches {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let end = || PyStopIteration::new_err(());
+        // Taken out, so that no lock is held while the interpreter is let go.
+        let mut rows = self.0.lock().take().ok_or_else(end)?;
+        let batch = rows.next_rest()?.ok_or_else(end)?;
+        *self.0.lock() = Some(rows);
+        PyRecordBatch::new(batch).into_pyarrow(py)
+    }
 }
 
 /// The rest of the rows, pulled by whoever holds the stream.
@@ -315,7 +335,7 @@ impl Iterator for Streamed {
                 message.replace('\0', " ").into(),
             )))
         };
-        match self.rows.source.next_batch() {
+        match next_batch(&mut self.rows.source) {
             Ok(batch) => batch.map(Ok),
             Err(Stopped::Failed(error)) => failed(error.to_string()),
             Err(Stopped::Signal(_)) => {

@@ -1,70 +1,69 @@
 //! Long calls: they let go of the interpreter, and look for Ctrl-C while they wait.
 
+use crate::error::exception;
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::time::Duration;
-use thalweg::{Error, Fetched, QueryResult, Scan};
+use thalweg::{Error, Fetched, QueryResult};
 
 /// How long a call waits before it looks for signals.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Where the rows of a result come from.
-pub(crate) enum Source {
-    /// A statement.
-    Query(QueryResult),
-    /// A range of a table, without SQL.
-    Scan(Box<Scan>),
-}
-
 /// Why rows did not come.
 pub(crate) enum Stopped {
-    /// A signal handler raised this, as Ctrl-C does.
+    /// A signal handler raised this, as that of Ctrl-C does.
     Signal(PyErr),
     /// The statement failed.
     Failed(Error),
 }
 
-impl Source {
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        match self {
-            Self::Query(rows) => rows.schema(),
-            Self::Scan(scan) => scan.schema(),
+impl From<Stopped> for PyErr {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Signal(raised) => raised,
+            Stopped::Failed(error) => exception(&error),
         }
     }
+}
 
-    /// The next batch, or `None` at the end. Called with the interpreter held or not, it waits without it: what it
-    /// waits for may need the interpreter, to read a Python iterator for example.
-    pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, Stopped> {
-        Python::attach(|py| {
-            loop {
-                match py.detach(|| self.poll()).map_err(Stopped::Failed)? {
-                    Fetched::Batch(batch) => return Ok(Some(batch)),
-                    Fetched::End => return Ok(None),
-                    Fetched::Pending => {}
-                }
-                if let Err(raised) = py.check_signals() {
-                    self.cancel();
-                    return Err(Stopped::Signal(raised));
-                }
+/// The next batch, or `None` at the end. Called with the interpreter held or not, it waits without it: what it waits for
+/// may need the interpreter, to read a Python iterator for example.
+pub(crate) fn next_batch(rows: &mut QueryResult) -> Result<Option<RecordBatch>, Stopped> {
+    Python::attach(|py| {
+        loop {
+            let fetched = py.detach(|| rows.poll_batch(WAIT));
+            match fetched.map_err(Stopped::Failed)? {
+                Fetched::Batch(batch) => return Ok(Some(batch)),
+                Fetched::End => return Ok(None),
+                Fetched::Pending => {}
+            }
+            if let Err(raised) = py.check_signals() {
+                rows.cancel_handle().cancel();
+                return Err(Stopped::Signal(raised));
+            }
+        }
+    })
+}
+
+/// Runs a statement without the interpreter. It asks its argument every now and then whether to go on; what a handler
+/// raised instead is the error.
+pub(crate) fn run(
+    py: Python<'_>,
+    statement: impl FnOnce(&dyn Fn() -> bool) -> Result<QueryResult, Error> + Send,
+) -> PyResult<Result<QueryResult, Error>> {
+    let raised = Mutex::new(None);
+    let outcome = py.detach(|| {
+        statement(&|| match Python::attach(|py| py.check_signals()) {
+            Ok(()) => true,
+            Err(signal) => {
+                *raised.lock() = Some(signal);
+                false
             }
         })
-    }
-
-    fn poll(&mut self) -> Result<Fetched, Error> {
-        match self {
-            Self::Query(rows) => rows.poll_batch(WAIT),
-            // A batch of a scan is a matter of milliseconds.
-            Self::Scan(scan) => Ok(scan
-                .next()
-                .transpose()?
-                .map_or(Fetched::End, Fetched::Batch)),
-        }
-    }
-
-    fn cancel(&mut self) {
-        if let Self::Query(rows) = self {
-            rows.cancel_handle().cancel();
-        }
+    });
+    match raised.into_inner() {
+        Some(signal) => Err(signal),
+        None => Ok(outcome),
     }
 }

@@ -150,7 +150,7 @@ impl PyTable {
             limit,
             bounds: r#box,
         };
-        scan(py, self.db.open()?, &self.table, &asked).map(PyQueryResult::new)
+        scan(py, self.db.open()?, &self.table, asked).map(PyQueryResult::new)
     }
 
     /// What is known of the table, as a dict: rows, bytes, blocks, fragments, open_rows, late_rows, min_time, max_time.

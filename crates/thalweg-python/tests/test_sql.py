@@ -56,8 +56,10 @@ def test_errors_while_it_runs(db, cpu):
     result = db.sql("SELECT 1 / CAST(sys AS BIGINT) FROM cpu")
     with pytest.raises(thalweg.QueryError, match="(?i)zero"):
         result.fetchall()
-    with pytest.raises(pyarrow.ArrowInvalid, match="(?i)zero"):
+    with pytest.raises(thalweg.QueryError, match="(?i)zero"):
         db.sql("SELECT 1 / CAST(sys AS BIGINT) FROM cpu").reader().read_all()
+    with pytest.raises(pyarrow.ArrowInvalid, match="(?i)zero"):
+        pyarrow.table(db.sql("SELECT 1 / CAST(sys AS BIGINT) FROM cpu"))
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,17 @@ use crate::session::Planner;
 use crate::system;
 use crate::table::StoredTable;
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::catalog::TableProvider;
 use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::common::{DFSchema, Result, TableReference, plan_err};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
-use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF,
+};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use thalweg_table::schema::fold_name;
@@ -61,10 +65,13 @@ impl<'a> Resolver<'a> {
         let missing = match self.view.table(name) {
             Ok(view) => {
                 let definition = Arc::clone(view.definition());
-                self.used.borrow_mut().push(UsedTable {
-                    name: name.to_owned(),
-                    definition: Arc::clone(&definition),
-                });
+                let mut used = self.used.borrow_mut();
+                if !used.iter().any(|known| known.name == name) {
+                    used.push(UsedTable {
+                        name: name.to_owned(),
+                        definition: Arc::clone(&definition),
+                    });
+                }
                 return Ok(Arc::new(StoredTable::new(view.name(), definition)));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => error,
@@ -120,9 +127,26 @@ impl ContextProvider for Resolver<'_> {
     fn get_table_function_source(
         &self,
         name: &str,
-        _: Vec<datafusion::logical_expr::Expr>,
+        arguments: Vec<Expr>,
     ) -> Result<Arc<dyn TableSource>> {
-        plan_err!("there is no table function \"{name}\"")
+        let Some(function) = self.planner.base().table_functions().get(name) else {
+            return plan_err!("there is no table function \"{name}\"");
+        };
+        self.only_stored.set(false);
+        let context = SimplifyContext::builder()
+            .with_config_options(Arc::clone(self.planner.base().config_options()))
+            .build();
+        let simplifier = ExprSimplifier::new(context);
+        let schema = DFSchema::empty();
+        let constant = |argument| simplifier.simplify(simplifier.coerce(argument, &schema)?);
+        let arguments = arguments
+            .into_iter()
+            .map(constant)
+            .collect::<Result<Vec<_>>>()?;
+        let arguments = TableFunctionArgs::new(&arguments, self.planner.base());
+        Ok(provider_as_source(
+            function.create_table_provider_with_args(arguments)?,
+        ))
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {

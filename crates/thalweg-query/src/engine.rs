@@ -4,16 +4,21 @@
 //! threads and plans are shared by all statements of a connection.
 
 use crate::catalog::{Resolver, plain_name};
-use crate::error::{from_datafusion, query};
+use crate::error::{cancelled, from_datafusion, query};
 use crate::extra::ExtraTable;
 use crate::names::Names;
 use crate::options::QueryOptions;
 use crate::params::{BoundParams, Params};
 use crate::parse::Request;
-use crate::result::QueryResult;
+use crate::result::{Fetched, Planned, QueryResult};
+use crate::rules::runs_inline;
+use crate::scan::TableScan;
 use crate::session::{Planner, StatementSession};
+use crate::stack::{STACK_BYTES, with_room};
 use crate::statement::{KeptPlan, Statement, Statements, is_optimizable, is_timeless};
+use crate::stop::{Stop, stoppable};
 use crate::{ddl, insert, system};
+use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::PlannerContext;
@@ -22,9 +27,13 @@ use datafusion::sql::sqlparser::ast::{Insert, Statement as SqlStatement};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_table::schema::fold_name;
-use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result};
+use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result, Table};
 use tokio::runtime::{Builder, Runtime};
+
+/// How often an INSERT asks whether to go on while it waits for rows.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// SQL on a database. Clones share plans and threads. All calls block; none may be made from inside an async task.
 #[derive(Clone)]
@@ -41,6 +50,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        with_room(|| self.statements.clear());
         // Waiting for threads is not for the thread that happens to drop the last clone.
         if let Some(runtime) = self.runtime.get_mut().take().and_then(Arc::into_inner) {
             runtime.shutdown_background();
@@ -77,7 +87,15 @@ impl Prepared {
     /// # Errors
     /// When the parameters do not fit, or as [`SqlEngine::sql`].
     pub fn execute(&self, params: &Params) -> Result<QueryResult> {
-        self.engine.run(&self.statement, params, &[])
+        self.execute_while(params, &|| true)
+    }
+
+    /// The same for a caller that must look up at times; see [`SqlEngine::sql_while`].
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    pub fn execute_while(&self, params: &Params, go_on: &dyn Fn() -> bool) -> Result<QueryResult> {
+        with_room(|| self.engine.run(&self.statement, params, &[], go_on))
     }
 
     /// The parameters in the order of their places: names without `$`, or numbers.
@@ -123,8 +141,48 @@ impl SqlEngine {
         params: &Params,
         extra: &[(String, ExtraTable)],
     ) -> Result<QueryResult> {
-        let statement = self.0.statements.get(text)?;
-        self.run(&statement, params, extra)
+        self.sql_while(text, params, extra, &|| true)
+    }
+
+    /// The same for a caller that must look up at times. An INSERT from a query asks every now and then whether to go
+    /// on; if not, it stores nothing and fails. Other statements are done soon.
+    ///
+    /// # Errors
+    /// As [`Self::sql`].
+    pub fn sql_while(
+        &self,
+        text: &str,
+        params: &Params,
+        extra: &[(String, ExtraTable)],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<QueryResult> {
+        with_room(|| {
+            let statement = self.0.statements.get(text)?;
+            self.run(&statement, params, extra, go_on)
+        })
+    }
+
+    /// Rows of one table, in the order of time; what comes to a filter is planned like a query, everything else goes
+    /// straight to the table.
+    ///
+    /// # Errors
+    /// `NotFound` for columns that there are not, `Query` for a filter that cannot be read.
+    pub fn scan(&self, table: &Table, scan: &TableScan) -> Result<QueryResult> {
+        with_room(|| self.scan_here(table, scan))
+    }
+
+    fn scan_here(&self, table: &Table, scan: &TableScan) -> Result<QueryResult> {
+        let view = table.view()?;
+        let columns = scan.positions(view.definition())?;
+        if scan.is_plain() {
+            return view.scan(&scan.request(columns)).map(QueryResult::scan);
+        }
+        let database = self.0.engine.snapshot()?;
+        let resolver = Resolver::new(&self.0.planner, &database, &[]);
+        let plan = scan.plan(view, columns, &self.0.planner, &resolver)?;
+        let session = StatementSession::new(&self.0.planner, database.clone(), &plan);
+        let plan = session.optimized(plan).map_err(from_datafusion)?;
+        self.start(&plan, database)
     }
 
     /// Parses a statement to run it often; plans it too if it has no parameters.
@@ -132,6 +190,10 @@ impl SqlEngine {
     /// # Errors
     /// As [`Self::sql`].
     pub fn prepare(&self, text: &str) -> Result<Prepared> {
+        with_room(|| self.prepare_here(text))
+    }
+
+    fn prepare_here(&self, text: &str) -> Result<Prepared> {
         let statement = self.0.statements.get(text)?;
         if let Request::Query(query) = &statement.parsed.request
             && statement.parsed.placeholders.names.is_empty()
@@ -150,6 +212,10 @@ impl SqlEngine {
     /// # Errors
     /// When the text cannot be parsed.
     pub fn unknown_tables(&self, text: &str) -> Result<Vec<String>> {
+        with_room(|| self.unknown_tables_here(text))
+    }
+
+    fn unknown_tables_here(&self, text: &str) -> Result<Vec<String>> {
         let statement = self.0.statements.get(text)?;
         let view = self.0.engine.snapshot()?;
         let source = match &statement.parsed.request {
@@ -176,12 +242,13 @@ impl SqlEngine {
         statement: &Statement,
         params: &Params,
         extra: &[(String, ExtraTable)],
+        go_on: &dyn Fn() -> bool,
     ) -> Result<QueryResult> {
         let params = statement.parsed.placeholders.bind(params)?;
         let engine = &self.0.engine;
         match &statement.parsed.request {
             Request::Query(query) => self.query(statement, query, &params, extra),
-            Request::Insert(insert) => self.insert(statement, insert, &params, extra),
+            Request::Insert(insert) => self.insert(statement, insert, &params, extra, go_on),
             Request::CreateTable(create) => ddl::create_table(engine, create),
             Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
             Request::ShowTables => ddl::show_tables(&engine.snapshot()?),
@@ -267,10 +334,12 @@ impl SqlEngine {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
-            for field in table.schema().fields() {
-                needed |= fold_name(field.name()) != *field.name();
-                names.add(field.name());
-            }
+            let schema = table.schema();
+            needed |= schema
+                .fields()
+                .iter()
+                .any(|field| fold_name(field.name()) != *field.name());
+            names.add_table(name, schema.fields().iter().map(|field| field.name()));
         }
         if needed {
             let inner = innermost(&mut query);
@@ -288,11 +357,19 @@ impl SqlEngine {
         let plan = runtime
             .block_on(session.physical(plan))
             .map_err(from_datafusion)?;
-        Ok(QueryResult::planned(
+        let (plan, stop) = if runs_inline(&plan) {
+            (plan, None)
+        } else {
+            let stop = Stop::default();
+            let plan = stoppable(plan, &stop).map_err(from_datafusion)?;
+            (plan, Some(stop))
+        };
+        Ok(QueryResult::planned(Planned {
+            stop,
             plan,
-            Arc::clone(self.0.planner.task()),
+            task: Arc::clone(self.0.planner.task()),
             runtime,
-        ))
+        }))
     }
 
     fn insert(
@@ -301,11 +378,15 @@ impl SqlEngine {
         insert: &Insert,
         params: &BoundParams,
         extra: &[(String, ExtraTable)],
+        go_on: &dyn Fn() -> bool,
     ) -> Result<QueryResult> {
         let table = self.0.engine.table(&insert::target(insert)?)?;
         let source = insert::source(insert)?;
-        let columns = insert::columns(insert, &table.definition())?;
-        if let Some(rows) = insert::literal_rows(source, params, columns.len())? {
+        let definition = table.definition();
+        let columns = insert::columns(insert, &definition)?;
+        let type_of = |position: &usize| &definition.columns()[*position].data_type;
+        let types: Vec<_> = columns.iter().map(type_of).collect();
+        if let Some(rows) = insert::literal_rows(source, params, &types)? {
             let count = insert::append(&table, &columns, std::iter::once(Ok(rows)))?;
             return Ok(QueryResult::count(count));
         }
@@ -318,7 +399,7 @@ impl SqlEngine {
                 "{wanted} columns take values, the query has {given}"
             )));
         }
-        let batches = std::iter::from_fn(|| rows.next_batch().transpose());
+        let batches = std::iter::from_fn(|| next_while(&mut rows, go_on).transpose());
         Ok(QueryResult::count(insert::append(
             &table, &columns, batches,
         )?))
@@ -332,10 +413,26 @@ impl SqlEngine {
         let built = Builder::new_multi_thread()
             .worker_threads(self.0.threads)
             .thread_name("thalweg-query")
+            .thread_stack_size(STACK_BYTES)
             .enable_time()
             .build()
             .map_err(|e| Error::io("starting the threads of queries", e))?;
         Ok(Arc::clone(runtime.insert(Arc::new(built))))
+    }
+}
+
+/// The next rows for an INSERT, if it is still wanted then.
+fn next_while(rows: &mut QueryResult, go_on: &dyn Fn() -> bool) -> Result<Option<RecordBatch>> {
+    loop {
+        let fetched = rows.poll_batch(LOOK)?;
+        if !go_on() {
+            return Err(cancelled());
+        }
+        match fetched {
+            Fetched::Batch(batch) => return Ok(Some(batch)),
+            Fetched::End => return Ok(None),
+            Fetched::Pending => {}
+        }
     }
 }
 

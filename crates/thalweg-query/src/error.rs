@@ -10,6 +10,11 @@ pub(crate) fn query(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Query, message)
 }
 
+/// What a caller hears of a statement that was stopped.
+pub(crate) fn cancelled() -> Error {
+    query("the statement was cancelled")
+}
+
 /// What this version does not offer.
 pub(crate) fn unsupported(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unsupported, message)

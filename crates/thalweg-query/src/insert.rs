@@ -141,7 +141,8 @@ fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::Arr
     let converts = from != to
         && ((text && (number(to) || *to == T::Boolean))
             || (number(from) && (decimal(to) || *to == T::Float32))
-            || (decimal(from) && to.is_floating()));
+            || (decimal(from) && to.is_floating())
+            || (matches!(from, T::Decimal128(_, 0)) && to.is_integer()));
     if !converts {
         return Ok(Arc::clone(array));
     }
@@ -152,12 +153,14 @@ fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::Arr
     cast_with_options(array, to, &options)
 }
 
-/// The rows of a VALUES that holds nothing but literals and placeholders; `None` for every other query.
+/// The rows of a VALUES that holds nothing but literals and placeholders, for columns of these types; `None` for every
+/// other query.
 pub(crate) fn literal_rows(
     source: &Query,
     params: &BoundParams,
-    width: usize,
+    types: &[&DataType],
 ) -> Result<Option<RecordBatch>> {
+    let width = types.len();
     let plain = source.with.is_none()
         && source.order_by.is_none()
         && source.limit_clause.is_none()
@@ -171,8 +174,8 @@ pub(crate) fn literal_rows(
     let mut columns: Vec<Vec<ScalarValue>> = vec![Vec::with_capacity(values.rows.len()); width];
     for row in &values.rows {
         check_width(width, row.content.len())?;
-        for (cell, column) in row.content.iter().zip(&mut columns) {
-            let Some(value) = literal(cell, params) else {
+        for ((cell, column), to) in row.content.iter().zip(&mut columns).zip(types) {
+            let Some(value) = literal(cell, params, to) else {
                 return Ok(None);
             };
             column.push(value);
@@ -192,11 +195,12 @@ pub(crate) fn literal_rows(
         .map_err(from_arrow)
 }
 
-fn literal(cell: &Expr, params: &BoundParams) -> Option<ScalarValue> {
+fn literal(cell: &Expr, params: &BoundParams, to: &DataType) -> Option<ScalarValue> {
     match cell {
         Expr::Value(value) => match &value.value {
-            Value::Number(digits, _) => number(digits),
+            Value::Number(digits, _) => number(digits, to),
             Value::SingleQuotedString(text) => Some(ScalarValue::Utf8(Some(text.clone()))),
+            Value::HexStringLiteral(digits) => Some(ScalarValue::Binary(Some(bytes(digits)?))),
             Value::Boolean(value) => Some(ScalarValue::Boolean(Some(*value))),
             Value::Null => Some(ScalarValue::Null),
             Value::Placeholder(name) => params.named(name).cloned(),
@@ -207,7 +211,7 @@ fn literal(cell: &Expr, params: &BoundParams) -> Option<ScalarValue> {
             expr,
         } => match expr.as_ref() {
             Expr::Value(value) => match &value.value {
-                Value::Number(digits, _) => number(&format!("-{digits}")),
+                Value::Number(digits, _) => number(&format!("-{digits}"), to),
                 _ => None,
             },
             _ => None,
@@ -216,7 +220,20 @@ fn literal(cell: &Expr, params: &BoundParams) -> Option<ScalarValue> {
     }
 }
 
-fn number(digits: &str) -> Option<ScalarValue> {
+/// What pairs of hexadecimal digits stand for.
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    // A sign would pass for a digit.
+    let whole = digits.len().is_multiple_of(2) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    let pairs = whole.then(|| digits.as_bytes().chunks(2))?;
+    pairs.map(byte).collect()
+}
+
+fn number(digits: &str, to: &DataType) -> Option<ScalarValue> {
+    // A decimal may have more digits than any other number; it is read from text.
+    if matches!(to, DataType::Decimal128(..)) && !digits.contains(['e', 'E']) {
+        return Some(ScalarValue::Utf8(Some(digits.to_owned())));
+    }
     if let Ok(value) = digits.parse::<i64>() {
         return Some(ScalarValue::Int64(Some(value)));
     }
@@ -246,8 +263,16 @@ fn array_of(mut values: Vec<ScalarValue>) -> Result<Option<ArrayRef>> {
             (DataType::Int64, DataType::Float64) | (DataType::Float64, DataType::Int64) => {
                 DataType::Float64
             }
+            (DataType::Int64, DataType::UInt64) | (DataType::UInt64, DataType::Int64) => {
+                DataType::UInt64
+            }
             _ => return Ok(None),
         };
+    }
+    let negative =
+        |value: &ScalarValue| matches!(value, ScalarValue::Int64(Some(value)) if *value < 0);
+    if data_type == DataType::UInt64 && values.iter().any(negative) {
+        return Ok(None);
     }
     if data_type == DataType::Null {
         return Ok(Some(Arc::new(NullArray::new(rows))));

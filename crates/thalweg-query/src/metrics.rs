@@ -3,15 +3,15 @@
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
 use std::fmt;
 use thalweg_table::time::key_to_text;
-use thalweg_table::{KeyRange, ScanMetrics, TableView};
+use thalweg_table::{KeyRange, TableView};
 
 /// Adds what a scan or an aggregate took to the metrics of its operator.
 pub(crate) fn record_counters(
     metrics: &ExecutionPlanMetricsSet,
     partition: usize,
-    counted: &ScanMetrics,
+    counters: Vec<(&'static str, u64)>,
 ) {
-    for (name, value) in counted.counters() {
+    for (name, value) in counters {
         let value = usize::try_from(value).unwrap_or(usize::MAX);
         MetricBuilder::new(metrics)
             .counter(name, partition)

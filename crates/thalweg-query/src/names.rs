@@ -6,29 +6,21 @@
 
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    Query, Select, SelectItem, Statement, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    Query, Select, SelectItem, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
     WildcardAdditionalOptions,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use thalweg_table::schema::fold_name;
 
-/// The names that identifiers of a statement may mean.
+/// Names by their folded form; `None` where two differ only in case: then only the exact name will do.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
-    exact: HashSet<String>,
-    /// `None` where two names differ only in case: then only the exact name will do.
-    by_fold: HashMap<String, Option<String>>,
-}
+struct Folded(HashMap<String, Option<String>>);
 
-impl Names {
-    /// Adds a name; the first of its kind wins over later ones only if they are the same.
-    pub(crate) fn add(&mut self, name: &str) {
-        if !self.exact.insert(name.to_owned()) {
-            return;
-        }
+impl Folded {
+    fn add(&mut self, name: &str) {
         let entry = self
-            .by_fold
+            .0
             .entry(fold_name(name))
             .or_insert_with(|| Some(name.to_owned()));
         if entry.as_deref().is_some_and(|known| known != name) {
@@ -36,16 +28,51 @@ impl Names {
         }
     }
 
+    fn find(&self, written: &str) -> Option<&str> {
+        self.0.get(&fold_name(written))?.as_deref()
+    }
+}
+
+/// The names that identifiers of a statement may mean.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    exact: HashSet<String>,
+    columns: Folded,
+    /// By folded names of tables.
+    tables: HashMap<String, Folded>,
+    /// Tables by what qualifies their columns; `None` where that depends on the place.
+    qualifiers: HashMap<String, Option<String>>,
+}
+
+impl Names {
+    /// Adds the columns of a table.
+    pub(crate) fn add_table<'a>(&mut self, table: &str, columns: impl Iterator<Item = &'a String>) {
+        let own = self.tables.entry(fold_name(table)).or_default();
+        for column in columns {
+            self.exact.insert(column.clone());
+            self.columns.add(column);
+            own.add(column);
+        }
+    }
+
     /// Replaces what identifiers of columns in `statement` say by what is meant.
-    pub(crate) fn apply(mut self, statement: &mut Statement) {
-        let mut aliases = Aliases::default();
-        let _ = Visit::visit(statement, &mut aliases);
-        for alias in aliases.0 {
+    pub(crate) fn apply<T: Visit + VisitMut>(mut self, statement: &mut T) {
+        let mut written = Written::default();
+        let _ = Visit::visit(statement, &mut written);
+        for alias in written.aliases {
             // A column of the same name comes first.
-            if !self.by_fold.contains_key(&fold_name(&alias)) || self.exact.contains(&alias) {
-                self.add(&alias);
-            } else {
-                self.exact.insert(alias);
+            if !self.columns.0.contains_key(&fold_name(&alias)) {
+                self.columns.add(&alias);
+            }
+            self.exact.insert(alias);
+        }
+        for (qualifier, table) in written.tables {
+            let entry = self
+                .qualifiers
+                .entry(qualifier)
+                .or_insert_with(|| Some(table.clone()));
+            if entry.as_ref().is_some_and(|known| *known != table) {
+                *entry = None;
             }
         }
         let _ = VisitMut::visit(statement, &mut Rewriter { names: &self });
@@ -56,8 +83,20 @@ impl Names {
         if self.exact.contains(&written) {
             return;
         }
-        if let Some(Some(meant)) = self.by_fold.get(&fold_name(&written)) {
+        if let Some(meant) = self.columns.find(&written) {
             *ident = Ident::with_quote('"', meant);
+        }
+    }
+
+    /// A column of the table that `qualifier` stands for.
+    fn correct_of(&self, qualifier: &Ident, ident: &mut Ident) {
+        let table = self
+            .qualifiers
+            .get(&fold_name(&qualifier.value))
+            .and_then(Option::as_ref);
+        match table.and_then(|table| self.tables.get(table)?.find(&normalized(ident))) {
+            Some(meant) => *ident = Ident::with_quote('"', meant),
+            None => self.correct(ident),
         }
     }
 }
@@ -78,18 +117,34 @@ fn fold_qualifier(ident: &mut Ident) {
     }
 }
 
-/// The aliases of result columns.
+/// What a statement itself names.
 #[derive(Default)]
-struct Aliases(Vec<String>);
+struct Written {
+    /// Result columns.
+    aliases: Vec<String>,
+    /// What qualifies the columns of a table, and the table; both folded.
+    tables: Vec<(String, String)>,
+}
 
-impl Visitor for Aliases {
+impl Visitor for Written {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
         for item in &select.projection {
             if let SelectItem::ExprWithAlias { alias, .. } = item {
-                self.0.push(normalized(alias));
+                self.aliases.push(normalized(alias));
             }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, alias, .. } = factor
+            && let Some(table) = name.0.last().and_then(ObjectNamePart::as_ident)
+        {
+            let qualifier = alias.as_ref().map_or(table, |alias| &alias.name);
+            self.tables
+                .push((fold_name(&qualifier.value), fold_name(&table.value)));
         }
         ControlFlow::Continue(())
     }
@@ -203,7 +258,10 @@ impl VisitorMut for Rewriter<'_> {
             Expr::CompoundIdentifier(parts) => {
                 if let Some((column, qualifiers)) = parts.split_last_mut() {
                     qualifiers.iter_mut().for_each(fold_qualifier);
-                    self.names.correct(column);
+                    match qualifiers.last() {
+                        Some(qualifier) => self.names.correct_of(qualifier, column),
+                        None => self.names.correct(column),
+                    }
                 }
             }
             _ => {}

@@ -8,7 +8,7 @@ use crate::params::Placeholders;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
-    CreateTable, DescribeAlias, Insert, ObjectName, ObjectType, Query, SetExpr,
+    CreateTable, DescribeAlias, Expr, Insert, ObjectName, ObjectType, Query, SetExpr,
     Statement as SqlStatement,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -56,28 +56,15 @@ pub(crate) struct Parsed {
 
 /// Reads one statement.
 pub(crate) fn parse(text: &str) -> Result<Parsed> {
-    let mut tokens = Vec::new();
-    let tokenized =
-        Tokenizer::new(&GenericDialect {}, text).tokenize_with_location_into_buf(&mut tokens);
-    tokenized.map_err(|e| query(e.to_string()))?;
-    if chain_depth(&tokens) > MAX_CHAIN {
-        let message = format!(
-            "a statement chains at most {MAX_CHAIN} operators; write IN (...) for long lists, or join"
-        );
-        return Err(Error::new(ErrorKind::Limit, message));
+    let mut tokens = tokens(text)?;
+    if first_word(&tokens) == Some(Keyword::COPY) {
+        return Err(unsupported("COPY is not offered by this version"));
     }
     let placeholders = number_placeholders(&mut tokens)?;
     let quoted_capitals = tokens
         .iter()
         .any(|token| is_quoted_with_capitals(&token.token));
-    let mut statements =
-        parse_tokens(tokens).map_err(|error| match text.trim_start().get(..4) {
-            // DataFusion's grammar knows one direction of COPY only.
-            Some(word) if word.eq_ignore_ascii_case("copy") => {
-                unsupported("COPY is not offered by this version")
-            }
-            _ => error,
-        })?;
+    let mut statements = parse_tokens(tokens)?;
     let Some(statement) = statements.pop() else {
         return Err(query("there is no statement in the text"));
     };
@@ -89,6 +76,51 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
         placeholders,
         quoted_capitals,
     })
+}
+
+/// Reads a condition, as it stands in WHERE.
+pub(crate) fn parse_condition(text: &str) -> Result<Expr> {
+    let mut tokens = tokens(text)?;
+    if !number_placeholders(&mut tokens)?.names.is_empty() {
+        return Err(query(
+            "a filter has no parameters: write its values, or use SQL",
+        ));
+    }
+    let parser = DFParserBuilder::new(tokens)
+        .with_recursion_limit(MAX_NESTING)
+        .build();
+    let condition = parser.and_then(|mut parser| parser.parse_into_expr());
+    let condition = condition.map_err(parse_error)?;
+    match condition.alias {
+        None => Ok(condition.expr),
+        Some(alias) => Err(query(format!("a filter has no name: \"{alias}\""))),
+    }
+}
+
+fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
+    let mut tokens = Vec::new();
+    let tokenized =
+        Tokenizer::new(&GenericDialect {}, text).tokenize_with_location_into_buf(&mut tokens);
+    tokenized.map_err(|e| query(e.to_string()))?;
+    if chain_depth(&tokens) > MAX_CHAIN {
+        let message = format!(
+            "a statement chains at most {MAX_CHAIN} operators; write IN (...) for long lists, or join"
+        );
+        return Err(Error::new(ErrorKind::Limit, message));
+    }
+    Ok(tokens)
+}
+
+/// COPY FROM is unknown to the parser, which would call it a mistake.
+fn first_word(tokens: &[TokenWithSpan]) -> Option<Keyword> {
+    let mut words = tokens
+        .iter()
+        .map(|token| &token.token)
+        .filter(|token| !matches!(token, Token::Whitespace(_)));
+    match words.next() {
+        Some(Token::Word(word)) => Some(word.keyword),
+        _ => None,
+    }
 }
 
 fn parse_tokens(tokens: Vec<TokenWithSpan>) -> Result<Vec<DfStatement>> {

@@ -3,19 +3,28 @@
 //! Invariants: nothing runs before the first pull; batches without rows are never returned; after the end, an error or
 //! a cancellation nothing more comes; dropping a result stops its work.
 
-use crate::error::{from_datafusion, query};
+use crate::error::{cancelled, from_datafusion, query};
+use crate::stack::with_room;
+use crate::stop::Stop;
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
+use futures::future::{Either, select};
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
-use thalweg_table::{Error, Result};
+use thalweg_table::{Result, Scan};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
 
 /// What a pull brought.
 #[derive(Debug)]
@@ -39,17 +48,157 @@ pub struct QueryResult {
 enum Rows {
     /// In memory.
     Ready(std::vec::IntoIter<RecordBatch>),
+    /// Straight from a table.
+    Scan(Box<Scan>),
     /// Not started.
-    Planned {
-        plan: Arc<dyn ExecutionPlan>,
-        task: Arc<TaskContext>,
-        runtime: Arc<Runtime>,
-    },
-    Running {
-        stream: SendableRecordBatchStream,
-        runtime: Arc<Runtime>,
-    },
+    Planned(Box<Planned>),
+    Running(Source, Arc<Runtime>),
     Done,
+}
+
+/// Operators that were not started.
+pub(crate) struct Planned {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    pub(crate) task: Arc<TaskContext>,
+    pub(crate) runtime: Arc<Runtime>,
+    /// Whose work they stop, if they do not run in the thread that pulls.
+    pub(crate) stop: Option<Stop>,
+}
+
+/// Where batches come from.
+enum Source {
+    /// Operators that run in the thread that pulls: no other has to wake up.
+    Inline(SendableRecordBatchStream),
+    /// Operators that may work for long before they look up, on a thread of queries: the caller can leave.
+    Spawned(Receiver<Result<RecordBatch>>, Driver),
+}
+
+/// The task behind [`Source::Spawned`]; stops when it is dropped.
+struct Driver(JoinHandle<()>, Stop);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.1.set();
+        self.0.abort();
+    }
+}
+
+impl Source {
+    fn start(planned: &Planned) -> Result<Self> {
+        // Operators may start tasks at once.
+        let _inside = planned.runtime.enter();
+        let (plan, task) = (Arc::clone(&planned.plan), Arc::clone(&planned.task));
+        let stream = execute_stream(plan, task).map_err(from_datafusion)?;
+        let Some(stop) = &planned.stop else {
+            return Ok(Self::Inline(stream));
+        };
+        let (sender, receiver) = channel(1);
+        let task = planned.runtime.spawn(drive(stream, sender));
+        Ok(Self::Spawned(receiver, Driver(task, stop.clone())))
+    }
+
+    /// The next batch, or `Pending` when it looks up first and may not go on for as long as it takes.
+    fn pull(
+        &mut self,
+        runtime: &Runtime,
+        cancel: &CancelHandle,
+        wait: Option<Duration>,
+    ) -> Result<Fetched> {
+        match self {
+            Self::Inline(stream) => {
+                let next = pin!(next_inline(stream, wait.is_some()));
+                let stopped = pin!(cancel.cancelled());
+                match runtime.block_on(select(next, stopped)) {
+                    Either::Left((fetched, _)) => fetched,
+                    Either::Right(((), _)) => Err(cancelled()),
+                }
+            }
+            Self::Spawned(receiver, driver) => {
+                let next = pin!(next_spawned(receiver, driver));
+                let stopped = pin!(cancel.cancelled());
+                match wait_for(select(next, stopped), wait) {
+                    Some(Either::Left((fetched, _))) => fetched,
+                    Some(Either::Right(((), _))) => Err(cancelled()),
+                    None => Ok(Fetched::Pending),
+                }
+            }
+        }
+    }
+}
+
+/// The next batch. Operators look up after some batches of work, sooner than anybody gets impatient; one who wants to
+/// be told is told then.
+async fn next_inline(stream: &mut SendableRecordBatchStream, tell: bool) -> Result<Fetched> {
+    let mut looked_up = false;
+    poll_fn(|context| {
+        match stream.poll_next_unpin(context) {
+            Poll::Ready(Some(Ok(batch))) if batch.num_rows() == 0 => {
+                context.waker().wake_by_ref();
+            }
+            Poll::Ready(Some(Ok(batch))) => return Poll::Ready(Ok(Fetched::Batch(batch))),
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(from_datafusion(error))),
+            Poll::Ready(None) => return Poll::Ready(Ok(Fetched::End)),
+            // The first time it goes on as soon as there is something to go on with.
+            Poll::Pending if tell && looked_up => return Poll::Ready(Ok(Fetched::Pending)),
+            Poll::Pending => looked_up = true,
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn next_spawned(
+    receiver: &mut Receiver<Result<RecordBatch>>,
+    driver: &mut Driver,
+) -> Result<Fetched> {
+    if let Some(batch) = receiver.recv().await {
+        return batch.map(Fetched::Batch);
+    }
+    match (&mut driver.0).await {
+        Ok(()) => Ok(Fetched::End),
+        // Without this a panic would look like the end of the rows.
+        Err(error) => Err(query(format!("the query broke off: {error}"))),
+    }
+}
+
+/// Pulls for a caller elsewhere, a batch ahead of it.
+async fn drive(mut stream: SendableRecordBatchStream, sender: Sender<Result<RecordBatch>>) {
+    while let Some(batch) = stream.next().await {
+        if matches!(&batch, Ok(batch) if batch.num_rows() == 0) {
+            continue;
+        }
+        if sender.send(batch.map_err(from_datafusion)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits for what other threads do; `None` when that took longer than `wait`, or about as long. The clock of a runtime
+/// would stand still while operators keep all its threads.
+fn wait_for<F: Future>(future: F, wait: Option<Duration>) -> Option<F::Output> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    let mut waited = false;
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        match wait {
+            Some(_) if waited => return None,
+            Some(wait) => thread::park_timeout(wait),
+            None => thread::park(),
+        }
+        waited = true;
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 /// Stops a statement from another thread.
@@ -67,35 +216,43 @@ impl CancelHandle {
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
         self.0.notify.notify_waiters();
-        // For a pull that looked before and waits after this line.
-        self.0.notify.notify_one();
     }
 
     /// Whether it was stopped.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
     }
-}
 
-fn cancelled() -> Error {
-    query("the statement was cancelled")
+    /// Comes once it was stopped.
+    async fn cancelled(&self) {
+        loop {
+            // Made before the look: it hears of what comes in between.
+            let notified = self.0.notify.notified();
+            if self.is_cancelled() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Fails once it was stopped.
+    fn check(&self) -> Result<()> {
+        if self.is_cancelled() {
+            return Err(cancelled());
+        }
+        Ok(())
+    }
 }
 
 impl QueryResult {
-    pub(crate) fn planned(
-        plan: Arc<dyn ExecutionPlan>,
-        task: Arc<TaskContext>,
-        runtime: Arc<Runtime>,
-    ) -> Self {
-        let schema = plan.schema();
-        Self::new(
-            schema,
-            Rows::Planned {
-                plan,
-                task,
-                runtime,
-            },
-        )
+    pub(crate) fn planned(planned: Planned) -> Self {
+        let schema = planned.plan.schema();
+        Self::new(schema, Rows::Planned(Box::new(planned)))
+    }
+
+    pub(crate) fn scan(scan: Scan) -> Self {
+        let schema = Arc::clone(scan.schema());
+        Self::new(schema, Rows::Scan(Box::new(scan)))
     }
 
     pub(crate) fn ready(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
@@ -104,17 +261,13 @@ impl QueryResult {
 
     /// The one row of a statement that changes something.
     pub(crate) fn count(rows: u64) -> Self {
-        let schema = Arc::new(Schema::new(vec![Field::new(
-            "count",
-            DataType::UInt64,
-            false,
-        )]));
+        let field = Field::new("count", DataType::UInt64, false);
+        let schema = Arc::new(Schema::new(vec![field]));
         let count: ArrayRef = Arc::new(UInt64Array::from(vec![rows]));
         let batch = RecordBatch::try_new(Arc::clone(&schema), vec![count]);
-        Self {
-            is_count: true,
-            ..Self::ready(schema, batch.into_iter().collect())
-        }
+        let mut result = Self::ready(schema, batch.into_iter().collect());
+        result.is_count = true;
+        result
     }
 
     fn new(schema: SchemaRef, rows: Rows) -> Self {
@@ -152,7 +305,7 @@ impl QueryResult {
         }
     }
 
-    /// The same, but gives up for now after about `wait`: for callers that must look up at times.
+    /// The same, but gives up for now after about `wait` or sooner: for callers that must look up at times.
     ///
     /// # Errors
     /// What went wrong while the statement ran.
@@ -173,80 +326,38 @@ impl QueryResult {
     }
 
     fn pull(&mut self, wait: Option<Duration>) -> Result<Fetched> {
-        let fetched = self.pull_any(wait);
+        let fetched = with_room(|| self.pull_any(wait));
         if matches!(fetched, Ok(Fetched::End) | Err(_)) {
-            self.rows = Rows::Done;
+            self.stop();
         }
         fetched
     }
 
     fn pull_any(&mut self, wait: Option<Duration>) -> Result<Fetched> {
-        if self.cancel.is_cancelled() {
-            return Err(cancelled());
-        }
-        if let Rows::Planned {
-            plan,
-            task,
-            runtime,
-        } = &self.rows
-        {
-            let runtime = Arc::clone(runtime);
-            // Operators may start tasks at once.
-            let guard = runtime.enter();
-            let stream =
-                execute_stream(Arc::clone(plan), Arc::clone(task)).map_err(from_datafusion)?;
-            drop(guard);
-            self.rows = Rows::Running { stream, runtime };
+        self.cancel.check()?;
+        if let Rows::Planned(planned) = &self.rows {
+            self.rows = Rows::Running(Source::start(planned)?, Arc::clone(&planned.runtime));
         }
         match &mut self.rows {
             Rows::Ready(batches) => Ok(batches.next().map_or(Fetched::End, Fetched::Batch)),
-            Rows::Running { stream, runtime } => {
-                runtime.block_on(next_of(stream, &self.cancel, wait))
-            }
-            Rows::Planned { .. } | Rows::Done => Ok(Fetched::End),
+            Rows::Scan(scan) => match scan.next() {
+                Some(batch) => Ok(Fetched::Batch(batch?)),
+                None => Ok(Fetched::End),
+            },
+            Rows::Running(source, runtime) => source.pull(runtime, &self.cancel, wait),
+            Rows::Planned(_) | Rows::Done => Ok(Fetched::End),
         }
+    }
+
+    /// Lets go of everything but the schema.
+    fn stop(&mut self) {
+        with_room(|| self.rows = Rows::Done);
     }
 }
 
-async fn next_of(
-    stream: &mut SendableRecordBatchStream,
-    cancel: &CancelHandle,
-    wait: Option<Duration>,
-) -> Result<Fetched> {
-    let next = async {
-        loop {
-            match stream.next().await {
-                Some(Ok(batch)) if batch.num_rows() == 0 => {}
-                Some(Ok(batch)) => return Ok(Fetched::Batch(batch)),
-                Some(Err(error)) => return Err(from_datafusion(error)),
-                None => return Ok(Fetched::End),
-            }
-            if cancel.is_cancelled() {
-                return Err(cancelled());
-            }
-        }
-    };
-    let stopped = async {
-        loop {
-            cancel.0.notify.notified().await;
-            if cancel.is_cancelled() {
-                return Err(cancelled());
-            }
-        }
-    };
-    let timeout = async {
-        match wait {
-            Some(wait) => tokio::time::sleep(wait).await,
-            None => std::future::pending().await,
-        }
-        Ok(Fetched::Pending)
-    };
-    // Rows first: what is ready is returned, however short the wait.
-    futures::pin_mut!(next, stopped, timeout);
-    let either = futures::future::select(next, futures::future::select(stopped, timeout));
-    match either.await {
-        futures::future::Either::Left((next, _)) => next,
-        futures::future::Either::Right((other, _)) => other.factor_first().0,
+impl Drop for QueryResult {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

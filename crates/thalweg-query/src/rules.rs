@@ -5,6 +5,7 @@
 //! of a small query is rules that find nothing to do.
 
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
+use crate::pushdown::aggregate_exec::TableAggregateExec;
 use crate::scan_exec::TableScanExec;
 use crate::table::StoredTable;
 use datafusion::common::Result;
@@ -33,7 +34,10 @@ use datafusion::physical_optimizer::pushdown_sort::PushdownSort;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use std::sync::Arc;
@@ -191,6 +195,31 @@ fn has_subquery(node: &LogicalPlan) -> bool {
         })
     });
     found
+}
+
+/// Whether the thread that pulls can run a plan itself, and still looks up soon: a chain over one table that hands on
+/// batch after batch, or that has little to work on.
+pub(crate) fn runs_inline(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let mut hands_on = true;
+    let mut next = plan;
+    loop {
+        if let Some(scan) = next.downcast_ref::<TableScanExec>() {
+            return scan.partitions() == 1 && (hands_on || scan.is_small());
+        }
+        if let Some(aggregate) = next.downcast_ref::<TableAggregateExec>() {
+            return aggregate.is_small();
+        }
+        hands_on &= next.is::<FilterExec>()
+            || next.is::<ProjectionExec>()
+            || next.is::<CooperativeExec>()
+            || next.is::<GlobalLimitExec>()
+            || next.is::<LocalLimitExec>();
+        next = match next.children().as_slice() {
+            [child] => child,
+            [] => return next.is::<PlaceholderRowExec>() || next.is::<EmptyExec>(),
+            _ => return false,
+        };
+    }
 }
 
 /// Scans are cut into partitions where that helps; where all that became of it is that rows lost their order, the

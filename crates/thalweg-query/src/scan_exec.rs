@@ -6,6 +6,7 @@
 
 use crate::error::to_datafusion;
 use crate::metrics::{record_counters, write_keys};
+use crate::reverse::Reversed;
 use arrow::array::RecordBatch;
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
@@ -45,6 +46,8 @@ const MAX_INLINE_ROWS: u64 = 64 * 1024;
 pub(crate) struct TableScanExec {
     view: TableView,
     request: ScanRequest,
+    /// Latest rows first.
+    reverse: bool,
     /// Threads that may decode for all partitions together.
     threads: usize,
     partitions: usize,
@@ -57,24 +60,26 @@ pub(crate) struct TableScanExec {
 impl TableScanExec {
     /// A scan in one partition.
     pub(crate) fn new(view: TableView, request: ScanRequest, threads: usize) -> Result<Self> {
-        Self::with_partitions(view, request, threads, 1)
+        Self::make(view, request, threads, 1, false)
     }
 
-    fn with_partitions(
+    fn make(
         view: TableView,
         request: ScanRequest,
         threads: usize,
         partitions: usize,
+        reverse: bool,
     ) -> Result<Self> {
         let schema = view.schema();
         let schema = match &request.projection {
             Some(columns) => Arc::new(schema.project(columns)?),
             None => schema,
         };
-        let properties = properties(&view, &schema, &request, partitions);
+        let properties = properties(&view, &schema, reverse, partitions);
         Ok(Self {
             view,
             request,
+            reverse,
             threads,
             partitions,
             cut: Mutex::default(),
@@ -84,16 +89,33 @@ impl TableScanExec {
     }
 
     fn with_request(&self, request: ScanRequest) -> Result<Self> {
-        Self::with_partitions(self.view.clone(), request, self.threads, self.partitions)
+        Self::make(
+            self.view.clone(),
+            request,
+            self.threads,
+            self.partitions,
+            self.reverse,
+        )
     }
 
     /// The same in one partition, in time order.
     pub(crate) fn in_order(&self) -> Result<Self> {
-        Self::with_partitions(self.view.clone(), self.request.clone(), self.threads, 1)
+        Self::make(
+            self.view.clone(),
+            self.request.clone(),
+            self.threads,
+            1,
+            self.reverse,
+        )
     }
 
     pub(crate) fn partitions(&self) -> usize {
         self.partitions
+    }
+
+    /// Whether it has so few rows that whatever is done with them takes no time worth telling.
+    pub(crate) fn is_small(&self) -> bool {
+        self.estimated_rows() <= MAX_INLINE_ROWS
     }
 
     /// About how many rows lie in the range of keys.
@@ -123,18 +145,21 @@ impl TableScanExec {
         )
     }
 
-    fn scan(&self, partition: usize) -> thalweg_table::Result<Option<Scan>> {
-        if self.partitions == 1 {
-            let threads = if self.estimated_rows() <= MAX_INLINE_ROWS {
-                1
-            } else {
-                self.threads
-            };
+    fn batches(&self, partition: usize) -> thalweg_table::Result<Batches> {
+        let threads = if self.is_small() { 1 } else { self.threads };
+        if self.reverse {
             let request = ScanRequest {
                 threads,
                 ..self.request.clone()
             };
-            return self.view.scan(&request).map(Some);
+            return Ok(Batches::Reversed(Reversed::new(self.view.clone(), request)));
+        }
+        if self.partitions == 1 {
+            let request = ScanRequest {
+                threads,
+                ..self.request.clone()
+            };
+            return self.view.scan(&request).map(Batches::Forward);
         }
         let mut cut = self.cut.lock();
         if cut.get(partition).is_none_or(Option::is_none) {
@@ -145,7 +170,37 @@ impl TableScanExec {
             let scans = self.view.scan_partitions(&request, self.partitions)?;
             *cut = scans.into_iter().map(Some).collect();
         }
-        Ok(cut.get_mut(partition).and_then(Option::take))
+        Ok(cut
+            .get_mut(partition)
+            .and_then(Option::take)
+            .map_or(Batches::None, Batches::Forward))
+    }
+}
+
+/// What one partition pulls from.
+enum Batches {
+    Forward(Scan),
+    Reversed(Reversed),
+    /// There were not as many rows as partitions.
+    None,
+}
+
+impl Batches {
+    fn next(&mut self) -> Option<thalweg_table::Result<RecordBatch>> {
+        match self {
+            Self::Forward(scan) => scan.next(),
+            Self::Reversed(scan) => scan.next(),
+            Self::None => None,
+        }
+    }
+
+    /// What it took so far, by name.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        match self {
+            Self::Forward(scan) => scan.metrics().counters(),
+            Self::Reversed(scan) => scan.counters(),
+            Self::None => Vec::new(),
+        }
     }
 }
 
@@ -166,7 +221,7 @@ fn estimate_rows(rows: u64, table: Option<KeyRange>, wanted: KeyRange) -> u64 {
 fn properties(
     view: &TableView,
     schema: &SchemaRef,
-    request: &ScanRequest,
+    reverse: bool,
     partitions: usize,
 ) -> Arc<PlanProperties> {
     let mut equivalences = EquivalenceProperties::new(Arc::clone(schema));
@@ -175,7 +230,7 @@ fn properties(
     {
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(&time.name, position));
         let options = SortOptions {
-            descending: request.reverse,
+            descending: reverse,
             nulls_first: false,
         };
         equivalences.add_orderings(LexOrdering::new([PhysicalSortExpr::new(column, options)]));
@@ -222,7 +277,7 @@ impl DisplayAs for TableScanExec {
         if let Some(limit) = self.request.limit {
             write!(f, ", limit={limit}")?;
         }
-        if self.request.reverse {
+        if self.reverse {
             write!(f, ", reverse")?;
         }
         write!(f, ", partitions={}", self.partitions)
@@ -263,18 +318,15 @@ impl ExecutionPlan for TableScanExec {
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let worth = self.estimated_rows() / MIN_PARTITION_ROWS;
         let partitions = usize::try_from(worth).unwrap_or(target).min(target);
-        if partitions < 2
-            || self.partitions > 1
-            || self.request.limit.is_some()
-            || self.request.reverse
-        {
+        if partitions < 2 || self.partitions > 1 || self.request.limit.is_some() || self.reverse {
             return Ok(None);
         }
-        let scan = Self::with_partitions(
+        let scan = Self::make(
             self.view.clone(),
             self.request.clone(),
             self.threads,
             partitions,
+            false,
         )?;
         Ok(Some(Arc::new(scan)))
     }
@@ -286,10 +338,10 @@ impl ExecutionPlan for TableScanExec {
                 self.partitions
             );
         }
-        let scan = self.scan(partition).map_err(to_datafusion)?;
+        let batches = self.batches(partition).map_err(to_datafusion)?;
         Ok(Box::pin(cooperative(ScanStream {
             schema: self.schema(),
-            scan,
+            batches,
             partition,
             operator: self.metrics.clone(),
             metrics: BaselineMetrics::new(&self.metrics, partition),
@@ -348,17 +400,16 @@ impl ExecutionPlan for TableScanExec {
             .expr
             .downcast_ref::<Column>()
             .is_some_and(|column| column.name() == time.name);
-        if !is_time
-            || !wanted.options.descending
-            || self.partitions > 1
-            || self.request.limit.is_some()
-        {
+        if !is_time || !wanted.options.descending || self.request.limit.is_some() {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
-        let scan = self.with_request(ScanRequest {
-            reverse: true,
-            ..self.request.clone()
-        })?;
+        let scan = Self::make(
+            self.view.clone(),
+            self.request.clone(),
+            self.threads,
+            1,
+            true,
+        )?;
         Ok(SortOrderPushdownResult::Exact {
             inner: Arc::new(scan),
         })
@@ -368,7 +419,7 @@ impl ExecutionPlan for TableScanExec {
 /// One partition of a scan.
 struct ScanStream {
     schema: SchemaRef,
-    scan: Option<Scan>,
+    batches: Batches,
     partition: usize,
     operator: ExecutionPlanMetricsSet,
     metrics: BaselineMetrics,
@@ -376,9 +427,8 @@ struct ScanStream {
 
 impl ScanStream {
     fn next(&mut self) -> Option<Result<RecordBatch>> {
-        let scan = self.scan.as_mut()?;
         let timer = self.metrics.elapsed_compute().timer();
-        let next = scan.next();
+        let next = self.batches.next();
         timer.done();
         if !matches!(next, Some(Ok(_))) {
             self.finish();
@@ -387,9 +437,8 @@ impl ScanStream {
     }
 
     fn finish(&mut self) {
-        if let Some(scan) = self.scan.take() {
-            record_counters(&self.operator, self.partition, scan.metrics());
-        }
+        let done = std::mem::replace(&mut self.batches, Batches::None);
+        record_counters(&self.operator, self.partition, done.counters());
     }
 }
 

@@ -34,6 +34,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast::Expr as SqlExpr;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,6 +66,7 @@ impl Planner {
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
             .with_expr_planners(SessionStateDefaults::default_expr_planners())
+            .with_table_function_list(SessionStateDefaults::default_table_functions())
             .build();
         // Operators find their functions in the plan: the task needs none.
         let task = TaskContext::new(
@@ -110,6 +112,17 @@ impl Planner {
             }
             other => planner.statement_to_plan(other),
         }
+    }
+
+    /// A condition of SQL on the columns of a table.
+    pub(crate) fn condition(
+        &self,
+        condition: SqlExpr,
+        schema: &DFSchema,
+        resolver: &Resolver<'_>,
+    ) -> Result<Expr> {
+        let planner = SqlToRel::new_with_options(resolver, self.parser_options());
+        planner.sql_to_expr(condition, schema, &mut PlannerContext::new())
     }
 
     fn parser_options(&self) -> ParserOptions {
@@ -191,6 +204,9 @@ impl StatementSession {
 
     /// The rows of a table in the snapshot of this session.
     pub(crate) fn view_of(&self, table: &StoredTable) -> Result<TableView> {
+        if let Some(view) = table.pinned_view() {
+            return Ok(view.clone());
+        }
         self.view.table(table.name()).map_err(to_datafusion)
     }
 

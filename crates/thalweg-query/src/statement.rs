@@ -87,6 +87,10 @@ impl Statements {
         Self(Cache::new(KEPT_STATEMENTS))
     }
 
+    pub(crate) fn clear(&self) {
+        self.0.clear();
+    }
+
     /// The statement of a text.
     pub(crate) fn get(&self, text: &str) -> Result<Arc<Statement>> {
         if let Some(known) = self.0.get(text) {

@@ -15,13 +15,15 @@ use datafusion::common::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
-use thalweg_table::{ScanRequest, TableDefinition};
+use thalweg_table::{KeyRange, ScanRequest, TableDefinition, TableView};
 
 /// A stored table, without its rows.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredTable {
     name: Arc<str>,
     definition: Arc<TableDefinition>,
+    /// Set for a scan that was asked for by a handle: its view, and the keys it is limited to.
+    pinned: Option<(TableView, KeyRange)>,
 }
 
 impl StoredTable {
@@ -29,7 +31,21 @@ impl StoredTable {
         Self {
             name: name.into(),
             definition,
+            pinned: None,
         }
+    }
+
+    /// A table whose rows are those of `view` with `keys`, whatever session asks.
+    pub(crate) fn pinned(view: TableView, keys: KeyRange) -> Self {
+        let table = Self::new(view.name(), Arc::clone(view.definition()));
+        Self {
+            pinned: Some((view, keys)),
+            ..table
+        }
+    }
+
+    pub(crate) fn pinned_view(&self) -> Option<&TableView> {
+        self.pinned.as_ref().map(|(view, _)| view)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -73,6 +89,9 @@ impl StoredTable {
         }
         if let Some(time) = self.time() {
             request.keys = keys_of(&conditions, time.data_type)?;
+        }
+        if let Some((_, keys)) = &self.pinned {
+            request.keys = request.keys.intersect(*keys);
         }
         Ok(request)
     }

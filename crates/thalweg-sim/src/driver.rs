@@ -507,9 +507,9 @@ impl Driver {
         });
     }
 
-    /// Collects garbage.
+    /// Collects garbage, which makes nothing durable where there is none.
     pub fn collect(&mut self) {
-        self.submit(Effect::Nothing, Durability::Disk, |toy| {
+        self.submit(Effect::Nothing, Durability::Memory, |toy| {
             let commit = toy.kernel.snapshot()?.commit();
             toy.kernel.collect_garbage().map(|_| commit)
         });

@@ -68,20 +68,59 @@ fn many_segments_and_checkpoints() {
     );
     assert_eq!(toy.rows(table).unwrap(), range(0..20_000));
     // Dropping a table frees its files.
-    let files = sim.files().len();
+    let bytes_of_files = || sim.files().iter().map(|(_, bytes)| bytes).sum::<u64>();
     let other = toy.create("other").unwrap();
     toy.append(other, &range(0..3), Durability::Disk).unwrap();
+    let before = bytes_of_files();
     let drop_table = thalweg_kernel::Edit::DropTable { table };
     let commit = thalweg_kernel::Commit {
         edits: vec![drop_table],
         ..Default::default()
     };
     toy.kernel.commit(commit, Durability::Disk).unwrap();
-    assert!(toy.kernel.collect_garbage().unwrap() > 0, "{files} files");
+    let left = bytes_of_files();
+    assert!(left < before * 3 / 4, "{left} of {before} bytes are left");
     assert_eq!(toy.rows(other).unwrap(), range(0..3));
     drop(toy);
     let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
     assert_eq!(toy.rows(other).unwrap(), range(0..3));
+}
+
+#[test]
+fn single_rows_do_not_keep_their_segments() {
+    let sim = SimEnv::new(3);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
+    let table = toy.create("t").unwrap();
+    let rows = 20_000;
+    let mut early = None;
+    for k in 0..rows {
+        toy.append(table, &range(k..k + 1), Durability::Process)
+            .unwrap();
+        if k == rows / 4 {
+            early = Some(toy.kernel.snapshot().unwrap());
+        }
+        if k == rows / 2 {
+            let early = early.take().unwrap().table(table).unwrap();
+            assert_eq!(toy.rows_of(&early).unwrap(), range(0..rows / 4 + 1));
+        }
+    }
+    let log_bytes = || -> u64 {
+        let segments = sim.files().into_iter();
+        segments
+            .filter(|(path, _)| path.extension().is_some_and(|e| e == "seg"))
+            .map(|(_, bytes)| bytes)
+            .sum()
+    };
+    let raw_bytes = rows.cast_unsigned() * 136;
+    assert!(
+        log_bytes() < raw_bytes / 2,
+        "{} bytes of segments for {raw_bytes} of frames",
+        log_bytes()
+    );
+    assert_eq!(toy.rows(table).unwrap(), range(0..rows));
+    drop(toy);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
+    assert_eq!(toy.rows(table).unwrap(), range(0..rows));
 }
 
 #[test]

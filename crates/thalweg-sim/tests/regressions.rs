@@ -6,9 +6,10 @@ use thalweg_env::sim::{
     CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SimEnv,
 };
 use thalweg_kernel::Durability::{Disk, Process};
-use thalweg_kernel::ErrorKind;
+use thalweg_kernel::{Commit, ErrorKind};
 use thalweg_sim::driver::{Driver, Shape};
 use thalweg_sim::oracle::{Contents, contents_of};
+use thalweg_sim::toy::{Row, rows_part};
 
 fn crash_at(kind: CallKind, path: &str) -> FaultPlan {
     FaultPlan::none().rule(FaultRule::new(Fault::Crash).on(&[kind]).path_suffix(path))
@@ -192,4 +193,24 @@ fn a_close_that_fails_gives_back_no_lock_of_a_database_that_still_writes() {
     first.append(table, &[(1, 1)], Disk).unwrap_err();
     second.append(table, &[(2, 2)], Disk).unwrap();
     assert_eq!(second.rows(table).unwrap(), [(2, 2)]);
+}
+
+#[test]
+fn a_commit_of_several_parts_is_encoded_as_a_whole() {
+    let (sim, shape) = (SimEnv::new(10), Shape::new(8192, 3));
+    let toy = shape.open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    let part = |keys: std::ops::Range<i64>| {
+        let rows: Vec<Row> = keys.map(|key| (key, key)).collect();
+        rows_part(table, &rows)
+    };
+    let commit = Commit {
+        rows: vec![part(0..2), part(2..4), part(4..5)],
+        ..Commit::default()
+    };
+    toy.kernel.commit(commit, Process).unwrap();
+    let snapshot = toy.kernel.snapshot().unwrap();
+    let encoded = snapshot.table(table).unwrap();
+    assert_eq!(encoded.open_rows().count(), 0);
+    assert_eq!(toy.rows(table).unwrap().len(), 5);
 }

@@ -35,6 +35,7 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
         Rule::RewriteTail => crashes(named("groups")),
         Rule::BothSlots => one_slot_of_the_root_lost().violations,
         Rule::SyncBeforeNext | Rule::SyncNames => crashes(named("rolls")),
+        Rule::HideUnsynced => crashes(named("raw rows to disk")),
     }
 }
 

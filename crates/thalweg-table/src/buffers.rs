@@ -15,6 +15,8 @@ use thalweg_env::sync::Mutex;
 
 /// Smaller memory is not worth the detour: the allocator has it at hand.
 pub(crate) const LEAST_BYTES: usize = 32 << 10;
+/// The widest values: memory is handed out in whole ones, whatever lay in it before.
+const WIDEST_BYTES: usize = size_of::<i128>();
 /// Memory that waits to be used again.
 const MOST_KEPT_BYTES: usize = 32 << 20;
 
@@ -37,7 +39,7 @@ struct Lent {
 }
 
 impl Buffers {
-    /// Memory for at least so many bytes. Its length and contents are those of its last use.
+    /// Memory for at least so many bytes. Its contents are those of its last use, its length whole values of any type.
     pub(crate) fn take(&self, bytes: usize) -> MutableBuffer {
         let mut free = self.free.lock();
         let Some(at) = free
@@ -47,8 +49,9 @@ impl Buffers {
         else {
             return MutableBuffer::with_capacity(bytes);
         };
-        let buffer = free.buffers.swap_remove(at);
+        let mut buffer = free.buffers.swap_remove(at);
         free.bytes -= buffer.capacity();
+        buffer.truncate(buffer.len() / WIDEST_BYTES * WIDEST_BYTES);
         buffer
     }
 
@@ -100,6 +103,17 @@ mod tests {
         drop(shared);
         let again = buffers.take(60_000);
         assert_eq!((again.as_ptr(), again.len()), (place, 100_000));
+    }
+
+    #[test]
+    fn memory_of_narrow_values_is_used_for_wide_ones() {
+        let buffers = Arc::new(Buffers::default());
+        let mut memory = buffers.take(100_001);
+        memory.resize(100_001, 7);
+        drop(buffers.lend(memory));
+        let mut again = buffers.take(80_000);
+        assert_eq!(again.len(), 100_000);
+        assert_eq!(again.typed_data_mut::<i128>().len(), 6_250);
     }
 
     #[test]

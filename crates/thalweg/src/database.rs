@@ -12,7 +12,9 @@ use thalweg_table::{
 #[cfg(feature = "sql")]
 use {
     std::sync::{Arc, OnceLock},
-    thalweg_query::{ExtraTable, Params, Prepared, QueryOptions, QueryResult, SqlEngine},
+    thalweg_query::{
+        ExtraTable, Params, Prepared, QueryOptions, QueryResult, SqlEngine, TableScan,
+    },
 };
 
 /// The path that stands for a database of its own in memory.
@@ -307,6 +309,44 @@ impl Database {
         extra: &[(String, ExtraTable)],
     ) -> Result<QueryResult> {
         self.sql_engine()?.sql(text, params, extra)
+    }
+
+    /// The same for a caller that must look up at times, say for Ctrl-C. An INSERT from a query asks every now and then
+    /// whether to go on; if not, it stores nothing and fails. Other statements are done soon, and the rows of a query are
+    /// pulled by [`QueryResult::poll_batch`].
+    ///
+    /// # Errors
+    /// As [`Self::sql_with`].
+    pub fn sql_while(
+        &self,
+        text: &str,
+        params: &Params,
+        extra: &[(String, ExtraTable)],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<QueryResult> {
+        self.sql_engine()?.sql_while(text, params, extra, go_on)
+    }
+
+    /// Rows of one table in the order of time, by a range of time, boxes and a condition in SQL.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::{Database, TableScan};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// db.sql("CREATE TABLE cpu (ts BIGINT, sys DOUBLE) WITH (time = 'ts')")?;
+    /// db.sql("INSERT INTO cpu VALUES (1, 1.5), (2, 2.5), (3, 3.5)")?;
+    /// let scan = TableScan { filter: Some("sys > 2".into()), limit: Some(1), ..TableScan::default() };
+    /// let batches = db.scan(&db.table("cpu")?, &scan)?.collect()?;
+    /// assert_eq!(batches[0].num_rows(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` for columns that there are not, `Query` for a condition that cannot be read or planned.
+    pub fn scan(&self, table: &Table, scan: &TableScan) -> Result<QueryResult> {
+        self.sql_engine()?.scan(table, scan)
     }
 
     /// Parses a statement to run it often.

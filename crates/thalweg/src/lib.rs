@@ -58,5 +58,5 @@ pub use thalweg_table::{
 
 #[cfg(feature = "sql")]
 pub use thalweg_query::{
-    CancelHandle, ExtraTable, Fetched, Params, Prepared, QueryResult, ScalarValue,
+    CancelHandle, ExtraTable, Fetched, Params, Prepared, QueryResult, ScalarValue, TableScan,
 };

@@ -189,9 +189,7 @@ fn append(
     let mut failure = None;
     let mut sample = sample.into_iter();
     let mut next = || -> Result<Option<RecordBatch>, Failure> {
-        if listening.pressed() {
-            return Err(Failure::Interrupted);
-        }
+        listening.check()?;
         let Some(chunk) = sample
             .next()
             .map_or_else(|| reader.next_chunk(), |chunk| Ok(Some(chunk)))?

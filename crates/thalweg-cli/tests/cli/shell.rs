@@ -1,6 +1,8 @@
-//! The shell with a script on standard input.
+//! The shell with a script on standard input, and Ctrl-C.
 
 use crate::Place;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_script_runs_line_by_line() {
@@ -87,4 +89,58 @@ fn the_shell_imports() {
         file.display()
     );
     assert_eq!(place.run_with(["db"], script).ok(), "sys\n1\n");
+}
+
+/// Statements that run for minutes on a table of 2,000 rows: one that gives rows all the time, one that gives them at its
+/// end, and ones that store them.
+const LONG: [&str; 4] = [
+    "SELECT a.n, b.n AS m, c.n AS o FROM n a CROSS JOIN n b CROSS JOIN n c WHERE a.n + b.n <> c.n",
+    "SELECT sum(a.n * b.n + c.n) FROM n a CROSS JOIN n b CROSS JOIN n c WHERE a.n + b.n <> c.n",
+    "INSERT INTO n SELECT a.n FROM n a CROSS JOIN n b CROSS JOIN n c WHERE a.n + b.n <> c.n",
+    "INSERT INTO n SELECT sum(a.n * b.n + c.n) FROM n a CROSS JOIN n b CROSS JOIN n c WHERE a.n + b.n <> c.n",
+];
+
+#[test]
+fn ctrl_c_ends_a_statement_with_130_and_stores_nothing() {
+    let place = Place::new();
+    let rows = (0..2_000).fold(String::from("n\n"), |text, n| text + &format!("{n}\n"));
+    let file = place.file("n.csv", rows);
+    place
+        .run([
+            "import",
+            "db",
+            file.to_str().unwrap(),
+            "--table",
+            "n",
+            "--create",
+        ])
+        .ok();
+    for query in LONG {
+        let started = Instant::now();
+        let child = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+            .args(["sql".as_ref(), place.db.as_os_str(), query.as_ref()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        let sent = Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success(), "{query} has ended by itself");
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        assert_eq!(
+            String::from_utf8(ended.stderr).unwrap(),
+            "thalweg: interrupted\n"
+        );
+        assert!(
+            started.elapsed() < Duration::from_secs(5),
+            "it took {:?}",
+            started.elapsed()
+        );
+    }
+    let counted = place.run(["sql", "db", "SELECT count(*) AS rows FROM n"]);
+    assert_eq!(counted.ok(), "rows\n2000\n");
 }

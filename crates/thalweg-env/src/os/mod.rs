@@ -9,6 +9,7 @@
 )]
 
 mod locks;
+mod process;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice};
@@ -217,7 +218,7 @@ impl Clock for OsClock {
     }
 
     fn process_id(&self) -> u32 {
-        std::process::id()
+        process::id()
     }
 
     fn sleep(&self, duration: Duration) {

@@ -65,6 +65,15 @@ pub(crate) struct AggregateNode {
     pub(crate) schema: DFSchemaRef,
 }
 
+/// Table, conditions, width, origin and factor of groups, outputs, columns.
+type Identity<'a> = (
+    &'a str,
+    &'a [TimeCondition],
+    Option<(i64, i64, i64)>,
+    &'a [Output],
+    &'a [usize],
+);
+
 impl AggregateNode {
     /// What does the work of `aggregate`, if the table can.
     fn replace(aggregate: &Aggregate) -> Option<Self> {
@@ -107,15 +116,7 @@ impl AggregateNode {
     }
 
     /// What two equal nodes agree on.
-    fn identity(
-        &self,
-    ) -> (
-        &str,
-        &[TimeCondition],
-        Option<(i64, i64, i64)>,
-        &[Output],
-        &[usize],
-    ) {
+    fn identity(&self) -> Identity<'_> {
         let group = self
             .group
             .map(|group| (group.bucket.width, group.bucket.origin, group.factor));

@@ -33,6 +33,9 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_table::{AggregateRequest, TableView};
 
+/// Blocks at the ends of so many groups are read in no time worth telling.
+const MAX_INLINE_GROUPS: i128 = 1_024;
+
 /// Makes the operator of an [`AggregateNode`].
 #[derive(Debug, Default)]
 pub(crate) struct AggregatePlanner;
@@ -124,11 +127,21 @@ impl TableAggregateExec {
         }
     }
 
+    /// Whether it reads so few blocks that it takes no time worth telling.
+    pub(crate) fn is_small(&self) -> bool {
+        let (Some(bucket), Some(table)) = (self.request.bucket, self.view.key_range()) else {
+            return true;
+        };
+        let keys = table.intersect(self.request.keys);
+        let width = i128::from(keys.last) - i128::from(keys.first);
+        width <= MAX_INLINE_GROUPS * i128::from(bucket.width)
+    }
+
     /// The answer, as one batch.
     fn answer(&self, metrics: &BaselineMetrics) -> Result<RecordBatch> {
         let _timer = metrics.elapsed_compute().timer();
         let result = self.view.aggregate(&self.request).map_err(to_datafusion)?;
-        record_counters(&self.metrics, 0, &result.metrics);
+        record_counters(&self.metrics, 0, result.metrics.counters());
         let schema = self.schema();
         let mut fields = schema
             .fields()

@@ -191,6 +191,8 @@ fn widens(from: &DataType, to: &DataType) -> bool {
 /// The type of a constant whose value can be told once placeholders are filled in.
 fn constant_type(expr: &Expr) -> Option<DataType> {
     match expr {
+        // A filled placeholder keeps its name.
+        Expr::Alias(alias) => constant_type(&alias.expr),
         Expr::Literal(value, _) => Some(value.data_type()),
         Expr::Placeholder(placeholder) => placeholder
             .field

@@ -31,6 +31,7 @@ fn nothing_acknowledged_is_lost_by_a_kill() {
                 check(&place, &mut random, &mut opens_ms);
             }
         }
+        place.ledger().assert_no_failure();
         acknowledged += place.ledger().acknowledged().iter().sum::<u64>();
         rows += rows_in(&place);
     }

@@ -8,6 +8,8 @@ use std::path::Path;
 
 /// Where the process that holds the database notes its id.
 const WRITER: u64 = 8;
+/// Not zero once a process has seen something wrong.
+const FAILED: u64 = 9;
 /// Checks of the first reader, and so on.
 const READERS: u64 = 16;
 
@@ -56,6 +58,15 @@ impl Ledger {
 
     pub(crate) fn writer(&self) -> u64 {
         self.get(WRITER)
+    }
+
+    /// Stays, also if the process is killed before it can end by itself.
+    pub(crate) fn note_failure(&self) {
+        self.set(FAILED, 1);
+    }
+
+    pub(crate) fn assert_no_failure(&self) {
+        assert_eq!(self.get(FAILED), 0, "a process has seen something wrong");
     }
 
     pub(crate) fn count_check(&self, reader: usize) {

@@ -65,6 +65,8 @@ fn run_round(place: &Place, random: &mut fastrand::Rng, figures: &mut Figures) {
     drop(db);
     let link = place.database.with_extension("link");
     std::os::unix::fs::symlink(&place.database, &link).unwrap();
+    // Made before anybody uses it.
+    let ledger = place.ledger();
     let readers = (0..READERS)
         .map(|reader| place.start("reader", reader))
         .collect();
@@ -72,7 +74,7 @@ fn run_round(place: &Place, random: &mut fastrand::Rng, figures: &mut Figures) {
         writer: Some(place.start("writer", 0)),
         readers,
     };
-    let (ledger, start) = (place.ledger(), Instant::now());
+    let start = Instant::now();
     while start.elapsed() < ROUND {
         std::thread::sleep(Duration::from_millis(random.u64(10..150)));
         match random.u8(..10) {
@@ -109,6 +111,7 @@ fn run_round(place: &Place, random: &mut fastrand::Rng, figures: &mut Figures) {
         .iter_mut()
         .chain(&mut processes.writer)
         .for_each(end);
+    ledger.assert_no_failure();
     figures.checks += ledger.checks(READERS);
     let db = Database::open(&link).unwrap();
     let there = rows::check(

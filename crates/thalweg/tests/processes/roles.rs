@@ -55,6 +55,11 @@ pub(crate) fn run() {
         largest_rows: setting(LARGEST, 1),
         pause_ms: setting(PAUSE, 0),
     };
+    let (ledger, report) = (place.ledger(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        ledger.note_failure();
+        report(panic);
+    }));
     match role.as_str() {
         "writer" => write(&place),
         "reader" => read(&place, usize::try_from(setting(READER, 0)).unwrap()),

@@ -1,0 +1,87 @@
+//! Segments of which little is needed any more: their last blocks move into fragments, so that the files can go.
+//!
+//! Invariants: a block is copied byte for byte, with its commits and its place in the order of arrival, and swapped in by a
+//! commit that is refused if it is no longer there; so a reader sees the same rows before and after. Only segments that no
+//! recovery would replay are looked at.
+//!
+//! Rejected: moving index pages as well. A page that lies in such a segment and leads elsewhere keeps it until the page
+//! itself is replaced, which appends and merges of its neighbours do; pages are a thousandth of the data.
+
+use crate::block::EncodedBlock;
+use crate::commit::{Commit, Durability, Edit};
+use crate::error::{Error, ErrorKind, Result};
+use crate::garbage::live_bytes;
+use crate::ids::FileId;
+use crate::index::{Entry, Step};
+use crate::leader::Job;
+use crate::segment::{list_segments, segment_path};
+use crate::state::TableSnapshot;
+use crate::writer::Writer;
+
+/// A segment with less than this share of it in use is rewritten, in percent.
+const LEAST_LIVE_PERCENT: u64 = 60;
+
+/// Rewrites all segments that have become sparse, one after the other.
+pub(crate) fn compact_segments(writer: &Writer) -> Result<()> {
+    let log_floor = writer.with_leader(|leader| leader.oldest_replayed_segment());
+    let snapshot = writer.snapshot();
+    let live = live_bytes(&snapshot, &writer.store)?;
+    for segment in list_segments(&writer.env, &writer.dir)? {
+        let Some(live_bytes) = live.get(&segment).filter(|_| segment < log_floor) else {
+            continue;
+        };
+        let path = segment_path(&writer.dir, segment);
+        let found = writer.env.storage().metadata(&path);
+        let found =
+            found.map_err(|e| Error::io(format_args!("looking at {}", path.display()), e))?;
+        if live_bytes * 100 < found.len_bytes * LEAST_LIVE_PERCENT {
+            for table in snapshot.tables() {
+                move_blocks(writer, &table, segment)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moves the blocks of a table that lie in a segment into a fragment.
+fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Result<()> {
+    let mut blocks: Vec<Entry> = Vec::new();
+    let mut walk = table.tree.walk(None, &*writer.store);
+    while let Some(entry) = walk.next(|entry| match entry.is_block() {
+        false => Step::Descend,
+        true if entry.address.file == segment => Step::Take,
+        true => Step::Skip,
+    })? {
+        blocks.push(entry);
+    }
+    if blocks.is_empty() {
+        return Ok(());
+    }
+    let mut fragment = writer.stage_fragment(table.id)?;
+    for entry in &blocks {
+        let address = &entry.address;
+        let bytes = writer
+            .store
+            .read(address.file, address.offset, address.bytes as usize)?;
+        let entry = entry.clone();
+        fragment.add_block(&EncodedBlock {
+            bytes: bytes.into(),
+            entry,
+        })?;
+    }
+    let replace = Edit::Replace {
+        table: table.id,
+        removed: blocks.iter().map(Entry::key).collect(),
+        added: vec![fragment.finish()?],
+    };
+    let commit = Commit {
+        edits: vec![replace],
+        ..Commit::default()
+    };
+    match writer.submit(Job::Commit(commit), Durability::Process) {
+        Ok(_) => Ok(()),
+        // Merged or dropped meanwhile: the fragment is an orphan, and the blocks are gone from the segment anyway.
+        Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(()),
+        Err(e) => Err(e),
+    }
+}

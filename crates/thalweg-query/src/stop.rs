@@ -1,0 +1,147 @@
+//! Joins that can be stopped.
+//!
+//! A join may go through any number of pairs of rows before it hands on a batch, or hand on any number of batches for
+//! one that it takes, and operators look up only when they take one. Threads would be busy for minutes with what nobody
+//! wants any more. Invariants: every batch of a join counts as work after which a thread looks up; the condition of a
+//! join fails once its plan was let go; neither changes an answer.
+
+use crate::error::{cancelled, to_datafusion};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{FieldRef, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder, SortMergeJoinExec,
+};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Tells the operators of one plan that nobody waits for them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The same plan, which stops soon after it was let go.
+pub(crate) fn stoppable(
+    plan: Arc<dyn ExecutionPlan>,
+    stop: &Stop,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let stoppable = plan.transform_up(|plan| {
+        let filtered = if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+            nested_loop(join, stop)?
+        } else if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+            hash(join, stop)?
+        } else if plan.is::<CrossJoinExec>() || plan.is::<SortMergeJoinExec>() {
+            plan
+        } else {
+            return Ok(Transformed::no(plan));
+        };
+        let join: Arc<dyn ExecutionPlan> = Arc::new(CooperativeExec::new(filtered));
+        Ok(Transformed::yes(join))
+    });
+    Ok(stoppable?.data)
+}
+
+fn nested_loop(join: &NestedLoopJoinExec, stop: &Stop) -> Result<Arc<dyn ExecutionPlan>> {
+    let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
+    let join = NestedLoopJoinExecBuilder::new(left, right, *join.join_type())
+        .with_projection_ref(join.projection().clone())
+        .with_filter(join.filter().map(|filter| stoppable_filter(filter, stop)))
+        .build()?;
+    Ok(Arc::new(join))
+}
+
+fn hash(join: &HashJoinExec, stop: &Stop) -> Result<Arc<dyn ExecutionPlan>> {
+    let filter = join.filter().map(|filter| stoppable_filter(filter, stop));
+    let join = join.builder().with_filter(filter).build()?;
+    Ok(Arc::new(join))
+}
+
+fn stoppable_filter(filter: &JoinFilter, stop: &Stop) -> JoinFilter {
+    let condition = Stoppable {
+        condition: Arc::clone(filter.expression()),
+        stop: stop.clone(),
+    };
+    JoinFilter::new(
+        Arc::new(condition),
+        filter.column_indices().to_vec(),
+        Arc::clone(filter.schema()),
+    )
+}
+
+/// A condition that fails once nobody waits for it.
+#[derive(Debug)]
+struct Stoppable {
+    condition: Arc<dyn PhysicalExpr>,
+    stop: Stop,
+}
+
+impl PartialEq for Stoppable {
+    fn eq(&self, other: &Self) -> bool {
+        self.condition.eq(&other.condition)
+    }
+}
+
+impl Eq for Stoppable {}
+
+impl Hash for Stoppable {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.condition.hash(state);
+    }
+}
+
+impl fmt::Display for Stoppable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt(f)
+    }
+}
+
+impl PhysicalExpr for Stoppable {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        if self.stop.is_set() {
+            return Err(to_datafusion(cancelled()));
+        }
+        self.condition.evaluate(batch)
+    }
+
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.condition.return_field(schema)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.condition]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        match <[_; 1]>::try_from(children) {
+            Ok([condition]) => Ok(Arc::new(Self {
+                condition,
+                stop: self.stop.clone(),
+            })),
+            Err(children) => internal_err!("a condition with {} children", children.len()),
+        }
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt_sql(f)
+    }
+}

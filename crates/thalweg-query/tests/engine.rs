@@ -1,0 +1,690 @@
+//! The connection: snapshots, kept plans, parameters, cancellation, what a statement may not do.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests fail by panic"
+)]
+
+use arrow::array::{Array, Int64Array, RecordBatch, RecordBatchIterator, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::scope;
+use std::time::{Duration, Instant};
+use thalweg_query::{ExtraTable, Fetched, Params, QueryOptions, ScalarValue, SqlEngine, TableScan};
+use thalweg_table::{Engine, EngineOptions, ErrorKind, KeyRange};
+
+fn engine() -> SqlEngine {
+    let engine = Engine::in_memory(EngineOptions::default()).unwrap();
+    SqlEngine::new(
+        engine,
+        QueryOptions {
+            threads: 2,
+            ..QueryOptions::default()
+        },
+    )
+    .unwrap()
+}
+
+fn run(engine: &SqlEngine, sql: &str) -> Vec<RecordBatch> {
+    engine
+        .sql(sql, &Params::None, &[])
+        .unwrap_or_else(|e| panic!("{sql}: {e}"))
+        .collect()
+        .unwrap_or_else(|e| panic!("{sql}: {e}"))
+}
+
+fn fail(engine: &SqlEngine, sql: &str) -> (ErrorKind, String) {
+    let error = engine
+        .sql(sql, &Params::None, &[])
+        .and_then(|result| result.collect())
+        .expect_err(sql);
+    (error.kind(), error.message().to_owned())
+}
+
+fn number(batches: &[RecordBatch]) -> i64 {
+    let column = batches[0].column(0);
+    if let Some(counts) = column.as_any().downcast_ref::<UInt64Array>() {
+        return i64::try_from(counts.value(0)).unwrap();
+    }
+    column
+        .as_any()
+        .downcast_ref::<Int64Array>()
+        .unwrap()
+        .value(0)
+}
+
+fn numbers(name: &str, values: impl IntoIterator<Item = i64>) -> RecordBatch {
+    let schema = Arc::new(Schema::new(vec![Field::new(name, DataType::Int64, true)]));
+    RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from_iter_values(values))]).unwrap()
+}
+
+#[test]
+fn a_query_sees_the_snapshot_of_its_call() {
+    let engine = engine();
+    run(
+        &engine,
+        "CREATE TABLE t (ts BIGINT, v INT) WITH (time = 'ts')",
+    );
+    run(&engine, "INSERT INTO t VALUES (1, 1)");
+    let before = engine
+        .sql("SELECT count(*) FROM t WHERE v > 0", &Params::None, &[])
+        .unwrap();
+    run(&engine, "INSERT INTO t VALUES (2, 2)");
+    assert_eq!(number(&before.collect().unwrap()), 1);
+    assert_eq!(
+        number(&run(&engine, "SELECT count(*) FROM t WHERE v > 0")),
+        2
+    );
+}
+
+#[test]
+fn kept_plans_follow_rows_and_definitions() {
+    let engine = engine();
+    run(
+        &engine,
+        "CREATE TABLE t (ts BIGINT, v INT) WITH (time = 'ts')",
+    );
+    let prepared = engine
+        .prepare("SELECT count(*), max(v) FROM t WHERE ts >= 0")
+        .unwrap();
+    for count in 0..5 {
+        assert_eq!(
+            number(&prepared.execute(&Params::None).unwrap().collect().unwrap()),
+            count
+        );
+        run(&engine, &format!("INSERT INTO t VALUES ({count}, {count})"));
+    }
+    let all = "SELECT * FROM t";
+    assert_eq!(run(&engine, all)[0].num_columns(), 2);
+    run(&engine, "DROP TABLE t");
+    assert_eq!(fail(&engine, all).0, ErrorKind::NotFound);
+    assert_eq!(
+        prepared
+            .execute(&Params::None)
+            .map(|_| ())
+            .unwrap_err()
+            .kind(),
+        ErrorKind::NotFound
+    );
+    run(
+        &engine,
+        "CREATE TABLE t (v DOUBLE, ts INT, more VARCHAR) WITH (time = 'ts')",
+    );
+    run(&engine, "INSERT INTO t VALUES (0.5, 1, 'x')");
+    assert_eq!(run(&engine, all)[0].num_columns(), 3);
+    assert_eq!(
+        number(&prepared.execute(&Params::None).unwrap().collect().unwrap()),
+        1
+    );
+}
+
+#[test]
+fn now_is_never_kept() {
+    let engine = engine();
+    let first = run(&engine, "SELECT CAST(now() AS BIGINT)");
+    std::hint::black_box(run(
+        &engine,
+        "SELECT count(*) FROM generate_series(1, 10000)",
+    ));
+    let second = run(&engine, "SELECT CAST(now() AS BIGINT)");
+    assert!(number(&second) > number(&first));
+}
+
+#[test]
+fn one_row_tells_what_a_statement_changed() {
+    let engine = engine();
+    let created = engine
+        .sql("CREATE TABLE t (v INT)", &Params::None, &[])
+        .unwrap();
+    assert!(created.is_count());
+    assert_eq!(created.schema().field(0).name(), "count");
+    assert_eq!(number(&created.collect().unwrap()), 0);
+    assert_eq!(
+        number(&run(&engine, "INSERT INTO t VALUES (1), (2), (3)")),
+        3
+    );
+    assert!(
+        !engine
+            .sql("SELECT 1", &Params::None, &[])
+            .unwrap()
+            .is_count()
+    );
+}
+
+#[test]
+fn a_result_is_read_once_and_rows_come_in_pieces() {
+    let engine = engine();
+    let mut result = engine
+        .sql(
+            "SELECT * FROM generate_series(1, 100000)",
+            &Params::None,
+            &[],
+        )
+        .unwrap();
+    let (mut rows, mut pieces) = (0, 0);
+    while let Some(batch) = result.next_batch().unwrap() {
+        assert!(batch.num_rows() > 0 && batch.num_rows() <= 8_192);
+        rows += batch.num_rows();
+        pieces += 1;
+    }
+    assert_eq!(rows, 100_000);
+    assert!(pieces > 5);
+    assert!(result.next_batch().unwrap().is_none());
+    assert!(matches!(
+        result.poll_batch(Duration::from_millis(1)).unwrap(),
+        Fetched::End
+    ));
+}
+
+#[test]
+fn parameters_of_inserts() {
+    let engine = engine();
+    run(
+        &engine,
+        "CREATE TABLE t (ts TIMESTAMP(3), v DOUBLE, s VARCHAR) WITH (time = 'ts')",
+    );
+    let insert = engine.prepare("INSERT INTO t VALUES (?, ?, ?)").unwrap();
+    assert_eq!(insert.parameter_names(), ["1", "2", "3"]);
+    let row = |ms: i64, v: Option<f64>| {
+        Params::Positional(vec![
+            ScalarValue::TimestampMillisecond(Some(ms), None),
+            ScalarValue::Float64(v),
+            ScalarValue::Utf8(Some("x".into())),
+        ])
+    };
+    for ms in 0..10 {
+        assert_eq!(
+            number(
+                &insert
+                    .execute(&row(ms, Some(0.5)))
+                    .unwrap()
+                    .collect()
+                    .unwrap()
+            ),
+            1
+        );
+    }
+    insert.execute(&row(10, None)).unwrap();
+    assert_eq!(
+        number(&run(&engine, "SELECT count(*) FROM t WHERE s = 'x'")),
+        11
+    );
+    assert_eq!(number(&run(&engine, "SELECT count(v) FROM t")), 10);
+    assert!(insert.execute(&Params::None).is_err());
+    let named = Params::Named(vec![
+        ("a".into(), ScalarValue::Int64(Some(77))),
+        ("b".into(), ScalarValue::Float64(Some(1.0))),
+    ]);
+    engine
+        .sql(
+            "INSERT INTO t (v, ts) VALUES ($b * 2, arrow_cast($a, 'Timestamp(Millisecond, None)'))",
+            &named,
+            &[],
+        )
+        .unwrap();
+    assert_eq!(
+        number(&run(&engine, "SELECT count(*) FROM t WHERE v = 2")),
+        1
+    );
+}
+
+#[test]
+fn tables_that_are_handed_in() {
+    let engine = engine();
+    run(&engine, "CREATE TABLE t (v BIGINT)");
+    run(&engine, "INSERT INTO t VALUES (1)");
+    let batch = numbers("V", 0..1_000);
+    let frame = (
+        "Frame".to_owned(),
+        ExtraTable::batches(batch.schema(), vec![batch.clone()]),
+    );
+    let ask = |sql: &str, extra: &[(String, ExtraTable)]| {
+        engine
+            .sql(sql, &Params::None, extra)
+            .and_then(|result| result.collect())
+    };
+    let frames = [frame];
+    assert_eq!(
+        number(&ask("SELECT count(*) FROM frame WHERE v >= 500", &frames).unwrap()),
+        500
+    );
+    assert_eq!(
+        number(&ask("SELECT sum(f.v) FROM Frame f JOIN t ON f.v = T.V", &frames).unwrap()),
+        1
+    );
+    assert_eq!(
+        number(&ask("INSERT INTO t SELECT v FROM frame", &frames).unwrap()),
+        1_000
+    );
+    // The database's own table comes first.
+    let shadow = [("t".to_owned(), ExtraTable::batches(batch.schema(), vec![]))];
+    assert_eq!(
+        number(&ask("SELECT count(*) FROM t", &shadow).unwrap()),
+        1_001
+    );
+    assert_eq!(
+        ask("SELECT * FROM frame", &[]).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+
+    let reader = || {
+        Box::new(RecordBatchIterator::new(
+            [Ok(batch.clone()), Ok(batch.clone())],
+            batch.schema(),
+        ))
+    };
+    let once = [("r".to_owned(), ExtraTable::reader(reader()))];
+    assert_eq!(
+        number(&ask("SELECT count(*) FROM r", &once).unwrap()),
+        2_000
+    );
+    let error = ask("SELECT count(*) FROM r", &once).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Query);
+    assert!(error.message().contains("once"), "{error}");
+}
+
+#[test]
+fn names_that_nobody_has() {
+    let engine = engine();
+    run(&engine, "CREATE TABLE t (v BIGINT)");
+    let unknown = |sql: &str| engine.unknown_tables(sql).unwrap();
+    assert_eq!(
+        unknown("SELECT * FROM myFrame JOIN T USING (v), thalweg_tables, myFrame m"),
+        ["myFrame"]
+    );
+    assert_eq!(
+        unknown("WITH c AS (SELECT * FROM inner_frame) SELECT * FROM c"),
+        ["inner_frame"]
+    );
+    assert_eq!(unknown("INSERT INTO t SELECT * FROM df"), ["df"]);
+    assert!(unknown("DROP TABLE x").is_empty());
+}
+
+#[test]
+fn statements_can_be_stopped() {
+    let engine = engine();
+    let endless = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b WHERE a.value + b.value = 3";
+    let mut result = engine.sql(endless, &Params::None, &[]).unwrap();
+    assert!(matches!(
+        result.poll_batch(Duration::from_millis(20)).unwrap(),
+        Fetched::Pending
+    ));
+    let handle = result.cancel_handle();
+    scope(|threads| {
+        let (sender, receiver) = mpsc::channel();
+        threads.spawn(move || sender.send(result.next_batch().map(|_| ())).unwrap());
+        assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());
+        handle.cancel();
+        let error = receiver
+            .recv_timeout(Duration::from_secs(1))
+            .expect("it stops within a second")
+            .unwrap_err();
+        assert!(error.message().contains("cancelled"));
+    });
+    // Dropping is enough, and the threads are free again.
+    for _ in 0..4 {
+        let long = "SELECT sum(value) FROM generate_series(1, 1000000000000)";
+        let mut dropped = engine.sql(long, &Params::None, &[]).unwrap();
+        assert!(matches!(
+            dropped.poll_batch(Duration::from_millis(20)).unwrap(),
+            Fetched::Pending
+        ));
+    }
+    let join = "SELECT count(*) FROM generate_series(1, 1000) a JOIN generate_series(1, 9) b ON a.value = b.value";
+    assert_eq!(number(&run(&engine, join)), 9);
+}
+
+/// Queries that run for minutes on a table of a few thousand rows.
+const LONG: [&str; 8] = [
+    "SELECT count(*) FROM n a JOIN n b ON a.n <> b.n JOIN n c ON b.n <> c.n",
+    "SELECT sum(a.n * b.n + c.n) FROM n a CROSS JOIN n b CROSS JOIN n c WHERE a.n + b.n <> c.n",
+    "SELECT a.n, count(*) FROM n a, n b, n c WHERE a.n + b.n > c.n GROUP BY a.n ORDER BY 2",
+    "SELECT max(x) FROM (SELECT a.n * b.n AS x FROM n a, n b, n c ORDER BY x LIMIT 100000000)",
+    "SELECT a.n FROM n a JOIN n b ON a.n <> b.n JOIN n c ON a.n + b.n + c.n < 0",
+    "SELECT count(*) FROM n a, n b, n c WHERE a.n % 2 = b.n % 2 AND b.n % 2 = c.n % 2 AND a.n + b.n + c.n < 0",
+    "SELECT max(x) FROM (SELECT row_number() OVER (PARTITION BY a.n % 7 ORDER BY b.n) AS x FROM n a, n b, n c)",
+    "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r) SELECT count(*) FROM r",
+];
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test of times reads the clock")]
+fn the_caller_gets_away_from_long_queries_and_so_do_the_threads() {
+    let engine = engine();
+    run(&engine, "CREATE TABLE n (n BIGINT)");
+    run(
+        &engine,
+        "INSERT INTO n SELECT value FROM generate_series(1, 3000)",
+    );
+    for sql in LONG {
+        let mut result = engine.sql(sql, &Params::None, &[]).unwrap();
+        for _ in 0..10 {
+            let start = Instant::now();
+            let fetched = result.poll_batch(Duration::from_millis(20)).unwrap();
+            assert!(matches!(fetched, Fetched::Pending), "{sql}");
+            assert!(
+                start.elapsed() < Duration::from_millis(500),
+                "{sql}: {:?}",
+                start.elapsed()
+            );
+        }
+        let handle = result.cancel_handle();
+        scope(|threads| {
+            let waiting = threads.spawn(move || result.next_batch().map(|_| ()));
+            let start = Instant::now();
+            handle.cancel();
+            let error = waiting.join().unwrap().unwrap_err();
+            assert!(error.message().contains("cancelled"), "{error}");
+            assert!(
+                start.elapsed() < Duration::from_secs(1),
+                "{sql}: {:?}",
+                start.elapsed()
+            );
+        });
+        let start = Instant::now();
+        assert_eq!(
+            number(&run(
+                &engine,
+                "SELECT count(*) FROM n a JOIN n b ON a.n = b.n"
+            )),
+            3_000
+        );
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "{sql}: {:?}",
+            start.elapsed()
+        );
+    }
+}
+
+#[test]
+fn bombs_are_errors() {
+    bombs(700);
+}
+
+/// With just the stack that the engine counts on, it must not make itself another one and still get through.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test of stacks makes its own")]
+fn bombs_are_errors_on_a_stack_of_common_size() {
+    let thread = std::thread::Builder::new()
+        .stack_size((4 << 20) + (256 << 10))
+        .spawn(|| bombs(2_000));
+    thread.unwrap().join().unwrap();
+}
+
+/// What it takes to plan a sum grows with the square of its terms.
+fn bombs(sum_terms: usize) {
+    let engine = engine();
+    run(&engine, "CREATE TABLE t (v BIGINT)");
+    run(&engine, "INSERT INTO t VALUES (1)");
+    let nested = format!("SELECT {}1{} FROM t", "(".repeat(2_000), ")".repeat(2_000));
+    assert_eq!(fail(&engine, &nested).0, ErrorKind::Query);
+    let terms: Vec<String> = (0..20_000).map(|term| format!("v = {term}")).collect();
+    assert_eq!(
+        fail(
+            &engine,
+            &format!("SELECT * FROM t WHERE {}", terms.join(" OR "))
+        )
+        .0,
+        ErrorKind::Limit
+    );
+    let nots = format!("SELECT {} true", "NOT ".repeat(20_000));
+    assert!(matches!(
+        fail(&engine, &nots).0,
+        ErrorKind::Limit | ErrorKind::Query
+    ));
+    // Just within the limits everything works, also on a thread with a small stack.
+    let many = terms[..1_000].join(" OR ");
+    assert_eq!(
+        number(&run(
+            &engine,
+            &format!("SELECT count(*) FROM t WHERE {many}")
+        )),
+        1
+    );
+    let odd: Vec<String> = (0..1_000)
+        .map(|term| format!("v * {term} = {term}"))
+        .collect();
+    assert_eq!(
+        number(&run(
+            &engine,
+            &format!("SELECT count(*) FROM t WHERE {}", odd[..700].join(" OR "))
+        )),
+        1
+    );
+    let sum = vec!["v"; sum_terms].join(" + ");
+    assert_eq!(
+        number(&run(&engine, &format!("SELECT {sum} FROM t"))),
+        i64::try_from(sum_terms).unwrap()
+    );
+    let text = vec!["'v'"; 2_900].join(" || ");
+    assert_eq!(
+        number(&run(
+            &engine,
+            &format!("SELECT CAST(length({text}) AS BIGINT)")
+        )),
+        2_900
+    );
+    let unions = vec!["SELECT v FROM t"; 1_000].join(" UNION ALL ");
+    assert_eq!(
+        number(&run(&engine, &format!("SELECT count(*) FROM ({unions})"))),
+        1_000
+    );
+    let deep = format!("SELECT {}v{} FROM t", "(".repeat(60), ")".repeat(60));
+    assert_eq!(number(&run(&engine, &deep)), 1);
+    let many_values = (0..20_000)
+        .map(|value| format!("({value})"))
+        .collect::<Vec<_>>()
+        .join(",");
+    assert_eq!(
+        number(&run(
+            &engine,
+            &format!("INSERT INTO t VALUES {many_values}")
+        )),
+        20_000
+    );
+    let list = (0..20_000)
+        .map(|value| value.to_string())
+        .collect::<Vec<_>>()
+        .join(",");
+    assert_eq!(
+        number(&run(
+            &engine,
+            &format!("SELECT count(*) FROM t WHERE v IN ({list})")
+        )),
+        20_001
+    );
+}
+
+#[test]
+fn memory_is_limited() {
+    let engine = Engine::in_memory(EngineOptions::default()).unwrap();
+    let options = QueryOptions {
+        threads: 2,
+        memory_limit_bytes: Some(2 << 20),
+        ..QueryOptions::default()
+    };
+    let engine = SqlEngine::new(engine, options).unwrap();
+    let wide = "SELECT array_length(array_agg(value)) FROM generate_series(1, 3000000)";
+    assert_eq!(fail(&engine, wide).0, ErrorKind::Limit);
+}
+
+#[test]
+fn a_large_table_is_scanned_in_parts() {
+    let engine = engine();
+    run(
+        &engine,
+        "CREATE TABLE t (ts BIGINT, v BIGINT) WITH (time = 'ts')",
+    );
+    run(
+        &engine,
+        "INSERT INTO t SELECT value, value % 1000 FROM generate_series(1, 1000000)",
+    );
+    let plan = |sql: &str| {
+        let batches = run(&engine, &format!("EXPLAIN {sql}"));
+        let plans = batches[0]
+            .column(1)
+            .as_any()
+            .downcast_ref::<arrow::array::StringArray>()
+            .unwrap();
+        (0..plans.len())
+            .map(|row| plans.value(row).to_owned())
+            .collect::<String>()
+    };
+    let grouped = "SELECT v % 7 AS g, count(*), sum(v) FROM t GROUP BY g ORDER BY g";
+    assert!(plan(grouped).contains("partitions=2"), "{}", plan(grouped));
+    assert_eq!(
+        run(&engine, grouped)
+            .iter()
+            .map(RecordBatch::num_rows)
+            .sum::<usize>(),
+        7
+    );
+    let filtered = "SELECT ts FROM t WHERE v = 5";
+    assert!(
+        plan(filtered).contains("partitions=1"),
+        "{}",
+        plan(filtered)
+    );
+    let rows: Vec<i64> = run(&engine, filtered)
+        .iter()
+        .flat_map(|batch| {
+            batch
+                .column(0)
+                .as_any()
+                .downcast_ref::<Int64Array>()
+                .unwrap()
+                .values()
+                .to_vec()
+        })
+        .collect();
+    assert!(rows.len() == 1_000 && rows.is_sorted());
+    assert_eq!(
+        number(&run(&engine, "SELECT ts FROM t ORDER BY ts DESC LIMIT 1")),
+        1_000_000
+    );
+    assert_eq!(
+        number(&run(
+            &engine,
+            "SELECT ts FROM t WHERE v = 5 ORDER BY ts DESC LIMIT 1"
+        )),
+        999_005
+    );
+    assert_eq!(
+        number(&run(&engine, "SELECT sum(v) FROM t WHERE v % 2 = 0")),
+        249_500_000
+    );
+    assert_eq!(
+        number(&run(
+            &engine,
+            "SELECT count(*) FROM t a JOIN t b ON a.ts = b.ts WHERE a.v = 3"
+        )),
+        1_000
+    );
+}
+
+#[test]
+fn scans_of_one_table() {
+    let engine = engine();
+    run(
+        &engine,
+        "CREATE TABLE \"T\" (\"Ts\" BIGINT, v DOUBLE, \"Name\" VARCHAR) WITH (time = 'ts')",
+    );
+    let insert = "INSERT INTO t SELECT value, value / 10.0, CAST(value % 3 AS VARCHAR) FROM generate_series(1, 1000)";
+    run(&engine, insert);
+    let table = engine.engine().table("t").unwrap();
+    let scan = |scan: &TableScan| {
+        engine
+            .scan(&table, scan)
+            .and_then(|result| result.collect())
+    };
+    let rows = |wanted: &TableScan| {
+        scan(wanted)
+            .unwrap()
+            .iter()
+            .map(RecordBatch::num_rows)
+            .sum::<usize>()
+    };
+    assert_eq!(rows(&TableScan::default()), 1_000);
+    let keys = KeyRange {
+        first: 11,
+        last: 60,
+    };
+    let some = TableScan {
+        columns: Some(vec!["NAME".into(), "ts".into()]),
+        keys,
+        limit: Some(20),
+        ..TableScan::default()
+    };
+    let batches = scan(&some).unwrap();
+    assert_eq!(batches[0].schema().field(0).name(), "Name");
+    assert_eq!((batches[0].num_columns(), rows(&some)), (2, 20));
+    let filtered = TableScan {
+        filter: Some("name = '1' AND V > 2".into()),
+        keys,
+        ..TableScan::default()
+    };
+    assert_eq!(rows(&filtered), 13);
+    let float = |value| ScalarValue::Float64(Some(value));
+    let boxed = TableScan {
+        boxes: vec![("v".into(), float(2.0), float(2.5))],
+        columns: Some(vec!["ts".into()]),
+        ..filtered.clone()
+    };
+    assert_eq!(scan(&boxed).unwrap()[0].num_columns(), 1);
+    assert_eq!(rows(&boxed), 2);
+    let limited = TableScan {
+        limit: Some(5),
+        ..filtered.clone()
+    };
+    assert_eq!(rows(&limited), 5);
+    let sub = TableScan {
+        filter: Some("v = (SELECT max(v) FROM t)".into()),
+        ..TableScan::default()
+    };
+    assert_eq!(rows(&sub), 1);
+    let bad = |filter: &str| {
+        scan(&TableScan {
+            filter: Some(filter.into()),
+            ..TableScan::default()
+        })
+        .unwrap_err()
+        .kind()
+    };
+    assert_eq!(bad("nothing = 1"), ErrorKind::Query);
+    assert_eq!(bad("v = 1 ORDER BY v"), ErrorKind::Query);
+    assert_eq!(bad("v = ?"), ErrorKind::Query);
+    assert_eq!(bad("v"), ErrorKind::Query);
+    let missing = TableScan {
+        columns: Some(vec!["no".into()]),
+        ..TableScan::default()
+    };
+    assert_eq!(scan(&missing).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn an_insert_can_be_stopped_and_stores_nothing() {
+    let engine = engine();
+    run(&engine, "CREATE TABLE t (v BIGINT)");
+    let go_on = AtomicBool::new(true);
+    let insert = "INSERT INTO t SELECT a.value FROM generate_series(1, 100000) a, generate_series(1, 1000000) b";
+    scope(|threads| {
+        let (sender, receiver) = mpsc::channel();
+        let (engine, go_on) = (&engine, &go_on);
+        threads.spawn(move || {
+            let look = || go_on.load(Ordering::Relaxed);
+            let inserted = engine.sql_while(insert, &Params::None, &[], &look);
+            sender.send(inserted.map(|_| ())).unwrap();
+        });
+        assert!(receiver.recv_timeout(Duration::from_millis(100)).is_err());
+        go_on.store(false, Ordering::Relaxed);
+        let error = receiver
+            .recv_timeout(Duration::from_secs(1))
+            .expect("it stops")
+            .unwrap_err();
+        assert!(error.message().contains("cancelled"), "{error}");
+    });
+    assert_eq!(number(&run(&engine, "SELECT count(*) FROM t")), 0);
+}

@@ -1,0 +1,162 @@
+//! Runs the files in `tests/slt`: statements of SQL with what they must give.
+//!
+//! A record is a kind of check in one line, a statement, and what is expected:
+//! `statement ok`, `statement error <part of the message>`, `query` and `query header` followed by `----` and the rows,
+//! `plan` followed by `----` and lines of `has <text>` and `lacks <text>`. Records end with an empty line; `#` begins a
+//! comment.
+#![expect(clippy::panic, clippy::unwrap_used, reason = "tests fail by panic")]
+
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use std::fmt::Write as _;
+use thalweg_query::{Params, QueryOptions, SqlEngine};
+use thalweg_table::{Engine, EngineOptions};
+
+struct Record<'a> {
+    line: usize,
+    check: &'a str,
+    sql: String,
+    expected: Vec<&'a str>,
+}
+
+fn records(text: &str) -> Vec<Record<'_>> {
+    let lines: Vec<(usize, &str)> = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.starts_with('#'))
+        .collect();
+    let paragraphs = lines
+        .split(|(_, line)| line.trim().is_empty())
+        .filter(|lines| !lines.is_empty());
+    paragraphs.map(record).collect()
+}
+
+fn record<'a>(lines: &[(usize, &'a str)]) -> Record<'a> {
+    let (line, check) = lines[0];
+    let rest: Vec<&str> = lines[1..].iter().map(|(_, line)| *line).collect();
+    let end = rest
+        .iter()
+        .position(|line| *line == "----")
+        .unwrap_or(rest.len());
+    let expected = rest.get(end + 1..).unwrap_or_default().to_vec();
+    Record {
+        line: line + 1,
+        check,
+        sql: rest[..end].join("\n"),
+        expected,
+    }
+}
+
+fn shown(batches: &[RecordBatch], header: bool) -> Vec<String> {
+    let options = FormatOptions::default().with_null("NULL");
+    let mut rows = Vec::new();
+    for batch in batches {
+        if header && rows.is_empty() {
+            let names: Vec<_> = batch
+                .schema()
+                .fields()
+                .iter()
+                .map(|field| field.name().clone())
+                .collect();
+            rows.push(names.join("|"));
+        }
+        let columns: Vec<_> = batch
+            .columns()
+            .iter()
+            .map(|column| ArrayFormatter::try_new(column, &options).unwrap())
+            .collect();
+        for row in 0..batch.num_rows() {
+            let cells: Vec<_> = columns
+                .iter()
+                .map(|column| column.value(row).to_string())
+                .collect();
+            rows.push(cells.join("|"));
+        }
+    }
+    rows
+}
+
+/// What is wrong, if anything is.
+fn check(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
+    let (kind, detail) = record.check.split_once(' ').unwrap_or((record.check, ""));
+    let result = engine
+        .sql(&record.sql, &Params::None, &[])
+        .and_then(|result| result.collect());
+    match (kind, result) {
+        ("statement", Ok(_)) if detail == "ok" => None,
+        ("statement", Err(error)) if detail.starts_with("error") => {
+            let wanted = detail["error".len()..].trim();
+            (!error.message().contains(wanted)).then(|| format!("the error says: {error}"))
+        }
+        ("statement", Ok(_)) => Some("an error was expected".to_owned()),
+        ("query", Ok(batches)) => {
+            let rows = shown(&batches, detail == "header");
+            (rows != record.expected).then(|| format!("gives\n{}", rows.join("\n")))
+        }
+        ("query", Err(_)) if record.expected == ["error"] => None,
+        ("plan", Ok(batches)) => {
+            let plan = shown(&batches, false).join("\n");
+            let holds = |line: &&str| match line.split_once(' ') {
+                Some(("has", text)) => plan.contains(text),
+                Some(("lacks", text)) => !plan.contains(text),
+                _ => panic!("\"{line}\" says nothing of a plan"),
+            };
+            let fine = !record.expected.is_empty() && record.expected.iter().all(holds);
+            (!fine).then(|| format!("the plan is\n{plan}"))
+        }
+        (_, Err(error)) => Some(format!("fails: {error}")),
+        (other, Ok(_)) => panic!("\"{other}\" is no kind of check"),
+    }
+}
+
+fn run(name: &str, text: &str) {
+    let engine = Engine::in_memory(EngineOptions::default()).unwrap();
+    let engine = SqlEngine::new(engine, QueryOptions::default()).unwrap();
+    let records = records(text);
+    assert!(!records.is_empty(), "{name} is empty");
+    let mut wrong = String::new();
+    for record in &records {
+        if let Some(what) = check(&engine, record) {
+            writeln!(
+                wrong,
+                "\n{name}:{}: {}\n{}\n{what}",
+                record.line, record.check, record.sql
+            )
+            .unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+macro_rules! files {
+    ($($name:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                run(stringify!($name), include_str!(concat!("slt/", stringify!($name), ".slt")));
+            }
+        )*
+
+        #[test]
+        fn every_file_is_run() {
+            let mut known: Vec<String> = vec![$(concat!(stringify!($name), ".slt").to_owned()),*];
+            known.sort();
+            assert_eq!(known, files_there());
+        }
+    };
+}
+
+files!(
+    aggregate, blocks, errors, explain, insert, names, select, tables, types
+);
+
+#[expect(clippy::disallowed_methods, reason = "a test lists its own files")]
+fn files_there() -> Vec<String> {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/slt");
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
