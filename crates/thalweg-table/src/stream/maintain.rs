@@ -308,6 +308,7 @@ impl Step {
         };
         let commit = Commit {
             edits: vec![edit],
+            prepared_at: Some(view.snapshot().commit()),
             ..Commit::default()
         };
         table.engine().kernel().commit(commit, Durability::Disk)?;
