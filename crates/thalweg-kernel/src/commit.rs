@@ -27,6 +27,9 @@ pub struct Commit {
     pub groups: Vec<GroupPart>,
     /// Changes of tables and their definitions.
     pub edits: Vec<Edit>,
+    /// The last commit of the snapshot that replacements were prepared from. They are refused if blocks of their table
+    /// were replaced since: a block that takes the key of another one would be taken for it.
+    pub prepared_at: Option<CommitNo>,
     /// Makes a resend of the same commit harmless.
     pub producer: Option<Producer>,
 }

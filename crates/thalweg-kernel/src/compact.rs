@@ -76,6 +76,7 @@ fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Resul
     };
     let commit = Commit {
         edits: vec![replace],
+        prepared_at: Some(table.commit()),
         ..Commit::default()
     };
     match writer.submit(Job::Commit(commit), Durability::Process) {

@@ -247,6 +247,9 @@ impl Leader {
         {
             return Ok(stored);
         }
+        self.working
+            .check_prepared(&commit)
+            .map_err(Failure::Refused)?;
         self.ensure_epoch()?;
         let number = self.working.commit.next();
         let mut changes = std::mem::take(&mut self.changes);
@@ -603,6 +606,7 @@ fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<L
         rows,
         groups,
         edits,
+        prepared_at: _,
         producer,
     } = commit;
     if rows.is_empty() && groups.is_empty() && edits.is_empty() {

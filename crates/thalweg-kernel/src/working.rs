@@ -6,7 +6,7 @@
 //! published states can see.
 
 use crate::change::Change;
-use crate::commit::{Edit, Producer, RowsPart};
+use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, LogPosition, TableId};
 use crate::index::{Entry, PageLoader, Tree};
@@ -48,6 +48,9 @@ pub(crate) struct Working {
     pub(crate) tables: Vec<Arc<TableState>>,
     pub(crate) open: BTreeMap<TableId, Open>,
     pub(crate) producers: BTreeMap<[u8; 16], (u64, CommitNo)>,
+    /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
+    /// opened it as well.
+    replaced: BTreeMap<TableId, CommitNo>,
     pub(crate) next_table: u32,
     pub(crate) commit: CommitNo,
     /// Raw bytes of all open rows.
@@ -65,6 +68,7 @@ impl Working {
             tables: Vec::new(),
             open: BTreeMap::new(),
             producers: BTreeMap::new(),
+            replaced: BTreeMap::new(),
             next_table: 1,
             commit: CommitNo(0),
             open_bytes: 0,
@@ -80,6 +84,19 @@ impl Working {
 
     pub(crate) fn table(&self, id: TableId) -> Option<&Arc<TableState>> {
         self.index(id).map(|i| &self.tables[i])
+    }
+
+    /// Whether blocks that the commit replaces are still those it was prepared from.
+    pub(crate) fn check_prepared(&self, commit: &Commit) -> Result<()> {
+        let is_outdated = |edit: &Edit| match edit {
+            Edit::Replace { table, .. } => self.replaced.get(table).copied() > commit.prepared_at,
+            _ => false,
+        };
+        if commit.prepared_at.is_some() && commit.edits.iter().any(is_outdated) {
+            let message = "other blocks of the table were replaced meanwhile";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        Ok(())
     }
 
     /// Whether the commit may be stored: asked by the leader before it writes, in commit order.
@@ -309,6 +326,7 @@ impl Working {
             Edit::DropTable { table } => {
                 let index = self.index(table).ok_or_else(|| dropped(table))?;
                 self.tables.remove(index);
+                self.replaced.remove(&table);
                 self.open_bytes -= self.open.remove(&table).map_or(0, |o| o.bytes);
                 self.changed = true;
                 Ok(())
@@ -338,12 +356,15 @@ impl Working {
                 table,
                 removed,
                 added,
-            } => self.change(table, |state| {
-                state.tree = state
-                    .tree
-                    .replace(&removed, added, pages, &mut Vec::new())?;
-                Ok(())
-            }),
+            } => {
+                self.replaced.insert(table, commit);
+                self.change(table, |state| {
+                    state.tree = state
+                        .tree
+                        .replace(&removed, added, pages, &mut Vec::new())?;
+                    Ok(())
+                })
+            }
         }
     }
 

@@ -402,6 +402,7 @@ impl Driver {
             };
             let commit = Commit {
                 edits: vec![edit],
+                prepared_at: Some(snapshot.commit()),
                 ..Commit::default()
             };
             toy.kernel.commit(commit, Durability::Disk)

@@ -116,7 +116,8 @@ struct Inner {
     pool: Arc<Pool>,
     encoders: Arc<Spare<BlockEncoder>>,
     closed: Closed,
-    maintenance: Mutex<()>,
+    /// Held by whoever maintains a table; whether files that nobody needs may be left of it.
+    maintenance: Mutex<bool>,
 }
 
 /// Whether the database was closed. Its files may belong to another process from then on, so nothing is read any more.
@@ -174,7 +175,7 @@ impl Engine {
                 pool,
                 encoders: Arc::default(),
                 closed: Closed::default(),
-                maintenance: Mutex::new(()),
+                maintenance: Mutex::new(false),
             }),
         })
     }
@@ -317,8 +318,8 @@ impl Engine {
         &self.inner.kernel
     }
 
-    /// Held by whoever maintains a table.
-    pub(crate) fn maintenance(&self) -> &Mutex<()> {
+    /// Held by whoever maintains a table; whether files that nobody needs may be left of it.
+    pub(crate) fn maintenance(&self) -> &Mutex<bool> {
         &self.inner.maintenance
     }
 

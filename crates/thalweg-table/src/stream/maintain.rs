@@ -48,7 +48,7 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
             "a database that was opened read-only is maintained by the process that writes to it";
         return Err(Error::new(ErrorKind::Unavailable, message));
     }
-    let _one_at_a_time = engine.maintenance().lock();
+    let mut has_garbage = engine.maintenance().lock();
     // Few rows that are not in a block yet could keep many that are from being put in order.
     engine.kernel().encode_open_rows(table.id())?;
     let until = table.snapshot()?.commit();
@@ -61,6 +61,7 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
         };
         match step.run(table, &view) {
             Ok(rows) => {
+                *has_garbage = true;
                 done.steps += 1;
                 done.rows += rows;
                 conflicts = 0;
@@ -71,8 +72,9 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
             Err(e) => return Err(table.name_error(e)),
         }
     }
-    if done.steps > 0 {
-        engine.kernel().collect_garbage()?;
+    // Nothing is deleted while a snapshot may need it: then the next call does it.
+    if *has_garbage && engine.kernel().collect_garbage()? > 0 {
+        *has_garbage = false;
     }
     Ok(done)
 }
@@ -306,6 +308,7 @@ impl Step {
         };
         let commit = Commit {
             edits: vec![edit],
+            prepared_at: Some(view.snapshot().commit()),
             ..Commit::default()
         };
         table.engine().kernel().commit(commit, Durability::Disk)?;
@@ -454,13 +457,9 @@ impl Writer<'_> {
         if rows.keys.is_empty() {
             return Ok(());
         }
-        let blocks = self.encode(&rows)?;
-        assert!(
-            blocks.len() == 1,
-            "a part of a block is a block, not {}",
-            blocks.len()
-        );
-        for mut block in blocks {
+        // One block, unless a later definition made the rows longer than a block may be. Such blocks differ in their
+        // smallest key, or the kernel refuses the step.
+        for mut block in self.encode(&rows)? {
             block.entry = block
                 .entry
                 .committed(entry.commit_min, entry.commit_max, entry.ordinal);
