@@ -1,22 +1,62 @@
 //! What EXPLAIN and EXPLAIN ANALYZE say of tables.
 
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
+use datafusion::physical_plan::metrics::{
+    Count, ExecutionPlanMetricsSet, Metric, MetricValue, MetricsSet,
+};
+use parking_lot::Mutex;
 use std::fmt;
+use std::sync::Arc;
 use thalweg_table::time::key_to_text;
-use thalweg_table::{KeyRange, TableView};
+use thalweg_table::{KeyRange, ScanMetrics, TableView};
 
-/// Adds what a scan or an aggregate took to the metrics of its operator.
-pub(crate) fn record_counters(
-    metrics: &ExecutionPlanMetricsSet,
-    partition: usize,
-    counters: Vec<(&'static str, u64)>,
-) {
-    for (name, value) in counters {
-        let value = usize::try_from(value).unwrap_or(usize::MAX);
-        MetricBuilder::new(metrics)
-            .counter(name, partition)
-            .add(value);
+/// What the scans and aggregates of one operator took.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taken(Arc<Mutex<Vec<Arc<ScanMetrics>>>>);
+
+impl Taken {
+    pub(crate) fn add(&self, scan: &Arc<ScanMetrics>) {
+        self.0.lock().push(Arc::clone(scan));
     }
+
+    /// The metrics of the operator with those of its scans.
+    pub(crate) fn with(&self, operator: &ExecutionPlanMetricsSet) -> MetricsSet {
+        let mut metrics = operator.clone_inner();
+        for (name, value) in counters(&self.0.lock()) {
+            let count = Count::new();
+            count.add(usize::try_from(value).unwrap_or(usize::MAX));
+            let name = name.into();
+            let metric = Metric::new(MetricValue::Count { name, count }, None);
+            metrics.push(Arc::new(metric));
+        }
+        metrics
+    }
+}
+
+/// What scans side by side took together. Each of them passes by the blocks of the others, which are there only once.
+fn counters(scans: &[Arc<ScanMetrics>]) -> Vec<(&'static str, u64)> {
+    let Some((first, others)) = scans.split_first() else {
+        return Vec::new();
+    };
+    let mut counters = first.counters();
+    if others.is_empty() {
+        return counters;
+    }
+    for other in others {
+        for (sum, (_, value)) in counters.iter_mut().zip(other.counters()) {
+            sum.1 += value;
+        }
+    }
+    let touched = |scan: &Arc<ScanMetrics>| scan.blocks_read() + scan.blocks_pruned_by_summary();
+    let touched: u64 = scans.iter().map(touched).sum();
+    let total = first.blocks_total();
+    for (name, value) in &mut counters {
+        match *name {
+            "blocks_total" => *value = total,
+            "blocks_pruned_by_time" => *value = total.saturating_sub(touched),
+            _ => {}
+        }
+    }
+    counters
 }
 
 /// Writes a range of keys as times; nothing when it is all of them.

@@ -5,15 +5,15 @@
 //! share one time.
 
 use crate::error::from_arrow;
+use crate::metrics::Taken;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use thalweg_table::{AggregateRequest, KeyRange, Result, ScanMetrics, ScanRequest, TableView};
+use thalweg_table::{AggregateRequest, KeyRange, Result, ScanRequest, TableView};
 
-/// Rows that the first window is made for, unless fewer are wanted.
+/// Rows that the first window is made for when nobody said how many are wanted.
 const FIRST_WINDOW_ROWS: u64 = 4 * 1024;
-/// Later windows grow up to this.
+/// Windows are made for no more than this.
 const MAX_WINDOW_ROWS: u64 = 256 * 1024;
 /// A window of so many times the rows that it was made for is halved.
 const TOO_MANY: u64 = 4;
@@ -28,15 +28,16 @@ pub(crate) struct Reversed {
     window_rows: u64,
     /// Batches of the current window, the last first.
     ready: VecDeque<RecordBatch>,
-    metrics: Vec<Arc<ScanMetrics>>,
+    taken: Taken,
 }
 
 impl Reversed {
-    pub(crate) fn new(view: TableView, request: ScanRequest) -> Self {
+    pub(crate) fn new(view: TableView, request: ScanRequest, taken: Taken) -> Self {
         let left = view
             .key_range()
             .map_or(KeyRange::EMPTY, |range| range.intersect(request.keys));
         let left_rows = request.limit.unwrap_or(usize::MAX);
+        let request_rows = request.limit.map_or(FIRST_WINDOW_ROWS, |rows| rows as u64);
         let request = ScanRequest {
             limit: None,
             ..request
@@ -46,37 +47,10 @@ impl Reversed {
             request,
             left,
             left_rows,
-            window_rows: FIRST_WINDOW_ROWS.min(left_rows as u64).max(1),
+            window_rows: request_rows.clamp(1, MAX_WINDOW_ROWS),
             ready: VecDeque::new(),
-            metrics: Vec::new(),
+            taken,
         }
-    }
-
-    /// What the scans of all windows so far took, by name. Every window passes by the blocks of the others.
-    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
-        let Some((first, others)) = self.metrics.split_first() else {
-            return Vec::new();
-        };
-        let mut counters = first.counters();
-        for other in others {
-            for (sum, (_, value)) in counters.iter_mut().zip(other.counters()) {
-                sum.1 += value;
-            }
-        }
-        let touched: u64 = self
-            .metrics
-            .iter()
-            .map(|scan| scan.blocks_read() + scan.blocks_pruned_by_summary())
-            .sum();
-        let total = first.blocks_total();
-        for (name, value) in &mut counters {
-            match *name {
-                "blocks_total" => *value = total,
-                "blocks_pruned_by_time" => *value = total.saturating_sub(touched),
-                _ => {}
-            }
-        }
-        counters
     }
 
     /// The next rows; none after an error.
@@ -119,11 +93,16 @@ impl Reversed {
             keys: window,
             ..self.request.clone()
         })?;
-        self.metrics.push(Arc::clone(scan.metrics()));
+        self.taken.add(scan.metrics());
         let batches = scan.collect::<Result<Vec<_>>>()?;
         self.ready.extend(batches.into_iter().rev());
         self.left = before(self.left, window);
-        self.window_rows = (self.window_rows * 4).min(MAX_WINDOW_ROWS);
+        let found: usize = self.ready.iter().map(RecordBatch::num_rows).sum();
+        let wanted = self.left_rows.saturating_sub(found) as u64;
+        let sparse = found as u64 * 2 < self.window_rows;
+        // Where rows are sparse only a longer window finds any.
+        let most = if sparse { MAX_WINDOW_ROWS } else { wanted };
+        self.window_rows = (self.window_rows * 4).min(most).clamp(1, MAX_WINDOW_ROWS);
         Ok(())
     }
 

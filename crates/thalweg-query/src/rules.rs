@@ -32,6 +32,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_optimizer::output_requirements::OutputRequirements;
 use datafusion::physical_optimizer::pushdown_sort::PushdownSort;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::empty::EmptyExec;
@@ -240,6 +241,7 @@ impl PhysicalOptimizerRule for KeepTimeOrder {
             let gathers =
                 plan.is::<CoalescePartitionsExec>() || plan.is::<SortPreservingMergeExec>();
             let chain = match plan.children().as_slice() {
+                [child] if gathers && partition_count(child) == 1 => Some(ungathered(&plan, child)),
                 [child] if gathers && plan.fetch().is_none() => chain_in_order(child)?,
                 _ => None,
             };
@@ -254,6 +256,28 @@ impl PhysicalOptimizerRule for KeepTimeOrder {
 
     fn schema_check(&self) -> bool {
         true
+    }
+}
+
+fn partition_count(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    plan.properties().output_partitioning().partition_count()
+}
+
+/// What gathers one partition does without: the gathering, and the buffer in front of it, which reads ahead.
+fn ungathered(
+    gathering: &Arc<dyn ExecutionPlan>,
+    child: &Arc<dyn ExecutionPlan>,
+) -> Arc<dyn ExecutionPlan> {
+    let child = child
+        .downcast_ref::<BufferExec>()
+        .map_or(child, BufferExec::input);
+    let child = Arc::clone(child);
+    match (gathering.fetch(), child.fetch()) {
+        (Some(rows), None) => Arc::new(GlobalLimitExec::new(child, 0, Some(rows))),
+        (Some(rows), Some(fewer)) if rows < fewer => {
+            Arc::new(GlobalLimitExec::new(child, 0, Some(rows)))
+        }
+        _ => child,
     }
 }
 

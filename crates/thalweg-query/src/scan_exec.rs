@@ -5,7 +5,7 @@
 //! before the first poll; a dropped stream stops its scan.
 
 use crate::error::to_datafusion;
-use crate::metrics::{record_counters, write_keys};
+use crate::metrics::{Taken, write_keys};
 use crate::reverse::Reversed;
 use arrow::array::RecordBatch;
 use arrow::compute::SortOptions;
@@ -55,6 +55,7 @@ pub(crate) struct TableScanExec {
     cut: Mutex<Vec<Option<Scan>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+    taken: Taken,
 }
 
 impl TableScanExec {
@@ -85,6 +86,7 @@ impl TableScanExec {
             cut: Mutex::default(),
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
+            taken: Taken::default(),
         })
     }
 
@@ -152,14 +154,15 @@ impl TableScanExec {
                 threads,
                 ..self.request.clone()
             };
-            return Ok(Batches::Reversed(Reversed::new(self.view.clone(), request)));
+            let scan = Reversed::new(self.view.clone(), request, self.taken.clone());
+            return Ok(Batches::Reversed(scan));
         }
         if self.partitions == 1 {
             let request = ScanRequest {
                 threads,
                 ..self.request.clone()
             };
-            return self.view.scan(&request).map(Batches::Forward);
+            return Ok(self.forward(self.view.scan(&request)?));
         }
         let mut cut = self.cut.lock();
         if cut.get(partition).is_none_or(Option::is_none) {
@@ -173,7 +176,12 @@ impl TableScanExec {
         Ok(cut
             .get_mut(partition)
             .and_then(Option::take)
-            .map_or(Batches::None, Batches::Forward))
+            .map_or(Batches::None, |scan| self.forward(scan)))
+    }
+
+    fn forward(&self, scan: Scan) -> Batches {
+        self.taken.add(scan.metrics());
+        Batches::Forward(scan)
     }
 }
 
@@ -191,15 +199,6 @@ impl Batches {
             Self::Forward(scan) => scan.next(),
             Self::Reversed(scan) => scan.next(),
             Self::None => None,
-        }
-    }
-
-    /// What it took so far, by name.
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        match self {
-            Self::Forward(scan) => scan.metrics().counters(),
-            Self::Reversed(scan) => scan.counters(),
-            Self::None => Vec::new(),
         }
     }
 }
@@ -342,14 +341,12 @@ impl ExecutionPlan for TableScanExec {
         Ok(Box::pin(cooperative(ScanStream {
             schema: self.schema(),
             batches,
-            partition,
-            operator: self.metrics.clone(),
             metrics: BaselineMetrics::new(&self.metrics, partition),
         })))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        Some(self.taken.with(&self.metrics))
     }
 
     fn statistics_from_inputs(
@@ -420,8 +417,6 @@ impl ExecutionPlan for TableScanExec {
 struct ScanStream {
     schema: SchemaRef,
     batches: Batches,
-    partition: usize,
-    operator: ExecutionPlanMetricsSet,
     metrics: BaselineMetrics,
 }
 
@@ -431,14 +426,9 @@ impl ScanStream {
         let next = self.batches.next();
         timer.done();
         if !matches!(next, Some(Ok(_))) {
-            self.finish();
+            self.batches = Batches::None;
         }
         next.map(|batch| batch.map_err(to_datafusion))
-    }
-
-    fn finish(&mut self) {
-        let done = std::mem::replace(&mut self.batches, Batches::None);
-        record_counters(&self.operator, self.partition, done.counters());
     }
 }
 
@@ -454,12 +444,6 @@ impl Stream for ScanStream {
 impl RecordBatchStream for ScanStream {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
-    }
-}
-
-impl Drop for ScanStream {
-    fn drop(&mut self) {
-        self.finish();
     }
 }
 

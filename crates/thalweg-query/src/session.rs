@@ -138,6 +138,8 @@ fn config(options: &QueryOptions) -> Result<SessionConfig> {
         .with_create_default_catalog_and_schema(false);
     let settings = config.options_mut();
     settings.sql_parser.map_string_types_to_utf8view = false;
+    // Scans read ahead themselves; a gigabyte more would only fill the memory.
+    settings.execution.sort_pushdown_buffer_capacity = 16 << 20;
     // Scans cut themselves where it helps; handing batches around in turn only adds threads to wait for.
     settings.optimizer.enable_round_robin_repartition = false;
     Ok(config)

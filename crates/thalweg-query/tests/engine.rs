@@ -401,7 +401,7 @@ fn the_caller_gets_away_from_long_queries_and_so_do_the_threads() {
 
 #[test]
 fn bombs_are_errors() {
-    bombs(700);
+    bombs(500);
 }
 
 /// With just the stack that the engine counts on, it must not make itself another one and still get through.
@@ -410,7 +410,7 @@ fn bombs_are_errors() {
 fn bombs_are_errors_on_a_stack_of_common_size() {
     let thread = std::thread::Builder::new()
         .stack_size((4 << 20) + (256 << 10))
-        .spawn(|| bombs(2_000));
+        .spawn(|| bombs(1_500));
     thread.unwrap().join().unwrap();
 }
 

@@ -6,7 +6,7 @@ use super::aggregate::AggregateNode;
 use super::finish::{Output, finish, group_values};
 use super::time::keys_of;
 use crate::error::to_datafusion;
-use crate::metrics::record_counters;
+use crate::metrics::Taken;
 use crate::session::StatementSession;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::SortOptions;
@@ -86,6 +86,7 @@ pub(crate) struct TableAggregateExec {
     outputs: Vec<Output>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+    taken: Taken,
 }
 
 impl TableAggregateExec {
@@ -124,6 +125,7 @@ impl TableAggregateExec {
             outputs,
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
+            taken: Taken::default(),
         }
     }
 
@@ -141,7 +143,7 @@ impl TableAggregateExec {
     fn answer(&self, metrics: &BaselineMetrics) -> Result<RecordBatch> {
         let _timer = metrics.elapsed_compute().timer();
         let result = self.view.aggregate(&self.request).map_err(to_datafusion)?;
-        record_counters(&self.metrics, 0, result.metrics.counters());
+        self.taken.add(&result.metrics);
         let schema = self.schema();
         let mut fields = schema
             .fields()
@@ -216,6 +218,7 @@ impl ExecutionPlan for TableAggregateExec {
             outputs: self.outputs.clone(),
             properties: Arc::clone(&self.properties),
             metrics: self.metrics.clone(),
+            taken: self.taken.clone(),
         };
         let answer = futures::stream::once(async move { running.answer(&metrics) });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
@@ -225,6 +228,6 @@ impl ExecutionPlan for TableAggregateExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        Some(self.taken.with(&self.metrics))
     }
 }
