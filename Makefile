@@ -18,8 +18,8 @@ VENV ?= .venv
 # One build cache for all checkouts, outside of them. A stale one cannot pass for a fresh build:
 # - cargo names what it built from the registry by version, checksum, features, profile and compiler, so another
 #   Cargo.lock, profile or toolchain never finds it;
-# - it names crates of this workspace by the folder of the checkout and builds them again when a source is newer
-#   than the result; .ci/run touches every source first, so there they are always built again.
+# - crates of this workspace are built again when a source is newer than the result. scripts/cache touches every source
+#   when another checkout was here before, and .ci/run always, so there they are always built again.
 # scripts/cache removes what another compiler has left. A folder that the user chose is left alone.
 ifndef CARGO_TARGET_DIR
 CARGO_TARGET_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/thalweg/build
@@ -44,7 +44,7 @@ STAGE := scripts/stage
 help:
 	@echo "make demo             the main job on the shipped sample"
 	@echo "make test             lint, test-kernel, test-schedules, test-sql, test-python"
-	@echo "make lint             format, tidy, features, clippy"
+	@echo "make lint             format, tidy, features, clippy, rustdoc"
 	@echo "make test-kernel      tests of the engine below SQL, crash simulation included (no DataFusion: quick)"
 	@echo "make test-schedules   tests that explore how threads interleave"
 	@echo "make test-sql         tests of SQL, the Rust interface and the command line"
@@ -72,13 +72,16 @@ release: cache
 	@$(STAGE) build cargo build $(RELEASE_FLAGS)
 	@scripts/take_built $(CARGO_TARGET_DIR)/release $(BIN) thalweg thalweg-bench $(LIBRARY)
 
-# Cheapest first. Clippy looks at what needs no DataFusion: a check build of that in the dev profile takes minutes.
+# Cheapest first. What needs DataFusion is checked in the release profile, whose features and build scripts are there. The
+# texts of thalweg-python are read by Python, not by rustdoc.
 .PHONY: lint
 lint: cache
 	@$(STAGE) format cargo fmt --all --check
 	@$(STAGE) tidy cargo xtask tidy
 	@$(STAGE) features cargo xtask features $(RELEASE)
 	@$(STAGE) clippy cargo clippy $(ENGINE_FLAGS) --package xtask --all-targets -- -D warnings
+	@$(STAGE) clippy-sql cargo clippy $(RELEASE_FLAGS) --all-targets -- -D warnings
+	@RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(STAGE) rustdoc cargo doc --locked --release $(addprefix --package ,$(ENGINE) $(filter-out thalweg-python,$(RELEASE))) --no-deps --document-private-items
 
 .PHONY: test-kernel
 test-kernel: cache
