@@ -35,7 +35,8 @@ pub(crate) fn compact_segments(writer: &Writer) -> Result<()> {
         let found =
             found.map_err(|e| Error::io(format_args!("looking at {}", path.display()), e))?;
         if live_bytes * 100 < found.len_bytes * LEAST_LIVE_PERCENT {
-            for table in snapshot.tables() {
+            // A snapshot of its own: what moved out of the segment before is elsewhere by now.
+            for table in writer.snapshot().tables() {
                 move_blocks(writer, &table, segment)?;
             }
         }
