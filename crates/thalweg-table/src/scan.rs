@@ -1,5 +1,6 @@
 //! Scans: what is asked for, the batches that come back, and what it took to find them. The same for every layout.
 
+use crate::engine::Closed;
 use crate::range::{ColumnRange, KeyRange};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -54,6 +55,7 @@ pub struct Scan {
     rest: Option<RecordBatch>,
     batch_rows: usize,
     left_rows: usize,
+    closed: Closed,
 }
 
 /// What a layout's reader gives a [`Scan`].
@@ -69,6 +71,7 @@ impl Scan {
         limit: Option<usize>,
         batch_rows: usize,
         batches: Box<dyn BatchSource>,
+        closed: Closed,
     ) -> Self {
         let left_rows = limit.unwrap_or(usize::MAX);
         Self {
@@ -78,6 +81,7 @@ impl Scan {
             rest: None,
             batch_rows,
             left_rows,
+            closed,
         }
     }
 
@@ -99,11 +103,12 @@ impl Iterator for Scan {
         if self.left_rows == 0 {
             return None;
         }
-        match self
-            .rest
-            .take()
-            .map_or_else(|| self.batches.next_batch(), |rest| Ok(Some(rest)))
-        {
+        // Rows in memory as well: what a closed database answers must not depend on where its rows happen to be.
+        let next = self.closed.check().and_then(|()| match self.rest.take() {
+            Some(rest) => Ok(Some(rest)),
+            None => self.batches.next_batch(),
+        });
+        match next {
             Ok(Some(batch)) => {
                 let rows = batch.num_rows().min(self.batch_rows);
                 if rows < batch.num_rows() {

@@ -61,6 +61,10 @@ fn a_closed_database_answers_nothing_by_halves() {
     };
     let mut running = view.scan(&request).unwrap();
     assert!(running.next().unwrap().is_ok());
+    let raw = engine.create_table("raw", &table.schema(), &CreateOptions::default());
+    let raw = raw.unwrap();
+    raw.append([Ok(batch(&raw, 0, 10))], None).unwrap();
+    let mut waiting = raw.view().unwrap().scan(&ScanRequest::default()).unwrap();
     engine.close().unwrap();
     engine.close().unwrap();
 
@@ -81,6 +85,7 @@ fn a_closed_database_answers_nothing_by_halves() {
         database.table("t").and_then(|view| view.stats()).err(),
     ];
     errors.push(running.find_map(Result::err));
+    errors.push(waiting.find_map(Result::err));
     for (number, error) in errors.iter().enumerate() {
         let kind = error.as_ref().map(thalweg_table::Error::kind);
         assert_eq!(

@@ -101,7 +101,8 @@ fn start_sweep(
     let pool = Arc::clone(view.engine().pool());
     let fair_rows = planner.most_run_rows.div_ceil(4);
     let sweep = Sweep::new(planner, Arc::clone(&schema), pool, ahead_rows, fair_rows);
-    Scan::new(schema, metrics, limit, batch_rows, Box::new(sweep))
+    let closed = view.engine().closed().clone();
+    Scan::new(schema, metrics, limit, batch_rows, Box::new(sweep), closed)
 }
 
 /// About what a row of the result takes.
