@@ -153,6 +153,11 @@ pub trait File: Send + Sync + Debug {
     /// be refused where another range of the file is locked.
     fn try_lock(&self, range: Range<u64>, kind: LockKind) -> io::Result<bool>;
 
+    /// Whether another handle holds a lock in the range. Takes none: nobody is refused for the look.
+    ///
+    /// Off Linux it has to take a shared lock of the whole file for a moment.
+    fn is_locked(&self, range: Range<u64>) -> io::Result<bool>;
+
     /// Releases this handle's locks in the range.
     fn unlock(&self, range: Range<u64>) -> io::Result<()>;
 

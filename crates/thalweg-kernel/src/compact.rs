@@ -70,6 +70,7 @@ fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Resul
             entry,
         })?;
     }
+    let file = fragment.id();
     let replace = Edit::Replace {
         table: table.id,
         removed: blocks.iter().map(Entry::key).collect(),
@@ -83,7 +84,10 @@ fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Resul
     match writer.submit(Job::Commit(commit), Durability::Process) {
         Ok(_) => Ok(()),
         // Merged or dropped meanwhile: the fragment is an orphan, and the blocks are gone from the segment anyway.
-        Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(()),
+        Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => {
+            writer.staged.lock().remove(&file);
+            Ok(())
+        }
         Err(e) => Err(e),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A fragment is written once, front to back, and synced with its folder before anyone hears of it. A writer that is
-//!   dropped before that removes its file.
+//!   dropped before that cuts its file to nothing.
 //! - It is self-contained: two ranged reads find everything in it. Its root page is an item in its table's index.
 //! - Header, pages and footer are sealed: bytes of another database, file or place are refused.
 
@@ -12,7 +12,9 @@ use crate::ids::{CommitNo, DatabaseId, FileId, TableId};
 use crate::index::{Address, Entry, PageLoader, Tree};
 use crate::store::{DATA_DIR, Store, fragment_name};
 use crate::wire::{Parsed, Reader, sealing_crc};
+use std::collections::HashSet;
 use std::sync::Arc;
+use thalweg_env::sync::Mutex;
 use thalweg_env::{File, OpenMode};
 
 const MAGIC: [u8; 8] = *b"THWFRG01";
@@ -43,14 +45,21 @@ pub struct FragmentWriter {
     written_bytes: u64,
     entries: Vec<Entry>,
     finished: bool,
+    /// Where it counts as staged.
+    staged: Arc<Mutex<HashSet<FileId>>>,
 }
 
 impl FragmentWriter {
-    /// Creates the file of a new fragment. `id` was never used before.
+    /// Creates the file of a new fragment. `id` was never used before, and is in `staged`.
     ///
     /// # Errors
     /// Whatever creating the file leads to.
-    pub fn create(store: &Arc<Store>, id: FileId, table: TableId) -> Result<Self> {
+    pub(crate) fn create(
+        store: &Arc<Store>,
+        id: FileId,
+        table: TableId,
+        staged: Arc<Mutex<HashSet<FileId>>>,
+    ) -> Result<Self> {
         let path = store.fragment_path(id);
         let file = store.env().storage().open(&path, OpenMode::CreateNew);
         let file = file.map_err(|error| {
@@ -70,6 +79,7 @@ impl FragmentWriter {
             written_bytes: 0,
             entries: Vec::new(),
             finished: false,
+            staged,
         })
     }
 
@@ -187,6 +197,7 @@ impl Drop for FragmentWriter {
             // Its space is free at once, but its name stays until garbage collection finds the orphan: a removal that a
             // power cut undoes would bring the file back under an id that had been given to another.
             let _ = self.file.set_len(0);
+            self.staged.lock().remove(&self.id);
         }
     }
 }

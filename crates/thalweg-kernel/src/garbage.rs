@@ -37,17 +37,23 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
     if let Some(poison) = writer.poison() {
         return Err(refusal(&poison));
     }
-    // In this order: a fragment that becomes part of a table after this line is still listed here, one that did before
-    // is in the snapshot.
-    let staged: HashSet<FileId> = writer.staged.lock().clone();
-    // What is needed before and after the checkpoints: a table that is dropped between them is still in the older root
-    // slot, whose replay may read its index.
+    // What can go is decided here: files that were given out before this line, that are not staged now, and that the snapshot
+    // taken after it does not need. Nothing can need them again: a segment that is left gets no more frames, a fragment
+    // becomes part of a table only from among the staged ones. Seen by the leader, so that no commit is under way that
+    // has taken a fragment out of the staged ones and is not in the snapshot yet.
+    let (staged, written, bound) = writer.with_leader(|leader| {
+        // The bound first: what was given out before it is staged by now, or was.
+        let bound = leader.supply.file_id_bound();
+        let staged = leader.staged.lock().clone();
+        (staged, leader.written_segment(), bound)
+    });
     let before = writer.snapshot();
-    let mut needed = staged;
-    needed.extend(live_bytes(&before, &writer.store)?.into_keys());
-    // Looked for twice: most of the time there is nothing, and no reason for checkpoints.
-    let written = writer.with_leader(|leader| leader.written_segment());
-    if unneeded(writer, &needed, written, writer.supply.file_id_bound())?.is_empty() {
+    let commit = before.commit();
+    let mut needed: HashSet<FileId> = live_bytes(&before, &writer.store)?.into_keys().collect();
+    needed.extend(staged);
+    let mut dead = unneeded(writer, &needed, written, bound)?;
+    // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
+    if dead.iter().all(|dead| dead.is_empty(writer)) {
         return Ok(Collected {
             files: 0,
             all: true,
@@ -57,7 +63,6 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
         files: 0,
         all: false,
     };
-    let commit = before.commit();
     if is_pinned_before(writer, commit)? {
         return Ok(stays);
     }
@@ -65,14 +70,17 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     let after = writer.snapshot();
-    needed.extend(live_bytes(&after, &writer.store)?.into_keys());
+    let still_needed = live_bytes(&after, &writer.store)?;
     // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was
     // given out anew would name two files.
     let (log_floor, next_file) = writer.with_leader(|leader| {
         let next_file = leader.root.current.next_file;
         (leader.oldest_replayed_segment(), next_file)
     });
-    let unneeded = unneeded(writer, &needed, log_floor, next_file)?;
+    dead.retain(|dead| {
+        let is_replayed = dead.is_segment && dead.id >= log_floor;
+        dead.id < next_file && !is_replayed && !still_needed.contains_key(&dead.id)
+    });
     // A drop that only the operating system has could be undone by a power cut, after the files are gone.
     writer.flush()?;
     writer.with_leader(|leader| leader.raise_gc_floor(commit))?;
@@ -81,7 +89,7 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
         // A reader may still need them; a later round will see.
         return Ok(stays);
     }
-    for (id, path) in &unneeded {
+    for Dead { id, path, .. } in &dead {
         writer.store.forget_file(*id);
         match writer.env.storage().remove_file(path) {
             Ok(()) => {}
@@ -90,7 +98,7 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
         }
     }
     Ok(Collected {
-        files: unneeded.len(),
+        files: dead.len(),
         all: true,
     })
 }
@@ -103,29 +111,48 @@ fn is_pinned_before(writer: &Writer, commit: CommitNo) -> Result<bool> {
     Ok(here || oldest_pin(&writer.env, &writer.dir)?.is_some_and(|pin| pin < floor))
 }
 
-/// The files that are not needed and where they lie: of the segments those before `log_floor`, of the fragments those
-/// before `next_file`.
+/// A file that nothing needs.
+struct Dead {
+    id: FileId,
+    path: PathBuf,
+    is_segment: bool,
+}
+
+impl Dead {
+    fn is_empty(&self, writer: &Writer) -> bool {
+        let found = writer.env.storage().metadata(&self.path);
+        found.is_ok_and(|found| found.len_bytes == 0)
+    }
+}
+
+/// The files that are not needed: of the segments those before `written`, of the fragments those below `bound`.
 fn unneeded(
     writer: &Writer,
     needed: &HashSet<FileId>,
-    log_floor: FileId,
-    next_file: FileId,
-) -> Result<Vec<(FileId, PathBuf)>> {
+    written: FileId,
+    bound: FileId,
+) -> Result<Vec<Dead>> {
     let segments = list_segments(&writer.env, &writer.dir)?;
     let segments = segments
         .into_iter()
-        .filter(|id| *id < log_floor)
-        .map(|id| (id, segment_path(&writer.dir, id)));
+        .filter(|id| *id < written)
+        .map(|id| Dead {
+            id,
+            path: segment_path(&writer.dir, id),
+            is_segment: true,
+        });
     let fragments = list_fragments(&writer.env, &writer.dir)?;
     let fragments = fragments
         .into_iter()
-        .filter(|id| *id < next_file)
-        .map(|id| (id, writer.store.fragment_path(id)));
-    // Staged now: handed out after the marking began, and not there yet when the snapshot was taken.
-    let staged = writer.staged.lock();
+        .filter(|id| *id < bound)
+        .map(|id| Dead {
+            id,
+            path: writer.store.fragment_path(id),
+            is_segment: false,
+        });
     Ok(segments
         .chain(fragments)
-        .filter(|(id, _)| !needed.contains(id) && !staged.contains(id))
+        .filter(|dead| !needed.contains(&dead.id))
         .collect())
 }
 

@@ -181,6 +181,8 @@ pub(crate) struct Leader {
     pub(crate) builder: FrameBuilder,
     /// Memory for the changes of a commit, used again.
     pub(crate) changes: Vec<Change>,
+    /// Nothing is written any more: a write or a sync failed, or a thread panicked in one, or the database is closed.
+    pub(crate) ended: bool,
     /// Nobody of this batch waits for a sync.
     pub(crate) shows_on_write: bool,
     /// Reading processes do not know yet of all that is visible here.
@@ -206,9 +208,21 @@ impl Leader {
         waits_for_sync: bool,
         answer: &mut impl FnMut(Result<CommitNo>),
     ) -> Result<()> {
+        self.check_not_ended()?;
         self.shows_on_write = !waits_for_sync;
+        self.ended = true;
         self.run_jobs(jobs, answer)
-            .map_err(|error| outcome_unknown(&error))
+            .map_err(|error| outcome_unknown(&error))?;
+        self.ended = false;
+        Ok(())
+    }
+
+    fn check_not_ended(&self) -> Result<()> {
+        if !self.ended {
+            return Ok(());
+        }
+        let message = "the database takes no more writes until it is opened anew";
+        Err(Error::new(ErrorKind::Unavailable, message))
     }
 
     fn run_jobs(
@@ -429,6 +443,8 @@ impl Leader {
 
     /// Files that only snapshots before `commit` need may go from now on.
     pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<()> {
+        // Behind a failure the state holds commits that must not be told of.
+        self.check_not_ended()?;
         let epoch = self.root.current.epoch;
         self.gc_floor = self.gc_floor.max(PinPlace { epoch, commit });
         self.write_live()

@@ -54,6 +54,10 @@ pub(crate) fn data_dir(database: &Path) -> std::path::PathBuf {
 /// Whether there is a database; an error if the path cannot be one.
 pub(crate) fn look_for_database(env: &Env, dir: &Path) -> Result<bool> {
     let storage = env.storage();
+    if dir.as_os_str().is_empty() {
+        let message = "the path of the database is empty: name a folder";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
     match storage.metadata(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(e) => return Err(io_at("opening", dir)(e)),
@@ -68,11 +72,25 @@ pub(crate) fn look_for_database(env: &Env, dir: &Path) -> Result<bool> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => return Err(io_at("opening", &dir.join(ROOT_NAME))(e)),
     }
-    let entries = storage.list_dir(dir).map_err(io_at("listing", dir))?;
-    match entries
-        .iter()
-        .find(|e| !KNOWN_NAMES.iter().any(|known| e.name == *known))
-    {
+    let foreign = |dir: &Path, is_known: &dyn Fn(&str) -> bool| -> Result<Option<_>> {
+        match storage.list_dir(dir) {
+            Ok(entries) => Ok(entries
+                .into_iter()
+                .find(|e| !e.name.to_str().is_some_and(is_known))),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(io_at("listing", dir)(e)),
+        }
+    };
+    let mut found = foreign(dir, &|name| KNOWN_NAMES.contains(&name))?;
+    if found.is_none() {
+        found = foreign(&log_dir(dir), &|name| {
+            name.ends_with(".seg") || name.ends_with(".spare")
+        })?;
+    }
+    if found.is_none() {
+        found = foreign(&data_dir(dir), &|name| name.ends_with(".frag"))?;
+    }
+    match found {
         None => Ok(false),
         Some(foreign) => {
             let message = format!(
@@ -154,10 +172,7 @@ pub(crate) fn writer_is_alive(env: &Env, dir: &Path) -> Result<bool> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(e) => return Err(io_at("opening", &path)(e)),
     };
-    let free = lock
-        .try_lock(0..1, LockKind::Shared)
-        .map_err(io_at("locking", &path))?;
-    Ok(!free)
+    lock.is_locked(0..1).map_err(io_at("looking at", &path))
 }
 
 /// A new database in folders that exist and are locked.
@@ -413,6 +428,7 @@ fn leader(
         encoder: None,
         builder: FrameBuilder::default(),
         changes: Vec::new(),
+        ended: false,
         shows_on_write: false,
         untold: true,
     })

@@ -47,6 +47,10 @@ struct Following {
     working: Working,
     replay: Replay,
     boot: [u8; 16],
+    /// A frame was read and not applied: the state is to be loaded anew.
+    broken: bool,
+    /// The epoch that is pinned: that of the oldest snapshot in use, or an older one.
+    pinned: Epoch,
 }
 
 impl Reader {
@@ -86,18 +90,17 @@ impl Reader {
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
         let mut following = self.following.lock();
         // Everything from what was shown so far on stays until the new pin is known to count.
-        self.pin(
-            following.epoch(),
-            self.pins.oldest().unwrap_or(following.working.commit),
-        )?;
-        let before = following.epoch();
+        let oldest = self.pins.oldest();
+        let pinned = oldest.map_or(following.epoch(), |_| following.pinned);
+        self.pin(pinned, oldest.unwrap_or(following.working.commit))?;
         let fresh = following.follow(&self.env, &self.dir, &self.store);
         match fresh {
             Ok(()) => {}
             // The writer has moved on and deleted what this reader stood on: start over from the root.
             Err(first) => {
-                *following = retry(|| Following::load(&self.env, &self.dir, &self.store))
-                    .map_err(|_| first)?;
+                let loaded = retry(|| Following::load(&self.env, &self.dir, &self.store));
+                *following = loaded.map_err(|_| first)?;
+                following.pinned = pinned;
             }
         }
         if following.working.changed {
@@ -110,13 +113,13 @@ impl Reader {
                 .store(commit, thalweg_env::sync::atomic::Ordering::Release);
         }
         let snapshot = self.pins.snapshot(&self.published);
-        // Older snapshots that a new epoch has overtaken keep the pin of that epoch: their files stay as well.
-        let epoch = if self.pins.oldest() == Some(snapshot.commit) {
-            following.epoch()
-        } else {
-            before
-        };
-        self.pin(epoch, self.pins.oldest().unwrap_or(snapshot.commit))?;
+        // Older snapshots that a new epoch has overtaken keep the pin of their epoch, in which the same commit may lie
+        // elsewhere, for as long as any of them may be in use.
+        following.pinned = oldest.map_or(following.epoch(), |_| pinned);
+        self.pin(
+            following.pinned,
+            self.pins.oldest().unwrap_or(snapshot.commit),
+        )?;
         if following.gc_floor()?
             > (PinPlace {
                 epoch: following.epoch(),
@@ -195,6 +198,8 @@ impl Following {
             None => {}
         }
         Ok(Self {
+            pinned: root.current.epoch,
+            broken: false,
             root,
             live,
             working,
@@ -210,7 +215,9 @@ impl Following {
             None => None,
         };
         let limit = visible_limit(said, &self.root, self.boot);
+        let was_broken = std::mem::replace(&mut self.broken, true);
         if let Some(told) = limit
+            && !was_broken
             && self.working.since_checkpoint.frames < RELOAD_FRAMES
         {
             if self.replay.may_go_on()? {
@@ -220,10 +227,13 @@ impl Following {
                 }
             }
             if self.working.commit >= told {
+                self.broken = false;
                 return Ok(());
             }
         }
+        let pinned = self.pinned;
         *self = Self::load(env, dir, store)?;
+        self.pinned = pinned;
         Ok(())
     }
 

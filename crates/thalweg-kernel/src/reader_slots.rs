@@ -25,8 +25,20 @@ fn bytes_of(slot: u64) -> Range<u64> {
 /// A reader's slot, held for as long as it has the database open.
 #[derive(Debug)]
 pub(crate) struct ReaderSlot {
+    env: Env,
+    process_id: u32,
     file: Arc<dyn File>,
     slot: u64,
+}
+
+impl Drop for ReaderSlot {
+    fn drop(&mut self) {
+        // A child of a fork may hold the file open as well, and with it the lock; and it must not free its parent's.
+        if self.env.clock().process_id() == self.process_id {
+            // Else the slot stays taken until the process ends.
+            let _ = self.file.unlock(bytes_of(self.slot));
+        }
+    }
 }
 
 impl ReaderSlot {
@@ -52,7 +64,12 @@ impl ReaderSlot {
         for slot in 0..SLOTS {
             let locked = file.try_lock(bytes_of(slot), LockKind::Exclusive);
             if locked.map_err(|e| Error::io(format_args!("locking {}", path.display()), e))? {
-                let slot = Self { file, slot };
+                let slot = Self {
+                    env: env.clone(),
+                    process_id: env.clock().process_id(),
+                    file,
+                    slot,
+                };
                 slot.pin(PinPlace::default())?;
                 return Ok(Some(slot));
             }

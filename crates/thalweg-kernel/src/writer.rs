@@ -128,9 +128,16 @@ impl Writer {
     }
 
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
+        // Under the lock, so that nobody sees the id given out and the file not staged.
+        let mut staged = self.staged.lock();
         let file = self.supply.next_file_id();
-        self.staged.lock().insert(file);
-        FragmentWriter::create(&self.store, file, table)
+        staged.insert(file);
+        drop(staged);
+        let made = FragmentWriter::create(&self.store, file, table, Arc::clone(&self.staged));
+        if made.is_err() {
+            self.staged.lock().remove(&file);
+        }
+        made
     }
 
     /// Does what commits have called for: blocks of open rows, a checkpoint, segments.
@@ -155,12 +162,14 @@ impl Writer {
         if !self.due.take_garbage() {
             return Ok(());
         }
-        let cleaned = compact_segments(self).and_then(|()| garbage::collect(self));
-        match &cleaned {
-            Ok(Collected { all: true, .. }) => {}
-            Ok(_) | Err(_) => self.due.garbage_stays(),
+        // What cannot be moved, because it cannot be read, keeps nothing else.
+        let compacted = compact_segments(self);
+        let collected = garbage::collect(self);
+        match (&compacted, &collected) {
+            (Ok(()), Ok(Collected { all: true, .. })) => {}
+            _ => self.due.garbage_stays(),
         }
-        cleaned.map(|_| ())
+        compacted.and(collected.map(|_| ()))
     }
 
     /// Encodes open rows of the table that needs it most; `false`: none does.
@@ -238,8 +247,11 @@ impl Writer {
         self.supply.release();
         self.queue
             .poison_with(Error::new(ErrorKind::Unavailable, "the database is closed"));
-        drop(lock);
-        last
+        // Whoever leads now is waited for, and whoever was about to writes nothing: another process may write from here.
+        self.with_leader(|leader| leader.ended = true);
+        // A child of a fork may hold the file open as well, and with it the lock.
+        let unlocked = lock.unlock(0..1);
+        last.and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
     }
 }
 

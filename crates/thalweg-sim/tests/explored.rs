@@ -257,6 +257,42 @@ fn a_reader_process_sees_nothing_early_of_a_writer_that_opens() {
 }
 
 #[test]
+fn a_fragment_that_is_committed_while_garbage_is_collected_stays() {
+    explore(|| {
+        let sim = SimEnv::new(8);
+        let (toy, table) = open(&sim);
+        let doomed = toy.create("doomed").unwrap();
+        toy.append_fragment(doomed, &[(1, 1), (2, 2)], 2).unwrap();
+        let loader = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || {
+                for key in [10, 20] {
+                    toy.append_fragment(table, &[(key, key), (key + 1, key)], 1)
+                        .unwrap();
+                }
+            }
+        });
+        let dropper = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || {
+                let commit = Commit {
+                    edits: vec![Edit::DropTable { table: doomed }],
+                    ..Commit::default()
+                };
+                toy.kernel.commit(commit, Durability::Disk).unwrap();
+                toy.kernel.collect_garbage().unwrap();
+            }
+        });
+        loader.join().unwrap();
+        dropper.join().unwrap();
+        assert_eq!(keys(&toy, table), [10, 11, 20, 21]);
+        drop(toy);
+        let again = Toy::open(&sim.env(), "/db", &options(), 3).unwrap();
+        assert_eq!(keys(&again, table), [10, 11, 20, 21]);
+    });
+}
+
+#[test]
 fn a_failed_sync_reaches_everyone_who_waits() {
     explore(|| {
         let sim = SimEnv::new(5);

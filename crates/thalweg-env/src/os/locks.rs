@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::storage::LockKind;
 
-pub(super) use imp::{try_lock, unlock};
+pub(super) use imp::{is_locked, try_lock, unlock};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[expect(
@@ -41,7 +41,18 @@ mod imp {
         set_lock(file, range, libc::F_UNLCK)
     }
 
+    pub(crate) fn is_locked(file: &File, range: Range<u64>) -> io::Result<bool> {
+        // What would be in the way of an exclusive lock is any lock.
+        let mut lock = lock_of(range, libc::F_WRLCK)?;
+        call(file, libc::F_OFD_GETLK, &mut lock)?;
+        Ok(libc::c_int::from(lock.l_type) != libc::F_UNLCK)
+    }
+
     fn set_lock(file: &File, range: Range<u64>, lock_type: libc::c_int) -> io::Result<()> {
+        call(file, libc::F_OFD_SETLK, &mut lock_of(range, lock_type)?)
+    }
+
+    fn lock_of(range: Range<u64>, lock_type: libc::c_int) -> io::Result<libc::flock> {
         // A length of zero means "to the end of the file" to fcntl, which no caller here means.
         let len_bytes = range
             .end
@@ -55,11 +66,14 @@ mod imp {
         lock.l_whence = libc::c_short::try_from(libc::SEEK_SET).map_err(io::Error::other)?;
         lock.l_start = libc::off_t::try_from(range.start).map_err(io::Error::other)?;
         lock.l_len = libc::off_t::try_from(len_bytes).map_err(io::Error::other)?;
+        Ok(lock)
+    }
+
+    fn call(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Result<()> {
         loop {
-            // SAFETY: the descriptor is open as long as `file` is borrowed, and `lock` is a valid `flock`
-            // that the call only reads and that outlives it.
-            let result =
-                unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+            // SAFETY: the descriptor is open as long as `file` is borrowed, and `lock` is a valid `flock`, borrowed
+            // alone, that outlives the call, which reads it and at most writes another valid one.
+            let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut *lock) };
             if result != -1 {
                 return Ok(());
             }
@@ -92,5 +106,12 @@ mod imp {
 
     pub(crate) fn unlock(file: &File, _range: Range<u64>) -> io::Result<()> {
         Ok(flock(file, FlockOperation::Unlock)?)
+    }
+    pub(crate) fn is_locked(file: &File, range: Range<u64>) -> io::Result<bool> {
+        let is_free = try_lock(file, range.clone(), LockKind::Shared)?;
+        if is_free {
+            unlock(file, range)?;
+        }
+        Ok(!is_free)
     }
 }

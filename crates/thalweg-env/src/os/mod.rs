@@ -156,6 +156,10 @@ impl File for OsFile {
         locks::try_lock(&self.file, range, kind)
     }
 
+    fn is_locked(&self, range: Range<u64>) -> io::Result<bool> {
+        locks::is_locked(&self.file, range)
+    }
+
     fn unlock(&self, range: Range<u64>) -> io::Result<()> {
         locks::unlock(&self.file, range)
     }

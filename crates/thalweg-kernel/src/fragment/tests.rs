@@ -52,7 +52,7 @@ fn block(first: i64, rows: u32) -> EncodedBlock {
 }
 
 fn write(store: &Arc<Store>, blocks: i64) -> Entry {
-    let mut writer = FragmentWriter::create(store, ID, TABLE).unwrap();
+    let mut writer = FragmentWriter::create(store, ID, TABLE, Arc::default()).unwrap();
     // Not in order: the index is.
     for number in (0..blocks).rev() {
         writer.add_block(&block(number * 100, 100)).unwrap();
@@ -128,7 +128,7 @@ fn a_finished_fragment_survives_a_power_cut() {
 fn a_writer_that_gives_up_leaves_an_empty_file() {
     let (sim, store) = machine();
     let path = store.fragment_path(ID);
-    let mut writer = FragmentWriter::create(&store, ID, TABLE).unwrap();
+    let mut writer = FragmentWriter::create(&store, ID, TABLE, Arc::default()).unwrap();
     writer.add_block(&block(0, 10)).unwrap();
     assert!(sim.env().storage().metadata(&path).is_ok());
     drop(writer);
@@ -138,7 +138,7 @@ fn a_writer_that_gives_up_leaves_an_empty_file() {
 #[test]
 fn a_fragment_without_blocks_is_refused() {
     let (_sim, store) = machine();
-    let writer = FragmentWriter::create(&store, ID, TABLE).unwrap();
+    let writer = FragmentWriter::create(&store, ID, TABLE, Arc::default()).unwrap();
     assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Invalid);
 }
 
@@ -153,12 +153,13 @@ fn a_failed_call_fails_the_fragment_and_frees_its_space() {
         let (sim, store) = machine();
         let failing = sim.calls() + call;
         sim.set_plan(FaultPlan::fail_at(failing, Errno::NOSPC));
-        let result = FragmentWriter::create(&store, ID, TABLE).and_then(|mut writer| {
-            for number in 0..12 {
-                writer.add_block(&block(number * 100, 100))?;
-            }
-            writer.finish()
-        });
+        let result =
+            FragmentWriter::create(&store, ID, TABLE, Arc::default()).and_then(|mut writer| {
+                for number in 0..12 {
+                    writer.add_block(&block(number * 100, 100))?;
+                }
+                writer.finish()
+            });
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DiskFull, "call {call}: {error}");
         let left = sim.env().storage().metadata(&store.fragment_path(ID));
@@ -299,7 +300,7 @@ fn large_fragments_are_written_in_large_pieces() {
     let (sim, store) = machine();
     let before = sim.calls();
     sim.set_trace(true);
-    let mut writer = FragmentWriter::create(&store, ID, TABLE).unwrap();
+    let mut writer = FragmentWriter::create(&store, ID, TABLE, Arc::default()).unwrap();
     let noise: Vec<u8> = (0..100_000_u32)
         .map(|byte| byte.wrapping_mul(2_654_435_761).to_be_bytes()[0])
         .collect();
