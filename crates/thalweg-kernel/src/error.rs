@@ -28,7 +28,7 @@ pub enum ErrorKind {
     Limit,
     /// No space is left; writing resumes by itself once there is some.
     DiskFull,
-    /// The snapshot is older than `max_snapshot_age` and its files are gone.
+    /// Files of the snapshot are gone: the reader had no pin for them.
     SnapshotExpired,
     /// Not offered by this version.
     Unsupported,

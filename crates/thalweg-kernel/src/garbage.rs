@@ -6,7 +6,8 @@
 //!
 //! Rejected: counting live bytes per file at every commit. It puts the bookkeeping on the path of each append and must
 //! survive recovery exactly; marking costs one walk over the index, which is a thousandth of the data, and only after
-//! something was dropped or rewritten.
+//! something was dropped or replaced, when the log goes on in a new segment, at opening, and behind the next checkpoint
+//! if something could not be removed yet.
 
 use crate::commit::Durability;
 use crate::error::{Error, Result};

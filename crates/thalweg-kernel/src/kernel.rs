@@ -1,8 +1,9 @@
 //! An open database: what the layers above hold.
 //!
 //! Invariants: one process writes, and holds the lock file for as long; a reader process never writes but its own slot in
-//! `readers`. Work that is not part of a commit (encoding open rows, checkpoints, preparing segments, timed syncs) runs
-//! on threads of the [`Env`], or, with `Options::background` off, at the end of the commit that calls for it.
+//! `readers`. Work that is not part of a commit (encoding open rows, checkpoints, preparing segments, removing and rewriting
+//! files, timed syncs) runs on threads of the [`Env`]. With `Options::background` off, all of it but the timed syncs is done
+//! at the end of the commit that calls for it.
 
 use crate::background::Background;
 use crate::block::EncodedBlock;

@@ -48,8 +48,8 @@ pub struct EngineOptions {
     pub memory_limit_bytes: Option<u64>,
     /// Full size of a log segment.
     pub segment_bytes: u64,
-    /// Encode, checkpoint and maintain on threads of their own. Off in simulations: everything then happens in the
-    /// calling thread, in a fixed order.
+    /// Prepare segments, encode, write checkpoints, clean up and sync on threads of their own. Off in simulations:
+    /// everything then happens in the calling thread, in a fixed order. [`Engine::maintain`] runs in its caller's thread.
     pub background: bool,
     /// Where appends of different sizes go; small in tests.
     pub append_limits: AppendLimits,
