@@ -14,7 +14,8 @@ use std::sync::mpsc;
 use std::thread::scope;
 use std::time::{Duration, Instant};
 use thalweg_query::{ExtraTable, Fetched, Params, QueryOptions, ScalarValue, SqlEngine, TableScan};
-use thalweg_table::{Engine, EngineOptions, ErrorKind, KeyRange};
+use thalweg_table::schema::parse_type;
+use thalweg_table::{CreateOptions, Engine, EngineOptions, ErrorKind, KeyRange};
 
 fn engine() -> SqlEngine {
     let engine = Engine::in_memory(EngineOptions::default()).unwrap();
@@ -687,4 +688,68 @@ fn an_insert_can_be_stopped_and_stores_nothing() {
         assert!(error.message().contains("cancelled"), "{error}");
     });
     assert_eq!(number(&run(&engine, "SELECT count(*) FROM t")), 0);
+}
+
+#[test]
+fn naive_times_mean_utc_also_against_a_column_with_a_zone() {
+    let engine = engine();
+    let zoned = parse_type("timestamp[us, America/New_York]").unwrap();
+    let schema = Schema::new(vec![
+        Field::new("ts", zoned, true),
+        Field::new("v", DataType::Int32, true),
+    ]);
+    let options = CreateOptions::from_pairs([("time", "ts")]).unwrap();
+    engine
+        .engine()
+        .create_table("z", &schema, &options)
+        .unwrap();
+    run(
+        &engine,
+        "INSERT INTO z VALUES ('2026-02-20', 1), ('2026-02-20T05:00:00', 2)",
+    );
+    let found = |condition: &str| {
+        let filtered = format!("SELECT v FROM z WHERE {condition}");
+        run(&engine, &filtered)
+            .iter()
+            .map(RecordBatch::num_rows)
+            .sum::<usize>()
+    };
+    for (condition, rows) in [
+        ("ts = '2026-02-20'", 1),
+        ("ts >= '2026-02-20'", 2),
+        ("ts < '2026-02-20T00:00:01'", 1),
+        ("ts BETWEEN '2026-02-20' AND '2026-02-20T04:59:59'", 1),
+        ("ts IN ('2026-02-20', '2020-01-01')", 1),
+        ("ts = DATE '2026-02-20'", 1),
+        ("ts = TIMESTAMP '2026-02-20 00:00:00'", 1),
+        ("ts = '2026-02-20T00:00:00-05:00'", 1),
+        ("ts = '2026-02-19T19:00:00-05:00' AND v = 1", 1),
+        ("ts <> '2026-02-20' AND v > 0", 1),
+        ("v = (SELECT min(v) FROM z WHERE ts >= '2026-02-20')", 1),
+    ] {
+        assert_eq!(found(condition), rows, "{condition}");
+    }
+    let counted = "SELECT count(*) FROM z WHERE ts < '2026-02-20T05:00:00'";
+    assert_eq!(number(&run(&engine, counted)), 1);
+    let midnight = 1_771_545_600_000_000;
+    for naive in [
+        ScalarValue::TimestampMicrosecond(Some(midnight), None),
+        ScalarValue::Utf8(Some("2026-02-20".into())),
+    ] {
+        for sql in [
+            "SELECT count(v) FROM z WHERE ts = ?",
+            "SELECT count(*) FROM z WHERE ts <= ? AND v < 9",
+        ] {
+            let params = Params::Positional(vec![naive.clone()]);
+            let counts = engine.sql(sql, &params, &[]).unwrap().collect().unwrap();
+            assert_eq!(number(&counts), 1, "{sql} {naive:?}");
+        }
+    }
+    let table = engine.engine().table("z").unwrap();
+    let scan = TableScan {
+        filter: Some("ts = '2026-02-20'".into()),
+        ..TableScan::default()
+    };
+    let rows = engine.scan(&table, &scan).unwrap().collect().unwrap();
+    assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
 }
