@@ -753,3 +753,35 @@ fn naive_times_mean_utc_also_against_a_column_with_a_zone() {
     let rows = engine.scan(&table, &scan).unwrap().collect().unwrap();
     assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
 }
+
+#[test]
+fn a_sum_beyond_64_bits_is_an_error() {
+    let engine = engine();
+    run(
+        &engine,
+        "CREATE TABLE big (ts BIGINT, v BIGINT, u BIGINT UNSIGNED) WITH (time = 'ts')",
+    );
+    let (half, most) = (1_i64 << 62, u64::MAX);
+    run(
+        &engine,
+        &format!("INSERT INTO big VALUES (1, {half}, {most}), (2, {half}, 1), (3, -1, 0)"),
+    );
+    // What fits in the end is no error, whatever came on the way.
+    let fitting = run(&engine, "SELECT sum(v) FROM big");
+    assert_eq!(number(&fitting), i64::MAX);
+    run(&engine, "INSERT INTO big VALUES (4, 1, 0)");
+    for (column, sum) in [("v", "9223372036854775808"), ("u", "18446744073709551616")] {
+        let sql = format!("SELECT sum({column}) FROM big");
+        let (kind, message) = fail(&engine, &sql);
+        assert_eq!(kind, ErrorKind::Query, "{message}");
+        assert!(
+            message.contains(column) && message.contains(sum),
+            "{message}"
+        );
+        assert!(message.contains("DECIMAL"), "{message}");
+        run(
+            &engine,
+            &format!("SELECT sum(CAST({column} AS DECIMAL(38, 0))) FROM big"),
+        );
+    }
+}
