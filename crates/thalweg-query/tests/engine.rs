@@ -755,6 +755,16 @@ fn naive_times_mean_utc_also_against_a_column_with_a_zone() {
 }
 
 #[test]
+fn types_that_cannot_be_stored_are_errors_of_the_schema() {
+    let engine = engine();
+    for data_type in ["INT[]", "TIME", "INTERVAL", "DECIMAL(50, 2)"] {
+        let (kind, message) = fail(&engine, &format!("CREATE TABLE t (v {data_type})"));
+        assert_eq!(kind, ErrorKind::Schema, "{data_type}: {message}");
+        assert!(message.contains("column \"v\""), "{message}");
+    }
+}
+
+#[test]
 fn a_sum_beyond_64_bits_is_an_error() {
     let engine = engine();
     run(
