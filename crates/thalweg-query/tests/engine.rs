@@ -762,6 +762,9 @@ fn types_that_cannot_be_stored_are_errors_of_the_schema() {
         assert_eq!(kind, ErrorKind::Schema, "{data_type}: {message}");
         assert!(message.contains("column \"v\""), "{message}");
     }
+    run(&engine, "CREATE TABLE t (p DECIMAL(5, 2))");
+    let (kind, _) = fail(&engine, "INSERT INTO t VALUES (1.234)");
+    assert_eq!(kind, ErrorKind::Schema);
 }
 
 #[test]
