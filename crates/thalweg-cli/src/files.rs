@@ -36,6 +36,20 @@ pub(crate) fn are_same(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|one| Some(one) == real(other))
 }
 
+/// Whether anything is at a path.
+pub(crate) fn exists(path: &Path) -> bool {
+    thalweg_env::Env::os().storage().canonicalize(path).is_ok()
+}
+
+/// Removes a folder that this process made, with all that is in it; what cannot be removed stays.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a whole folder, which the engine never removes"
+)]
+pub(crate) fn remove_folder(folder: &Path) {
+    let _ = std::fs::remove_dir_all(folder);
+}
+
 /// Bytes of all files below a folder.
 pub(crate) fn bytes_below(folder: &Path) -> std::io::Result<u64> {
     let env = thalweg_env::Env::os();

@@ -70,7 +70,7 @@ enum Writer<W: Write> {
         waiting_rows: usize,
         printed: bool,
     },
-    Csv(Box<arrow_csv::Writer<W>>),
+    Csv(W),
     Json(arrow_json::Writer<W, ListOfLines>),
     Arrow(arrow_ipc::writer::StreamWriter<W>),
 }
@@ -94,9 +94,9 @@ impl<W: Write> Printer<W> {
             }
             Format::Arrow => Writer::Arrow(arrow_ipc::writer::StreamWriter::try_new(out, schema)?),
             Format::Csv | Format::Parquet => {
-                let mut writer = arrow_csv::WriterBuilder::new().with_header(true).build(out);
-                writer.write(&RecordBatch::new_empty(schema.clone()))?;
-                Writer::Csv(Box::new(writer))
+                let mut out = out;
+                write_csv(&mut out, &RecordBatch::new_empty(schema.clone()), true)?;
+                Writer::Csv(out)
             }
         };
         Ok(Self {
@@ -126,7 +126,7 @@ impl<W: Write> Printer<W> {
                     (*waiting_rows, *printed) = (0, true);
                 }
             }
-            Writer::Csv(writer) => writer.write(batch)?,
+            Writer::Csv(out) => write_csv(out, batch, false)?,
             Writer::Json(writer) => writer.write(batch)?,
             Writer::Arrow(writer) => writer.write(batch)?,
         }
@@ -150,7 +150,7 @@ impl<W: Write> Printer<W> {
                 }
                 out.flush()?;
             }
-            Writer::Csv(writer) => writer.into_inner().flush()?,
+            Writer::Csv(mut out) => out.flush()?,
             Writer::Json(mut writer) => {
                 writer.finish()?;
                 writer.into_inner().flush()?;
@@ -162,6 +162,15 @@ impl<W: Write> Printer<W> {
         }
         Ok(self.rows)
     }
+}
+
+/// By way of memory: Arrow's CSV errors do not tell a closed pipe from other failures.
+fn write_csv(out: &mut impl Write, batch: &RecordBatch, header: bool) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    let builder = arrow_csv::WriterBuilder::new().with_header(header);
+    builder.build(&mut text).write(batch)?;
+    out.write_all(&text)?;
+    Ok(())
 }
 
 fn print_table(
@@ -214,5 +223,51 @@ impl JsonFormat for ListOfLines {
 
     fn end_stream<W: Write>(&self, writer: &mut W) -> Result<(), ArrowError> {
         Ok(writer.write_all(b"]\n")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, Int64Array};
+    use std::io;
+    use std::sync::Arc;
+
+    /// A pipe whose other end is closed after some bytes.
+    struct Closing(usize);
+
+    impl Write for Closing {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0 == 0 {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            let taken = self.0.min(bytes.len());
+            self.0 -= taken;
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_told_from_other_failures_in_every_format() {
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20_000));
+        let batch = RecordBatch::try_from_iter([("v", values)]).unwrap();
+        for format in [Format::Table, Format::Csv, Format::Json] {
+            for bytes in [0, 1, 9_000] {
+                let print = || {
+                    let mut printer = Printer::new(format, &batch.schema(), Closing(bytes))?;
+                    printer.write(&batch)?;
+                    printer.finish()
+                };
+                let ended = print();
+                assert!(
+                    matches!(ended, Err(Failure::OutputClosed)),
+                    "{format:?} {bytes}: {ended:?}"
+                );
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use std::error::Error as StdError;
 use thalweg::ErrorKind;
 
 create_exception!(
@@ -81,9 +82,33 @@ create_exception!(
     "Not offered by this version."
 );
 
-/// The exception for an error of the engine.
+/// The exception for an error of the engine. What Python raised while the engine read from it is the cause; Ctrl-C and
+/// exceptions of Thalweg come out as they are.
 pub(crate) fn exception(error: &thalweg::Error) -> PyErr {
-    raise(error.kind(), error.to_string())
+    let outer = || raise(error.kind(), error.to_string());
+    let Some(raised) = raised_below(error) else {
+        return outer();
+    };
+    Python::attach(|py| {
+        if raised.is_instance_of::<Error>(py) || !raised.is_instance_of::<PyException>(py) {
+            return raised;
+        }
+        let outer = outer();
+        outer.set_cause(py, Some(raised));
+        outer
+    })
+}
+
+/// What Python raised, however deeply it is wrapped.
+fn raised_below(error: &(dyn StdError + 'static)) -> Option<PyErr> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(raised) = error.downcast_ref::<PyErr>() {
+            return Some(Python::attach(|py| raised.clone_ref(py)));
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// An exception of a kind.

@@ -4,16 +4,16 @@
 //! that is null as a whole is refused, not taken for the values below it; what cannot be read is an exception of Thalweg
 //! that says what can.
 
-use crate::error::{Error, raise};
+use crate::error::{Error, exception, raise};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyStopIteration};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::ArrayReader;
-use pyo3_arrow::{PyArray, PyArrayReader};
+use pyo3_arrow::{PyArray, PyArrayReader, PySchema};
 use std::sync::Arc;
 use thalweg::{ErrorKind, ExtraTable};
 
@@ -37,6 +37,9 @@ pub(crate) fn read(data: &Bound<'_, PyAny>, columns: &Schema) -> PyResult<Option
     if is_pandas_frame(data)? {
         return through(py, "from_pandas", (data, names(columns)));
     }
+    if is_pyarrow_reader(data)? {
+        return Batches::new(data).map(|batches| Some(Input::Stream(Box::new(batches))));
+    }
     match data.getattr_opt(intern!(py, "__arrow_c_stream__"))? {
         Some(export) => read_stream(&export).map(Input::Stream).map(Some),
         None => Ok(None),
@@ -49,6 +52,15 @@ fn is_pandas_frame(data: &Bound<'_, PyAny>) -> PyResult<bool> {
     let module = class.module()?;
     let module = module.to_str()?;
     Ok(class.name()? == "DataFrame" && (module == "pandas" || module.starts_with("pandas.")))
+}
+
+/// Behind a pyarrow.RecordBatchReader there may be a Python iterator, whose exceptions Arrow's C interface turns into
+/// text.
+fn is_pyarrow_reader(data: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = data.get_type();
+    let module = class.module()?;
+    let is_pyarrow = module.to_str()?.starts_with("pyarrow.");
+    Ok(is_pyarrow && data.hasattr(intern!(data.py(), "read_next_batch"))?)
 }
 
 /// What a function of the Python part makes of it: an object that exports Arrow.
@@ -106,6 +118,7 @@ fn read_stream(export: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader 
 pub(crate) fn message(error: &ArrowError) -> String {
     match error {
         ArrowError::InvalidArgumentError(text) | ArrowError::CDataInterface(text) => text.clone(),
+        ArrowError::ExternalError(inner) => inner.to_string(),
         other => other.to_string(),
     }
 }
@@ -190,6 +203,54 @@ impl RecordBatchReader for Rows {
     }
 }
 
+/// The batches of a reader that may run Python; what that raises is in the error.
+struct Batches {
+    schema: SchemaRef,
+    reader: Py<PyAny>,
+}
+
+impl Batches {
+    fn new(reader: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let schema = reader.getattr(intern!(reader.py(), "schema"))?;
+        Ok(Self {
+            schema: schema.extract::<PySchema>()?.into_inner(),
+            reader: reader.clone().unbind(),
+        })
+    }
+
+    fn read(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        let reader = self.reader.bind(py);
+        match reader.call_method0(intern!(py, "read_next_batch")) {
+            Ok(batch) => read_array(&batch.getattr(intern!(py, "__arrow_c_array__"))?).map(Some),
+            Err(end) if end.is_instance_of::<PyStopIteration>(py) => Ok(None),
+            Err(raised) => Err(raised),
+        }
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = Python::attach(|py| self.read(py));
+        batch
+            .map_err(|raised| ArrowError::ExternalError(Box::new(raised)))
+            .transpose()
+    }
+}
+
+impl RecordBatchReader for Batches {
+    fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.schema)
+    }
+}
+
+/// Why rows from Python did not come, as an error of the engine on its way back to Python.
+pub(crate) fn unread(error: ArrowError) -> thalweg::Error {
+    let message = format!("the data cannot be read: {}", message(&error));
+    thalweg::Error::with_source(ErrorKind::Schema, message, error)
+}
+
 impl Input {
     /// The rows as a table for one statement. What can be read again is read whole, so that a statement may name it
     /// twice.
@@ -200,7 +261,7 @@ impl Input {
             Self::Stream(stream) => {
                 let schema = stream.schema();
                 let batches = stream.collect::<Result<Vec<_>, _>>();
-                let batches = batches.map_err(|error| raise(ErrorKind::Schema, message(&error)))?;
+                let batches = batches.map_err(|error| exception(&unread(error)))?;
                 Ok(ExtraTable::batches(schema, batches))
             }
         }

@@ -45,12 +45,7 @@ impl PyTable {
                 *raised.lock() = Some(signal);
                 return Err(Error::new(ErrorKind::Query, "the append was interrupted"));
             }
-            batch.map_err(|error| {
-                Error::new(
-                    ErrorKind::Schema,
-                    format!("the data cannot be read: {}", input::message(&error)),
-                )
-            })
+            batch.map_err(input::unread)
         });
         let appended = py.detach(|| self.table.append(batches, None));
         match raised.into_inner() {

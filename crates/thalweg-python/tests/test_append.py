@@ -160,9 +160,28 @@ def test_a_reader_that_fails_stores_nothing(table):
         raise ValueError("the sensor is gone")
 
     reader = pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("ts", pyarrow.int64())]), batches())
-    with pytest.raises(thalweg.SchemaError, match="the sensor is gone"):
+    with pytest.raises(thalweg.SchemaError, match="the sensor is gone") as caught:
         table.append(reader)
     assert len(table) == 0
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert "\n" not in str(caught.value) and "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), SystemExit(3)])
+def test_what_ends_the_program_comes_out_of_a_reader_as_itself(db, table, raised):
+    def batches():
+        yield pyarrow.record_batch({"ts": [1]})
+        raise raised
+
+    def reader():
+        return pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("ts", pyarrow.int64())]), batches())
+
+    with pytest.raises(type(raised)):
+        table.append(reader())
+    assert len(table) == 0
+    rows = reader()
+    with pytest.raises(type(raised)):
+        db.sql("SELECT * FROM rows").fetchall()
 
 
 def test_a_reader_that_runs_python_beside_other_threads(table):

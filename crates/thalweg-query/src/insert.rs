@@ -7,15 +7,17 @@
 use crate::error::{from_arrow, from_datafusion, query, unsupported};
 use crate::params::BoundParams;
 use crate::parse::table_name;
-use arrow::array::{Array, ArrayRef, NullArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, NullArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::kernels::cmp::distinct;
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef};
 use arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     Expr, Insert, ObjectName, Query, SetExpr, TableObject, UnaryOperator, Value,
 };
 use std::sync::Arc;
+use thalweg_table::schema::type_name;
 use thalweg_table::{Result, Table, TableDefinition};
 
 /// The name of the table that rows go to.
@@ -106,12 +108,21 @@ fn assign_batch(
     let mut arrays = Vec::with_capacity(positions.len());
     for (array, position) in batch.columns().iter().zip(positions) {
         let column = &definition.columns()[*position];
-        let array = assign(array, &column.data_type).map_err(|error| {
+        let refuse = |error: String| {
             thalweg_table::Error::new(
                 thalweg_table::ErrorKind::Schema,
                 format!("column \"{}\": {error}", column.name),
             )
-        })?;
+        };
+        let assigned = assign(array, &column.data_type).map_err(|e| refuse(e.to_string()))?;
+        if let Some(row) = first_rounded(array, &assigned).map_err(|e| refuse(e.to_string()))? {
+            let value = ScalarValue::try_from_array(array, row).map_err(from_datafusion)?;
+            return Err(refuse(format!(
+                "{value} does not fit {} exactly: round() or CAST it",
+                type_name(&column.data_type)
+            )));
+        }
+        let array = assigned;
         fields.push(Field::new(&column.name, array.data_type().clone(), true));
         arrays.push(array);
     }
@@ -151,6 +162,64 @@ fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::Arr
         format_options: FormatOptions::default(),
     };
     cast_with_options(array, to, &options)
+}
+
+/// The first value that lost digits when it became a decimal.
+fn first_rounded(
+    given: &ArrayRef,
+    assigned: &ArrayRef,
+) -> Result<Option<usize>, arrow::error::ArrowError> {
+    let DataType::Decimal128(_, scale) = assigned.data_type() else {
+        return Ok(None);
+    };
+    let from = given.data_type();
+    if from == assigned.data_type() {
+        return Ok(None);
+    }
+    if from.is_floating() {
+        let given = cast(given, &DataType::Float64)?;
+        let back = cast(assigned, &DataType::Float64)?;
+        let pairs = given.as_primitive::<Float64Type>().iter();
+        let pairs = pairs.zip(back.as_primitive::<Float64Type>());
+        // Digits that a float does not have are nobody's loss.
+        let rounded = |(given, back): (Option<f64>, Option<f64>)| {
+            given.zip(back).is_some_and(|(given, back)| {
+                (given - back).abs() > given.abs() * 2.0 * f64::EPSILON
+            })
+        };
+        return Ok(pairs.map(rounded).position(|rounded| rounded));
+    }
+    if matches!(
+        from,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    ) {
+        let texts = cast(given, &DataType::LargeUtf8)?;
+        let digits = i64::from(*scale);
+        let rounded = |text: Option<&str>| text.is_some_and(|text| fraction_digits(text) > digits);
+        return Ok(texts.as_string::<i64>().iter().position(rounded));
+    }
+    let back = cast(assigned, from)?;
+    let lost = distinct(given, &back)?;
+    Ok(lost.values().iter().position(|lost| lost))
+}
+
+/// Digits after the point that a number written in decimal needs: zeros at the end are none.
+fn fraction_digits(text: &str) -> i64 {
+    let text = text.trim();
+    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let length = |digits: &str| i64::try_from(digits.len()).unwrap_or(i64::MAX);
+    let fraction = fraction.trim_end_matches('0');
+    let digits = if fraction.is_empty() {
+        let significant = whole.trim_end_matches('0');
+        if significant.trim_start_matches(['-', '+']).is_empty() {
+            return 0;
+        }
+        length(significant) - length(whole)
+    } else {
+        length(fraction)
+    };
+    digits.saturating_sub(exponent.parse().unwrap_or(0))
 }
 
 /// The rows of a VALUES that holds nothing but literals and placeholders, for columns of these types; `None` for every
@@ -285,4 +354,27 @@ fn array_of(mut values: Vec<ScalarValue>) -> Result<Option<ArrayRef>> {
     ScalarValue::iter_to_array(values)
         .map(Some)
         .map_err(from_datafusion)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_after_the_point_are_counted_without_zeros() {
+        for (text, digits) in [
+            ("1.234", 3),
+            (" -1.2300 ", 2),
+            ("0", 0),
+            ("0.000", 0),
+            ("100", -2),
+            ("10e-1", 0),
+            ("-0e-9", 0),
+            ("12.5e1", 0),
+            ("1E-3", 3),
+            (".5", 1),
+        ] {
+            assert_eq!(fraction_digits(text), digits, "{text}");
+        }
+    }
 }

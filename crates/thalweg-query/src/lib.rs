@@ -17,6 +17,7 @@ mod error;
 mod extra;
 mod insert;
 mod metrics;
+mod naive_time;
 mod names;
 mod options;
 mod params;

@@ -14,7 +14,8 @@ use std::sync::mpsc;
 use std::thread::scope;
 use std::time::{Duration, Instant};
 use thalweg_query::{ExtraTable, Fetched, Params, QueryOptions, ScalarValue, SqlEngine, TableScan};
-use thalweg_table::{Engine, EngineOptions, ErrorKind, KeyRange};
+use thalweg_table::schema::parse_type;
+use thalweg_table::{CreateOptions, Engine, EngineOptions, ErrorKind, KeyRange};
 
 fn engine() -> SqlEngine {
     let engine = Engine::in_memory(EngineOptions::default()).unwrap();
@@ -687,4 +688,113 @@ fn an_insert_can_be_stopped_and_stores_nothing() {
         assert!(error.message().contains("cancelled"), "{error}");
     });
     assert_eq!(number(&run(&engine, "SELECT count(*) FROM t")), 0);
+}
+
+#[test]
+fn naive_times_mean_utc_also_against_a_column_with_a_zone() {
+    let engine = engine();
+    let zoned = parse_type("timestamp[us, America/New_York]").unwrap();
+    let schema = Schema::new(vec![
+        Field::new("ts", zoned, true),
+        Field::new("v", DataType::Int32, true),
+    ]);
+    let options = CreateOptions::from_pairs([("time", "ts")]).unwrap();
+    engine
+        .engine()
+        .create_table("z", &schema, &options)
+        .unwrap();
+    run(
+        &engine,
+        "INSERT INTO z VALUES ('2026-02-20', 1), ('2026-02-20T05:00:00', 2)",
+    );
+    let found = |condition: &str| {
+        let filtered = format!("SELECT v FROM z WHERE {condition}");
+        run(&engine, &filtered)
+            .iter()
+            .map(RecordBatch::num_rows)
+            .sum::<usize>()
+    };
+    for (condition, rows) in [
+        ("ts = '2026-02-20'", 1),
+        ("ts >= '2026-02-20'", 2),
+        ("ts < '2026-02-20T00:00:01'", 1),
+        ("ts BETWEEN '2026-02-20' AND '2026-02-20T04:59:59'", 1),
+        ("ts IN ('2026-02-20', '2020-01-01')", 1),
+        ("ts = DATE '2026-02-20'", 1),
+        ("ts = TIMESTAMP '2026-02-20 00:00:00'", 1),
+        ("ts = '2026-02-20T00:00:00-05:00'", 1),
+        ("ts = '2026-02-19T19:00:00-05:00' AND v = 1", 1),
+        ("ts <> '2026-02-20' AND v > 0", 1),
+        ("v = (SELECT min(v) FROM z WHERE ts >= '2026-02-20')", 1),
+    ] {
+        assert_eq!(found(condition), rows, "{condition}");
+    }
+    let counted = "SELECT count(*) FROM z WHERE ts < '2026-02-20T05:00:00'";
+    assert_eq!(number(&run(&engine, counted)), 1);
+    let midnight = 1_771_545_600_000_000;
+    for naive in [
+        ScalarValue::TimestampMicrosecond(Some(midnight), None),
+        ScalarValue::Utf8(Some("2026-02-20".into())),
+    ] {
+        for sql in [
+            "SELECT count(v) FROM z WHERE ts = ?",
+            "SELECT count(*) FROM z WHERE ts <= ? AND v < 9",
+        ] {
+            let params = Params::Positional(vec![naive.clone()]);
+            let counts = engine.sql(sql, &params, &[]).unwrap().collect().unwrap();
+            assert_eq!(number(&counts), 1, "{sql} {naive:?}");
+        }
+    }
+    let table = engine.engine().table("z").unwrap();
+    let scan = TableScan {
+        filter: Some("ts = '2026-02-20'".into()),
+        ..TableScan::default()
+    };
+    let rows = engine.scan(&table, &scan).unwrap().collect().unwrap();
+    assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+}
+
+#[test]
+fn types_that_cannot_be_stored_are_errors_of_the_schema() {
+    let engine = engine();
+    for data_type in ["INT[]", "TIME", "INTERVAL", "DECIMAL(50, 2)"] {
+        let (kind, message) = fail(&engine, &format!("CREATE TABLE t (v {data_type})"));
+        assert_eq!(kind, ErrorKind::Schema, "{data_type}: {message}");
+        assert!(message.contains("column \"v\""), "{message}");
+    }
+    run(&engine, "CREATE TABLE t (p DECIMAL(5, 2))");
+    let (kind, _) = fail(&engine, "INSERT INTO t VALUES (1.234)");
+    assert_eq!(kind, ErrorKind::Schema);
+}
+
+#[test]
+fn a_sum_beyond_64_bits_is_an_error() {
+    let engine = engine();
+    run(
+        &engine,
+        "CREATE TABLE big (ts BIGINT, v BIGINT, u BIGINT UNSIGNED) WITH (time = 'ts')",
+    );
+    let (half, most) = (1_i64 << 62, u64::MAX);
+    run(
+        &engine,
+        &format!("INSERT INTO big VALUES (1, {half}, {most}), (2, {half}, 1), (3, -1, 0)"),
+    );
+    // What fits in the end is no error, whatever came on the way.
+    let fitting = run(&engine, "SELECT sum(v) FROM big");
+    assert_eq!(number(&fitting), i64::MAX);
+    run(&engine, "INSERT INTO big VALUES (4, 1, 0)");
+    for (column, sum) in [("v", "9223372036854775808"), ("u", "18446744073709551616")] {
+        let sql = format!("SELECT sum({column}) FROM big");
+        let (kind, message) = fail(&engine, &sql);
+        assert_eq!(kind, ErrorKind::Query, "{message}");
+        assert!(
+            message.contains(column) && message.contains(sum),
+            "{message}"
+        );
+        assert!(message.contains("DECIMAL"), "{message}");
+        run(
+            &engine,
+            &format!("SELECT sum(CAST({column} AS DECIMAL(38, 0))) FROM big"),
+        );
+    }
 }

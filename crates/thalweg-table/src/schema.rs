@@ -3,7 +3,7 @@
 //! Invariants: every stored type has exactly one name ([`type_name`]) that [`parse_type`] reads back to the same type;
 //! [`stored_type`] of a stored type is that type; a value of a type converts to its stored type without loss.
 
-use crate::error::invalid;
+use crate::error::schema;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use std::sync::Arc;
 use thalweg_codec::ElementType;
@@ -333,7 +333,7 @@ pub fn fold_name(name: &str) -> String {
 }
 
 fn unknown_type(text: &str) -> Error {
-    invalid(format!(
+    schema(format!(
         "\"{text}\" is not a type; types are bool, int8 to int64, uint8 to uint64, float32 (real), float64 (double), \
          decimal(precision, scale), string (varchar, text), binary, date, timestamp(s|ms|us|ns[, zone]) and \
          duration(s|ms|us|ns)"

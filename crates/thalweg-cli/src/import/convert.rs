@@ -259,7 +259,7 @@ pub(super) fn is_integer(text: &str) -> bool {
 }
 
 /// A value in a message.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let cut: String = text.chars().take(SHOWN_CHARACTERS).collect();
     let dots = if cut.len() < text.len() { "..." } else { "" };
     format!("\"{}{dots}\"", cut.escape_debug())

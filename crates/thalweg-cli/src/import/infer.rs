@@ -84,6 +84,40 @@ pub(super) fn schema(names: &[String], chunks: &[Chunk]) -> Schema {
     Schema::new(names.iter().enumerate().map(column).collect::<Vec<_>>())
 }
 
+/// The value that keeps a column from being a time.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoTime {
+    /// Where it is in the file.
+    pub(super) line: u64,
+    pub(super) text: String,
+    /// No kind of time takes it, whatever the values before it are.
+    pub(super) by_itself: bool,
+}
+
+/// Looks for the first value with which a column can no longer be a time; `None` if there is none.
+pub(super) fn no_time(column: usize, chunks: &[Chunk]) -> Option<NoTime> {
+    const TIMES: [Kind; 4] = [Kind::Int, Kind::Date, Kind::Time, Kind::ZonedTime];
+    let mut kinds = TIMES.to_vec();
+    for chunk in chunks {
+        let values = chunk.columns[column].iter().zip(&chunk.lines);
+        for (text, line) in values.filter_map(|(text, line)| Some((text?.trim(), line))) {
+            if text.is_empty() {
+                continue;
+            }
+            // A number in quotes is text to JSON.
+            kinds.retain(|kind| kind.takes(text) && !(*kind == Kind::Int && chunk.is_text[column]));
+            if kinds.is_empty() {
+                return Some(NoTime {
+                    line: *line,
+                    text: text.to_owned(),
+                    by_itself: !TIMES.iter().any(|kind| kind.takes(text)),
+                });
+            }
+        }
+    }
+    None
+}
+
 fn data_type(column: usize, chunks: &[Chunk]) -> DataType {
     let mut kinds = KINDS.to_vec();
     let mut empty = true;

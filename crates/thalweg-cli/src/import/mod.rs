@@ -19,6 +19,7 @@ mod source;
 
 use crate::arguments::{FileFormat, ImportCall, ImportOptions};
 use crate::failure::Failure;
+use crate::files;
 use crate::interrupt::Listening;
 use crate::sql::counted;
 use arrow_array::RecordBatch;
@@ -61,10 +62,16 @@ impl Imported {
 pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
     // A wrong name of the file must not make a database.
     let source = Source::open(&call.file, &call.options)?;
+    let was_there = files::exists(&call.database);
     let db = Database::builder()
         .must_exist(!call.options.create)
         .open(&call.database)?;
-    let imported = import_source(&db, source, &call.table, &call.options)?;
+    let imported = import_source(&db, source, &call.table, &call.options);
+    if imported.is_err() && !was_there && db.table_names().is_ok_and(|names| names.is_empty()) {
+        // While it is open nobody else can have put anything there.
+        files::remove_folder(&call.database);
+    }
+    let imported = imported?;
     db.close()?;
     imported.tell();
     Ok(())
@@ -96,7 +103,7 @@ fn import_source(
     name: &str,
     options: &ImportOptions,
 ) -> Result<Imported, Failure> {
-    let bar = source.bar.clone();
+    let (bar, file) = (source.bar.clone(), source.name.clone());
     let mut reader: Box<dyn ReadChunks> = match source.format {
         FileFormat::Json => Box::new(json_lines::JsonLines::open(source, options)?),
         _ => Box::new(csv_lines::CsvLines::open(source, options)?),
@@ -114,6 +121,12 @@ fn import_source(
             // Options that cannot be are told before a large file is read.
             let create = create_options(options)?;
             let sample = read_sample(&mut *reader)?;
+            if sample.is_empty() {
+                return Err(Failure::Other(format!(
+                    "{file} has no rows to find the types of columns from: make the table first, with CREATE TABLE"
+                )));
+            }
+            check_time(options, reader.columns(), &sample)?;
             let schema = infer::schema(reader.columns(), &sample);
             (db.create_table(name, &schema, &create)?, sample, true)
         }
@@ -156,6 +169,34 @@ fn check_options(table: &Table, options: &ImportOptions) -> Result<(), Failure> 
     }
     create_options(options)?;
     Ok(())
+}
+
+/// Refuses a column of times with a value that is none, before a table is made of it.
+fn check_time(
+    options: &ImportOptions,
+    columns: &[String],
+    sample: &[Chunk],
+) -> Result<(), Failure> {
+    let time = options.time.as_ref().and_then(|wanted| {
+        let is_wanted = |name: &String| fold_name(name) == fold_name(wanted);
+        columns.iter().position(is_wanted)
+    });
+    let Some(found) = time.and_then(|time| Some((time, infer::no_time(time, sample)?))) else {
+        return Ok(());
+    };
+    let (time, value) = found;
+    let reason = if value.by_itself {
+        "is no time"
+    } else {
+        "is a time of another kind than those in front of it"
+    };
+    Err(Failure::Other(format!(
+        "line {}: column \"{}\": {} {reason}; nothing was imported (with a table made by CREATE TABLE, --rejects \
+         FILE sets bad rows apart)",
+        value.line,
+        columns[time],
+        convert::shown(&value.text)
+    )))
 }
 
 fn read_sample(reader: &mut dyn ReadChunks) -> Result<Vec<Chunk>, Failure> {

@@ -417,3 +417,31 @@ fn the_file_of_rejects_must_be_another() {
     assert_eq!(ended.status, 2, "{ended:?}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "ts,v\n1,10\n");
 }
+
+#[test]
+fn what_is_no_time_is_named_and_no_database_is_left() {
+    for (text, named) in [
+        (
+            "ts,v\nyesterday,1\n2026-01-01,2\n",
+            &["line 2", "\"yesterday\" is no time"][..],
+        ),
+        (
+            "ts,v\n2026-01-01,1\n2.5,2\n",
+            &["line 3", "\"2.5\" is no time"],
+        ),
+        ("ts,v\n2026-01-01,1\n7,2\n", &["line 3", "another kind"]),
+        ("ts,v\n", &["has no rows", "CREATE TABLE"]),
+        ("ts,v\n2026-01-01,1\n2026-01-02\n", &["line 3"]),
+    ] {
+        let place = Place::new();
+        let file = place.file("bad.csv", text);
+        let message = import(&place, &file, &["--create", "--time", "TS"]).fails(1);
+        for wanted in named {
+            assert!(message.contains(wanted), "{text:?}: {message}");
+        }
+        assert!(!place.db.exists(), "{text:?} left a database");
+        place.sql("CREATE TABLE other (v INT)");
+        import(&place, &file, &["--create", "--time", "ts"]).fails(1);
+        assert_eq!(place.sql("SELECT count(*) AS n FROM other"), "n\n0\n");
+    }
+}

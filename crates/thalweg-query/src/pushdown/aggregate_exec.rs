@@ -158,8 +158,12 @@ impl TableAggregateExec {
             let data_type: DataType = next_type()?;
             columns.push(group_values(&result.groups, factor, &data_type)?);
         }
+        let definition = self.view.definition();
         for output in &self.outputs {
-            columns.push(finish(*output, &result.groups, &next_type()?)?);
+            let position = output.column().and_then(|at| self.request.columns.get(at));
+            let name =
+                position.map_or("", |position| definition.columns()[*position].name.as_str());
+            columns.push(finish(*output, &result.groups, &next_type()?, name)?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(result.groups.len()));
         let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;

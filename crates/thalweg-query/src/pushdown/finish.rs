@@ -1,10 +1,11 @@
 //! From the summaries of groups to the arrays that DataFusion's own aggregates would return.
 //!
 //! Invariants: types are those of the plan; a group without values gives null, except counts; NaN is larger than every
-//! number, and whatever adds a NaN is NaN; integer sums wrap around as they do in DataFusion. In groups of
+//! number, and whatever adds a NaN is NaN; an integer sum beyond 64 bits is an error. In groups of
 //! `date_bin` DataFusion's own minimum and maximum of floats with NaNs depend on the order of the rows; here they
 //! are the same as without groups.
 
+use crate::error::{query, to_datafusion};
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Float32Array, Float64Array, Int64Array,
     PrimitiveArray, UInt64Array,
@@ -31,8 +32,26 @@ pub(crate) enum Output {
     },
 }
 
-/// The values of `output` for all groups.
-pub(crate) fn finish(output: Output, groups: &[Group], data_type: &DataType) -> Result<ArrayRef> {
+impl Output {
+    /// The column that it speaks of.
+    pub(crate) fn column(self) -> Option<usize> {
+        match self {
+            Self::Rows => None,
+            Self::Count(at) | Self::Sum(at) | Self::Avg(at) | Self::Min(at) | Self::Max(at) => {
+                Some(at)
+            }
+            Self::Variance { column, .. } => Some(column),
+        }
+    }
+}
+
+/// The values of `output` for all groups; `name` is that of its column, for messages.
+pub(crate) fn finish(
+    output: Output,
+    groups: &[Group],
+    data_type: &DataType,
+    name: &str,
+) -> Result<ArrayRef> {
     let array: ArrayRef = match output {
         Output::Rows => Arc::new(int64(groups.iter().map(|group| Some(signed(group.rows))))),
         Output::Count(at) => {
@@ -40,7 +59,7 @@ pub(crate) fn finish(output: Output, groups: &[Group], data_type: &DataType) -> 
                 Some(signed(summary.value_rows + summary.nan_rows))
             })))
         }
-        Output::Sum(at) => sums(groups, at, data_type)?,
+        Output::Sum(at) => sums(groups, at, data_type, name)?,
         Output::Avg(at) => Arc::new(float64(summaries(groups, at).map(average))),
         Output::Min(at) => extremes(groups, at, data_type, End::Min)?,
         Output::Max(at) => extremes(groups, at, data_type, End::Max)?,
@@ -77,35 +96,31 @@ fn signed(rows: u64) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
 }
 
-fn sums(groups: &[Group], at: usize, data_type: &DataType) -> Result<ArrayRef> {
-    let has_values = |summary: &ColumnSummary| summary.value_rows > 0;
+fn sums(groups: &[Group], at: usize, data_type: &DataType, name: &str) -> Result<ArrayRef> {
     Ok(match data_type {
         DataType::Int64 => {
-            #[expect(clippy::cast_possible_truncation, reason = "sums wrap around")]
-            let wrapped = |summary: &ColumnSummary| {
-                summary
-                    .int_sum()
-                    .filter(|_| has_values(summary))
-                    .map(|sum| sum as i64)
-            };
-            Arc::new(int64(summaries(groups, at).map(wrapped)))
+            let sums = summaries(groups, at).map(|summary| int_sum::<i64>(summary, name));
+            Arc::new(sums.collect::<Result<Int64Array>>()?)
         }
         DataType::UInt64 => {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "sums wrap around"
-            )]
-            let wrapped = |summary: &ColumnSummary| {
-                summary
-                    .int_sum()
-                    .filter(|_| has_values(summary))
-                    .map(|sum| sum as u64)
-            };
-            Arc::new(summaries(groups, at).map(wrapped).collect::<UInt64Array>())
+            let sums = summaries(groups, at).map(|summary| int_sum::<u64>(summary, name));
+            Arc::new(sums.collect::<Result<UInt64Array>>()?)
         }
         DataType::Float64 => Arc::new(float64(summaries(groups, at).map(float_sum))),
         other => return internal_err!("no sum of {other} from summaries"),
+    })
+}
+
+/// Summaries hold sums of 128 bits; one that SQL's type cannot hold is an error, not another number.
+fn int_sum<T: TryFrom<i128>>(summary: &ColumnSummary, name: &str) -> Result<Option<T>> {
+    let Some(sum) = summary.int_sum().filter(|_| summary.value_rows > 0) else {
+        return Ok(None);
+    };
+    T::try_from(sum).map(Some).map_err(|_| {
+        to_datafusion(query(format!(
+            "the sum of \"{name}\" is {sum}, beyond 64 bits: sum(CAST(\"{name}\" AS DOUBLE)) or \
+             sum(CAST(\"{name}\" AS DECIMAL(38, 0))) can hold it"
+        )))
     })
 }
 

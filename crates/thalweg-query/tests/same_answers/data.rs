@@ -16,6 +16,8 @@ use thalweg_table::{CreateOptions, Engine, EngineOptions};
 
 /// 2026-01-01.
 const START_S: i64 = 1_767_225_600;
+/// Of the largest values of 64 bits; as many rows as a test has add up to less than an error.
+pub(crate) const LARGE: i64 = i64::MAX >> 24;
 pub(crate) const START_MS: i64 = START_S * 1_000;
 
 fn schema() -> SchemaRef {
@@ -93,14 +95,15 @@ fn batch(rng: &mut Rng, first_ms: i64, rows: usize, late: bool) -> RecordBatch {
         Arc::new(Int8Array::from(some(rng, rows, |rng| rng.i8(..)))),
         Arc::new(Int16Array::from(some(rng, rows, |rng| rng.i16(..)))),
         Arc::new(Int32Array::from(some(rng, rows, |rng| rng.i32(..)))),
-        // Large enough for sums to wrap around.
         Arc::new(Int64Array::from(some(rng, rows, |rng| {
-            rng.i64(i64::MAX / 4..)
+            rng.i64(LARGE / 4..LARGE)
         }))),
         Arc::new(UInt8Array::from(some(rng, rows, |rng| rng.u8(..)))),
         Arc::new(UInt16Array::from(some(rng, rows, |rng| rng.u16(..)))),
         Arc::new(UInt32Array::from(some(rng, rows, |rng| rng.u32(..)))),
-        Arc::new(UInt64Array::from(some(rng, rows, |rng| rng.u64(..)))),
+        Arc::new(UInt64Array::from(some(rng, rows, |rng| {
+            rng.u64(..LARGE.unsigned_abs())
+        }))),
         Arc::new(Float32Array::from(some(rng, rows, |rng| {
             rng.f32() * 100.0 - 50.0
         }))),

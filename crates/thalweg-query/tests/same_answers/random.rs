@@ -1,6 +1,6 @@
 //! Questions that are made up.
 
-use crate::data::{Pair, START_MS};
+use crate::data::{LARGE, Pair, START_MS};
 use fastrand::Rng;
 use thalweg_query::Params;
 
@@ -59,11 +59,11 @@ fn literal(rng: &mut Rng, column: &str) -> String {
         "at_us" | "at_ns" => format!("TIMESTAMP '{}Z'", time(rng)),
         "i8" => rng.i16(-140..140).to_string(),
         "i16" | "i32" => rng.i32(-40_000..40_000).to_string(),
-        "i64" => rng.i64(i64::MAX / 4..).to_string(),
+        "i64" => rng.i64(LARGE / 4..LARGE).to_string(),
         "u8" => rng.i16(-10..270).to_string(),
         "u16" => rng.u32(..70_000).to_string(),
         "u32" => rng.u32(..).to_string(),
-        "u64" => rng.u64(..).to_string(),
+        "u64" => rng.u64(..LARGE.unsigned_abs()).to_string(),
         "nan" | "inf" if rng.u8(..8) == 0 => "CAST('NaN' AS DOUBLE)".to_owned(),
         "nan" => format!("{:.2}", rng.f64()),
         "f32" | "f64" | "inf" | "none" => format!("{:.1}", rng.f64() * 100.0 - 40.0),

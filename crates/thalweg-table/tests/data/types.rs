@@ -77,7 +77,7 @@ fn other_names_are_refused_with_the_list() {
     ];
     for text in wrong {
         let error = parse_type(text).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
+        assert_eq!(error.kind(), ErrorKind::Schema, "{text}");
         assert!(error.message().contains("float64 (double)"), "{error}");
     }
     let error = schema_of_names([("ok", "int32"), ("price", "dollars")]).unwrap_err();

@@ -1,0 +1,84 @@
+//! Times without a zone mean UTC, also where a statement compares them with a column that has one.
+//!
+//! Invariants: DataFusion's casts read such times as local to the zone they are cast to; here every cast of text, a date
+//! or a naive time to a zone goes by way of UTC, which changes the zone only. Text with an offset keeps its meaning.
+
+use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TryCast};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::utils::NamePreserver;
+
+/// The rule that sees to it; after types were made to agree.
+#[derive(Debug)]
+pub(crate) struct NaiveTimesAreUtc;
+
+impl AnalyzerRule for NaiveTimesAreUtc {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(rewrite_node)
+            .map(|done| done.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "thalweg_naive_times_are_utc"
+    }
+}
+
+fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(
+            scan.table_name.clone(),
+            &scan.source.schema(),
+        )?);
+    }
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(|expr| Ok(by_way_of_utc(expr, &schema)))?;
+        Ok(rewritten.update_data(|expr| name.restore(expr)))
+    })
+}
+
+fn by_way_of_utc(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let (inner, field) = match &expr {
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => (expr, field),
+        _ => return Transformed::no(expr),
+    };
+    let DataType::Timestamp(unit, Some(zone)) = field.data_type() else {
+        return Transformed::no(expr);
+    };
+    // What has no type here, as a placeholder, gets one before this rule is asked again.
+    let naive = inner.get_type(schema).is_ok_and(|from| is_naive(&from));
+    if !naive || is_utc(zone) {
+        return Transformed::no(expr);
+    }
+    let utc = DataType::Timestamp(*unit, Some("UTC".into()));
+    Transformed::yes(match expr {
+        Expr::Cast(Cast { expr, field }) => Expr::Cast(Cast {
+            expr: Box::new(Expr::Cast(Cast::new(expr, utc))),
+            field,
+        }),
+        Expr::TryCast(TryCast { expr, field }) => Expr::TryCast(TryCast {
+            expr: Box::new(Expr::TryCast(TryCast::new(expr, utc))),
+            field,
+        }),
+        other => other,
+    })
+}
+
+fn is_naive(data_type: &DataType) -> bool {
+    use DataType as T;
+    matches!(
+        data_type,
+        T::Timestamp(_, None) | T::Date32 | T::Date64 | T::Utf8 | T::LargeUtf8 | T::Utf8View
+    )
+}
+
+fn is_utc(zone: &str) -> bool {
+    matches!(zone, "UTC" | "+00:00" | "Z")
+}
