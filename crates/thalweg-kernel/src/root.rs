@@ -120,6 +120,8 @@ pub(crate) struct RootFile {
     /// What the other slot says, if it can be read.
     pub(crate) other: Option<Root>,
     current_slot: usize,
+    /// The slot that counts is known to be on disk: this process synced it.
+    is_durable: bool,
 }
 
 impl RootFile {
@@ -147,6 +149,7 @@ impl RootFile {
             current: root,
             other: Some(root),
             current_slot: 0,
+            is_durable: true,
         })
     }
 
@@ -168,6 +171,7 @@ impl RootFile {
             current,
             other,
             current_slot,
+            is_durable: false,
         })
     }
 
@@ -199,16 +203,28 @@ impl RootFile {
     pub(crate) fn switch(&mut self, mut root: Root) -> Result<()> {
         assert!(root.epoch >= self.current.epoch && root.database == self.current.database);
         root.sequence = self.current.sequence + 1;
+        if !self.is_durable {
+            // A process that was killed may have left it in the cache only, where a power cut could take it while the
+            // other slot is half written. Written again, not just synced: after a failed sync the cache looks clean.
+            self.write_slot(self.current_slot, &self.current)?;
+            self.is_durable = true;
+        }
         let slot = SLOTS - 1 - self.current_slot;
-        let fail = |e| Error::io("writing the root", e);
-        self.file
-            .write_all_at(&root.encode(), (slot * SLOT_BYTES) as u64)
-            .map_err(fail)?;
-        self.file.sync_data().map_err(fail)?;
+        self.write_slot(slot, &root)?;
         self.other = Some(self.current);
         self.current = root;
         self.current_slot = slot;
         Ok(())
+    }
+}
+
+impl RootFile {
+    fn write_slot(&self, slot: usize, root: &Root) -> Result<()> {
+        let fail = |e| Error::io("writing the root", e);
+        self.file
+            .write_all_at(&root.encode(), (slot * SLOT_BYTES) as u64)
+            .map_err(fail)?;
+        self.file.sync_data().map_err(fail)
     }
 }
 

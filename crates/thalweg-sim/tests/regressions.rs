@@ -214,3 +214,28 @@ fn a_commit_of_several_parts_is_encoded_as_a_whole() {
     assert_eq!(encoded.open_rows().count(), 0);
     assert_eq!(toy.rows(table).unwrap().len(), 5);
 }
+
+#[test]
+fn a_root_that_only_the_cache_has_is_written_again_before_the_other_slot() {
+    let (sim, shape) = (SimEnv::new(11), Shape::new(8192, 8));
+    let mut db = Driver::start(&sim, shape.clone(), true);
+    db.create("t");
+    db.append("t", 0..5, Disk);
+    // Killed between the write of a slot and its sync.
+    sim.set_plan(fault(CallKind::SyncData, "root", Fault::Crash));
+    db.checkpoint();
+    let killed = sim.crash_image(&CrashChoice::Kill);
+    for skip in 0..3 {
+        let image = killed.crash_image(&CrashChoice::Kill);
+        let crash = FaultRule::new(Fault::Crash)
+            .on(&[CallKind::SyncData])
+            .path_suffix("root");
+        image.set_plan(FaultPlan::none().rule(crash.skip(skip).once()));
+        let again = shape.open(&image.env()).and_then(|toy| toy.create("u"));
+        assert!(again.is_err(), "it crashes at sync {skip}");
+        for choice in image.crash_choices(64, 64, skip) {
+            let after = image.crash_image(&choice);
+            assert_eq!(open(&shape, &after)["t"].len(), 5, "{skip} {choice:?}");
+        }
+    }
+}
