@@ -204,7 +204,7 @@ impl Leader {
     /// Does the jobs in order; `answer` gets one result each. An error of the whole is fatal.
     pub(crate) fn run(
         &mut self,
-        jobs: impl ExactSizeIterator<Item = (Job, Durability)>,
+        jobs: impl Iterator<Item = (Job, Durability)>,
         waits_for_sync: bool,
         answer: &mut impl FnMut(Result<CommitNo>),
     ) -> Result<()> {

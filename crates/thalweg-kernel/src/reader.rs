@@ -49,7 +49,7 @@ struct Following {
     boot: [u8; 16],
     /// A frame was read and not applied: the state is to be loaded anew.
     broken: bool,
-    /// The epoch that is pinned: that of the oldest snapshot in use, or an older one.
+    /// The epoch that is pinned, as [`Reader::snapshot`] last left it: that of the oldest snapshot in use, or an older one.
     pinned: Epoch,
 }
 
@@ -100,7 +100,6 @@ impl Reader {
             Err(first) => {
                 let loaded = retry(|| Following::load(&self.env, &self.dir, &self.store));
                 *following = loaded.map_err(|_| first)?;
-                following.pinned = pinned;
             }
         }
         if following.working.changed {
@@ -231,9 +230,7 @@ impl Following {
                 return Ok(());
             }
         }
-        let pinned = self.pinned;
         *self = Self::load(env, dir, store)?;
-        self.pinned = pinned;
         Ok(())
     }
 

@@ -38,6 +38,15 @@ fn open(sim: &SimEnv) -> (Arc<Toy>, TableId) {
     (Arc::new(toy), table)
 }
 
+/// The same database in another process, for reading.
+fn open_reader(sim: &SimEnv) -> Toy {
+    let read_only = Options {
+        read_only: true,
+        ..options()
+    };
+    Toy::open(&sim.env_of_process(7), "/db", &read_only, 3).unwrap()
+}
+
 fn keys(toy: &Toy, table: TableId) -> Vec<i64> {
     toy.rows(table).unwrap().into_iter().map(|r| r.0).collect()
 }
@@ -195,11 +204,7 @@ fn a_reader_process_follows_through_checkpoints_and_garbage_collection() {
         let reader = thread::spawn({
             let (sim, acknowledged) = (sim.clone(), Arc::clone(&acknowledged));
             move || {
-                let read_only = Options {
-                    read_only: true,
-                    ..options()
-                };
-                let reader = Toy::open(&sim.env_of_process(7), "/db", &read_only, 3).unwrap();
+                let reader = open_reader(&sim);
                 for _ in 0..2 {
                     let known = acknowledged.lock().clone();
                     holds(&keys(&reader, table), &known);
@@ -233,11 +238,7 @@ fn a_reader_process_sees_nothing_early_of_a_writer_that_opens() {
         let reader = thread::spawn({
             let (sim, acknowledged) = (sim.clone(), Arc::clone(&acknowledged));
             move || {
-                let read_only = Options {
-                    read_only: true,
-                    ..options()
-                };
-                let reader = Toy::open(&sim.env_of_process(7), "/db", &read_only, 3).unwrap();
+                let reader = open_reader(&sim);
                 let mut last = BTreeSet::new();
                 for _ in 0..4 {
                     let known = acknowledged.lock().clone();

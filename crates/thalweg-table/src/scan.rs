@@ -27,8 +27,6 @@ pub struct ScanRequest {
     pub batch_rows: usize,
     /// Threads that decode; 0 means as many as the engine was opened with. 1 decodes in the calling thread alone.
     pub threads: usize,
-    /// Largest key first; rows of equal keys in reverse order of arrival.
-    pub reverse: bool,
 }
 
 impl Default for ScanRequest {
@@ -40,7 +38,6 @@ impl Default for ScanRequest {
             limit: None,
             batch_rows: 0,
             threads: 0,
-            reverse: false,
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use thalweg_kernel::index::{Entry, Step, Walk};
 use thalweg_kernel::store::Store;
 use thalweg_kernel::summary::ValueRange;
-use thalweg_kernel::{Error, ErrorKind, Result, TableSnapshot};
+use thalweg_kernel::{Result, TableSnapshot};
 
 /// Rows of the first batch: it should come at once.
 const FIRST_ROWS: usize = 4_096;
@@ -29,10 +29,6 @@ const TYPICAL_VALUE_BYTES: usize = 16;
 
 /// Starts a scan.
 pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
-    if request.reverse {
-        let message = "scans in descending order are not offered by this version; sort the result";
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    }
     let (engine, definition) = (view.engine(), view.definition());
     let projection = request.projection.as_deref();
     let reader = Arc::new(Reader::new(view, projection, request.keys)?);
