@@ -13,7 +13,7 @@ use crate::error::{DecodeError, ensure};
 use crate::input::Input;
 use crate::mode::PageMode;
 use crate::packing::{PageBuffer, block_bytes, low_bits, pack, unpack};
-use crate::wide::{Lane, count_changes, count_outside, deltas, min_max, prefix_sum};
+use crate::wide::{Lane, count_changes, count_outside, deltas, min_max};
 
 /// What a chunk's sample says about its integer pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -415,7 +415,7 @@ pub(crate) fn decode_mode<L: Lane>(
             let header = FrameHeader::read(&mut input, out.len())?;
             let start = input.read()?;
             header.decode(&mut input, buffer, out)?;
-            prefix_sum(out, start);
+            L::prefix_sum(out, start);
         }
         PageMode::RunLength => decode_runs(&mut input, out)?,
         _ => return Err(DecodeError::new("page mode does not fit integers")),

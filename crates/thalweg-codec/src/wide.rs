@@ -1,17 +1,17 @@
-//! The loops over the values of a page, each compiled twice on x86-64: for any processor, and for
-//! those with AVX2, chosen at run time.
+//! The loops over the values of a page, each compiled three times on x86-64: for any processor, for
+//! those with AVX2 and for those with AVX-512, chosen at run time.
 //!
 //! Invariants
-//! - The only module with unsafe code, and its only use is to call a function compiled for features
-//!   that [`has_wide_registers`] has just found. The bodies are safe code which the compiler
-//!   vectorises by itself, so both versions compute the same.
+//! - With [`prefix`] the only module with unsafe code, and its only use is to call a function
+//!   compiled for features that [`registers`] has just found. The bodies are safe code which the
+//!   compiler vectorises by itself, so all versions compute the same.
 //! - No lane is read or written outside its slice: bodies index arrays of a constant length.
 //!
 //! Alternatives rejected: fastlanes' own `pack` and `unpack` are never inlined, so they would stay
 //! at the build's baseline (SSE2: half the speed); its macros expand here instead, inside the
-//! functions with features. Intrinsics would be faster still in places, but would need one version
-//! per architecture, and an unsafe block in each loop. Other architectures use their baseline
-//! (NEON on arm64).
+//! functions with features. Intrinsics would be faster still in places, but need one version per
+//! architecture: only prefix sums, which the compiler leaves scalar, are written with them. Other
+//! architectures use their baseline (NEON on arm64).
 #![expect(
     unsafe_code,
     reason = "calls of functions compiled for features the processor has"
@@ -23,6 +23,9 @@ use fastlanes::FastLanes;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::PAGE_ROWS;
+
+#[cfg(target_arch = "x86_64")]
+mod prefix;
 
 /// An unsigned integer that a page is packed as.
 pub(crate) trait Lane:
@@ -76,14 +79,44 @@ pub(crate) trait Lane:
         reference: Self,
         values: &mut [Self; PAGE_ROWS],
     );
+
+    /// Replaces each value by the sum of `start` and all values up to it.
+    #[inline]
+    fn prefix_sum(values: &mut [Self], start: Self) {
+        prefix_sum_body(values, start);
+    }
 }
 
-/// Whether the functions compiled for AVX2 may be called.
+/// The widest registers that functions may be compiled for.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Registers {
+    /// Those of every processor.
+    Baseline,
+    /// AVX2 and BMI2.
+    Avx2,
+    /// AVX-512 as of Ice Lake and Zen 4. Earlier processors clock down for it, by more than pages
+    /// of a thousand values can gain.
+    Avx512,
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn has_wide_registers() -> bool {
-    // Looked up once by the standard library; afterwards a load and a test.
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2")
+fn registers() -> Registers {
+    // Looked up once by the standard library; afterwards loads and tests.
+    if !(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2")) {
+        return Registers::Baseline;
+    }
+    let is_wide = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vbmi2");
+    if is_wide {
+        Registers::Avx512
+    } else {
+        Registers::Avx2
+    }
 }
 
 /// The packing kernels of one lane type, with `$feature` on each function.
@@ -153,10 +186,15 @@ macro_rules! packing_kernels {
 
 /// A lane type: its arithmetic and its packing kernels.
 macro_rules! lane {
-    ($lane:ident, $max_width:literal, $portable:ident, $wide:ident) => {
+    ($lane:ident, $max_width:literal, $portable:ident, $avx2:ident, $avx512:ident, {$($own:tt)*}) => {
         packing_kernels!($portable, $lane, $max_width, #[inline(never)]);
         #[cfg(target_arch = "x86_64")]
-        packing_kernels!($wide, $lane, $max_width, #[target_feature(enable = "avx2,bmi2")]);
+        packing_kernels!($avx2, $lane, $max_width, #[target_feature(enable = "avx2,bmi2")]);
+        #[cfg(target_arch = "x86_64")]
+        packing_kernels!(
+            $avx512, $lane, $max_width,
+            #[target_feature(enable = "avx2,bmi2,avx512f,avx512vl,avx512bw,avx512dq")]
+        );
 
         impl Lane for $lane {
             const BITS: u32 = <$lane>::BITS;
@@ -198,9 +236,12 @@ macro_rules! lane {
                 packed: &mut [Self; PAGE_ROWS],
             ) {
                 #[cfg(target_arch = "x86_64")]
-                if has_wide_registers() {
+                match registers() {
                     // SAFETY: the processor has the features it is compiled for.
-                    return unsafe { $wide::pack(width_bits, values, reference, packed) };
+                    Registers::Avx512 => return unsafe { $avx512::pack(width_bits, values, reference, packed) },
+                    // SAFETY: the same.
+                    Registers::Avx2 => return unsafe { $avx2::pack(width_bits, values, reference, packed) },
+                    Registers::Baseline => {}
                 }
                 $portable::pack(width_bits, values, reference, packed);
             }
@@ -213,38 +254,91 @@ macro_rules! lane {
                 values: &mut [Self; PAGE_ROWS],
             ) {
                 #[cfg(target_arch = "x86_64")]
-                if has_wide_registers() {
+                match registers() {
                     // SAFETY: the processor has the features it is compiled for.
-                    return unsafe { $wide::unpack(width_bits, packed, reference, values) };
+                    Registers::Avx512 => return unsafe { $avx512::unpack(width_bits, packed, reference, values) },
+                    // SAFETY: the same.
+                    Registers::Avx2 => return unsafe { $avx2::unpack(width_bits, packed, reference, values) },
+                    Registers::Baseline => {}
                 }
                 $portable::unpack(width_bits, packed, reference, values);
+            }
+
+            $($own)*
+        }
+    };
+}
+
+/// The prefix sum of a lane that has one in registers of 512 bits.
+macro_rules! prefix_sum_of_lane {
+    ($function:ident) => {
+        #[cfg(target_arch = "x86_64")]
+        #[inline]
+        fn prefix_sum(values: &mut [Self], start: Self) {
+            if registers() == Registers::Avx512 {
+                // SAFETY: the processor has the features it is compiled for.
+                unsafe { prefix::$function(values, start) }
+            } else {
+                prefix_sum_body(values, start);
             }
         }
     };
 }
 
-lane!(u8, 8, packing_u8, packing_u8_wide);
-lane!(u16, 16, packing_u16, packing_u16_wide);
-lane!(u32, 32, packing_u32, packing_u32_wide);
-lane!(u64, 64, packing_u64, packing_u64_wide);
+lane!(u8, 8, packing_u8, packing_u8_avx2, packing_u8_avx512, {});
+lane!(
+    u16,
+    16,
+    packing_u16,
+    packing_u16_avx2,
+    packing_u16_avx512,
+    {}
+);
+lane!(
+    u32,
+    32,
+    packing_u32,
+    packing_u32_avx2,
+    packing_u32_avx512,
+    {
+        prefix_sum_of_lane!(prefix_sum_u32);
+    }
+);
+lane!(
+    u64,
+    64,
+    packing_u64,
+    packing_u64_avx2,
+    packing_u64_avx512,
+    {
+        prefix_sum_of_lane!(prefix_sum_u64);
+    }
+);
 
-/// Defines `$name` as `$body`, also compiled for wide registers as `$wide`.
+/// Defines `$name` as `$body`, also compiled for wide registers.
 macro_rules! dispatch {
-    ($(#[$doc:meta])* $name:ident, $wide:ident, $body:ident, <$($generic:ident: $bound:ident)?>
+    ($(#[$doc:meta])* $name:ident, $body:ident, <$($generic:ident: $bound:ident)?>
      ($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?) => {
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,bmi2")]
-        fn $wide<$($generic: $bound)?>($($argument: $type),*) $(-> $result)? {
-            $body($($argument),*)
-        }
-
         $(#[$doc])*
         #[inline]
         pub(crate) fn $name<$($generic: $bound)?>($($argument: $type),*) $(-> $result)? {
             #[cfg(target_arch = "x86_64")]
-            if has_wide_registers() {
-                // SAFETY: the processor has the features it is compiled for.
-                return unsafe { $wide($($argument),*) };
+            {
+                #[target_feature(enable = "avx2,bmi2")]
+                fn avx2<$($generic: $bound)?>($($argument: $type),*) $(-> $result)? {
+                    $body($($argument),*)
+                }
+                #[target_feature(enable = "avx2,bmi2,avx512f,avx512vl,avx512bw,avx512dq")]
+                fn avx512<$($generic: $bound)?>($($argument: $type),*) $(-> $result)? {
+                    $body($($argument),*)
+                }
+                match registers() {
+                    // SAFETY: the processor has the features it is compiled for.
+                    Registers::Avx512 => return unsafe { avx512($($argument),*) },
+                    // SAFETY: the same.
+                    Registers::Avx2 => return unsafe { avx2($($argument),*) },
+                    Registers::Baseline => {}
+                }
             }
             $body($($argument),*)
         }
@@ -254,7 +348,7 @@ macro_rules! dispatch {
 dispatch! {
     /// The smallest and largest value of a slice that is not empty, in the order of
     /// `value ^ flip` (zero for unsigned, [`Lane::SIGN`] for signed numbers).
-    min_max, min_max_wide, min_max_body, <L: Lane>(values: &[L], flip: L) -> (L, L)
+    min_max, min_max_body, <L: Lane>(values: &[L], flip: L) -> (L, L)
 }
 
 #[inline(always)]
@@ -271,7 +365,7 @@ fn min_max_body<L: Lane>(values: &[L], flip: L) -> (L, L) {
 dispatch! {
     /// Writes the difference of each value from the one before it (zero for the first) and
     /// returns the smallest and largest of them as signed numbers, the first left out.
-    deltas, deltas_wide, deltas_body, <L: Lane>(values: &[L], out: &mut [L]) -> (L, L)
+    deltas, deltas_body, <L: Lane>(values: &[L], out: &mut [L]) -> (L, L)
 }
 
 #[inline(always)]
@@ -291,12 +385,7 @@ fn deltas_body<L: Lane>(values: &[L], out: &mut [L]) -> (L, L) {
     (low ^ L::SIGN, high ^ L::SIGN)
 }
 
-dispatch! {
-    /// Replaces each value by the sum of `start` and all values up to it.
-    prefix_sum, prefix_sum_wide, prefix_sum_body, <L: Lane>(values: &mut [L], start: L)
-}
-
-#[inline(always)]
+/// [`Lane::prefix_sum`] value by value.
 fn prefix_sum_body<L: Lane>(values: &mut [L], start: L) {
     let mut sum = start;
     for value in values {
@@ -307,7 +396,7 @@ fn prefix_sum_body<L: Lane>(values: &mut [L], start: L) {
 
 dispatch! {
     /// How many values lie outside `reference ..= reference + span`.
-    count_outside, count_outside_wide, count_outside_body, <L: Lane>(values: &[L], reference: L, span: L) -> usize
+    count_outside, count_outside_body, <L: Lane>(values: &[L], reference: L, span: L) -> usize
 }
 
 #[inline(always)]
@@ -320,7 +409,7 @@ fn count_outside_body<L: Lane>(values: &[L], reference: L, span: L) -> usize {
 
 dispatch! {
     /// How many values differ from the one before them.
-    count_changes, count_changes_wide, count_changes_body, <L: Lane>(values: &[L]) -> usize
+    count_changes, count_changes_body, <L: Lane>(values: &[L]) -> usize
 }
 
 #[inline(always)]
@@ -353,7 +442,7 @@ pub(crate) struct Bounds<L> {
 
 dispatch! {
     /// Looks at whole runs of [`RUN_ROWS`] values each.
-    page_bounds, page_bounds_wide, page_bounds_body, <L: Lane>(values: &[L], flip: L) -> Bounds<L>
+    page_bounds, page_bounds_body, <L: Lane>(values: &[L], flip: L) -> Bounds<L>
 }
 
 #[inline(always)]
@@ -475,7 +564,7 @@ pub(crate) const GROUPS: usize = PAGE_ROWS / GROUP_ROWS;
 dispatch! {
     /// Writes the integer of every value and counts, per group of [`GROUP_ROWS`] values, those it
     /// does not stand for.
-    alp_encode, alp_encode_wide, alp_encode_body, <F: Scaled>(
+    alp_encode, alp_encode_body, <F: Scaled>(
         values: &[F],
         scale: Scale<F>,
         integers: &mut [F::Bits],
@@ -506,7 +595,7 @@ fn alp_encode_body<F: Scaled>(
 dispatch! {
     /// Writes the positions of the values that their integers do not stand for and returns how
     /// many there are.
-    alp_misses, alp_misses_wide, alp_misses_body, <F: Scaled>(
+    alp_misses, alp_misses_body, <F: Scaled>(
         values: &[F],
         scale: Scale<F>,
         integers: &[F::Bits],
@@ -534,7 +623,7 @@ fn alp_misses_body<F: Scaled>(
 
 dispatch! {
     /// Turns integers into the values they stand for, bits for bits.
-    alp_decode, alp_decode_wide, alp_decode_body, <F: Scaled>(lanes: &mut [F::Bits], scale: Scale<F>)
+    alp_decode, alp_decode_body, <F: Scaled>(lanes: &mut [F::Bits], scale: Scale<F>)
 }
 
 #[inline(always)]
@@ -551,7 +640,7 @@ dispatch! {
     /// Cuts values in two: the bits from `cut_bits` up as `lefts`, replaced by their code in
     /// `parts` (or [`LEFT_PARTS`] when they have none, counted and returned), the others as
     /// `rights`.
-    rd_split, rd_split_wide, rd_split_body, <L: Lane>(
+    rd_split, rd_split_body, <L: Lane>(
         values: &[L],
         cut_bits: u32,
         parts: &[u16; LEFT_PARTS],
@@ -601,7 +690,7 @@ fn rd_split_body<L: Lane>(
 dispatch! {
     /// Writes the positions of the codes without a part, gives them code zero, and returns how many
     /// there are.
-    rd_misses, rd_misses_wide, rd_misses_body, <>(
+    rd_misses, rd_misses_body, <>(
         codes: &mut [u16],
         positions: &mut [u16; PAGE_ROWS],
     ) -> usize
@@ -633,7 +722,7 @@ pub(crate) fn left_part<L: Lane>(value: L, cut_bits: u32) -> u16 {
 
 dispatch! {
     /// Puts the part of each code in front of each right part. Codes wrap at [`LEFT_PARTS`].
-    rd_join, rd_join_wide, rd_join_body, <L: Lane>(codes: &[u16], parts: &[L; LEFT_PARTS], rights: &mut [L])
+    rd_join, rd_join_body, <L: Lane>(codes: &[u16], parts: &[L; LEFT_PARTS], rights: &mut [L])
 }
 
 #[inline(always)]
@@ -646,7 +735,8 @@ fn rd_join_body<L: Lane>(codes: &[u16], parts: &[L; LEFT_PARTS], rights: &mut [L
 #[cfg(test)]
 mod tests {
     //! Small enough for Miri: `cargo +nightly miri test -p thalweg-codec --lib`, with
-    //! `RUSTFLAGS=-Ctarget-feature=+avx2,+bmi2` for the wide versions.
+    //! `RUSTFLAGS=-Ctarget-feature=+avx2,+bmi2` for one of the wide versions, and with
+    //! `+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx512vbmi2` for the other.
     use super::*;
 
     /// Numbers without a pattern.
@@ -712,11 +802,29 @@ mod tests {
             let (mut one, mut other) = (vec![0; rows], vec![0; rows]);
             assert_eq!(deltas(values, &mut one), deltas_body(values, &mut other));
             assert_eq!(one, other);
-            prefix_sum(&mut one, values[0]);
+            u64::prefix_sum(&mut one, values[0]);
             prefix_sum_body(&mut other, values[0]);
             assert_eq!(one, other);
             assert_eq!(one, values);
         }
+    }
+
+    #[test]
+    fn both_prefix_sums_compute_the_same() {
+        fn check<L: Lane + std::fmt::Debug>() {
+            let numbers = numbers::<L>();
+            let lengths = (0..70).chain([127, 128, 129, PAGE_ROWS - 1, PAGE_ROWS]);
+            for rows in lengths.filter(|rows| !cfg!(miri) || rows % 16 < 2) {
+                let (mut one, mut other) = (numbers, numbers);
+                L::prefix_sum(&mut one[..rows], L::SIGN);
+                prefix_sum_body(&mut other[..rows], L::SIGN);
+                assert_eq!(one, other, "{rows} rows of {} bits", L::BITS);
+            }
+        }
+        check::<u8>();
+        check::<u16>();
+        check::<u32>();
+        check::<u64>();
     }
 
     #[test]
