@@ -12,6 +12,7 @@ const LONG_FILES: &[(&str, &str)] = &[];
 /// The only files with unsafe code.
 const UNSAFE_FILES: &[&str] = &[
     "crates/thalweg-codec/src/wide.rs",
+    "crates/thalweg-codec/src/wide/prefix.rs",
     "crates/thalweg-env/src/os/locks.rs",
     "crates/thalweg-env/src/os/process.rs",
 ];
