@@ -17,7 +17,7 @@ use crate::session::{Planner, StatementSession};
 use crate::stack::{STACK_BYTES, with_room};
 use crate::statement::{KeptPlan, Statement, Statements, is_optimizable, is_timeless};
 use crate::stop::{Stop, stoppable};
-use crate::{ddl, insert, system};
+use crate::{ddl, insert, literals, system};
 use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -157,9 +157,46 @@ impl SqlEngine {
         go_on: &dyn Fn() -> bool,
     ) -> Result<QueryResult> {
         with_room(|| {
+            if *params == Params::None
+                && extra.is_empty()
+                && let Some(result) = self.run_lifted(text)
+            {
+                return Ok(result);
+            }
             let statement = self.0.statements.get(text)?;
             self.run(&statement, params, extra, go_on)
         })
+    }
+
+    /// Runs the plan of all texts that differ from this one in numbers only, if there can be one. What fails here is for
+    /// the text itself to say.
+    fn run_lifted(&self, text: &str) -> Option<QueryResult> {
+        let lifted = literals::lift(text)?;
+        let statement = self.0.statements.get(&lifted.text).ok()?;
+        let Request::Query(query) = &statement.parsed.request else {
+            return None;
+        };
+        if statement.wants_numbers() {
+            return None;
+        }
+        let params = Params::Positional(lifted.values);
+        let params = statement.parsed.placeholders.bind(&params).ok()?;
+        let view = self.0.engine.snapshot().ok()?;
+        let types = params.types();
+        let kept = statement.plan(&types, &view).or_else(|| {
+            self.plan(&statement, query, &params, &view, &[]).ok()?;
+            statement.plan(&types, &view)
+        });
+        match kept {
+            Some(kept) if kept.is_plain => {
+                let plan = fill(kept.plan.clone(), &params).ok()?;
+                self.start(&plan, view).ok()
+            }
+            _ => {
+                statement.keep_numbers();
+                None
+            }
+        }
     }
 
     /// Rows of one table, in the order of time; what comes to a filter is planned like a query, everything else goes
@@ -308,6 +345,7 @@ impl SqlEngine {
         {
             let param_types = params.types();
             statement.keep(KeptPlan {
+                is_plain: literals::is_plain(&plan),
                 plan: plan.clone(),
                 param_types,
                 used,

@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod extra;
 mod insert;
+mod literals;
 mod metrics;
 mod naive_time;
 mod names;

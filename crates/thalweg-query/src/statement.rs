@@ -12,6 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg_table::{DatabaseView, Result};
 
 /// Statements that are kept.
@@ -26,6 +27,8 @@ const KEPT_PLANS: usize = 4;
 pub(crate) struct Statement {
     pub(crate) parsed: Parsed,
     plans: Mutex<Vec<Arc<KeptPlan>>>,
+    /// Its text was made by lifting numbers out of others, and it turned out that they matter to the plan.
+    wants_numbers: AtomicBool,
 }
 
 /// A plan of a query that can run again.
@@ -34,6 +37,8 @@ pub(crate) struct KeptPlan {
     pub(crate) plan: LogicalPlan,
     pub(crate) param_types: Vec<DataType>,
     pub(crate) used: Vec<UsedTable>,
+    /// Values are only compared with columns of their own type.
+    pub(crate) is_plain: bool,
 }
 
 impl Statement {
@@ -41,7 +46,18 @@ impl Statement {
         Ok(Self {
             parsed: parse(text)?,
             plans: Mutex::default(),
+            wants_numbers: AtomicBool::new(false),
         })
+    }
+
+    /// Whether [`Self::keep_numbers`] was called.
+    pub(crate) fn wants_numbers(&self) -> bool {
+        self.wants_numbers.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that texts of this shape are to be planned with their numbers.
+    pub(crate) fn keep_numbers(&self) {
+        self.wants_numbers.store(true, Ordering::Relaxed);
     }
 
     /// A plan for parameters of these types on this snapshot.
