@@ -124,7 +124,7 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
     Ok(Opened { leader, lock })
 }
 
-fn make_folders(env: &Env, dir: &Path) -> Result<()> {
+pub(crate) fn make_folders(env: &Env, dir: &Path) -> Result<()> {
     let storage = env.storage();
     for folder in [dir.to_owned(), log_dir(dir), data_dir(dir)] {
         let is_new = storage.metadata(&folder).is_err();

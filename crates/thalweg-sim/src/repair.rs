@@ -12,7 +12,7 @@ use crate::toy::Row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_env::sim::{CrashChoice, Errno, FaultPlan, SimEnv};
 use thalweg_kernel::index::{Address, Step};
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::store::segment_name;
@@ -102,7 +102,10 @@ impl Patient {
 
     /// Copies, each damaged in one of the ways that a repair meets: a block, a page, a header, the log, the root.
     pub fn damaged_everywhere(&self, dice: &mut Dice) -> Vec<SimEnv> {
-        let mut images = Vec::new();
+        let image = self.image();
+        let root = Path::new(DIR).join("root");
+        image.remove_file(&root).expect("a root");
+        let mut images = vec![image];
         for (path, bytes) in files_of(&self.sim) {
             let name = path
                 .file_name()
@@ -588,6 +591,51 @@ fn check_made_up(ever: &BTreeSet<Row>, contents: &Contents) -> Result<(), Violat
         }
     }
     Ok(())
+}
+
+/// Fails every storage call of the repair of a damaged database, once: a failed read is no damage, and the next repair ends
+/// as the first one would have.
+pub fn fail_repair(patient: &Patient, damaged: &SimEnv) -> RepairStage {
+    let mut stage = RepairStage::default();
+    let whole = damaged.crash_image(&CrashChoice::KeepAll);
+    let Some(Repaired::Done(_, want)) = stage.run(patient, &whole, "without a failure") else {
+        panic!(
+            "{}: no repair to fail: {:?}",
+            patient.name, stage.violations
+        );
+    };
+    for call in 1.. {
+        let image = damaged.crash_image(&CrashChoice::KeepAll);
+        let errno = if call % 2 == 0 {
+            Errno::IO
+        } else {
+            Errno::NOSPC
+        };
+        image.set_plan(FaultPlan::fail_at(call, errno));
+        let failed = repair_once(&patient.shape, &image).is_err();
+        if image.calls() < call {
+            return stage;
+        }
+        image.set_plan(FaultPlan::none());
+        stage.repairs += 1;
+        stage.errors += u64::from(failed);
+        let run = || match repair_and_check(&patient.shape, &image)? {
+            Repaired::Done(_, contents) if contents == want => Ok(()),
+            Repaired::Done(_, contents) => Err(difference(&want, &contents)),
+            Repaired::Error(error) => Err(error),
+        };
+        let ended = catch_unwind(AssertUnwindSafe(run));
+        if let Err(violation) = ended.unwrap_or_else(|panic| Err(panic_text(&*panic))) {
+            let what = format!("call {call} of the repair failed with {errno:?}");
+            stage
+                .violations
+                .push(format!("{}: {what}: {violation}", patient.name));
+        }
+        if stage.violations.len() >= 5 {
+            return stage;
+        }
+    }
+    stage
 }
 
 /// Crashes at every storage call of the repair of a damaged database: the next repair ends as the first one would have.

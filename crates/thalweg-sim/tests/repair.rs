@@ -4,8 +4,8 @@
 use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
 use thalweg_sim::repair::{
-    Patient, RepairStage, closed, coarse_damage, crash_repair, damage_pages, flip_bytes, killed,
-    several_places,
+    Patient, RepairStage, closed, coarse_damage, crash_repair, damage_pages, fail_repair,
+    flip_bytes, killed, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::WORKLOADS;
@@ -101,6 +101,20 @@ fn whatever_a_crash_left() {
     }
     conclude("after crashes", &stage, seed, &clock);
     assert!(stage.gave_up > 100, "{stage:?}");
+}
+
+#[test]
+fn a_failed_call_of_a_repair() {
+    let (seed, clock) = (seed(), Stopwatch::start());
+    let mut dice = Dice::new(seed);
+    let mut stage = RepairStage::default();
+    for patient in [closed(), killed()] {
+        for damaged in patient.damaged_everywhere(&mut dice) {
+            stage.add(fail_repair(&patient, &damaged));
+        }
+    }
+    conclude("failed calls of repairs", &stage, seed, &clock);
+    assert!(stage.errors > 300, "{stage:?}");
 }
 
 #[test]

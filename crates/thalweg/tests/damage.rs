@@ -227,6 +227,26 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
+fn a_lost_folder_costs_what_was_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.thal");
+    make(&path);
+    std::fs::remove_dir_all(path.join("data")).unwrap();
+    let report = Database::repair(&path, &mut |_| {}).unwrap();
+    assert!(!report.given_up.is_empty());
+    for lost in &report.given_up {
+        assert_eq!(lost.table.as_deref(), Some("large"), "{lost}");
+        assert!(lost.what.contains("missing"), "{lost}");
+    }
+    let db = Database::open(&path).unwrap();
+    assert_eq!(answers(&db.table("small").unwrap()).unwrap().1, 36_010);
+    assert_eq!(answers(&db.table("large").unwrap()).unwrap().1, 0);
+    let large = db.table("large").unwrap();
+    large.append([Ok(batch(0..20_000, 150))], None).unwrap();
+    assert_eq!(answers(&large).unwrap().1, 20_000);
+}
+
+#[test]
 fn a_repaired_database_has_all_but_what_was_given_up() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, path) = (

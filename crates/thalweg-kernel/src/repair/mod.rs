@@ -18,12 +18,12 @@ use crate::ids::{FileId, LogPosition, TableId};
 use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::kernel::Options;
 use crate::leader::{Failure, Leader};
-use crate::open::{self, highest_file, look_for_database, take_lock};
+use crate::open::{self, data_dir, highest_file, look_for_database, make_folders, take_lock};
 use crate::root::RootFile;
 use crate::segment::list_segments;
 use crate::segment_supply::SegmentSupply;
 use crate::state::{Snapshot, TableState};
-use crate::store::Store;
+use crate::store::{DATA_DIR, Store};
 use crate::verify::{Check, Damage, VerifyReport, entry_damage, file_name};
 use crate::working::Working;
 use find::Catalogue;
@@ -60,7 +60,8 @@ impl RepairReport {
 ///
 /// # Errors
 /// `Locked` while another process writes, `NotFound`, `Corruption` where nothing is left to start from, `Unsupported` for
-/// a newer format, and whatever reading and writing lead to. The database is then as it was.
+/// a newer format, and whatever reading and writing lead to. The database is then as it was, or, if not even the last call
+/// succeeded, whole.
 pub fn repair(
     env: &Env,
     dir: &Path,
@@ -100,13 +101,24 @@ fn repair_locked(
     let pages_lost = leave_out_lost_pages(&mut start.working, &store, &mut report)?;
     let proven = salvage(&mut start, &store, &pages_lost, &mut report)?;
     let bad = check_tables(&mut start.working, &store, on_bytes, &mut report)?;
-    report
-        .mended
-        .dedup_by(|a, b| (&a.file, a.offset) == (&b.file, b.offset));
+    look_for_folder(env, dir, &mut report)?;
     if !report.is_clean() {
         Repair { bad, proven }.write(env, dir, options, start, &mut report)?;
     }
     Ok(report)
+}
+
+/// Without the folder of the fragments, though it may be empty, nothing opens.
+fn look_for_folder(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<()> {
+    match env.storage().metadata(&data_dir(dir)) {
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let missing = Error::corruption(DATA_DIR, "the folder is missing");
+            report.mended.push(file_damage(DATA_DIR, &missing));
+        }
+        Err(e) => return Err(Error::io(format_args!("looking for {DATA_DIR}"), e)),
+    }
+    Ok(())
 }
 
 /// What one file that was damaged says of itself.
@@ -211,7 +223,12 @@ fn check_tables(
             Some(0) => &mut report.mended,
             _ => &mut report.given_up,
         };
-        list.push(damage.clone());
+        // The header of the checkpoint's segment was looked at before.
+        let is_there =
+            |other: &Damage| (&other.file, other.offset) == (&damage.file, damage.offset);
+        if !list.iter().any(is_there) {
+            list.push(damage.clone());
+        }
     }
     report.checked = check.report;
     let places = check.bad_entries.iter().map(|(_, entry)| place(entry));
@@ -245,6 +262,7 @@ impl Repair {
             Some(root) => root,
             None => RootFile::replacing(env, dir, start.from)?,
         };
+        make_folders(env, dir)?;
         let next_file = FileId(root.current.next_file.0.max(highest_file(env, dir)? + 1));
         let supply = SegmentSupply::new(
             env.clone(),
