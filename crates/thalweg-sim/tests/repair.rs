@@ -5,7 +5,7 @@ use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
 use thalweg_sim::repair::{
     Patient, RepairStage, closed, coarse_damage, crash_repair, damage_pages, fail_repair,
-    flip_bytes, killed, several_places,
+    flip_bytes, killed, repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::WORKLOADS;
@@ -101,6 +101,14 @@ fn whatever_a_crash_left() {
     }
     conclude("after crashes", &stage, seed, &clock);
     assert!(stage.gave_up > 100, "{stage:?}");
+}
+
+#[test]
+fn what_a_repair_shows_survives_a_power_cut() {
+    let clock = Stopwatch::start();
+    let stage = repair_what_is_only_cached();
+    conclude("only cached", &stage, 0, &clock);
+    assert!(stage.mended > 3, "blocks moved out of the cache: {stage:?}");
 }
 
 #[test]
