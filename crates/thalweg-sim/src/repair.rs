@@ -12,6 +12,7 @@ use crate::toy::Row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use thalweg_env::OpenMode;
 use thalweg_env::sim::{CrashChoice, Errno, FaultPlan, SimEnv};
 use thalweg_kernel::index::{Address, Step};
 use thalweg_kernel::repair::{RepairReport, repair};
@@ -398,11 +399,17 @@ fn check_goes_on(toy: &crate::toy::Toy) -> Result<(), Violation> {
     }
 }
 
-/// Flips a bit of every byte of `one_in`, of every file.
+/// Flips a bit of one byte of `one_in`, of every file; of the zeros at its end one of twenty times as many.
 pub fn flip_bytes(patient: &Patient, one_in: u64, dice: &mut Dice) -> RepairStage {
     let mut stage = RepairStage::default();
     for (path, bytes) in files_of(&patient.sim) {
+        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
         for (at, old) in bytes.iter().enumerate() {
+            let one_in = if at > used + 8 && one_in > 1 {
+                20 * one_in
+            } else {
+                one_in
+            };
             if dice.below(one_in) != 0 {
                 continue;
             }
@@ -463,6 +470,78 @@ fn check_confined(
     } else {
         Err(difference(&want, contents))
     }
+}
+
+/// Commits that rest on each other, with nothing but the first checkpoint before them.
+pub fn dependent() -> Patient {
+    use Durability::Disk;
+    let sim = SimEnv::new(24);
+    let mut db = Driver::start(&sim, Shape::new(1 << 15, 4), false);
+    db.create("a");
+    db.create("b");
+    for k in 0..4 {
+        // Each is covered by a commit of its own.
+        db.append("a", k * 10..k * 10 + 4, Disk);
+        db.append("b", k * 10..k * 10 + 4, Disk);
+    }
+    db.create("c");
+    db.append("c", 0..3, Disk);
+    db.rename("a", "d");
+    // In use, so that nothing is collected: the checkpoints of that would hold all of this.
+    let in_use = db.toy().map(|toy| toy.kernel.snapshot());
+    db.merge("d");
+    db.append_group("d", 0..8, Disk);
+    db.merge("d");
+    db.create("e");
+    db.drop_table("b");
+    db.append("e", 0..3, Disk);
+    drop(in_use);
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    Patient::of("dependent", &db, image, false, true)
+}
+
+/// A closed database whose blocks were merged, with more behind them.
+pub fn merged() -> Patient {
+    let sim = SimEnv::new(25);
+    let mut db = Driver::start(&sim, Shape::new(1 << 15, 8), false);
+    db.create("t");
+    db.append_group("t", 0..24, Durability::Disk);
+    db.append_group("t", 10..20, Durability::Disk);
+    db.merge("t");
+    db.append_group("t", 30..50, Durability::Disk);
+    db.close();
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    Patient::of("merged", &db, image, true, true)
+}
+
+/// Overwrites every stretch of some lengths of the log.
+pub fn damage_stretches(patient: &Patient, lengths: &[usize], step: usize) -> RepairStage {
+    let mut stage = RepairStage::default();
+    for (path, bytes) in files_of(&patient.sim) {
+        let Some(used) = bytes.iter().rposition(|byte| *byte != 0) else {
+            continue;
+        };
+        if path.extension().is_none_or(|extension| extension != "seg") {
+            continue;
+        }
+        for length in lengths {
+            for at in (0..used).step_by(step) {
+                let image = patient.image();
+                let length = (*length).min(bytes.len() - at);
+                let junk = vec![0x5A; length];
+                image
+                    .overwrite_file(&path, at as u64, &junk)
+                    .expect("a segment");
+                let what = format!("{length} bytes at {at} of {}", path.display());
+                stage.run(patient, &image, &what);
+                if stage.violations.len() >= 5 {
+                    return stage;
+                }
+            }
+        }
+    }
+    stage
 }
 
 /// Damages each page of the index that lies in a segment: the frames that brought its blocks tell of them.
@@ -617,8 +696,11 @@ pub fn repair_what_is_only_cached() -> RepairStage {
         else {
             continue; // Where the opening that listed the blocks has written them again.
         };
-        let changed = image.overwrite_file(&path, address.offset + 70, &[0x99]);
+        // Through the cache: what a test overwrites behind its back is durable, and all that was pending with it.
+        let file = image.env().storage().open(&path, OpenMode::ReadWrite);
+        let changed = file.and_then(|file| file.write_all_at(&[0x99], address.offset + 70));
         changed.expect("a block");
+        assert!(!image.pending_items().is_empty(), "nothing is only cached");
         let cut = || {
             let report = repair_once(&patient.shape, &image).map_err(|e| format!("{e:?}"))?;
             let shown = rows_of(&patient.shape, &image, true)?;

@@ -4,8 +4,8 @@
 use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
 use thalweg_sim::repair::{
-    Patient, RepairStage, closed, coarse_damage, crash_repair, damage_pages, fail_repair,
-    flip_bytes, killed, repair_what_is_only_cached, several_places,
+    Patient, RepairStage, closed, coarse_damage, crash_repair, damage_pages, damage_stretches,
+    dependent, fail_repair, flip_bytes, killed, merged, repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::WORKLOADS;
@@ -59,13 +59,20 @@ fn any_byte_of_a_database() {
 #[test]
 fn what_lies_below_a_damaged_page_is_found_again() {
     let clock = Stopwatch::start();
-    let stage = damage_pages(&closed());
+    let mut stage = damage_pages(&closed());
+    stage.add(damage_pages(&merged()));
     conclude("pages of the index", &stage, 0, &clock);
-    assert_eq!(
-        (stage.mended, stage.repairs),
-        (3, 3),
-        "one page for each table"
-    );
+    let pages = "one page for each table";
+    assert_eq!((stage.mended, stage.repairs), (4, 4), "{pages}");
+}
+
+#[test]
+fn commits_that_rest_on_lost_ones() {
+    let clock = Stopwatch::start();
+    let step = (24 / effort()).max(8);
+    let stage = damage_stretches(&dependent(), &[8, 100, 200, 300, 500, 900], step);
+    conclude("stretches of the log", &stage, 0, &clock);
+    assert!(stage.gave_up > 200, "{stage:?}");
 }
 
 #[test]
@@ -94,7 +101,7 @@ fn whatever_a_crash_left() {
         for (image, killed) in images.into_iter().zip([true, false]) {
             let name = format!("{}, killed: {killed}", workload.name);
             let patient = Patient::of(&name, &driver, image, false, killed);
-            stage.add(flip_bytes(&patient, one_in(400), &mut dice));
+            stage.add(flip_bytes(&patient, one_in(80), &mut dice));
             stage.add(coarse_damage(&patient, 6 * effort(), &mut dice));
             stage.add(several_places(&patient, 6 * effort(), &mut dice));
         }
