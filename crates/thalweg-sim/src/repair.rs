@@ -515,6 +515,50 @@ pub fn merged() -> Patient {
     Patient::of("merged", &db, image, true, true)
 }
 
+/// A page of the index is lost, and the frame that brought its blocks: but a merge behind the checkpoint has their rows.
+pub fn merged_behind_a_lost_page() -> RepairStage {
+    let sim = SimEnv::new(26);
+    let mut db = Driver::start(&sim, Shape::new(1 << 15, 8), false);
+    db.create("t");
+    db.append_group("t", 0..24, Durability::Disk);
+    db.checkpoint();
+    let in_use = db.toy().map(|toy| toy.kernel.snapshot());
+    db.merge("t");
+    db.append("t", [100], Durability::Disk);
+    drop(in_use);
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    let patient = Patient::of("merged behind a lost page", &db, image, false, true);
+    let mut stage = RepairStage::default();
+    for (path, bytes) in files_of(&patient.sim) {
+        let begins = |magic: &[u8]| -> Vec<u64> {
+            let found = bytes.windows(4).enumerate().filter(|(_, at)| *at == magic);
+            found.map(|(at, _)| at as u64).collect()
+        };
+        for page in begins(b"TIPG") {
+            // The first frame is the first checkpoint, which the root does not name any more.
+            for frame in begins(b"TFRM")
+                .into_iter()
+                .filter(|frame| *frame < page)
+                .skip(1)
+            {
+                let image = patient.image();
+                for at in [page + 40, frame + 20] {
+                    image.overwrite_file(&path, at, &[0x33]).expect("a file");
+                }
+                let what = format!("page {page} and frame {frame} of {}", path.display());
+                if let Some(Repaired::Done(_, contents)) = stage.run(&patient, &image, &what)
+                    && contents != patient.contents
+                {
+                    let lost = difference(&patient.contents, &contents);
+                    stage.violations.push(format!("{what}: {lost}"));
+                }
+            }
+        }
+    }
+    stage
+}
+
 /// Overwrites every stretch of some lengths of the log.
 pub fn damage_stretches(patient: &Patient, lengths: &[usize], step: usize) -> RepairStage {
     let mut stage = RepairStage::default();

@@ -5,7 +5,8 @@ use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
 use thalweg_sim::repair::{
     Patient, RepairStage, closed, coarse_damage, crash_repair, damage_pages, damage_stretches,
-    dependent, fail_repair, flip_bytes, killed, merged, repair_what_is_only_cached, several_places,
+    dependent, fail_repair, flip_bytes, killed, merged, merged_behind_a_lost_page,
+    repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::WORKLOADS;
@@ -64,6 +65,14 @@ fn what_lies_below_a_damaged_page_is_found_again() {
     conclude("pages of the index", &stage, 0, &clock);
     let pages = "one page for each table";
     assert_eq!((stage.mended, stage.repairs), (4, 4), "{pages}");
+}
+
+#[test]
+fn what_replaces_unreachable_blocks_counts() {
+    let clock = Stopwatch::start();
+    let stage = merged_behind_a_lost_page();
+    conclude("merged behind a lost page", &stage, 0, &clock);
+    assert!(stage.mended > 0 && stage.gave_up > 0, "{stage:?}");
 }
 
 #[test]
