@@ -72,7 +72,8 @@ fn repair(call: &VerifyCall) -> Result<(), Failure> {
     )?;
     out.flush()?;
     eprintln!(
-        "thalweg: {} was damaged and is whole again, without what is listed as given up in {}",
+        "thalweg: {} was damaged and is whole again, without what was given up in {}; the next opening for writing removes \
+         files that nothing is left of",
         call.database.display(),
         counted(report.given_up.len() as u64, "place")
     );
