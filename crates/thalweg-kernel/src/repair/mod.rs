@@ -3,11 +3,11 @@
 //! Invariants
 //! - Everything is read and decided before anything is written. What is written is new files and at last the root, as by
 //!   any opening that begins an epoch: until then the old state stands as it is, and a crash leaves it to the next repair.
-//! - No file is changed or removed but the root and `live`. Files that nothing leads to any more go with the garbage of the
+//! - No file is changed or removed but the root, `live` and empty spares. Files that nothing leads to any more go with the garbage of the
 //!   next opening for writing.
 //! - Only bytes that fail their checks, and missing files, are given up. A failed call ends the repair with its error.
-//! - What is given up is listed. No row comes back that was dropped or replaced, none comes twice.
-//!
+//! - What is given up is listed. No row comes back that was dropped or replaced, unless the commit that did it is listed as
+//!   given up; none comes twice.
 
 mod find;
 mod salvage;
@@ -284,8 +284,8 @@ impl Repair {
         Ok(())
     }
 
-    /// The index of a table without what is damaged. Whole blocks of a file that is damaged elsewhere, and of the log where it may
-    /// not be on disk yet, move to a new fragment. Returns how many.
+    /// Gives a table an index without what is damaged. Whole blocks of a file that is damaged elsewhere, and of the log
+    /// where it may not be on disk yet, move to a new fragment. Returns how many.
     fn renew_index(&self, leader: &mut Leader, table: &TableState) -> Result<u64> {
         let store = Arc::clone(&leader.store);
         let mut lost = None;
