@@ -7,7 +7,6 @@
 //! Rejected: moving index pages as well. A page that lies in such a segment and leads elsewhere keeps it until the page
 //! itself is replaced, which appends and merges of its neighbours do; pages are a thousandth of the data.
 
-use crate::block::EncodedBlock;
 use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::garbage::live_bytes;
@@ -58,23 +57,12 @@ fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Resul
     if blocks.is_empty() {
         return Ok(());
     }
-    let mut fragment = writer.stage_fragment(table.id)?;
-    for entry in &blocks {
-        let address = &entry.address;
-        let bytes = writer
-            .store
-            .read(address.file, address.offset, address.bytes as usize)?;
-        let entry = entry.clone();
-        fragment.add_block(&EncodedBlock {
-            bytes: bytes.into(),
-            entry,
-        })?;
-    }
+    let fragment = writer.stage_fragment(table.id)?;
     let file = fragment.id();
     let replace = Edit::Replace {
         table: table.id,
         removed: blocks.iter().map(Entry::key).collect(),
-        added: vec![fragment.finish()?],
+        added: vec![fragment.copy_of(&writer.store, &blocks)?],
     };
     let commit = Commit {
         edits: vec![replace],

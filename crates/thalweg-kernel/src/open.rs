@@ -17,7 +17,7 @@ use crate::segment_supply::SegmentSupply;
 use crate::store::{DATA_DIR, LOG_DIR, Store};
 use crate::working::Working;
 use arc_swap::ArcSwap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::sync::Mutex;
 use thalweg_env::{Env, File, LockKind, OpenMode};
@@ -47,7 +47,7 @@ fn io_at(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Error {
 }
 
 /// The folder of fragments.
-pub(crate) fn data_dir(database: &Path) -> std::path::PathBuf {
+pub(crate) fn data_dir(database: &Path) -> PathBuf {
     database.join(DATA_DIR)
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
     Ok(Opened { leader, lock })
 }
 
-fn make_folders(env: &Env, dir: &Path) -> Result<()> {
+pub(crate) fn make_folders(env: &Env, dir: &Path) -> Result<()> {
     let storage = env.storage();
     for folder in [dir.to_owned(), log_dir(dir), data_dir(dir)] {
         let is_new = storage.metadata(&folder).is_err();
@@ -145,7 +145,7 @@ fn make_folders(env: &Env, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn take_lock(env: &Env, dir: &Path) -> Result<Arc<dyn File>> {
+pub(crate) fn take_lock(env: &Env, dir: &Path) -> Result<Arc<dyn File>> {
     let path = dir.join(LOCK_NAME);
     let lock = env
         .storage()
@@ -288,7 +288,11 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
     let said = live_of_epoch(&leader, dir)?;
-    remove_unfinished_epochs(env, dir, &current)?;
+    for path in unfinished_epochs(env, dir, &current)? {
+        env.storage()
+            .remove_file(&path)
+            .map_err(io_at("removing", &path))?;
+    }
     let recovered = recover(
         env,
         dir,
@@ -306,7 +310,9 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         env.storage().sync_dir(dir).map_err(io_at("syncing", dir))?;
     }
     if recovered.frames > 0 || said.is_none() {
-        leader.begin_epoch(recovered.tail).map_err(Failure::error)?;
+        leader
+            .begin_epoch(current.epoch.next(), recovered.tail)
+            .map_err(Failure::error)?;
     }
     let state = leader.working.publish();
     leader.published.store(state);
@@ -331,11 +337,12 @@ fn live_of_epoch(leader: &Leader, dir: &Path) -> Result<Option<Live>> {
     Ok(Some(live).filter(|l| l.epoch == epoch))
 }
 
-/// Removes what recoveries that did not finish have begun; finds out if the root is an old one.
+/// Segments that recoveries which did not finish have begun; an error if the root is an old one.
 ///
 /// A segment of a later epoch than the root's was never used, unless frames follow its checkpoint: they are only
 /// written once both root slots name the epoch.
-fn remove_unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<()> {
+pub(crate) fn unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<Vec<PathBuf>> {
+    let mut unfinished = Vec::new();
     for id in list_segments(env, dir)?
         .into_iter()
         .filter(|id| *id > root.checkpoint.segment)
@@ -358,11 +365,9 @@ fn remove_unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<()> {
             );
             return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
         }
-        env.storage()
-            .remove_file(&path)
-            .map_err(io_at("removing", &path))?;
+        unfinished.push(path);
     }
-    Ok(())
+    Ok(unfinished)
 }
 
 /// An unfinished epoch ends with its checkpoint. That may lie in a second segment, alone, if the first one is full.
@@ -393,7 +398,7 @@ fn frames_follow_checkpoint(
     }
 }
 
-fn leader(
+pub(crate) fn leader(
     env: &Env,
     dir: &Path,
     options: &Options,
@@ -435,7 +440,7 @@ fn leader(
 }
 
 /// The highest id in any file name: ids are not used twice, even if the root that knew them was lost.
-fn highest_file(env: &Env, dir: &Path) -> Result<u64> {
+pub(crate) fn highest_file(env: &Env, dir: &Path) -> Result<u64> {
     let mut highest = list_segments(env, dir)?.last().map_or(0, |id| id.0);
     for id in list_fragments(env, dir)? {
         highest = highest.max(id.0);
