@@ -20,12 +20,20 @@ use crate::writer::Writer;
 
 /// A segment with less than this share of it in use is rewritten, in percent.
 const LEAST_LIVE_PERCENT: u64 = 60;
+/// The same when there is no space left.
+const LEAST_LIVE_PERCENT_OF_FULL_DISK: u64 = 90;
 
-/// Rewrites all segments that have become sparse, one after the other.
-pub(crate) fn compact_segments(writer: &Writer) -> Result<()> {
+/// Rewrites all segments that have become sparse, one after the other, those first that need the least room elsewhere.
+pub(crate) fn compact_segments(writer: &Writer, is_full: bool) -> Result<()> {
+    let least_percent = if is_full {
+        LEAST_LIVE_PERCENT_OF_FULL_DISK
+    } else {
+        LEAST_LIVE_PERCENT
+    };
     let log_floor = writer.with_leader(|leader| leader.oldest_replayed_segment());
     let snapshot = writer.snapshot();
     let live = live_bytes(&snapshot, &writer.store)?;
+    let mut sparse = Vec::new();
     for segment in list_segments(&writer.env, &writer.dir)? {
         let Some(live_bytes) = live.get(&segment).filter(|_| segment < log_floor) else {
             continue;
@@ -34,11 +42,15 @@ pub(crate) fn compact_segments(writer: &Writer) -> Result<()> {
         let found = writer.env.storage().metadata(&path);
         let found =
             found.map_err(|e| Error::io(format_args!("looking at {}", path.display()), e))?;
-        if live_bytes * 100 < found.len_bytes * LEAST_LIVE_PERCENT {
-            // A snapshot of its own: what moved out of the segment before is elsewhere by now.
-            for table in writer.snapshot().tables() {
-                move_blocks(writer, &table, segment)?;
-            }
+        if live_bytes * 100 < found.len_bytes * least_percent {
+            sparse.push((*live_bytes, segment));
+        }
+    }
+    sparse.sort_unstable();
+    for (_, segment) in sparse {
+        // A snapshot of its own: what moved out of the segment before is elsewhere by now.
+        for table in writer.snapshot().tables() {
+            move_blocks(writer, &table, segment)?;
         }
     }
     Ok(())

@@ -1,8 +1,9 @@
 //! Files that nothing needs any more: found by marking, deleted when no snapshot can miss them.
 //!
 //! Invariants: what is deleted is not referenced by the snapshot that was marked, is older than the log that either root
-//! slot would replay, is not being staged, and is needed by no older snapshot of this or another process. Marking reads
-//! index pages only.
+//! slot would replay, is not being staged, and is needed by no older snapshot of this or another process, unless that one
+//! has been in the way for too long. No file is cut or written again before it is deleted, and no id is used twice: who
+//! comes too late finds a file missing, never other bytes. Marking reads index pages only.
 //!
 //! Rejected: counting live bytes per file at every commit. It puts the bookkeeping on the path of each append and must
 //! survive recovery exactly; marking costs one walk over the index, which is a thousandth of the data, and only after
@@ -17,7 +18,6 @@ use crate::leader::Job;
 use crate::live::PinPlace;
 use crate::open::list_fragments;
 use crate::queue::refusal;
-use crate::reader_slots::oldest_pin;
 use crate::segment::{list_segments, segment_path};
 use crate::state::Snapshot;
 use crate::store::Store;
@@ -29,8 +29,8 @@ use std::path::PathBuf;
 pub(crate) struct Collected {
     /// Files that were removed.
     pub(crate) files: usize,
-    /// Nothing is left that a later round could remove.
-    pub(crate) all: bool,
+    /// Some are left, because a snapshot before this commit may need them.
+    pub(crate) pinned: Option<CommitNo>,
 }
 
 /// Deletes what can go.
@@ -57,12 +57,12 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
     if dead.iter().all(|dead| dead.is_empty(writer)) {
         return Ok(Collected {
             files: 0,
-            all: true,
+            pinned: None,
         });
     }
     let stays = Collected {
         files: 0,
-        all: false,
+        pinned: Some(commit),
     };
     if is_pinned_before(writer, commit)? {
         return Ok(stays);
@@ -100,16 +100,18 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
     }
     Ok(Collected {
         files: dead.len(),
-        all: true,
+        pinned: None,
     })
 }
 
-/// Whether a snapshot before `commit` is in use, here or in another process.
-fn is_pinned_before(writer: &Writer, commit: CommitNo) -> Result<bool> {
+/// Whether a snapshot before `commit` is in use, here or in another process, and not too old there.
+pub(crate) fn is_pinned_before(writer: &Writer, commit: CommitNo) -> Result<bool> {
     let epoch = writer.with_leader(|leader| leader.root.current.epoch);
-    let here = writer.pins.oldest().is_some_and(|pin| pin < commit);
     let floor = PinPlace { epoch, commit };
-    Ok(here || oldest_pin(&writer.env, &writer.dir)?.is_some_and(|pin| pin < floor))
+    let here = writer.pins.oldest().is_some_and(|pin| pin < floor);
+    let mut slots = writer.slots.lock();
+    let oldest = slots.oldest_pin(&writer.env, &writer.dir)?;
+    Ok(here || oldest.is_some_and(|pin| pin < floor))
 }
 
 /// A file that nothing needs.

@@ -36,6 +36,9 @@ pub struct Options {
     pub sync_interval: Duration,
     /// Full size of a log segment; the first ones are smaller.
     pub segment_bytes: u64,
+    /// Files that only older snapshots of reading processes need may go: those get `SnapshotExpired`. Told to the writer
+    /// and to readers. Snapshots of the writing process itself keep their files for as long as they live.
+    pub max_snapshot_age: Duration,
     /// Work in the background on threads of its own. Off: at the end of the commit that calls for it, so that a
     /// simulation is repeatable.
     pub background: bool,
@@ -49,6 +52,7 @@ impl Default for Options {
             cache_bytes: 256 << 20,
             sync_interval: Duration::from_millis(200),
             segment_bytes: 64 << 20,
+            max_snapshot_age: Duration::from_secs(600),
             background: true,
         }
     }

@@ -3,8 +3,9 @@
 //! Invariants: a commit is validated against the state that holds all commits before it, then put into the pending bytes and
 //! applied; it is visible, and its caller answered, only after the write, and the sync where anyone of its batch asked
 //! for one. In a batch where nobody does, frames of rows say so, and reading processes find them by themselves; of all
-//! others `live` tells. Between applying and writing nothing can fail but the write itself, which is fatal; so the state in memory
-//! never holds what the log does not, except behind a poison, where nobody can see it.
+//! others `live` tells. Between applying and writing nothing can fail but the write itself, which ends writing; so the state in
+//! memory never holds what the log does not, except behind that, where nobody can see it. For want of space it ends until the
+//! log was recovered (`resume`), else for good.
 
 use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
 use crate::checkpoint::{CHECKPOINT_SECTIONS, put_checkpoint};
@@ -21,13 +22,14 @@ use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
-use crate::segment::log_dir;
+use crate::segment::{log_dir, segment_path};
 use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
 use crate::working::{OPEN_LIMIT_BYTES, SinceCheckpoint, Working};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_env::sync::{Condvar, Mutex};
@@ -76,16 +78,24 @@ impl Failure {
 
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
-fn fatal(error: Error) -> Failure {
+pub(crate) fn fatal(error: Error) -> Failure {
     Failure::Fatal(error)
+}
+
+/// Whether the log can be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    No,
+    /// A write or a sync failed for want of space: nothing is written before the log was recovered.
+    OutOfSpace,
+    /// A write or a sync failed, or a thread panicked in one, or the database is closed.
+    ForGood,
 }
 
 /// What the callers of a batch are told whose frames may or may not have reached the disk. Never `DiskFull`: that says
 /// that nothing was stored.
-fn outcome_unknown(error: &Error) -> Error {
-    let message = format!(
-        "{error}; whether this commit was stored is not known before the database is opened anew"
-    );
+fn outcome_unknown(error: &Error, until: &str) -> Error {
+    let message = format!("{error}; whether this commit was stored is not known before {until}");
     Error::with_source(ErrorKind::Unavailable, message, error.clone())
 }
 
@@ -100,6 +110,8 @@ pub(crate) struct Due {
     garbage: AtomicBool,
     /// Some could not be removed yet.
     garbage_stayed: AtomicBool,
+    /// A commit found no room: what would not be worth its while else is to be done as well.
+    out_of_space: AtomicBool,
     /// Calls who removes and rewrites files.
     pub(crate) cleaning: Call,
 }
@@ -118,11 +130,18 @@ impl Call {
         self.call.notify_all();
     }
 
-    /// Waits for a call.
-    pub(crate) fn wait(&self) {
+    /// Waits for a call, not longer than that.
+    pub(crate) fn wait(&self, at_most: Option<Duration>) {
         let mut called = self.called.lock();
         while !std::mem::take(&mut *called) {
-            self.call.wait(&mut called);
+            match at_most {
+                None => self.call.wait(&mut called),
+                Some(at_most) => {
+                    self.call.wait_for(&mut called, at_most);
+                    *called = false;
+                    return;
+                }
+            }
         }
     }
 }
@@ -153,6 +172,18 @@ impl Due {
         self.garbage_stayed.store(true, Ordering::Relaxed);
     }
 
+    /// A commit was refused: whatever can be freed is to be freed.
+    fn space_is_out(&self) {
+        self.out_of_space.store(true, Ordering::Relaxed);
+        self.expect_garbage();
+        self.cleaning.call();
+    }
+
+    /// Whether one was; asked for once.
+    pub(crate) fn take_out_of_space(&self) -> bool {
+        self.out_of_space.swap(false, Ordering::Relaxed)
+    }
+
     /// Whether there may be; asked for once.
     pub(crate) fn take_garbage(&self) -> bool {
         self.garbage.swap(false, Ordering::Relaxed)
@@ -181,8 +212,9 @@ pub(crate) struct Leader {
     pub(crate) builder: FrameBuilder,
     /// Memory for the changes of a commit, used again.
     pub(crate) changes: Vec<Change>,
-    /// Nothing is written any more: a write or a sync failed, or a thread panicked in one, or the database is closed.
-    pub(crate) ended: bool,
+    pub(crate) ended: Ended,
+    /// Writing has ended for want of space before: space is made sure of before anything is written to it.
+    pub(crate) was_full: bool,
     /// Nobody of this batch waits for a sync.
     pub(crate) shows_on_write: bool,
     /// Reading processes do not know yet of all that is visible here.
@@ -194,31 +226,46 @@ struct Lowered {
     changes: Vec<Change>,
     /// One list per GROUP.
     blocks: Vec<Vec<Vec<u8>>>,
-    /// Only frees space or is small: may use the reserve.
+    /// Does nothing but free space: may use the reserve.
     frees_space: bool,
     /// Whole as soon as it verifies: blocks are written behind what verifies.
     is_small: bool,
 }
 
 impl Leader {
-    /// Does the jobs in order; `answer` gets one result each. An error of the whole is fatal.
+    /// Does the jobs in order; `answer` gets one result each. An error of the whole is the result of all of them.
     pub(crate) fn run(
         &mut self,
         jobs: impl Iterator<Item = (Job, Durability)>,
         waits_for_sync: bool,
         answer: &mut impl FnMut(Result<CommitNo>),
-    ) -> Result<()> {
-        self.check_not_ended()?;
+    ) -> Outcome<()> {
+        if self.ended == Ended::OutOfSpace {
+            self.resume()?;
+        }
+        self.check_not_ended().map_err(fatal)?;
         self.shows_on_write = !waits_for_sync;
-        self.ended = true;
-        self.run_jobs(jobs, answer)
-            .map_err(|error| outcome_unknown(&error))?;
-        self.ended = false;
-        Ok(())
+        // A panic leaves it so.
+        self.ended = Ended::ForGood;
+        match self.run_jobs(jobs, answer) {
+            Ok(()) => {
+                self.ended = Ended::No;
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::DiskFull => {
+                (self.ended, self.was_full) = (Ended::OutOfSpace, true);
+                let until = "there is space and writing goes on";
+                Err(Failure::Refused(outcome_unknown(&error, until)))
+            }
+            Err(error) => Err(fatal(outcome_unknown(
+                &error,
+                "the database is opened anew",
+            ))),
+        }
     }
 
     fn check_not_ended(&self) -> Result<()> {
-        if !self.ended {
+        if self.ended == Ended::No {
             return Ok(());
         }
         let message = "the database takes no more writes until it is opened anew";
@@ -245,7 +292,12 @@ impl Leader {
                     sync |= durability == Durability::Disk;
                     Ok(commit)
                 }
-                Err(Failure::Refused(error)) => Err(error),
+                Err(Failure::Refused(error)) => {
+                    if error.kind() == ErrorKind::DiskFull {
+                        self.due.space_is_out();
+                    }
+                    Err(error)
+                }
                 Err(Failure::Fatal(error)) => return Err(error),
             });
         }
@@ -313,7 +365,7 @@ impl Leader {
     /// The log with room for a frame.
     fn room(&mut self, frame_bytes: u64, may_use_reserve: bool) -> Outcome<&mut LogWriter> {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        if !log.fits(frame_bytes) {
+        if !log.fits(frame_bytes) || (log.is_reserve() && !may_use_reserve) {
             let last_bytes = log.capacity_bytes();
             let next = self.supply.take(last_bytes, frame_bytes, may_use_reserve)?;
             log.roll(next, self.working.commit).map_err(fatal)?;
@@ -341,7 +393,8 @@ impl Leader {
             if let Some(encoder) = self.encoder.clone() {
                 self.learn_block_rows(&encoder)?;
             }
-            self.published.store(self.working.publish());
+            self.published
+                .store(self.working.publish(self.root.current.epoch));
         } else {
             self.published
                 .load()
@@ -485,7 +538,13 @@ impl Leader {
         let checkpoint_bytes = 2 * u64::from(self.root.current.checkpoint_bytes)
             + 2 * replayed.directory_bytes
             + replayed.rows_bytes;
-        let prepared = self.supply.take_first(tail_bytes, checkpoint_bytes)?;
+        let prepared = if self.was_full {
+            let wanted_bytes = tail_bytes + checkpoint_bytes;
+            self.supply.take(wanted_bytes, tail_bytes, true)?
+        } else {
+            self.supply.take_first(tail_bytes, checkpoint_bytes)?
+        };
+        let first = segment_path(&self.dir, prepared.id);
         let epoch = Epoch(self.root.current.epoch.0 + 1);
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
@@ -495,6 +554,10 @@ impl Leader {
         self.log = Some(log);
         if let Err(failure) = self.write_checkpoint(true) {
             self.log = None;
+            if let Failure::Refused(_) = failure {
+                // It takes room, and the root does not know of it: a removal that is undone is done again at opening.
+                let _ = self.env.storage().remove_file(&first);
+            }
             return Err(failure);
         }
         self.publish().map_err(fatal)
@@ -516,6 +579,7 @@ impl Leader {
         let (at, written) = self.place_checkpoint()?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
+        self.supply.note_checkpoint(u64::from(frame_bytes));
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         log.write().and_then(|()| log.sync()).map_err(fatal)?;
         if begins_epoch && Rule::SyncNames.is_kept() {
@@ -628,7 +692,8 @@ fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<L
     if rows.is_empty() && groups.is_empty() && edits.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "a commit without content"));
     }
-    let frees_space = rows.is_empty() && groups.iter().all(|g| g.covers.is_some());
+    let frees = |edit: &Edit| matches!(edit, Edit::DropTable { .. } | Edit::Replace { .. });
+    let frees_space = rows.is_empty() && groups.is_empty() && edits.iter().all(frees);
     let both = groups
         .iter()
         .find(|g| g.covers.is_none() && rows.iter().any(|r| r.table == g.table));

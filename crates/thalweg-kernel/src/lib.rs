@@ -31,6 +31,7 @@ mod reader;
 mod reader_slots;
 mod recover;
 mod replay;
+mod resume;
 mod root;
 #[cfg_attr(
     not(feature = "broken-rules"),

@@ -7,10 +7,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, FrameHead, SectionKind, seal};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::kernel::Options;
-use crate::leader::{Due, Failure, Leader};
+use crate::leader::{Due, Ended, Failure, Leader};
 use crate::live::{LIVE_NAME, Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
-use crate::recover::recover;
 use crate::root::{ROOT_NAME, Root, RootFile};
 use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path};
 use crate::segment_supply::SegmentSupply;
@@ -41,7 +40,7 @@ pub(crate) struct Opened {
     pub(crate) lock: Arc<dyn File>,
 }
 
-fn io_at(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Error {
+pub(crate) fn io_at(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Error {
     let text = format!("{doing} {}", path.display());
     move |error| Error::io(&text, error)
 }
@@ -287,35 +286,13 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         options.segment_bytes,
     )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    let said = live_of_epoch(&leader, dir)?;
-    remove_unfinished_epochs(env, dir, &current)?;
-    let recovered = recover(
-        env,
-        dir,
-        &current,
-        said.map_or_else(LogPosition::default, |live| live.synced),
-        None,
-        &*leader.store,
-    )?;
-    leader.working = recovered.working;
-    // Orphans of whoever was here before.
-    leader.due.expect_garbage();
-    // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the
-    // cache only: a power cut would lead back to the epoch before it, whose tail was never synced, or to no root at all.
-    if said.is_none() {
-        env.storage().sync_dir(dir).map_err(io_at("syncing", dir))?;
-    }
-    if recovered.frames > 0 || said.is_none() {
-        leader.begin_epoch(recovered.tail).map_err(Failure::error)?;
-    }
-    let state = leader.working.publish();
-    leader.published.store(state);
+    leader.recover_log().map_err(Failure::error)?;
     Ok(leader)
 }
 
 /// What `live` says of the epoch of the root. It is never needed; but where it is there it knows what was synced, and
 /// which epochs there were.
-fn live_of_epoch(leader: &Leader, dir: &Path) -> Result<Option<Live>> {
+pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Live>> {
     let epoch = leader.root.current.epoch;
     let said = leader.live.read()?;
     let Some(live) = said.filter(|l| l.database == leader.database) else {
@@ -328,6 +305,10 @@ fn live_of_epoch(leader: &Leader, dir: &Path) -> Result<Option<Live>> {
         );
         return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
     }
+    if live.boot == leader.boot {
+        // Readers that came too late for files of the writer before are still to be told so.
+        leader.gc_floor = leader.gc_floor.max(live.gc_floor);
+    }
     Ok(Some(live).filter(|l| l.epoch == epoch))
 }
 
@@ -335,7 +316,7 @@ fn live_of_epoch(leader: &Leader, dir: &Path) -> Result<Option<Live>> {
 ///
 /// A segment of a later epoch than the root's was never used, unless frames follow its checkpoint: they are only
 /// written once both root slots name the epoch.
-fn remove_unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<()> {
+pub(crate) fn remove_unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<()> {
     for id in list_segments(env, dir)?
         .into_iter()
         .filter(|id| *id > root.checkpoint.segment)
@@ -409,7 +390,7 @@ fn leader(
         options.cache_bytes,
     ));
     let live = LiveFile::open_writer(env, dir)?;
-    let published = Arc::new(ArcSwap::new(working.publish()));
+    let published = Arc::new(ArcSwap::new(working.publish(root.current.epoch)));
     Ok(Leader {
         env: env.clone(),
         dir: dir.to_owned(),
@@ -428,7 +409,8 @@ fn leader(
         encoder: None,
         builder: FrameBuilder::default(),
         changes: Vec::new(),
-        ended: false,
+        ended: Ended::No,
+        was_full: false,
         shows_on_write: false,
         untold: true,
     })

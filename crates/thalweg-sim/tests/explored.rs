@@ -4,7 +4,10 @@
 use shuttle::thread;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, SYNCS, SimEnv};
+use std::time::Duration;
+use thalweg_env::sim::{
+    CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SYNCS, SimEnv,
+};
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
 use thalweg_sim::toy::{Row, Toy};
@@ -217,6 +220,57 @@ fn a_reader_process_follows_through_checkpoints_and_garbage_collection() {
     });
 }
 
+/// No pin counts: whatever the reader gets is right, or an error that says why, and its next statement works.
+#[test]
+fn a_reader_process_that_is_passed_at_once_gets_an_error_and_no_wrong_answer() {
+    explore(|| {
+        let sim = SimEnv::new(10);
+        let no_age = Options {
+            max_snapshot_age: Duration::ZERO,
+            ..options()
+        };
+        let toy = Arc::new(Toy::open(&sim.env(), "/db", &no_age, 3).unwrap());
+        let doomed = toy.create("doomed").unwrap();
+        let want: Vec<Row> = (0..4).map(|key| (key, key)).collect();
+        toy.append_fragment(doomed, &want, 2).unwrap();
+        let table = toy.create("t").unwrap();
+        let keeper = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || {
+                toy.append_group(table, &[(1, 1)], 1, Durability::Disk)
+                    .unwrap();
+                let commit = Commit {
+                    edits: vec![Edit::DropTable { table: doomed }],
+                    ..Commit::default()
+                };
+                toy.kernel.commit(commit, Durability::Disk).unwrap();
+                toy.kernel.collect_garbage().unwrap();
+            }
+        });
+        let reader = thread::spawn({
+            let sim = sim.clone();
+            move || {
+                let reader = open_reader(&sim);
+                for _ in 0..2 {
+                    let snapshot = reader.kernel.snapshot().unwrap();
+                    thread::yield_now();
+                    let Some(doomed) = snapshot.table(doomed) else {
+                        continue;
+                    };
+                    match reader.rows_of(&doomed) {
+                        Ok(found) => assert_eq!(found, want),
+                        Err(e) => assert_eq!(e.kind(), ErrorKind::SnapshotExpired, "{e}"),
+                    }
+                }
+                keys(&reader, table)
+            }
+        });
+        keeper.join().unwrap();
+        reader.join().unwrap();
+        assert_eq!(keys(&open_reader(&sim), table), [1]);
+    });
+}
+
 #[test]
 fn a_reader_process_sees_nothing_early_of_a_writer_that_opens() {
     explore(|| {
@@ -320,6 +374,51 @@ fn a_failed_sync_reaches_everyone_who_waits() {
         let image = sim.crash_image(&CrashChoice::DropAll);
         let again = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
         holds(&keys(&again, table), &acknowledged.lock());
+    });
+}
+
+#[test]
+fn writing_goes_on_behind_a_disk_that_was_full_at_a_sync() {
+    explore(|| {
+        let sim = SimEnv::new(9);
+        let (toy, table) = open(&sim);
+        let acknowledged = Acknowledged::default();
+        let lost = Fault::FlushError {
+            errno: Errno::NOSPC,
+            reads: ReadsAfter::New,
+        };
+        let full = FaultRule::new(lost).on(SYNCS).skip(2).times(2);
+        sim.set_plan(FaultPlan::none().rule(full));
+        let levels = [Durability::Disk, Durability::Process, Durability::Disk];
+        let threads: Vec<_> = (0..)
+            .zip(levels)
+            .map(|(t, level)| committer(&toy, table, t * 10, level, &acknowledged))
+            .collect();
+        let reader = thread::spawn({
+            let (toy, acknowledged) = (Arc::clone(&toy), Arc::clone(&acknowledged));
+            move || {
+                let mut last = BTreeSet::new();
+                for _ in 0..3 {
+                    let known = acknowledged.lock().clone();
+                    let found = keys(&toy, table);
+                    holds(&found, &known);
+                    holds(&found, &last);
+                    last = found.into_iter().collect();
+                }
+            }
+        });
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        reader.join().unwrap();
+        // Whatever is left of the faults is met by the first of these.
+        let _ = toy.kernel.flush();
+        let _ = toy.kernel.flush();
+        toy.append(table, &[(99, 99)], Durability::Disk).unwrap();
+        acknowledged.lock().insert(99);
+        let found = keys(&toy, table);
+        holds(&found, &acknowledged.lock());
+        let image = sim.crash_image(&CrashChoice::DropAll);
+        let again = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
+        assert_eq!(keys(&again, table), found);
     });
 }
 
