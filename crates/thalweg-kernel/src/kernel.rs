@@ -11,6 +11,7 @@ use crate::commit::{Commit, Durability};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::FragmentWriter;
 use crate::ids::{CommitNo, TableId};
+use crate::index::Entry;
 use crate::leader::Job;
 use crate::open::{self, Opened};
 use crate::open_rows::OpenRows;
@@ -172,6 +173,14 @@ impl Kernel {
     /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragment`].
     pub fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
         self.writer()?.stage_fragment(table)
+    }
+
+    /// Lets go of finished fragments that are not to become part of a table. Those of a commit that was refused are let go of
+    /// by [`Kernel::commit`], so a commit with fragments is tried once.
+    pub fn abandon_fragments(&self, roots: &[Entry]) -> Result<()> {
+        let files = roots.iter().map(|root| root.address.file);
+        self.writer()?.abandon_fragments(files);
+        Ok(())
     }
 
     /// Returns when everything committed so far is on stable storage.

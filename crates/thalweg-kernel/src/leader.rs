@@ -3,9 +3,9 @@
 //! Invariants: a commit is validated against the state that holds all commits before it, then put into the pending bytes and
 //! applied; it is visible, and its caller answered, only after the write, and the sync where anyone of its batch asked
 //! for one. In a batch where nobody does, frames of rows say so, and reading processes find them by themselves; of all
-//! others `live` tells. Between applying and writing nothing can fail but the write itself, which ends writing; so the state in
-//! memory never holds what the log does not, except behind that, where nobody can see it. For want of space it ends until the
-//! log was recovered (`resume`), else for good.
+//! others `live` tells. Between applying and writing nothing can fail but reading an index page and the write itself. Both end
+//! writing: the first, and a write or sync for want of space, until the log was recovered (`resume`), else for good. So the
+//! state in memory never holds what the log does not, except behind that, where nobody can see it.
 
 use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
 use crate::checkpoint::{CHECKPOINT_SECTIONS, put_checkpoint};
@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fields::len_u32;
 use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
-use crate::index::WrittenPages;
+use crate::index::{Entry, WrittenPages};
 use crate::kernel::{Published, RowEncoder};
 use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
@@ -63,7 +63,9 @@ pub(crate) enum Job {
 pub(crate) enum Failure {
     /// This job cannot be done; the log is as it was.
     Refused(Error),
-    /// The log or the state cannot be trusted any more.
+    /// The state in memory cannot be trusted any more; the log can.
+    Stale(Error),
+    /// The log cannot be trusted any more.
     Fatal(Error),
 }
 
@@ -71,7 +73,7 @@ impl Failure {
     /// The same where it makes no difference.
     pub(crate) fn error(self) -> Error {
         match self {
-            Self::Refused(error) | Self::Fatal(error) => error,
+            Self::Refused(error) | Self::Stale(error) | Self::Fatal(error) => error,
         }
     }
 }
@@ -86,8 +88,9 @@ pub(crate) fn fatal(error: Error) -> Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     No,
-    /// A write or a sync failed for want of space: nothing is written before the log was recovered.
-    OutOfSpace,
+    /// A write or a sync failed for want of space, or a page could not be read that a commit changes: nothing is written
+    /// before the log was recovered.
+    UntilRecovered,
     /// A write or a sync failed, or a thread panicked in one, or the database is closed.
     ForGood,
 }
@@ -240,7 +243,7 @@ impl Leader {
         waits_for_sync: bool,
         answer: &mut impl FnMut(Result<CommitNo>),
     ) -> Outcome<()> {
-        if self.ended == Ended::OutOfSpace {
+        if self.ended == Ended::UntilRecovered {
             self.resume()?;
         }
         self.check_not_ended().map_err(fatal)?;
@@ -252,15 +255,16 @@ impl Leader {
                 self.ended = Ended::No;
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::DiskFull => {
-                (self.ended, self.was_full) = (Ended::OutOfSpace, true);
-                let until = "there is space and writing goes on";
-                Err(Failure::Refused(outcome_unknown(&error, until)))
+            Err(Failure::Fatal(error)) if error.kind() != ErrorKind::DiskFull => {
+                let until = "the database is opened anew";
+                Err(fatal(outcome_unknown(&error, until)))
             }
-            Err(error) => Err(fatal(outcome_unknown(
-                &error,
-                "the database is opened anew",
-            ))),
+            Err(failure) => {
+                self.was_full |= matches!(failure, Failure::Fatal(_));
+                self.ended = Ended::UntilRecovered;
+                let error = outcome_unknown(&failure.error(), "writing goes on");
+                Err(Failure::Refused(error))
+            }
         }
     }
 
@@ -276,14 +280,14 @@ impl Leader {
         &mut self,
         jobs: impl Iterator<Item = (Job, Durability)>,
         answer: &mut impl FnMut(Result<CommitNo>),
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         let mut sync = false;
         for (job, durability) in jobs {
             let outcome = match job {
                 Job::Commit(commit) => self.accept(commit),
                 Job::Flush => Ok(self.working.commit),
                 Job::Checkpoint { always } => {
-                    self.settle(std::mem::take(&mut sync))?;
+                    self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
                     self.checkpoint(always)
                 }
             };
@@ -298,10 +302,10 @@ impl Leader {
                     }
                     Err(error)
                 }
-                Err(Failure::Fatal(error)) => return Err(error),
+                Err(failure) => return Err(failure),
             });
         }
-        self.settle(sync)
+        self.settle(sync).map_err(fatal)
     }
 
     /// Puts a commit behind the pending frames and applies it.
@@ -315,6 +319,7 @@ impl Leader {
         }
         self.working
             .check_prepared(&commit)
+            .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
         self.ensure_epoch()?;
         let number = self.working.commit.next();
@@ -341,13 +346,30 @@ impl Leader {
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
             .apply(number, changes.drain(..), at, &*self.store)
-            .map_err(fatal)?;
+            .map_err(Failure::Stale)?;
         self.changes = changes;
         if !fragments.is_empty() {
             let mut staged = self.staged.lock();
             fragments.iter().for_each(|file| _ = staged.remove(file));
         }
         Ok(number)
+    }
+
+    /// A fragment that is part of a table already, or was let go of, is none that can be added.
+    fn check_staged(&self, commit: &Commit) -> Result<()> {
+        if commit.edits.is_empty() {
+            return Ok(());
+        }
+        let staged = self.staged.lock();
+        let is_unknown = |root: &&Entry| !staged.contains(&root.address.file);
+        match commit.fragments().find(is_unknown) {
+            None => Ok(()),
+            Some(root) => {
+                let file = root.address.file.0;
+                let message = format!("fragment {file:x} is not staged, or no longer");
+                Err(Error::new(ErrorKind::Invalid, message))
+            }
+        }
     }
 
     fn push_frame(
@@ -549,7 +571,7 @@ impl Leader {
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
             let at = log.push_again(&frame.head, bytes);
-            apply_at(&mut self.working, frame, at, &*self.store).map_err(fatal)?;
+            apply_at(&mut self.working, frame, at, &*self.store).map_err(Failure::Stale)?;
         }
         self.log = Some(log);
         if let Err(failure) = self.write_checkpoint(true) {

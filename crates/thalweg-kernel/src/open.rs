@@ -102,6 +102,21 @@ pub(crate) fn look_for_database(env: &Env, dir: &Path) -> Result<bool> {
     }
 }
 
+/// Whether the folders of a database are there: its files without them are damage, not a new database.
+pub(crate) fn check_folders(env: &Env, dir: &Path) -> Result<()> {
+    for folder in [log_dir(dir), data_dir(dir)] {
+        match env.storage().metadata(&folder) {
+            Ok(_) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let what = "the folder is missing: restore it from a copy";
+                return Err(Error::corruption(folder.display(), what));
+            }
+            Err(e) => return Err(io_at("looking at", &folder)(e)),
+        }
+    }
+    Ok(())
+}
+
 /// Opens or makes the database of a folder.
 pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Opened> {
     let exists = look_for_database(env, dir)?;
@@ -116,6 +131,7 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
     // Looked at again under the lock: another process may have made it meanwhile.
     let exists = look_for_database(env, dir)?;
     let leader = if exists {
+        check_folders(env, dir)?;
         recover_leader(env, dir, options)?
     } else {
         create(env, dir, options)?

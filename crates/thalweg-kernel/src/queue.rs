@@ -5,9 +5,10 @@
 //! unwinds, or meets a fatal error, poisons the queue: everyone who waits and everyone who comes gets that error. A full disk
 //! is the error of a batch only.
 
-use crate::commit::{Commit, Durability};
+use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitNo;
+use crate::index::Entry;
 use crate::leader::{Failure, Job, Leader, Outcome};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -195,7 +196,7 @@ impl<'a> Batch<'a> {
                 self.fail(error.clone());
                 return Err(error);
             }
-            Err(Failure::Refused(error)) => {
+            Err(Failure::Refused(error) | Failure::Stale(error)) => {
                 let own = own.map(Arc::as_ptr);
                 for caller in self.callers.drain(..) {
                     if own != Some(Arc::as_ptr(&caller)) {
@@ -265,6 +266,15 @@ impl Job {
 }
 
 impl Commit {
+    /// The roots of the fragments that it makes part of a table.
+    pub(crate) fn fragments(&self) -> impl Iterator<Item = &Entry> {
+        self.edits.iter().flat_map(|edit| match edit {
+            Edit::AddFragment { root, .. } => std::slice::from_ref(root),
+            Edit::Replace { added, .. } => added,
+            _ => &[],
+        })
+    }
+
     /// About what it takes in the log.
     pub(crate) fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(|r| r.payload.len()).sum();

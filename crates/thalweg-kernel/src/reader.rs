@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition};
 use crate::kernel::{Options, Published};
 use crate::live::{Live, LiveFile, PinPlace};
-use crate::open::{look_for_database, writer_is_alive};
+use crate::open::{check_folders, look_for_database, writer_is_alive};
 use crate::pins::Pins;
 use crate::reader_slots::ReaderSlot;
 use crate::recover::{Recovered, apply, recover};
@@ -59,6 +59,7 @@ impl Reader {
             let message = format!("there is no database at {}", dir.display());
             return Err(Error::new(ErrorKind::NotFound, message));
         }
+        check_folders(env, dir)?;
         let root = RootFile::open(env, dir, false)?;
         let database = root.current.database;
         let pins: Arc<Pins> = Arc::default();

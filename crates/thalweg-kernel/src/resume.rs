@@ -1,4 +1,5 @@
-//! The state of the writer is taken from the log: at opening, and once more each time the disk was full at a write or a sync.
+//! The state of the writer is taken from the log: at opening, and once more each time the disk was full at a write or a sync,
+//! or a commit could not be applied because an index page could not be read.
 //!
 //! Invariants: a failed sync is never tried again. What it was to make durable is read back and written anew, as after a
 //! crash: a commit whose caller was told of the failure is then there as a whole, or not at all. What a snapshot of this
@@ -76,7 +77,7 @@ impl Leader {
             }
             Err(Failure::Fatal(error)) if error.kind() != ErrorKind::DiskFull => Err(fatal(error)),
             Err(failure) => {
-                self.ended = Ended::OutOfSpace;
+                self.ended = Ended::UntilRecovered;
                 Err(Failure::Refused(failure.error()))
             }
         }

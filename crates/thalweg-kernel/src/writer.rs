@@ -7,7 +7,7 @@ use crate::commit::{Commit, Durability, GroupPart};
 use crate::compact::compact_segments;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::FragmentWriter;
-use crate::garbage;
+use crate::garbage::{self, Marked};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
 use crate::leader::{Due, Ended, Job, Leader};
@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::sync::{Condvar, Mutex};
-use thalweg_env::{Env, File};
+use thalweg_env::{Env, File, OpenMode};
 
 pub(crate) struct Writer {
     pub(crate) env: Env,
@@ -92,7 +92,34 @@ impl Writer {
     }
 
     pub(crate) fn submit(&self, job: Job, durability: Durability) -> Result<CommitNo> {
-        self.queue.submit(job, durability)
+        let fragments = match &job {
+            Job::Commit(commit) => commit.fragments().map(|root| root.address.file).collect(),
+            Job::Flush | Job::Checkpoint { .. } => Vec::new(),
+        };
+        let done = self.queue.submit(job, durability);
+        // `Unavailable` leaves it open whether the commit was stored.
+        if let Err(error) = &done
+            && error.kind() != ErrorKind::Unavailable
+        {
+            self.abandon_fragments(fragments);
+        }
+        done
+    }
+
+    /// Fragments that become part of no table: their space is free at once, their names go with the garbage.
+    pub(crate) fn abandon_fragments(&self, files: impl IntoIterator<Item = FileId>) {
+        for file in files {
+            // Whatever is not staged is part of a table, or gone.
+            let is_staged = self.staged.lock().contains(&file);
+            if is_staged {
+                self.store.forget_file(file);
+                let path = self.store.fragment_path(file);
+                let opened = self.env.storage().open(&path, OpenMode::ReadWrite);
+                // If it cannot be cut, all of it goes with the garbage.
+                let _ = opened.and_then(|file| file.set_len(0));
+                self.staged.lock().remove(&file);
+            }
+        }
     }
 
     pub(crate) fn with_leader<T>(&self, look: impl FnOnce(&mut Leader) -> T) -> T {
@@ -103,7 +130,7 @@ impl Writer {
         if !commit.rows.is_empty() {
             self.wait_for_room()?;
         }
-        let number = self.queue.submit(Job::Commit(commit), durability);
+        let number = self.submit(Job::Commit(commit), durability);
         if !self.background {
             // What becomes of the commit is settled: what fails behind it is kept for the appends that wait for room, or
             // poisons.
@@ -177,15 +204,24 @@ impl Writer {
         if !self.due.take_garbage() {
             return Ok(());
         }
+        let is_full = self.due.take_out_of_space();
+        let mut marked = Marked::new(self);
+        let compacted = match &marked {
+            Ok(marked) => compact_segments(self, marked, is_full),
+            Err(error) => Err(error.clone()),
+        };
         // What cannot be moved, because it cannot be read, keeps nothing else.
-        let compacted = compact_segments(self, self.due.take_out_of_space());
-        let collected = garbage::collect(self);
+        if !matches!(compacted, Ok(false)) {
+            drop(marked);
+            marked = Marked::new(self);
+        }
+        let collected = marked.and_then(|marked| garbage::collect(self, marked));
         let pinned = collected.as_ref().ok().and_then(|c| c.pinned);
         *self.behind_pins.lock() = pinned;
         if compacted.is_err() || collected.is_err() || pinned.is_some() {
             self.due.garbage_stays();
         }
-        compacted.and(collected.map(|_| ()))
+        compacted.and(collected).map(|_| ())
     }
 
     /// Whether garbage waits for snapshots to go.
@@ -262,7 +298,8 @@ impl Writer {
 
     pub(crate) fn collect_garbage(&self) -> Result<usize> {
         let _one_at_a_time = self.cleaning.lock();
-        garbage::collect(self).map(|collected| collected.files)
+        let marked = Marked::new(self)?;
+        garbage::collect(self, marked).map(|collected| collected.files)
     }
 
     /// After the background has stopped.

@@ -4,13 +4,17 @@
 use shuttle::thread;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_env::sim::{
     CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SYNCS, SimEnv,
 };
 use thalweg_env::sync::Mutex;
-use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
-use thalweg_sim::toy::{Row, Toy};
+use thalweg_kernel::index::{EntryKey, Step};
+use thalweg_kernel::{
+    Commit, CommitNo, Durability, Edit, ErrorKind, Options, TableId, TableSnapshot,
+};
+use thalweg_sim::toy::{Row, Toy, block};
 
 const SCHEDULES: usize = 5_000;
 
@@ -345,6 +349,138 @@ fn a_fragment_that_is_committed_while_garbage_is_collected_stays() {
         let again = Toy::open(&sim.env(), "/db", &options(), 3).unwrap();
         assert_eq!(keys(&again, table), [10, 11, 20, 21]);
     });
+}
+
+/// The keys and the items of a table's index: blocks of the log one by one, fragments as a whole.
+fn rows_and_items(
+    toy: &Toy,
+    table: &TableSnapshot,
+) -> (Vec<Row>, Vec<EntryKey>, (CommitNo, CommitNo)) {
+    let store = &**toy.kernel.store();
+    let (mut items, mut rows) = (Vec::new(), Vec::new());
+    let mut commits = (CommitNo(u64::MAX), CommitNo(0));
+    table
+        .tree
+        .visit(None, store, &mut |entry| {
+            let fragment = store.fragment_path(entry.address.file);
+            if !entry.is_block() && store.env().storage().metadata(&fragment).is_err() {
+                return Step::Descend;
+            }
+            items.push(entry.key());
+            commits.0 = commits.0.min(entry.commit_min);
+            commits.1 = commits.1.max(entry.commit_max);
+            Step::Take
+        })
+        .unwrap();
+    for entry in table.tree.iter(None, store) {
+        rows.extend(toy.block_rows(&entry.unwrap()).unwrap());
+    }
+    rows.sort_unstable();
+    (rows, items, commits)
+}
+
+/// What maintenance does: all blocks of the table in order, in a fragment that takes their place.
+fn merge(toy: &Toy, table: TableId) -> thalweg_kernel::Result<CommitNo> {
+    let snapshot = toy.kernel.snapshot()?;
+    let state = snapshot.table(table).unwrap();
+    let (rows, removed, commits) = rows_and_items(toy, &state);
+    let mut fragment = toy.kernel.stage_fragment(table)?;
+    fragment.add_block(&block(table, rows, Some(commits)))?;
+    let edit = Edit::Replace {
+        table,
+        removed,
+        added: vec![fragment.finish()?],
+    };
+    let commit = Commit {
+        edits: vec![edit],
+        prepared_at: Some(snapshot.commit()),
+        ..Commit::default()
+    };
+    drop((snapshot, state));
+    toy.kernel.commit(commit, Durability::Disk)
+}
+
+#[test]
+fn a_table_is_merged_while_the_segment_of_its_blocks_is_emptied() {
+    static MERGED: AtomicUsize = AtomicUsize::new(0);
+    static LOST_RACES: AtomicUsize = AtomicUsize::new(0);
+    static EMPTIED: AtomicUsize = AtomicUsize::new(0);
+    explore(|| {
+        let sim = SimEnv::new(11);
+        let (toy, table) = open(&sim);
+        let doomed = toy.create("doomed").unwrap();
+        let mut want = Vec::new();
+        // The first segments hold blocks of both tables.
+        for key in 0..4 {
+            toy.append_group(table, &[(10 - key, key)], 1, Durability::Process)
+                .unwrap();
+            want.push((10 - key, key));
+            let rows: Vec<Row> = (0_i64..60)
+                .map(|k| (k, k.wrapping_mul(0x9E37_79B9)))
+                .collect();
+            toy.append_group(doomed, &rows, 4, Durability::Process)
+                .unwrap();
+        }
+        want.sort_unstable();
+        toy.kernel.checkpoint().unwrap();
+        toy.append(table, &[(0, 0)], Durability::Disk).unwrap();
+        toy.kernel.checkpoint().unwrap();
+        want.insert(0, (0, 0));
+        let before = toy.kernel.snapshot().unwrap().table(table).unwrap();
+        let first = before.commit().0;
+        let merger = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || match merge(&toy, table) {
+                Ok(_) => _ = MERGED.fetch_add(1, Ordering::Relaxed),
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::Conflict, "{e}");
+                    LOST_RACES.fetch_add(1, Ordering::Relaxed);
+                    merge(&toy, table).unwrap();
+                }
+            }
+        });
+        let cleaner = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || {
+                let commit = Commit {
+                    edits: vec![Edit::DropTable { table: doomed }],
+                    ..Commit::default()
+                };
+                // Empties the segments that are sparse by now, and removes what it can.
+                toy.kernel.commit(commit, Durability::Disk).unwrap();
+            }
+        });
+        let reader = thread::spawn({
+            let (toy, want) = (Arc::clone(&toy), want.clone());
+            move || {
+                for _ in 0..2 {
+                    assert_eq!(toy.rows(table).unwrap(), want);
+                }
+            }
+        });
+        for thread in [merger, cleaner, reader] {
+            thread.join().unwrap();
+        }
+        assert_eq!(toy.rows(table).unwrap(), want);
+        assert_eq!(toy.rows_of(&before).unwrap(), want, "an old snapshot");
+        drop(before);
+        let image = sim.crash_image(&CrashChoice::DropAll);
+        let again = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
+        assert_eq!(again.rows(table).unwrap(), want);
+        // Beside those of the setup, the drop and the merge there are only commits that have emptied a segment.
+        let commits = toy.kernel.snapshot().unwrap().commit().0 - first;
+        EMPTIED.fetch_add(usize::from(commits > 2), Ordering::Relaxed);
+        // What lost a race has left nothing that takes room, and what was emptied goes.
+        toy.kernel.collect_garbage().unwrap();
+        let fragments = sim.files().into_iter();
+        let large = fragments
+            .filter(|(path, bytes)| path.extension().is_some_and(|e| e == "frag") && *bytes > 0);
+        assert_eq!(large.count(), 1, "{:?}", sim.files());
+        assert_eq!(toy.rows(table).unwrap(), want);
+    });
+    let counts = [&MERGED, &LOST_RACES, &EMPTIED].map(|count| count.load(Ordering::Relaxed));
+    println!("merged, lost a race, emptied: {counts:?}");
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }
 
 #[test]
