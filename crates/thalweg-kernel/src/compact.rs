@@ -50,7 +50,11 @@ pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) 
         }
     }
     sparse.sort_unstable();
-    for (_, segment, tables) in &sparse {
+    for (live_bytes, segment, tables) in &sparse {
+        // Else it would be tried in vain, and leave an empty file each time.
+        if is_full && !may_hold(writer, *live_bytes) {
+            break;
+        }
         for table in *tables {
             // A snapshot of its own: what moved out of the segment before is elsewhere by now.
             if let Some(table) = writer.snapshot().table(*table) {
@@ -59,6 +63,12 @@ pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) 
         }
     }
     Ok(!sparse.is_empty())
+}
+
+/// Whether the disk seems to have room for so much and what goes with it.
+fn may_hold(writer: &Writer, bytes: u64) -> bool {
+    let free = writer.env.storage().free_bytes(&writer.dir);
+    free.is_ok_and(|free| free >= bytes + bytes / 16 + 4096)
 }
 
 /// Moves the blocks of a table that lie in a segment into a fragment.

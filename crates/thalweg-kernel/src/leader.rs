@@ -36,6 +36,8 @@ use thalweg_env::sync::{Condvar, Mutex};
 
 /// Above this a commit waits for a sync, whatever its durability.
 const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
+/// How soon space is looked for again on a full disk where nothing changes.
+const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
 
@@ -218,6 +220,8 @@ pub(crate) struct Leader {
     pub(crate) ended: Ended,
     /// Writing has ended for want of space before: space is made sure of before anything is written to it.
     pub(crate) was_full: bool,
+    /// As of which commit, and when, space was looked for because there was none.
+    pub(crate) space_sought: Option<(CommitNo, u64)>,
     /// Nobody of this batch waits for a sync.
     pub(crate) shows_on_write: bool,
     /// Reading processes do not know yet of all that is visible here.
@@ -298,7 +302,7 @@ impl Leader {
                 }
                 Err(Failure::Refused(error)) => {
                     if error.kind() == ErrorKind::DiskFull {
-                        self.due.space_is_out();
+                        self.call_for_space();
                     }
                     Err(error)
                 }
@@ -306,6 +310,19 @@ impl Leader {
             });
         }
         self.settle(sync).map_err(fatal)
+    }
+
+    /// A commit found no room. Looked for once as long as nothing else changes, so that callers who try again and again do
+    /// not walk the index each time; but space may come back by itself, for what a round before had no room.
+    fn call_for_space(&mut self) {
+        let now_ns = self.env.clock().monotonic_ns();
+        let is_news = self.space_sought.is_none_or(|(commit, at_ns)| {
+            commit != self.working.commit || now_ns.saturating_sub(at_ns) >= SEEK_SPACE_AGAIN_NS
+        });
+        if is_news {
+            self.space_sought = Some((self.working.commit, now_ns));
+            self.due.space_is_out();
+        }
     }
 
     /// Puts a commit behind the pending frames and applies it.

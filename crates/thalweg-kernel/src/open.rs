@@ -427,6 +427,7 @@ fn leader(
         changes: Vec::new(),
         ended: Ended::No,
         was_full: false,
+        space_sought: None,
         shows_on_write: false,
         untold: true,
     })
