@@ -97,16 +97,14 @@ impl Writer {
             Job::Flush | Job::Checkpoint { .. } => Vec::new(),
         };
         let done = self.queue.submit(job, durability);
-        // `Unavailable` leaves it open whether the commit was stored.
-        if let Err(error) = &done
-            && error.kind() != ErrorKind::Unavailable
-        {
+        if done.is_err() {
             self.abandon_fragments(fragments);
         }
         done
     }
 
-    /// Fragments that become part of no table: their space is free at once, their names go with the garbage.
+    /// Fragments that become part of no table: their space is free at once, their names go with the garbage. Those of a
+    /// commit that may be in the log are not staged any more, and not touched.
     pub(crate) fn abandon_fragments(&self, files: impl IntoIterator<Item = FileId>) {
         for file in files {
             // Whatever is not staged is part of a table, or gone.
