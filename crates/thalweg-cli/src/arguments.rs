@@ -144,8 +144,8 @@ pub(crate) struct StatsCall {
 pub(crate) struct VerifyCall {
     /// The folder of the database
     pub(crate) database: PathBuf,
-    /// Not offered by this version
-    #[arg(long, hide = true)]
+    /// Make it whole again: keep what can be read, list what is given up
+    #[arg(long)]
     pub(crate) repair: bool,
 }
 

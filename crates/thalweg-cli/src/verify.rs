@@ -1,4 +1,5 @@
-//! `thalweg verify`: checks every byte, and says what is damaged and what is lost with it.
+//! `thalweg verify`: checks every byte, and says what is damaged and what is lost with it. With `--repair` it makes the
+//! database whole without that; what it found still ends it with status 1.
 
 use crate::arguments::VerifyCall;
 use crate::failure::Failure;
@@ -11,7 +12,7 @@ use thalweg::{Damage, Database, DatabaseView};
 /// `thalweg verify`.
 pub(crate) fn run(call: &VerifyCall) -> Result<(), Failure> {
     if call.repair {
-        return Err(Failure::unsupported("verify --repair"));
+        return repair(call);
     }
     let db = Database::builder().read_only(true).open(&call.database)?;
     let view = db.snapshot()?;
@@ -45,6 +46,39 @@ pub(crate) fn run(call: &VerifyCall) -> Result<(), Failure> {
     Err(Failure::Told)
 }
 
+fn repair(call: &VerifyCall) -> Result<(), Failure> {
+    let bar = progress::bytes("repair", None);
+    let report = Database::repair(&call.database, &mut |bytes| bar.inc(bytes))?;
+    bar.finish_and_clear();
+    let mut out = stdout().lock();
+    let bytes = thousands(report.checked.bytes);
+    if report.is_clean() {
+        writeln!(out, "no damage in {bytes} bytes: nothing was changed")?;
+        return Ok(());
+    }
+    let db = Database::builder().read_only(true).open(&call.database)?;
+    let view = db.snapshot()?;
+    for damage in &report.given_up {
+        writeln!(out, "given up: {}", describe(damage, &view))?;
+    }
+    for damage in &report.mended {
+        writeln!(out, "mended: {}", describe(damage, &view))?;
+    }
+    writeln!(
+        out,
+        "checked {} in {bytes} bytes; {} moved to new files",
+        counted(report.checked.rows, "row"),
+        counted(report.moved_blocks, "block"),
+    )?;
+    out.flush()?;
+    eprintln!(
+        "thalweg: {} was damaged and is whole again, without what is listed as given up in {}",
+        call.database.display(),
+        counted(report.given_up.len() as u64, "place")
+    );
+    Err(Failure::Told)
+}
+
 fn bytes_of(view: &DatabaseView) -> Result<u64, Failure> {
     let mut bytes = 0;
     for name in view.table_names() {
@@ -55,18 +89,28 @@ fn bytes_of(view: &DatabaseView) -> Result<u64, Failure> {
 
 fn describe(damage: &Damage, view: &DatabaseView) -> String {
     let place = format!("{}, offset {}", damage.file.display(), damage.offset);
+    let commits = match damage.commits {
+        None => String::new(),
+        Some((first, last)) if last.0 == u64::MAX => format!(", commits from {} on", first.0),
+        Some((first, last)) if first == last => format!(", commit {}", first.0),
+        Some((first, last)) => format!(", commits {} to {}", first.0, last.0),
+    };
     let Some(name) = &damage.table else {
-        return format!("{place}: {}", damage.what);
+        return format!("{place}{commits}: {}", damage.what);
+    };
+    let count = match damage.rows {
+        None | Some(0) => String::new(),
+        Some(rows) => format!(", {}", counted(rows, "row")),
     };
     let rows = match (view.table(name), damage.keys) {
         (Ok(table), Some((first, last))) => {
             format!(
-                ", rows from {} to {}",
+                "{count} from {} to {}",
                 time_text(&table, first),
                 time_text(&table, last)
             )
         }
-        _ => String::new(),
+        _ => count,
     };
-    format!("{place}, table \"{name}\"{rows}: {}", damage.what)
+    format!("{place}{commits}, table \"{name}\"{rows}: {}", damage.what)
 }

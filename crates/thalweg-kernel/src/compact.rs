@@ -8,7 +8,6 @@
 //! itself is replaced, which appends and merges of its neighbours do; pages are a thousandth of the data. A segment that only
 //! pages keep is left alone.
 
-use crate::block::EncodedBlock;
 use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::garbage::Marked;
@@ -85,22 +84,11 @@ fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Resul
     if blocks.is_empty() {
         return Ok(());
     }
-    let mut fragment = writer.stage_fragment(table.id)?;
-    for entry in &blocks {
-        let address = &entry.address;
-        let bytes = writer
-            .store
-            .read(address.file, address.offset, address.bytes as usize)?;
-        let entry = entry.clone();
-        fragment.add_block(&EncodedBlock {
-            bytes: bytes.into(),
-            entry,
-        })?;
-    }
+    let fragment = writer.stage_fragment(table.id)?;
     let replace = Edit::Replace {
         table: table.id,
         removed: blocks.iter().map(Entry::key).collect(),
-        added: vec![fragment.finish()?],
+        added: vec![fragment.copy_of(&writer.store, &blocks)?],
     };
     let commit = Commit {
         edits: vec![replace],

@@ -10,6 +10,7 @@ use crate::block::EncodedBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, DatabaseId, FileId, TableId};
 use crate::index::{Address, Entry, PageLoader, Tree};
+use crate::segment_supply::SegmentSupply;
 use crate::store::{DATA_DIR, Store, fragment_name};
 use crate::wire::{Parsed, Reader, sealing_crc};
 use std::collections::HashSet;
@@ -50,6 +51,45 @@ pub struct FragmentWriter {
 }
 
 impl FragmentWriter {
+    /// Creates the file of a new fragment, under an id of its own that is in `staged` from then on.
+    ///
+    /// # Errors
+    /// See [`Self::create`].
+    pub(crate) fn stage(
+        store: &Arc<Store>,
+        supply: &SegmentSupply,
+        table: TableId,
+        staged: &Arc<Mutex<HashSet<FileId>>>,
+    ) -> Result<Self> {
+        // Under the lock, so that nobody sees the id given out and the file not staged.
+        let mut files = staged.lock();
+        let file = supply.next_file_id();
+        files.insert(file);
+        drop(files);
+        let made = Self::create(store, file, table, Arc::clone(staged));
+        if made.is_err() {
+            staged.lock().remove(&file);
+        }
+        made
+    }
+
+    /// Writes copies of blocks, byte for byte, with their commits and their places in the order of arrival; returns the
+    /// root entry.
+    ///
+    /// # Errors
+    /// Whatever reading and writing lead to.
+    pub(crate) fn copy_of(mut self, store: &Store, blocks: &[Entry]) -> Result<Entry> {
+        for entry in blocks {
+            let address = &entry.address;
+            let bytes = store.read(address.file, address.offset, address.bytes as usize)?;
+            self.add_block(&EncodedBlock {
+                bytes: bytes.into(),
+                entry: entry.clone(),
+            })?;
+        }
+        self.finish()
+    }
+
     /// Creates the file of a new fragment. `id` was never used before, and is in `staged`.
     ///
     /// # Errors

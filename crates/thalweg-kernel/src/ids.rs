@@ -37,6 +37,14 @@ pub struct LogPosition {
     pub offset: u64,
 }
 
+impl Epoch {
+    /// The epoch after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 impl CommitNo {
     /// The commit after this one.
     #[must_use]

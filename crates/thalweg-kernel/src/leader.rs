@@ -12,6 +12,7 @@ use crate::checkpoint::{CHECKPOINT_SECTIONS, put_checkpoint};
 use crate::commit::{Commit, Durability, Edit, GroupPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::len_u32;
+use crate::fragment::FragmentWriter;
 use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 use crate::index::{Entry, WrittenPages};
@@ -555,21 +556,29 @@ impl Leader {
             || since.rows_bytes >= due.rows_bytes
     }
 
+    /// A file for blocks of a table.
+    pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
+        FragmentWriter::stage(&self.store, &self.supply, table, &self.staged)
+    }
+
     /// A new epoch, if this opening has none yet.
     fn ensure_epoch(&mut self) -> Outcome<()> {
         if self.log.is_none() {
-            self.begin_epoch(Vec::new())
+            self.begin_epoch(self.root.current.epoch.next(), Vec::new())
         } else {
             Ok(())
         }
     }
 
-    /// Begins the next epoch in a new segment: `tail` again, then a checkpoint, then the root, both slots.
+    /// Begins an epoch, above all that there were, in a new segment: `tail` again, then a checkpoint, then the root, both slots.
     ///
     /// Until the root is switched the new segment means nothing; so a failure before that is only fatal if the tail
     /// was applied.
-    pub(crate) fn begin_epoch(&mut self, tail: Vec<(Frame, Vec<u8>)>) -> Outcome<()> {
-        assert!(self.log.is_none(), "an opening has one epoch");
+    pub(crate) fn begin_epoch(&mut self, epoch: Epoch, tail: Vec<(Frame, Vec<u8>)>) -> Outcome<()> {
+        assert!(
+            self.log.is_none() && epoch > self.root.current.epoch,
+            "an opening has one epoch, and epochs rise"
+        );
         let tail_bytes: u64 = tail.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         // With room for the checkpoint as well, which is about the last one and what was replayed since: a second segment
         // would be two syncs more. If it does not suffice there is one all the same.
@@ -584,7 +593,6 @@ impl Leader {
             self.supply.take_first(tail_bytes, checkpoint_bytes)?
         };
         let first = segment_path(&self.dir, prepared.id);
-        let epoch = Epoch(self.root.current.epoch.0 + 1);
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
             let at = log.push_again(&frame.head, bytes);

@@ -30,6 +30,7 @@ mod queue;
 mod reader;
 mod reader_slots;
 mod recover;
+pub mod repair;
 mod replay;
 mod resume;
 mod root;

@@ -16,7 +16,7 @@ use crate::segment_supply::SegmentSupply;
 use crate::store::{DATA_DIR, LOG_DIR, Store};
 use crate::working::Working;
 use arc_swap::ArcSwap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::sync::Mutex;
 use thalweg_env::{Env, File, LockKind, OpenMode};
@@ -46,7 +46,7 @@ pub(crate) fn io_at(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Erro
 }
 
 /// The folder of fragments.
-pub(crate) fn data_dir(database: &Path) -> std::path::PathBuf {
+pub(crate) fn data_dir(database: &Path) -> PathBuf {
     database.join(DATA_DIR)
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
     Ok(Opened { leader, lock })
 }
 
-fn make_folders(env: &Env, dir: &Path) -> Result<()> {
+pub(crate) fn make_folders(env: &Env, dir: &Path) -> Result<()> {
     let storage = env.storage();
     for folder in [dir.to_owned(), log_dir(dir), data_dir(dir)] {
         let is_new = storage.metadata(&folder).is_err();
@@ -160,7 +160,7 @@ fn make_folders(env: &Env, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn take_lock(env: &Env, dir: &Path) -> Result<Arc<dyn File>> {
+pub(crate) fn take_lock(env: &Env, dir: &Path) -> Result<Arc<dyn File>> {
     let path = dir.join(LOCK_NAME);
     let lock = env
         .storage()
@@ -328,11 +328,12 @@ pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Li
     Ok(Some(live).filter(|l| l.epoch == epoch))
 }
 
-/// Removes what recoveries that did not finish have begun; finds out if the root is an old one.
+/// Segments that recoveries which did not finish have begun; an error if the root is an old one.
 ///
 /// A segment of a later epoch than the root's was never used, unless frames follow its checkpoint: they are only
 /// written once both root slots name the epoch.
-pub(crate) fn remove_unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<()> {
+pub(crate) fn unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<Vec<PathBuf>> {
+    let mut unfinished = Vec::new();
     for id in list_segments(env, dir)?
         .into_iter()
         .filter(|id| *id > root.checkpoint.segment)
@@ -355,11 +356,9 @@ pub(crate) fn remove_unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Re
             );
             return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
         }
-        env.storage()
-            .remove_file(&path)
-            .map_err(io_at("removing", &path))?;
+        unfinished.push(path);
     }
-    Ok(())
+    Ok(unfinished)
 }
 
 /// An unfinished epoch ends with its checkpoint. That may lie in a second segment, alone, if the first one is full.
@@ -390,7 +389,7 @@ fn frames_follow_checkpoint(
     }
 }
 
-fn leader(
+pub(crate) fn leader(
     env: &Env,
     dir: &Path,
     options: &Options,
@@ -434,7 +433,7 @@ fn leader(
 }
 
 /// The highest id in any file name: ids are not used twice, even if the root that knew them was lost.
-fn highest_file(env: &Env, dir: &Path) -> Result<u64> {
+pub(crate) fn highest_file(env: &Env, dir: &Path) -> Result<u64> {
     let mut highest = list_segments(env, dir)?.last().map_or(0, |id| id.0);
     for id in list_fragments(env, dir)? {
         highest = highest.max(id.0);

@@ -105,7 +105,7 @@ pub(crate) fn apply_at(
 }
 
 /// Whether the blocks of a frame are what their directory says.
-fn blocks_verify(frame: &Frame, whole: &[u8]) -> bool {
+pub(crate) fn blocks_verify(frame: &Frame, whole: &[u8]) -> bool {
     if whole.len() != frame.head.frame_bytes as usize {
         return false;
     }

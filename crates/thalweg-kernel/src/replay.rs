@@ -1,7 +1,8 @@
 //! Reading the log forward: the frames of one epoch behind a checkpoint.
 //!
 //! Invariants: only frames that verify, continue the chain and follow the last commit are yielded; the end of the chain is
-//! an end, and whether it is a torn one or damage is decided by [`Replay::judge_end`] alone.
+//! an end, and whether it is a torn one or damage is decided by [`Replay::judge_end`] alone. Only a repair goes on behind
+//! damage ([`Replay::skip_damage`]).
 
 use crate::change::{Change, changes_of};
 use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, get_checkpoint, index_section};
@@ -61,11 +62,45 @@ impl Frame {
 impl Replay {
     /// Reads the checkpoint that the root names, and stands behind it.
     pub(crate) fn start(env: &Env, dir: &Path, root: &Root) -> Result<(Self, Working)> {
+        Self::check_header(env, dir, root)?;
+        Self::behind_checkpoint(env, dir, root)
+    }
+
+    /// Stands before the first commit of all, whose frame begins at `at`, with nothing.
+    pub(crate) fn from_first_commit(
+        env: &Env,
+        dir: &Path,
+        database: DatabaseId,
+        at: LogPosition,
+        head: &FrameHead,
+    ) -> Result<Self> {
+        Ok(Self {
+            env: env.clone(),
+            dir: dir.to_owned(),
+            database,
+            epoch: head.id.epoch,
+            file: open_segment(env, &segment_path(dir, at.segment))?,
+            at,
+            previous_crc: head.id.previous_crc,
+            commit: CommitNo(0),
+            named: None,
+            window: Bytes::new(),
+            window_start: 0,
+        })
+    }
+
+    /// Whether the segment of the checkpoint is the one that the root means.
+    pub(crate) fn check_header(env: &Env, dir: &Path, root: &Root) -> Result<()> {
+        let path = segment_path(dir, root.checkpoint.segment);
+        check_header(&*open_segment(env, &path)?, &path, root)
+    }
+
+    /// The same as [`Self::start`] whatever the header of the segment says: the frame is sealed itself.
+    pub(crate) fn behind_checkpoint(env: &Env, dir: &Path, root: &Root) -> Result<(Self, Working)> {
         let at = root.checkpoint;
         let path = segment_path(dir, at.segment);
         let place = format!("{} at {}", path.display(), at.offset);
         let file = open_segment(env, &path)?;
-        check_header(&*file, &path, root)?;
         let damage = |what: &str| Error::corruption(&place, what);
         let read = |bytes: usize, offset: u64| {
             let mut out = vec![0; bytes];
@@ -343,34 +378,72 @@ impl Replay {
         end: LogPosition,
         budget_bytes: &mut u64,
     ) -> Result<Option<LogPosition>> {
-        let magic = FRAME_MAGIC.to_le_bytes();
-        let mut window = vec![0; WINDOW_BYTES];
-        let mut at = start;
-        while *budget_bytes > 0 {
-            let filled = read_up_to(&**file, &mut window, at.offset).map_err(|e| {
-                Error::io(
-                    format_args!("looking for frames in segment {:x}", at.segment.0),
-                    e,
-                )
-            })?;
-            for (index, piece) in window[..filled].chunks_exact(FRAME_ALIGN).enumerate() {
-                let here = LogPosition {
-                    offset: at.offset + (index * FRAME_ALIGN) as u64,
-                    ..at
-                };
-                if piece[..4] != magic || here == end {
-                    continue;
-                }
-                let head = head_at(&**file, here, self.database)?;
-                if head.is_some_and(|h| self.is_of_this_epoch(h.id.epoch) && h.id.synced_to > end) {
-                    return Ok(Some(here));
-                }
+        let found = find_frame(&**file, start, self.database, budget_bytes, |at, head| {
+            at != end && self.is_of_this_epoch(head.id.epoch) && head.id.synced_to > end
+        })?;
+        Ok(found.map(|(at, _)| at))
+    }
+
+    /// Goes on with the next frame of the epoch behind bytes that are damaged; says what lies between. That frame is the
+    /// next one if the rest of it verifies.
+    pub(crate) fn skip_damage(&mut self) -> Result<Skipped> {
+        let from = self.at;
+        let lost_head = head_at(&*self.file, from, self.database)?
+            .filter(|head| head.id.epoch == self.epoch && head.id.commit == self.commit.next());
+        let mut skipped = Skipped {
+            from,
+            to: None,
+            first_lost: self.commit.next(),
+            last_lost: None,
+            may_hold_edits: true,
+        };
+        let Some((at, file, head)) = self.next_of_epoch()? else {
+            return Ok(skipped);
+        };
+        skipped.to = Some(at);
+        let before = CommitNo(head.id.commit.0 - u64::from(head.is_commit()));
+        skipped.last_lost = (before > self.commit).then_some(before);
+        // One commit is lost, and its section table, which verifies, lists no edit.
+        let knows_all = before == self.commit.next();
+        let holds_edits =
+            |lost: &FrameHead| lost.sections.iter().any(|s| s.kind == SectionKind::Edit);
+        skipped.may_hold_edits = skipped.last_lost.is_some()
+            && !(knows_all && lost_head.is_some_and(|lost| !holds_edits(&lost)));
+        (self.at, self.file, self.named) = (at, file, None);
+        (self.previous_crc, self.commit) = (head.id.previous_crc, before);
+        self.refresh();
+        Ok(skipped)
+    }
+
+    /// The first frame behind the current position that the log could go on with.
+    fn next_of_epoch(&self) -> Result<Option<FoundFrame>> {
+        let goes_on = |_: LogPosition, head: &FrameHead| {
+            head.id.epoch == self.epoch
+                && head.id.commit.0 >= self.commit.0 + u64::from(head.is_commit())
+        };
+        let behind = LogPosition {
+            offset: self.at.offset + FRAME_ALIGN as u64,
+            ..self.at
+        };
+        let mut unlimited = u64::MAX;
+        let here = find_frame(&*self.file, behind, self.database, &mut unlimited, goes_on)?;
+        if let Some((at, head)) = here {
+            return Ok(Some((at, Arc::clone(&self.file), head)));
+        }
+        for id in list_segments(&self.env, &self.dir)? {
+            if id <= self.at.segment {
+                continue;
             }
-            if filled < window.len() {
-                break;
+            let file = open_segment(&self.env, &segment_path(&self.dir, id))?;
+            let start = LogPosition {
+                segment: id,
+                offset: SEGMENT_HEADER_BYTES as u64,
+            };
+            if let Some((at, head)) =
+                find_frame(&*file, start, self.database, &mut unlimited, goes_on)?
+            {
+                return Ok(Some((at, file, head)));
             }
-            at.offset += filled as u64;
-            *budget_bytes = budget_bytes.saturating_sub(filled as u64);
         }
         Ok(None)
     }
@@ -389,6 +462,62 @@ impl Replay {
         bytes.truncate(filled);
         Ok(bytes)
     }
+}
+
+/// What [`Replay::skip_damage`] went past.
+pub(crate) struct Skipped {
+    pub(crate) from: LogPosition,
+    /// Where the log goes on; `None`: nowhere.
+    pub(crate) to: Option<LogPosition>,
+    /// The commit that should have come.
+    pub(crate) first_lost: CommitNo,
+    /// The last commit that is lost; `None`: none, or it is not known which.
+    pub(crate) last_lost: Option<CommitNo>,
+    /// Tables may have been made, altered or dropped, or blocks replaced, by what is lost.
+    pub(crate) may_hold_edits: bool,
+}
+
+/// Where a frame was found, in which file, and its head.
+type FoundFrame = (LogPosition, Arc<dyn File>, FrameHead);
+
+/// The first frame from `start` on in a file that is sealed with its place and that `accept` takes. `budget_bytes`: how
+/// much is looked at, and what is left of it.
+pub(crate) fn find_frame(
+    file: &dyn File,
+    start: LogPosition,
+    database: DatabaseId,
+    budget_bytes: &mut u64,
+    mut accept: impl FnMut(LogPosition, &FrameHead) -> bool,
+) -> Result<Option<(LogPosition, FrameHead)>> {
+    let magic = FRAME_MAGIC.to_le_bytes();
+    let mut window = vec![0; WINDOW_BYTES];
+    let mut at = start;
+    while *budget_bytes > 0 {
+        let filled = read_up_to(file, &mut window, at.offset).map_err(|e| {
+            Error::io(
+                format_args!("looking for frames in segment {:x}", at.segment.0),
+                e,
+            )
+        })?;
+        for (index, piece) in window[..filled].chunks_exact(FRAME_ALIGN).enumerate() {
+            let here = LogPosition {
+                offset: at.offset + (index * FRAME_ALIGN) as u64,
+                ..at
+            };
+            if piece[..4] != magic {
+                continue;
+            }
+            if let Some(head) = head_at(file, here, database)?.filter(|head| accept(here, head)) {
+                return Ok(Some((here, head)));
+            }
+        }
+        if filled < window.len() {
+            break;
+        }
+        at.offset += filled as u64;
+        *budget_bytes = budget_bytes.saturating_sub(filled as u64);
+    }
+    Ok(None)
 }
 
 /// Header and section table of the frame at a place, if one is there.
@@ -416,7 +545,7 @@ pub(crate) fn head_at(
     }
 }
 
-fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
+pub(crate) fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
     env.storage()
         .open(path, OpenMode::Read)
         .map_err(|e| match e.kind() {

@@ -9,7 +9,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, LogPosition};
 use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
-use crate::open::{io_at, live_of_epoch, remove_unfinished_epochs};
+use crate::open::{io_at, live_of_epoch, unfinished_epochs};
 use crate::recover::{Recovered, recover};
 use crate::root::RootFile;
 use thalweg_env::sync::atomic::Ordering;
@@ -19,7 +19,11 @@ impl Leader {
     pub(crate) fn recover_log(&mut self) -> Outcome<()> {
         let (env, dir) = (self.env.clone(), self.dir.clone());
         let said = live_of_epoch(self, &dir).map_err(Failure::Refused)?;
-        remove_unfinished_epochs(&env, &dir, &self.root.current).map_err(Failure::Refused)?;
+        let unfinished = unfinished_epochs(&env, &dir, &self.root.current);
+        for path in unfinished.map_err(Failure::Refused)? {
+            let removed = env.storage().remove_file(&path);
+            removed.map_err(|e| Failure::Refused(io_at("removing", &path)(e)))?;
+        }
         let proven = said.map_or_else(LogPosition::default, |live| live.synced);
         let root = &self.root.current;
         let recovered =
@@ -37,7 +41,7 @@ impl Leader {
             synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
         }
         if recovered.frames > 0 || said.is_none() {
-            self.begin_epoch(recovered.tail)?;
+            self.begin_epoch(self.root.current.epoch.next(), recovered.tail)?;
         }
         if let Some(encoder) = self.encoder.clone() {
             self.learn_block_rows(&encoder).map_err(fatal)?;

@@ -153,6 +153,23 @@ impl RootFile {
         })
     }
 
+    /// The file of a root of which no slot can be read, as if one had said `current`. Nothing is written yet.
+    pub(crate) fn replacing(env: &Env, database: &Path, current: Root) -> Result<Self> {
+        let path = database.join(ROOT_NAME);
+        let file = env
+            .storage()
+            .open(&path, OpenMode::OpenOrCreate)
+            .map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
+        Ok(Self {
+            file,
+            current,
+            other: None,
+            current_slot: SLOTS - 1,
+            // No slot says it, and none is to: what it names is only known to a repair.
+            is_durable: true,
+        })
+    }
+
     /// Reads the slots. `NotFound` when there is no root.
     pub(crate) fn open(env: &Env, database: &Path, writable: bool) -> Result<Self> {
         let path = database.join(ROOT_NAME);

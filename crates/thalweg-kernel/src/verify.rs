@@ -3,14 +3,15 @@
 //! Invariants
 //! - Bytes are read from the files, whatever is in memory: a cached page must not hide a damaged one. Only pages that
 //!   were never written are taken as they are.
-//! - Damage ends the check of what lies below it and of nothing else; every piece of it is listed with its place.
+//! - Damage ends the check of what lies below it and of nothing else; every piece of it is listed with its place. Nothing
+//!   lies below the header of a file and the footer of a fragment: reading needs neither.
 //! - What a crash may leave is not damage: the torn end of the log, files that nothing leads to.
 
 use crate::block;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::verify_ends;
-use crate::ids::{CommitNo, FileId, LogPosition};
-use crate::index::{Address, Entry, Page, Step, unequal_totals};
+use crate::ids::{CommitNo, FileId, LogPosition, TableId};
+use crate::index::{Entry, Page, Step, check_page};
 use crate::kernel::Kernel;
 use crate::live::LiveFile;
 use crate::open::writer_is_alive;
@@ -60,6 +61,10 @@ pub struct Damage {
     pub table: Option<String>,
     /// The order keys between which its rows are missing.
     pub keys: Option<(i64, i64)>,
+    /// How many rows are missing, where that is known.
+    pub rows: Option<u64>,
+    /// The first and the last commit that is missing, of damage to the log.
+    pub commits: Option<(CommitNo, CommitNo)>,
     /// What is wrong.
     pub what: String,
 }
@@ -84,12 +89,7 @@ impl Kernel {
     /// When there is no snapshot to check. Damage is not an error but in the report.
     pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
         let snapshot = self.snapshot()?;
-        let mut check = Check {
-            store: self.store(),
-            report: VerifyReport::default(),
-            seen: HashSet::new(),
-            on_bytes,
-        };
+        let mut check = Check::new(self.store(), on_bytes);
         check.log()?;
         for table in snapshot.tables() {
             check.table(&table)?;
@@ -98,12 +98,33 @@ impl Kernel {
     }
 }
 
-struct Check<'a> {
+/// A check under way.
+pub(crate) struct Check<'a> {
     store: &'a Store,
-    report: VerifyReport,
+    pub(crate) report: VerifyReport,
     /// Files whose own headers were checked.
     seen: HashSet<FileId>,
+    /// Files whose header or footer is damaged.
+    pub(crate) bad_files: HashSet<FileId>,
+    /// Blocks and pages that are damaged, each with its table.
+    pub(crate) bad_entries: Vec<(TableId, Entry)>,
+    /// The first error that was not damage but a failed call.
+    pub(crate) failed: Option<Error>,
     on_bytes: &'a mut dyn FnMut(u64),
+}
+
+impl<'a> Check<'a> {
+    pub(crate) fn new(store: &'a Store, on_bytes: &'a mut dyn FnMut(u64)) -> Self {
+        Self {
+            store,
+            report: VerifyReport::default(),
+            seen: HashSet::new(),
+            bad_files: HashSet::new(),
+            bad_entries: Vec::new(),
+            failed: None,
+            on_bytes,
+        }
+    }
 }
 
 impl Check<'_> {
@@ -117,8 +138,8 @@ impl Check<'_> {
                     return Ok(());
                 }
                 Err(_) if attempt < ATTEMPTS && writer_is_alive(env, dir)? => {}
-                Err(damage) => {
-                    self.report.damage.push(damage);
+                Err((at, error)) => {
+                    self.report.damage.push(log_damage(at, &error));
                     return Ok(());
                 }
             }
@@ -126,7 +147,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn table(&mut self, table: &TableSnapshot) -> Result<()> {
+    /// All that the index of a table leads to.
+    pub(crate) fn table(&mut self, table: &TableSnapshot) -> Result<()> {
         self.report.tables += 1;
         for open in table.open_rows() {
             self.report.rows += u64::from(open.part.rows);
@@ -140,7 +162,7 @@ impl Check<'_> {
                 // The page was whole when `entry` looked: it changed since, and the rest of the table is out of reach.
                 Err(error) => {
                     let root = table.tree.total().map_or_else(Entry::unknown, Entry::clone);
-                    self.damage(table, &root, error.message().to_owned());
+                    self.damage(table, &root, &error);
                     return Ok(());
                 }
             }
@@ -158,82 +180,101 @@ impl Check<'_> {
             return Step::Descend;
         }
         match self.page(table, entry) {
-            Ok(()) => Step::Descend,
-            Err(what) => {
-                self.damage(table, entry, what);
+            Ok(()) => {
+                self.file(table, entry);
+                Step::Descend
+            }
+            Err(error) => {
+                self.damage(table, entry, &error);
                 Step::Skip
             }
         }
     }
 
-    fn page(&mut self, table: &TableSnapshot, entry: &Entry) -> Result<(), String> {
+    fn page(&mut self, table: &TableSnapshot, entry: &Entry) -> Result<()> {
         let address = entry.address;
-        let reason = |error: Error| reason(&error, &address);
-        self.file(table, entry)?;
         let bytes = self
             .store
-            .read(address.file, address.offset, address.bytes as usize)
-            .map_err(reason)?;
+            .read(address.file, address.offset, address.bytes as usize)?;
         self.count_bytes(address.bytes);
-        let page = Page::decode(self.store.database(), table.id, entry, &bytes).map_err(reason)?;
-        for below in page.entries() {
-            below.check()?;
-        }
-        unequal_totals(entry, &page.total()).map_or(Ok(()), |what| Err(what.to_owned()))
+        check_page(
+            entry,
+            &Page::decode(self.store.database(), table.id, entry, &bytes)?,
+        )
     }
 
     fn block(&mut self, table: &TableSnapshot, entry: &Entry) {
         self.report.blocks += 1;
         match self.check_block(table, entry) {
-            Ok(()) => self.report.rows += entry.rows,
-            Err(what) => self.damage(table, entry, what),
+            Ok(()) => {
+                self.file(table, entry);
+                self.report.rows += entry.rows;
+            }
+            Err(error) => self.damage(table, entry, &error),
         }
     }
 
-    fn check_block(&mut self, table: &TableSnapshot, entry: &Entry) -> Result<(), String> {
+    fn check_block(&mut self, table: &TableSnapshot, entry: &Entry) -> Result<()> {
         let address = entry.address;
-        let reason = |error: Error| reason(&error, &address);
-        self.file(table, entry)?;
         let bytes = self
             .store
-            .read(address.file, address.offset, address.bytes as usize)
-            .map_err(reason)?;
+            .read(address.file, address.offset, address.bytes as usize)?;
         self.count_bytes(address.bytes);
-        let head = block::verify(&bytes, &address).map_err(reason)?;
+        let head = block::verify(&bytes, &address)?;
         if head.spec().table != table.id {
-            return Err(format!("the block is of table {}", head.spec().table.0));
+            let what = format!("the block is of table {}", head.spec().table.0);
+            return Err(Error::corruption(address, what));
         }
         if head.rows() as u64 != entry.rows {
-            return Err(format!(
+            let what = format!(
                 "the block has {} rows, its index says {}",
                 head.rows(),
                 entry.rows
-            ));
+            );
+            return Err(Error::corruption(address, what));
         }
         Ok(())
     }
 
-    /// Header of the file that an entry lies in, and the footer of a fragment, once per file. Of a fragment the first
-    /// entry that leads into it is its root page.
-    fn file(&mut self, table: &TableSnapshot, entry: &Entry) -> Result<(), String> {
+    /// Header of the file that a whole entry lies in, and the footer of a fragment, once per file. Of a fragment the
+    /// first entry that leads into it is its root page.
+    fn file(&mut self, table: &TableSnapshot, entry: &Entry) {
         let id = entry.address.file;
         if !self.seen.insert(id) {
-            return Ok(());
+            return;
         }
-        let reason = |error: Error| error.message().to_owned();
+        if let Err(error) = self.check_file(table, entry) {
+            self.note_failure(&error);
+            self.bad_files.insert(id);
+            let file = self.name(id);
+            self.report.damage.push(Damage {
+                what: without_place(&error, &file.display()),
+                file,
+                offset: 0,
+                table: Some(table.name.clone()),
+                keys: None,
+                rows: Some(0),
+                commits: None,
+            });
+        }
+    }
+
+    fn check_file(&mut self, table: &TableSnapshot, entry: &Entry) -> Result<()> {
+        let id = entry.address.file;
         let storage = self.store.env().storage();
         if storage.metadata(&self.store.fragment_path(id)).is_ok() {
             self.report.fragments += 1;
-            return verify_ends(self.store, table.id, entry)
-                .map(|_| ())
-                .map_err(reason);
+            return verify_ends(self.store, table.id, entry).map(|_| ());
         }
         self.report.segments += 1;
-        let file = self.store.file(id).map_err(reason)?;
-        let header = read_header(&*file, &segment_name(id)).map_err(reason)?;
-        let header = header.ok_or("the segment has no header")?;
+        let name = segment_name(id);
+        let damage = |what: &str| Error::corruption(name.display(), what);
+        let header = read_header(&*self.store.file(id)?, &name)?;
+        let header = header.ok_or_else(|| damage("the segment has no header"))?;
         if (header.database, header.file) != (self.store.database(), id) {
-            return Err("the segment is of another database or has another number".to_owned());
+            return Err(damage(
+                "the segment is of another database or has another number",
+            ));
         }
         Ok(())
     }
@@ -243,44 +284,58 @@ impl Check<'_> {
         (self.on_bytes)(u64::from(bytes));
     }
 
-    fn damage(&mut self, table: &TableSnapshot, entry: &Entry, what: String) {
-        self.report.damage.push(Damage {
-            file: self.name(entry.address.file),
-            offset: entry.address.offset,
-            table: Some(table.name.clone()),
-            keys: Some((entry.key_min, entry.key_max)),
-            what,
-        });
+    fn damage(&mut self, table: &TableSnapshot, entry: &Entry, error: &Error) {
+        self.note_failure(error);
+        self.bad_entries.push((table.id, entry.clone()));
+        let damage = entry_damage(self.name(entry.address.file), &table.name, entry, error);
+        self.report.damage.push(damage);
+    }
+
+    fn note_failure(&mut self, error: &Error) {
+        if error.kind() != ErrorKind::Corruption {
+            self.failed.get_or_insert_with(|| error.clone());
+        }
     }
 
     fn name(&self, id: FileId) -> PathBuf {
-        let is_segment = self
-            .store
-            .env()
-            .storage()
-            .metadata(&self.store.segment_path(id))
-            .is_ok();
-        if is_segment {
-            segment_name(id)
-        } else {
-            fragment_name(id)
-        }
+        file_name(self.store, id)
+    }
+}
+
+/// The name of the file of an id, of whichever kind it is.
+pub(crate) fn file_name(store: &Store, id: FileId) -> PathBuf {
+    match store.env().storage().metadata(&store.segment_path(id)) {
+        Ok(_) => segment_name(id),
+        Err(_) => fragment_name(id),
+    }
+}
+
+/// What the rows below a damaged block or page are.
+pub(crate) fn entry_damage(file: PathBuf, table: &str, entry: &Entry, error: &Error) -> Damage {
+    Damage {
+        file,
+        offset: entry.address.offset,
+        table: Some(table.to_owned()),
+        keys: Some((entry.key_min, entry.key_max)),
+        rows: Some(entry.rows),
+        commits: None,
+        what: without_place(error, &entry.address),
     }
 }
 
 /// The message without the place, which the report names itself.
-fn reason(error: &Error, address: &Address) -> String {
+fn without_place(error: &Error, place: &dyn fmt::Display) -> String {
     let message = error.message();
     message
-        .strip_prefix(&format!("{address}: "))
+        .strip_prefix(&format!("{place}: "))
         .unwrap_or(message)
         .to_owned()
 }
 
 /// Reads all frames behind the checkpoint; says how many.
-fn check_log(store: &Store) -> Result<u64, Damage> {
+fn check_log(store: &Store) -> Result<u64, (LogPosition, Error)> {
     let (env, dir) = (store.env(), store.dir());
-    let at_start = |error: Error| log_damage(LogPosition::default(), &error);
+    let at_start = |error: Error| (LogPosition::default(), error);
     let root = RootFile::open(env, dir, false).map_err(at_start)?.current;
     // Read before the log: what it proves was written before.
     let live =
@@ -289,7 +344,7 @@ fn check_log(store: &Store) -> Result<u64, Damage> {
         .map_err(at_start)?
         .filter(|live| live.database == root.database && live.epoch == root.epoch);
     let (mut replay, _) =
-        Replay::start(env, dir, &root).map_err(|error| log_damage(root.checkpoint, &error))?;
+        Replay::start(env, dir, &root).map_err(|error| (root.checkpoint, error))?;
     let mut proven = said
         .map_or(root.proven, |live| live.synced.max(root.proven))
         .max(replay.at());
@@ -299,18 +354,16 @@ fn check_log(store: &Store) -> Result<u64, Damage> {
         match replay.next(CommitNo(u64::MAX)) {
             Ok(Some(frame)) => proven = proven.max(frame.head.id.synced_to),
             Ok(None) => break,
-            Err(error) => return Err(log_damage(at, &error)),
+            Err(error) => return Err((at, error)),
         }
         frames += 1;
     }
     let end = replay.at();
-    replay
-        .judge_end(proven)
-        .map_err(|error| log_damage(end, &error))?;
+    replay.judge_end(proven).map_err(|error| (end, error))?;
     Ok(frames)
 }
 
-fn log_damage(at: LogPosition, error: &Error) -> Damage {
+pub(crate) fn log_damage(at: LogPosition, error: &Error) -> Damage {
     let file = if at.segment == FileId(0) {
         PathBuf::from(crate::root::ROOT_NAME)
     } else {
@@ -325,6 +378,8 @@ fn log_damage(at: LogPosition, error: &Error) -> Damage {
         offset: at.offset,
         table: None,
         keys: None,
+        rows: None,
+        commits: None,
         what,
     }
 }

@@ -148,6 +148,12 @@ impl Working {
         ))
     }
 
+    /// The first commit of which rows of a table are open.
+    pub(crate) fn first_open(&self, table: TableId) -> Option<CommitNo> {
+        let (commit, ..) = self.open.get(&table)?.counts.front()?;
+        Some(*commit)
+    }
+
     fn check_edit(&self, edit: &Edit, pages: &dyn PageLoader) -> Result<()> {
         match edit {
             Edit::CreateTable { name, .. } => self.check_name(name),

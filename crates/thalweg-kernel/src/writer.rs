@@ -161,16 +161,7 @@ impl Writer {
     }
 
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
-        // Under the lock, so that nobody sees the id given out and the file not staged.
-        let mut staged = self.staged.lock();
-        let file = self.supply.next_file_id();
-        staged.insert(file);
-        drop(staged);
-        let made = FragmentWriter::create(&self.store, file, table, Arc::clone(&self.staged));
-        if made.is_err() {
-            self.staged.lock().remove(&file);
-        }
-        made
+        FragmentWriter::stage(&self.store, &self.supply, table, &self.staged)
     }
 
     /// Does what commits have called for: blocks of open rows, a checkpoint, segments.

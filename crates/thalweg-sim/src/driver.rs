@@ -526,6 +526,14 @@ impl Driver {
         self.open();
     }
 
+    /// Closes the database for good.
+    pub fn close(&mut self) {
+        if let Some(toy) = self.toy.take() {
+            let closed = toy.kernel.close();
+            assert!(closed.is_ok() || self.faulty, "closing: {closed:?}");
+        }
+    }
+
     /// Kills the process (the cache stays) and opens the database in another one.
     pub fn kill(&mut self) {
         let process_id = self.env.clock().process_id();

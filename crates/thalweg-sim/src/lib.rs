@@ -14,6 +14,7 @@ pub mod damage;
 pub mod driver;
 pub mod errors;
 pub mod oracle;
+pub mod repair;
 pub mod report;
 pub mod toy;
 pub mod workloads;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_env::Env;
+use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::verify::VerifyReport;
 use thalweg_table::{
     CreateOptions, DatabaseView, Durability, Engine, EngineOptions, Result, Table,
@@ -258,6 +259,36 @@ impl Database {
     /// When the check itself cannot run. Damage is not an error but what the report lists.
     pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
         self.engine.kernel().verify(on_bytes)
+    }
+
+    /// Makes a damaged database in the folder `path` whole again: what can be read stays, and the report lists what is given
+    /// up. Damage of the log that stops an opening is repaired as well. Nobody may have the database open for writing.
+    /// `on_bytes` is told from time to time how many more bytes were checked.
+    ///
+    /// Everything is checked before anything is written. A database without damage is left as it is. Files of which
+    /// nothing can be read any more are removed by a later opening for writing: copy the folder before, if they may be
+    /// worth something to somebody.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("plant.thal");
+    /// # thalweg::Database::open(&path)?.close()?;
+    /// let report = thalweg::Database::repair(&path, &mut |_bytes| {})?;
+    /// for lost in &report.given_up {
+    ///     println!("{lost}");
+    /// }
+    /// assert!(report.is_clean());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Locked` while another process writes, `NotFound`, `Corruption` where nothing is left to start from, and whatever
+    /// reading and writing lead to: a drive that does not answer is no damage. The database is then as it was.
+    pub fn repair(path: impl AsRef<Path>, on_bytes: &mut dyn FnMut(u64)) -> Result<RepairReport> {
+        let options = thalweg_kernel::Options::default();
+        repair(&Env::os(), path.as_ref(), &options, on_bytes)
     }
 
     /// The engine below: what it offers is not part of this interface and may change.

@@ -225,3 +225,86 @@ fn a_missing_file_is_named() {
     // The other table is as it was.
     assert_eq!(answers(&db.table("small").unwrap()).unwrap().1, 36_010);
 }
+
+#[test]
+fn a_lost_folder_costs_what_was_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.thal");
+    make(&path);
+    std::fs::remove_dir_all(path.join("data")).unwrap();
+    let report = Database::repair(&path, &mut |_| {}).unwrap();
+    assert!(!report.given_up.is_empty());
+    for lost in &report.given_up {
+        assert_eq!(lost.table.as_deref(), Some("large"), "{lost}");
+        assert!(lost.what.contains("missing"), "{lost}");
+    }
+    let db = Database::open(&path).unwrap();
+    assert_eq!(answers(&db.table("small").unwrap()).unwrap().1, 36_010);
+    assert_eq!(answers(&db.table("large").unwrap()).unwrap().1, 0);
+    let large = db.table("large").unwrap();
+    large.append([Ok(batch(0..20_000, 150))], None).unwrap();
+    assert_eq!(answers(&large).unwrap().1, 20_000);
+}
+
+#[test]
+fn a_repaired_database_has_all_but_what_was_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, path) = (
+        folder.path().join("whole.thal"),
+        folder.path().join("a.thal"),
+    );
+    make(&whole);
+    let mut random = fastrand::Rng::with_seed(8);
+    let (mut gave_up, mut mended) = (0, 0);
+    for case in 0..40 {
+        let _ = std::fs::remove_dir_all(&path);
+        for file in files(&whole) {
+            let copy = path.join(file.strip_prefix(&whole).unwrap());
+            std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            std::fs::copy(&file, copy).unwrap();
+        }
+        let files = files(&path);
+        let file = &files[case % files.len()];
+        let mut bytes = std::fs::read(file).unwrap();
+        let Some(last) = bytes.iter().rposition(|byte| *byte != 0) else {
+            continue;
+        };
+        let at = if case < files.len() {
+            last
+        } else {
+            random.usize(..=last)
+        };
+        bytes[at] ^= 4;
+        std::fs::write(file, bytes).unwrap();
+        let report = Database::repair(&path, &mut |_| {}).unwrap();
+        gave_up += u64::from(!report.given_up.is_empty());
+        mended += u64::from(report.given_up.is_empty() && !report.mended.is_empty());
+        let db = Database::open(&path).unwrap();
+        assert!(db.verify(&mut |_| {}).unwrap().damage.is_empty());
+        for (table, rows) in [("small", 36_010), ("large", 60_000)] {
+            let of_table = report
+                .given_up
+                .iter()
+                .filter(|lost| lost.table.as_deref() == Some(table));
+            let lost: u64 = of_table.map(|lost| lost.rows.unwrap()).sum();
+            let (batches, counted, _) = answers(&db.table(table).unwrap()).unwrap();
+            let scanned: usize = batches.iter().map(RecordBatch::num_rows).sum();
+            assert_eq!(
+                (counted, scanned as u64),
+                (rows - lost, rows - lost),
+                "byte {at} of {}: {report:?}",
+                file.display()
+            );
+        }
+        assert!(
+            Database::repair(&path, &mut |_| {}).is_err(),
+            "a writer has it open"
+        );
+        db.close().unwrap();
+        assert!(Database::repair(&path, &mut |_| {}).unwrap().is_clean());
+    }
+    assert!(
+        gave_up > 5 && mended > 0,
+        "{gave_up} gave something up, {mended} lost nothing"
+    );
+}

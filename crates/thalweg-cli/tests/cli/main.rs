@@ -138,7 +138,6 @@ fn what_this_version_lacks_is_named() {
         &["inspect", "db"],
         &["maintain", "db"],
         &["serve", "db"],
-        &["verify", "db", "--repair"],
         &["sql", "db", "SELECT 1", "--format", "parquet"],
     ] {
         assert!(

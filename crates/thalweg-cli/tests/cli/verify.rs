@@ -52,7 +52,7 @@ fn damage_is_named_and_ends_with_1() {
         first.contains(&name) && first.contains("offset") && first.contains("table \"t\""),
         "{ended:?}"
     );
-    assert!(first.contains("rows from"), "{ended:?}");
+    assert!(first.contains(" rows from "), "{ended:?}");
     ended.fails(1);
     let message = place
         .run(["sql", "db", "SELECT sum(v) FROM t WHERE v >= 0"])
@@ -60,6 +60,28 @@ fn damage_is_named_and_ends_with_1() {
     assert!(
         message.contains("damage") || message.contains("checksum"),
         "{message}"
+    );
+}
+
+#[test]
+fn a_repair_lists_what_it_gives_up_and_leaves_the_rest() {
+    let place = Place::new();
+    place.sql("CREATE TABLE a (ts BIGINT) WITH (layout = 'stream', time = 'ts'); CREATE TABLE b (x DOUBLE)");
+    place.sql("INSERT INTO a VALUES (5), (7)");
+    let clean = place.run(["verify", "db", "--repair"]).ok();
+    assert!(clean.contains("nothing was changed"), "{clean}");
+
+    std::fs::write(place.db.join("root"), [0x55; 8192]).unwrap();
+    place.run(["verify", "db"]).fails(1);
+    let ended = place.run(["verify", "db", "--repair"]);
+    assert!(ended.out.contains("mended: root"), "{ended:?}");
+    assert!(!ended.out.contains("given up: "), "{ended:?}");
+    assert!(ended.fails(1).contains("is whole again"));
+    place.run(["verify", "db"]).ok();
+    let all = place.run(["stats", "db", "a"]).ok();
+    assert!(
+        all.lines().nth(1).unwrap().starts_with("a,stream,2,"),
+        "{all}"
     );
 }
 

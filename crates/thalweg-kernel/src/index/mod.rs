@@ -14,8 +14,8 @@ mod walk;
 
 pub use list::{decode_entries, encode_entries};
 pub use page::{Page, PageLoader, UnsealedPage};
-pub(crate) use tree::unequal_totals;
 pub use tree::{Tree, WrittenPages};
+pub(crate) use tree::{check_page, unequal_totals};
 pub use walk::{Blocks, Step, Walk};
 
 use crate::ids::{CommitNo, FileId};
@@ -192,7 +192,10 @@ impl Entry {
     }
 
     /// The entry of a page of `level` over `entries`, which must be in order; its address is still unknown.
-    fn of_page<'a>(level: u8, entries: impl IntoIterator<Item = &'a Entry>) -> Option<Entry> {
+    pub(crate) fn of_page<'a>(
+        level: u8,
+        entries: impl IntoIterator<Item = &'a Entry>,
+    ) -> Option<Entry> {
         let mut entries = entries.into_iter();
         let first = entries.next()?;
         let mut page = Entry {

@@ -210,6 +210,23 @@ impl Tree {
         Blocks(self.walk(range, loader))
     }
 
+    /// The items: blocks, and root pages of fragments, in order. `lost` is told of each page that fails its checks, and
+    /// what lies below it is left out.
+    ///
+    /// # Errors
+    /// Those of loading that are no damage.
+    pub(crate) fn whole_items(
+        &self,
+        loader: &dyn PageLoader,
+        lost: &mut dyn FnMut(&Entry, &Error),
+    ) -> Result<Vec<Entry>> {
+        let mut items = Vec::new();
+        if let Some(root) = &self.root {
+            collect_items(self.table, root, loader, &mut items, lost)?;
+        }
+        Ok(items)
+    }
+
     /// Hands every page that is not on disk to `write`, children first, and returns what has to be published once all
     /// of them are safe. `write` places the page (see [`UnsealedPage::seal_into`]) and returns its address.
     ///
@@ -586,6 +603,45 @@ fn write_child(
         address,
         ..child.entry.clone()
     })
+}
+
+fn collect_items(
+    table: TableId,
+    child: &Child,
+    loader: &dyn PageLoader,
+    items: &mut Vec<Entry>,
+    lost: &mut dyn FnMut(&Entry, &Error),
+) -> Result<()> {
+    let page = match &child.page {
+        Some(page) => Arc::clone(page),
+        None => {
+            let loaded = loader.load_page(table, &child.entry);
+            match loaded.and_then(|page| check_page(&child.entry, &page).map(|()| page)) {
+                Ok(page) => page,
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    lost(&child.entry, &error);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    if page.level() == 1 {
+        items.extend(page.entries().cloned());
+        return Ok(());
+    }
+    page.children()
+        .iter()
+        .try_for_each(|below| collect_items(table, below, loader, items, lost))
+}
+
+/// Whether a page that verified says of itself what the entry that leads to it says.
+pub(crate) fn check_page(entry: &Entry, page: &Page) -> Result<()> {
+    let wrong = |what: &str| Error::corruption(entry.address, what);
+    for below in page.entries() {
+        below.check().map_err(wrong)?;
+    }
+    unequal_totals(entry, &page.total()).map_or(Ok(()), |what| Err(wrong(what)))
 }
 
 fn trim_child(child: &Arc<Child>) -> Arc<Child> {

@@ -1,0 +1,353 @@
+//! `verify --repair`: a database that is damaged becomes one that is whole, without what cannot be read any more.
+//!
+//! Invariants
+//! - Everything is read and decided before anything is written. What is written is new files and at last the root, as by
+//!   any opening that begins an epoch: until then the old state stands as it is, and a crash leaves it to the next repair.
+//! - No file is changed or removed but the root and `live`. Files that nothing leads to any more go with the garbage of the
+//!   next opening for writing.
+//! - Only bytes that fail their checks, and missing files, are given up. A failed call ends the repair with its error.
+//! - What is given up is listed. No row comes back that was dropped or replaced, none comes twice.
+//!
+
+mod find;
+mod salvage;
+mod start;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{Epoch, FileId, LogPosition, TableId};
+use crate::index::{Entry, EntryKey, Step, Tree};
+use crate::kernel::Options;
+use crate::leader::{Failure, Leader};
+use crate::open::{self, data_dir, highest_file, look_for_database, make_folders, take_lock};
+use crate::root::RootFile;
+use crate::segment::list_segments;
+use crate::segment_supply::SegmentSupply;
+use crate::state::{Snapshot, TableState};
+use crate::store::{DATA_DIR, Store};
+use crate::verify::{Check, Damage, VerifyReport, entry_damage, file_name};
+use crate::working::Working;
+use find::Catalogue;
+use salvage::salvage;
+use start::{Start, find_start};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_env::Env;
+
+/// What a repair found and did.
+#[derive(Clone, Debug, Default)]
+pub struct RepairReport {
+    /// What was read, and what of it was damaged.
+    pub checked: VerifyReport,
+    /// What is lost: every committed row that is missing afterwards lies in one of these.
+    pub given_up: Vec<Damage>,
+    /// Damage by which no row is lost.
+    pub mended: Vec<Damage>,
+    /// Blocks that were copied to new files, because theirs are damaged elsewhere.
+    pub moved_blocks: u64,
+}
+
+impl RepairReport {
+    /// Whether there was nothing to repair, and nothing was changed.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.given_up.is_empty() && self.mended.is_empty()
+    }
+}
+
+/// Repairs the database of a folder, which nobody may have open for writing. `on_bytes` is told how many more bytes were
+/// checked.
+///
+/// # Errors
+/// `Locked` while another process writes, `NotFound`, `Corruption` where nothing is left to start from, `Unsupported` for
+/// a newer format, and whatever reading and writing lead to. The database is then as it was, or, if not even the last call
+/// succeeded, whole.
+pub fn repair(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    on_bytes: &mut dyn FnMut(u64),
+) -> Result<RepairReport> {
+    look(env, dir)?;
+    let lock = take_lock(env, dir)?;
+    let repaired = repair_locked(env, dir, options, on_bytes);
+    let unlocked = lock.unlock(0..1);
+    let report = repaired?;
+    unlocked.map_err(|e| Error::io("giving back the lock", e))?;
+    Ok(report)
+}
+
+/// A database is also what has lost its root.
+fn look(env: &Env, dir: &Path) -> Result<()> {
+    if look_for_database(env, dir)?
+        || list_segments(env, dir).is_ok_and(|segments| !segments.is_empty())
+    {
+        return Ok(());
+    }
+    let message = format!("there is no database at {}", dir.display());
+    Err(Error::new(ErrorKind::NotFound, message))
+}
+
+fn repair_locked(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    on_bytes: &mut dyn FnMut(u64),
+) -> Result<RepairReport> {
+    let mut report = RepairReport::default();
+    let mut start = find_start(env, dir, &mut report)?;
+    let database = start.from.database;
+    let store = Store::new(env.clone(), dir, database, options.cache_bytes);
+    let pages_lost = leave_out_lost_pages(&mut start.working, &store, &mut report)?;
+    let proven = salvage(&mut start, &store, &pages_lost, &mut report)?;
+    let bad = check_tables(&mut start.working, &store, on_bytes, &mut report)?;
+    look_for_folder(env, dir, &mut report)?;
+    if !report.is_clean() {
+        Repair { bad, proven }.write(env, dir, options, start, &mut report)?;
+    }
+    Ok(report)
+}
+
+/// Without the folder of the fragments, though it may be empty, nothing opens.
+fn look_for_folder(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<()> {
+    match env.storage().metadata(&data_dir(dir)) {
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let missing = Error::corruption(DATA_DIR, "the folder is missing");
+            report.mended.push(file_damage(DATA_DIR, &missing));
+        }
+        Err(e) => return Err(Error::io(format_args!("looking for {DATA_DIR}"), e)),
+    }
+    Ok(())
+}
+
+/// What one file that was damaged says of itself.
+fn file_damage(name: &str, error: &Error) -> Damage {
+    Damage {
+        file: PathBuf::from(name),
+        offset: 0,
+        table: None,
+        keys: None,
+        rows: Some(0),
+        commits: None,
+        what: error.message().to_owned(),
+    }
+}
+
+/// Gives the tables whose index has damaged pages a new one of what can still be reached, or found; returns the tables of
+/// which something was not.
+fn leave_out_lost_pages(
+    working: &mut Working,
+    store: &Store,
+    report: &mut RepairReport,
+) -> Result<HashSet<TableId>> {
+    let mut pages_lost = HashSet::new();
+    let mut catalogue = None;
+    for table in working.tables.clone() {
+        let mut lost: Vec<(Entry, Damage)> = Vec::new();
+        let mut items = table.tree.whole_items(store, &mut |page, error| {
+            let file = file_name(store, page.address.file);
+            lost.push((page.clone(), entry_damage(file, &table.name, page, error)));
+        })?;
+        if lost.is_empty() {
+            continue;
+        }
+        let catalogue = match &mut catalogue {
+            Some(catalogue) => catalogue,
+            none => none.insert(Catalogue::read(store, working.commit)?),
+        };
+        let mut known: HashSet<EntryKey> = items.iter().map(Entry::key).collect();
+        for (page, damage) in lost {
+            let is_known = |item: &Entry| !known.insert(item.key());
+            let below = catalogue.items_below(table.id, &page);
+            match below.filter(|below| !below.iter().any(is_known)) {
+                Some(below) => {
+                    items.extend(below);
+                    report.mended.push(Damage {
+                        rows: Some(0),
+                        what: format!("{}; what lies below it was found", damage.what),
+                        ..damage
+                    });
+                }
+                None => {
+                    pages_lost.insert(table.id);
+                    report.given_up.push(damage);
+                }
+            }
+        }
+        set_items(working, &table, items, store)?;
+    }
+    Ok(pages_lost)
+}
+
+fn set_items(
+    working: &mut Working,
+    table: &TableState,
+    items: Vec<Entry>,
+    store: &Store,
+) -> Result<()> {
+    let tree = Tree::empty(table.id).insert_many(items, store, &mut Vec::new())?;
+    working.change(table.id, |state| {
+        state.tree = tree;
+        Ok(())
+    })
+}
+
+/// What is damaged of that to which the tables lead.
+struct Bad {
+    files: HashSet<FileId>,
+    /// Blocks and pages, by their places.
+    places: HashSet<(FileId, u64)>,
+}
+
+fn check_tables(
+    working: &mut Working,
+    store: &Store,
+    on_bytes: &mut dyn FnMut(u64),
+    report: &mut RepairReport,
+) -> Result<Bad> {
+    let snapshot = Snapshot {
+        state: working.publish(Epoch(0)),
+        commit: working.commit,
+        pin: None,
+    };
+    let mut check = Check::new(store, on_bytes);
+    for table in snapshot.tables() {
+        check.table(&table)?;
+    }
+    if let Some(error) = check.failed {
+        return Err(error);
+    }
+    for damage in &check.report.damage {
+        let list = match damage.rows {
+            Some(0) => &mut report.mended,
+            _ => &mut report.given_up,
+        };
+        // The header of the checkpoint's segment was looked at before.
+        let is_there =
+            |other: &Damage| (&other.file, other.offset) == (&damage.file, damage.offset);
+        if !list.iter().any(is_there) {
+            list.push(damage.clone());
+        }
+    }
+    report.checked = check.report;
+    let places = check.bad_entries.iter().map(|(_, entry)| place(entry));
+    Ok(Bad {
+        files: check.bad_files,
+        places: places.collect(),
+    })
+}
+
+fn place(entry: &Entry) -> (FileId, u64) {
+    (entry.address.file, entry.address.offset)
+}
+
+/// A repair that is decided.
+struct Repair {
+    bad: Bad,
+    /// Behind it the log may be in the cache only.
+    proven: LogPosition,
+}
+
+impl Repair {
+    fn write(
+        &self,
+        env: &Env,
+        dir: &Path,
+        options: &Options,
+        start: Start,
+        report: &mut RepairReport,
+    ) -> Result<()> {
+        let root = match start.root {
+            Some(root) => root,
+            None => RootFile::replacing(env, dir, start.from)?,
+        };
+        make_folders(env, dir)?;
+        let next_file = FileId(root.current.next_file.0.max(highest_file(env, dir)? + 1));
+        let supply = SegmentSupply::new(
+            env.clone(),
+            dir.to_owned(),
+            next_file,
+            options.segment_bytes,
+        )?;
+        let mut leader = open::leader(env, dir, options, root, Arc::new(supply), start.working)?;
+        for table in leader.working.tables.clone() {
+            report.moved_blocks += self.renew_index(&mut leader, &table)?;
+        }
+        let synced = env.storage().sync_dir(dir);
+        synced.map_err(|e| Error::io(format_args!("syncing {}", dir.display()), e))?;
+        leader
+            .begin_epoch(start.last_epoch.next(), Vec::new())
+            .map_err(Failure::error)?;
+        leader.live.sync()?;
+        leader.supply.release();
+        Ok(())
+    }
+
+    /// The index of a table without what is damaged. Whole blocks of a file that is damaged elsewhere, and of the log where it may
+    /// not be on disk yet, move to a new fragment. Returns how many.
+    fn renew_index(&self, leader: &mut Leader, table: &TableState) -> Result<u64> {
+        let store = Arc::clone(&leader.store);
+        let mut lost = None;
+        let items = table.tree.whole_items(&*store, &mut |_, error| {
+            lost.get_or_insert_with(|| error.clone());
+        })?;
+        if let Some(error) = lost {
+            return Err(error);
+        }
+        let count = items.len();
+        let (mut stay, mut move_out) = (Vec::new(), Vec::new());
+        for item in items {
+            if self.bad.places.contains(&place(&item)) {
+                continue;
+            }
+            if !self.moves(&item) {
+                stay.push(item);
+            } else if item.is_block() {
+                move_out.push(item);
+            } else {
+                move_out.extend(self.whole_blocks(table.id, item, &store)?);
+            }
+        }
+        // Pages may lie in a segment whose header is damaged.
+        if stay.len() == count && self.bad.files.is_empty() {
+            return Ok(0);
+        }
+        let moved = move_out.len() as u64;
+        if moved > 0 {
+            let fragment = leader.stage_fragment(table.id)?;
+            stay.push(fragment.copy_of(&store, &move_out)?);
+        }
+        set_items(&mut leader.working, table, stay, &store)?;
+        Ok(moved)
+    }
+
+    /// Whether what is whole of an item cannot stay where it is.
+    fn moves(&self, item: &Entry) -> bool {
+        let file = item.address.file;
+        if item.is_block() {
+            let at = LogPosition {
+                segment: file,
+                offset: item.address.offset,
+            };
+            return self.bad.files.contains(&file) || at >= self.proven;
+        }
+        self.bad.files.contains(&file) || self.bad.places.iter().any(|(bad, _)| *bad == file)
+    }
+
+    /// The blocks of a fragment that are not damaged, nor below a damaged page.
+    fn whole_blocks(&self, table: TableId, root: Entry, store: &Store) -> Result<Vec<Entry>> {
+        let mut walk = Tree::from_root(table, Some(root)).walk(None, store);
+        let mut blocks = Vec::new();
+        while let Some(block) = walk.next(|entry| {
+            if self.bad.places.contains(&place(entry)) {
+                Step::Skip
+            } else {
+                Step::Descend
+            }
+        })? {
+            blocks.push(block);
+        }
+        Ok(blocks)
+    }
+}

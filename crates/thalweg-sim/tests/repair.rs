@@ -1,0 +1,156 @@
+//! Damaged databases are repaired: what is whole stays, what is lost is listed, a crash of a repair costs nothing.
+//! `THALWEG_EFFORT` makes the samples larger; from 40 on they are all bytes.
+
+use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
+use thalweg_env::sim::SimEnv;
+use thalweg_sim::repair::{
+    Patient, RepairStage, closed, coarse_damage, crash_repair, damage_pages, damage_stretches,
+    dependent, fail_repair, flip_bytes, killed, merged, merged_behind_a_lost_page,
+    repair_what_is_only_cached, several_places,
+};
+use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
+use thalweg_sim::workloads::WORKLOADS;
+
+fn conclude(what: &str, stage: &RepairStage, seed: u64, clock: &Stopwatch) {
+    say(format_args!(
+        "repair: {what}: {} repairs in {:.0} s: {} found nothing, {} lost nothing, {} gave something up, {} could not be done, {} violations",
+        stage.repairs,
+        clock.seconds(),
+        stage.clean,
+        stage.mended,
+        stage.gave_up,
+        stage.errors,
+        stage.violations.len()
+    ));
+    let first: Vec<_> = stage.violations.iter().take(5).cloned().collect();
+    let first = first.join("\n");
+    assert!(
+        first.is_empty(),
+        "{what} (repeat with THALWEG_SEED={seed}):\n{first}"
+    );
+}
+
+fn one_in(usual: u64) -> u64 {
+    (usual / effort() as u64).max(1)
+}
+
+#[test]
+fn a_whole_database_is_left_alone() {
+    let mut stage = RepairStage::default();
+    let clock = Stopwatch::start();
+    for patient in [closed(), killed()] {
+        stage.run(&patient, &patient.image(), "undamaged");
+    }
+    conclude("undamaged", &stage, 0, &clock);
+    assert_eq!((stage.repairs, stage.clean), (2, 2));
+}
+
+#[test]
+fn any_byte_of_a_database() {
+    let (seed, clock) = (seed(), Stopwatch::start());
+    let mut dice = Dice::new(seed);
+    let mut stage = RepairStage::default();
+    for patient in [closed(), killed()] {
+        stage.add(flip_bytes(&patient, one_in(40), &mut dice));
+    }
+    conclude("bytes flipped", &stage, seed, &clock);
+    assert!(stage.gave_up > 50 && stage.mended > 5, "{stage:?}");
+}
+
+#[test]
+fn what_lies_below_a_damaged_page_is_found_again() {
+    let clock = Stopwatch::start();
+    let mut stage = damage_pages(&closed());
+    stage.add(damage_pages(&merged()));
+    conclude("pages of the index", &stage, 0, &clock);
+    let pages = "one page for each table";
+    assert_eq!((stage.mended, stage.repairs), (4, 4), "{pages}");
+}
+
+#[test]
+fn what_replaces_unreachable_blocks_counts() {
+    let clock = Stopwatch::start();
+    let stage = merged_behind_a_lost_page();
+    conclude("merged behind a lost page", &stage, 0, &clock);
+    assert!(stage.mended > 0 && stage.gave_up > 0, "{stage:?}");
+}
+
+#[test]
+fn commits_that_rest_on_lost_ones() {
+    let clock = Stopwatch::start();
+    let step = (24 / effort()).max(8);
+    let stage = damage_stretches(&dependent(), &[8, 100, 200, 300, 500, 900], step);
+    conclude("stretches of the log", &stage, 0, &clock);
+    assert!(stage.gave_up > 200, "{stage:?}");
+}
+
+#[test]
+fn files_and_stretches_of_a_database() {
+    let (seed, clock) = (seed(), Stopwatch::start());
+    let mut dice = Dice::new(seed);
+    let mut stage = RepairStage::default();
+    for patient in [closed(), killed()] {
+        stage.add(coarse_damage(&patient, 60 * effort(), &mut dice));
+        stage.add(several_places(&patient, 60 * effort(), &mut dice));
+    }
+    conclude("files cut, removed, overwritten", &stage, seed, &clock);
+    assert!(stage.gave_up > 20, "{stage:?}");
+}
+
+#[test]
+fn whatever_a_crash_left() {
+    let (seed, clock) = (seed(), Stopwatch::start());
+    let mut dice = Dice::new(seed);
+    let mut stage = RepairStage::default();
+    for workload in &WORKLOADS {
+        let sim = SimEnv::new(seed);
+        let mut driver = workload.run(&sim, false);
+        let images = [KeepAll, DropAll].map(|choice| sim.crash_image(&choice));
+        driver.finish();
+        for (image, killed) in images.into_iter().zip([true, false]) {
+            let name = format!("{}, killed: {killed}", workload.name);
+            let patient = Patient::of(&name, &driver, image, false, killed);
+            stage.add(flip_bytes(&patient, one_in(80), &mut dice));
+            stage.add(coarse_damage(&patient, 6 * effort(), &mut dice));
+            stage.add(several_places(&patient, 6 * effort(), &mut dice));
+        }
+    }
+    conclude("after crashes", &stage, seed, &clock);
+    assert!(stage.gave_up > 100, "{stage:?}");
+}
+
+#[test]
+fn what_a_repair_shows_survives_a_power_cut() {
+    let clock = Stopwatch::start();
+    let stage = repair_what_is_only_cached();
+    conclude("only cached", &stage, 0, &clock);
+    assert!(stage.mended > 3, "blocks moved out of the cache: {stage:?}");
+}
+
+#[test]
+fn a_failed_call_of_a_repair() {
+    let (seed, clock) = (seed(), Stopwatch::start());
+    let mut dice = Dice::new(seed);
+    let mut stage = RepairStage::default();
+    for patient in [closed(), killed()] {
+        for damaged in patient.damaged_everywhere(&mut dice) {
+            stage.add(fail_repair(&patient, &damaged));
+        }
+    }
+    conclude("failed calls of repairs", &stage, seed, &clock);
+    assert!(stage.errors > 300, "{stage:?}");
+}
+
+#[test]
+fn a_crash_of_a_repair() {
+    let (seed, clock) = (seed(), Stopwatch::start());
+    let mut dice = Dice::new(seed);
+    let mut stage = RepairStage::default();
+    for patient in [closed(), killed()] {
+        for damaged in patient.damaged_everywhere(&mut dice) {
+            stage.add(crash_repair(&patient, &damaged, 4 * effort(), &mut dice));
+        }
+    }
+    conclude("crashes of repairs", &stage, seed, &clock);
+    assert!(stage.repairs > 500, "{stage:?}");
+}
