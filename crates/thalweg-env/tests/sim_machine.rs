@@ -194,7 +194,7 @@ fn calls_are_counted_and_traced() {
     let trace = sim.take_trace();
     let kinds: Vec<_> = trace
         .iter()
-        .map(|call| (call.call, call.kind, call.ok))
+        .map(|call| (call.call, call.kind, call.error.is_none()))
         .collect();
     let expected = [
         (2, CallKind::Read, true),

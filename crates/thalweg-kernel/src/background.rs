@@ -13,6 +13,9 @@ use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::sync::{Condvar, Mutex};
 use thalweg_env::{Env, JoinHandle};
 
+/// How often snapshots that garbage waits for are looked at.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 pub(crate) struct Background {
     stopping: Arc<AtomicBool>,
     timer: Arc<Timer>,
@@ -43,7 +46,7 @@ impl Background {
             })?;
             background.spawn(env, "thalweg-blocks", writer, |writer, stopping| {
                 while !stopping.load(Ordering::Acquire) {
-                    writer.due.work.wait();
+                    writer.due.work.wait(None);
                     if !stopping.load(Ordering::Acquire) {
                         // The error is kept for the appends that wait for room; others are told by their own calls.
                         let _ = writer.run_due_work();
@@ -52,10 +55,12 @@ impl Background {
             })?;
             background.spawn(env, "thalweg-cleaning", writer, |writer, stopping| {
                 while !stopping.load(Ordering::Acquire) {
-                    writer.due.cleaning.wait();
+                    // Nobody calls when a reading process lets go of a snapshot.
+                    let look_again = writer.waits_for_pins().then_some(LOOK_AGAIN_AFTER);
+                    writer.due.cleaning.wait(look_again);
                     if !stopping.load(Ordering::Acquire) {
                         // What could not be removed now is found again.
-                        let _ = writer.clean();
+                        let _ = writer.look_at_pins().and_then(|()| writer.clean());
                     }
                 }
             })?;

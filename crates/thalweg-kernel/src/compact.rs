@@ -5,11 +5,12 @@
 //! recovery would replay are looked at.
 //!
 //! Rejected: moving index pages as well. A page that lies in such a segment and leads elsewhere keeps it until the page
-//! itself is replaced, which appends and merges of its neighbours do; pages are a thousandth of the data.
+//! itself is replaced, which appends and merges of its neighbours do; pages are a thousandth of the data. A segment that only
+//! pages keep is left alone.
 
 use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
-use crate::garbage::live_bytes;
+use crate::garbage::Marked;
 use crate::ids::FileId;
 use crate::index::{Entry, Step};
 use crate::leader::Job;
@@ -19,28 +20,54 @@ use crate::writer::Writer;
 
 /// A segment with less than this share of it in use is rewritten, in percent.
 const LEAST_LIVE_PERCENT: u64 = 60;
+/// The same when there is no space left.
+const LEAST_LIVE_PERCENT_OF_FULL_DISK: u64 = 90;
 
-/// Rewrites all segments that have become sparse, one after the other.
-pub(crate) fn compact_segments(writer: &Writer) -> Result<()> {
+/// Rewrites all segments that have become sparse, one after the other, those first that need the least room elsewhere. Returns
+/// whether there were any.
+pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
+    let least_percent = if is_full {
+        LEAST_LIVE_PERCENT_OF_FULL_DISK
+    } else {
+        LEAST_LIVE_PERCENT
+    };
     let log_floor = writer.with_leader(|leader| leader.oldest_replayed_segment());
-    let snapshot = writer.snapshot();
-    let live = live_bytes(&snapshot, &writer.store)?;
+    let mut sparse = Vec::new();
     for segment in list_segments(&writer.env, &writer.dir)? {
-        let Some(live_bytes) = live.get(&segment).filter(|_| segment < log_floor) else {
+        let Some(live) = marked.live.get(&segment) else {
             continue;
         };
+        if segment >= log_floor || live.tables.is_empty() {
+            continue;
+        }
         let path = segment_path(&writer.dir, segment);
         let found = writer.env.storage().metadata(&path);
         let found =
             found.map_err(|e| Error::io(format_args!("looking at {}", path.display()), e))?;
-        if live_bytes * 100 < found.len_bytes * LEAST_LIVE_PERCENT {
+        if live.bytes * 100 < found.len_bytes * least_percent {
+            sparse.push((live.bytes, segment, &live.tables));
+        }
+    }
+    sparse.sort_unstable();
+    for (live_bytes, segment, tables) in &sparse {
+        // Else it would be tried in vain, and leave an empty file each time.
+        if is_full && !may_hold(writer, *live_bytes) {
+            break;
+        }
+        for table in *tables {
             // A snapshot of its own: what moved out of the segment before is elsewhere by now.
-            for table in writer.snapshot().tables() {
-                move_blocks(writer, &table, segment)?;
+            if let Some(table) = writer.snapshot().table(*table) {
+                move_blocks(writer, &table, *segment)?;
             }
         }
     }
-    Ok(())
+    Ok(!sparse.is_empty())
+}
+
+/// Whether the disk seems to have room for so much and what goes with it.
+fn may_hold(writer: &Writer, bytes: u64) -> bool {
+    let free = writer.env.storage().free_bytes(&writer.dir);
+    free.is_ok_and(|free| free >= bytes + bytes / 16 + 4096)
 }
 
 /// Moves the blocks of a table that lie in a segment into a fragment.
@@ -58,7 +85,6 @@ fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Resul
         return Ok(());
     }
     let fragment = writer.stage_fragment(table.id)?;
-    let file = fragment.id();
     let replace = Edit::Replace {
         table: table.id,
         removed: blocks.iter().map(Entry::key).collect(),
@@ -71,11 +97,8 @@ fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Resul
     };
     match writer.submit(Job::Commit(commit), Durability::Process) {
         Ok(_) => Ok(()),
-        // Merged or dropped meanwhile: the fragment is an orphan, and the blocks are gone from the segment anyway.
-        Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => {
-            writer.staged.lock().remove(&file);
-            Ok(())
-        }
+        // Merged or dropped meanwhile: the blocks are gone from the segment anyway.
+        Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(()),
         Err(e) => Err(e),
     }
 }

@@ -1,8 +1,9 @@
 //! Files that nothing needs any more: found by marking, deleted when no snapshot can miss them.
 //!
 //! Invariants: what is deleted is not referenced by the snapshot that was marked, is older than the log that either root
-//! slot would replay, is not being staged, and is needed by no older snapshot of this or another process. Marking reads
-//! index pages only.
+//! slot would replay, is not being staged, and is needed by no older snapshot of this or another process, unless that one
+//! has been in the way for too long. No file is cut or written again before it is deleted, and no id is used twice: who
+//! comes too late finds a file missing, never other bytes. Marking reads index pages only.
 //!
 //! Rejected: counting live bytes per file at every commit. It puts the bookkeeping on the path of each append and must
 //! survive recovery exactly; marking costs one walk over the index, which is a thousandth of the data, and only after
@@ -11,13 +12,12 @@
 
 use crate::commit::Durability;
 use crate::error::{Error, Result};
-use crate::ids::{CommitNo, FileId};
+use crate::ids::{CommitNo, FileId, TableId};
 use crate::index::{Entry, Step};
 use crate::leader::Job;
 use crate::live::PinPlace;
 use crate::open::list_fragments;
 use crate::queue::refusal;
-use crate::reader_slots::oldest_pin;
 use crate::segment::{list_segments, segment_path};
 use crate::state::Snapshot;
 use crate::store::Store;
@@ -29,40 +29,69 @@ use std::path::PathBuf;
 pub(crate) struct Collected {
     /// Files that were removed.
     pub(crate) files: usize,
-    /// Nothing is left that a later round could remove.
-    pub(crate) all: bool,
+    /// Some are left, because a snapshot before this commit may need them.
+    pub(crate) pinned: Option<CommitNo>,
+}
+
+/// What a snapshot needs, and which other files are not to be touched: one walk over the index serves all of a round.
+pub(crate) struct Marked {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) live: HashMap<FileId, Live>,
+    staged: HashSet<FileId>,
+    written: FileId,
+    bound: FileId,
+}
+
+/// What of a file is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    /// Of blocks and index pages.
+    pub(crate) bytes: u64,
+    /// Tables with blocks in it.
+    pub(crate) tables: Vec<TableId>,
+}
+
+impl Marked {
+    /// What can go is decided here: files that were given out before the first line, that are not staged now, and that the
+    /// snapshot taken after it does not need. Nothing can need them again: a segment that is left gets no more frames, a
+    /// fragment becomes part of a table only from among the staged ones. Seen by the leader, so that no commit is under way
+    /// that has taken a fragment out of the staged ones and is not in the snapshot yet.
+    pub(crate) fn new(writer: &Writer) -> Result<Self> {
+        if let Some(poison) = writer.poison() {
+            return Err(refusal(&poison));
+        }
+        let (staged, written, bound) = writer.with_leader(|leader| {
+            // The bound first: what was given out before it is staged by now, or was.
+            let bound = leader.supply.file_id_bound();
+            let staged = leader.staged.lock().clone();
+            (staged, leader.written_segment(), bound)
+        });
+        let snapshot = writer.snapshot();
+        let live = live_files(&snapshot, &writer.store)?;
+        Ok(Self {
+            snapshot,
+            live,
+            staged,
+            written,
+            bound,
+        })
+    }
 }
 
 /// Deletes what can go.
-pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
-    if let Some(poison) = writer.poison() {
-        return Err(refusal(&poison));
-    }
-    // What can go is decided here: files that were given out before this line, that are not staged now, and that the snapshot
-    // taken after it does not need. Nothing can need them again: a segment that is left gets no more frames, a fragment
-    // becomes part of a table only from among the staged ones. Seen by the leader, so that no commit is under way that
-    // has taken a fragment out of the staged ones and is not in the snapshot yet.
-    let (staged, written, bound) = writer.with_leader(|leader| {
-        // The bound first: what was given out before it is staged by now, or was.
-        let bound = leader.supply.file_id_bound();
-        let staged = leader.staged.lock().clone();
-        (staged, leader.written_segment(), bound)
-    });
-    let before = writer.snapshot();
-    let commit = before.commit();
-    let mut needed: HashSet<FileId> = live_bytes(&before, &writer.store)?.into_keys().collect();
-    needed.extend(staged);
-    let mut dead = unneeded(writer, &needed, written, bound)?;
+pub(crate) fn collect(writer: &Writer, marked: Marked) -> Result<Collected> {
+    let commit = marked.snapshot.commit();
+    let mut dead = unneeded(writer, &marked)?;
     // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
     if dead.iter().all(|dead| dead.is_empty(writer)) {
         return Ok(Collected {
             files: 0,
-            all: true,
+            pinned: None,
         });
     }
     let stays = Collected {
         files: 0,
-        all: false,
+        pinned: Some(commit),
     };
     if is_pinned_before(writer, commit)? {
         return Ok(stays);
@@ -71,7 +100,7 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     let after = writer.snapshot();
-    let still_needed = live_bytes(&after, &writer.store)?;
+    let still_needed = live_files(&after, &writer.store)?;
     // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was
     // given out anew would name two files.
     let (log_floor, next_file) = writer.with_leader(|leader| {
@@ -85,7 +114,7 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
     // A drop that only the operating system has could be undone by a power cut, after the files are gone.
     writer.flush()?;
     writer.with_leader(|leader| leader.raise_gc_floor(commit))?;
-    drop((before, after));
+    drop((marked, after));
     if is_pinned_before(writer, commit)? {
         // A reader may still need them; a later round will see.
         return Ok(stays);
@@ -100,16 +129,18 @@ pub(crate) fn collect(writer: &Writer) -> Result<Collected> {
     }
     Ok(Collected {
         files: dead.len(),
-        all: true,
+        pinned: None,
     })
 }
 
-/// Whether a snapshot before `commit` is in use, here or in another process.
-fn is_pinned_before(writer: &Writer, commit: CommitNo) -> Result<bool> {
+/// Whether a snapshot before `commit` is in use, here or in another process, and not too old there.
+pub(crate) fn is_pinned_before(writer: &Writer, commit: CommitNo) -> Result<bool> {
     let epoch = writer.with_leader(|leader| leader.root.current.epoch);
-    let here = writer.pins.oldest().is_some_and(|pin| pin < commit);
     let floor = PinPlace { epoch, commit };
-    Ok(here || oldest_pin(&writer.env, &writer.dir)?.is_some_and(|pin| pin < floor))
+    let here = writer.pins.oldest().is_some_and(|pin| pin < floor);
+    let mut slots = writer.slots.lock();
+    let oldest = slots.oldest_pin(&writer.env, &writer.dir)?;
+    Ok(here || oldest.is_some_and(|pin| pin < floor))
 }
 
 /// A file that nothing needs.
@@ -126,17 +157,12 @@ impl Dead {
     }
 }
 
-/// The files that are not needed: of the segments those before `written`, of the fragments those below `bound`.
-fn unneeded(
-    writer: &Writer,
-    needed: &HashSet<FileId>,
-    written: FileId,
-    bound: FileId,
-) -> Result<Vec<Dead>> {
+/// The files that are not needed: of the segments those before the written one, of the fragments those below the bound.
+fn unneeded(writer: &Writer, marked: &Marked) -> Result<Vec<Dead>> {
     let segments = list_segments(&writer.env, &writer.dir)?;
     let segments = segments
         .into_iter()
-        .filter(|id| *id < written)
+        .filter(|id| *id < marked.written)
         .map(|id| Dead {
             id,
             path: segment_path(&writer.dir, id),
@@ -145,7 +171,7 @@ fn unneeded(
     let fragments = list_fragments(&writer.env, &writer.dir)?;
     let fragments = fragments
         .into_iter()
-        .filter(|id| *id < bound)
+        .filter(|id| *id < marked.bound)
         .map(|id| Dead {
             id,
             path: writer.store.fragment_path(id),
@@ -153,17 +179,21 @@ fn unneeded(
         });
     Ok(segments
         .chain(fragments)
-        .filter(|dead| !needed.contains(&dead.id))
+        .filter(|dead| !marked.live.contains_key(&dead.id) && !marked.staged.contains(&dead.id))
         .collect())
 }
 
-/// How many bytes of each file the blocks and index pages of a snapshot take; a file that is not there is not needed.
-pub(crate) fn live_bytes(snapshot: &Snapshot, store: &Store) -> Result<HashMap<FileId, u64>> {
-    let mut live = HashMap::new();
+/// What the blocks and index pages of a snapshot take of each file; a file that is not there is not needed.
+fn live_files(snapshot: &Snapshot, store: &Store) -> Result<HashMap<FileId, Live>> {
+    let mut live: HashMap<FileId, Live> = HashMap::new();
     for table in snapshot.tables() {
         // If something was appended since the checkpoint the root is in memory; what it leads to is marked by the walk.
         let mut count = |entry: &Entry| {
-            *live.entry(entry.address.file).or_default() += u64::from(entry.address.bytes);
+            let file = live.entry(entry.address.file).or_default();
+            file.bytes += u64::from(entry.address.bytes);
+            if entry.is_block() && file.tables.last() != Some(&table.id) {
+                file.tables.push(table.id);
+            }
         };
         if !table.tree.is_dirty() {
             table.tree.root_entry().iter().for_each(&mut count);

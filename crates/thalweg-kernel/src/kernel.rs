@@ -11,6 +11,7 @@ use crate::commit::{Commit, Durability};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::FragmentWriter;
 use crate::ids::{CommitNo, TableId};
+use crate::index::Entry;
 use crate::leader::Job;
 use crate::open::{self, Opened};
 use crate::open_rows::OpenRows;
@@ -36,6 +37,9 @@ pub struct Options {
     pub sync_interval: Duration,
     /// Full size of a log segment; the first ones are smaller.
     pub segment_bytes: u64,
+    /// Files that only older snapshots of reading processes need may go: those get `SnapshotExpired`. Told to the writer
+    /// and to readers. Snapshots of the writing process itself keep their files for as long as they live.
+    pub max_snapshot_age: Duration,
     /// Work in the background on threads of its own. Off: at the end of the commit that calls for it, so that a
     /// simulation is repeatable.
     pub background: bool,
@@ -49,6 +53,7 @@ impl Default for Options {
             cache_bytes: 256 << 20,
             sync_interval: Duration::from_millis(200),
             segment_bytes: 64 << 20,
+            max_snapshot_age: Duration::from_secs(600),
             background: true,
         }
     }
@@ -168,6 +173,14 @@ impl Kernel {
     /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragment`].
     pub fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
         self.writer()?.stage_fragment(table)
+    }
+
+    /// Lets go of finished fragments that are not to become part of a table. Those of a commit that was refused are let go of
+    /// by [`Kernel::commit`], so a commit with fragments is tried once.
+    pub fn abandon_fragments(&self, roots: &[Entry]) -> Result<()> {
+        let files = roots.iter().map(|root| root.address.file);
+        self.writer()?.abandon_fragments(files);
+        Ok(())
     }
 
     /// Returns when everything committed so far is on stable storage.

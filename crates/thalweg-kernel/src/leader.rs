@@ -3,8 +3,9 @@
 //! Invariants: a commit is validated against the state that holds all commits before it, then put into the pending bytes and
 //! applied; it is visible, and its caller answered, only after the write, and the sync where anyone of its batch asked
 //! for one. In a batch where nobody does, frames of rows say so, and reading processes find them by themselves; of all
-//! others `live` tells. Between applying and writing nothing can fail but the write itself, which is fatal; so the state in memory
-//! never holds what the log does not, except behind a poison, where nobody can see it.
+//! others `live` tells. Between applying and writing nothing can fail but reading an index page and the write itself. Both end
+//! writing: the first, and a write or sync for want of space, until the log was recovered (`resume`), else for good. So the
+//! state in memory never holds what the log does not, except behind that, where nobody can see it.
 
 use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
 use crate::checkpoint::{CHECKPOINT_SECTIONS, put_checkpoint};
@@ -14,7 +15,7 @@ use crate::fields::len_u32;
 use crate::fragment::FragmentWriter;
 use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
-use crate::index::WrittenPages;
+use crate::index::{Entry, WrittenPages};
 use crate::kernel::{Published, RowEncoder};
 use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
@@ -22,19 +23,22 @@ use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
-use crate::segment::log_dir;
+use crate::segment::{log_dir, segment_path};
 use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
 use crate::working::{OPEN_LIMIT_BYTES, SinceCheckpoint, Working};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_env::sync::{Condvar, Mutex};
 
 /// Above this a commit waits for a sync, whatever its durability.
 const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
+/// How soon space is looked for again on a full disk where nothing changes.
+const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
 
@@ -62,7 +66,9 @@ pub(crate) enum Job {
 pub(crate) enum Failure {
     /// This job cannot be done; the log is as it was.
     Refused(Error),
-    /// The log or the state cannot be trusted any more.
+    /// The state in memory cannot be trusted any more; the log can.
+    Stale(Error),
+    /// The log cannot be trusted any more.
     Fatal(Error),
 }
 
@@ -70,23 +76,32 @@ impl Failure {
     /// The same where it makes no difference.
     pub(crate) fn error(self) -> Error {
         match self {
-            Self::Refused(error) | Self::Fatal(error) => error,
+            Self::Refused(error) | Self::Stale(error) | Self::Fatal(error) => error,
         }
     }
 }
 
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
-fn fatal(error: Error) -> Failure {
+pub(crate) fn fatal(error: Error) -> Failure {
     Failure::Fatal(error)
+}
+
+/// Whether the log can be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    No,
+    /// A write or a sync failed for want of space, or a page could not be read that a commit changes: nothing is written
+    /// before the log was recovered.
+    UntilRecovered,
+    /// A write or a sync failed, or a thread panicked in one, or the database is closed.
+    ForGood,
 }
 
 /// What the callers of a batch are told whose frames may or may not have reached the disk. Never `DiskFull`: that says
 /// that nothing was stored.
-fn outcome_unknown(error: &Error) -> Error {
-    let message = format!(
-        "{error}; whether this commit was stored is not known before the database is opened anew"
-    );
+fn outcome_unknown(error: &Error, until: &str) -> Error {
+    let message = format!("{error}; whether this commit was stored is not known before {until}");
     Error::with_source(ErrorKind::Unavailable, message, error.clone())
 }
 
@@ -101,6 +116,8 @@ pub(crate) struct Due {
     garbage: AtomicBool,
     /// Some could not be removed yet.
     garbage_stayed: AtomicBool,
+    /// A commit found no room: what would not be worth its while else is to be done as well.
+    out_of_space: AtomicBool,
     /// Calls who removes and rewrites files.
     pub(crate) cleaning: Call,
 }
@@ -119,11 +136,18 @@ impl Call {
         self.call.notify_all();
     }
 
-    /// Waits for a call.
-    pub(crate) fn wait(&self) {
+    /// Waits for a call, not longer than that.
+    pub(crate) fn wait(&self, at_most: Option<Duration>) {
         let mut called = self.called.lock();
         while !std::mem::take(&mut *called) {
-            self.call.wait(&mut called);
+            match at_most {
+                None => self.call.wait(&mut called),
+                Some(at_most) => {
+                    self.call.wait_for(&mut called, at_most);
+                    *called = false;
+                    return;
+                }
+            }
         }
     }
 }
@@ -154,6 +178,18 @@ impl Due {
         self.garbage_stayed.store(true, Ordering::Relaxed);
     }
 
+    /// A commit was refused: whatever can be freed is to be freed.
+    fn space_is_out(&self) {
+        self.out_of_space.store(true, Ordering::Relaxed);
+        self.expect_garbage();
+        self.cleaning.call();
+    }
+
+    /// Whether one was; asked for once.
+    pub(crate) fn take_out_of_space(&self) -> bool {
+        self.out_of_space.swap(false, Ordering::Relaxed)
+    }
+
     /// Whether there may be; asked for once.
     pub(crate) fn take_garbage(&self) -> bool {
         self.garbage.swap(false, Ordering::Relaxed)
@@ -182,8 +218,11 @@ pub(crate) struct Leader {
     pub(crate) builder: FrameBuilder,
     /// Memory for the changes of a commit, used again.
     pub(crate) changes: Vec<Change>,
-    /// Nothing is written any more: a write or a sync failed, or a thread panicked in one, or the database is closed.
-    pub(crate) ended: bool,
+    pub(crate) ended: Ended,
+    /// Writing has ended for want of space before: space is made sure of before anything is written to it.
+    pub(crate) was_full: bool,
+    /// As of which commit, and when, space was looked for because there was none.
+    pub(crate) space_sought: Option<(CommitNo, u64)>,
     /// Nobody of this batch waits for a sync.
     pub(crate) shows_on_write: bool,
     /// Reading processes do not know yet of all that is visible here.
@@ -195,31 +234,47 @@ struct Lowered {
     changes: Vec<Change>,
     /// One list per GROUP.
     blocks: Vec<Vec<Vec<u8>>>,
-    /// Only frees space or is small: may use the reserve.
+    /// Does nothing but free space: may use the reserve.
     frees_space: bool,
     /// Whole as soon as it verifies: blocks are written behind what verifies.
     is_small: bool,
 }
 
 impl Leader {
-    /// Does the jobs in order; `answer` gets one result each. An error of the whole is fatal.
+    /// Does the jobs in order; `answer` gets one result each. An error of the whole is the result of all of them.
     pub(crate) fn run(
         &mut self,
         jobs: impl Iterator<Item = (Job, Durability)>,
         waits_for_sync: bool,
         answer: &mut impl FnMut(Result<CommitNo>),
-    ) -> Result<()> {
-        self.check_not_ended()?;
+    ) -> Outcome<()> {
+        if self.ended == Ended::UntilRecovered {
+            self.resume()?;
+        }
+        self.check_not_ended().map_err(fatal)?;
         self.shows_on_write = !waits_for_sync;
-        self.ended = true;
-        self.run_jobs(jobs, answer)
-            .map_err(|error| outcome_unknown(&error))?;
-        self.ended = false;
-        Ok(())
+        // A panic leaves it so.
+        self.ended = Ended::ForGood;
+        match self.run_jobs(jobs, answer) {
+            Ok(()) => {
+                self.ended = Ended::No;
+                Ok(())
+            }
+            Err(Failure::Fatal(error)) if error.kind() != ErrorKind::DiskFull => {
+                let until = "the database is opened anew";
+                Err(fatal(outcome_unknown(&error, until)))
+            }
+            Err(failure) => {
+                self.was_full |= matches!(failure, Failure::Fatal(_));
+                self.ended = Ended::UntilRecovered;
+                let error = outcome_unknown(&failure.error(), "writing goes on");
+                Err(Failure::Refused(error))
+            }
+        }
     }
 
     fn check_not_ended(&self) -> Result<()> {
-        if !self.ended {
+        if self.ended == Ended::No {
             return Ok(());
         }
         let message = "the database takes no more writes until it is opened anew";
@@ -230,14 +285,14 @@ impl Leader {
         &mut self,
         jobs: impl Iterator<Item = (Job, Durability)>,
         answer: &mut impl FnMut(Result<CommitNo>),
-    ) -> Result<()> {
+    ) -> Outcome<()> {
         let mut sync = false;
         for (job, durability) in jobs {
             let outcome = match job {
                 Job::Commit(commit) => self.accept(commit),
                 Job::Flush => Ok(self.working.commit),
                 Job::Checkpoint { always } => {
-                    self.settle(std::mem::take(&mut sync))?;
+                    self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
                     self.checkpoint(always)
                 }
             };
@@ -246,11 +301,29 @@ impl Leader {
                     sync |= durability == Durability::Disk;
                     Ok(commit)
                 }
-                Err(Failure::Refused(error)) => Err(error),
-                Err(Failure::Fatal(error)) => return Err(error),
+                Err(Failure::Refused(error)) => {
+                    if error.kind() == ErrorKind::DiskFull {
+                        self.call_for_space();
+                    }
+                    Err(error)
+                }
+                Err(failure) => return Err(failure),
             });
         }
-        self.settle(sync)
+        self.settle(sync).map_err(fatal)
+    }
+
+    /// A commit found no room. Looked for once as long as nothing else changes, so that callers who try again and again do
+    /// not walk the index each time; but space may come back by itself, for what a round before had no room.
+    fn call_for_space(&mut self) {
+        let now_ns = self.env.clock().monotonic_ns();
+        let is_news = self.space_sought.is_none_or(|(commit, at_ns)| {
+            commit != self.working.commit || now_ns.saturating_sub(at_ns) >= SEEK_SPACE_AGAIN_NS
+        });
+        if is_news {
+            self.space_sought = Some((self.working.commit, now_ns));
+            self.due.space_is_out();
+        }
     }
 
     /// Puts a commit behind the pending frames and applies it.
@@ -264,6 +337,7 @@ impl Leader {
         }
         self.working
             .check_prepared(&commit)
+            .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
         self.ensure_epoch()?;
         let number = self.working.commit.next();
@@ -290,13 +364,30 @@ impl Leader {
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
             .apply(number, changes.drain(..), at, &*self.store)
-            .map_err(fatal)?;
+            .map_err(Failure::Stale)?;
         self.changes = changes;
         if !fragments.is_empty() {
             let mut staged = self.staged.lock();
             fragments.iter().for_each(|file| _ = staged.remove(file));
         }
         Ok(number)
+    }
+
+    /// A fragment that is part of a table already, or was let go of, is none that can be added.
+    fn check_staged(&self, commit: &Commit) -> Result<()> {
+        if commit.edits.is_empty() {
+            return Ok(());
+        }
+        let staged = self.staged.lock();
+        let is_unknown = |root: &&Entry| !staged.contains(&root.address.file);
+        match commit.fragments().find(is_unknown) {
+            None => Ok(()),
+            Some(root) => {
+                let file = root.address.file.0;
+                let message = format!("fragment {file:x} is not staged, or no longer");
+                Err(Error::new(ErrorKind::Invalid, message))
+            }
+        }
     }
 
     fn push_frame(
@@ -314,7 +405,7 @@ impl Leader {
     /// The log with room for a frame.
     fn room(&mut self, frame_bytes: u64, may_use_reserve: bool) -> Outcome<&mut LogWriter> {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        if !log.fits(frame_bytes) {
+        if !log.fits(frame_bytes) || (log.is_reserve() && !may_use_reserve) {
             let last_bytes = log.capacity_bytes();
             let next = self.supply.take(last_bytes, frame_bytes, may_use_reserve)?;
             log.roll(next, self.working.commit).map_err(fatal)?;
@@ -342,7 +433,8 @@ impl Leader {
             if let Some(encoder) = self.encoder.clone() {
                 self.learn_block_rows(&encoder)?;
             }
-            self.published.store(self.working.publish());
+            self.published
+                .store(self.working.publish(self.root.current.epoch));
         } else {
             self.published
                 .load()
@@ -494,15 +586,25 @@ impl Leader {
         let checkpoint_bytes = 2 * u64::from(self.root.current.checkpoint_bytes)
             + 2 * replayed.directory_bytes
             + replayed.rows_bytes;
-        let prepared = self.supply.take_first(tail_bytes, checkpoint_bytes)?;
+        let prepared = if self.was_full {
+            let wanted_bytes = tail_bytes + checkpoint_bytes;
+            self.supply.take(wanted_bytes, tail_bytes, true)?
+        } else {
+            self.supply.take_first(tail_bytes, checkpoint_bytes)?
+        };
+        let first = segment_path(&self.dir, prepared.id);
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
             let at = log.push_again(&frame.head, bytes);
-            apply_at(&mut self.working, frame, at, &*self.store).map_err(fatal)?;
+            apply_at(&mut self.working, frame, at, &*self.store).map_err(Failure::Stale)?;
         }
         self.log = Some(log);
         if let Err(failure) = self.write_checkpoint(true) {
             self.log = None;
+            if let Failure::Refused(_) = failure {
+                // It takes room, and the root does not know of it: a removal that is undone is done again at opening.
+                let _ = self.env.storage().remove_file(&first);
+            }
             return Err(failure);
         }
         self.publish().map_err(fatal)
@@ -524,6 +626,7 @@ impl Leader {
         let (at, written) = self.place_checkpoint()?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
+        self.supply.note_checkpoint(u64::from(frame_bytes));
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         log.write().and_then(|()| log.sync()).map_err(fatal)?;
         if begins_epoch && Rule::SyncNames.is_kept() {
@@ -636,7 +739,8 @@ fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<L
     if rows.is_empty() && groups.is_empty() && edits.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "a commit without content"));
     }
-    let frees_space = rows.is_empty() && groups.iter().all(|g| g.covers.is_some());
+    let frees = |edit: &Edit| matches!(edit, Edit::DropTable { .. } | Edit::Replace { .. });
+    let frees_space = rows.is_empty() && groups.is_empty() && edits.iter().all(frees);
     let both = groups
         .iter()
         .find(|g| g.covers.is_none() && rows.iter().any(|r| r.table == g.table));

@@ -32,6 +32,7 @@ mod reader_slots;
 mod recover;
 pub mod repair;
 mod replay;
+mod resume;
 mod root;
 #[cfg_attr(
     not(feature = "broken-rules"),

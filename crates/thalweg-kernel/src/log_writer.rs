@@ -21,6 +21,7 @@ pub(crate) struct LogWriter {
     epoch: Epoch,
     file: Arc<dyn File>,
     capacity_bytes: u64,
+    is_reserve: bool,
     /// Where the next frame goes.
     end: LogPosition,
     previous_crc: u32,
@@ -65,6 +66,7 @@ impl LogWriter {
             epoch,
             file: prepared.file,
             capacity_bytes: prepared.capacity_bytes,
+            is_reserve: prepared.is_reserve,
             end: LogPosition {
                 offset: SEGMENT_HEADER_BYTES as u64,
                 ..start
@@ -118,6 +120,11 @@ impl LogWriter {
 
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// Whether the segment is one that was kept for a full disk.
+    pub(crate) fn is_reserve(&self) -> bool {
+        self.is_reserve
     }
 
     pub(crate) fn fits(&self, frame_bytes: u64) -> bool {

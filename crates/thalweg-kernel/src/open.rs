@@ -7,10 +7,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, FrameHead, SectionKind, seal};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::kernel::Options;
-use crate::leader::{Due, Failure, Leader};
+use crate::leader::{Due, Ended, Failure, Leader};
 use crate::live::{LIVE_NAME, Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
-use crate::recover::recover;
 use crate::root::{ROOT_NAME, Root, RootFile};
 use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path};
 use crate::segment_supply::SegmentSupply;
@@ -41,7 +40,7 @@ pub(crate) struct Opened {
     pub(crate) lock: Arc<dyn File>,
 }
 
-fn io_at(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Error {
+pub(crate) fn io_at(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Error {
     let text = format!("{doing} {}", path.display());
     move |error| Error::io(&text, error)
 }
@@ -103,6 +102,21 @@ pub(crate) fn look_for_database(env: &Env, dir: &Path) -> Result<bool> {
     }
 }
 
+/// Whether the folders of a database are there: its files without them are damage, not a new database.
+pub(crate) fn check_folders(env: &Env, dir: &Path) -> Result<()> {
+    for folder in [log_dir(dir), data_dir(dir)] {
+        match env.storage().metadata(&folder) {
+            Ok(_) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let what = "the folder is missing: restore it from a copy";
+                return Err(Error::corruption(folder.display(), what));
+            }
+            Err(e) => return Err(io_at("looking at", &folder)(e)),
+        }
+    }
+    Ok(())
+}
+
 /// Opens or makes the database of a folder.
 pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Opened> {
     let exists = look_for_database(env, dir)?;
@@ -117,6 +131,7 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
     // Looked at again under the lock: another process may have made it meanwhile.
     let exists = look_for_database(env, dir)?;
     let leader = if exists {
+        check_folders(env, dir)?;
         recover_leader(env, dir, options)?
     } else {
         create(env, dir, options)?
@@ -287,41 +302,13 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         options.segment_bytes,
     )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    let said = live_of_epoch(&leader, dir)?;
-    for path in unfinished_epochs(env, dir, &current)? {
-        env.storage()
-            .remove_file(&path)
-            .map_err(io_at("removing", &path))?;
-    }
-    let recovered = recover(
-        env,
-        dir,
-        &current,
-        said.map_or_else(LogPosition::default, |live| live.synced),
-        None,
-        &*leader.store,
-    )?;
-    leader.working = recovered.working;
-    // Orphans of whoever was here before.
-    leader.due.expect_garbage();
-    // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the
-    // cache only: a power cut would lead back to the epoch before it, whose tail was never synced, or to no root at all.
-    if said.is_none() {
-        env.storage().sync_dir(dir).map_err(io_at("syncing", dir))?;
-    }
-    if recovered.frames > 0 || said.is_none() {
-        leader
-            .begin_epoch(current.epoch.next(), recovered.tail)
-            .map_err(Failure::error)?;
-    }
-    let state = leader.working.publish();
-    leader.published.store(state);
+    leader.recover_log().map_err(Failure::error)?;
     Ok(leader)
 }
 
 /// What `live` says of the epoch of the root. It is never needed; but where it is there it knows what was synced, and
 /// which epochs there were.
-fn live_of_epoch(leader: &Leader, dir: &Path) -> Result<Option<Live>> {
+pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Live>> {
     let epoch = leader.root.current.epoch;
     let said = leader.live.read()?;
     let Some(live) = said.filter(|l| l.database == leader.database) else {
@@ -333,6 +320,10 @@ fn live_of_epoch(leader: &Leader, dir: &Path) -> Result<Option<Live>> {
             epoch.0, live.epoch.0
         );
         return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
+    }
+    if live.boot == leader.boot {
+        // Readers that came too late for files of the writer before are still to be told so.
+        leader.gc_floor = leader.gc_floor.max(live.gc_floor);
     }
     Ok(Some(live).filter(|l| l.epoch == epoch))
 }
@@ -414,7 +405,7 @@ pub(crate) fn leader(
         options.cache_bytes,
     ));
     let live = LiveFile::open_writer(env, dir)?;
-    let published = Arc::new(ArcSwap::new(working.publish()));
+    let published = Arc::new(ArcSwap::new(working.publish(root.current.epoch)));
     Ok(Leader {
         env: env.clone(),
         dir: dir.to_owned(),
@@ -433,7 +424,9 @@ pub(crate) fn leader(
         encoder: None,
         builder: FrameBuilder::default(),
         changes: Vec::new(),
-        ended: false,
+        ended: Ended::No,
+        was_full: false,
+        space_sought: None,
         shows_on_write: false,
         untold: true,
     })

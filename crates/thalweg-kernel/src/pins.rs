@@ -5,6 +5,7 @@
 
 use crate::ids::CommitNo;
 use crate::kernel::Published;
+use crate::live::PinPlace;
 use crate::state::{Pin, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,50 +14,70 @@ use thalweg_env::sync::atomic::Ordering;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
-    commits: Mutex<BTreeMap<CommitNo, usize>>,
+    places: Mutex<BTreeMap<PinPlace, InUse>>,
+}
+
+#[derive(Debug, Default)]
+struct InUse {
+    snapshots: usize,
+    /// When the newest of them was taken.
+    taken_ns: u64,
 }
 
 #[derive(Debug)]
 struct Pinned {
     pins: Arc<Pins>,
-    commit: CommitNo,
+    place: PinPlace,
 }
 
 impl Pin for Pinned {}
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let mut commits = self.pins.commits.lock();
-        if let Some(count) = commits.get_mut(&self.commit) {
-            *count -= 1;
-            if *count == 0 {
-                commits.remove(&self.commit);
+        let mut places = self.pins.places.lock();
+        if let Some(in_use) = places.get_mut(&self.place) {
+            in_use.snapshots -= 1;
+            if in_use.snapshots == 0 {
+                places.remove(&self.place);
             }
         }
     }
 }
 
 impl Pins {
-    /// What is published now, pinned.
-    pub(crate) fn snapshot(self: &Arc<Self>, published: &Published) -> Snapshot {
-        let mut commits = self.commits.lock();
+    /// What is published now, pinned. `now_ns` says how old it is later, where anybody asks.
+    pub(crate) fn snapshot(self: &Arc<Self>, published: &Published, now_ns: u64) -> Snapshot {
+        let mut places = self.places.lock();
         // Loaded under the lock: the collector cannot look between the load and the pin.
         let state = published.load_full();
         let commit = CommitNo(state.visible.load(Ordering::Acquire));
-        *commits.entry(commit).or_default() += 1;
-        drop(commits);
+        let place = PinPlace {
+            epoch: state.epoch,
+            commit,
+        };
+        let in_use = places.entry(place).or_default();
+        in_use.snapshots += 1;
+        in_use.taken_ns = in_use.taken_ns.max(now_ns);
+        drop(places);
         Snapshot {
             state,
             commit,
             pin: Some(Arc::new(Pinned {
                 pins: Arc::clone(self),
-                commit,
+                place,
             })),
         }
     }
 
-    /// The oldest commit that a snapshot shows.
-    pub(crate) fn oldest(&self) -> Option<CommitNo> {
-        self.commits.lock().keys().next().copied()
+    /// The oldest place that a snapshot stands at.
+    pub(crate) fn oldest(&self) -> Option<PinPlace> {
+        self.places.lock().keys().next().copied()
+    }
+
+    /// The oldest place of snapshots that were taken since then.
+    pub(crate) fn oldest_since(&self, ns: u64) -> Option<PinPlace> {
+        let places = self.places.lock();
+        let young = places.iter().find(|(_, in_use)| in_use.taken_ns >= ns);
+        young.map(|(place, _)| *place)
     }
 }

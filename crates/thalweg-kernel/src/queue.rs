@@ -2,12 +2,14 @@
 //!
 //! Invariants: jobs are done in the order of the queue; a caller that finds no leader leads, does its own job and those that
 //! queued meanwhile, and hands the lead to the first who still waits; nobody waits without a leader. A leader that
-//! unwinds, or meets a fatal error, poisons the queue: everyone who waits and everyone who comes gets that error.
+//! unwinds, or meets a fatal error, poisons the queue: everyone who waits and everyone who comes gets that error. A full disk
+//! is the error of a batch only.
 
-use crate::commit::{Commit, Durability};
+use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitNo;
-use crate::leader::{Job, Leader};
+use crate::index::Entry;
+use crate::leader::{Failure, Job, Leader, Outcome};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_env::sync::{Condvar, Mutex};
@@ -185,17 +187,26 @@ impl<'a> Batch<'a> {
     /// Answers everyone and gives the lead away; returns the leader's own result.
     fn finish(
         mut self,
-        results: Result<impl IntoIterator<Item = Result<CommitNo>>>,
+        results: Outcome<impl IntoIterator<Item = Result<CommitNo>>>,
         own: Option<&Arc<Caller>>,
     ) -> Result<CommitNo> {
         let mut results = match results {
             Ok(results) => results.into_iter(),
-            Err(error) => {
+            Err(Failure::Fatal(error)) => {
                 self.fail(error.clone());
                 return Err(error);
             }
+            Err(Failure::Refused(error) | Failure::Stale(error)) => {
+                let own = own.map(Arc::as_ptr);
+                for caller in self.callers.drain(..) {
+                    if own != Some(Arc::as_ptr(&caller)) {
+                        caller.tell(News::Done(Err(error.clone())));
+                    }
+                }
+                self.give_lead_away();
+                return Err(error);
+            }
         };
-        self.finished = true;
         let mut mine = match own {
             None => results.next(),
             Some(_) => None,
@@ -207,18 +218,22 @@ impl<'a> Batch<'a> {
                 caller.tell(News::Done(result));
             }
         }
-        let mut state = self.queue.state.lock();
-        match state.waiting.front() {
-            Some(next) => next.caller.tell(News::Lead),
-            None => state.led = false,
-        }
-        drop(state);
+        self.give_lead_away();
         mine.unwrap_or_else(|| {
             Err(Error::new(
                 ErrorKind::Unavailable,
                 "the leader lost its own result",
             ))
         })
+    }
+
+    fn give_lead_away(&mut self) {
+        self.finished = true;
+        let mut state = self.queue.state.lock();
+        match state.waiting.front() {
+            Some(next) => next.caller.tell(News::Lead),
+            None => state.led = false,
+        }
     }
 
     fn fail(&mut self, error: Error) {
@@ -251,6 +266,15 @@ impl Job {
 }
 
 impl Commit {
+    /// The roots of the fragments that it makes part of a table.
+    pub(crate) fn fragments(&self) -> impl Iterator<Item = &Entry> {
+        self.edits.iter().flat_map(|edit| match edit {
+            Edit::AddFragment { root, .. } => std::slice::from_ref(root),
+            Edit::Replace { added, .. } => added,
+            _ => &[],
+        })
+    }
+
     /// About what it takes in the log.
     pub(crate) fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(|r| r.payload.len()).sum();

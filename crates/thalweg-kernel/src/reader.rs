@@ -4,13 +4,14 @@
 //! back: while `live` speaks of this boot and epoch, commits behind its `visible` are shown as far as they were stored to
 //! be shown once they are written, and no further. A snapshot pins its
 //! files through a slot in `readers`; where the folder cannot be written, it runs unpinned and meets a missing file as
-//! `SnapshotExpired`.
+//! `SnapshotExpired`. So does one that is older than `max_snapshot_age`: the writer then passes its pin. Files are never cut
+//! nor written again, so what is read is right or missing, however long this process was stopped.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition};
 use crate::kernel::{Options, Published};
 use crate::live::{Live, LiveFile, PinPlace};
-use crate::open::{look_for_database, writer_is_alive};
+use crate::open::{check_folders, look_for_database, writer_is_alive};
 use crate::pins::Pins;
 use crate::reader_slots::ReaderSlot;
 use crate::recover::{Recovered, apply, recover};
@@ -38,6 +39,7 @@ pub(crate) struct Reader {
     pins: Arc<Pins>,
     following: Mutex<Following>,
     slot: Option<ReaderSlot>,
+    max_age_ns: u64,
 }
 
 /// How far the log was read.
@@ -49,8 +51,6 @@ struct Following {
     boot: [u8; 16],
     /// A frame was read and not applied: the state is to be loaded anew.
     broken: bool,
-    /// The epoch that is pinned, as [`Reader::snapshot`] last left it: that of the oldest snapshot in use, or an older one.
-    pinned: Epoch,
 }
 
 impl Reader {
@@ -59,24 +59,26 @@ impl Reader {
             let message = format!("there is no database at {}", dir.display());
             return Err(Error::new(ErrorKind::NotFound, message));
         }
+        check_folders(env, dir)?;
         let root = RootFile::open(env, dir, false)?;
         let database = root.current.database;
-        let store = Arc::new(Store::new(
-            env.clone(),
-            dir.to_owned(),
-            database,
-            options.cache_bytes,
-        ));
+        let pins: Arc<Pins> = Arc::default();
+        let store = Store::new(env.clone(), dir.to_owned(), database, options.cache_bytes);
+        let store = Arc::new(store.whose_files_may_go({
+            let (env, dir, pins) = (env.clone(), dir.to_owned(), Arc::clone(&pins));
+            move || too_old(&env, &dir, pins.oldest()?)
+        }));
         // Pinned at nothing at all while the state is loaded: nothing may go.
         let slot = ReaderSlot::take(env, dir)?;
         let mut following = retry(|| Following::load(env, dir, &store))?;
-        let published = Arc::new(ArcSwap::new(following.working.publish()));
+        let published = Arc::new(ArcSwap::new(following.working.publish(following.epoch())));
         Ok(Self {
             env: env.clone(),
             dir: dir.to_owned(),
             store,
             published,
-            pins: Arc::default(),
+            pins,
+            max_age_ns: u64::try_from(options.max_snapshot_age.as_nanos()).unwrap_or(u64::MAX),
             following: Mutex::new(following),
             slot,
         })
@@ -89,10 +91,26 @@ impl Reader {
     /// What is acknowledged now.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
         let mut following = self.following.lock();
+        for _ in 0..ATTEMPTS {
+            let snapshot = self.try_snapshot(&mut following)?;
+            let floor = gc_floor(following.live.as_ref(), following.boot)?;
+            if floor <= snapshot.place() {
+                return Ok(snapshot);
+            }
+            // A pin that had not moved for long did not count. The one that was just set does.
+        }
+        let message =
+            "the files of this snapshot were deleted while it was taken: run the statement again";
+        Err(Error::new(ErrorKind::SnapshotExpired, message))
+    }
+
+    fn try_snapshot(&self, following: &mut Following) -> Result<Snapshot> {
+        let now_ns = self.env.clock().monotonic_ns();
+        // Snapshots that are too old keep nothing, and nothing from the younger ones.
+        let young_ns = now_ns.saturating_sub(self.max_age_ns);
         // Everything from what was shown so far on stays until the new pin is known to count.
-        let oldest = self.pins.oldest();
-        let pinned = oldest.map_or(following.epoch(), |_| following.pinned);
-        self.pin(pinned, oldest.unwrap_or(following.working.commit))?;
+        let oldest = self.pins.oldest_since(young_ns);
+        self.pin(oldest.unwrap_or_else(|| following.place()))?;
         let fresh = following.follow(&self.env, &self.dir, &self.store);
         match fresh {
             Ok(()) => {}
@@ -103,7 +121,8 @@ impl Reader {
             }
         }
         if following.working.changed {
-            self.published.store(following.working.publish());
+            let epoch = following.epoch();
+            self.published.store(following.working.publish(epoch));
         } else {
             let commit = following.working.commit.0;
             self.published
@@ -111,30 +130,14 @@ impl Reader {
                 .visible
                 .store(commit, thalweg_env::sync::atomic::Ordering::Release);
         }
-        let snapshot = self.pins.snapshot(&self.published);
-        // Older snapshots that a new epoch has overtaken keep the pin of their epoch, in which the same commit may lie
-        // elsewhere, for as long as any of them may be in use.
-        following.pinned = oldest.map_or(following.epoch(), |_| pinned);
-        self.pin(
-            following.pinned,
-            self.pins.oldest().unwrap_or(snapshot.commit),
-        )?;
-        if following.gc_floor()?
-            > (PinPlace {
-                epoch: following.epoch(),
-                commit: snapshot.commit,
-            })
-        {
-            let message = "the files of this snapshot were deleted while it was taken: run the statement again";
-            return Err(Error::new(ErrorKind::SnapshotExpired, message));
-        }
+        let snapshot = self.pins.snapshot(&self.published, now_ns);
+        let oldest = self.pins.oldest_since(young_ns);
+        self.pin(oldest.unwrap_or_else(|| snapshot.place()))?;
         Ok(snapshot)
     }
 
-    fn pin(&self, epoch: Epoch, commit: CommitNo) -> Result<()> {
-        self.slot
-            .as_ref()
-            .map_or(Ok(()), |slot| slot.pin(PinPlace { epoch, commit }))
+    fn pin(&self, place: PinPlace) -> Result<()> {
+        self.slot.as_ref().map_or(Ok(()), |slot| slot.pin(place))
     }
 }
 
@@ -143,7 +146,12 @@ fn retry(load: impl Fn() -> Result<Following>) -> Result<Following> {
     for _ in 1..ATTEMPTS {
         match &last {
             // A vanished file, or bytes under the hand of the writer.
-            Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::Corruption | ErrorKind::NotFound | ErrorKind::SnapshotExpired
+                ) =>
+            {
                 last = load()
             }
             _ => break,
@@ -197,7 +205,6 @@ impl Following {
             None => {}
         }
         Ok(Self {
-            pinned: root.current.epoch,
             broken: false,
             root,
             live,
@@ -238,17 +245,29 @@ impl Following {
         self.root.current.epoch
     }
 
-    fn gc_floor(&self) -> Result<PinPlace> {
-        let said = self
-            .live
-            .as_ref()
-            .map(LiveFile::read)
-            .transpose()?
-            .flatten();
-        Ok(said
-            .filter(|l| l.boot == self.boot)
-            .map_or_else(PinPlace::default, |l| l.gc_floor))
+    fn place(&self) -> PinPlace {
+        PinPlace {
+            epoch: self.epoch(),
+            commit: self.working.commit,
+        }
     }
+}
+
+/// Files that only snapshots before this place need may be gone.
+fn gc_floor(live: Option<&LiveFile>, boot: [u8; 16]) -> Result<PinPlace> {
+    let said = live.map(LiveFile::read).transpose()?.flatten();
+    Ok(said
+        .filter(|l| l.boot == boot)
+        .map_or_else(PinPlace::default, |l| l.gc_floor))
+}
+
+/// What to say of a file that is missing, if the oldest snapshot in use may have lost some.
+fn too_old(env: &Env, dir: &Path, oldest: PinPlace) -> Option<Error> {
+    let live = LiveFile::open_reader(env, dir).ok()?;
+    let floor = gc_floor(live.as_ref(), env.clock().boot_id()).ok()?;
+    let message = "a file of this snapshot is gone: the snapshot is older than `max_snapshot_age`, or this process may \
+                   not write to the folder and could not keep it; run the statement again";
+    (floor > oldest).then(|| Error::new(ErrorKind::SnapshotExpired, message))
 }
 
 /// `live`, opened anew, and what it says.

@@ -9,9 +9,11 @@ use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, Epoch};
 use crate::live::PinPlace;
 use crate::open::READERS_NAME;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_env::{Env, File, LockKind, OpenMode};
 
 const SLOT_BYTES: usize = 64;
@@ -93,19 +95,62 @@ impl ReaderSlot {
     }
 }
 
-/// The oldest commit that a living reader of another process pins.
-pub(crate) fn oldest_pin(env: &Env, dir: &Path) -> Result<Option<PinPlace>> {
+/// What the slots said when they were looked at, and since when they have said it.
+///
+/// A reader moves its pin with each snapshot that it takes. One that has not for too long, because it is stopped, idle or at
+/// the same result still, is passed. It finds out by files that are missing.
+///
+/// A reader gives up snapshots of that age itself when it takes another one, so that its pin keeps the younger ones; it is
+/// given a tenth longer for that.
+#[derive(Debug)]
+pub(crate) struct SlotsSeen {
+    most: Duration,
+    seen: HashMap<u64, (PinPlace, u64)>,
+}
+
+impl SlotsSeen {
+    pub(crate) fn new(max_age: Duration) -> Self {
+        Self {
+            most: max_age.saturating_add(max_age / 10),
+            seen: HashMap::new(),
+        }
+    }
+
+    /// The oldest place that a living reader of another process pins, apart from those that are passed.
+    pub(crate) fn oldest_pin(&mut self, env: &Env, dir: &Path) -> Result<Option<PinPlace>> {
+        let pins = pins_of_slots(env, dir)?;
+        Ok(self.oldest_of(&pins, env.clock().monotonic_ns()))
+    }
+
+    fn oldest_of(&mut self, pins: &[(u64, PinPlace)], now_ns: u64) -> Option<PinPlace> {
+        let before = std::mem::take(&mut self.seen);
+        let mut oldest = None;
+        for (slot, pin) in pins {
+            let known = before.get(slot).filter(|(place, _)| place == pin);
+            let since_ns = known.map_or(now_ns, |(_, since)| *since);
+            self.seen.insert(*slot, (*pin, since_ns));
+            let age = Duration::from_nanos(now_ns.saturating_sub(since_ns));
+            if age < self.most {
+                oldest = Some(oldest.map_or(*pin, |o: PinPlace| o.min(*pin)));
+            }
+        }
+        oldest
+    }
+}
+
+/// The slots of living readers, and what each pins.
+fn pins_of_slots(env: &Env, dir: &Path) -> Result<Vec<(u64, PinPlace)>> {
     let path = dir.join(READERS_NAME);
     let fail = |e| Error::io(format_args!("reading {}", path.display()), e);
     let file = match env.storage().open(&path, OpenMode::ReadWrite) {
         Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(fail(e)),
     };
     let slots = (file.len_bytes().map_err(fail)?)
         .div_ceil(SLOT_BYTES as u64)
         .min(SLOTS);
-    let mut oldest = None;
+    let mut pins = Vec::new();
     for slot in 0..slots {
         if file
             .try_lock(bytes_of(slot), LockKind::Exclusive)
@@ -120,9 +165,9 @@ pub(crate) fn oldest_pin(env: &Env, dir: &Path) -> Result<Option<PinPlace>> {
             Ok(()) => decode(&bytes).unwrap_or_default(),
             Err(_) => PinPlace::default(),
         };
-        oldest = Some(oldest.map_or(pin, |o: PinPlace| o.min(pin)));
+        pins.push((slot, pin));
     }
-    Ok(oldest)
+    Ok(pins)
 }
 
 fn decode(slot: &[u8]) -> Option<PinPlace> {
@@ -136,4 +181,45 @@ fn decode(slot: &[u8]) -> Option<PinPlace> {
         epoch,
         commit: CommitNo(fields.u64().ok()?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(commit: u64) -> PinPlace {
+        PinPlace {
+            epoch: Epoch(1),
+            commit: CommitNo(commit),
+        }
+    }
+
+    #[test]
+    fn a_pin_that_does_not_move_for_too_long_is_passed() {
+        let mut seen = SlotsSeen::new(Duration::from_nanos(91));
+        assert_eq!(
+            seen.oldest_of(&[(0, place(5)), (1, place(7))], 50),
+            Some(place(5))
+        );
+        // The first one stands, the second one moves.
+        assert_eq!(
+            seen.oldest_of(&[(0, place(5)), (1, place(8))], 149),
+            Some(place(5))
+        );
+        assert_eq!(
+            seen.oldest_of(&[(0, place(5)), (1, place(8))], 150),
+            Some(place(8))
+        );
+        // It counts again once it moves, or belongs to another reader.
+        assert_eq!(
+            seen.oldest_of(&[(0, place(6)), (1, place(8))], 160),
+            Some(place(6))
+        );
+        assert_eq!(seen.oldest_of(&[(1, place(8))], 170), Some(place(8)));
+        assert_eq!(
+            seen.oldest_of(&[(0, place(6)), (1, place(8))], 265),
+            Some(place(6))
+        );
+        assert_eq!(seen.oldest_of(&[], 1000), None);
+    }
 }

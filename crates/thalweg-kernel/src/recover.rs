@@ -5,7 +5,7 @@
 
 use crate::block::BlockHead;
 use crate::change::Change;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, LogPosition};
 use crate::index::{Address, PageLoader};
 use crate::replay::{Frame, Replay};
@@ -91,6 +91,10 @@ pub(crate) fn apply_at(
         return Ok(());
     }
     working.validate(&frame.changes, pages).map_err(|e| {
+        // What cannot be read says nothing about the commit.
+        if matches!(e.kind(), ErrorKind::Io | ErrorKind::SnapshotExpired) {
+            return e;
+        }
         let place = format!("segment {:x} at {}", frame.at.segment.0, frame.at.offset);
         Error::corruption(
             place,

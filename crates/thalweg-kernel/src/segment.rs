@@ -154,6 +154,8 @@ pub(crate) struct Prepared {
     pub(crate) id: FileId,
     pub(crate) file: Arc<dyn File>,
     pub(crate) capacity_bytes: u64,
+    /// Kept for a full disk: what does not free space is to go elsewhere.
+    pub(crate) is_reserve: bool,
 }
 
 /// Makes a spare and syncs it. It gets its id when it is used, so that ids rise along the log.
@@ -187,6 +189,7 @@ pub(crate) fn make_first(
         id,
         file,
         capacity_bytes,
+        is_reserve: false,
     })
 }
 
@@ -250,6 +253,7 @@ pub(crate) fn use_spare(env: &Env, database: &Path, spare: Spare, id: FileId) ->
         id,
         file: spare.file,
         capacity_bytes: spare.capacity_bytes,
+        is_reserve: false,
     })
 }
 

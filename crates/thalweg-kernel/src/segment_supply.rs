@@ -1,7 +1,9 @@
 //! Segments prepared ahead of the log, and the one kept for a full disk.
 //!
-//! Invariants: at most one spare and one reserve exist; the reserve is only given to commits that free space or end the
-//! log in order. A spare gets its id when it is used, so ids rise along the log. Taking a segment never waits for the
+//! Invariants: at most one spare and one reserve exist; the reserve is only given to commits that free space, to checkpoints
+//! and to recovery, and nothing else goes into it. It has room for what a drop needs before files can go: its frame and two
+//! checkpoints. Once it is used, other commits get a segment only after there is another one, so a drop frees space however
+//! often the disk gets full. A spare gets its id when it is used, so ids rise along the log. Taking a segment never waits for the
 //! preparing thread for longer than that thread needs for the segment it is making.
 
 use crate::error::{ErrorKind, Result};
@@ -14,8 +16,10 @@ use thalweg_env::Env;
 use thalweg_env::sync::atomic::{AtomicU64, Ordering};
 use thalweg_env::sync::{Condvar, Mutex};
 
-/// The reserve is this part of a full segment, within the limits below: enough for edits and checkpoints.
+/// The reserve is at least this part of a full segment, and takes so many checkpoints as large as the last one: two that
+/// removing files needs, one for the edits that call for it.
 const RESERVE_SHARE: u64 = 16;
+const RESERVE_CHECKPOINTS: u64 = 3;
 const RESERVE_MIN_BYTES: u64 = 64 << 10;
 
 pub(crate) struct SegmentSupply {
@@ -23,6 +27,8 @@ pub(crate) struct SegmentSupply {
     dir: PathBuf,
     next_file: AtomicU64,
     limit_bytes: u64,
+    /// Of the last checkpoint.
+    checkpoint_bytes: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -31,6 +37,8 @@ pub(crate) struct SegmentSupply {
 struct State {
     spare: Option<Spare>,
     reserve: Option<Spare>,
+    /// It was given away, and there is no other yet.
+    reserve_is_used: bool,
     /// What an earlier process had prepared: taken on a full disk, else removed.
     leftovers: Vec<PathBuf>,
     /// Capacity wanted for the next spare; 0: none.
@@ -55,6 +63,7 @@ impl SegmentSupply {
             dir,
             next_file: AtomicU64::new(next_file.0.max(unused)),
             limit_bytes,
+            checkpoint_bytes: AtomicU64::new(0),
             state: Mutex::new(state),
             changed: Condvar::new(),
         })
@@ -84,10 +93,16 @@ impl SegmentSupply {
         while state.preparing {
             self.changed.wait(&mut state);
         }
+        let mut is_reserve = false;
+        if state.reserve_is_used && !may_use_reserve {
+            self.renew_reserve(&mut state).map_err(Failure::Refused)?;
+        }
         let fitting = state.spare.take_if(|s| s.capacity_bytes >= needed_bytes);
         let spare = match fitting.map_or_else(|| self.make(capacity_bytes), Ok) {
             Err(error) if may_use_reserve && error.kind() == ErrorKind::DiskFull => {
+                is_reserve = true;
                 let reserve = state.reserve.take_if(|r| r.capacity_bytes >= needed_bytes);
+                state.reserve_is_used |= reserve.is_some();
                 reserve
                     .or_else(|| self.adopt(&mut state.leftovers, needed_bytes))
                     .ok_or(error)
@@ -99,7 +114,44 @@ impl SegmentSupply {
         let used = segment::use_spare(&self.env, &self.dir, spare, self.next_file_id());
         drop(state);
         self.changed.notify_all();
-        used
+        used.map(|used| Prepared { is_reserve, ..used })
+    }
+
+    /// Another reserve in the place of the one that was used, before there is room for anything else.
+    fn renew_reserve(&self, state: &mut State) -> Result<()> {
+        if state.reserve.is_none() {
+            // A spare in the way is better had as the reserve.
+            state.reserve = Some(match state.spare.take() {
+                Some(spare) => spare,
+                None => self.make(self.reserve_bytes())?,
+            });
+        }
+        state.reserve_is_used = false;
+        Ok(())
+    }
+
+    fn reserve_bytes(&self) -> u64 {
+        let checkpoint_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
+        (self.limit_bytes / RESERVE_SHARE)
+            .max(RESERVE_MIN_BYTES)
+            .max((RESERVE_CHECKPOINTS * checkpoint_bytes).next_power_of_two())
+            .min(self.limit_bytes)
+    }
+
+    /// Tells how large a checkpoint is: the reserve takes some of them.
+    pub(crate) fn note_checkpoint(&self, bytes: u64) {
+        self.checkpoint_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a segment may be had now: a cheap guess.
+    pub(crate) fn may_have_room(&self) -> bool {
+        let state = self.state.lock();
+        if state.spare.is_some() || state.reserve.is_some() {
+            return true;
+        }
+        drop(state);
+        let free = self.env.storage().free_bytes(&self.dir);
+        free.is_ok_and(|free| free >= segment::next_capacity(0, self.limit_bytes, 0))
     }
 
     /// A segment for the beginning of an epoch, with room for `frame_bytes` and, up to the usual size of segments, for
@@ -148,7 +200,7 @@ impl SegmentSupply {
         let state = self.state.lock();
         !state.preparing
             && state.wanted_bytes > 0
-            && (state.spare.is_none() || state.reserve.is_none())
+            && (state.spare.is_none() || self.needs_reserve(&state))
     }
 
     /// Waits until a segment is wanted or `stop` says so.
@@ -173,23 +225,30 @@ impl SegmentSupply {
         }
         state.preparing = true;
         let wanted_bytes = std::mem::take(&mut state.wanted_bytes);
-        let (no_reserve, no_spare) = (state.reserve.is_none(), state.spare.is_none());
+        let (new_reserve, no_spare) = (self.needs_reserve(&state), state.spare.is_none());
         let leftovers = std::mem::take(&mut state.leftovers);
         drop(state);
         leftovers.iter().for_each(|path| self.remove(path));
-        let reserve_bytes = (wanted_bytes / RESERVE_SHARE)
-            .max(RESERVE_MIN_BYTES)
-            .min(self.limit_bytes);
-        let reserve = no_reserve.then(|| self.make(reserve_bytes).ok()).flatten();
+        let reserve = new_reserve
+            .then(|| self.make(self.reserve_bytes()).ok())
+            .flatten();
         let spare = (no_spare && wanted_bytes > 0)
             .then(|| self.make(wanted_bytes).ok())
             .flatten();
         let mut state = self.state.lock();
-        state.reserve = state.reserve.take().or(reserve);
+        let small = reserve.and_then(|reserve| state.reserve.replace(reserve));
+        state.reserve_is_used &= state.reserve.is_none();
         state.spare = state.spare.take().or(spare);
         state.preparing = false;
         drop(state);
+        small.iter().for_each(|spare| self.remove(&spare.path));
         self.changed.notify_all();
+    }
+
+    fn needs_reserve(&self, state: &State) -> bool {
+        let wanted_bytes = self.reserve_bytes();
+        let reserve = state.reserve.as_ref();
+        reserve.is_none_or(|reserve| reserve.capacity_bytes < wanted_bytes)
     }
 
     /// Gives unused segments back to the file system.

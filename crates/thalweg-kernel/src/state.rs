@@ -4,8 +4,9 @@
 //! `visible` commit and `visible` then rises. A snapshot is a `DbState` and the `visible` it read; so taking one is two
 //! atomic loads, and no reader takes a lock that a writer holds.
 
-use crate::ids::{CommitNo, TableId};
+use crate::ids::{CommitNo, Epoch, TableId};
 use crate::index::Tree;
+use crate::live::PinPlace;
 use crate::open_rows::{OpenList, OpenRows};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub struct TableState {
 /// All tables as of one commit.
 #[derive(Debug)]
 pub(crate) struct DbState {
+    /// In another epoch the same commits may lie elsewhere.
+    pub(crate) epoch: Epoch,
     /// By id.
     pub(crate) tables: Vec<Arc<TableState>>,
     /// The last commit that can be seen in this state; only ROWS commits raise it without a new state.
@@ -77,6 +80,14 @@ impl Snapshot {
     /// The last commit in it.
     pub fn commit(&self) -> CommitNo {
         self.commit
+    }
+
+    /// What it pins.
+    pub(crate) fn place(&self) -> PinPlace {
+        PinPlace {
+            epoch: self.state.epoch,
+            commit: self.commit,
+        }
     }
 
     /// All tables, by id.

@@ -6,7 +6,8 @@
 //! - Only verified things are cached. They are keyed by place, and compared with the address that asks for them: a
 //!   place of another age is damage, not a hit.
 //! - Files are immutable up to their committed length, and ids are never used twice, so that nothing here is ever stale.
-//! - A file that an address names and that is missing is damage and an error that names the file.
+//! - A file that an address names and that is missing is damage and an error that names the file; in a reading process it
+//!   may also have been removed because its snapshot is too old.
 
 use crate::block::{BlockHead, BlockReader, WHOLE_BLOCK_BYTES};
 use crate::error::{Error, Result};
@@ -43,6 +44,18 @@ pub struct Store {
     files: Cache<FileId, Arc<OpenFile>>,
     cached: Cache<(FileId, u64), Cached, Weigh>,
     counters: Counters,
+    missing: Option<Missing>,
+}
+
+/// What is to be said of a missing file, if that may be no damage.
+type MayBeGone = dyn Fn() -> Option<Error> + Send + Sync;
+
+struct Missing(Box<MayBeGone>);
+
+impl std::fmt::Debug for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Missing")
+    }
 }
 
 #[derive(Debug)]
@@ -113,7 +126,17 @@ impl Store {
             files: Cache::new(MAX_OPEN_FILES),
             cached: Cache::with_weighter(items.max(16), cache_bytes, Weigh),
             counters: Counters::default(),
+            missing: None,
         }
+    }
+
+    /// The same where others remove files: `may_be_gone` knows whether a missing one can be one of those.
+    pub(crate) fn whose_files_may_go(
+        mut self,
+        may_be_gone: impl Fn() -> Option<Error> + Send + Sync + 'static,
+    ) -> Self {
+        self.missing = Some(Missing(Box::new(may_be_gone)));
+        self
     }
 
     /// The database whose files these are.
@@ -171,30 +194,38 @@ impl Store {
     }
 
     fn open_file(&self, id: FileId) -> Result<Arc<OpenFile>> {
-        self.files.get_or_insert_with(&id, || {
-            // One id space for both kinds, so an address has none; most bytes are in fragments or recent segments.
-            for name in [fragment_name(id), segment_name(id)] {
-                match self
-                    .env
-                    .storage()
-                    .open(&self.dir.join(&name), OpenMode::Read)
-                {
-                    Ok(file) => {
-                        count(&self.counters.files_opened, 1);
-                        return Ok(Arc::new(OpenFile { file, name }));
-                    }
-                    Err(error) if error.kind() == IoErrorKind::NotFound => {}
-                    Err(error) => {
-                        return Err(Error::io(format_args!("opening {}", name.display()), error));
-                    }
+        if let Some(open) = self.files.get(&id) {
+            return Ok(open);
+        }
+        // Two threads may open it at once; both handles read the same.
+        let open = Arc::new(self.find_file(id)?);
+        self.files.insert(id, Arc::clone(&open));
+        Ok(open)
+    }
+
+    fn find_file(&self, id: FileId) -> Result<OpenFile> {
+        // One id space for both kinds, so an address has none; most bytes are in fragments or recent segments.
+        for name in [fragment_name(id), segment_name(id)] {
+            let path = self.dir.join(&name);
+            match self.env.storage().open(&path, OpenMode::Read) {
+                Ok(file) => {
+                    count(&self.counters.files_opened, 1);
+                    return Ok(OpenFile { file, name });
+                }
+                Err(error) if error.kind() == IoErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(Error::io(format_args!("opening {}", name.display()), error));
                 }
             }
-            let what = "the file is missing, and the database needs it";
-            Err(Error::corruption(
-                fragment_name(id).display(),
-                format_args!("{what} (or {})", segment_name(id).display()),
-            ))
-        })
+        }
+        if let Some(error) = self.missing.as_ref().and_then(|missing| missing.0()) {
+            return Err(error);
+        }
+        let what = "the file is missing, and the database needs it";
+        Err(Error::corruption(
+            fragment_name(id).display(),
+            format_args!("{what} (or {})", segment_name(id).display()),
+        ))
     }
 
     /// Bytes of a file.

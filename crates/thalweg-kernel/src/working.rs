@@ -8,7 +8,7 @@
 use crate::change::Change;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, LogPosition, TableId};
+use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
 use crate::index::{Entry, PageLoader, Tree};
 use crate::open_rows::{OpenList, OpenRows, OpenTail};
 use crate::rules::Rule;
@@ -50,7 +50,7 @@ pub(crate) struct Working {
     pub(crate) producers: BTreeMap<[u8; 16], (u64, CommitNo)>,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
-    replaced: BTreeMap<TableId, CommitNo>,
+    pub(crate) replaced: BTreeMap<TableId, CommitNo>,
     pub(crate) next_table: u32,
     pub(crate) commit: CommitNo,
     /// Raw bytes of all open rows.
@@ -419,9 +419,10 @@ impl Working {
     }
 
     /// The state as readers may hold it.
-    pub(crate) fn publish(&mut self) -> Arc<DbState> {
+    pub(crate) fn publish(&mut self, epoch: Epoch) -> Arc<DbState> {
         self.changed = false;
         Arc::new(DbState {
+            epoch,
             tables: self.tables.clone(),
             visible: AtomicU64::new(self.commit.0),
         })

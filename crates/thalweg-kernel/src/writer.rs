@@ -7,13 +7,14 @@ use crate::commit::{Commit, Durability, GroupPart};
 use crate::compact::compact_segments;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::FragmentWriter;
-use crate::garbage::{self, Collected};
+use crate::garbage::{self, Marked};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
-use crate::leader::{Due, Job, Leader};
+use crate::leader::{Due, Ended, Job, Leader};
 use crate::open_rows::OpenRows;
 use crate::pins::Pins;
 use crate::queue::{CommitQueue, refusal};
+use crate::reader_slots::SlotsSeen;
 use crate::segment_supply::SegmentSupply;
 use crate::state::{Snapshot, TableSnapshot};
 use crate::store::Store;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::sync::{Condvar, Mutex};
-use thalweg_env::{Env, File};
+use thalweg_env::{Env, File, OpenMode};
 
 pub(crate) struct Writer {
     pub(crate) env: Env,
@@ -40,6 +41,10 @@ pub(crate) struct Writer {
     room: Condvar,
     encoder_error: Mutex<Option<Error>>,
     pub(crate) pins: Arc<Pins>,
+    /// What reading processes pin, and since when it is in the way.
+    pub(crate) slots: Mutex<SlotsSeen>,
+    /// Garbage that was left because of snapshots before this commit.
+    behind_pins: Mutex<Option<CommitNo>>,
     /// Files of fragments that may become part of a table any moment.
     pub(crate) staged: Arc<Mutex<HashSet<FileId>>>,
     background: bool,
@@ -64,7 +69,9 @@ impl Writer {
             supply: Arc::clone(&leader.supply),
             due: Arc::clone(&leader.due),
             staged: Arc::clone(&leader.staged),
-            pins: Arc::new(Pins::default()),
+            pins: Arc::default(),
+            slots: Mutex::new(SlotsSeen::new(options.max_snapshot_age)),
+            behind_pins: Mutex::new(None),
             queue: CommitQueue::new(leader),
             encoder,
             encoding: Mutex::new(()),
@@ -77,7 +84,7 @@ impl Writer {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.pins.snapshot(&self.published)
+        self.pins.snapshot(&self.published, 0)
     }
 
     pub(crate) fn poison(&self) -> Option<Error> {
@@ -85,7 +92,32 @@ impl Writer {
     }
 
     pub(crate) fn submit(&self, job: Job, durability: Durability) -> Result<CommitNo> {
-        self.queue.submit(job, durability)
+        let fragments = match &job {
+            Job::Commit(commit) => commit.fragments().map(|root| root.address.file).collect(),
+            Job::Flush | Job::Checkpoint { .. } => Vec::new(),
+        };
+        let done = self.queue.submit(job, durability);
+        if done.is_err() {
+            self.abandon_fragments(fragments);
+        }
+        done
+    }
+
+    /// Fragments that become part of no table: their space is free at once, their names go with the garbage. Those of a
+    /// commit that may be in the log are not staged any more, and not touched.
+    pub(crate) fn abandon_fragments(&self, files: impl IntoIterator<Item = FileId>) {
+        for file in files {
+            // Whatever is not staged is part of a table, or gone.
+            let is_staged = self.staged.lock().contains(&file);
+            if is_staged {
+                self.store.forget_file(file);
+                let path = self.store.fragment_path(file);
+                let opened = self.env.storage().open(&path, OpenMode::ReadWrite);
+                // If it cannot be cut, all of it goes with the garbage.
+                let _ = opened.and_then(|file| file.set_len(0));
+                self.staged.lock().remove(&file);
+            }
+        }
     }
 
     pub(crate) fn with_leader<T>(&self, look: impl FnOnce(&mut Leader) -> T) -> T {
@@ -96,12 +128,13 @@ impl Writer {
         if !commit.rows.is_empty() {
             self.wait_for_room()?;
         }
-        let number = self.queue.submit(Job::Commit(commit), durability)?;
+        let number = self.submit(Job::Commit(commit), durability);
         if !self.background {
-            // The commit is stored: what fails behind it is kept for the appends that wait for room, or poisons.
+            // What becomes of the commit is settled: what fails behind it is kept for the appends that wait for room, or
+            // poisons.
             let _ = self.run_due_work();
         }
-        Ok(number)
+        number
     }
 
     fn wait_for_room(&self) -> Result<()> {
@@ -133,15 +166,22 @@ impl Writer {
 
     /// Does what commits have called for: blocks of open rows, a checkpoint, segments.
     pub(crate) fn run_due_work(&self) -> Result<()> {
+        let encoded = self.encode_and_checkpoint();
+        if self.background {
+            return encoded;
+        }
+        if self.supply.wants() {
+            self.supply.refill();
+        }
+        // On a full disk this is what makes room for the rest.
+        let cleaned = self.clean();
+        encoded.and(cleaned)
+    }
+
+    fn encode_and_checkpoint(&self) -> Result<()> {
         while self.encode_one()? {}
         if self.due.take_checkpoint() {
             self.submit(Job::Checkpoint { always: false }, Durability::Disk)?;
-        }
-        if !self.background {
-            if self.supply.wants() {
-                self.supply.refill();
-            }
-            self.clean()?;
         }
         Ok(())
     }
@@ -153,14 +193,41 @@ impl Writer {
         if !self.due.take_garbage() {
             return Ok(());
         }
+        let is_full = self.due.take_out_of_space();
+        let mut marked = Marked::new(self);
+        let compacted = match &marked {
+            Ok(marked) => compact_segments(self, marked, is_full),
+            Err(error) => Err(error.clone()),
+        };
         // What cannot be moved, because it cannot be read, keeps nothing else.
-        let compacted = compact_segments(self);
-        let collected = garbage::collect(self);
-        match (&compacted, &collected) {
-            (Ok(()), Ok(Collected { all: true, .. })) => {}
-            _ => self.due.garbage_stays(),
+        if !matches!(compacted, Ok(false)) {
+            drop(marked);
+            marked = Marked::new(self);
         }
-        compacted.and(collected.map(|_| ()))
+        let collected = marked.and_then(|marked| garbage::collect(self, marked));
+        let pinned = collected.as_ref().ok().and_then(|c| c.pinned);
+        *self.behind_pins.lock() = pinned;
+        if compacted.is_err() || collected.is_err() || pinned.is_some() {
+            self.due.garbage_stays();
+        }
+        compacted.and(collected).map(|_| ())
+    }
+
+    /// Whether garbage waits for snapshots to go.
+    pub(crate) fn waits_for_pins(&self) -> bool {
+        self.behind_pins.lock().is_some()
+    }
+
+    /// Calls for what waited for snapshots that are gone by now.
+    pub(crate) fn look_at_pins(&self) -> Result<()> {
+        let mut behind_pins = self.behind_pins.lock();
+        if let Some(commit) = *behind_pins
+            && !garbage::is_pinned_before(self, commit)?
+        {
+            *behind_pins = None;
+            self.due.expect_garbage();
+        }
+        Ok(())
     }
 
     /// Encodes open rows of the table that needs it most; `false`: none does.
@@ -220,7 +287,8 @@ impl Writer {
 
     pub(crate) fn collect_garbage(&self) -> Result<usize> {
         let _one_at_a_time = self.cleaning.lock();
-        garbage::collect(self).map(|collected| collected.files)
+        let marked = Marked::new(self)?;
+        garbage::collect(self, marked).map(|collected| collected.files)
     }
 
     /// After the background has stopped.
@@ -239,7 +307,7 @@ impl Writer {
         self.queue
             .poison_with(Error::new(ErrorKind::Unavailable, "the database is closed"));
         // Whoever leads now is waited for, and whoever was about to writes nothing: another process may write from here.
-        self.with_leader(|leader| leader.ended = true);
+        self.with_leader(|leader| leader.ended = Ended::ForGood);
         // A child of a fork may hold the file open as well, and with it the lock.
         let unlocked = lock.unlock(0..1);
         last.and(unlocked.map_err(|e| Error::io("giving back the lock", e)))

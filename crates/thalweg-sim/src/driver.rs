@@ -587,10 +587,11 @@ fn refused(error: &Error, dead: bool) -> bool {
     )
 }
 
-/// Whether a call was a failed sync after which nothing may be acknowledged.
+/// Whether a call was a failed sync after which nothing may be acknowledged. For want of space the log is recovered instead.
 fn is_fatal(call: &TraceRecord) -> bool {
     let (path, root) = (call.path.to_string_lossy(), Path::new(DIR).join("root"));
-    !call.ok
+    let lasts = |error| error != std::io::ErrorKind::StorageFull;
+    call.error.is_some_and(lasts)
         && match call.kind {
             // A segment is known by the name it was opened by, that of the spare it was.
             CallKind::SyncData => path.ends_with(".spare") || call.path == root,

@@ -4,10 +4,17 @@
 use shuttle::thread;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, SYNCS, SimEnv};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use thalweg_env::sim::{
+    CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SYNCS, SimEnv,
+};
 use thalweg_env::sync::Mutex;
-use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
-use thalweg_sim::toy::{Row, Toy};
+use thalweg_kernel::index::{EntryKey, Step};
+use thalweg_kernel::{
+    Commit, CommitNo, Durability, Edit, ErrorKind, Options, TableId, TableSnapshot,
+};
+use thalweg_sim::toy::{Row, Toy, block};
 
 const SCHEDULES: usize = 5_000;
 
@@ -217,6 +224,57 @@ fn a_reader_process_follows_through_checkpoints_and_garbage_collection() {
     });
 }
 
+/// No pin counts: whatever the reader gets is right, or an error that says why, and its next statement works.
+#[test]
+fn a_reader_process_that_is_passed_at_once_gets_an_error_and_no_wrong_answer() {
+    explore(|| {
+        let sim = SimEnv::new(10);
+        let no_age = Options {
+            max_snapshot_age: Duration::ZERO,
+            ..options()
+        };
+        let toy = Arc::new(Toy::open(&sim.env(), "/db", &no_age, 3).unwrap());
+        let doomed = toy.create("doomed").unwrap();
+        let want: Vec<Row> = (0..4).map(|key| (key, key)).collect();
+        toy.append_fragment(doomed, &want, 2).unwrap();
+        let table = toy.create("t").unwrap();
+        let keeper = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || {
+                toy.append_group(table, &[(1, 1)], 1, Durability::Disk)
+                    .unwrap();
+                let commit = Commit {
+                    edits: vec![Edit::DropTable { table: doomed }],
+                    ..Commit::default()
+                };
+                toy.kernel.commit(commit, Durability::Disk).unwrap();
+                toy.kernel.collect_garbage().unwrap();
+            }
+        });
+        let reader = thread::spawn({
+            let sim = sim.clone();
+            move || {
+                let reader = open_reader(&sim);
+                for _ in 0..2 {
+                    let snapshot = reader.kernel.snapshot().unwrap();
+                    thread::yield_now();
+                    let Some(doomed) = snapshot.table(doomed) else {
+                        continue;
+                    };
+                    match reader.rows_of(&doomed) {
+                        Ok(found) => assert_eq!(found, want),
+                        Err(e) => assert_eq!(e.kind(), ErrorKind::SnapshotExpired, "{e}"),
+                    }
+                }
+                keys(&reader, table)
+            }
+        });
+        keeper.join().unwrap();
+        reader.join().unwrap();
+        assert_eq!(keys(&open_reader(&sim), table), [1]);
+    });
+}
+
 #[test]
 fn a_reader_process_sees_nothing_early_of_a_writer_that_opens() {
     explore(|| {
@@ -293,6 +351,138 @@ fn a_fragment_that_is_committed_while_garbage_is_collected_stays() {
     });
 }
 
+/// The keys and the items of a table's index: blocks of the log one by one, fragments as a whole.
+fn rows_and_items(
+    toy: &Toy,
+    table: &TableSnapshot,
+) -> (Vec<Row>, Vec<EntryKey>, (CommitNo, CommitNo)) {
+    let store = &**toy.kernel.store();
+    let (mut items, mut rows) = (Vec::new(), Vec::new());
+    let mut commits = (CommitNo(u64::MAX), CommitNo(0));
+    table
+        .tree
+        .visit(None, store, &mut |entry| {
+            let fragment = store.fragment_path(entry.address.file);
+            if !entry.is_block() && store.env().storage().metadata(&fragment).is_err() {
+                return Step::Descend;
+            }
+            items.push(entry.key());
+            commits.0 = commits.0.min(entry.commit_min);
+            commits.1 = commits.1.max(entry.commit_max);
+            Step::Take
+        })
+        .unwrap();
+    for entry in table.tree.iter(None, store) {
+        rows.extend(toy.block_rows(&entry.unwrap()).unwrap());
+    }
+    rows.sort_unstable();
+    (rows, items, commits)
+}
+
+/// What maintenance does: all blocks of the table in order, in a fragment that takes their place.
+fn merge(toy: &Toy, table: TableId) -> thalweg_kernel::Result<CommitNo> {
+    let snapshot = toy.kernel.snapshot()?;
+    let state = snapshot.table(table).unwrap();
+    let (rows, removed, commits) = rows_and_items(toy, &state);
+    let mut fragment = toy.kernel.stage_fragment(table)?;
+    fragment.add_block(&block(table, rows, Some(commits)))?;
+    let edit = Edit::Replace {
+        table,
+        removed,
+        added: vec![fragment.finish()?],
+    };
+    let commit = Commit {
+        edits: vec![edit],
+        prepared_at: Some(snapshot.commit()),
+        ..Commit::default()
+    };
+    drop((snapshot, state));
+    toy.kernel.commit(commit, Durability::Disk)
+}
+
+#[test]
+fn a_table_is_merged_while_the_segment_of_its_blocks_is_emptied() {
+    static MERGED: AtomicUsize = AtomicUsize::new(0);
+    static LOST_RACES: AtomicUsize = AtomicUsize::new(0);
+    static EMPTIED: AtomicUsize = AtomicUsize::new(0);
+    explore(|| {
+        let sim = SimEnv::new(11);
+        let (toy, table) = open(&sim);
+        let doomed = toy.create("doomed").unwrap();
+        let mut want = Vec::new();
+        // The first segments hold blocks of both tables.
+        for key in 0..4 {
+            toy.append_group(table, &[(10 - key, key)], 1, Durability::Process)
+                .unwrap();
+            want.push((10 - key, key));
+            let rows: Vec<Row> = (0_i64..60)
+                .map(|k| (k, k.wrapping_mul(0x9E37_79B9)))
+                .collect();
+            toy.append_group(doomed, &rows, 4, Durability::Process)
+                .unwrap();
+        }
+        want.sort_unstable();
+        toy.kernel.checkpoint().unwrap();
+        toy.append(table, &[(0, 0)], Durability::Disk).unwrap();
+        toy.kernel.checkpoint().unwrap();
+        want.insert(0, (0, 0));
+        let before = toy.kernel.snapshot().unwrap().table(table).unwrap();
+        let first = before.commit().0;
+        let merger = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || match merge(&toy, table) {
+                Ok(_) => _ = MERGED.fetch_add(1, Ordering::Relaxed),
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::Conflict, "{e}");
+                    LOST_RACES.fetch_add(1, Ordering::Relaxed);
+                    merge(&toy, table).unwrap();
+                }
+            }
+        });
+        let cleaner = thread::spawn({
+            let toy = Arc::clone(&toy);
+            move || {
+                let commit = Commit {
+                    edits: vec![Edit::DropTable { table: doomed }],
+                    ..Commit::default()
+                };
+                // Empties the segments that are sparse by now, and removes what it can.
+                toy.kernel.commit(commit, Durability::Disk).unwrap();
+            }
+        });
+        let reader = thread::spawn({
+            let (toy, want) = (Arc::clone(&toy), want.clone());
+            move || {
+                for _ in 0..2 {
+                    assert_eq!(toy.rows(table).unwrap(), want);
+                }
+            }
+        });
+        for thread in [merger, cleaner, reader] {
+            thread.join().unwrap();
+        }
+        assert_eq!(toy.rows(table).unwrap(), want);
+        assert_eq!(toy.rows_of(&before).unwrap(), want, "an old snapshot");
+        drop(before);
+        let image = sim.crash_image(&CrashChoice::DropAll);
+        let again = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
+        assert_eq!(again.rows(table).unwrap(), want);
+        // Beside those of the setup, the drop and the merge there are only commits that have emptied a segment.
+        let commits = toy.kernel.snapshot().unwrap().commit().0 - first;
+        EMPTIED.fetch_add(usize::from(commits > 2), Ordering::Relaxed);
+        // What lost a race has left nothing that takes room, and what was emptied goes.
+        toy.kernel.collect_garbage().unwrap();
+        let fragments = sim.files().into_iter();
+        let large = fragments
+            .filter(|(path, bytes)| path.extension().is_some_and(|e| e == "frag") && *bytes > 0);
+        assert_eq!(large.count(), 1, "{:?}", sim.files());
+        assert_eq!(toy.rows(table).unwrap(), want);
+    });
+    let counts = [&MERGED, &LOST_RACES, &EMPTIED].map(|count| count.load(Ordering::Relaxed));
+    println!("merged, lost a race, emptied: {counts:?}");
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+}
+
 #[test]
 fn a_failed_sync_reaches_everyone_who_waits() {
     explore(|| {
@@ -320,6 +510,51 @@ fn a_failed_sync_reaches_everyone_who_waits() {
         let image = sim.crash_image(&CrashChoice::DropAll);
         let again = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
         holds(&keys(&again, table), &acknowledged.lock());
+    });
+}
+
+#[test]
+fn writing_goes_on_behind_a_disk_that_was_full_at_a_sync() {
+    explore(|| {
+        let sim = SimEnv::new(9);
+        let (toy, table) = open(&sim);
+        let acknowledged = Acknowledged::default();
+        let lost = Fault::FlushError {
+            errno: Errno::NOSPC,
+            reads: ReadsAfter::New,
+        };
+        let full = FaultRule::new(lost).on(SYNCS).skip(2).times(2);
+        sim.set_plan(FaultPlan::none().rule(full));
+        let levels = [Durability::Disk, Durability::Process, Durability::Disk];
+        let threads: Vec<_> = (0..)
+            .zip(levels)
+            .map(|(t, level)| committer(&toy, table, t * 10, level, &acknowledged))
+            .collect();
+        let reader = thread::spawn({
+            let (toy, acknowledged) = (Arc::clone(&toy), Arc::clone(&acknowledged));
+            move || {
+                let mut last = BTreeSet::new();
+                for _ in 0..3 {
+                    let known = acknowledged.lock().clone();
+                    let found = keys(&toy, table);
+                    holds(&found, &known);
+                    holds(&found, &last);
+                    last = found.into_iter().collect();
+                }
+            }
+        });
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        reader.join().unwrap();
+        // Whatever is left of the faults is met by the first of these.
+        let _ = toy.kernel.flush();
+        let _ = toy.kernel.flush();
+        toy.append(table, &[(99, 99)], Durability::Disk).unwrap();
+        acknowledged.lock().insert(99);
+        let found = keys(&toy, table);
+        holds(&found, &acknowledged.lock());
+        let image = sim.crash_image(&CrashChoice::DropAll);
+        let again = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
+        assert_eq!(keys(&again, table), found);
     });
 }
 

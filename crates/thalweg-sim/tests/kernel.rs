@@ -212,6 +212,45 @@ fn several_threads_share_syncs_on_a_real_disk() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// Nobody calls for it: no commit, no checkpoint.
+#[test]
+fn garbage_goes_soon_after_the_snapshot_that_needed_it() {
+    let folder = tempdir("pins");
+    let path = folder.to_str().unwrap();
+    let toy = Toy::open(&Env::os(), path, &Options::default(), 64).unwrap();
+    let read_only = Options {
+        read_only: true,
+        ..Options::default()
+    };
+    for in_other_handle in [false, true] {
+        let table = toy.create("t").unwrap();
+        toy.append_fragment(table, &range(0..1000), 100).unwrap();
+        let reader = in_other_handle.then(|| Toy::open(&Env::os(), path, &read_only, 64).unwrap());
+        let holder = reader.as_ref().unwrap_or(&toy);
+        let held = holder.kernel.snapshot().unwrap();
+        let drop_table = thalweg_kernel::Commit {
+            edits: vec![thalweg_kernel::Edit::DropTable { table }],
+            ..Default::default()
+        };
+        toy.kernel.commit(drop_table, Durability::Disk).unwrap();
+        let fragments = || std::fs::read_dir(folder.join("data")).unwrap().count();
+        std::thread::sleep(Duration::from_millis(1500));
+        assert_eq!(fragments(), 1, "what a snapshot needs was removed");
+        let old = held.table(table).unwrap();
+        assert_eq!(holder.rows_of(&old).unwrap(), range(0..1000));
+        drop((held, old, reader));
+        let mut waited = 0;
+        while fragments() > 0 {
+            std::thread::sleep(Duration::from_millis(50));
+            waited += 1;
+            assert!(waited < 200, "nobody looked again");
+        }
+    }
+    toy.kernel.close().unwrap();
+    drop(toy);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 fn tempdir(name: &str) -> std::path::PathBuf {
     let folder = std::env::temp_dir().join(format!("thalweg-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);

@@ -6,10 +6,10 @@ use thalweg_env::sim::{
     CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SimEnv,
 };
 use thalweg_kernel::Durability::{Disk, Process};
-use thalweg_kernel::{Commit, ErrorKind};
+use thalweg_kernel::{Commit, Edit, ErrorKind};
 use thalweg_sim::driver::{Driver, Shape};
 use thalweg_sim::oracle::{Contents, contents_of};
-use thalweg_sim::toy::{Row, rows_part};
+use thalweg_sim::toy::{Row, block, rows_part};
 
 fn crash_at(kind: CallKind, path: &str) -> FaultPlan {
     FaultPlan::none().rule(FaultRule::new(Fault::Crash).on(&[kind]).path_suffix(path))
@@ -111,15 +111,19 @@ fn a_sync_that_fails_for_want_of_space_does_not_say_that_nothing_was_stored() {
     sim.set_plan(fault(CallKind::SyncData, "", lost(Errno::NOSPC)));
     let error = toy.append(table, &[(1, 1)], Disk).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    assert_eq!(
-        toy.kernel.close().unwrap_err().kind(),
-        ErrorKind::Unavailable
-    );
     // The cache has it: a caller that tries again would store it twice.
     assert_eq!(
         open(&shape, &sim.crash_image(&CrashChoice::Kill))["t"],
         [(1, 1)]
     );
+    // So has the database once it goes on, and from then on the disk.
+    toy.kernel.flush().unwrap();
+    assert_eq!(toy.rows(table).unwrap(), [(1, 1)]);
+    assert_eq!(
+        open(&shape, &sim.crash_image(&CrashChoice::DropAll))["t"],
+        [(1, 1)]
+    );
+    toy.kernel.close().unwrap();
 }
 
 #[test]
@@ -237,5 +241,153 @@ fn a_root_that_only_the_cache_has_is_written_again_before_the_other_slot() {
             let after = image.crash_image(&choice);
             assert_eq!(open(&shape, &after)["t"].len(), 5, "{skip} {choice:?}");
         }
+    }
+}
+
+#[test]
+fn the_fragment_of_a_commit_that_is_refused_takes_no_room_and_cannot_be_added() {
+    let (sim, shape) = (SimEnv::new(12), Shape::new(8192, 8));
+    let toy = shape.open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append(table, &[(1, 1)], Disk).unwrap();
+    let fragment_bytes = || -> u64 {
+        let files = sim.files().into_iter();
+        files
+            .filter(|(path, _)| path.extension().is_some_and(|e| e == "frag"))
+            .map(|(_, bytes)| bytes)
+            .sum()
+    };
+    let stage = || {
+        let mut fragment = toy.kernel.stage_fragment(table).unwrap();
+        let rows: Vec<Row> = (0..100).map(|key| (key, key)).collect();
+        fragment.add_block(&block(table, rows, None)).unwrap();
+        fragment.finish().unwrap()
+    };
+    let commit = |root, definition_version| Commit {
+        edits: vec![Edit::AddFragment {
+            table,
+            definition_version,
+            root,
+        }],
+        ..Commit::default()
+    };
+    let root = stage();
+    assert!(fragment_bytes() > 0);
+    let refused = toy.kernel.commit(commit(root.clone(), 7), Disk);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(fragment_bytes(), 0);
+    let again = toy.kernel.commit(commit(root, 1), Disk);
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::Invalid);
+    // Nor one that the layer above has let go of, or that is part of a table already.
+    let root = stage();
+    toy.kernel
+        .abandon_fragments(std::slice::from_ref(&root))
+        .unwrap();
+    assert_eq!(fragment_bytes(), 0);
+    assert!(toy.kernel.commit(commit(root, 1), Disk).is_err());
+    let root = stage();
+    toy.kernel.commit(commit(root.clone(), 1), Disk).unwrap();
+    toy.kernel
+        .abandon_fragments(std::slice::from_ref(&root))
+        .unwrap();
+    assert!(toy.kernel.commit(commit(root, 1), Disk).is_err());
+    assert_eq!(toy.rows(table).unwrap().len(), 101);
+    assert_eq!(
+        open(&shape, &sim.crash_image(&CrashChoice::DropAll))["t"].len(),
+        101
+    );
+}
+
+#[test]
+fn a_folder_that_is_missing_is_damage_that_is_named() {
+    for folder in ["log", "data"] {
+        let (sim, shape) = (SimEnv::new(13), Shape::new(8192, 8));
+        let toy = shape.open(&sim.env()).unwrap();
+        toy.create("t").unwrap();
+        toy.kernel.close().unwrap();
+        drop(toy);
+        let path = Path::new("/db").join(folder);
+        for (file, _) in sim.files() {
+            if file.starts_with(&path) {
+                sim.remove_file(&file).unwrap();
+            }
+        }
+        sim.env().storage().remove_dir(&path).unwrap();
+        let opened = [
+            shape.open(&sim.env()).map(|_| ()),
+            shape.open_read_only(&sim.env()).map(|_| ()),
+        ];
+        for opened in opened {
+            let error = opened.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{folder}: {error}");
+            assert!(error.message().contains(folder), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_read_that_fails_is_the_error_of_that_statement_only() {
+    let (sim, shape) = (SimEnv::new(14), Shape::new(8192, 8));
+    let toy = shape.open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append_group(table, &[(-1, -1)], 1, Disk).unwrap();
+    let reader = shape.open_read_only(&sim.env_of_process(7)).unwrap();
+    let mut stored = 1;
+    for errno in [Errno::MFILE, Errno::NFILE, Errno::IO, Errno::NOMEM] {
+        for skip in 0..40 {
+            // Rolls and checkpoints happen in between, so that files are opened as well.
+            let rows: Vec<Row> = (0..20).map(|key| (key, skip)).collect();
+            toy.append_group(table, &rows, 4, Disk).unwrap();
+            stored += rows.len();
+            let kinds = [
+                CallKind::Open,
+                CallKind::Read,
+                CallKind::Metadata,
+                CallKind::Len,
+            ];
+            let fails = FaultRule::new(Fault::Error(errno)).on(&kinds);
+            sim.set_plan(FaultPlan::none().rule(fails.skip(skip.cast_unsigned()).times(3)));
+            match reader.rows(table) {
+                Ok(rows) => assert_eq!(rows.len(), stored),
+                Err(e) => assert_eq!(e.kind(), ErrorKind::Io, "{e}"),
+            }
+            sim.set_plan(FaultPlan::none());
+            assert_eq!(
+                reader.rows(table).unwrap().len(),
+                stored,
+                "{errno:?} {skip}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_index_page_that_cannot_be_read_fails_that_commit_only() {
+    let (sim, mut shape) = (SimEnv::new(15), Shape::new(64 << 10, 8));
+    shape.options.cache_bytes = 0;
+    let rows = |first: i64| -> Vec<Row> { (first..first + 1_000).map(|key| (key, key)).collect() };
+    let toy = shape.open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    let mut stored = rows(0);
+    toy.append_group(table, &stored, 8, Disk).unwrap();
+    toy.kernel.close().unwrap();
+    drop(toy);
+    for (round, errno) in (1..).zip([Errno::MFILE, Errno::IO]) {
+        // Nothing of the index stays in memory, and an epoch has begun.
+        let toy = shape.open(&sim.env()).unwrap();
+        toy.create(&format!("round {round}")).unwrap();
+        let fails = FaultRule::new(Fault::Error(errno)).on(&[CallKind::Open, CallKind::Read]);
+        sim.set_plan(FaultPlan::none().rule(fails.path_suffix(".seg").once()));
+        let more = rows(round * 1_000);
+        let error = toy.append_group(table, &more, 8, Disk).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(toy.kernel.poison().is_none());
+        assert_eq!(toy.rows(table).unwrap(), stored);
+        toy.append_group(table, &more, 8, Disk).unwrap();
+        stored.extend(more);
+        assert_eq!(toy.rows(table).unwrap(), stored);
+        let after_cut = open(&shape, &sim.crash_image(&CrashChoice::DropAll));
+        assert_eq!(after_cut["t"], stored);
+        toy.kernel.close().unwrap();
     }
 }

@@ -48,6 +48,9 @@ pub struct EngineOptions {
     pub memory_limit_bytes: Option<u64>,
     /// Full size of a log segment.
     pub segment_bytes: u64,
+    /// Files that only older snapshots of reading processes need may be removed: those get `SnapshotExpired`. Snapshots of
+    /// the writing process keep their files for as long as they live.
+    pub max_snapshot_age: Duration,
     /// Prepare segments, encode, write checkpoints, clean up and sync on threads of their own. Off in simulations:
     /// everything then happens in the calling thread, in a fixed order. [`Engine::maintain`] runs in its caller's thread.
     pub background: bool,
@@ -96,6 +99,7 @@ impl Default for EngineOptions {
             sync_interval: kernel.sync_interval,
             memory_limit_bytes: None,
             segment_bytes: kernel.segment_bytes,
+            max_snapshot_age: kernel.max_snapshot_age,
             background: kernel.background,
             append_limits: AppendLimits::default(),
             maintain_rows: 4 << 20,
@@ -366,6 +370,7 @@ fn kernel_options(options: &EngineOptions) -> Options {
         cache_bytes: options.cache_bytes,
         sync_interval: options.sync_interval,
         segment_bytes: options.segment_bytes,
+        max_snapshot_age: options.max_snapshot_age,
         background: options.background,
     }
 }

@@ -317,3 +317,41 @@ fn what_was_prepared_before_a_replacement_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Conflict);
     replace(new.commit()).unwrap();
 }
+
+fn fragment_bytes(sim: &SimEnv) -> u64 {
+    let files = sim.files().into_iter();
+    files
+        .filter(|(path, _)| path.extension().is_some_and(|ending| ending == "frag"))
+        .map(|(_, bytes)| bytes)
+        .sum()
+}
+
+#[test]
+fn files_of_an_append_that_fails_take_no_room() {
+    let sim = SimEnv::new(7);
+    let engine = open(&sim);
+    let mut filled = Filled::new(&engine);
+    filled.append(0..1_000);
+    let before = fragment_bytes(&sim);
+    let good = |first: i64| {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(first..first + 4_000)),
+            Arc::new(Int64Array::from_iter_values((0..4_000).map(|n| n * n * n))),
+        ];
+        Ok(RecordBatch::try_new(filled.table.schema(), columns).unwrap())
+    };
+    let broken = Err(thalweg_kernel::Error::new(ErrorKind::Io, "no more of it"));
+    let seen = std::cell::Cell::new(0);
+    let watched = (0..5).map(|part| {
+        seen.set(fragment_bytes(&sim).max(seen.get()));
+        good(part * 4_000)
+    });
+    let error = filled
+        .table
+        .append(watched.chain([broken]), None)
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(seen.get() > before, "nothing was in files yet");
+    assert_eq!(fragment_bytes(&sim), before);
+    assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
+}

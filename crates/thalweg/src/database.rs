@@ -83,6 +83,14 @@ impl DatabaseBuilder {
         self
     }
 
+    /// How long a snapshot of a reading process keeps the files that nothing else needs: 10 minutes unless set. Beyond that
+    /// the writing process may remove them, and reading goes on with the error `SnapshotExpired` until the next statement.
+    /// To be set in both. Snapshots of the writing process itself keep their files for as long as they live.
+    pub fn max_snapshot_age(mut self, age: Duration) -> Self {
+        self.options.max_snapshot_age = age;
+        self
+    }
+
     /// What sorts, joins and groups of all queries may take together; unlimited unless set.
     pub fn memory_limit_bytes(mut self, bytes: u64) -> Self {
         self.options.memory_limit_bytes = Some(bytes);

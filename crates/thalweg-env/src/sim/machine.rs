@@ -36,8 +36,8 @@ pub struct TraceRecord {
     pub offset: u64,
     /// How many bytes were asked for.
     pub len_bytes: u64,
-    /// Whether it succeeded.
-    pub ok: bool,
+    /// What it failed with, if it did.
+    pub error: Option<io::ErrorKind>,
 }
 
 /// What was done since the start or the last reset.
@@ -233,7 +233,8 @@ impl Machine {
         if !is_sync {
             self.record_state(number);
         }
-        self.record_call(request, number, result.is_ok());
+        let error = result.as_ref().err().map(io::Error::kind);
+        self.record_call(request, number, error);
         result
     }
 
@@ -248,7 +249,7 @@ impl Machine {
         }
     }
 
-    fn record_call(&mut self, request: &Request<'_>, call: u64, ok: bool) {
+    fn record_call(&mut self, request: &Request<'_>, call: u64, error: Option<io::ErrorKind>) {
         if let Some(trace) = &mut self.trace {
             trace.push(TraceRecord {
                 call,
@@ -258,7 +259,7 @@ impl Machine {
                 to: request.to.map(Path::to_owned),
                 offset: request.offset,
                 len_bytes: request.len_bytes,
-                ok,
+                error,
             });
         }
     }

@@ -14,7 +14,7 @@ mod salvage;
 mod start;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{FileId, LogPosition, TableId};
+use crate::ids::{Epoch, FileId, LogPosition, TableId};
 use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::kernel::Options;
 use crate::leader::{Failure, Leader};
@@ -207,7 +207,7 @@ fn check_tables(
     report: &mut RepairReport,
 ) -> Result<Bad> {
     let snapshot = Snapshot {
-        state: working.publish(),
+        state: working.publish(Epoch(0)),
         commit: working.commit,
         pin: None,
     };

@@ -10,7 +10,7 @@
 use crate::column::BlockEncoder;
 use crate::conform::conform;
 use crate::definition::TableDefinition;
-use crate::engine::AppendLimits;
+use crate::engine::{AppendLimits, Engine};
 use crate::order::{Cutter, sorted_batch};
 use crate::pool::Ticket;
 use crate::reader::keys_of;
@@ -255,6 +255,17 @@ pub(super) struct Output {
     block_bytes: u64,
     fragments: Vec<Entry>,
     fragment: Option<OpenFragment>,
+    /// Whose kernel has staged them.
+    engine: Option<Engine>,
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        // What is finished and in no commit takes room for nothing.
+        if let Some(engine) = self.engine.as_ref().filter(|_| !self.fragments.is_empty()) {
+            let _ = engine.kernel().abandon_fragments(&self.fragments);
+        }
+    }
 }
 
 struct OpenFragment {
@@ -311,6 +322,7 @@ impl Output {
             Some(open) => open,
             none => {
                 let writer = table.engine().kernel().stage_fragment(table.id())?;
+                self.engine = Some(table.engine().clone());
                 none.insert(OpenFragment {
                     writer,
                     bytes: 0,
@@ -335,7 +347,7 @@ impl Output {
     pub(super) fn into_fragments(mut self) -> Result<Vec<Entry>> {
         assert!(self.blocks.is_empty(), "blocks that are in no fragment");
         self.finish_fragment()?;
-        Ok(self.fragments)
+        Ok(std::mem::take(&mut self.fragments))
     }
 
     fn into_commit(mut self, table: &Table, shape: &Shape) -> Result<Commit> {
@@ -346,11 +358,14 @@ impl Output {
             definition_version,
             root,
         };
-        let edits = self.fragments.into_iter().map(add).collect();
+        let edits = std::mem::take(&mut self.fragments)
+            .into_iter()
+            .map(add)
+            .collect();
         let group = GroupPart {
             table,
             definition_version,
-            blocks: self.blocks,
+            blocks: std::mem::take(&mut self.blocks),
             covers: None,
         };
         let groups = if group.blocks.is_empty() {

@@ -74,6 +74,10 @@ impl Ledger {
         self.set(place, self.get(place) + 1);
     }
 
+    pub(crate) fn checks_of(&self, reader: usize) -> u64 {
+        self.get(READERS + reader as u64)
+    }
+
     pub(crate) fn checks(&self, readers: usize) -> u64 {
         (0..readers as u64)
             .map(|reader| self.get(READERS + reader))

@@ -17,6 +17,7 @@ mod ledger;
 mod readers;
 mod roles;
 mod rows;
+mod stopped;
 
 /// A number from the environment.
 fn setting(name: &str, default: u64) -> u64 {

@@ -1,0 +1,100 @@
+//! The state of the writer is taken from the log: at opening, and once more each time the disk was full at a write or a sync,
+//! or a commit could not be applied because an index page could not be read.
+//!
+//! Invariants: a failed sync is never tried again. What it was to make durable is read back and written anew, as after a
+//! crash: a commit whose caller was told of the failure is then there as a whole, or not at all. What a snapshot of this
+//! process has shown is there after it, or nothing is written any more: so a handle never shows less than before, and what
+//! was prepared from any of its snapshots is checked against the same commits.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{CommitNo, LogPosition};
+use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
+use crate::open::{io_at, live_of_epoch, unfinished_epochs};
+use crate::recover::{Recovered, recover};
+use crate::root::RootFile;
+use thalweg_env::sync::atomic::Ordering;
+
+impl Leader {
+    /// Reads root and log, and begins an epoch if anything there is not known to be on disk.
+    pub(crate) fn recover_log(&mut self) -> Outcome<()> {
+        let (env, dir) = (self.env.clone(), self.dir.clone());
+        let said = live_of_epoch(self, &dir).map_err(Failure::Refused)?;
+        let unfinished = unfinished_epochs(&env, &dir, &self.root.current);
+        for path in unfinished.map_err(Failure::Refused)? {
+            let removed = env.storage().remove_file(&path);
+            removed.map_err(|e| Failure::Refused(io_at("removing", &path)(e)))?;
+        }
+        let proven = said.map_or_else(LogPosition::default, |live| live.synced);
+        let root = &self.root.current;
+        let recovered =
+            recover(&env, &dir, root, proven, None, &*self.store).map_err(Failure::Refused)?;
+        self.check_shown(&recovered).map_err(fatal)?;
+        self.supply
+            .note_checkpoint(u64::from(self.root.current.checkpoint_bytes));
+        self.working = recovered.working;
+        // Orphans of whoever was here before.
+        self.due.expect_garbage();
+        // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the
+        // cache only: a power cut would lead back to the epoch before it, whose tail was never synced, or to no root at all.
+        if said.is_none() {
+            let synced = env.storage().sync_dir(&dir);
+            synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
+        }
+        if recovered.frames > 0 || said.is_none() {
+            self.begin_epoch(self.root.current.epoch.next(), recovered.tail)?;
+        }
+        if let Some(encoder) = self.encoder.clone() {
+            self.learn_block_rows(&encoder).map_err(fatal)?;
+        }
+        let state = self.working.publish(self.root.current.epoch);
+        self.published.store(state);
+        Ok(())
+    }
+
+    /// Commits that were written and not synced may be gone with the failed sync.
+    fn check_shown(&self, recovered: &Recovered) -> Result<()> {
+        let shown = CommitNo(self.published.load().visible.load(Ordering::Acquire));
+        let in_tail = recovered.tail.iter().map(|(frame, _)| frame.head.id.commit);
+        let last = in_tail.max().max(Some(recovered.working.commit));
+        if last >= Some(shown) {
+            return Ok(());
+        }
+        let message = "the operating system has lost commits that were not synced yet, on a full disk; \
+             close the database and open it again";
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    /// Makes the log fit to be written to again, once there is space.
+    ///
+    /// What fails before anything was written is tried again by whoever comes next; so is what fails for want of space.
+    pub(crate) fn resume(&mut self) -> Outcome<()> {
+        // A panic leaves it so.
+        self.ended = Ended::ForGood;
+        // Replacements that were prepared before are refused as they would have been.
+        let replaced = std::mem::take(&mut self.working.replaced);
+        let done = self.recover_again();
+        self.working.replaced = replaced;
+        match done {
+            Ok(()) => {
+                self.ended = Ended::No;
+                Ok(())
+            }
+            Err(Failure::Fatal(error)) if error.kind() != ErrorKind::DiskFull => Err(fatal(error)),
+            Err(failure) => {
+                self.ended = Ended::UntilRecovered;
+                Err(Failure::Refused(failure.error()))
+            }
+        }
+    }
+
+    fn recover_again(&mut self) -> Outcome<()> {
+        // Looked at first, so that appends to a full disk do not read the log each time.
+        if !self.supply.may_have_room() {
+            let message = "the disk is full: writing goes on once there is space";
+            return Err(Failure::Refused(Error::new(ErrorKind::DiskFull, message)));
+        }
+        self.log = None;
+        self.root = RootFile::open(&self.env, &self.dir, true).map_err(Failure::Refused)?;
+        self.recover_log()
+    }
+}
