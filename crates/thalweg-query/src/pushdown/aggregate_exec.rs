@@ -10,7 +10,7 @@ use crate::metrics::Taken;
 use crate::session::StatementSession;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::SortOptions;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -145,25 +145,27 @@ impl TableAggregateExec {
         let result = self.view.aggregate(&self.request).map_err(to_datafusion)?;
         self.taken.add(&result.metrics);
         let schema = self.schema();
-        let mut fields = schema
-            .fields()
-            .iter()
-            .map(|field| field.data_type().clone());
-        let mut next_type = || match fields.next() {
-            Some(data_type) => Ok(data_type),
+        let mut fields = schema.fields().iter();
+        let mut next_field = || match fields.next() {
+            Some(field) => Ok(field),
             None => internal_err!("an aggregate with more values than columns"),
         };
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.outputs.len() + 1);
         if let Some(factor) = self.factor {
-            let data_type: DataType = next_type()?;
-            columns.push(group_values(&result.groups, factor, &data_type)?);
+            columns.push(group_values(
+                &result.groups,
+                factor,
+                next_field()?.data_type(),
+            )?);
         }
-        let definition = self.view.definition();
         for output in &self.outputs {
-            let position = output.column().and_then(|at| self.request.columns.get(at));
-            let name =
-                position.map_or("", |position| definition.columns()[*position].name.as_str());
-            columns.push(finish(*output, &result.groups, &next_type()?, name)?);
+            let field = next_field()?;
+            columns.push(finish(
+                *output,
+                &result.groups,
+                field.data_type(),
+                field.name(),
+            )?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(result.groups.len()));
         let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
