@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod naive_time;
+mod time_unit;
 
 use datafusion::common::DFSchema;
 use datafusion::common::Result;
@@ -48,5 +49,6 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     naive_time::by_way_of_utc(expr, schema)
+        .transform_data(|expr| time_unit::in_columns_unit(expr, schema))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))
 }
