@@ -35,6 +35,7 @@ mod statement;
 mod stop;
 mod system;
 mod table;
+mod threads;
 
 pub use datafusion::common::ScalarValue;
 pub use engine::{Prepared, SqlEngine};

@@ -230,7 +230,6 @@ fn role_in_arithmetic(token: &Token) -> Role {
         Token::Comma => Role::End,
         Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR) => Role::End,
         Token::Plus | Token::Minus | Token::Mul | Token::Div | Token::Mod => Role::Operator,
-        Token::StringConcat | Token::Pipe | Token::Ampersand | Token::Caret => Role::Operator,
         _ => Role::Other,
     }
 }

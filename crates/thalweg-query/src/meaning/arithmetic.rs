@@ -82,14 +82,6 @@ impl Operation {
             _ => return None,
         })
     }
-
-    fn symbol(self) -> &'static str {
-        match self {
-            Self::Add => "+",
-            Self::Subtract | Self::Negate => "-",
-            Self::Multiply => "*",
-        }
-    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -100,14 +92,6 @@ struct Checked {
 }
 
 impl Checked {
-    fn written(&self, args: &[Expr]) -> String {
-        match args {
-            [inner] => format!("(- {inner})"),
-            [left, right] => format!("{left} {} {right}", self.operation.symbol()),
-            _ => self.name().to_owned(),
-        }
-    }
-
     fn explained(&self, error: ArrowError) -> DataFusionError {
         match error {
             ArrowError::ArithmeticOverflow(text) => {
@@ -132,10 +116,6 @@ impl ScalarUDFImpl for Checked {
             Operation::Multiply => "checked_multiply",
             Operation::Negate => "checked_negate",
         }
-    }
-
-    fn display_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(self.written(args))
     }
 
     fn signature(&self) -> &Signature {

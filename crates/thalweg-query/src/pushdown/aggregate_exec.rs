@@ -5,7 +5,7 @@
 use super::aggregate::AggregateNode;
 use super::finish::{Output, finish, group_values};
 use super::time::keys_of;
-use crate::error::to_datafusion;
+use crate::error::{of_table, to_datafusion};
 use crate::metrics::Taken;
 use crate::session::StatementSession;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -142,7 +142,8 @@ impl TableAggregateExec {
     /// The answer, as one batch.
     fn answer(&self, metrics: &BaselineMetrics) -> Result<RecordBatch> {
         let _timer = metrics.elapsed_compute().timer();
-        let result = self.view.aggregate(&self.request).map_err(to_datafusion)?;
+        let result = self.view.aggregate(&self.request);
+        let result = result.map_err(|e| to_datafusion(of_table(e, self.view.name())))?;
         self.taken.add(&result.metrics);
         let schema = self.schema();
         let mut fields = schema.fields().iter();

@@ -12,7 +12,7 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, exec_err, internal_err};
 use std::sync::Arc;
 use thalweg_table::{ColumnSummary, Group, SummaryKind};
 
@@ -240,7 +240,7 @@ pub(crate) fn group_values(
         .map(|group| group.bucket_start.checked_mul(factor))
         .collect::<Option<Vec<_>>>()
     else {
-        return internal_err!("a bucket begins outside {data_type}");
+        return exec_err!("a group begins outside of what {data_type} holds");
     };
     let starts: ArrayRef = Arc::new(Int64Array::from(starts));
     Ok(cast(&starts, data_type)?)
