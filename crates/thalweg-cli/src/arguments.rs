@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Stats(StatsCall),
     /// Check every byte of a database without changing it
     Verify(VerifyCall),
+    /// Put late rows in order on the disk, and short blocks together
+    Maintain(MaintainCall),
     /// Show what Thalweg does, on a year of air quality readings, and check every answer
     Demo,
     /// The process that `demo` kills
@@ -39,8 +41,6 @@ pub(crate) enum Command {
     Export(Rest),
     #[command(hide = true)]
     Inspect(Rest),
-    #[command(hide = true)]
-    Maintain(Rest),
     #[command(hide = true)]
     Serve(Rest),
 }
@@ -147,6 +147,14 @@ pub(crate) struct VerifyCall {
     /// Make it whole again: keep what can be read, list what is given up
     #[arg(long)]
     pub(crate) repair: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MaintainCall {
+    /// The folder of the database
+    pub(crate) database: PathBuf,
+    /// Only this table
+    pub(crate) table: Option<String>,
 }
 
 fn parse_delimiter(text: &str) -> Result<u8, String> {

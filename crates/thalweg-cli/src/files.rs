@@ -4,6 +4,9 @@ use crate::failure::Failure;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+/// How often the removal of a folder is tried.
+const REMOVALS: u32 = 100;
+
 /// Opens a file that is read from front to back; it may be a pipe, which the files of the engine cannot be.
 #[expect(
     clippy::disallowed_methods,
@@ -47,7 +50,12 @@ pub(crate) fn exists(path: &Path) -> bool {
     reason = "a whole folder, which the engine never removes"
 )]
 pub(crate) fn remove_folder(folder: &Path) {
-    let _ = std::fs::remove_dir_all(folder);
+    // The threads of a database that is still open may put a file there meanwhile.
+    for _ in 0..REMOVALS {
+        if std::fs::remove_dir_all(folder).is_ok() || !exists(folder) {
+            return;
+        }
+    }
 }
 
 /// Bytes of all files below a folder.

@@ -12,6 +12,7 @@ mod failure;
 mod files;
 mod import;
 mod interrupt;
+mod maintain;
 mod output;
 mod progress;
 mod schema;
@@ -46,11 +47,11 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Import(call) => import::run(&call),
         Command::Stats(call) => stats::run(&call),
         Command::Verify(call) => verify::run(&call),
+        Command::Maintain(call) => maintain::run(&call),
         Command::Demo => demo::run(),
         Command::DemoWriter { database } => demo::write_until_killed(&database),
         Command::Export(_) => Err(Failure::unsupported("export")),
         Command::Inspect(_) => Err(Failure::unsupported("inspect")),
-        Command::Maintain(_) => Err(Failure::unsupported("maintain")),
         Command::Serve(_) => Err(Failure::unsupported("serve")),
     }
 }

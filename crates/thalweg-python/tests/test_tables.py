@@ -141,3 +141,11 @@ def test_two_thousand_columns(db):
     assert rows.shape == (4, 2_001)
     assert rows["c1999"].to_pylist() == [0.0, 1.0, 2.0, 1999.0]
     assert "more columns" in repr(table.scan())
+
+
+def test_time_zones_exist(db):
+    for zone in ("UTC", "+01:00", "Europe/Berlin"):
+        db.create_table(f"in {zone}", {"ts": f"timestamp(ms, {zone})"}, time="ts")
+    with pytest.raises(thalweg.SchemaError, match="Mars/Phobos"):
+        db.create_table("mars", {"ts": "timestamp(ms, Mars/Phobos)"}, time="ts")
+    assert "mars" not in db.tables()

@@ -14,9 +14,10 @@ use crate::result::{Fetched, Planned, QueryResult};
 use crate::rules::runs_inline;
 use crate::scan::TableScan;
 use crate::session::{Planner, StatementSession};
-use crate::stack::{STACK_BYTES, with_room};
+use crate::stack::with_room;
 use crate::statement::{KeptPlan, Statement, Statements, is_optimizable, is_timeless};
 use crate::stop::{Stop, stoppable};
+use crate::threads::{Threads, wait_for};
 use crate::{ddl, insert, literals, system};
 use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
@@ -29,13 +30,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_table::schema::fold_name;
-use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result, Table};
-use tokio::runtime::{Builder, Runtime};
+use thalweg_table::{DatabaseView, Engine, ErrorKind, Result, Table};
 
 /// How often an INSERT asks whether to go on while it waits for rows.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// SQL on a database. Clones share plans and threads. All calls block; none may be made from inside an async task.
+/// SQL on a database. Clones share plans and threads. All calls block, also inside an async
+/// task: make them where blocking is fine.
 #[derive(Clone)]
 pub struct SqlEngine(Arc<Inner>);
 
@@ -45,16 +46,12 @@ struct Inner {
     statements: Statements,
     threads: usize,
     /// Started by the first query.
-    runtime: Mutex<Option<Arc<Runtime>>>,
+    workers: Mutex<Option<Arc<Threads>>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         with_room(|| self.statements.clear());
-        // Waiting for threads is not for the thread that happens to drop the last clone.
-        if let Some(runtime) = self.runtime.get_mut().take().and_then(Arc::into_inner) {
-            runtime.shutdown_background();
-        }
     }
 }
 
@@ -119,7 +116,7 @@ impl SqlEngine {
             planner,
             statements,
             threads,
-            runtime: Mutex::default(),
+            workers: Mutex::default(),
         })))
     }
 
@@ -212,7 +209,8 @@ impl SqlEngine {
         let view = table.view()?;
         let columns = scan.positions(view.definition())?;
         if scan.is_plain() {
-            return view.scan(&scan.request(columns)).map(QueryResult::scan);
+            let rows = view.scan(&scan.request(columns));
+            return rows.map(|rows| QueryResult::scan(rows, view.name()));
         }
         let database = self.0.engine.snapshot()?;
         let resolver = Resolver::new(&self.0.planner, &database, &[]);
@@ -390,11 +388,16 @@ impl SqlEngine {
 
     /// The operators of a plan, on a snapshot.
     fn start(&self, plan: &LogicalPlan, view: DatabaseView) -> Result<QueryResult> {
-        let runtime = self.runtime()?;
+        let threads = self.workers()?;
         let session = StatementSession::new(&self.0.planner, view, plan);
-        let plan = runtime
-            .block_on(session.physical(plan))
-            .map_err(from_datafusion)?;
+        let planned = {
+            let _inside = threads.enter();
+            wait_for(session.physical(plan), None)
+        };
+        let Some(plan) = planned else {
+            return Err(query("planning was given up"));
+        };
+        let plan = plan.map_err(from_datafusion)?;
         let (plan, stop) = if runs_inline(&plan) {
             (plan, None)
         } else {
@@ -406,7 +409,7 @@ impl SqlEngine {
             stop,
             plan,
             task: Arc::clone(self.0.planner.task()),
-            runtime,
+            threads,
         }))
     }
 
@@ -443,19 +446,13 @@ impl SqlEngine {
         )?))
     }
 
-    fn runtime(&self) -> Result<Arc<Runtime>> {
-        let mut runtime = self.0.runtime.lock();
-        if let Some(runtime) = &*runtime {
-            return Ok(Arc::clone(runtime));
+    fn workers(&self) -> Result<Arc<Threads>> {
+        let mut workers = self.0.workers.lock();
+        if let Some(workers) = &*workers {
+            return Ok(Arc::clone(workers));
         }
-        let built = Builder::new_multi_thread()
-            .worker_threads(self.0.threads)
-            .thread_name("thalweg-query")
-            .thread_stack_size(STACK_BYTES)
-            .enable_time()
-            .build()
-            .map_err(|e| Error::io("starting the threads of queries", e))?;
-        Ok(Arc::clone(runtime.insert(Arc::new(built))))
+        let started = Arc::new(Threads::start(self.0.threads)?);
+        Ok(Arc::clone(workers.insert(started)))
     }
 }
 

@@ -25,6 +25,14 @@ pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
+/// An error of the engine on a table, which names its tables by number where bytes are damaged.
+pub(crate) fn of_table(error: Error, name: &str) -> Error {
+    if error.kind() == ErrorKind::Corruption {
+        return Error::new(error.kind(), format!("table \"{name}\": {error}"));
+    }
+    error
+}
+
 /// What came out of DataFusion.
 pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     if let Some(inner) = engine_error(&error) {
@@ -75,21 +83,53 @@ fn kind_of(error: &DataFusionError) -> ErrorKind {
     }
 }
 
-/// DataFusion's text without the names of its own layers.
+/// What the layers of the libraries put in front of a text on its way.
+const LAYERS: [&str; 14] = [
+    "External error: ",
+    "Arrow error: ",
+    "DataFusion error: ",
+    "Execution error: ",
+    "Internal error: ",
+    "Error during planning: ",
+    "This feature is not implemented: ",
+    "Resources exhausted: ",
+    "Schema error: ",
+    "Cast error: ",
+    "Parser error: ",
+    "Compute error: ",
+    "Arithmetic overflow: ",
+    "Invalid argument error: ",
+];
+
+/// The library's text without the names of its own layers.
 fn message_of(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Context(_, inner) => message_of(inner),
         DataFusionError::Diagnostic(_, inner) => message_of(inner),
         DataFusionError::Shared(inner) => message_of(inner),
         DataFusionError::Collection(all) if !all.is_empty() => message_of(&all[0]),
-        other => {
-            let text = other.message();
-            let end = text
-                .find(DataFusionError::BACK_TRACE_SEP)
-                .unwrap_or(text.len());
-            text[..end].trim().to_owned()
-        }
+        DataFusionError::External(inner) => match inner.downcast_ref::<DataFusionError>() {
+            Some(inner) => message_of(inner),
+            None => plain(&inner.to_string()),
+        },
+        DataFusionError::Internal(text) => format!(
+            "the statement cannot be run: {} (this is a fault of Thalweg, not of the statement)",
+            plain(text)
+        ),
+        DataFusionError::SQL(inner, _) => plain(&inner.to_string()),
+        other => plain(&other.message()),
     }
+}
+
+fn plain(text: &str) -> String {
+    let end = text
+        .find(DataFusionError::BACK_TRACE_SEP)
+        .unwrap_or(text.len());
+    let mut text = text[..end].trim();
+    while let Some(rest) = LAYERS.iter().find_map(|layer| text.strip_prefix(layer)) {
+        text = rest;
+    }
+    text.to_owned()
 }
 
 #[cfg(test)]
@@ -107,6 +147,23 @@ mod tests {
         assert_eq!(
             (error.kind(), error.message()),
             (ErrorKind::Corruption, "block 7")
+        );
+    }
+
+    #[test]
+    fn layers_of_libraries_do_not_show() {
+        let message = |error| from_datafusion(error).message().to_owned();
+        let inner = DataFusionError::Execution("too short".into());
+        let through_arrow = ArrowError::ExternalError(Box::new(inner));
+        let error = DataFusionError::ArrowError(Box::new(through_arrow), None);
+        assert_eq!(message(error), "too short");
+        let cast = ArrowError::CastError("\"x\" is no number".into());
+        assert_eq!(message(cast.into()), "\"x\" is no number");
+        let fault = DataFusionError::Internal("no such column".into());
+        let fault = message(DataFusionError::External(Box::new(fault)));
+        assert!(
+            fault.contains("no such column") && !fault.contains("DataFusion"),
+            "{fault}"
         );
     }
 

@@ -3,9 +3,10 @@
 //! Invariants: nothing runs before the first pull; batches without rows are never returned; after the end, an error or
 //! a cancellation nothing more comes; dropping a result stops its work.
 
-use crate::error::{cancelled, from_datafusion, query};
+use crate::error::{cancelled, from_datafusion, of_table, query};
 use crate::stack::with_room;
 use crate::stop::Stop;
+use crate::threads::{Threads, wait_for};
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -17,11 +18,9 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::Poll;
 use std::time::Duration;
 use thalweg_table::{Result, Scan};
-use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
@@ -48,11 +47,11 @@ pub struct QueryResult {
 enum Rows {
     /// In memory.
     Ready(std::vec::IntoIter<RecordBatch>),
-    /// Straight from a table.
-    Scan(Box<Scan>),
+    /// Straight from the table of that name.
+    Scan(Box<Scan>, String),
     /// Not started.
     Planned(Box<Planned>),
-    Running(Source, Arc<Runtime>),
+    Running(Source, Arc<Threads>),
     Done,
 }
 
@@ -60,7 +59,7 @@ enum Rows {
 pub(crate) struct Planned {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     pub(crate) task: Arc<TaskContext>,
-    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) threads: Arc<Threads>,
     /// Whose work they stop, if they do not run in the thread that pulls.
     pub(crate) stop: Option<Stop>,
 }
@@ -86,21 +85,35 @@ impl Drop for Driver {
 impl Source {
     fn start(planned: &Planned) -> Result<Self> {
         // Operators may start tasks at once.
-        let _inside = planned.runtime.enter();
+        let _inside = planned.threads.enter();
         let (plan, task) = (Arc::clone(&planned.plan), Arc::clone(&planned.task));
         let stream = execute_stream(plan, task).map_err(from_datafusion)?;
         let Some(stop) = &planned.stop else {
             return Ok(Self::Inline(stream));
         };
+        Ok(Self::spawned(stream, &planned.threads, stop.clone()))
+    }
+
+    fn spawned(stream: SendableRecordBatchStream, threads: &Threads, stop: Stop) -> Self {
         let (sender, receiver) = channel(1);
-        let task = planned.runtime.spawn(drive(stream, sender));
-        Ok(Self::Spawned(receiver, Driver(task, stop.clone())))
+        let task = threads.spawn(drive(stream, sender));
+        Self::Spawned(receiver, Driver(task, stop))
+    }
+
+    /// The same for a thread of some other runtime: operators cannot run in it.
+    fn moved_away(self, threads: &Threads) -> Self {
+        match self {
+            Self::Inline(stream) if !Threads::may_run_here() => {
+                Self::spawned(stream, threads, Stop::default())
+            }
+            source => source,
+        }
     }
 
     /// The next batch, or `Pending` when it looks up first and may not go on for as long as it takes.
     fn pull(
         &mut self,
-        runtime: &Runtime,
+        threads: &Threads,
         cancel: &CancelHandle,
         wait: Option<Duration>,
     ) -> Result<Fetched> {
@@ -108,7 +121,7 @@ impl Source {
             Self::Inline(stream) => {
                 let next = pin!(next_inline(stream, wait.is_some()));
                 let stopped = pin!(cancel.cancelled());
-                match runtime.block_on(select(next, stopped)) {
+                match threads.run_here(select(next, stopped)) {
                     Either::Left((fetched, _)) => fetched,
                     Either::Right(((), _)) => Err(cancelled()),
                 }
@@ -173,34 +186,6 @@ async fn drive(mut stream: SendableRecordBatchStream, sender: Sender<Result<Reco
     }
 }
 
-/// Waits for what other threads do; `None` when that took longer than `wait`, or about as long. The clock of a runtime
-/// would stand still while operators keep all its threads.
-fn wait_for<F: Future>(future: F, wait: Option<Duration>) -> Option<F::Output> {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    let mut waited = false;
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return Some(output);
-        }
-        match wait {
-            Some(_) if waited => return None,
-            Some(wait) => thread::park_timeout(wait),
-            None => thread::park(),
-        }
-        waited = true;
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// Stops a statement from another thread.
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle(Arc<Cancel>);
@@ -250,9 +235,9 @@ impl QueryResult {
         Self::new(schema, Rows::Planned(Box::new(planned)))
     }
 
-    pub(crate) fn scan(scan: Scan) -> Self {
+    pub(crate) fn scan(scan: Scan, table: &str) -> Self {
         let schema = Arc::clone(scan.schema());
-        Self::new(schema, Rows::Scan(Box::new(scan)))
+        Self::new(schema, Rows::Scan(Box::new(scan), table.to_owned()))
     }
 
     pub(crate) fn ready(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
@@ -294,7 +279,7 @@ impl QueryResult {
         self.cancel.clone()
     }
 
-    /// The next rows; `None` at the end. Blocks; not to be called from inside an async task.
+    /// The next rows; `None` at the end. Blocks, also inside an async task: call it where blocking is fine.
     ///
     /// # Errors
     /// What went wrong while the statement ran.
@@ -336,15 +321,19 @@ impl QueryResult {
     fn pull_any(&mut self, wait: Option<Duration>) -> Result<Fetched> {
         self.cancel.check()?;
         if let Rows::Planned(planned) = &self.rows {
-            self.rows = Rows::Running(Source::start(planned)?, Arc::clone(&planned.runtime));
+            self.rows = Rows::Running(Source::start(planned)?, Arc::clone(&planned.threads));
         }
+        self.rows = match std::mem::replace(&mut self.rows, Rows::Done) {
+            Rows::Running(source, threads) => Rows::Running(source.moved_away(&threads), threads),
+            rows => rows,
+        };
         match &mut self.rows {
             Rows::Ready(batches) => Ok(batches.next().map_or(Fetched::End, Fetched::Batch)),
-            Rows::Scan(scan) => match scan.next() {
-                Some(batch) => Ok(Fetched::Batch(batch?)),
+            Rows::Scan(scan, table) => match scan.next() {
+                Some(batch) => Ok(Fetched::Batch(batch.map_err(|e| of_table(e, table))?)),
                 None => Ok(Fetched::End),
             },
-            Rows::Running(source, runtime) => source.pull(runtime, &self.cancel, wait),
+            Rows::Running(source, threads) => source.pull(threads, &self.cancel, wait),
             Rows::Planned(_) | Rows::Done => Ok(Fetched::End),
         }
     }

@@ -4,7 +4,7 @@
 //! joins, windows, set operations and DISTINCT, and leaves out what could change nothing in them. Most of the time
 //! of a small query is rules that find nothing to do.
 
-use crate::naive_time::NaiveTimesAreUtc;
+use crate::meaning::Meaning;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
 use crate::pushdown::aggregate_exec::TableAggregateExec;
 use crate::scan_exec::TableScanExec;
@@ -90,14 +90,14 @@ impl Rules {
         full.rules
             .insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
         let mut full_analyzer = Analyzer::new();
-        full_analyzer.rules.push(Arc::new(NaiveTimesAreUtc));
+        full_analyzer.rules.push(Arc::new(Meaning));
         let mut any = PhysicalOptimizer::new().rules;
         any.push(Arc::new(KeepTimeOrder));
         Self {
             short_analyzer: Analyzer::with_rules(vec![
                 Arc::new(ResolveGroupingFunction::new()),
                 Arc::new(TypeCoercion::new()),
-                Arc::new(NaiveTimesAreUtc),
+                Arc::new(Meaning),
             ]),
             short: Optimizer::with_rules(short),
             full_analyzer,

@@ -4,7 +4,7 @@
 //! partition decodes ahead on threads of its own, several decode in the thread that pulls them; nothing is read
 //! before the first poll; a dropped stream stops its scan.
 
-use crate::error::to_datafusion;
+use crate::error::{of_table, to_datafusion};
 use crate::metrics::{Taken, write_keys};
 use crate::reverse::Reversed;
 use arrow::array::RecordBatch;
@@ -337,8 +337,11 @@ impl ExecutionPlan for TableScanExec {
                 self.partitions
             );
         }
-        let batches = self.batches(partition).map_err(to_datafusion)?;
+        let batches = self
+            .batches(partition)
+            .map_err(|e| to_datafusion(of_table(e, self.view.name())))?;
         Ok(Box::pin(cooperative(ScanStream {
+            view: self.view.clone(),
             schema: self.schema(),
             batches,
             metrics: BaselineMetrics::new(&self.metrics, partition),
@@ -415,6 +418,8 @@ impl ExecutionPlan for TableScanExec {
 
 /// One partition of a scan.
 struct ScanStream {
+    /// For messages.
+    view: TableView,
     schema: SchemaRef,
     batches: Batches,
     metrics: BaselineMetrics,
@@ -428,7 +433,7 @@ impl ScanStream {
         if !matches!(next, Some(Ok(_))) {
             self.batches = Batches::None;
         }
-        next.map(|batch| batch.map_err(to_datafusion))
+        next.map(|batch| batch.map_err(|e| to_datafusion(of_table(e, self.view.name()))))
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::catalog::Resolver;
 use crate::error::to_datafusion;
+use crate::functions::{bounded, total};
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
 use crate::rules::{Rules, Shape, shape_of};
@@ -61,8 +62,12 @@ impl Planner {
         let base = SessionStateBuilder::new()
             .with_config(full_config.clone())
             .with_runtime_env(Arc::clone(&runtime))
-            .with_scalar_functions(SessionStateDefaults::default_scalar_functions())
-            .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
+            .with_scalar_functions(bounded::bounded(
+                SessionStateDefaults::default_scalar_functions(),
+            ))
+            .with_aggregate_functions(total::exact(
+                SessionStateDefaults::default_aggregate_functions(),
+            ))
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
             .with_expr_planners(SessionStateDefaults::default_expr_planners())

@@ -411,7 +411,7 @@ fn bombs_are_errors() {
 fn bombs_are_errors_on_a_stack_of_common_size() {
     let thread = std::thread::Builder::new()
         .stack_size((4 << 20) + (256 << 10))
-        .spawn(|| bombs(1_500));
+        .spawn(|| bombs(1_000));
     thread.unwrap().join().unwrap();
 }
 
@@ -797,4 +797,104 @@ fn a_sum_beyond_64_bits_is_an_error() {
             &format!("SELECT sum(CAST({column} AS DECIMAL(38, 0))) FROM big"),
         );
     }
+}
+
+#[test]
+fn statements_run_inside_async_tasks() {
+    let engine = engine();
+    run(
+        &engine,
+        "CREATE TABLE t (ts BIGINT, v BIGINT) WITH (time = 'ts')",
+    );
+    let asked = [
+        // In the thread that pulls, on threads of queries, and from the table itself.
+        "SELECT sum(v) FROM t",
+        "SELECT v FROM t WHERE v > 40",
+        "SELECT sum(a.v) FROM t a JOIN t b ON a.v = b.v",
+    ];
+    let ask_all = |engine: &SqlEngine| {
+        run(
+            engine,
+            "INSERT INTO t SELECT value, value AS v FROM generate_series(1, 42)",
+        );
+        let answers = asked.map(|sql| {
+            run(engine, sql)
+                .iter()
+                .map(RecordBatch::num_rows)
+                .sum::<usize>()
+        });
+        run(engine, "DROP TABLE t");
+        run(
+            engine,
+            "CREATE TABLE t (ts BIGINT, v BIGINT) WITH (time = 'ts')",
+        );
+        answers
+    };
+    let outside = ask_all(&engine);
+    let current = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    assert_eq!(current.block_on(async { ask_all(&engine) }), outside);
+    let many = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .unwrap();
+    let moved = engine.clone();
+    let spawned = many.spawn(async move {
+        let mut rows = moved.sql(asked[1], &Params::None, &[]).unwrap();
+        let looked = rows.poll_batch(Duration::from_millis(1)).unwrap();
+        assert!(matches!(looked, Fetched::End | Fetched::Pending));
+        // The last to let go of the threads of queries.
+        drop(moved);
+        drop(rows);
+    });
+    drop(engine);
+    many.block_on(spawned).unwrap();
+}
+
+#[test]
+fn a_result_begun_outside_goes_on_inside_an_async_task() {
+    let engine = engine();
+    let sql = "SELECT value FROM generate_series(1, 100000)";
+    let mut rows = engine.sql(sql, &Params::None, &[]).unwrap();
+    let mut found = rows.next_batch().unwrap().unwrap().num_rows();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    found += runtime.block_on(async {
+        let rest = rows.collect().unwrap();
+        rest.iter().map(RecordBatch::num_rows).sum::<usize>()
+    });
+    assert_eq!(found, 100_000);
+}
+
+#[test]
+fn results_too_large_for_memory_are_errors() {
+    let engine = engine();
+    for call in [
+        "repeat('x', 2000000000)",
+        "repeat('xyz', 9223372036854775807)",
+        "lpad('x', 2000000000)",
+        "rpad('x', 2000000000, 'yz')",
+        "array_repeat(1, 2000000000)",
+        "range(0, 9223372036854775807)",
+        "range(0, -9223372036854775807, -1)",
+    ] {
+        let (kind, message) = fail(&engine, &format!("SELECT {call}"));
+        assert_eq!(kind, ErrorKind::Limit, "{call}: {message}");
+        assert!(message.contains("bytes"), "{call}: {message}");
+    }
+    let rows = "FROM generate_series(1, 8192) AS s(n)";
+    let (kind, _) = fail(&engine, &format!("SELECT repeat('x', 1000000 + n) {rows}"));
+    assert_eq!(kind, ErrorKind::Limit);
+    let fine = run(
+        &engine,
+        &format!("SELECT sum(length(repeat('xy', n)) + length(lpad('', 3))) {rows}"),
+    );
+    assert_eq!(number(&fine), 8192 * 8193 + 3 * 8192);
+    let fine = run(
+        &engine,
+        "SELECT length(repeat('x', -5)) + length(repeat('', 9223372036854775807)) + array_length(range(10, 0, -2))",
+    );
+    assert_eq!(fine[0].num_rows(), 1);
 }

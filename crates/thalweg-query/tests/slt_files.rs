@@ -152,7 +152,7 @@ macro_rules! files {
 }
 
 files!(
-    aggregate, blocks, errors, explain, insert, names, select, tables, types
+    aggregate, blocks, errors, explain, insert, names, overflow, select, tables, times, types
 );
 
 #[expect(clippy::disallowed_methods, reason = "a test lists its own files")]

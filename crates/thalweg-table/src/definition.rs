@@ -9,6 +9,7 @@ use crate::error::{invalid, limit, schema};
 use crate::options::CreateOptions;
 use crate::schema::{MAX_COLUMNS, check_name, fold_name, parse_type, stored_type, type_name};
 use crate::time::{Split, orders_rows};
+use arrow_array::timezone::Tz;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -452,6 +453,14 @@ fn new_column(id: u32, field: &Field) -> Result<Column> {
             type_name(field.data_type())
         ))
     })?;
+    if let DataType::Timestamp(_, Some(zone)) = &data_type
+        && zone.parse::<Tz>().is_err()
+    {
+        return Err(schema(format!(
+            "column \"{}\": there is no time zone \"{zone}\": write a name like Europe/Berlin, an offset like +01:00, or UTC",
+            field.name()
+        )));
+    }
     Ok(Column {
         id,
         name: field.name().clone(),

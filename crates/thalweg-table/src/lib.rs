@@ -35,6 +35,7 @@ mod stream;
 mod summarise;
 mod sweep;
 pub mod table;
+pub mod wide;
 
 pub use aggregate::{AggregateRequest, AggregateResult, Bucket, Group};
 pub use appender::Appender;

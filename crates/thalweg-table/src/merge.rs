@@ -111,24 +111,22 @@ fn merged_runs(pieces: &[Sorted]) -> Vec<Run> {
     runs
 }
 
+/// Rows for the tests of whatever merges them.
 #[cfg(test)]
-mod tests {
+pub(crate) mod test_rows {
     use super::*;
-    use arrow_array::cast::AsArray;
-    use arrow_array::types::UInt32Type;
-    use arrow_array::{StringArray, UInt32Array};
+    use arrow_array::{ArrayRef, StringArray, UInt32Array};
     use arrow_schema::{DataType, Field, Schema};
-    use proptest::prelude::*;
 
-    fn schema() -> SchemaRef {
+    pub(crate) fn schema() -> SchemaRef {
         Arc::new(Schema::new(vec![
             Field::new("n", DataType::UInt32, false),
             Field::new("s", DataType::Utf8, true),
         ]))
     }
 
-    /// Pieces of rows that are numbered by arrival.
-    fn pieces(keys: Vec<Vec<i64>>) -> Vec<Sorted> {
+    /// Pieces of rows that are numbered by arrival, in key order inside.
+    pub(crate) fn pieces(keys: Vec<Vec<i64>>) -> Vec<Sorted> {
         let mut number = 0;
         let piece = |(commit, mut keys): (u64, Vec<i64>)| {
             keys.sort_unstable();
@@ -140,7 +138,7 @@ mod tests {
                 })
                 .collect();
             let texts = numbers.iter().map(|n| (n % 3 > 0).then(|| n.to_string()));
-            let columns: Vec<arrow_array::ArrayRef> = vec![
+            let columns: Vec<ArrayRef> = vec![
                 Arc::new(UInt32Array::from(numbers.clone())),
                 Arc::new(StringArray::from_iter(texts)),
             ];
@@ -156,6 +154,15 @@ mod tests {
         };
         (1..).zip(keys).map(piece).collect()
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::test_rows::{pieces, schema};
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::UInt32Type;
+    use proptest::prelude::*;
 
     proptest! {
         #[test]

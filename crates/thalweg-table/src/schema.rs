@@ -291,7 +291,7 @@ fn parse_timestamp(arguments: &[&str], zone: Option<&str>) -> Option<DataType> {
     Some(DataType::Timestamp(unit, zone.map(Arc::from)))
 }
 
-/// A zone that its type name can carry. Which zones exist is the business of whoever prints times.
+/// A zone that its type name can carry. Whether it exists is asked when a table is made: lists of zones change.
 fn zone_is_sound(zone: &str) -> bool {
     (1..=MAX_ZONE_BYTES).contains(&zone.len())
         && zone.bytes().all(|byte| {

@@ -197,13 +197,11 @@ impl<P: Plan> BatchSource for Sweep<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::UInt32Array;
+    use crate::merge::test_rows::{pieces as blocks, schema};
     use arrow_array::cast::AsArray;
     use arrow_array::types::UInt32Type;
-    use arrow_schema::{DataType, Field, Schema};
     use proptest::prelude::*;
     use thalweg_env::Env;
-    use thalweg_kernel::CommitNo;
 
     struct Given(VecDeque<Source>);
 
@@ -211,36 +209,6 @@ mod tests {
         fn next_source(&mut self) -> Result<Option<Source>> {
             Ok(self.0.pop_front())
         }
-    }
-
-    fn schema() -> SchemaRef {
-        Arc::new(Schema::new(vec![Field::new("n", DataType::UInt32, false)]))
-    }
-
-    /// Blocks of rows numbered by arrival, in key order inside.
-    fn blocks(keys: Vec<Vec<i64>>) -> Vec<Sorted> {
-        let mut number = 0;
-        let block = |(commit, mut keys): (u64, Vec<i64>)| {
-            keys.sort_unstable();
-            let numbers: Vec<u32> = keys
-                .iter()
-                .map(|_| {
-                    number += 1;
-                    number
-                })
-                .collect();
-            let batch =
-                RecordBatch::try_new(schema(), vec![Arc::new(UInt32Array::from(numbers))]).unwrap();
-            Sorted {
-                keys: keys.into(),
-                batch,
-                arrival: Arrival {
-                    commit: CommitNo(commit),
-                    ordinal: 0,
-                },
-            }
-        };
-        (1..).zip(keys).map(block).collect()
     }
 
     fn numbers(batches: &[RecordBatch]) -> Vec<u32> {

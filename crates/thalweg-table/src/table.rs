@@ -249,7 +249,8 @@ pub struct TableStats {
     pub fragments: u64,
     /// Rows that are in no block yet.
     pub open_rows: u64,
-    /// Rows of blocks that came when there were blocks around their keys already: scans merge them.
+    /// Rows of blocks that came when there were blocks around their keys already, and open rows that came when there were
+    /// larger keys: scans merge them.
     pub late_rows: u64,
     /// The smallest order key; `None` without rows. [`crate::time::key_to_text`] shows it.
     pub min_key: Option<i64>,

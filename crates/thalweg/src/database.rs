@@ -8,7 +8,7 @@ use thalweg_env::Env;
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::verify::VerifyReport;
 use thalweg_table::{
-    CreateOptions, DatabaseView, Durability, Engine, EngineOptions, Result, Table,
+    CreateOptions, DatabaseView, Durability, Engine, EngineOptions, Maintained, Result, Table,
 };
 #[cfg(feature = "sql")]
 use {
@@ -231,6 +231,14 @@ impl Database {
     /// When it cannot be written.
     pub fn checkpoint(&self) -> Result<()> {
         self.engine.checkpoint()
+    }
+
+    /// Puts late rows in order and short blocks together, in every table: see [`Table::maintain`].
+    ///
+    /// # Errors
+    /// As there; tables before the one that failed are done.
+    pub fn maintain(&self) -> Result<Maintained> {
+        self.engine.maintain()
     }
 
     /// Flushes, writes what the next open would have to work out, and lets go of the files. Everything but views fails

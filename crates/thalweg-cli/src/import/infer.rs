@@ -94,9 +94,27 @@ pub(super) struct NoTime {
     pub(super) by_itself: bool,
 }
 
+const TIMES: [Kind; 4] = [Kind::Int, Kind::Date, Kind::Time, Kind::ZonedTime];
+
+/// The type of time that takes most values of a column; `None` if no value is a time.
+pub(super) fn time_type(column: usize, chunks: &[Chunk]) -> Option<DataType> {
+    let mut taken = TIMES.map(|kind| (kind, 0_u64));
+    for chunk in chunks {
+        for text in chunk.columns[column].iter().flatten() {
+            for (kind, count) in &mut taken {
+                let is_number = *kind == Kind::Int && !chunk.is_text[column];
+                *count += u64::from((*kind != Kind::Int || is_number) && kind.takes(text.trim()));
+            }
+        }
+    }
+    // The most particular one of those that take equally many.
+    let most = taken.into_iter().rev().max_by_key(|(_, count)| *count);
+    most.filter(|(_, count)| *count > 0)
+        .map(|(kind, _)| kind.data_type())
+}
+
 /// Looks for the first value with which a column can no longer be a time; `None` if there is none.
 pub(super) fn no_time(column: usize, chunks: &[Chunk]) -> Option<NoTime> {
-    const TIMES: [Kind; 4] = [Kind::Int, Kind::Date, Kind::Time, Kind::ZonedTime];
     let mut kinds = TIMES.to_vec();
     for chunk in chunks {
         let values = chunk.columns[column].iter().zip(&chunk.lines);
@@ -154,6 +172,25 @@ mod tests {
             chunk.push(1, text.len(), [Some(*text)].into_iter());
         }
         data_type(0, &[chunk.finish().unwrap()])
+    }
+
+    #[test]
+    fn the_time_that_takes_most() {
+        let of = |texts: &[&str]| {
+            let mut chunk = ChunkBuilder::new(1);
+            for text in texts {
+                chunk.push(1, text.len(), [Some(*text)].into_iter());
+            }
+            time_type(0, &[chunk.finish().unwrap()])
+        };
+        let time = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        assert_eq!(
+            of(&["never", "2016-03-01", "2016-03-02"]),
+            Some(DataType::Date32)
+        );
+        assert_eq!(of(&["2016-03-01", "?", "2016-03-02T05:00:00"]), Some(time));
+        assert_eq!(of(&["2016-03-01", "5", "6"]), Some(DataType::Int64));
+        assert_eq!(of(&["never", ""]), None);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::files;
 use crate::interrupt::Listening;
 use crate::sql::counted;
 use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use chunk::{BadRow, Chunk, ReadChunks};
 use convert::Converter;
 use rejects::Rejects;
@@ -126,8 +127,7 @@ fn import_source(
                     "{file} has no rows to find the types of columns from: make the table first, with CREATE TABLE"
                 )));
             }
-            check_time(options, reader.columns(), &sample)?;
-            let schema = infer::schema(reader.columns(), &sample);
+            let schema = new_schema(options, reader.columns(), &sample)?;
             (db.create_table(name, &schema, &create)?, sample, true)
         }
     };
@@ -171,28 +171,41 @@ fn check_options(table: &Table, options: &ImportOptions) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Refuses a column of times with a value that is none, before a table is made of it.
-fn check_time(
+/// The columns of the table to make. Where bad rows are set apart, the times that most rows have tell which are bad; where
+/// not, a column of times with a value that is none is refused, before a table is made of it.
+fn new_schema(
     options: &ImportOptions,
     columns: &[String],
     sample: &[Chunk],
-) -> Result<(), Failure> {
+) -> Result<Schema, Failure> {
+    let mut schema = infer::schema(columns, sample);
     let time = options.time.as_ref().and_then(|wanted| {
         let is_wanted = |name: &String| fold_name(name) == fold_name(wanted);
         columns.iter().position(is_wanted)
     });
-    let Some(found) = time.and_then(|time| Some((time, infer::no_time(time, sample)?))) else {
-        return Ok(());
+    let Some((time, value)) = time.and_then(|time| Some((time, infer::no_time(time, sample)?)))
+    else {
+        return Ok(schema);
     };
-    let (time, value) = found;
+    if options.rejects.is_some()
+        && let Some(data_type) = infer::time_type(time, sample)
+    {
+        let mut fields: Vec<_> = schema
+            .fields()
+            .iter()
+            .map(|field| (**field).clone())
+            .collect();
+        fields[time].set_data_type(data_type);
+        schema = Schema::new(fields);
+        return Ok(schema);
+    }
     let reason = if value.by_itself {
         "is no time"
     } else {
         "is a time of another kind than those in front of it"
     };
     Err(Failure::Other(format!(
-        "line {}: column \"{}\": {} {reason}; nothing was imported (with a table made by CREATE TABLE, --rejects \
-         FILE sets bad rows apart)",
+        "line {}: column \"{}\": {} {reason}; nothing was imported (--rejects FILE sets bad rows apart)",
         value.line,
         columns[time],
         convert::shown(&value.text)

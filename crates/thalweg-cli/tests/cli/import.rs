@@ -445,3 +445,30 @@ fn what_is_no_time_is_named_and_no_database_is_left() {
         assert_eq!(place.sql("SELECT count(*) AS n FROM other"), "n\n0\n");
     }
 }
+
+#[test]
+fn a_bad_time_in_a_new_table_is_set_apart() {
+    let place = Place::new();
+    let text = "ts,v\nyesterday,1\n2026-01-01,2\n2026-01-02,3\n7,4\n";
+    let file = place.file("t.csv", text);
+    let rejects = place.folder.path().join("bad.csv");
+    let options = [
+        "--create",
+        "--time",
+        "ts",
+        "--rejects",
+        rejects.to_str().unwrap(),
+    ];
+    let ended = import(&place, &file, &options);
+    assert!(ended.err.contains("rejected 2 rows"), "{ended:?}");
+    ended.ok();
+    assert_eq!(
+        place.sql("SELECT * FROM t"),
+        "ts,v\n2026-01-01,2\n2026-01-02,3\n"
+    );
+    let place = Place::new();
+    let file = place.file("t.csv", "ts,v\nnever,1\n");
+    let message = import(&place, &file, &options).fails(1);
+    assert!(message.contains("\"never\" is no time"), "{message}");
+    assert!(!place.db.exists());
+}

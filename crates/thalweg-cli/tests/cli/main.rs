@@ -136,7 +136,6 @@ fn what_this_version_lacks_is_named() {
     for call in [
         &["export", "db", "--table", "t"][..],
         &["inspect", "db"],
-        &["maintain", "db"],
         &["serve", "db"],
         &["sql", "db", "SELECT 1", "--format", "parquet"],
     ] {

@@ -1,4 +1,4 @@
-//! `thalweg verify` and `thalweg stats`.
+//! `thalweg verify`, `thalweg stats` and `thalweg maintain`.
 
 use crate::Place;
 
@@ -88,7 +88,7 @@ fn a_repair_lists_what_it_gives_up_and_leaves_the_rest() {
 #[test]
 fn nothing_to_verify_is_an_error() {
     let place = Place::new();
-    for command in ["verify", "stats"] {
+    for command in ["verify", "stats", "maintain"] {
         assert!(place.run([command, "db"]).fails(1).contains("no database"));
     }
     assert!(!place.db.exists());
@@ -109,4 +109,43 @@ fn stats_of_one_table() {
         "{one}"
     );
     assert!(place.run(["stats", "db", "c"]).fails(1).contains("\"c\""));
+}
+
+#[test]
+fn maintenance_puts_late_rows_in_order() {
+    let place = Place::new();
+    place.sql("CREATE TABLE t (ts BIGINT, v BIGINT) WITH (time = 'ts')");
+    for first in [0, 5_000] {
+        place.sql(&format!(
+            "INSERT INTO t SELECT 2 * value + {first}, value FROM generate_series(1, 20000)"
+        ));
+    }
+    let late_rows = || {
+        let stats = place.run(["stats", "db", "t"]).ok();
+        stats
+            .lines()
+            .nth(1)
+            .unwrap()
+            .split(',')
+            .nth(7)
+            .unwrap()
+            .to_owned()
+    };
+    assert_ne!(late_rows(), "0");
+    let ended = place.run(["maintain", "db", "t"]);
+    assert!(ended.err.contains("anew in"), "{ended:?}");
+    assert_eq!(ended.ok(), "");
+    assert_eq!(late_rows(), "0");
+    assert_eq!(
+        place.sql("SELECT count(*), sum(v) FROM t").lines().nth(1),
+        Some("40000,400020000")
+    );
+    let again = place.run(["maintain", "db"]);
+    assert!(again.err.contains("in order"), "{again:?}");
+    assert!(
+        place
+            .run(["maintain", "db", "u"])
+            .fails(1)
+            .contains("\"u\"")
+    );
 }

@@ -5,12 +5,12 @@
 use super::aggregate::AggregateNode;
 use super::finish::{Output, finish, group_values};
 use super::time::keys_of;
-use crate::error::to_datafusion;
+use crate::error::{of_table, to_datafusion};
 use crate::metrics::Taken;
 use crate::session::StatementSession;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::SortOptions;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -142,28 +142,31 @@ impl TableAggregateExec {
     /// The answer, as one batch.
     fn answer(&self, metrics: &BaselineMetrics) -> Result<RecordBatch> {
         let _timer = metrics.elapsed_compute().timer();
-        let result = self.view.aggregate(&self.request).map_err(to_datafusion)?;
+        let result = self.view.aggregate(&self.request);
+        let result = result.map_err(|e| to_datafusion(of_table(e, self.view.name())))?;
         self.taken.add(&result.metrics);
         let schema = self.schema();
-        let mut fields = schema
-            .fields()
-            .iter()
-            .map(|field| field.data_type().clone());
-        let mut next_type = || match fields.next() {
-            Some(data_type) => Ok(data_type),
+        let mut fields = schema.fields().iter();
+        let mut next_field = || match fields.next() {
+            Some(field) => Ok(field),
             None => internal_err!("an aggregate with more values than columns"),
         };
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.outputs.len() + 1);
         if let Some(factor) = self.factor {
-            let data_type: DataType = next_type()?;
-            columns.push(group_values(&result.groups, factor, &data_type)?);
+            columns.push(group_values(
+                &result.groups,
+                factor,
+                next_field()?.data_type(),
+            )?);
         }
-        let definition = self.view.definition();
         for output in &self.outputs {
-            let position = output.column().and_then(|at| self.request.columns.get(at));
-            let name =
-                position.map_or("", |position| definition.columns()[*position].name.as_str());
-            columns.push(finish(*output, &result.groups, &next_type()?, name)?);
+            let field = next_field()?;
+            columns.push(finish(
+                *output,
+                &result.groups,
+                field.data_type(),
+                field.name(),
+            )?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(result.groups.len()));
         let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;

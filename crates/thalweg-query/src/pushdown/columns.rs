@@ -3,11 +3,12 @@
 //! Invariants: a range accepted here holds for every row that satisfies its condition; the reverse need not be, so the
 //! filter above stays. In doubt nothing is pruned.
 
-use super::time::{Comparison, integer};
+use super::comparison::{Comparison, both, comparisons};
+use super::time::integer;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::expr::{Between, BinaryExpr, InList};
-use datafusion::logical_expr::{Cast, Expr, Operator};
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{Cast, Expr};
 use thalweg_table::{ColumnRange, ValueRange};
 
 /// Integers that floats represent one by one.
@@ -15,65 +16,40 @@ const EXACT_IN_F64: f64 = 9_007_199_254_740_992.0;
 
 /// Whether [`column_ranges`] might find something in `filter` once placeholders are filled in.
 pub(crate) fn may_prune(filter: &Expr, schema: &Schema) -> bool {
+    if let Some((left, right)) = both(filter) {
+        return may_prune(left, schema) || may_prune(right, schema);
+    }
+    let has_column = |expr: &Expr| column_of(expr, schema).is_some();
     match filter {
-        Expr::BinaryExpr(BinaryExpr {
-            left,
-            op: Operator::And,
-            right,
-        }) => may_prune(left, schema) || may_prune(right, schema),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let has_column = |expr| column_of(expr, schema).is_some();
-            Comparison::of(*op).is_some() && (has_column(left) || has_column(right))
-        }
-        Expr::Between(Between {
+        Expr::InList(InList {
             expr,
             negated: false,
             ..
-        })
-        | Expr::InList(InList {
-            expr,
-            negated: false,
-            ..
-        }) => column_of(expr, schema).is_some(),
-        _ => false,
+        }) => has_column(expr),
+        _ => comparisons(filter)
+            .into_iter()
+            .any(|(left, _, right)| has_column(left) || has_column(right)),
     }
 }
 
 /// The ranges outside which no row satisfies `filter`.
 pub(crate) fn column_ranges(filter: &Expr, schema: &Schema, found: &mut Vec<ColumnRange>) {
-    match filter {
-        Expr::BinaryExpr(BinaryExpr {
-            left,
-            op: Operator::And,
-            right,
-        }) => {
-            column_ranges(left, schema, found);
-            column_ranges(right, schema, found);
-        }
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            if let Some(comparison) = Comparison::of(*op) {
-                let range = compared(left, comparison, right, schema)
-                    .or_else(|| compared(right, comparison.turned(), left, schema));
-                found.extend(range);
-            }
-        }
-        Expr::Between(Between {
-            expr,
-            negated: false,
-            low,
-            high,
-        }) => {
-            found.extend(compared(expr, Comparison::GreaterOrEqual, low, schema));
-            found.extend(compared(expr, Comparison::LessOrEqual, high, schema));
-        }
-        Expr::InList(InList {
-            expr,
-            list,
-            negated: false,
-        }) => {
-            found.extend(listed(expr, list, schema));
-        }
-        _ => {}
+    if let Some((left, right)) = both(filter) {
+        column_ranges(left, schema, found);
+        column_ranges(right, schema, found);
+    }
+    for (left, comparison, right) in comparisons(filter) {
+        let range = compared(left, comparison, right, schema)
+            .or_else(|| compared(right, comparison.turned(), left, schema));
+        found.extend(range);
+    }
+    if let Expr::InList(InList {
+        expr,
+        list,
+        negated: false,
+    }) = filter
+    {
+        found.extend(listed(expr, list, schema));
     }
 }
 

@@ -5,14 +5,14 @@
 //! `date_bin` DataFusion's own minimum and maximum of floats with NaNs depend on the order of the rows; here they
 //! are the same as without groups.
 
-use crate::error::{query, to_datafusion};
+use crate::functions::total::beyond;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Float32Array, Float64Array, Int64Array,
     PrimitiveArray, UInt64Array,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, exec_err, internal_err};
 use std::sync::Arc;
 use thalweg_table::{ColumnSummary, Group, SummaryKind};
 
@@ -32,20 +32,7 @@ pub(crate) enum Output {
     },
 }
 
-impl Output {
-    /// The column that it speaks of.
-    pub(crate) fn column(self) -> Option<usize> {
-        match self {
-            Self::Rows => None,
-            Self::Count(at) | Self::Sum(at) | Self::Avg(at) | Self::Min(at) | Self::Max(at) => {
-                Some(at)
-            }
-            Self::Variance { column, .. } => Some(column),
-        }
-    }
-}
-
-/// The values of `output` for all groups; `name` is that of its column, for messages.
+/// The values of `output` for all groups; `name` is that of the output, for messages.
 pub(crate) fn finish(
     output: Output,
     groups: &[Group],
@@ -99,11 +86,13 @@ fn signed(rows: u64) -> i64 {
 fn sums(groups: &[Group], at: usize, data_type: &DataType, name: &str) -> Result<ArrayRef> {
     Ok(match data_type {
         DataType::Int64 => {
-            let sums = summaries(groups, at).map(|summary| int_sum::<i64>(summary, name));
+            let sums =
+                summaries(groups, at).map(|summary| int_sum::<i64>(summary, data_type, name));
             Arc::new(sums.collect::<Result<Int64Array>>()?)
         }
         DataType::UInt64 => {
-            let sums = summaries(groups, at).map(|summary| int_sum::<u64>(summary, name));
+            let sums =
+                summaries(groups, at).map(|summary| int_sum::<u64>(summary, data_type, name));
             Arc::new(sums.collect::<Result<UInt64Array>>()?)
         }
         DataType::Float64 => Arc::new(float64(summaries(groups, at).map(float_sum))),
@@ -112,16 +101,17 @@ fn sums(groups: &[Group], at: usize, data_type: &DataType, name: &str) -> Result
 }
 
 /// Summaries hold sums of 128 bits; one that SQL's type cannot hold is an error, not another number.
-fn int_sum<T: TryFrom<i128>>(summary: &ColumnSummary, name: &str) -> Result<Option<T>> {
+fn int_sum<T: TryFrom<i128>>(
+    summary: &ColumnSummary,
+    data_type: &DataType,
+    name: &str,
+) -> Result<Option<T>> {
     let Some(sum) = summary.int_sum().filter(|_| summary.value_rows > 0) else {
         return Ok(None);
     };
-    T::try_from(sum).map(Some).map_err(|_| {
-        to_datafusion(query(format!(
-            "the sum of \"{name}\" is {sum}, beyond 64 bits: sum(CAST(\"{name}\" AS DOUBLE)) or \
-             sum(CAST(\"{name}\" AS DECIMAL(38, 0))) can hold it"
-        )))
-    })
+    T::try_from(sum)
+        .map(Some)
+        .map_err(|_| beyond(name, sum, data_type))
 }
 
 fn float_sum(summary: &ColumnSummary) -> Option<f64> {
@@ -250,7 +240,7 @@ pub(crate) fn group_values(
         .map(|group| group.bucket_start.checked_mul(factor))
         .collect::<Option<Vec<_>>>()
     else {
-        return internal_err!("a bucket begins outside {data_type}");
+        return exec_err!("a group begins outside of what {data_type} holds");
     };
     let starts: ArrayRef = Arc::new(Int64Array::from(starts));
     Ok(cast(&starts, data_type)?)

@@ -4,5 +4,6 @@ pub(crate) mod aggregate;
 pub(crate) mod aggregate_exec;
 pub(crate) mod bucket;
 pub(crate) mod columns;
+mod comparison;
 pub(crate) mod finish;
 pub(crate) mod time;

@@ -5,10 +5,10 @@
 //! a constant of the type that the comparison is made in. All arithmetic is in `i128`: a finer unit than the column's
 //! cannot overflow, where DataFusion's own cast would.
 
+use super::comparison::{Comparison, both, comparisons};
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::logical_expr::expr::{Between, BinaryExpr};
-use datafusion::logical_expr::{Cast, Expr, Operator};
+use datafusion::logical_expr::{Cast, Expr};
 use thalweg_table::{KeyRange, TimeBound, key_range};
 
 /// The time column of a table.
@@ -16,16 +16,6 @@ use thalweg_table::{KeyRange, TimeBound, key_range};
 pub(crate) struct TimeColumn<'a> {
     pub(crate) name: &'a str,
     pub(crate) data_type: &'a DataType,
-}
-
-/// How a condition compares; the column stands left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Comparison {
-    Equal,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
 }
 
 /// `column * factor <comparison> constant`, in units of the constant's type.
@@ -37,30 +27,6 @@ pub(crate) struct TimeCondition {
     pub(crate) constant: Expr,
 }
 
-impl Comparison {
-    pub(crate) fn of(operator: Operator) -> Option<Self> {
-        Some(match operator {
-            Operator::Eq => Self::Equal,
-            Operator::Lt => Self::Less,
-            Operator::LtEq => Self::LessOrEqual,
-            Operator::Gt => Self::Greater,
-            Operator::GtEq => Self::GreaterOrEqual,
-            _ => return None,
-        })
-    }
-
-    /// The same with the sides changed over.
-    pub(crate) fn turned(self) -> Self {
-        match self {
-            Self::Equal => Self::Equal,
-            Self::Less => Self::Greater,
-            Self::LessOrEqual => Self::GreaterOrEqual,
-            Self::Greater => Self::Less,
-            Self::GreaterOrEqual => Self::LessOrEqual,
-        }
-    }
-}
-
 /// The conditions that `filter` is made of, if the key range can hold for all of it.
 pub(crate) fn time_conditions(filter: &Expr, time: TimeColumn<'_>) -> Option<Vec<TimeCondition>> {
     let mut found = Vec::new();
@@ -68,32 +34,18 @@ pub(crate) fn time_conditions(filter: &Expr, time: TimeColumn<'_>) -> Option<Vec
 }
 
 fn collect(filter: &Expr, time: TimeColumn<'_>, found: &mut Vec<TimeCondition>) -> bool {
-    match filter {
-        Expr::BinaryExpr(BinaryExpr {
-            left,
-            op: Operator::And,
-            right,
-        }) => collect(left, time, found) && collect(right, time, found),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let Some(comparison) = Comparison::of(*op) else {
-                return false;
-            };
-            let condition = condition(left, comparison, right, time)
-                .or_else(|| condition(right, comparison.turned(), left, time));
-            condition.map(|condition| found.push(condition)).is_some()
-        }
-        Expr::Between(Between {
-            expr,
-            negated: false,
-            low,
-            high,
-        }) => {
-            let low = condition(expr, Comparison::GreaterOrEqual, low, time);
-            let high = condition(expr, Comparison::LessOrEqual, high, time);
-            let (Some(low), Some(high)) = (low, high) else {
-                return false;
-            };
-            found.extend([low, high]);
+    if let Some((left, right)) = both(filter) {
+        return collect(left, time, found) && collect(right, time, found);
+    }
+    let compared = comparisons(filter);
+    let conditions = compared.iter().map(|(left, comparison, right)| {
+        condition(left, *comparison, right, time)
+            .or_else(|| condition(right, comparison.turned(), left, time))
+    });
+    let conditions: Option<Vec<_>> = conditions.collect();
+    match conditions {
+        Some(conditions) if !conditions.is_empty() => {
+            found.extend(conditions);
             true
         }
         _ => false,

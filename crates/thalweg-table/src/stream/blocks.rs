@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_kernel::index::{Entry, EntryKey, Step};
-use thalweg_kernel::{FileId, Result};
+use thalweg_kernel::{FileId, OpenRows, Result};
 
 /// All blocks of a view.
 pub(super) struct BlockList {
@@ -86,19 +86,59 @@ impl BlockList {
         }
         runs
     }
+}
 
-    /// Rows of blocks that came when there were blocks around their keys already.
-    pub(super) fn late_rows(&self) -> u64 {
-        let runs = self.runs();
-        let late = runs.into_iter().filter(|run| run.len() > 1).map(|run| {
-            let mut blocks: Vec<&Entry> = self.blocks[run].iter().collect();
-            blocks.sort_by_key(|block| arrival(block));
-            let mut earlier = Keys::default();
-            let late = blocks.into_iter().filter(|block| earlier.add(block));
-            late.map(|block| block.rows).sum::<u64>()
-        });
-        late.sum()
+/// Rows that came together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    pub(super) keys: (i64, i64),
+    pub(super) arrival: Arrival,
+    pub(super) rows: u64,
+    /// In a block by now.
+    pub(super) in_block: bool,
+}
+
+impl Came {
+    /// The rows of a block.
+    pub(super) fn of_block(block: &Entry) -> Self {
+        Self {
+            keys: (block.key_min, block.key_max),
+            arrival: arrival(block),
+            rows: block.rows,
+            in_block: true,
+        }
     }
+
+    /// Rows of one commit that are in no block yet.
+    pub(super) fn of_open_rows(open: &OpenRows) -> Self {
+        Self {
+            keys: (open.part.key_min, open.part.key_max),
+            arrival: Arrival {
+                commit: open.commit,
+                ordinal: 0,
+            },
+            rows: open.part.rows.into(),
+            in_block: false,
+        }
+    }
+}
+
+/// Rows of blocks that came when there were blocks around their keys already, and rows outside of blocks that came when
+/// there were larger keys.
+pub(super) fn late_rows(mut came: Vec<Came>) -> u64 {
+    came.sort_unstable_by_key(|came| came.arrival);
+    let mut earlier = Keys::default();
+    let mut high_key = i64::MIN;
+    let mut late_rows = 0;
+    for came in came {
+        let (first, last) = came.keys;
+        let reaches_in = earlier.add(came.keys);
+        if reaches_in || (!came.in_block && first < high_key) {
+            late_rows += came.rows;
+        }
+        high_key = high_key.max(last);
+    }
+    late_rows
 }
 
 /// Ranges of keys, none within another: first and last.
@@ -106,15 +146,15 @@ impl BlockList {
 struct Keys(BTreeMap<i64, i64>);
 
 impl Keys {
-    /// Adds the keys of a block and says whether its rows come before some that were added earlier.
-    fn add(&mut self, block: &Entry) -> bool {
-        let (mut first, mut last) = (block.key_min, block.key_max);
+    /// Adds keys and says whether they reach into those that were added earlier.
+    fn add(&mut self, (key_min, key_max): (i64, i64)) -> bool {
+        let (mut first, mut last) = (key_min, key_max);
         let mut comes_before = false;
         while let Some((&start, &end)) = self.0.range(..=last).next_back() {
             if end < first {
                 break;
             }
-            comes_before |= end > block.key_min;
+            comes_before |= end > key_min;
             (first, last) = (first.min(start), last.max(end));
             self.0.remove(&start);
         }
@@ -158,28 +198,57 @@ mod tests {
         }
     }
 
+    fn late(list: &BlockList) -> u64 {
+        late_rows(list.blocks.iter().map(Came::of_block).collect())
+    }
+
+    #[test]
+    fn rows_outside_of_blocks_are_late_behind_any_larger_key() {
+        let open = |keys, commit| Came {
+            keys,
+            arrival: Arrival {
+                commit: CommitNo(commit),
+                ordinal: 0,
+            },
+            rows: 1,
+            in_block: false,
+        };
+        let mut came: Vec<Came> = list(&[(0, 9, 1), (30, 39, 2)])
+            .blocks
+            .iter()
+            .map(Came::of_block)
+            .collect();
+        came.extend([open((40, 40), 3), open((41, 41), 4)]);
+        assert_eq!(late_rows(came.clone()), 0);
+        // Into a block, between blocks, among other rows outside of them; not behind an equal key.
+        came.extend([open((5, 5), 5), open((20, 20), 6), open((40, 40), 7)]);
+        assert_eq!(late_rows(came.clone()), 3);
+        came.push(open((41, 41), 8));
+        assert_eq!(late_rows(came), 3);
+    }
+
     #[test]
     fn blocks_in_order_are_runs_of_their_own() {
         // Equal keys in order of arrival are in order; the other way round they are not.
         let in_order = list(&[(0, 9, 1), (10, 20, 2), (20, 30, 3)]);
         assert_eq!(in_order.runs(), [0..1, 1..2, 2..3]);
-        assert_eq!(in_order.late_rows(), 0);
+        assert_eq!(late(&in_order), 0);
         let equal_keys = list(&[(0, 9, 1), (10, 20, 3), (20, 30, 2)]);
         assert_eq!(equal_keys.runs(), [0..1, 1..3]);
-        assert_eq!(equal_keys.late_rows(), 10);
+        assert_eq!(late(&equal_keys), 10);
     }
 
     #[test]
     fn of_blocks_that_overlap_the_later_ones_are_late() {
-        let late = list(&[
+        let wide_apart = list(&[
             (0, 9, 1),
             (10, 19, 1),
             (20, 29, 1),
             (30, 39, 1),
             (12, 25, 7),
         ]);
-        assert_eq!(late.runs(), [0..1, 1..4, 4..5]);
-        assert_eq!(late.late_rows(), 10);
+        assert_eq!(wide_apart.runs(), [0..1, 1..4, 4..5]);
+        assert_eq!(late(&wide_apart), 10);
         let wide = list(&[
             (0, 100, 1),
             (10, 19, 2),
@@ -188,6 +257,6 @@ mod tests {
             (150, 160, 5),
         ]);
         assert_eq!(wide.runs(), [0..4, 4..5]);
-        assert_eq!(wide.late_rows(), 30);
+        assert_eq!(late(&wide), 30);
     }
 }

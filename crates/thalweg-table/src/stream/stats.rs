@@ -1,6 +1,6 @@
 //! What is known of a stream without reading its rows.
 
-use super::blocks::BlockList;
+use super::blocks::{BlockList, Came, late_rows};
 use crate::range::KeyRange;
 use crate::table::{TableStats, TableView};
 use thalweg_kernel::Result;
@@ -9,12 +9,14 @@ use thalweg_kernel::Result;
 pub(crate) fn stats(view: &TableView) -> Result<TableStats> {
     let table = view.snapshot();
     let total = table.tree.total();
+    let list = BlockList::read(view)?;
+    let mut came: Vec<Came> = list.blocks.iter().map(Came::of_block).collect();
     let (mut open_rows, mut open_bytes) = (0, 0);
     for open in table.open_rows() {
+        came.push(Came::of_open_rows(open));
         open_rows += u64::from(open.part.rows);
         open_bytes += open.part.payload.len() as u64;
     }
-    let list = BlockList::read(view)?;
     let keys = view.key_range();
     Ok(TableStats {
         rows: total.map_or(0, |total| total.rows) + open_rows,
@@ -22,7 +24,7 @@ pub(crate) fn stats(view: &TableView) -> Result<TableStats> {
         blocks: total.map_or(0, |total| total.blocks),
         fragments: list.fragments.len() as u64,
         open_rows,
-        late_rows: list.late_rows(),
+        late_rows: late_rows(came),
         min_key: keys.map(|KeyRange { first, .. }| first),
         max_key: keys.map(|KeyRange { last, .. }| last),
     })

@@ -5,46 +5,11 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
-use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TryCast};
-use datafusion::optimizer::AnalyzerRule;
-use datafusion::optimizer::utils::NamePreserver;
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, TryCast};
 
-/// The rule that sees to it; after types were made to agree.
-#[derive(Debug)]
-pub(crate) struct NaiveTimesAreUtc;
-
-impl AnalyzerRule for NaiveTimesAreUtc {
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite_node)
-            .map(|done| done.data)
-    }
-
-    fn name(&self) -> &'static str {
-        "thalweg_naive_times_are_utc"
-    }
-}
-
-fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        schema.merge(&DFSchema::try_from_qualified_schema(
-            scan.table_name.clone(),
-            &scan.source.schema(),
-        )?);
-    }
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| Ok(by_way_of_utc(expr, &schema)))?;
-        Ok(rewritten.update_data(|expr| name.restore(expr)))
-    })
-}
-
-fn by_way_of_utc(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+/// The cast that `expr` is, by way of UTC where it must be.
+pub(super) fn by_way_of_utc(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let (inner, field) = match &expr {
         Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => (expr, field),
         _ => return Transformed::no(expr),

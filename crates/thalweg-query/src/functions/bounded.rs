@@ -1,0 +1,169 @@
+//! Functions whose results are as large as a number says, within bounds.
+//!
+//! Memory that is not there ends the process, and no limit of queries is asked by these functions. Invariant: they are
+//! DataFusion's own, called only when what they are to make of a batch has a size that every machine holds.
+
+use crate::error::to_datafusion;
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::compute::cast;
+use arrow::compute::kernels::length::length;
+use arrow::datatypes::{DataType, FieldRef, Int64Type};
+use datafusion::common::Result;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+};
+use std::sync::Arc;
+use thalweg_table::{Error, ErrorKind};
+
+/// What a function may make of one batch of rows.
+const MAX_RESULT_BYTES: i128 = 256 << 20;
+/// Bytes of an item of a list.
+const ITEM_BYTES: i128 = 8;
+
+/// `functions` with those bounded that need it.
+pub(crate) fn bounded(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
+    let bounded = |base: Arc<ScalarUDF>| match Size::of(base.name()) {
+        Some(size) => Arc::new(ScalarUDF::new_from_impl(Bounded { base, size })),
+        None => base,
+    };
+    functions.into_iter().map(bounded).collect()
+}
+
+/// What tells the size of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Size {
+    /// A text, and how often.
+    Repeated,
+    /// A length in characters comes second.
+    Padded,
+    /// A number of items comes second.
+    Items,
+    /// First, last, step.
+    Range,
+}
+
+impl Size {
+    fn of(function: &str) -> Option<Self> {
+        Some(match function {
+            "repeat" => Self::Repeated,
+            "lpad" | "rpad" => Self::Padded,
+            "array_repeat" => Self::Items,
+            "range" | "generate_series" => Self::Range,
+            _ => return None,
+        })
+    }
+
+    /// Bytes of the result, about, at least; 0 where arguments are not of the kind that tells.
+    fn bytes(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
+        let number = |at: usize| args.get(at).map_or(Ok(None), numbers);
+        let (first, second) = match self {
+            Self::Repeated => (args.first().map_or(Ok(None), lengths)?, number(1)?),
+            Self::Padded | Self::Items => (None, number(1)?),
+            Self::Range => (number(0)?, number(1)?),
+        };
+        let third = number(2)?;
+        // Constants have a result of one row.
+        let scalar = args
+            .iter()
+            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if scalar { 1 } else { rows };
+        let of_row = |row| -> Option<i128> {
+            let value = |numbers: &Option<Int64Array>| value_at(numbers.as_ref()?, row);
+            Some(match self {
+                Self::Repeated => value(&first)? * value(&second)?,
+                Self::Padded => value(&second)?,
+                Self::Items => value(&second)? * ITEM_BYTES,
+                Self::Range => {
+                    let (start, end) = match value(&second) {
+                        Some(end) => (value(&first)?, end),
+                        None => (0, value(&first)?),
+                    };
+                    let step = value(&third).unwrap_or(1);
+                    (end - start).checked_div(step)? * ITEM_BYTES
+                }
+            })
+        };
+        Ok((0..rows).filter_map(of_row).map(|bytes| bytes.max(0)).sum())
+    }
+}
+
+/// A number of each row, or one for all; `None` for what is none.
+fn numbers(arg: &ColumnarValue) -> Result<Option<Int64Array>> {
+    let array = array_of(arg)?;
+    if !array.data_type().is_integer() {
+        return Ok(None);
+    }
+    let numbers = cast(&array, &DataType::Int64)?;
+    Ok(Some(numbers.as_primitive::<Int64Type>().clone()))
+}
+
+/// The bytes of the text of each row, or of the one for all.
+fn lengths(arg: &ColumnarValue) -> Result<Option<Int64Array>> {
+    let lengths = cast(&length(&array_of(arg)?)?, &DataType::Int64)?;
+    Ok(Some(lengths.as_primitive::<Int64Type>().clone()))
+}
+
+fn array_of(arg: &ColumnarValue) -> Result<ArrayRef> {
+    match arg {
+        ColumnarValue::Array(array) => Ok(Arc::clone(array)),
+        ColumnarValue::Scalar(scalar) => scalar.to_array(),
+    }
+}
+
+fn value_at(numbers: &Int64Array, row: usize) -> Option<i128> {
+    let row = if numbers.len() == 1 { 0 } else { row };
+    (row < numbers.len() && numbers.is_valid(row)).then(|| numbers.value(row).into())
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bounded {
+    base: Arc<ScalarUDF>,
+    size: Size,
+}
+
+impl ScalarUDFImpl for Bounded {
+    fn name(&self) -> &str {
+        self.base.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.base.aliases()
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.base.schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.base.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.base.return_type(arg_types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.base.return_field_from_args(args)
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.base.coerce_types(arg_types)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        self.base.simplify(args, info)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let bytes = self.size.bytes(&args.args, args.number_rows)?;
+        if bytes > MAX_RESULT_BYTES {
+            let message = format!(
+                "{} would make {bytes} bytes at once: at most {MAX_RESULT_BYTES} are allowed",
+                self.name()
+            );
+            return Err(to_datafusion(Error::new(ErrorKind::Limit, message)));
+        }
+        self.base.invoke_with_args(args)
+    }
+}

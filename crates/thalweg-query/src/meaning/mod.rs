@@ -1,0 +1,54 @@
+//! What expressions mean here, where DataFusion would answer otherwise.
+//!
+//! Invariants: applied once types were made to agree, and before anything is worked out from constants; columns keep
+//! their names and types.
+
+mod arithmetic;
+mod naive_time;
+mod time_unit;
+
+use datafusion::common::DFSchema;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::utils::NamePreserver;
+
+/// The rule that sees to it.
+#[derive(Debug)]
+pub(crate) struct Meaning;
+
+impl AnalyzerRule for Meaning {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(rewrite_node)
+            .map(|done| done.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "thalweg_meaning"
+    }
+}
+
+fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(
+            scan.table_name.clone(),
+            &scan.source.schema(),
+        )?);
+    }
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+        Ok(rewritten.update_data(|expr| name.restore(expr)))
+    })
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    naive_time::by_way_of_utc(expr, schema)
+        .transform_data(|expr| time_unit::in_columns_unit(expr, schema))?
+        .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))
+}

@@ -1,0 +1,276 @@
+//! Comparisons of times with constants, in the unit of the column.
+//!
+//! DataFusion compares in nanoseconds whenever a constant is written as text, and so for 1677 to 2262 only; and where a
+//! constant lies between two steps of the column, its optimizer cuts it to the one before. Invariants: a comparison is
+//! true here for exactly the times for which it is true of instants; it is made without a cast of the column wherever
+//! the type of the column allows that.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{Between, BinaryExpr, InList};
+use datafusion::logical_expr::{
+    Cast, Expr, ExprSchemable, Operator, binary_expr, in_list, lit, not,
+};
+use std::sync::Arc;
+
+/// The comparison that `expr` is, in the unit of the times that are compared with constants.
+pub(super) fn in_columns_unit(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let rewritten = match &expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => compared(left, *op, right, schema)?,
+        Expr::Between(between) => ranged(between, schema)?,
+        Expr::InList(list) => listed(list, schema)?,
+        _ => None,
+    };
+    Ok(rewritten.map_or_else(|| Transformed::no(expr), Transformed::yes))
+}
+
+fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    if !compares(op) {
+        return Ok(None);
+    }
+    if let (Some(times), Some(ns)) = (Times::of(left, schema)?, instant_ns(right)) {
+        return Ok(times.compared(op, ns));
+    }
+    if let (Some(op), Some(ns)) = (op.swap(), instant_ns(left))
+        && let Some(times) = Times::of(right, schema)?
+    {
+        return Ok(times.compared(op, ns));
+    }
+    Ok(None)
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator as O;
+    matches!(
+        op,
+        O::Eq
+            | O::NotEq
+            | O::Lt
+            | O::LtEq
+            | O::Gt
+            | O::GtEq
+            | O::IsDistinctFrom
+            | O::IsNotDistinctFrom
+    )
+}
+
+fn ranged(between: &Between, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Between {
+        expr,
+        negated,
+        low,
+        high,
+    } = between;
+    let above = compared(expr, Operator::GtEq, low, schema)?;
+    let below = compared(expr, Operator::LtEq, high, schema)?;
+    if above.is_none() && below.is_none() {
+        return Ok(None);
+    }
+    let plain = |op, bound: &Expr| binary_expr((**expr).clone(), op, bound.clone());
+    let above = above.unwrap_or_else(|| plain(Operator::GtEq, low));
+    let below = below.unwrap_or_else(|| plain(Operator::LtEq, high));
+    let both = above.and(below);
+    Ok(Some(if *negated { not(both) } else { both }))
+}
+
+fn listed(list: &InList, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Some(times) = Times::of(&list.expr, schema)? else {
+        return Ok(None);
+    };
+    let Some(instants) = list.list.iter().map(instant_ns).collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let whole = instants.iter().filter(|ns| times.is_whole(**ns));
+    let items = whole.map(|ns| times.step(*ns)).collect::<Option<Vec<_>>>();
+    let (Some(items), Some(first)) = (items, instants.first()) else {
+        return Ok(None);
+    };
+    if items.is_empty() {
+        // None of the items is a step of the column, the first as little as the others.
+        let op = if list.negated {
+            Operator::NotEq
+        } else {
+            Operator::Eq
+        };
+        return Ok(times.compared(op, *first));
+    }
+    Ok(Some(in_list(times.expr, items, list.negated)))
+}
+
+/// Times that a comparison casts to a finer unit than they have.
+struct Times {
+    /// Them, in their own unit.
+    expr: Expr,
+    unit: TimeUnit,
+    zone: Option<Arc<str>>,
+}
+
+impl Times {
+    fn of(expr: &Expr, schema: &DFSchema) -> Result<Option<Self>> {
+        let (DataType::Timestamp(finer, zone), Some(mut inner)) =
+            (cast_type(expr), widened(expr, schema))
+        else {
+            return Ok(None);
+        };
+        while let Some(next) = widened(inner, schema) {
+            inner = next;
+        }
+        let unit = match inner.get_type(schema) {
+            Ok(DataType::Timestamp(unit, _)) => unit,
+            Ok(DataType::Date32) => TimeUnit::Second,
+            _ => return Ok(None),
+        };
+        if unit == finer || is_constant(inner) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            expr: recast(expr.clone(), unit, schema)?,
+            unit,
+            zone,
+        }))
+    }
+
+    fn step_ns(&self) -> i128 {
+        crate::pushdown::time::unit_ns(self.unit).into()
+    }
+
+    fn is_whole(&self, ns: i128) -> bool {
+        ns.rem_euclid(self.step_ns()) == 0
+    }
+
+    /// The last step up to an instant.
+    fn step(&self, ns: i128) -> Option<Expr> {
+        let step = Some(i64::try_from(ns.div_euclid(self.step_ns())).ok()?);
+        let zone = self.zone.clone();
+        Some(lit(match self.unit {
+            TimeUnit::Second => ScalarValue::TimestampSecond(step, zone),
+            TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(step, zone),
+            TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(step, zone),
+            TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(step, zone),
+        }))
+    }
+
+    /// The comparison with an instant.
+    fn compared(&self, op: Operator, ns: i128) -> Option<Expr> {
+        use Operator as O;
+        let with = |op, step| binary_expr(self.expr.clone(), op, step);
+        let before = self.step(ns)?;
+        if self.is_whole(ns) {
+            return Some(with(op, before));
+        }
+        let after = self.step(ns + self.step_ns())?;
+        Some(match op {
+            O::Lt | O::LtEq => with(O::LtEq, before),
+            O::Gt | O::GtEq => with(O::GtEq, after),
+            // Of no time, and null of null.
+            O::Eq => with(O::Gt, before).and(with(O::Lt, after)),
+            O::NotEq => with(O::LtEq, before).or(with(O::GtEq, after)),
+            O::IsDistinctFrom => lit(true),
+            O::IsNotDistinctFrom => lit(false),
+            _ => return None,
+        })
+    }
+}
+
+/// The time that `expr` is cast to; null for what is no such cast.
+fn cast_type(expr: &Expr) -> DataType {
+    match expr {
+        Expr::Cast(Cast { field, .. }) => field.data_type().clone(),
+        _ => DataType::Null,
+    }
+}
+
+/// What is cast to a time of the same or a finer unit.
+fn widened<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Expr> {
+    let Expr::Cast(Cast { expr: inner, field }) = expr else {
+        return None;
+    };
+    let DataType::Timestamp(to, _) = field.data_type() else {
+        return None;
+    };
+    let widens = match inner.get_type(schema).ok()? {
+        DataType::Timestamp(from, _) => from <= *to,
+        DataType::Date32 => true,
+        _ => false,
+    };
+    widens.then_some(inner)
+}
+
+/// Casts to times of the same or a finer unit become casts to `unit`.
+fn recast(expr: Expr, unit: TimeUnit, schema: &DFSchema) -> Result<Expr> {
+    let (DataType::Timestamp(_, zone), Some(inner)) = (cast_type(&expr), widened(&expr, schema))
+    else {
+        return Ok(expr);
+    };
+    let to = DataType::Timestamp(unit, zone);
+    let inner = recast(inner.clone(), unit, schema)?;
+    if inner.get_type(schema)? == to {
+        return Ok(inner);
+    }
+    Ok(Expr::Cast(Cast::new(Box::new(inner), to)))
+}
+
+/// Whether this is a text, a date or a time, or casts of one.
+fn is_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(..) => true,
+        Expr::Cast(Cast { expr, .. }) => is_constant(expr),
+        _ => false,
+    }
+}
+
+/// The instant that a constant stands for; `None` for what is none, and for times that cannot be told exactly.
+fn instant_ns(expr: &Expr) -> Option<i128> {
+    if !is_constant(expr) {
+        return None;
+    }
+    // Microseconds reach further.
+    in_ns(&value(expr, TimeUnit::Nanosecond)?).or_else(|| {
+        let value = value(expr, TimeUnit::Microsecond)?;
+        (!has_nanoseconds(expr)).then(|| in_ns(&value)).flatten()
+    })
+}
+
+fn in_ns(time: &ScalarValue) -> Option<i128> {
+    let (value, step_ns) = match time {
+        ScalarValue::TimestampSecond(value, _) => (value, 1_000_000_000),
+        ScalarValue::TimestampMillisecond(value, _) => (value, 1_000_000),
+        ScalarValue::TimestampMicrosecond(value, _) => (value, 1_000),
+        ScalarValue::TimestampNanosecond(value, _) => (value, 1),
+        _ => return None,
+    };
+    value.map(|value| i128::from(value) * step_ns)
+}
+
+/// The value of a constant, with `unit` in the place of nanoseconds; null when that cannot hold it.
+fn value(expr: &Expr, unit: TimeUnit) -> Option<ScalarValue> {
+    match expr {
+        Expr::Literal(value, _) => Some(value.clone()),
+        Expr::Cast(Cast { expr, field }) => {
+            let value = value(expr, unit)?;
+            let to = match field.data_type() {
+                DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
+                    DataType::Timestamp(unit, zone.clone())
+                }
+                other => other.clone(),
+            };
+            Some(value.cast_to(&to).unwrap_or(ScalarValue::Null))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the text in a constant says more of a second than microseconds hold.
+fn has_nanoseconds(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(Cast { expr, .. }) => has_nanoseconds(expr),
+        Expr::Literal(value, _) => {
+            let text = value.try_as_str().flatten().unwrap_or_default();
+            let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+            let digits = fraction.bytes().take_while(u8::is_ascii_digit);
+            digits.skip(6).any(|digit| digit != b'0')
+        }
+        _ => false,
+    }
+}

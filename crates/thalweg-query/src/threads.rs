@@ -1,0 +1,91 @@
+//! The threads of queries.
+//!
+//! Invariants: whoever lets go of them last does not wait for them; a caller that is itself a thread of some runtime waits
+//! like any other, without a runtime of its own: a runtime does not start inside another.
+
+use crate::stack::STACK_BYTES;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+use thalweg_table::{Error, Result};
+use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
+use tokio::task::JoinHandle;
+
+/// The threads of queries of one connection.
+#[derive(Debug)]
+pub(crate) struct Threads(Option<Runtime>, Handle);
+
+impl Threads {
+    pub(crate) fn start(threads: usize) -> Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("thalweg-query")
+            .thread_stack_size(STACK_BYTES)
+            .enable_time()
+            .build()
+            .map_err(|e| Error::io("starting the threads of queries", e))?;
+        let handle = runtime.handle().clone();
+        Ok(Self(Some(runtime), handle))
+    }
+
+    /// Lets what is called meanwhile start tasks on these threads.
+    pub(crate) fn enter(&self) -> EnterGuard<'_> {
+        self.1.enter()
+    }
+
+    pub(crate) fn spawn<F>(&self, work: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.1.spawn(work)
+    }
+
+    /// Runs operators in the thread that calls, which must not be one of a runtime: see [`Self::may_run_here`].
+    pub(crate) fn run_here<F: Future>(&self, work: F) -> F::Output {
+        self.1.block_on(work)
+    }
+
+    /// Whether operators can run in the thread that calls.
+    pub(crate) fn may_run_here() -> bool {
+        Handle::try_current().is_err()
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Waits for what other threads do, or for what needs none; `None` when that took longer than `wait`, or about as long.
+/// The clock of a runtime would stand still while operators keep all its threads.
+pub(crate) fn wait_for<F: Future>(future: F, wait: Option<Duration>) -> Option<F::Output> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    let mut waited = false;
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        match wait {
+            Some(_) if waited => return None,
+            Some(wait) => thread::park_timeout(wait),
+            None => thread::park(),
+        }
+        waited = true;
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
