@@ -877,6 +877,10 @@ fn results_too_large_for_memory_are_errors() {
         "lpad('x', 2000000000)",
         "rpad('x', 2000000000, 'yz')",
         "array_repeat(1, 2000000000)",
+        "array_repeat(repeat('x', 1000000), 600)",
+        "array_resize([1], 60000000, 0)",
+        "generate_series(TIMESTAMP '2020-01-01', TIMESTAMP '2030-01-01', INTERVAL '1 ms')",
+        "range(DATE '2000-01-01', DATE '9000-01-01', INTERVAL '1 second')",
         "range(0, 9223372036854775807)",
         "range(0, -9223372036854775807, -1)",
     ] {
@@ -894,7 +898,8 @@ fn results_too_large_for_memory_are_errors() {
     assert_eq!(number(&fine), 8192 * 8193 + 3 * 8192);
     let fine = run(
         &engine,
-        "SELECT length(repeat('x', -5)) + length(repeat('', 9223372036854775807)) + array_length(range(10, 0, -2))",
+        "SELECT length(repeat('x', -5)) + length(repeat('', 9223372036854775807)) + array_length(range(10, 0, -2)) \
+         + array_length(generate_series(DATE '2020-01-01', DATE '2024-01-01', INTERVAL '1 month'))",
     );
     assert_eq!(fine[0].num_rows(), 1);
 }
