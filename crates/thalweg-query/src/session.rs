@@ -6,7 +6,7 @@
 
 use crate::catalog::Resolver;
 use crate::error::to_datafusion;
-use crate::functions::{bounded, total};
+use crate::functions::{guarded, total};
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
 use crate::rules::{Rules, Shape, shape_of};
@@ -62,7 +62,7 @@ impl Planner {
         let base = SessionStateBuilder::new()
             .with_config(full_config.clone())
             .with_runtime_env(Arc::clone(&runtime))
-            .with_scalar_functions(bounded::bounded(
+            .with_scalar_functions(guarded::guarded(
                 SessionStateDefaults::default_scalar_functions(),
             ))
             .with_aggregate_functions(total::exact(

@@ -436,6 +436,17 @@ fn bombs(sum_terms: usize) {
         fail(&engine, &nots).0,
         ErrorKind::Limit | ErrorKind::Query
     ));
+    for combined in [" UNION ALL ", " EXCEPT ", " INTERSECT "] {
+        let queries = vec!["SELECT v, 1 FROM t"; 3_000].join(combined);
+        assert_eq!(fail(&engine, &queries).0, ErrorKind::Limit);
+    }
+    let tables: String = (0..600)
+        .map(|n| format!(" JOIN t AS t{n} ON true"))
+        .collect();
+    assert_eq!(
+        fail(&engine, &format!("SELECT 1 FROM t{tables}")).0,
+        ErrorKind::Limit
+    );
     // Just within the limits everything works, also on a thread with a small stack.
     let many = terms[..1_000].join(" OR ");
     assert_eq!(

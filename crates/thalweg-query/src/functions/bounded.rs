@@ -1,21 +1,17 @@
 //! Functions whose results are as large as a number says, within bounds.
 //!
 //! Memory that is not there ends the process, and no limit of queries is asked by these functions. Invariant: they are
-//! DataFusion's own, called only when what they are to make of a batch has a size that every machine holds.
+//! called only when what they are to make of a batch has a size that every machine holds.
 
 use crate::error::to_datafusion;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::compute::kernels::length::length;
 use arrow::datatypes::{
-    DataType, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
-    TimeUnit,
+    DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
 use datafusion::common::Result;
-use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::ColumnarValue;
 use std::sync::Arc;
 use thalweg_table::{Error, ErrorKind};
 
@@ -25,18 +21,9 @@ const MAX_RESULT_BYTES: i128 = 256 << 20;
 const ITEM_BYTES: i128 = 8;
 const DAY_US: i128 = 86_400_000_000;
 
-/// `functions` with those bounded that need it.
-pub(crate) fn bounded(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
-    let bounded = |base: Arc<ScalarUDF>| match Size::of(base.name()) {
-        Some(size) => Arc::new(ScalarUDF::new_from_impl(Bounded { base, size })),
-        None => base,
-    };
-    functions.into_iter().map(bounded).collect()
-}
-
 /// What tells the size of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Size {
+pub(crate) enum Size {
     /// A text, and how often.
     Repeated,
     /// A length in characters comes second.
@@ -50,7 +37,8 @@ enum Size {
 }
 
 impl Size {
-    fn of(function: &str) -> Option<Self> {
+    /// Of the function with this name, if it is one of those.
+    pub(crate) fn of(function: &str) -> Option<Self> {
         Some(match function {
             "repeat" => Self::Repeated,
             "lpad" | "rpad" => Self::Padded,
@@ -59,6 +47,19 @@ impl Size {
             "range" | "generate_series" => Self::Range,
             _ => return None,
         })
+    }
+
+    /// # Errors
+    /// `Limit` for a result that not every machine holds.
+    pub(crate) fn check(self, function: &str, args: &[ColumnarValue], rows: usize) -> Result<()> {
+        let bytes = self.bytes(args, rows)?;
+        if bytes <= MAX_RESULT_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "{function} would make {bytes} bytes at once: at most {MAX_RESULT_BYTES} are allowed"
+        );
+        Err(to_datafusion(Error::new(ErrorKind::Limit, message)))
     }
 
     /// Bytes of the result, about, at least; 0 where arguments are not of the kind that tells.
@@ -151,56 +152,4 @@ fn array_of(arg: &ColumnarValue) -> Result<ArrayRef> {
 fn value_at(numbers: &Int64Array, row: usize) -> Option<i128> {
     let row = if numbers.len() == 1 { 0 } else { row };
     (row < numbers.len() && numbers.is_valid(row)).then(|| numbers.value(row).into())
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Bounded {
-    base: Arc<ScalarUDF>,
-    size: Size,
-}
-
-impl ScalarUDFImpl for Bounded {
-    fn name(&self) -> &str {
-        self.base.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.base.aliases()
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        self.base.schema_name(args)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.base.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.base.return_type(arg_types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.base.return_field_from_args(args)
-    }
-
-    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.base.coerce_types(arg_types)
-    }
-
-    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        self.base.simplify(args, info)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let bytes = self.size.bytes(&args.args, args.number_rows)?;
-        if bytes > MAX_RESULT_BYTES {
-            let message = format!(
-                "{} would make {bytes} bytes at once: at most {MAX_RESULT_BYTES} are allowed",
-                self.name()
-            );
-            return Err(to_datafusion(Error::new(ErrorKind::Limit, message)));
-        }
-        self.base.invoke_with_args(args)
-    }
 }
