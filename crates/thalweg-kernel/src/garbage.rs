@@ -133,14 +133,15 @@ pub(crate) fn collect(writer: &Writer, marked: Marked) -> Result<Collected> {
     })
 }
 
-/// Whether a snapshot before `commit` is in use, here or in another process, and not too old there.
+/// Whether a snapshot before `commit` is in use, here or in another process, and has not been in the way for too long there.
 pub(crate) fn is_pinned_before(writer: &Writer, commit: CommitNo) -> Result<bool> {
     let epoch = writer.with_leader(|leader| leader.root.current.epoch);
     let floor = PinPlace { epoch, commit };
     let here = writer.pins.oldest().is_some_and(|pin| pin < floor);
     let mut slots = writer.slots.lock();
-    let oldest = slots.oldest_pin(&writer.env, &writer.dir)?;
-    Ok(here || oldest.is_some_and(|pin| pin < floor))
+    // Looked at in any case: for those in the way the time begins now.
+    let elsewhere = slots.is_pinned_before(&writer.env, &writer.dir, floor)?;
+    Ok(here || elsewhere)
 }
 
 /// A file that nothing needs.

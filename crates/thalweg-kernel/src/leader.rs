@@ -534,10 +534,15 @@ impl Leader {
         end.map_or(self.root.current.checkpoint.segment, |end| end.segment)
     }
 
-    /// Files that only snapshots before `commit` need may go from now on.
+    /// Files that only snapshots before `commit` need may go from now on: reading processes are told so. On an error they
+    /// may not.
     pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<()> {
         // Behind a failure the state holds commits that must not be told of.
         self.check_not_ended()?;
+        // `live` is of an epoch that was begun.
+        if self.log.is_none() {
+            return Err(no_epoch());
+        }
         let epoch = self.root.current.epoch;
         self.gc_floor = self.gc_floor.max(PinPlace { epoch, commit });
         self.write_live()
