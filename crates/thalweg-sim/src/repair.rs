@@ -588,6 +588,129 @@ pub fn damage_stretches(patient: &Patient, lengths: &[usize], step: usize) -> Re
     stage
 }
 
+/// Databases whose newest epoch has no checkpoint but its first one, with commits of all levels behind it and whatever `live`
+/// and the epoch before it look like after a crash.
+pub fn of_one_checkpoint() -> Vec<Patient> {
+    use Durability::{Disk, Process};
+    let mut patients = Vec::new();
+    let live = Path::new(DIR).join("live");
+    let levels = [None, Some(Process), Some(Disk)];
+    for (level, with_tail, with_drop) in levels
+        .into_iter()
+        .flat_map(|level| [(level, false), (level, true)])
+        .flat_map(|(level, tail)| [(level, tail, false), (level, tail, true)])
+        .filter(|(level, _, with_drop)| level.is_some() || !with_drop)
+    {
+        let sim = SimEnv::new(27);
+        let mut db = Driver::start(&sim, Shape::new(1 << 15, 16), false);
+        db.create("t");
+        db.create("secret");
+        db.append_group("t", 0..40, Disk);
+        db.append_group("secret", 0..40, Disk);
+        db.reopen();
+        db.append("t", 50..55, Disk);
+        db.append_group("t", 60..80, Process);
+        db.append("secret", 60..63, Process);
+        let old = sim.read_file(&live).expect("a writer");
+        if with_tail {
+            db.kill();
+        } else {
+            db.reopen();
+        }
+        if let Some(level) = level {
+            for k in 2..5 {
+                db.append("t", k * 100..k * 100 + 5, level);
+                db.append_group("secret", k * 100..k * 100 + 9, level);
+            }
+            if with_drop {
+                db.drop_table("secret");
+            }
+            db.append("t", 900..903, level);
+        } else if !with_tail {
+            db.append("t", 900..903, Process);
+            db.kill();
+        }
+        let images = [CrashChoice::KeepAll, CrashChoice::DropAll];
+        for (image, killed) in images
+            .map(|c| sim.crash_image(&c))
+            .iter()
+            .zip([true, false])
+        {
+            for said in ["as it was", "old", "absent"] {
+                let image = image.crash_image(&CrashChoice::KeepAll);
+                match said {
+                    "old" => image.write_file(&live, &old).expect("a disk"),
+                    "absent" => _ = image.remove_file(&live),
+                    _ => {}
+                }
+                let name = format!(
+                    "{level:?}, a tail: {with_tail}, a drop: {with_drop}, killed: {killed}, `live` {said}"
+                );
+                let mut patient = Patient::of(&name, &db, image, false, killed);
+                // What is damaged is known to have been synced.
+                patient.surely_proven = patient.commit;
+                patients.push(patient);
+            }
+        }
+        db.finish();
+    }
+    patients
+}
+
+/// The only checkpoint of the newest epoch is damaged, alone or with the frames behind it; or the root is lost.
+pub fn damage_only_checkpoint(patient: &Patient) -> RepairStage {
+    let mut stage = RepairStage::default();
+    let root_path = Path::new(DIR).join("root");
+    let root = patient.sim.read_file(&root_path).expect("a root");
+    let field = |at: usize| u64::from_le_bytes(root[at..at + 8].try_into().expect("8 bytes"));
+    let path = Path::new(DIR).join(segment_name(thalweg_kernel::FileId(field(48))));
+    let begin = field(56);
+    let end = begin + (field(64) & u64::from(u32::MAX));
+    let mut whole = |image: SimEnv, what: &str| {
+        if let Some(Repaired::Done(_, contents)) = stage.run(patient, &image, what)
+            && contents != patient.contents
+        {
+            let lost = difference(&patient.contents, &contents);
+            let name = &patient.name;
+            stage.violations.push(format!("{name}: {what}: {lost}"));
+        }
+    };
+    let image = patient.image();
+    image.remove_file(&root_path).expect("a root");
+    whole(image, "the root is removed");
+    for (what, at) in [("header", begin + 9), ("INDEX section", end - 9)] {
+        for root_is_there in [true, false] {
+            let image = patient.image();
+            image.overwrite_file(&path, at, &[0x5A]).expect("a segment");
+            if !root_is_there {
+                image.remove_file(&root_path).expect("a root");
+            }
+            whole(
+                image,
+                &format!("{what} of the checkpoint, a root: {root_is_there}"),
+            );
+        }
+    }
+    let bytes = patient.sim.read_file(&path).expect("a segment");
+    let used = bytes.iter().rposition(|b| *b != 0).unwrap_or(0) as u64 + 1;
+    for last in (end..used).step_by(56) {
+        let image = patient.image();
+        let junk = vec![0x5A; usize::try_from(last - begin - 9).expect("short")];
+        image
+            .overwrite_file(&path, begin + 9, &junk)
+            .expect("a segment");
+        stage.run(
+            patient,
+            &image,
+            &format!("all from the checkpoint to {last}"),
+        );
+    }
+    let image = patient.image();
+    image.remove_file(&path).expect("a segment");
+    stage.run(patient, &image, "its segment is removed");
+    stage
+}
+
 /// Damages each page of the index that lies in a segment: the frames that brought its blocks tell of them.
 pub fn damage_pages(patient: &Patient) -> RepairStage {
     let mut stage = RepairStage::default();

@@ -4,9 +4,9 @@
 use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
 use thalweg_sim::repair::{
-    Patient, RepairStage, closed, coarse_damage, crash_repair, damage_pages, damage_stretches,
-    dependent, fail_repair, flip_bytes, killed, merged, merged_behind_a_lost_page,
-    repair_what_is_only_cached, several_places,
+    Patient, RepairStage, closed, coarse_damage, crash_repair, damage_only_checkpoint,
+    damage_pages, damage_stretches, dependent, fail_repair, flip_bytes, killed, merged,
+    merged_behind_a_lost_page, of_one_checkpoint, repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::WORKLOADS;
@@ -82,6 +82,17 @@ fn commits_that_rest_on_lost_ones() {
     let stage = damage_stretches(&dependent(), &[8, 100, 200, 300, 500, 900], step);
     conclude("stretches of the log", &stage, 0, &clock);
     assert!(stage.gave_up > 200, "{stage:?}");
+}
+
+#[test]
+fn an_epoch_whose_only_checkpoint_is_damaged() {
+    let clock = Stopwatch::start();
+    let mut stage = RepairStage::default();
+    for patient in of_one_checkpoint() {
+        stage.add(damage_only_checkpoint(&patient));
+    }
+    conclude("the only checkpoint of an epoch", &stage, 0, &clock);
+    assert!(stage.mended > 200 && stage.gave_up > 200, "{stage:?}");
 }
 
 #[test]
