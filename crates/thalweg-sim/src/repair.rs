@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use thalweg_env::OpenMode;
-use thalweg_env::sim::{CrashChoice, Errno, FaultPlan, SimEnv};
+use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_kernel::index::{Address, Step};
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::store::{fragment_name, segment_name};
 use thalweg_kernel::verify::Damage;
-use thalweg_kernel::{CommitNo, Durability};
+use thalweg_kernel::{CommitNo, Durability, ErrorKind};
 
 /// A database before it is damaged, and what was ever stored in it.
 #[derive(Clone)]
@@ -588,8 +588,8 @@ pub fn damage_stretches(patient: &Patient, lengths: &[usize], step: usize) -> Re
     stage
 }
 
-/// Databases whose newest epoch has no checkpoint but its first one, with commits of all levels behind it and whatever `live`
-/// and the epoch before it look like after a crash.
+/// Databases whose newest epoch has one checkpoint (or, where blocks were moved, two of the same commit), with commits of all
+/// levels behind it and whatever `live` and the epoch before it look like after a crash.
 pub fn of_one_checkpoint() -> Vec<Patient> {
     use Durability::{Disk, Process};
     let mut patients = Vec::new();
@@ -607,16 +607,18 @@ pub fn of_one_checkpoint() -> Vec<Patient> {
         db.create("secret");
         db.append_group("t", 0..40, Disk);
         db.append_group("secret", 0..40, Disk);
+        // In use, so that nothing is collected, which makes checkpoints.
+        let reader = db.shape().open_read_only(&sim.env_of_process(900));
+        let in_use = reader.expect("a reader").kernel.snapshot();
         db.reopen();
         db.append("t", 50..55, Disk);
         db.append_group("t", 60..80, Process);
         db.append("secret", 60..63, Process);
         let old = sim.read_file(&live).expect("a writer");
-        if with_tail {
-            db.kill();
-        } else {
-            db.reopen();
+        if !with_tail {
+            db.flush();
         }
+        db.kill();
         if let Some(level) = level {
             for k in 2..5 {
                 db.append("t", k * 100..k * 100 + 5, level);
@@ -626,9 +628,6 @@ pub fn of_one_checkpoint() -> Vec<Patient> {
                 db.drop_table("secret");
             }
             db.append("t", 900..903, level);
-        } else if !with_tail {
-            db.append("t", 900..903, Process);
-            db.kill();
         }
         let images = [CrashChoice::KeepAll, CrashChoice::DropAll];
         for (image, killed) in images
@@ -652,12 +651,13 @@ pub fn of_one_checkpoint() -> Vec<Patient> {
                 patients.push(patient);
             }
         }
+        drop(in_use);
         db.finish();
     }
     patients
 }
 
-/// The only checkpoint of the newest epoch is damaged, alone or with the frames behind it; or the root is lost.
+/// A checkpoint that the root names, as a rule the only one of the newest epoch, is damaged, alone or with the frames behind it; or the root is lost.
 pub fn damage_only_checkpoint(patient: &Patient) -> RepairStage {
     let mut stage = RepairStage::default();
     let root_path = Path::new(DIR).join("root");
@@ -927,6 +927,64 @@ pub fn fail_repair(patient: &Patient, damaged: &SimEnv) -> RepairStage {
         }
         if stage.violations.len() >= 5 {
             return stage;
+        }
+    }
+    stage
+}
+
+/// Reads of the front of each file fail for good, one file and one slot of it after the other: that is no damage. An opening
+/// and a repair end with that error or do without, and change nothing that they could not read.
+pub fn fail_reads(patient: &Patient) -> RepairStage {
+    let mut stage = RepairStage::default();
+    let parts = [0..4096_u64, 4096..8192];
+    for (path, _) in files_of(&patient.sim) {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        for part in parts
+            .clone()
+            .into_iter()
+            .take(if name == "root" { 2 } else { 1 })
+        {
+            let fails = FaultRule::new(Fault::Error(Errno::IO))
+                .on(&[CallKind::Read])
+                .path_suffix(name)
+                .bytes(part.clone());
+            let fails = |image: SimEnv| {
+                image.set_plan(FaultPlan::none().rule(fails.clone()));
+                image
+            };
+            let what = format!("{}: reads of {part:?} of {name} fail", patient.name);
+            let repaired = fails(patient.image());
+            let before = data_of(&repaired);
+            stage.repairs += 1;
+            match repair_once(&patient.shape, &repaired) {
+                Err(error) if error.kind() == ErrorKind::Io => stage.errors += 1,
+                Ok(report) if report.is_clean() => stage.clean += 1,
+                ended => stage.violations.push(format!("{what}: {ended:?}")),
+            }
+            if data_of(&repaired) != before {
+                stage
+                    .violations
+                    .push(format!("{what}: a repair changed files"));
+            }
+            let opened = fails(patient.image());
+            match patient.shape.open(&opened.env()) {
+                Err(error) if error.kind() == ErrorKind::Io => {}
+                Ok(toy) => match crate::oracle::contents_of(&toy) {
+                    Ok((_, found)) if found != patient.contents => {
+                        let lost = difference(&patient.contents, &found);
+                        stage.violations.push(format!("{what}: opened: {lost}"));
+                    }
+                    _ => {}
+                },
+                Err(error) => stage.violations.push(format!("{what}: opening: {error:?}")),
+            }
+            opened.set_plan(FaultPlan::none());
+            match open_and_read(&patient.shape, &opened, false) {
+                End::Rows(rows) if rows == patient.contents => {}
+                other => stage.violations.push(format!("{what}: later: {other:?}")),
+            }
         }
     }
     stage

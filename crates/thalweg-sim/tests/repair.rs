@@ -5,7 +5,7 @@ use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
 use thalweg_sim::repair::{
     Patient, RepairStage, closed, coarse_damage, crash_repair, damage_only_checkpoint,
-    damage_pages, damage_stretches, dependent, fail_repair, flip_bytes, killed, merged,
+    damage_pages, damage_stretches, dependent, fail_reads, fail_repair, flip_bytes, killed, merged,
     merged_behind_a_lost_page, of_one_checkpoint, repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
@@ -150,6 +150,17 @@ fn a_failed_call_of_a_repair() {
     }
     conclude("failed calls of repairs", &stage, seed, &clock);
     assert!(stage.errors > 300, "{stage:?}");
+}
+
+#[test]
+fn reads_that_fail_for_good() {
+    let clock = Stopwatch::start();
+    let mut stage = RepairStage::default();
+    for patient in [closed(), killed()].iter().chain(&of_one_checkpoint()) {
+        stage.add(fail_reads(patient));
+    }
+    conclude("reads that fail", &stage, 0, &clock);
+    assert!(stage.errors > 100, "{stage:?}");
 }
 
 #[test]
