@@ -657,6 +657,51 @@ pub fn of_one_checkpoint() -> Vec<Patient> {
     patients
 }
 
+/// The root is lost, and all that tells how the log got from an old checkpoint to the only one of the newest epoch: segments
+/// that nobody needed were removed, and a power cut has brought an older one back.
+pub fn removed_between() -> RepairStage {
+    let sim = SimEnv::new(28);
+    let mut db = Driver::start(&sim, Shape::new(1 << 15, 16), false);
+    db.create("t");
+    db.append("t", 0..5, Durability::Disk);
+    let segments = |sim: &SimEnv| -> Files {
+        let mut files = files_of(sim);
+        files.retain(|path, _| path.extension().is_some_and(|extension| extension == "seg"));
+        files
+    };
+    let old = segments(&sim);
+    for k in 1..4 {
+        db.append("t", k * 10..k * 10 + 5, Durability::Disk);
+        db.kill();
+    }
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    for (path, bytes) in &old {
+        image.write_file(path, bytes).expect("a disk");
+    }
+    let patient = Patient::of("removed between", &db, image, false, true);
+    let mut stage = RepairStage::default();
+    let image = patient.image();
+    let all: Vec<PathBuf> = segments(&image).into_keys().collect();
+    let Some((_, before)) = all.split_last() else {
+        panic!("no segment");
+    };
+    for path in before.iter().filter(|path| !old.contains_key(*path)) {
+        image.remove_file(path).expect("a segment");
+    }
+    for name in ["root", "live"] {
+        let removed = image.remove_file(&Path::new(DIR).join(name));
+        removed.expect("a file");
+    }
+    if let Some(Repaired::Done(_, contents)) = stage.run(&patient, &image, "no root")
+        && contents != patient.contents
+    {
+        let lost = difference(&patient.contents, &contents);
+        stage.violations.push(format!("no root: {lost}"));
+    }
+    stage
+}
+
 /// A checkpoint that the root names, as a rule the only one of the newest epoch, is damaged, alone or with the frames behind it; or the root is lost.
 pub fn damage_only_checkpoint(patient: &Patient) -> RepairStage {
     let mut stage = RepairStage::default();
@@ -988,6 +1033,37 @@ pub fn fail_reads(patient: &Patient) -> RepairStage {
         }
     }
     stage
+}
+
+/// The garbage floor, an epoch and a commit, that `live` names before and after a repair in the same boot.
+pub fn floors_around_repair() -> [(u32, u64); 2] {
+    let sim = SimEnv::new(29);
+    let mut db = Driver::start(&sim, Shape::new(4096, 16), false);
+    history(&mut db);
+    db.drop_table("t");
+    db.checkpoint();
+    db.checkpoint();
+    db.collect();
+    let image = sim.crash_image(&CrashChoice::Kill);
+    db.finish();
+    let floor = || {
+        let live = image.read_file(&Path::new(DIR).join("live"));
+        let live = live.expect("a writer was here");
+        let number = |slot: &[u8], at: usize| {
+            u64::from_le_bytes(slot[at..at + 8].try_into().expect("8 bytes"))
+        };
+        let newest = live.chunks_exact(128).max_by_key(|slot| number(slot, 24));
+        let slot = newest.expect("two slots");
+        let epoch = u32::from_le_bytes(slot[88..92].try_into().expect("4 bytes"));
+        (epoch, number(slot, 80))
+    };
+    let before = floor();
+    let root = Path::new(DIR).join("root");
+    image.remove_file(&root).expect("a root");
+    let shape = db.shape();
+    let report = repair_once(shape, &image).expect("a log that is whole");
+    assert!(!report.is_clean(), "the root was lost");
+    [before, floor()]
 }
 
 /// Crashes at every storage call of the repair of a damaged database: the next repair ends as the first one would have.

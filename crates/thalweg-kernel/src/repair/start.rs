@@ -2,8 +2,9 @@
 //! commit of all.
 //!
 //! Invariants: nothing is written. A checkpoint of an epoch that may not have begun (no root or `live` names it, and nothing
-//! follows its only checkpoint: its recovery may have been cut short) counts only if there is no other; the epoch before it
-//! says the same.
+//! follows its only checkpoint: its recovery, or a repair, may have been cut short) counts only if there is no other, or if
+//! the log before it ends too early, and whole: then that was removed since. Else the epoch before it, and what it wrote again
+//! of that, say the same, and what is lost, which a repair that was cut short has told nobody.
 
 use super::{RepairReport, file_damage};
 use crate::checkpoint::index_section;
@@ -94,7 +95,7 @@ pub(crate) fn find_start(env: &Env, dir: &Path, report: &mut RepairReport) -> Re
             let frames = segments.frames(env, dir, database)?;
             // Headers may be damaged, but frames tell of their epochs as well.
             segments.epochs.extend(frames.last.keys());
-            let start = frames.newest_checkpoint(env, dir, database, told.begun())?;
+            let start = frames.newest_checkpoint(env, dir, database, &told)?;
             logs = frames.logs_behind(env, dir, database, &start.0, &told)?;
             start
         }
@@ -271,13 +272,13 @@ struct Frames {
     first_commit: Option<(LogPosition, FrameHead)>,
     /// The first and the last frame of each epoch.
     first: BTreeMap<Epoch, (LogPosition, FrameHead)>,
-    last: BTreeMap<Epoch, LogPosition>,
+    last: BTreeMap<Epoch, (LogPosition, CommitNo)>,
 }
 
 impl Frames {
     fn note(&mut self, database: DatabaseId, at: LogPosition, head: &FrameHead) {
         let epoch = head.id.epoch;
-        self.last.insert(epoch, at);
+        self.last.insert(epoch, (at, head.id.commit));
         self.first
             .entry(epoch)
             .or_insert_with(|| (at, head.clone()));
@@ -295,18 +296,29 @@ impl Frames {
         env: &Env,
         dir: &Path,
         database: DatabaseId,
-        begun: Option<Epoch>,
+        told: &Told,
     ) -> Result<(Root, Replay, Working)> {
         let may_be_unfinished =
-            |root: &Root| Some(root.epoch) > begun && self.is_only_frame_behind_tail(root);
+            |root: &Root| Some(root.epoch) > told.begun() && self.is_only_frame_behind_tail(root);
         let mut by_worth: Vec<&Root> = self.checkpoints.iter().collect();
         by_worth.sort_by_key(|root| (!may_be_unfinished(root), root.epoch, root.checkpoint));
+        let mut whole: Option<(Root, Replay, Working)> = None;
         for root in by_worth.into_iter().rev() {
+            if let Some((before, ..)) = &whole
+                && (before.epoch > root.epoch
+                    || !may_be_unfinished(root)
+                    || !self.was_removed(env, dir, before, root, told)?)
+            {
+                continue;
+            }
             match Replay::behind_checkpoint(env, dir, root) {
-                Ok((replay, working)) => return Ok((*root, replay, working)),
+                Ok((replay, working)) => whole = Some((*root, replay, working)),
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 Err(error) => return Err(error),
             }
+        }
+        if let Some(whole) = whole {
+            return Ok(whole);
         }
         let (at, head) = self
             .first_commit
@@ -325,7 +337,39 @@ impl Frames {
         let of_epoch = |other: &&Root| other.epoch == root.epoch;
         let first = self.checkpoints.iter().find(of_epoch);
         first.map(|first| first.checkpoint) == Some(root.checkpoint)
-            && self.last.get(&root.epoch) == Some(&root.checkpoint)
+            && self.last.get(&root.epoch).map(|(at, _)| *at) == Some(root.checkpoint)
+    }
+
+    /// Whether the log between a checkpoint and an epoch behind it is missing without a trace of damage: that epoch began, and
+    /// the segments were removed.
+    fn was_removed(
+        &self,
+        env: &Env,
+        dir: &Path,
+        from: &Root,
+        behind: &Root,
+        told: &Told,
+    ) -> Result<bool> {
+        let before = self.last.range(..behind.epoch).map(|(_, last)| last.1);
+        let first = self.first.get(&behind.epoch);
+        let is_missing = first.map(|(_, head)| head.commit_before()) > before.max();
+        if !is_missing || told.begun() > Some(from.epoch) {
+            return Ok(false);
+        }
+        let (mut replay, _) = Replay::behind_checkpoint(env, dir, from)?;
+        let mut proven = told.proven(from.epoch).max(replay.at());
+        let ended = loop {
+            match replay.next(UNKNOWN) {
+                Ok(Some(frame)) => proven = frame.head.id.synced_to.max(proven),
+                Ok(None) => break replay.judge_end(proven),
+                Err(error) => break Err(error),
+            }
+        };
+        match ended {
+            Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
+            Err(error) => Err(error),
+            Ok(()) => Ok(true),
+        }
     }
 
     /// The logs of the epochs behind the one that a repair starts from. They go on from its end: each begins with what was
