@@ -657,8 +657,8 @@ pub fn of_one_checkpoint() -> Vec<Patient> {
     patients
 }
 
-/// The root is lost, and all that tells how the log got from an old checkpoint to the only one of the newest epoch: segments
-/// that nobody needed were removed, and a power cut has brought an older one back.
+/// The root is lost, and what tells how the log got from an old checkpoint to the only one of the newest epoch: a segment
+/// that nobody needed was removed, and an older state of it is back.
 pub fn removed_between() -> RepairStage {
     let sim = SimEnv::new(28);
     let mut db = Driver::start(&sim, Shape::new(1 << 15, 16), false);
@@ -673,10 +673,9 @@ pub fn removed_between() -> RepairStage {
     // In use, so that nothing is collected, which makes checkpoints.
     let reader = db.shape().open_read_only(&sim.env_of_process(900));
     let in_use = reader.expect("a reader").kernel.snapshot();
-    for k in 1..4 {
-        db.append("t", k * 10..k * 10 + 5, Durability::Disk);
-        db.kill();
-    }
+    db.append("t", 10..15, Durability::Disk);
+    db.append("t", 20..25, Durability::Process);
+    db.kill();
     let image = sim.crash_image(&CrashChoice::KeepAll);
     drop(in_use);
     db.finish();
