@@ -4,7 +4,7 @@
 //! zeros and synced before the first frame goes into it, so that a sync of a frame writes data and no metadata (147 us
 //! against 209 us for a small one) and a full disk shows here, where nothing is at stake.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES};
 use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
@@ -137,6 +137,14 @@ pub(crate) fn read_header(file: &dyn File, place: &Path) -> Result<Option<Segmen
         // Cut short while it was prepared: nothing was in it.
         Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
         Err(e) => Err(Error::io(format_args!("reading {}", place.display()), e)),
+    }
+}
+
+/// The same where a header that does not verify says no more than none: its first write was torn, or it is damaged.
+pub(crate) fn whole_header(file: &dyn File, place: &Path) -> Result<Option<SegmentHeader>> {
+    match read_header(file, place) {
+        Err(e) if e.kind() == ErrorKind::Corruption => Ok(None),
+        read => read,
     }
 }
 
