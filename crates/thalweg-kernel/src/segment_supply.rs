@@ -278,3 +278,36 @@ impl SegmentSupply {
             .for_each(|path| self.remove(path));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+
+    #[test]
+    fn a_reserve_that_cannot_be_named_stays() {
+        let sim = SimEnv::new(3);
+        let storage = sim.env();
+        storage
+            .storage()
+            .create_dir_all(Path::new("/db/log"))
+            .unwrap();
+        let limit_bytes = 256 << 10;
+        let supply =
+            SegmentSupply::new(sim.env(), PathBuf::from("/db"), FileId(1), limit_bytes).unwrap();
+        supply.refill();
+        sim.set_quota(Some(0));
+        let fails = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::Rename]);
+        sim.set_plan(FaultPlan::none().rule(fails));
+        for _ in 0..3 {
+            let Err(Failure::Refused(error)) = supply.take(0, 1000, true) else {
+                panic!("the reserve got a name");
+            };
+            assert_eq!(error.kind(), ErrorKind::Io);
+        }
+        sim.set_plan(FaultPlan::none());
+        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        assert!(taken.is_reserve);
+    }
+}
