@@ -3,11 +3,12 @@
 //! Invariants: a database exists once its root does; whatever a crash leaves before that is removed by the next opening.
 //! A folder with anything else in it is never touched. Recovery is done before the caller gets anything.
 
+use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::kernel::Options;
-use crate::leader::{Due, Ended, Failure, Leader};
+use crate::leader::{Ended, Failure, Leader};
 use crate::live::{LIVE_NAME, Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::replay::head_at;

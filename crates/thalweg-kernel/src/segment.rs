@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES};
 use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
-use crate::leader::{Failure, Outcome};
+use crate::leader::{Failure, Outcome, fatal};
 use crate::rules::Rule;
 use crate::store::{LOG_DIR, segment_name};
 use std::path::{Path, PathBuf};
@@ -248,18 +248,23 @@ pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
 }
 
 /// Makes a spare the segment of an id; its name is durable before anything goes into it.
-pub(crate) fn use_spare(env: &Env, database: &Path, spare: Spare, id: FileId) -> Outcome<Prepared> {
+pub(crate) fn use_spare(
+    env: &Env,
+    database: &Path,
+    spare: &Spare,
+    id: FileId,
+) -> Outcome<Prepared> {
     let path = segment_path(database, id);
     let fail = |e| Error::io(format_args!("naming log segment {}", path.display()), e);
     let renamed = env.storage().rename(&spare.path, &path);
     renamed.map_err(|e| Failure::Refused(fail(e)))?;
     if Rule::SyncNames.is_kept() {
         let synced = env.storage().sync_dir(&log_dir(database));
-        synced.map_err(|e| Failure::Fatal(fail(e)))?;
+        synced.map_err(|e| fatal(fail(e)))?;
     }
     Ok(Prepared {
         id,
-        file: spare.file,
+        file: Arc::clone(&spare.file),
         capacity_bytes: spare.capacity_bytes,
         is_reserve: false,
     })
