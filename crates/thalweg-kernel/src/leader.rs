@@ -25,12 +25,12 @@ use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
-use crate::segment::{log_dir, segment_path};
+use crate::segment::{self, segment_path};
 use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
 use crate::working::{SinceCheckpoint, Working};
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::Env;
 use thalweg_env::sync::Mutex;
@@ -530,18 +530,19 @@ impl Leader {
         } else {
             self.supply.take_first(tail_bytes, checkpoint_bytes)?
         };
-        let first = segment_path(&self.dir, prepared.id);
+        let (first, unnamed) = (prepared.id, prepared.unnamed.clone());
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
             let at = log.push_again(&frame.head, bytes);
             apply_at(&mut self.working, frame, at, &*self.store).map_err(Failure::Stale)?;
         }
         self.log = Some(log);
-        if let Err(failure) = self.write_checkpoint(true) {
+        if let Err(failure) = self.write_checkpoint(Some((first, unnamed.as_deref()))) {
             self.log = None;
             if let Failure::Refused(_) = failure {
                 // It takes room, and the root does not know of it: a removal that is undone is done again at opening.
-                let _ = self.env.storage().remove_file(&first);
+                let path = unnamed.unwrap_or_else(|| segment_path(&self.dir, first));
+                let _ = self.env.storage().remove_file(&path);
             }
             return Err(failure);
         }
@@ -554,24 +555,22 @@ impl Leader {
             self.ensure_epoch()?;
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
-            self.write_checkpoint(false)?;
+            self.write_checkpoint(None)?;
             self.publish().map_err(fatal)?;
         }
         Ok(self.working.commit)
     }
 
-    fn write_checkpoint(&mut self, begins_epoch: bool) -> Outcome<()> {
+    /// `first`: the segment that the epoch of this checkpoint begins with, and its path if it has no name yet.
+    fn write_checkpoint(&mut self, first: Option<(FileId, Option<&Path>)>) -> Outcome<()> {
         let (at, written) = self.place_checkpoint()?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
         self.supply.note_checkpoint(u64::from(frame_bytes));
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         log.write().and_then(|()| log.sync()).map_err(fatal)?;
-        if begins_epoch && Rule::SyncNames.is_kept() {
-            let folder = log_dir(&self.dir);
-            let synced = self.env.storage().sync_dir(&folder);
-            synced
-                .map_err(|e| fatal(Error::io(format_args!("syncing {}", folder.display()), e)))?;
+        if let Some((id, unnamed)) = first {
+            segment::name_first(&self.env, &self.dir, id, unnamed).map_err(fatal)?;
         }
         let root = Root {
             database: self.database,
@@ -585,7 +584,7 @@ impl Leader {
             next_file: self.supply.file_id_bound(),
         };
         // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
-        let both_slots = begins_epoch && Rule::BothSlots.is_kept();
+        let both_slots = first.is_some() && Rule::BothSlots.is_kept();
         for _ in 0..if both_slots { 2 } else { 1 } {
             self.root.switch(root).map_err(fatal)?;
         }

@@ -160,6 +160,8 @@ pub(crate) struct Spare {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) id: FileId,
+    /// Its path as long as it has no name of a segment: [`name_first`] gives it that.
+    pub(crate) unnamed: Option<PathBuf>,
     pub(crate) file: Arc<dyn File>,
     pub(crate) capacity_bytes: u64,
     /// Kept for a full disk: what does not free space is to go elsewhere.
@@ -182,19 +184,20 @@ pub(crate) fn make_spare(
     })
 }
 
-/// Makes the first segment of an epoch, under its name and not synced: it means nothing before the root names its epoch,
-/// and the one sync of its frames before that, and of its name, does for the zeros as well. A spare would be synced twice
-/// before.
+/// Makes the first segment of an epoch, under the name of a spare and not synced: the one sync of its frames does for the
+/// zeros as well, and [`name_first`] then names it. Under its own name what a power cut leaves of it could be bytes that
+/// the disk held before: of a segment with the same id and epoch, where the name of that one was lost.
 pub(crate) fn make_first(
     env: &Env,
     database: &Path,
     id: FileId,
     capacity_bytes: u64,
 ) -> Result<Prepared> {
-    let path = segment_path(database, id);
+    let path = spare_path(database, id);
     let file = make_filled(env, &path, capacity_bytes, false)?;
     Ok(Prepared {
         id,
+        unnamed: Some(path),
         file,
         capacity_bytes,
         is_reserve: false,
@@ -247,6 +250,36 @@ pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
     }))
 }
 
+fn name_segment(env: &Env, database: &Path, from: &Path, id: FileId) -> Result<()> {
+    let path = segment_path(database, id);
+    let renamed = env.storage().rename(from, &path);
+    renamed.map_err(|e| Error::io(format_args!("naming log segment {}", path.display()), e))
+}
+
+/// Makes the names in the folder of the log durable.
+fn sync_names(env: &Env, database: &Path) -> Result<()> {
+    if !Rule::SyncNames.is_kept() {
+        return Ok(());
+    }
+    let folder = log_dir(database);
+    let synced = env.storage().sync_dir(&folder);
+    synced.map_err(|e| Error::io(format_args!("syncing {}", folder.display()), e))
+}
+
+/// Gives the first segment of an epoch its name, if [`make_first`] made it, once all of it is synced; the names of the
+/// epoch's segments are then durable.
+pub(crate) fn name_first(
+    env: &Env,
+    database: &Path,
+    id: FileId,
+    unnamed: Option<&Path>,
+) -> Result<()> {
+    if let Some(path) = unnamed {
+        name_segment(env, database, path, id)?;
+    }
+    sync_names(env, database)
+}
+
 /// Makes a spare the segment of an id; its name is durable before anything goes into it.
 pub(crate) fn use_spare(
     env: &Env,
@@ -254,16 +287,11 @@ pub(crate) fn use_spare(
     spare: &Spare,
     id: FileId,
 ) -> Outcome<Prepared> {
-    let path = segment_path(database, id);
-    let fail = |e| Error::io(format_args!("naming log segment {}", path.display()), e);
-    let renamed = env.storage().rename(&spare.path, &path);
-    renamed.map_err(|e| Failure::Refused(fail(e)))?;
-    if Rule::SyncNames.is_kept() {
-        let synced = env.storage().sync_dir(&log_dir(database));
-        synced.map_err(|e| fatal(fail(e)))?;
-    }
+    name_segment(env, database, &spare.path, id).map_err(Failure::Refused)?;
+    sync_names(env, database).map_err(fatal)?;
     Ok(Prepared {
         id,
+        unnamed: None,
         file: Arc::clone(&spare.file),
         capacity_bytes: spare.capacity_bytes,
         is_reserve: false,

@@ -168,7 +168,7 @@ impl SegmentSupply {
     }
 
     /// A segment for the beginning of an epoch, with room for `frame_bytes` and, up to the usual size of segments, for
-    /// `more_bytes`; not synced, nor is its name.
+    /// `more_bytes`; not synced, and, unless the disk is full, not named.
     pub(crate) fn take_first(&self, frame_bytes: u64, more_bytes: u64) -> Outcome<Prepared> {
         let wanted_bytes = (frame_bytes + more_bytes)
             .min(self.limit_bytes / 2)
