@@ -43,13 +43,17 @@ fn bombs(sum_terms: usize) {
         let queries = vec!["SELECT v, 1 FROM t"; 3_000].join(combined);
         assert_eq!(fail(&engine, &queries).0, ErrorKind::Limit);
     }
-    let tables: String = (0..600)
-        .map(|n| format!(" JOIN t AS t{n} ON true"))
-        .collect();
-    assert_eq!(
-        fail(&engine, &format!("SELECT 1 FROM t{tables}")).0,
-        ErrorKind::Limit
-    );
+    for joined in [
+        " JOIN t AS # ON true",
+        " JOIN t AS # ON t.v = #.v",
+        ", t AS #",
+    ] {
+        let tables: String = (1..600)
+            .map(|n| joined.replace('#', &format!("t{n}")))
+            .collect();
+        let (kind, message) = fail(&engine, &format!("SELECT 1 FROM t{tables}"));
+        assert_eq!(kind, ErrorKind::Limit, "{message}");
+    }
     // Just within the limits everything works, also on a thread with a small stack.
     let many = terms[..1_000].join(" OR ");
     assert_eq!(
@@ -82,6 +86,23 @@ fn bombs(sum_terms: usize) {
         )),
         2_900
     );
+    // Many joins on top of one another: more than the units of work that a task has before it looks up.
+    for joined in [
+        " JOIN t AS # ON true",
+        " JOIN t AS # ON t.v = #.v",
+        ", t AS #",
+    ] {
+        let tables: String = (1..180)
+            .map(|n| joined.replace('#', &format!("t{n}")))
+            .collect();
+        let found = run(&engine, &format!("SELECT count(*) FROM t{tables}"));
+        assert_eq!(number(&found), 1);
+    }
+    for combined in [" EXCEPT ", " INTERSECT "] {
+        let queries = vec!["SELECT v FROM t"; 180].join(combined);
+        let found = run(&engine, &format!("SELECT count(*) FROM ({queries})"));
+        assert_eq!(number(&found), i64::from(combined == " INTERSECT "));
+    }
     let unions = vec!["SELECT v FROM t"; 1_000].join(" UNION ALL ");
     assert_eq!(
         number(&run(&engine, &format!("SELECT count(*) FROM ({unions})"))),
