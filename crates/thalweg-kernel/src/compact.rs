@@ -26,6 +26,10 @@ const LEAST_LIVE_PERCENT_OF_FULL_DISK: u64 = 90;
 /// Rewrites all segments that have become sparse, one after the other, those first that need the least room elsewhere. Returns
 /// whether there were any.
 pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
+    if !marked.needed.unreadable.is_empty() {
+        // All segments stay.
+        return Ok(false);
+    }
     let least_percent = if is_full {
         LEAST_LIVE_PERCENT_OF_FULL_DISK
     } else {
@@ -34,7 +38,7 @@ pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) 
     let log_floor = writer.with_leader(|leader| leader.oldest_replayed_segment());
     let mut sparse = Vec::new();
     for segment in list_segments(&writer.env, &writer.dir)? {
-        let Some(live) = marked.live.get(&segment) else {
+        let Some(live) = marked.needed.files.get(&segment) else {
             continue;
         };
         if segment >= log_floor || live.tables.is_empty() {

@@ -100,6 +100,14 @@ impl Error {
         self.0.kind
     }
 
+    /// The error of the engine that this one tells of, if it does.
+    pub(crate) fn cause(&self) -> &Self {
+        let source = std::error::Error::source(self);
+        source
+            .and_then(|source| source.downcast_ref())
+            .unwrap_or(self)
+    }
+
     /// The message without its cause.
     pub fn message(&self) -> &str {
         &self.0.message

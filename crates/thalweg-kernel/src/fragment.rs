@@ -254,6 +254,15 @@ fn put_header(database: DatabaseId, id: FileId, table: TableId, out: &mut Vec<u8
     out.extend_from_slice(&header);
 }
 
+/// The table whose fragment a file says it is; `None`: its header cannot be read, or fails its checks.
+pub(crate) fn fragment_table(store: &Store, id: FileId) -> Option<TableId> {
+    let header = store.read(id, 0, FRAGMENT_HEADER_BYTES).ok()?;
+    let table = TableId(Reader::new(&header[12..16]).u32().ok()?);
+    let mut expected = Vec::new();
+    put_header(store.database(), id, table, &mut expected);
+    (header == expected).then_some(table)
+}
+
 /// The end of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Footer {

@@ -346,6 +346,12 @@ impl FrameHead {
             .any(|s| matches!(s.kind, SectionKind::Index | SectionKind::Next))
     }
 
+    /// The last commit before this frame.
+    pub(crate) fn commit_before(&self) -> CommitNo {
+        let own = u64::from(self.is_commit());
+        CommitNo(self.id.commit.0.saturating_sub(own))
+    }
+
     /// Bytes at the front that recovery needs where blocks are proven: all but the blocks.
     pub(crate) fn needed_bytes(&self) -> usize {
         let bulk = self.sections.iter().find(|s| s.kind == SectionKind::Blocks);

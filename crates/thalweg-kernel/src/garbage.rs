@@ -2,7 +2,8 @@
 //!
 //! Invariants: what is deleted is not referenced by the snapshot that was marked, is older than the log that either root
 //! slot would replay, is not being staged, and is needed by no older snapshot of this or another process, unless that one
-//! has been in the way for too long. No file is cut or written again before it is deleted, and no id is used twice: who
+//! has been in the way for too long. Of a table whose index cannot be read it is not known what it needs: all that may be
+//! its stays, which is every segment, and every fragment but those that say that they are another table's. No file is cut or written again before it is deleted, and no id is used twice: who
 //! comes too late finds a file missing, never other bytes. Marking reads index pages only.
 //!
 //! Rejected: counting live bytes per file at every commit. It puts the bookkeeping on the path of each append and must
@@ -12,6 +13,7 @@
 
 use crate::commit::Durability;
 use crate::error::{Error, Result};
+use crate::fragment::fragment_table;
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::index::{Entry, Step};
 use crate::leader::Job;
@@ -19,7 +21,7 @@ use crate::live::PinPlace;
 use crate::open::list_fragments;
 use crate::queue::refusal;
 use crate::segment::{list_segments, segment_path};
-use crate::state::Snapshot;
+use crate::state::{Snapshot, TableSnapshot};
 use crate::store::Store;
 use crate::writer::Writer;
 use std::collections::{HashMap, HashSet};
@@ -36,10 +38,35 @@ pub(crate) struct Collected {
 /// What a snapshot needs, and which other files are not to be touched: one walk over the index serves all of a round.
 pub(crate) struct Marked {
     pub(crate) snapshot: Snapshot,
-    pub(crate) live: HashMap<FileId, Live>,
+    pub(crate) needed: Needed,
     staged: HashSet<FileId>,
     written: FileId,
     bound: FileId,
+}
+
+/// What is known of what a snapshot needs.
+#[derive(Debug, Default)]
+pub(crate) struct Needed {
+    pub(crate) files: HashMap<FileId, Live>,
+    /// Tables with an index page that cannot be read.
+    pub(crate) unreadable: Vec<TableId>,
+}
+
+impl Needed {
+    fn may_need(&self, dead: &Dead, store: &Store) -> bool {
+        if self.files.contains_key(&dead.id) {
+            return true;
+        }
+        if self.unreadable.is_empty() {
+            return false;
+        }
+        let of_table = if dead.is_segment {
+            None
+        } else {
+            fragment_table(store, dead.id)
+        };
+        of_table.is_none_or(|table| self.unreadable.contains(&table))
+    }
 }
 
 /// What of a file is needed.
@@ -67,10 +94,10 @@ impl Marked {
             (staged, leader.written_segment(), bound)
         });
         let snapshot = writer.snapshot();
-        let live = live_files(&snapshot, &writer.store)?;
+        let needed = live_files(&snapshot, &writer.store);
         Ok(Self {
             snapshot,
-            live,
+            needed,
             staged,
             written,
             bound,
@@ -100,7 +127,7 @@ pub(crate) fn collect(writer: &Writer, marked: Marked) -> Result<Collected> {
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     let after = writer.snapshot();
-    let still_needed = live_files(&after, &writer.store)?;
+    let still_needed = live_files(&after, &writer.store);
     // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was
     // given out anew would name two files.
     let (log_floor, next_file) = writer.with_leader(|leader| {
@@ -109,7 +136,7 @@ pub(crate) fn collect(writer: &Writer, marked: Marked) -> Result<Collected> {
     });
     dead.retain(|dead| {
         let is_replayed = dead.is_segment && dead.id >= log_floor;
-        dead.id < next_file && !is_replayed && !still_needed.contains_key(&dead.id)
+        dead.id < next_file && !is_replayed && !still_needed.may_need(dead, &writer.store)
     });
     // A drop that only the operating system has could be undone by a power cut, after the files are gone.
     writer.flush()?;
@@ -133,14 +160,15 @@ pub(crate) fn collect(writer: &Writer, marked: Marked) -> Result<Collected> {
     })
 }
 
-/// Whether a snapshot before `commit` is in use, here or in another process, and not too old there.
+/// Whether a snapshot before `commit` is in use, here or in another process, and has not been in the way for too long there.
 pub(crate) fn is_pinned_before(writer: &Writer, commit: CommitNo) -> Result<bool> {
     let epoch = writer.with_leader(|leader| leader.root.current.epoch);
     let floor = PinPlace { epoch, commit };
     let here = writer.pins.oldest().is_some_and(|pin| pin < floor);
     let mut slots = writer.slots.lock();
-    let oldest = slots.oldest_pin(&writer.env, &writer.dir)?;
-    Ok(here || oldest.is_some_and(|pin| pin < floor))
+    // Looked at in any case: for those in the way the time begins now.
+    let elsewhere = slots.is_pinned_before(&writer.env, &writer.dir, floor)?;
+    Ok(here || elsewhere)
 }
 
 /// A file that nothing needs.
@@ -179,33 +207,45 @@ fn unneeded(writer: &Writer, marked: &Marked) -> Result<Vec<Dead>> {
         });
     Ok(segments
         .chain(fragments)
-        .filter(|dead| !marked.live.contains_key(&dead.id) && !marked.staged.contains(&dead.id))
+        .filter(|dead| !marked.staged.contains(&dead.id))
+        .filter(|dead| !marked.needed.may_need(dead, &writer.store))
         .collect())
 }
 
 /// What the blocks and index pages of a snapshot take of each file; a file that is not there is not needed.
-fn live_files(snapshot: &Snapshot, store: &Store) -> Result<HashMap<FileId, Live>> {
-    let mut live: HashMap<FileId, Live> = HashMap::new();
+fn live_files(snapshot: &Snapshot, store: &Store) -> Needed {
+    let mut needed = Needed::default();
     for table in snapshot.tables() {
-        // If something was appended since the checkpoint the root is in memory; what it leads to is marked by the walk.
-        let mut count = |entry: &Entry| {
-            let file = live.entry(entry.address.file).or_default();
-            file.bytes += u64::from(entry.address.bytes);
-            if entry.is_block() && file.tables.last() != Some(&table.id) {
-                file.tables.push(table.id);
-            }
-        };
-        if !table.tree.is_dirty() {
-            table.tree.root_entry().iter().for_each(&mut count);
+        // Damaged or not to be read now: what is kept for nothing goes in a later round.
+        if mark_table(&table, store, &mut needed.files).is_err() {
+            needed.unreadable.push(table.id);
         }
-        table.tree.visit(None, store, &mut |entry| {
-            count(entry);
-            if entry.is_block() {
-                Step::Take
-            } else {
-                Step::Descend
-            }
-        })?;
     }
-    Ok(live)
+    needed
+}
+
+fn mark_table(
+    table: &TableSnapshot,
+    store: &Store,
+    live: &mut HashMap<FileId, Live>,
+) -> Result<()> {
+    // If something was appended since the checkpoint the root is in memory; what it leads to is marked by the walk.
+    let mut count = |entry: &Entry| {
+        let file = live.entry(entry.address.file).or_default();
+        file.bytes += u64::from(entry.address.bytes);
+        if entry.is_block() && file.tables.last() != Some(&table.id) {
+            file.tables.push(table.id);
+        }
+    };
+    if !table.tree.is_dirty() {
+        table.tree.root_entry().iter().for_each(&mut count);
+    }
+    table.tree.visit(None, store, &mut |entry| {
+        count(entry);
+        if entry.is_block() {
+            Step::Take
+        } else {
+            Step::Descend
+        }
+    })
 }

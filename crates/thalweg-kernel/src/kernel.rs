@@ -215,17 +215,21 @@ impl Kernel {
         &self.store
     }
 
-    /// Writes a last checkpoint and gives the lock back. Afterwards every call fails. Readers just end.
+    /// Writes a last checkpoint and gives the lock back; a reader lets go of the files that it kept. Afterwards every
+    /// call fails.
     pub fn close(&self) -> Result<()> {
+        if self.check_process().is_err() {
+            return Ok(());
+        }
         match &self.role {
             Role::Writer { writer, background } => {
-                if self.check_process().is_err() {
-                    return Ok(());
-                }
                 background.stop(writer);
                 writer.close()
             }
-            Role::Reader(_) => Ok(()),
+            Role::Reader(reader) => {
+                reader.close();
+                Ok(())
+            }
         }
     }
 
@@ -248,3 +252,52 @@ impl Drop for Kernel {
 
 /// What publishing swaps.
 pub(crate) type Published = Arc<arc_swap::ArcSwap<DbState>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_env::sim::SimEnv;
+
+    /// For databases without rows.
+    struct NoRows;
+
+    impl RowEncoder for NoRows {
+        fn block_rows(&self, _definition: &[u8]) -> Result<u32> {
+            Ok(1)
+        }
+
+        fn encode(&self, _table: &TableSnapshot, _rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn open(sim: &SimEnv) -> Kernel {
+        let options = Options {
+            background: false,
+            ..Options::default()
+        };
+        Kernel::open(sim.env(), Path::new("/db"), &options, Arc::new(NoRows)).unwrap()
+    }
+
+    #[test]
+    fn files_stay_where_readers_cannot_be_told_that_they_may_go() {
+        let sim = SimEnv::new(1);
+        open(&sim).close().unwrap();
+        let kernel = open(&sim);
+        let raise = || {
+            let writer = kernel.writer().unwrap();
+            let commit = kernel.snapshot().unwrap().commit();
+            writer.with_leader(|leader| leader.raise_gc_floor(commit))
+        };
+        // Nothing was written since it was opened: there is no epoch to speak of.
+        assert_eq!(raise().unwrap_err().kind(), ErrorKind::Unavailable);
+        let writer = kernel.writer().unwrap();
+        let begun = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
+        begun.unwrap();
+        raise().unwrap();
+        let live = crate::live::LiveFile::open_reader(&sim.env(), Path::new("/db"));
+        let said = live.unwrap().unwrap().read().unwrap().unwrap();
+        let floor = kernel.snapshot().unwrap().place();
+        assert_eq!(said.gc_floor, floor);
+    }
+}

@@ -3,19 +3,21 @@
 //! Invariants: a commit is validated against the state that holds all commits before it, then put into the pending bytes and
 //! applied; it is visible, and its caller answered, only after the write, and the sync where anyone of its batch asked
 //! for one. In a batch where nobody does, frames of rows say so, and reading processes find them by themselves; of all
-//! others `live` tells. Between applying and writing nothing can fail but reading an index page and the write itself. Both end
-//! writing: the first, and a write or sync for want of space, until the log was recovered (`resume`), else for good. So the
-//! state in memory never holds what the log does not, except behind that, where nobody can see it.
+//! others `live` tells. Pages that a commit needs are loaded before anything of it is done: one that cannot be read refuses
+//! that commit and nothing else. Between applying and writing nothing can fail but the write itself: for want of space it ends
+//! writing until the log was recovered (`resume`), else for good. So the state in memory never holds what the log does not,
+//! except behind that, where nobody can see it.
 
 use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
 use crate::checkpoint::{CHECKPOINT_SECTIONS, put_checkpoint};
 use crate::commit::{Commit, Durability, Edit, GroupPart};
+use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::len_u32;
 use crate::fragment::FragmentWriter;
 use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
-use crate::index::{Entry, WrittenPages};
+use crate::index::{Entry, HeldPages, WrittenPages};
 use crate::kernel::{Published, RowEncoder};
 use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
@@ -23,17 +25,16 @@ use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
-use crate::segment::{log_dir, segment_path};
+use crate::segment::{self, segment_path};
 use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
-use crate::working::{OPEN_LIMIT_BYTES, SinceCheckpoint, Working};
+use crate::working::{SinceCheckpoint, Working};
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use thalweg_env::Env;
-use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use thalweg_env::sync::{Condvar, Mutex};
+use thalweg_env::sync::Mutex;
+use thalweg_env::sync::atomic::Ordering;
 
 /// Above this a commit waits for a sync, whatever its durability.
 const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
@@ -68,6 +69,8 @@ pub(crate) enum Failure {
     Refused(Error),
     /// The state in memory cannot be trusted any more; the log can.
     Stale(Error),
+    /// A write or a sync failed for want of space: what it was for is to be read back and written anew.
+    Full(Error),
     /// The log cannot be trusted any more.
     Fatal(Error),
 }
@@ -76,15 +79,39 @@ impl Failure {
     /// The same where it makes no difference.
     pub(crate) fn error(self) -> Error {
         match self {
-            Self::Refused(error) | Self::Stale(error) | Self::Fatal(error) => error,
+            Self::Refused(error) | Self::Stale(error) | Self::Full(error) | Self::Fatal(error) => {
+                error
+            }
         }
     }
 }
 
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
+/// What a write or a sync has come to that failed.
 pub(crate) fn fatal(error: Error) -> Failure {
-    Failure::Fatal(error)
+    if error.kind() == ErrorKind::DiskFull {
+        Failure::Full(error)
+    } else {
+        Failure::Fatal(error)
+    }
+}
+
+/// A batch that was not done to its end.
+pub(crate) struct Broken {
+    pub(crate) failure: Failure,
+    /// So many of its jobs were settled before: what they were answered holds.
+    pub(crate) settled: usize,
+}
+
+impl From<Failure> for Broken {
+    /// Before anything was settled.
+    fn from(failure: Failure) -> Self {
+        Self {
+            failure,
+            settled: 0,
+        }
+    }
 }
 
 /// Whether the log can be written to.
@@ -103,97 +130,6 @@ pub(crate) enum Ended {
 fn outcome_unknown(error: &Error, until: &str) -> Error {
     let message = format!("{error}; whether this commit was stored is not known before {until}");
     Error::with_source(ErrorKind::Unavailable, message, error.clone())
-}
-
-/// What commits have called for, for those who do it.
-#[derive(Default)]
-pub(crate) struct Due {
-    open_bytes: AtomicU64,
-    unsynced: AtomicBool,
-    checkpoint: AtomicBool,
-    /// Calls who encodes and writes checkpoints.
-    pub(crate) work: Call,
-    garbage: AtomicBool,
-    /// Some could not be removed yet.
-    garbage_stayed: AtomicBool,
-    /// A commit found no room: what would not be worth its while else is to be done as well.
-    out_of_space: AtomicBool,
-    /// Calls who removes and rewrites files.
-    pub(crate) cleaning: Call,
-}
-
-/// A call that is heard also if nobody waits yet.
-#[derive(Default)]
-pub(crate) struct Call {
-    called: Mutex<bool>,
-    call: Condvar,
-}
-
-impl Call {
-    /// Calls whoever waits.
-    pub(crate) fn call(&self) {
-        *self.called.lock() = true;
-        self.call.notify_all();
-    }
-
-    /// Waits for a call, not longer than that.
-    pub(crate) fn wait(&self, at_most: Option<Duration>) {
-        let mut called = self.called.lock();
-        while !std::mem::take(&mut *called) {
-            match at_most {
-                None => self.call.wait(&mut called),
-                Some(at_most) => {
-                    self.call.wait_for(&mut called, at_most);
-                    *called = false;
-                    return;
-                }
-            }
-        }
-    }
-}
-
-impl Due {
-    /// Raw bytes of all open rows.
-    pub(crate) fn open_bytes(&self) -> u64 {
-        self.open_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Whether the log has bytes that a power cut could take.
-    pub(crate) fn unsynced(&self) -> bool {
-        self.unsynced.load(Ordering::Relaxed)
-    }
-
-    /// Whether a checkpoint is due; asked for once.
-    pub(crate) fn take_checkpoint(&self) -> bool {
-        self.checkpoint.swap(false, Ordering::Relaxed)
-    }
-
-    /// There may be files that nothing needs.
-    pub(crate) fn expect_garbage(&self) {
-        self.garbage.store(true, Ordering::Relaxed);
-    }
-
-    /// Some could not be removed yet: to be looked at again behind the next checkpoint.
-    pub(crate) fn garbage_stays(&self) {
-        self.garbage_stayed.store(true, Ordering::Relaxed);
-    }
-
-    /// A commit was refused: whatever can be freed is to be freed.
-    fn space_is_out(&self) {
-        self.out_of_space.store(true, Ordering::Relaxed);
-        self.expect_garbage();
-        self.cleaning.call();
-    }
-
-    /// Whether one was; asked for once.
-    pub(crate) fn take_out_of_space(&self) -> bool {
-        self.out_of_space.swap(false, Ordering::Relaxed)
-    }
-
-    /// Whether there may be; asked for once.
-    pub(crate) fn take_garbage(&self) -> bool {
-        self.garbage.swap(false, Ordering::Relaxed)
-    }
 }
 
 /// The state of the one writer.
@@ -241,13 +177,14 @@ struct Lowered {
 }
 
 impl Leader {
-    /// Does the jobs in order; `answer` gets one result each. An error of the whole is the result of all of them.
+    /// Does the jobs in order; `answer` gets one result each. Where the batch breaks, those hold that were settled, and
+    /// refusals; its error is the result of all others.
     pub(crate) fn run(
         &mut self,
         jobs: impl Iterator<Item = (Job, Durability)>,
         waits_for_sync: bool,
         answer: &mut impl FnMut(Result<CommitNo>),
-    ) -> Outcome<()> {
+    ) -> Result<(), Broken> {
         if self.ended == Ended::UntilRecovered {
             self.resume()?;
         }
@@ -255,22 +192,23 @@ impl Leader {
         self.shows_on_write = !waits_for_sync;
         // A panic leaves it so.
         self.ended = Ended::ForGood;
-        match self.run_jobs(jobs, answer) {
-            Ok(()) => {
-                self.ended = Ended::No;
-                Ok(())
-            }
-            Err(Failure::Fatal(error)) if error.kind() != ErrorKind::DiskFull => {
+        let mut settled = 0;
+        let Err(failure) = self.run_jobs(jobs, answer, &mut settled) else {
+            self.ended = Ended::No;
+            return Ok(());
+        };
+        let failure = match failure {
+            Failure::Fatal(error) => {
                 let until = "the database is opened anew";
-                Err(fatal(outcome_unknown(&error, until)))
+                fatal(outcome_unknown(&error, until))
             }
-            Err(failure) => {
-                self.was_full |= matches!(failure, Failure::Fatal(_));
+            failure => {
+                self.was_full |= matches!(failure, Failure::Full(_));
                 self.ended = Ended::UntilRecovered;
-                let error = outcome_unknown(&failure.error(), "writing goes on");
-                Err(Failure::Refused(error))
+                Failure::Refused(outcome_unknown(&failure.error(), "writing goes on"))
             }
-        }
+        };
+        Err(Broken { failure, settled })
     }
 
     fn check_not_ended(&self) -> Result<()> {
@@ -285,14 +223,16 @@ impl Leader {
         &mut self,
         jobs: impl Iterator<Item = (Job, Durability)>,
         answer: &mut impl FnMut(Result<CommitNo>),
+        settled: &mut usize,
     ) -> Outcome<()> {
         let mut sync = false;
-        for (job, durability) in jobs {
+        for (done, (job, durability)) in jobs.enumerate() {
             let outcome = match job {
                 Job::Commit(commit) => self.accept(commit),
                 Job::Flush => Ok(self.working.commit),
                 Job::Checkpoint { always } => {
                     self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
+                    *settled = done;
                     self.checkpoint(always)
                 }
             };
@@ -344,8 +284,11 @@ impl Leader {
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
         let mut lowered = lower(commit, number, changes).map_err(Failure::Refused)?;
+        // What applying will ask for is there from here on: else a page that cannot be read would be found behind the frame.
+        let store = Arc::clone(&self.store);
+        let pages = HeldPages::new(&*store);
         self.working
-            .validate(&lowered.changes, &*self.store)
+            .validate(&lowered.changes, &pages)
             .map_err(Failure::Refused)?;
         build(&mut self.builder, &mut lowered).map_err(Failure::Refused)?;
         let frame_bytes = self.builder.frame_bytes() as u64;
@@ -363,7 +306,7 @@ impl Leader {
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
-            .apply(number, changes.drain(..), at, &*self.store)
+            .apply(number, changes.drain(..), at, &pages)
             .map_err(Failure::Stale)?;
         self.changes = changes;
         if !fragments.is_empty() {
@@ -463,44 +406,34 @@ impl Leader {
     }
 
     /// Tells the background what there is to do.
-    fn note_due(&mut self) {
-        self.due
-            .open_bytes
-            .store(self.working.open_bytes, Ordering::Relaxed);
-        self.due
-            .unsynced
-            .store(self.unsynced_bytes() > 0, Ordering::Relaxed);
+    pub(crate) fn note_due(&mut self) {
+        self.due.note_unsynced(self.unsynced_bytes() > 0);
         let checkpoint = self.checkpoint_is_due();
         if checkpoint {
-            self.due.checkpoint.store(true, Ordering::Relaxed);
+            self.due.expect_checkpoint();
         }
-        if std::mem::take(&mut self.working.block_is_full)
-            || checkpoint
-            || self.working.open_bytes > OPEN_LIMIT_BYTES / 2
-        {
+        let much_is_open = self.due.note_open(&self.working);
+        if std::mem::take(&mut self.working.block_is_full) || checkpoint || much_is_open {
             self.due.work.call();
         }
-        if self.due.garbage.load(Ordering::Relaxed) {
-            self.due.cleaning.call();
-        }
+        self.due.call_for_garbage();
     }
 
     /// The table whose open rows are to be encoded next, and how many make a block; `None`: all of them, as a short
     /// block, because open rows take too much room.
-    pub(crate) fn next_to_encode(&mut self) -> Option<(TableId, Option<u64>)> {
-        let full = self
-            .working
-            .open_tables()
-            .find(|(_, open)| open.rows >= open.block_rows);
-        if let Some((table, open)) = full {
+    pub(crate) fn next_to_encode(&self) -> Option<(TableId, Option<u64>)> {
+        let aside = self.due.left_aside(self.env.clock().monotonic_ns());
+        let tables = || {
+            let open = self.working.open_tables();
+            open.filter(|(table, _)| !aside.contains(table))
+        };
+        if let Some((table, open)) = tables().find(|(_, open)| open.rows >= open.block_rows) {
             return Some((table, Some(open.block_rows)));
         }
-        let largest = self
-            .working
-            .open_tables()
-            .max_by_key(|(_, open)| open.bytes);
+        let much_is_open = self.due.note_open(&self.working);
+        let largest = tables().max_by_key(|(_, open)| open.bytes);
         largest
-            .filter(|_| self.working.open_bytes > OPEN_LIMIT_BYTES / 2)
+            .filter(|_| much_is_open)
             .map(|(table, _)| (table, None))
     }
 
@@ -534,10 +467,15 @@ impl Leader {
         end.map_or(self.root.current.checkpoint.segment, |end| end.segment)
     }
 
-    /// Files that only snapshots before `commit` need may go from now on.
+    /// Files that only snapshots before `commit` need may go from now on: reading processes are told so. On an error they
+    /// may not.
     pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<()> {
         // Behind a failure the state holds commits that must not be told of.
         self.check_not_ended()?;
+        // `live` is of an epoch that was begun.
+        if self.log.is_none() {
+            return Err(no_epoch());
+        }
         let epoch = self.root.current.epoch;
         self.gc_floor = self.gc_floor.max(PinPlace { epoch, commit });
         self.write_live()
@@ -592,18 +530,19 @@ impl Leader {
         } else {
             self.supply.take_first(tail_bytes, checkpoint_bytes)?
         };
-        let first = segment_path(&self.dir, prepared.id);
+        let (first, unnamed) = (prepared.id, prepared.unnamed.clone());
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
             let at = log.push_again(&frame.head, bytes);
             apply_at(&mut self.working, frame, at, &*self.store).map_err(Failure::Stale)?;
         }
         self.log = Some(log);
-        if let Err(failure) = self.write_checkpoint(true) {
+        if let Err(failure) = self.write_checkpoint(Some((first, unnamed.as_deref()))) {
             self.log = None;
             if let Failure::Refused(_) = failure {
                 // It takes room, and the root does not know of it: a removal that is undone is done again at opening.
-                let _ = self.env.storage().remove_file(&first);
+                let path = unnamed.unwrap_or_else(|| segment_path(&self.dir, first));
+                let _ = self.env.storage().remove_file(&path);
             }
             return Err(failure);
         }
@@ -616,24 +555,22 @@ impl Leader {
             self.ensure_epoch()?;
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
-            self.write_checkpoint(false)?;
+            self.write_checkpoint(None)?;
             self.publish().map_err(fatal)?;
         }
         Ok(self.working.commit)
     }
 
-    fn write_checkpoint(&mut self, begins_epoch: bool) -> Outcome<()> {
+    /// `first`: the segment that the epoch of this checkpoint begins with, and its path if it has no name yet.
+    fn write_checkpoint(&mut self, first: Option<(FileId, Option<&Path>)>) -> Outcome<()> {
         let (at, written) = self.place_checkpoint()?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
         self.supply.note_checkpoint(u64::from(frame_bytes));
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         log.write().and_then(|()| log.sync()).map_err(fatal)?;
-        if begins_epoch && Rule::SyncNames.is_kept() {
-            let folder = log_dir(&self.dir);
-            let synced = self.env.storage().sync_dir(&folder);
-            synced
-                .map_err(|e| fatal(Error::io(format_args!("syncing {}", folder.display()), e)))?;
+        if let Some((id, unnamed)) = first {
+            segment::name_first(&self.env, &self.dir, id, unnamed).map_err(fatal)?;
         }
         let root = Root {
             database: self.database,
@@ -647,7 +584,7 @@ impl Leader {
             next_file: self.supply.file_id_bound(),
         };
         // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
-        let both_slots = begins_epoch && Rule::BothSlots.is_kept();
+        let both_slots = first.is_some() && Rule::BothSlots.is_kept();
         for _ in 0..if both_slots { 2 } else { 1 } {
             self.root.switch(root).map_err(fatal)?;
         }
@@ -656,9 +593,7 @@ impl Leader {
         }
         self.working.trim();
         self.working.since_checkpoint = SinceCheckpoint::default();
-        if self.due.garbage_stayed.swap(false, Ordering::Relaxed) {
-            self.due.expect_garbage();
-        }
+        self.due.look_at_garbage_again();
         Ok(())
     }
 

@@ -12,6 +12,7 @@ mod change;
 mod checkpoint;
 pub mod commit;
 mod compact;
+mod due;
 pub mod error;
 mod fields;
 pub mod fragment;

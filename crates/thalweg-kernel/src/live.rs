@@ -24,6 +24,19 @@ pub(crate) struct PinPlace {
     pub(crate) commit: CommitNo,
 }
 
+impl PinPlace {
+    /// Before all that there is.
+    pub(crate) const EVERYTHING: Self = Self {
+        epoch: Epoch(0),
+        commit: CommitNo(0),
+    };
+    /// Behind all that there will be.
+    pub(crate) const NOTHING: Self = Self {
+        epoch: Epoch(u32::MAX),
+        commit: CommitNo(u64::MAX),
+    };
+}
+
 /// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Live {

@@ -3,13 +3,15 @@
 //! Invariants: a database exists once its root does; whatever a crash leaves before that is removed by the next opening.
 //! A folder with anything else in it is never touched. Recovery is done before the caller gets anything.
 
+use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
-use crate::frame::{FRAME_MAGIC, FrameBuilder, FrameHead, SectionKind, seal};
+use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::kernel::Options;
-use crate::leader::{Due, Ended, Failure, Leader};
+use crate::leader::{Ended, Failure, Leader};
 use crate::live::{LIVE_NAME, Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
+use crate::replay::head_at;
 use crate::root::{ROOT_NAME, Root, RootFile};
 use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path};
 use crate::segment_supply::SegmentSupply;
@@ -268,9 +270,8 @@ fn holds_commits(env: &Env, dir: &Path, id: FileId) -> Result<bool> {
         .storage()
         .open(&path, OpenMode::Read)
         .map_err(io_at("opening", &path))?;
-    let header = match segment::read_header(&*file, &path) {
-        Ok(None) | Err(_) => return Ok(false),
-        Ok(Some(header)) => header,
+    let Some(header) = segment::whole_header(&*file, &path)? else {
+        return Ok(false);
     };
     if header.epoch != Epoch(1) || header.previous.is_some() {
         return Ok(true);
@@ -279,16 +280,16 @@ fn holds_commits(env: &Env, dir: &Path, id: FileId) -> Result<bool> {
         segment: id,
         offset: SEGMENT_HEADER_BYTES as u64,
     };
-    let mut head = [0; crate::checkpoint::CHECKPOINT_HEAD_BYTES];
-    if file.read_exact_at(&mut head, at.offset).is_err() {
-        return Ok(false);
-    }
-    let Ok(first) = FrameHead::parse(&head, seal(header.database, at)) else {
+    let Some(first) = head_at(&*file, at, header.database)? else {
         return Ok(false);
     };
     let mut magic = [0; 4];
     let next = at.offset + u64::from(first.frame_bytes);
-    Ok(file.read_exact_at(&mut magic, next).is_ok() && magic == FRAME_MAGIC.to_le_bytes())
+    match file.read_exact_at(&mut magic, next) {
+        Ok(()) => Ok(magic == FRAME_MAGIC.to_le_bytes()),
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(e) => Err(io_at("reading", &path)(e)),
+    }
 }
 
 fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
@@ -321,11 +322,15 @@ pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Li
         );
         return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
     }
+    take_over_floor(leader, &live);
+    Ok(Some(live).filter(|l| l.epoch == epoch))
+}
+
+/// Readers that came too late for files of the writer before are still to be told so.
+pub(crate) fn take_over_floor(leader: &mut Leader, live: &Live) {
     if live.boot == leader.boot {
-        // Readers that came too late for files of the writer before are still to be told so.
         leader.gc_floor = leader.gc_floor.max(live.gc_floor);
     }
-    Ok(Some(live).filter(|l| l.epoch == epoch))
 }
 
 /// Segments that recoveries which did not finish have begun; an error if the root is an old one.
@@ -343,7 +348,7 @@ pub(crate) fn unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<Ve
             .storage()
             .open(&path, OpenMode::Read)
             .map_err(io_at("opening", &path))?;
-        let Ok(Some(header)) = segment::read_header(&*file, &path) else {
+        let Some(header) = segment::whole_header(&*file, &path)? else {
             continue;
         };
         if header.database != root.database || header.epoch <= root.epoch {
@@ -374,7 +379,7 @@ fn frames_follow_checkpoint(
     let mut behind_checkpoint = false;
     let mut previous_crc = header.previous_crc;
     loop {
-        let Some(head) = crate::replay::head_at(file, at, root.database)? else {
+        let Some(head) = head_at(file, at, root.database)? else {
             return Ok(false);
         };
         if head.id.epoch != header.epoch || head.id.previous_crc != previous_crc {

@@ -3,13 +3,14 @@
 //! Invariants: jobs are done in the order of the queue; a caller that finds no leader leads, does its own job and those that
 //! queued meanwhile, and hands the lead to the first who still waits; nobody waits without a leader. A leader that
 //! unwinds, or meets a fatal error, poisons the queue: everyone who waits and everyone who comes gets that error. A full disk
-//! is the error of a batch only.
+//! is the error of a batch only, and there of those jobs whose outcome is not known: refusals and what a checkpoint has
+//! settled hold.
 
 use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitNo;
 use crate::index::Entry;
-use crate::leader::{Failure, Job, Leader, Outcome};
+use crate::leader::{Broken, Failure, Job, Leader};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_env::sync::{Condvar, Mutex};
@@ -109,7 +110,7 @@ impl CommitQueue {
             .leader
             .lock()
             .run(jobs, waits_for_sync, &mut |result| mine = Some(result));
-        batch.finish(done.map(|()| mine), None)
+        batch.finish(mine, done, None)
     }
 
     /// Leads with what is queued, first of all the job of `own`.
@@ -136,7 +137,7 @@ impl CommitQueue {
             .run(jobs.into_iter(), waits_for_sync, &mut |result| {
                 results.push(result)
             });
-        batch.finish(done.map(|()| results), Some(own))
+        batch.finish(results, done, Some(own))
     }
 
     /// The leader's state, between two batches.
@@ -162,9 +163,10 @@ impl CommitQueue {
     }
 }
 
-/// What callers are told behind a poison.
+/// What callers are told behind a poison: the outcome that it leaves open is that of others.
 pub(crate) fn refusal(poison: &Error) -> Error {
-    let message = format!("the database takes no more writes until it is opened anew: {poison}");
+    let cause = poison.cause();
+    let message = format!("the database takes no more writes until it is opened anew: {cause}");
     Error::with_source(ErrorKind::Unavailable, message, poison.clone())
 }
 
@@ -184,47 +186,41 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Answers everyone and gives the lead away; returns the leader's own result.
+    /// Answers everyone and gives the lead away; returns the leader's own result, which is the first without `own`.
     fn finish(
         mut self,
-        results: Outcome<impl IntoIterator<Item = Result<CommitNo>>>,
+        answers: impl IntoIterator<Item = Result<CommitNo>>,
+        done: Result<(), Broken>,
         own: Option<&Arc<Caller>>,
     ) -> Result<CommitNo> {
-        let mut results = match results {
-            Ok(results) => results.into_iter(),
+        let settled = done.as_ref().err().map_or(usize::MAX, |b| b.settled);
+        let error = match done.map_err(|broken| broken.failure) {
+            Ok(()) => Error::new(ErrorKind::Unavailable, "the leader lost its own result"),
             Err(Failure::Fatal(error)) => {
-                self.fail(error.clone());
-                return Err(error);
+                self.queue.poison_with(error.clone());
+                error
             }
-            Err(Failure::Refused(error) | Failure::Stale(error)) => {
-                let own = own.map(Arc::as_ptr);
-                for caller in self.callers.drain(..) {
-                    if own != Some(Arc::as_ptr(&caller)) {
-                        caller.tell(News::Done(Err(error.clone())));
-                    }
-                }
-                self.give_lead_away();
-                return Err(error);
-            }
+            Err(failure) => failure.error(),
         };
+        let mut answers = answers.into_iter().enumerate().map(|(at, answer)| {
+            let holds = at < settled || answer.is_err();
+            if holds { answer } else { Err(error.clone()) }
+        });
         let mut mine = match own {
-            None => results.next(),
+            None => answers.next(),
             Some(_) => None,
         };
-        for (caller, result) in self.callers.drain(..).zip(results) {
+        for caller in self.callers.drain(..) {
+            let answer = answers.next().unwrap_or_else(|| Err(error.clone()));
             if own.is_some_and(|own| Arc::ptr_eq(own, &caller)) {
-                mine = Some(result);
+                mine = Some(answer);
             } else {
-                caller.tell(News::Done(result));
+                caller.tell(News::Done(answer));
             }
         }
+        drop(answers);
         self.give_lead_away();
-        mine.unwrap_or_else(|| {
-            Err(Error::new(
-                ErrorKind::Unavailable,
-                "the leader lost its own result",
-            ))
-        })
+        mine.unwrap_or(Err(error))
     }
 
     fn give_lead_away(&mut self) {

@@ -4,8 +4,9 @@
 //! back: while `live` speaks of this boot and epoch, commits behind its `visible` are shown as far as they were stored to
 //! be shown once they are written, and no further. A snapshot pins its
 //! files through a slot in `readers`; where the folder cannot be written, it runs unpinned and meets a missing file as
-//! `SnapshotExpired`. So does one that is older than `max_snapshot_age`: the writer then passes its pin. Files are never cut
-//! nor written again, so what is read is right or missing, however long this process was stopped.
+//! `SnapshotExpired`. So does one that is older than `max_snapshot_age`: the writer passes a pin that was in its way for so
+//! long. Files are never cut nor written again, so what is read is right or missing, however long this process was stopped.
+//! Before its first snapshot and once it is closed a reader keeps nothing.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition};
@@ -37,9 +38,15 @@ pub(crate) struct Reader {
     store: Arc<Store>,
     published: Published,
     pins: Arc<Pins>,
-    following: Mutex<Following>,
-    slot: Option<ReaderSlot>,
+    /// `None` once it is closed.
+    open: Mutex<Option<Open>>,
     max_age_ns: u64,
+}
+
+/// What is given back when it is closed.
+struct Open {
+    following: Following,
+    slot: Option<ReaderSlot>,
 }
 
 /// How far the log was read.
@@ -63,14 +70,19 @@ impl Reader {
         let root = RootFile::open(env, dir, false)?;
         let database = root.current.database;
         let pins: Arc<Pins> = Arc::default();
+        // Pins everything while the state is loaded: nothing may go.
+        let mut slot = ReaderSlot::take(env, dir)?;
+        let has_slot = slot.is_some();
         let store = Store::new(env.clone(), dir.to_owned(), database, options.cache_bytes);
         let store = Arc::new(store.whose_files_may_go({
             let (env, dir, pins) = (env.clone(), dir.to_owned(), Arc::clone(&pins));
-            move || too_old(&env, &dir, pins.oldest()?)
+            move || too_old(&env, &dir, pins.oldest()?, has_slot)
         }));
-        // Pinned at nothing at all while the state is loaded: nothing may go.
-        let slot = ReaderSlot::take(env, dir)?;
         let mut following = retry(|| Following::load(env, dir, &store))?;
+        if let Some(slot) = &mut slot {
+            // Nobody has a snapshot yet.
+            slot.pin(PinPlace::NOTHING)?;
+        }
         let published = Arc::new(ArcSwap::new(following.working.publish(following.epoch())));
         Ok(Self {
             env: env.clone(),
@@ -79,8 +91,7 @@ impl Reader {
             published,
             pins,
             max_age_ns: u64::try_from(options.max_snapshot_age.as_nanos()).unwrap_or(u64::MAX),
-            following: Mutex::new(following),
-            slot,
+            open: Mutex::new(Some(Open { following, slot })),
         })
     }
 
@@ -90,27 +101,37 @@ impl Reader {
 
     /// What is acknowledged now.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
-        let mut following = self.following.lock();
+        let mut open = self.open.lock();
+        let Some(open) = open.as_mut() else {
+            return Err(Error::new(ErrorKind::Unavailable, "the database is closed"));
+        };
         for _ in 0..ATTEMPTS {
-            let snapshot = self.try_snapshot(&mut following)?;
-            let floor = gc_floor(following.live.as_ref(), following.boot)?;
+            let snapshot = self.try_snapshot(open)?;
+            let floor = gc_floor(open.following.live.as_ref(), open.following.boot)?;
             if floor <= snapshot.place() {
                 return Ok(snapshot);
             }
-            // A pin that had not moved for long did not count. The one that was just set does.
+            // A pin that was in the way for long did not count. The one that was just set does.
         }
         let message =
             "the files of this snapshot were deleted while it was taken: run the statement again";
         Err(Error::new(ErrorKind::SnapshotExpired, message))
     }
 
-    fn try_snapshot(&self, following: &mut Following) -> Result<Snapshot> {
+    /// Keeps nothing any more, whatever snapshots are left. Waits for one that is being taken.
+    pub(crate) fn close(&self) {
+        drop(self.open.lock().take());
+    }
+
+    fn try_snapshot(&self, open: &mut Open) -> Result<Snapshot> {
+        let Open { following, slot } = open;
+        let mut pin = |place| slot.as_mut().map_or(Ok(()), |slot| slot.pin(place));
         let now_ns = self.env.clock().monotonic_ns();
         // Snapshots that are too old keep nothing, and nothing from the younger ones.
         let young_ns = now_ns.saturating_sub(self.max_age_ns);
         // Everything from what was shown so far on stays until the new pin is known to count.
         let oldest = self.pins.oldest_since(young_ns);
-        self.pin(oldest.unwrap_or_else(|| following.place()))?;
+        pin(oldest.unwrap_or_else(|| following.place()))?;
         let fresh = following.follow(&self.env, &self.dir, &self.store);
         match fresh {
             Ok(()) => {}
@@ -132,12 +153,8 @@ impl Reader {
         }
         let snapshot = self.pins.snapshot(&self.published, now_ns);
         let oldest = self.pins.oldest_since(young_ns);
-        self.pin(oldest.unwrap_or_else(|| snapshot.place()))?;
+        pin(oldest.unwrap_or_else(|| snapshot.place()))?;
         Ok(snapshot)
-    }
-
-    fn pin(&self, place: PinPlace) -> Result<()> {
-        self.slot.as_ref().map_or(Ok(()), |slot| slot.pin(place))
     }
 }
 
@@ -262,11 +279,15 @@ fn gc_floor(live: Option<&LiveFile>, boot: [u8; 16]) -> Result<PinPlace> {
 }
 
 /// What to say of a file that is missing, if the oldest snapshot in use may have lost some.
-fn too_old(env: &Env, dir: &Path, oldest: PinPlace) -> Option<Error> {
+fn too_old(env: &Env, dir: &Path, oldest: PinPlace, has_slot: bool) -> Option<Error> {
     let live = LiveFile::open_reader(env, dir).ok()?;
     let floor = gc_floor(live.as_ref(), env.clock().boot_id()).ok()?;
-    let message = "a file of this snapshot is gone: the snapshot is older than `max_snapshot_age`, or this process may \
-                   not write to the folder and could not keep it; run the statement again";
+    let why = if has_slot {
+        "the snapshot is older than this process or the writing one lets snapshots become (`max_snapshot_age`)"
+    } else {
+        "this process could not keep it, because it may not write to the folder, or too many others read"
+    };
+    let message = format!("a file of this snapshot is gone: {why}; run the statement again");
     (floor > oldest).then(|| Error::new(ErrorKind::SnapshotExpired, message))
 }
 

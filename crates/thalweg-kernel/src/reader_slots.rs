@@ -3,6 +3,8 @@
 //! Invariants: a slot is owned by whoever holds the lock on its bytes, which the operating system frees when that process
 //! ends; a slot without an owner says nothing. A pin counts from the moment it is written: the reader looks at the
 //! writer's floor afterwards, the writer at the slots after it has raised its floor, so one of the two sees the other.
+//! No two pins are alike, also at the same place: so how long the writer finds one unchanged is never more than the time
+//! since the newest snapshot under it was taken.
 
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
@@ -19,9 +21,19 @@ use thalweg_env::{Env, File, LockKind, OpenMode};
 const SLOT_BYTES: usize = 64;
 const SLOTS: u64 = 1024;
 const SLOT_MAGIC: &[u8; 4] = b"TRDR";
+/// What the checksum behind it covers.
+const CHECKED_BYTES: usize = 24;
 
 fn bytes_of(slot: u64) -> Range<u64> {
     slot * SLOT_BYTES as u64..(slot + 1) * SLOT_BYTES as u64
+}
+
+/// What a slot says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Pin {
+    place: PinPlace,
+    /// Another number with each pin and each owner.
+    change: u64,
 }
 
 /// A reader's slot, held for as long as it has the database open.
@@ -31,6 +43,7 @@ pub(crate) struct ReaderSlot {
     process_id: u32,
     file: Arc<dyn File>,
     slot: u64,
+    change: u64,
 }
 
 impl Drop for ReaderSlot {
@@ -66,13 +79,16 @@ impl ReaderSlot {
         for slot in 0..SLOTS {
             let locked = file.try_lock(bytes_of(slot), LockKind::Exclusive);
             if locked.map_err(|e| Error::io(format_args!("locking {}", path.display()), e))? {
-                let slot = Self {
+                // Where the owner before began to count is not known.
+                let change = env.entropy().random_u64();
+                let mut slot = Self {
                     env: env.clone(),
                     process_id: env.clock().process_id(),
                     file,
                     slot,
+                    change: change.map_err(|e| Error::io("numbering the pins of a reader", e))?,
                 };
-                slot.pin(PinPlace::default())?;
+                slot.pin(PinPlace::EVERYTHING)?;
                 return Ok(Some(slot));
             }
         }
@@ -80,66 +96,67 @@ impl ReaderSlot {
         Ok(None)
     }
 
-    /// From now on files that commits from `commit` on need stay.
-    pub(crate) fn pin(&self, pin: PinPlace) -> Result<()> {
-        let mut slot = Vec::with_capacity(SLOT_BYTES);
-        slot.extend_from_slice(SLOT_MAGIC);
-        slot.put_u32(pin.epoch.0);
-        slot.put_u64(pin.commit.0);
-        let crc = crc32c::crc32c(&slot);
-        slot.put_u32(crc);
-        slot.resize(SLOT_BYTES, 0);
+    /// From now on files that commits from `place` on need stay.
+    pub(crate) fn pin(&mut self, place: PinPlace) -> Result<()> {
+        self.change = self.change.wrapping_add(1);
+        let pin = Pin {
+            place,
+            change: self.change,
+        };
         self.file
-            .write_all_at(&slot, bytes_of(self.slot).start)
+            .write_all_at(&encode(pin), bytes_of(self.slot).start)
             .map_err(|e| Error::io("writing a reader slot", e))
     }
 }
 
-/// What the slots said when they were looked at, and since when they have said it.
+/// Which pins are in the writer's way, and since when.
 ///
-/// A reader moves its pin with each snapshot that it takes. One that has not for too long, because it is stopped, idle or at
-/// the same result still, is passed. It finds out by files that are missing.
+/// A reader pins anew with each snapshot that it takes. One that has not for too long since it is in the way, because it is
+/// stopped, idle or at the same result still, is passed. It finds out by files that are missing.
 ///
-/// A reader gives up snapshots of that age itself when it takes another one, so that its pin keeps the younger ones; it is
-/// given a tenth longer for that.
+/// A reader gives up snapshots of that age itself when it takes another one, so that its pin keeps the younger ones.
 #[derive(Debug)]
 pub(crate) struct SlotsSeen {
-    most: Duration,
-    seen: HashMap<u64, (PinPlace, u64)>,
+    max_age: Duration,
+    /// By slot, with the time at which the writer first found it so.
+    in_the_way: HashMap<u64, (Pin, u64)>,
 }
 
 impl SlotsSeen {
     pub(crate) fn new(max_age: Duration) -> Self {
         Self {
-            most: max_age.saturating_add(max_age / 10),
-            seen: HashMap::new(),
+            max_age,
+            in_the_way: HashMap::new(),
         }
     }
 
-    /// The oldest place that a living reader of another process pins, apart from those that are passed.
-    pub(crate) fn oldest_pin(&mut self, env: &Env, dir: &Path) -> Result<Option<PinPlace>> {
+    /// Whether a living reader of another process pins a place before `floor`, and is not passed.
+    pub(crate) fn is_pinned_before(
+        &mut self,
+        env: &Env,
+        dir: &Path,
+        floor: PinPlace,
+    ) -> Result<bool> {
         let pins = pins_of_slots(env, dir)?;
-        Ok(self.oldest_of(&pins, env.clock().monotonic_ns()))
+        Ok(self.any_counts(&pins, floor, env.clock().monotonic_ns()))
     }
 
-    fn oldest_of(&mut self, pins: &[(u64, PinPlace)], now_ns: u64) -> Option<PinPlace> {
-        let before = std::mem::take(&mut self.seen);
-        let mut oldest = None;
-        for (slot, pin) in pins {
-            let known = before.get(slot).filter(|(place, _)| place == pin);
-            let since_ns = known.map_or(now_ns, |(_, since)| *since);
-            self.seen.insert(*slot, (*pin, since_ns));
-            let age = Duration::from_nanos(now_ns.saturating_sub(since_ns));
-            if age < self.most {
-                oldest = Some(oldest.map_or(*pin, |o: PinPlace| o.min(*pin)));
-            }
+    fn any_counts(&mut self, pins: &[(u64, Pin)], floor: PinPlace, now_ns: u64) -> bool {
+        // Whatever is not found in the way now is forgotten.
+        let before = std::mem::take(&mut self.in_the_way);
+        let mut any_counts = false;
+        for (slot, pin) in pins.iter().filter(|(_, pin)| pin.place < floor) {
+            let known = before.get(slot).filter(|(known, _)| known == pin);
+            let since_ns = known.map_or(now_ns, |(_, since_ns)| *since_ns);
+            self.in_the_way.insert(*slot, (*pin, since_ns));
+            any_counts |= Duration::from_nanos(now_ns.saturating_sub(since_ns)) < self.max_age;
         }
-        oldest
+        any_counts
     }
 }
 
 /// The slots of living readers, and what each pins.
-fn pins_of_slots(env: &Env, dir: &Path) -> Result<Vec<(u64, PinPlace)>> {
+fn pins_of_slots(env: &Env, dir: &Path) -> Result<Vec<(u64, Pin)>> {
     let path = dir.join(READERS_NAME);
     let fail = |e| Error::io(format_args!("reading {}", path.display()), e);
     let file = match env.storage().open(&path, OpenMode::ReadWrite) {
@@ -163,29 +180,46 @@ fn pins_of_slots(env: &Env, dir: &Path) -> Result<Vec<(u64, PinPlace)>> {
         // A slot that is being written, or not yet, pins everything.
         let pin = match file.read_exact_at(&mut bytes, bytes_of(slot).start) {
             Ok(()) => decode(&bytes).unwrap_or_default(),
-            Err(_) => PinPlace::default(),
+            Err(_) => Pin::default(),
         };
         pins.push((slot, pin));
     }
     Ok(pins)
 }
 
-fn decode(slot: &[u8]) -> Option<PinPlace> {
-    let (front, rest) = slot.split_at_checked(16)?;
+/// The bytes of a slot.
+fn encode(pin: Pin) -> [u8; SLOT_BYTES] {
+    let mut out = Vec::with_capacity(SLOT_BYTES);
+    out.extend_from_slice(SLOT_MAGIC);
+    out.put_u32(pin.place.epoch.0);
+    out.put_u64(pin.place.commit.0);
+    out.put_u64(pin.change);
+    out.put_u32(crc32c::crc32c(&out));
+    let mut slot = [0; SLOT_BYTES];
+    slot[..out.len()].copy_from_slice(&out);
+    slot
+}
+
+fn decode(slot: &[u8]) -> Option<Pin> {
+    let (front, rest) = slot.split_at_checked(CHECKED_BYTES)?;
     if rest[..4] != crc32c::crc32c(front).to_le_bytes() || front[..4] != *SLOT_MAGIC {
         return None;
     }
     let mut fields = Fields::new(&front[4..], "reader slot");
     let epoch = Epoch(fields.u32().ok()?);
-    Some(PinPlace {
-        epoch,
-        commit: CommitNo(fields.u64().ok()?),
+    let commit = CommitNo(fields.u64().ok()?);
+    Some(Pin {
+        place: PinPlace { epoch, commit },
+        change: fields.u64().ok()?,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_env::sim::SimEnv;
+
+    const MAX_AGE_NS: u64 = 100;
 
     fn place(commit: u64) -> PinPlace {
         PinPlace {
@@ -194,32 +228,85 @@ mod tests {
         }
     }
 
+    fn pin(commit: u64, change: u64) -> Pin {
+        Pin {
+            place: place(commit),
+            change,
+        }
+    }
+
+    fn seen() -> SlotsSeen {
+        SlotsSeen::new(Duration::from_nanos(MAX_AGE_NS))
+    }
+
     #[test]
-    fn a_pin_that_does_not_move_for_too_long_is_passed() {
-        let mut seen = SlotsSeen::new(Duration::from_nanos(91));
-        assert_eq!(
-            seen.oldest_of(&[(0, place(5)), (1, place(7))], 50),
-            Some(place(5))
-        );
+    fn a_pin_that_stands_in_the_way_for_too_long_is_passed() {
+        let mut seen = seen();
+        let (first, second) = ((0, pin(5, 1)), (1, pin(7, 1)));
+        assert!(seen.any_counts(&[first, second], place(9), 50));
         // The first one stands, the second one moves.
-        assert_eq!(
-            seen.oldest_of(&[(0, place(5)), (1, place(8))], 149),
-            Some(place(5))
-        );
-        assert_eq!(
-            seen.oldest_of(&[(0, place(5)), (1, place(8))], 150),
-            Some(place(8))
-        );
+        assert!(seen.any_counts(&[first, (1, pin(8, 2))], place(9), 149));
+        assert!(!seen.any_counts(&[first], place(9), 150));
         // It counts again once it moves, or belongs to another reader.
-        assert_eq!(
-            seen.oldest_of(&[(0, place(6)), (1, place(8))], 160),
-            Some(place(6))
-        );
-        assert_eq!(seen.oldest_of(&[(1, place(8))], 170), Some(place(8)));
-        assert_eq!(
-            seen.oldest_of(&[(0, place(6)), (1, place(8))], 265),
-            Some(place(6))
-        );
-        assert_eq!(seen.oldest_of(&[], 1000), None);
+        assert!(seen.any_counts(&[(0, pin(6, 2))], place(9), 160));
+        assert!(!seen.any_counts(&[], place(9), 170));
+        assert!(seen.any_counts(&[(0, pin(6, 2))], place(9), 265));
+        // What is wanted may rise meanwhile.
+        assert!(!seen.any_counts(&[(0, pin(6, 2))], place(10), 365));
+    }
+
+    #[test]
+    fn a_pin_has_its_time_from_when_it_is_in_the_way() {
+        let mut seen = seen();
+        let stands = [(0, pin(5, 1))];
+        assert!(!seen.any_counts(&stands, place(5), 0));
+        assert!(seen.any_counts(&stands, place(6), 1000));
+        assert!(seen.any_counts(&stands, place(6), 1099));
+        // Out of the way, and in it again.
+        assert!(!seen.any_counts(&stands, place(5), 1100));
+        assert!(seen.any_counts(&stands, place(6), 1100));
+        assert!(!seen.any_counts(&stands, place(6), 1200));
+    }
+
+    #[test]
+    fn a_new_pin_at_the_place_of_an_old_one_has_all_of_its_time() {
+        let mut seen = seen();
+        assert!(seen.any_counts(&[(0, pin(5, 1))], place(6), 0));
+        assert!(!seen.any_counts(&[(0, pin(5, 1))], place(6), 1000));
+        assert!(seen.any_counts(&[(0, pin(5, 2))], place(6), 1001));
+    }
+
+    #[test]
+    fn no_two_pins_of_a_slot_are_alike() {
+        let sim = SimEnv::new(1);
+        let env = sim.env();
+        let dir = Path::new("/db");
+        env.storage().create_dir(dir).unwrap();
+        let mut found = Vec::new();
+        for _ in 0..3 {
+            let mut slot = ReaderSlot::take(&env, dir).unwrap().unwrap();
+            for _ in 0..3 {
+                slot.pin(place(5)).unwrap();
+                let [(0, pin)] = pins_of_slots(&env, dir).unwrap()[..] else {
+                    panic!("one reader has one slot");
+                };
+                assert_eq!(pin.place, place(5));
+                assert!(!found.contains(&pin), "{pin:?} again");
+                found.push(pin);
+            }
+        }
+        assert_eq!(pins_of_slots(&env, dir).unwrap(), []);
+    }
+
+    #[test]
+    fn a_slot_with_another_bit_in_what_it_says_pins_everything() {
+        let slot = encode(pin(5, 7));
+        assert_eq!(decode(&slot), Some(pin(5, 7)));
+        for bit in 0..(CHECKED_BYTES + 4) * 8 {
+            let mut damaged = slot;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&damaged), None, "bit {bit}");
+        }
+        assert_eq!(Pin::default().place, PinPlace::EVERYTHING);
     }
 }

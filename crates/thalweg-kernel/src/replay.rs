@@ -23,7 +23,7 @@ use thalweg_env::{Env, File, OpenMode};
 
 /// How much is read ahead.
 const WINDOW_BYTES: usize = 256 << 10;
-/// No frame that proves a lost one begins further behind it (invariant 7 of the format page).
+/// No frame that proves a lost one begins further behind it (invariant 8 of the format page).
 pub(crate) const PROOF_WINDOW_BYTES: u64 = 24 << 20;
 
 /// Walks frames.
@@ -66,8 +66,8 @@ impl Replay {
         Self::behind_checkpoint(env, dir, root)
     }
 
-    /// Stands before the first commit of all, whose frame begins at `at`, with nothing.
-    pub(crate) fn from_first_commit(
+    /// Stands before a frame, whatever lies before that.
+    pub(crate) fn before_frame(
         env: &Env,
         dir: &Path,
         database: DatabaseId,
@@ -82,7 +82,7 @@ impl Replay {
             file: open_segment(env, &segment_path(dir, at.segment))?,
             at,
             previous_crc: head.id.previous_crc,
-            commit: CommitNo(0),
+            commit: head.commit_before(),
             named: None,
             window: Bytes::new(),
             window_start: 0,
@@ -153,6 +153,10 @@ impl Replay {
 
     pub(crate) fn at(&self) -> LogPosition {
         self.at
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     fn place(&self) -> String {
@@ -291,7 +295,7 @@ impl Replay {
         let path = segment_path(&self.dir, id);
         let file = open_segment(&self.env, &path)?;
         // A header that does not verify: its first write was torn, or it is damaged, which `judge_end` finds out.
-        let Ok(Some(header)) = segment::read_header(&*file, &path) else {
+        let Some(header) = segment::whole_header(&*file, &path)? else {
             return Ok(false);
         };
         let continues = (header.previous, header.previous_crc)
@@ -393,7 +397,6 @@ impl Replay {
         let mut skipped = Skipped {
             from,
             to: None,
-            first_lost: self.commit.next(),
             last_lost: None,
             may_hold_edits: true,
         };
@@ -401,7 +404,7 @@ impl Replay {
             return Ok(skipped);
         };
         skipped.to = Some(at);
-        let before = CommitNo(head.id.commit.0 - u64::from(head.is_commit()));
+        let before = head.commit_before();
         skipped.last_lost = (before > self.commit).then_some(before);
         // One commit is lost, and its section table, which verifies, lists no edit.
         let knows_all = before == self.commit.next();
@@ -469,8 +472,6 @@ pub(crate) struct Skipped {
     pub(crate) from: LogPosition,
     /// Where the log goes on; `None`: nowhere.
     pub(crate) to: Option<LogPosition>,
-    /// The commit that should have come.
-    pub(crate) first_lost: CommitNo,
     /// The last commit that is lost; `None`: none, or it is not known which.
     pub(crate) last_lost: Option<CommitNo>,
     /// Tables may have been made, altered or dropped, or blocks replaced, by what is lost.

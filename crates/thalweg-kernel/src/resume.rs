@@ -1,5 +1,4 @@
-//! The state of the writer is taken from the log: at opening, and once more each time the disk was full at a write or a sync,
-//! or a commit could not be applied because an index page could not be read.
+//! The state of the writer is taken from the log: at opening, and once more each time the disk was full at a write or a sync.
 //!
 //! Invariants: a failed sync is never tried again. What it was to make durable is read back and written anew, as after a
 //! crash: a commit whose caller was told of the failure is then there as a whole, or not at all. What a snapshot of this
@@ -7,11 +6,12 @@
 //! was prepared from any of its snapshots is checked against the same commits.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, LogPosition};
+use crate::ids::{CommitNo, LogPosition, TableId};
 use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
 use crate::open::{io_at, live_of_epoch, unfinished_epochs};
 use crate::recover::{Recovered, recover};
 use crate::root::RootFile;
+use std::collections::BTreeMap;
 use thalweg_env::sync::atomic::Ordering;
 
 impl Leader {
@@ -48,6 +48,8 @@ impl Leader {
         }
         let state = self.working.publish(self.root.current.epoch);
         self.published.store(state);
+        // What was due of the log before is not of this one, which may have nothing unsynced.
+        self.note_due();
         Ok(())
     }
 
@@ -70,20 +72,32 @@ impl Leader {
     pub(crate) fn resume(&mut self) -> Outcome<()> {
         // A panic leaves it so.
         self.ended = Ended::ForGood;
-        // Replacements that were prepared before are refused as they would have been.
         let replaced = std::mem::take(&mut self.working.replaced);
         let done = self.recover_again();
-        self.working.replaced = replaced;
+        self.remember_replaced(replaced);
         match done {
             Ok(()) => {
                 self.ended = Ended::No;
                 Ok(())
             }
-            Err(Failure::Fatal(error)) if error.kind() != ErrorKind::DiskFull => Err(fatal(error)),
+            Err(Failure::Fatal(error)) => Err(Failure::Fatal(error)),
             Err(failure) => {
                 self.ended = Ended::UntilRecovered;
                 Err(Failure::Refused(failure.error()))
             }
+        }
+    }
+
+    /// Replacements that were prepared before are refused as they would have been. The last one of a table may be lost, and
+    /// its number that of another commit soon: it then counts as if the last one that was recovered were it.
+    fn remember_replaced(&mut self, replaced: BTreeMap<TableId, CommitNo>) {
+        let last = self.working.commit;
+        for (table, commit) in replaced {
+            if self.working.table(table).is_none() {
+                continue;
+            }
+            let known = self.working.replaced.entry(table).or_insert(CommitNo(0));
+            *known = commit.min(last).max(*known);
         }
     }
 

@@ -193,13 +193,27 @@ impl RootFile {
     }
 
     fn read_slots(file: &dyn File, path: &Path) -> Result<(Root, Option<Root>, usize)> {
+        let at_path =
+            |e: Error| Error::with_source(e.kind(), format!("{}: {e}", path.display()), e);
+        // What fails its checks counts as no slot; a read that fails says nothing of what is there.
         let read = |slot: usize| {
             let mut bytes = [0; SLOT_BYTES];
-            file.read_exact_at(&mut bytes, (slot * SLOT_BYTES) as u64)
-                .map_err(|e| Error::corruption(path.display(), e))?;
-            Root::decode(&bytes)
+            match file.read_exact_at(&mut bytes, (slot * SLOT_BYTES) as u64) {
+                Ok(()) => {}
+                Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                    return Ok(Err(Error::corruption(
+                        "root slot",
+                        "the file ends before it",
+                    )));
+                }
+                Err(e) => return Err(Error::io(format_args!("reading {}", path.display()), e)),
+            }
+            match Root::decode(&bytes) {
+                Err(e) if e.kind() != ErrorKind::Corruption => Err(at_path(e)),
+                decoded => Ok(decoded),
+            }
         };
-        match (read(0), read(1)) {
+        match (read(0)?, read(1)?) {
             (Ok(a), Ok(b)) if a.database != b.database => Err(Error::corruption(
                 path.display(),
                 "its slots belong to two databases",
@@ -208,11 +222,7 @@ impl RootFile {
             (Ok(a), Ok(b)) => Ok((b, Some(a), 1)),
             (Ok(a), Err(_)) => Ok((a, None, 0)),
             (Err(_), Ok(b)) => Ok((b, None, 1)),
-            (Err(e), Err(_)) => Err(Error::with_source(
-                e.kind(),
-                format!("{}: {e}", path.display()),
-                e,
-            )),
+            (Err(e), Err(_)) => Err(at_path(e)),
         }
     }
 

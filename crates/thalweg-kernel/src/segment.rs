@@ -4,11 +4,11 @@
 //! zeros and synced before the first frame goes into it, so that a sync of a frame writes data and no metadata (147 us
 //! against 209 us for a small one) and a full disk shows here, where nothing is at stake.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES};
 use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
-use crate::leader::{Failure, Outcome};
+use crate::leader::{Failure, Outcome, fatal};
 use crate::rules::Rule;
 use crate::store::{LOG_DIR, segment_name};
 use std::path::{Path, PathBuf};
@@ -140,6 +140,14 @@ pub(crate) fn read_header(file: &dyn File, place: &Path) -> Result<Option<Segmen
     }
 }
 
+/// The same where a header that does not verify says no more than none: its first write was torn, or it is damaged.
+pub(crate) fn whole_header(file: &dyn File, place: &Path) -> Result<Option<SegmentHeader>> {
+    match read_header(file, place) {
+        Err(e) if e.kind() == ErrorKind::Corruption => Ok(None),
+        read => read,
+    }
+}
+
 /// A file of zeros that is on disk, durable, and not yet part of the log.
 #[derive(Debug)]
 pub(crate) struct Spare {
@@ -152,6 +160,8 @@ pub(crate) struct Spare {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) id: FileId,
+    /// Its path as long as it has no name of a segment: [`name_first`] gives it that.
+    pub(crate) unnamed: Option<PathBuf>,
     pub(crate) file: Arc<dyn File>,
     pub(crate) capacity_bytes: u64,
     /// Kept for a full disk: what does not free space is to go elsewhere.
@@ -174,19 +184,20 @@ pub(crate) fn make_spare(
     })
 }
 
-/// Makes the first segment of an epoch, under its name and not synced: it means nothing before the root names its epoch,
-/// and the one sync of its frames before that, and of its name, does for the zeros as well. A spare would be synced twice
-/// before.
+/// Makes the first segment of an epoch, under the name of a spare and not synced: the one sync of its frames does for the
+/// zeros as well, and [`name_first`] then names it. Under its own name what a power cut leaves of it could be bytes that
+/// the disk held before: of a segment with the same id and epoch, where the name of that one was lost.
 pub(crate) fn make_first(
     env: &Env,
     database: &Path,
     id: FileId,
     capacity_bytes: u64,
 ) -> Result<Prepared> {
-    let path = segment_path(database, id);
+    let path = spare_path(database, id);
     let file = make_filled(env, &path, capacity_bytes, false)?;
     Ok(Prepared {
         id,
+        unnamed: Some(path),
         file,
         capacity_bytes,
         is_reserve: false,
@@ -239,19 +250,49 @@ pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
     }))
 }
 
-/// Makes a spare the segment of an id; its name is durable before anything goes into it.
-pub(crate) fn use_spare(env: &Env, database: &Path, spare: Spare, id: FileId) -> Outcome<Prepared> {
+fn name_segment(env: &Env, database: &Path, from: &Path, id: FileId) -> Result<()> {
     let path = segment_path(database, id);
-    let fail = |e| Error::io(format_args!("naming log segment {}", path.display()), e);
-    let renamed = env.storage().rename(&spare.path, &path);
-    renamed.map_err(|e| Failure::Refused(fail(e)))?;
-    if Rule::SyncNames.is_kept() {
-        let synced = env.storage().sync_dir(&log_dir(database));
-        synced.map_err(|e| Failure::Fatal(fail(e)))?;
+    let renamed = env.storage().rename(from, &path);
+    renamed.map_err(|e| Error::io(format_args!("naming log segment {}", path.display()), e))
+}
+
+/// Makes the names in the folder of the log durable.
+fn sync_names(env: &Env, database: &Path) -> Result<()> {
+    if !Rule::SyncNames.is_kept() {
+        return Ok(());
     }
+    let folder = log_dir(database);
+    let synced = env.storage().sync_dir(&folder);
+    synced.map_err(|e| Error::io(format_args!("syncing {}", folder.display()), e))
+}
+
+/// Gives the first segment of an epoch its name, if [`make_first`] made it, once all of it is synced; the names of the
+/// epoch's segments are then durable.
+pub(crate) fn name_first(
+    env: &Env,
+    database: &Path,
+    id: FileId,
+    unnamed: Option<&Path>,
+) -> Result<()> {
+    if let Some(path) = unnamed {
+        name_segment(env, database, path, id)?;
+    }
+    sync_names(env, database)
+}
+
+/// Makes a spare the segment of an id; its name is durable before anything goes into it.
+pub(crate) fn use_spare(
+    env: &Env,
+    database: &Path,
+    spare: &Spare,
+    id: FileId,
+) -> Outcome<Prepared> {
+    name_segment(env, database, &spare.path, id).map_err(Failure::Refused)?;
+    sync_names(env, database).map_err(fatal)?;
     Ok(Prepared {
         id,
-        file: spare.file,
+        unnamed: None,
+        file: Arc::clone(&spare.file),
         capacity_bytes: spare.capacity_bytes,
         is_reserve: false,
     })

@@ -1,8 +1,8 @@
 //! Segments prepared ahead of the log, and the one kept for a full disk.
 //!
 //! Invariants: at most one spare and one reserve exist; the reserve is only given to commits that free space, to checkpoints
-//! and to recovery, and nothing else goes into it. It has room for what a drop needs before files can go: its frame and two
-//! checkpoints. Once it is used, other commits get a segment only after there is another one, so a drop frees space however
+//! and to recovery, and nothing else goes into it. It has room for three checkpoints: what a drop needs before files can go
+//! are the edit and two. Once it is used, other commits get a segment only after there is another one, so a drop frees space however
 //! often the disk gets full. A spare gets its id when it is used, so ids rise along the log. Taking a segment never waits for the
 //! preparing thread for longer than that thread needs for the segment it is making.
 
@@ -94,6 +94,7 @@ impl SegmentSupply {
             self.changed.wait(&mut state);
         }
         let mut is_reserve = false;
+        let was_used = state.reserve_is_used;
         if state.reserve_is_used && !may_use_reserve {
             self.renew_reserve(&mut state).map_err(Failure::Refused)?;
         }
@@ -111,7 +112,19 @@ impl SegmentSupply {
         }
         .map_err(Failure::Refused)?;
         state.wanted_bytes = segment::next_capacity(spare.capacity_bytes, self.limit_bytes, 0);
-        let used = segment::use_spare(&self.env, &self.dir, spare, self.next_file_id());
+        let used = segment::use_spare(&self.env, &self.dir, &spare, self.next_file_id());
+        if matches!(&used, Err(Failure::Refused(error)) if error.kind() != ErrorKind::NotFound) {
+            // It has kept its name, and its room: a full disk has no other.
+            state.reserve_is_used = was_used && state.reserve_is_used;
+            let place = match is_reserve {
+                true => &mut state.reserve,
+                false => &mut state.spare,
+            };
+            match place {
+                None => *place = Some(spare),
+                Some(_) => self.remove(&spare.path),
+            }
+        }
         drop(state);
         self.changed.notify_all();
         used.map(|used| Prepared { is_reserve, ..used })
@@ -155,7 +168,7 @@ impl SegmentSupply {
     }
 
     /// A segment for the beginning of an epoch, with room for `frame_bytes` and, up to the usual size of segments, for
-    /// `more_bytes`; not synced, nor is its name.
+    /// `more_bytes`; not synced, and, unless the disk is full, not named.
     pub(crate) fn take_first(&self, frame_bytes: u64, more_bytes: u64) -> Outcome<Prepared> {
         let wanted_bytes = (frame_bytes + more_bytes)
             .min(self.limit_bytes / 2)
@@ -263,5 +276,38 @@ impl SegmentSupply {
         std::mem::take(&mut state.leftovers)
             .iter()
             .for_each(|path| self.remove(path));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+
+    #[test]
+    fn a_reserve_that_cannot_be_named_stays() {
+        let sim = SimEnv::new(3);
+        let storage = sim.env();
+        storage
+            .storage()
+            .create_dir_all(Path::new("/db/log"))
+            .unwrap();
+        let limit_bytes = 256 << 10;
+        let supply =
+            SegmentSupply::new(sim.env(), PathBuf::from("/db"), FileId(1), limit_bytes).unwrap();
+        supply.refill();
+        sim.set_quota(Some(0));
+        let fails = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::Rename]);
+        sim.set_plan(FaultPlan::none().rule(fails));
+        for _ in 0..3 {
+            let Err(Failure::Refused(error)) = supply.take(0, 1000, true) else {
+                panic!("the reserve got a name");
+            };
+            assert_eq!(error.kind(), ErrorKind::Io);
+        }
+        sim.set_plan(FaultPlan::none());
+        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        assert!(taken.is_reserve);
     }
 }

@@ -1,7 +1,7 @@
 //! The state that frames are applied to: the same code for the leader, recovery and reader processes.
 //!
 //! Invariants: a change is validated before anything of its commit is applied, so a refused commit leaves no trace; what
-//! was validated cannot fail to apply except by damage or a read error, which stops the writer. A published state is
+//! was validated cannot fail to apply with the pages that validating has loaded. A published state is
 //! never changed: tables are copied on write, blocks live in a persistent tree, open rows are appended behind what
 //! published states can see.
 
@@ -99,7 +99,8 @@ impl Working {
         Ok(())
     }
 
-    /// Whether the commit may be stored: asked by the leader before it writes, in commit order.
+    /// Whether the commit may be stored: asked by the leader before it writes, in commit order. `pages` keeps what it loads
+    /// for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
         changes.iter().try_for_each(|change| match change {
             Change::Rows(part) => self.check_version(part.table, part.definition_version),
@@ -111,10 +112,10 @@ impl Working {
                 ..
             } => {
                 self.check_version(*table, *definition_version)?;
-                match covers {
-                    None => Ok(()),
-                    Some(covered) => self.check_cover(*table, *covered, entries),
+                if let Some(covered) = covers {
+                    self.check_cover(*table, *covered, entries)?;
                 }
+                self.load_paths(*table, entries, pages)
             }
             Change::Edit(edit) => self.check_edit(edit, pages),
             Change::Producer(_) => Ok(()),
@@ -148,6 +149,12 @@ impl Working {
         ))
     }
 
+    /// A page that cannot be read refuses the commit that needs it, and stops nothing else.
+    fn load_paths(&self, id: TableId, items: &[Entry], pages: &dyn PageLoader) -> Result<()> {
+        let table = self.table(id).ok_or_else(|| dropped(id))?;
+        table.tree.load_paths(items.iter().map(Entry::key), pages)
+    }
+
     /// The first commit of which rows of a table are open.
     pub(crate) fn first_open(&self, table: TableId) -> Option<CommitNo> {
         let (commit, ..) = self.open.get(&table)?.counts.front()?;
@@ -177,8 +184,11 @@ impl Working {
             Edit::AddFragment {
                 table,
                 definition_version,
-                ..
-            } => self.check_version(*table, *definition_version),
+                root,
+            } => {
+                self.check_version(*table, *definition_version)?;
+                self.load_paths(*table, std::slice::from_ref(root), pages)
+            }
             Edit::Replace {
                 table,
                 removed,

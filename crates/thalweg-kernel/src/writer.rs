@@ -1,16 +1,18 @@
 //! The writing side of an open database: the commit queue and the work that commits call for.
 //!
 //! Invariants: one thread encodes open rows at a time, so every open row is claimed once; rows are encoded only when they
-//! are visible; an append waits while the open rows of all tables exceed their limit, and fails when the encoder does.
+//! are visible; an append waits while the open rows of all tables that can be encoded exceed their limit, and fails when encoding
+//! fails meanwhile for a reason that concerns all tables. One that concerns a table leaves that one aside (`due`).
 
 use crate::commit::{Commit, Durability, GroupPart};
 use crate::compact::compact_segments;
+use crate::due::{Due, not_stored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::FragmentWriter;
 use crate::garbage::{self, Marked};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
-use crate::leader::{Due, Ended, Job, Leader};
+use crate::leader::{Ended, Job, Leader};
 use crate::open_rows::OpenRows;
 use crate::pins::Pins;
 use crate::queue::{CommitQueue, refusal};
@@ -18,7 +20,6 @@ use crate::reader_slots::SlotsSeen;
 use crate::segment_supply::SegmentSupply;
 use crate::state::{Snapshot, TableSnapshot};
 use crate::store::Store;
-use crate::working::OPEN_LIMIT_BYTES;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub(crate) struct Writer {
     cleaning: Mutex<()>,
     /// Signalled when the encoder has made room, or failed.
     room: Condvar,
-    encoder_error: Mutex<Option<Error>>,
+    rounds: Mutex<Rounds>,
     pub(crate) pins: Arc<Pins>,
     /// What reading processes pin, and since when it is in the way.
     pub(crate) slots: Mutex<SlotsSeen>,
@@ -77,7 +78,7 @@ impl Writer {
             encoding: Mutex::new(()),
             cleaning: Mutex::new(()),
             room: Condvar::new(),
-            encoder_error: Mutex::new(None),
+            rounds: Mutex::default(),
             background: options.background,
             lock: Mutex::new(Some(lock)),
         })
@@ -126,11 +127,12 @@ impl Writer {
 
     pub(crate) fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
         if !commit.rows.is_empty() {
+            self.due.check_stuck(commit.rows.iter().map(|r| r.table))?;
             self.wait_for_room()?;
         }
         let number = self.submit(Job::Commit(commit), durability);
         if !self.background {
-            // What becomes of the commit is settled: what fails behind it is kept for the appends that wait for room, or
+            // What becomes of the commit is settled: what fails behind it is met again by the appends that wait for room, or
             // poisons.
             let _ = self.run_due_work();
         }
@@ -138,19 +140,27 @@ impl Writer {
     }
 
     fn wait_for_room(&self) -> Result<()> {
-        while self.due.open_bytes() >= OPEN_LIMIT_BYTES {
-            if !self.background {
-                self.run_due_work()?;
-                continue;
-            }
-            let mut error = self.encoder_error.lock();
-            if let Some(error) = error.take() {
-                return Err(error);
+        if !self.due.is_full() {
+            return Ok(());
+        }
+        if !self.background {
+            let worked = self.run_due_work();
+            return match worked {
+                Err(error) if self.due.is_full() => Err(not_stored(&error)),
+                _ => Ok(()),
+            };
+        }
+        let mut rounds = self.rounds.lock();
+        let begun = rounds.ended;
+        while self.due.is_full() {
+            // Only of a round that has ended since: what failed before may be long past.
+            if let Some(error) = rounds.error.as_ref().filter(|_| rounds.ended > begun) {
+                return Err(not_stored(error));
             }
             self.due.work.call();
-            self.room.wait_for(&mut error, Duration::from_millis(50));
+            self.room.wait_for(&mut rounds, Duration::from_millis(50));
             if let Some(poison) = self.poison() {
-                return Err(poison);
+                return Err(refusal(&poison));
             }
         }
         Ok(())
@@ -179,11 +189,28 @@ impl Writer {
     }
 
     fn encode_and_checkpoint(&self) -> Result<()> {
-        while self.encode_one()? {}
+        let encoded = self.encode_due_tables();
+        if encoded.as_ref().is_err_and(stops_all) {
+            return encoded;
+        }
+        // Tables that cannot be encoded keep their open rows; a checkpoint copies them.
         if self.due.take_checkpoint() {
             self.submit(Job::Checkpoint { always: false }, Durability::Disk)?;
         }
-        Ok(())
+        encoded
+    }
+
+    /// Encodes all tables that need it; those where it fails are left aside for a while. The last error.
+    fn encode_due_tables(&self) -> Result<()> {
+        let mut failed = Ok(());
+        loop {
+            match self.encode_one() {
+                Ok(true) => {}
+                Ok(false) => return failed,
+                Err(error) if stops_all(&error) => return Err(error),
+                Err(error) => failed = Err(error),
+            }
+        }
     }
 
     /// Rewrites what segments with little in them still hold, and removes files that nothing needs, if commits may have
@@ -204,10 +231,13 @@ impl Writer {
             drop(marked);
             marked = Marked::new(self);
         }
+        let is_partial = marked
+            .as_ref()
+            .is_ok_and(|marked| !marked.needed.unreadable.is_empty());
         let collected = marked.and_then(|marked| garbage::collect(self, marked));
         let pinned = collected.as_ref().ok().and_then(|c| c.pinned);
         *self.behind_pins.lock() = pinned;
-        if compacted.is_err() || collected.is_err() || pinned.is_some() {
+        if compacted.is_err() || collected.is_err() || pinned.is_some() || is_partial {
             self.due.garbage_stays();
         }
         compacted.and(collected).map(|_| ())
@@ -230,16 +260,21 @@ impl Writer {
         Ok(())
     }
 
-    /// Encodes open rows of the table that needs it most; `false`: none does.
+    /// Encodes open rows of a table that needs it; `false`: none does.
     fn encode_one(&self) -> Result<bool> {
         let _one_at_a_time = self.encoding.lock();
         let Some((table, block_rows)) = self.with_leader(|leader| leader.next_to_encode()) else {
             return Ok(false);
         };
-        let encoded = self.encode_table(table, block_rows);
-        if let Err(error) = &encoded {
-            *self.encoder_error.lock() = Some(error.clone());
-        }
+        let encoded = self.encode_and_note(table, block_rows);
+        let mut rounds = self.rounds.lock();
+        rounds.ended += 1;
+        rounds.error = encoded
+            .as_ref()
+            .err()
+            .filter(|error| stops_all(error))
+            .cloned();
+        drop(rounds);
         self.room.notify_all();
         encoded
     }
@@ -247,7 +282,20 @@ impl Writer {
     /// Encodes all open rows of a table.
     pub(crate) fn encode_open_rows(&self, table: TableId) -> Result<()> {
         let _one_at_a_time = self.encoding.lock();
-        self.encode_table(table, None).map(|_| ())
+        self.encode_and_note(table, None).map(|_| ())
+    }
+
+    fn encode_and_note(&self, table: TableId, block_rows: Option<u64>) -> Result<bool> {
+        let encoded = self.encode_table(table, block_rows);
+        let failed = encoded.as_ref().err().cloned();
+        if !failed.as_ref().is_some_and(stops_all) {
+            let now_ns = self.env.clock().monotonic_ns();
+            let was_stuck = self.due.note_encoded(table, failed, now_ns);
+            if was_stuck || encoded.is_err() {
+                self.with_leader(|leader| leader.due.note_open(&leader.working));
+            }
+        }
+        encoded
     }
 
     fn encode_table(&self, table: TableId, block_rows: Option<u64>) -> Result<bool> {
@@ -312,6 +360,19 @@ impl Writer {
         let unlocked = lock.unlock(0..1);
         last.and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
     }
+}
+
+/// How the encodings of tables that needed it have ended, for the appends that wait for room.
+#[derive(Default)]
+struct Rounds {
+    ended: u64,
+    /// Of the last one, if it concerns all tables.
+    error: Option<Error>,
+}
+
+/// Whether an error of encoding a table meets every other one as well.
+fn stops_all(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::Unavailable)
 }
 
 /// Whole commits from the front: all of them, or as many as fill whole blocks.

@@ -98,6 +98,7 @@ def test_readers_need_a_database_and_see_each_commit(path):
     [
         {"durability": "none"},
         {"threads": -1},
+        {"threads": 1_000_000},
         {"cache_bytes": -1},
         {"memory_limit": -5},
         {"sync_interval": -1},

@@ -74,7 +74,8 @@ pub(crate) fn lift(text: &str) -> Option<Lifted> {
             Word::End => break,
             Word::Name(name) => {
                 let is = |other: &str| name.eq_ignore_ascii_case(other);
-                if is("SELECT") {
+                // A FILTER has a WHERE of its own, which names the column.
+                if is("SELECT") || is("FILTER") {
                     return None;
                 } else if is("WHERE") {
                     in_where = true;
@@ -313,6 +314,7 @@ mod tests {
             "SELECT * FROM t WHERE s = 'open AND a > 5",
             "SELECT * FROM t WHERE a = (SELECT max(a) FROM t WHERE b > 5)",
             "SELECT a FROM t WHERE a > 5 UNION SELECT 1",
+            "SELECT count(*) FILTER (WHERE a > 5) FROM t WHERE b < 6",
             "INSERT INTO t SELECT * FROM t WHERE a > 5",
             "EXPLAIN SELECT * FROM t WHERE a > 5",
             "WITH x AS (SELECT 1) SELECT * FROM x WHERE a > 5",

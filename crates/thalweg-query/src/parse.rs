@@ -25,6 +25,8 @@ const MAX_CHAIN: usize = 3_000;
 /// Operators of arithmetic among them. DataFusion works out the type of each from all those inside it: three times as many
 /// take nine times as long, 1,000 about a second.
 const MAX_ARITHMETIC: usize = 1_000;
+/// Queries put together by UNION and its like, and tables by JOIN: each takes far more of the stack than an operator.
+const MAX_COMBINED: usize = 1_000;
 
 /// What a statement asks for.
 #[derive(Clone, Debug)]
@@ -114,6 +116,11 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
     if chain_depth(&tokens, role_in_arithmetic) > MAX_ARITHMETIC {
         return limit(format!(
             "a statement chains at most {MAX_ARITHMETIC} operators of arithmetic; put parts of a long sum in brackets"
+        ));
+    }
+    if chain_depth(&tokens, role_in_combinations) > MAX_COMBINED {
+        return limit(format!(
+            "a statement combines at most {MAX_COMBINED} queries or tables by UNION, EXCEPT, INTERSECT and JOIN"
         ));
     }
     Ok(tokens)
@@ -230,6 +237,17 @@ fn role_in_arithmetic(token: &Token) -> Role {
         Token::Comma => Role::End,
         Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR) => Role::End,
         Token::Plus | Token::Minus | Token::Mul | Token::Div | Token::Mod => Role::Operator,
+        _ => Role::Other,
+    }
+}
+
+/// Commas separate columns here, not what is combined.
+fn role_in_combinations(token: &Token) -> Role {
+    match token {
+        Token::Word(word) => match word.keyword {
+            Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::JOIN => Role::Operator,
+            _ => Role::Other,
+        },
         _ => Role::Other,
     }
 }

@@ -2,18 +2,19 @@
 //!
 //! A join may go through any number of pairs of rows before it hands on a batch, or hand on any number of batches for
 //! one that it takes, and operators look up only when they take one. Threads would be busy for minutes with what nobody
-//! wants any more. Invariants: every batch of a join counts as work after which a thread looks up; the condition of a
-//! join fails once its plan was let go; neither changes an answer.
+//! wants any more. Invariants: every batch of a join, but of those on top of very many others, counts as work after which a
+//! thread looks up; the condition of a join fails once its plan was let go; neither changes an answer.
 
 use crate::error::{cancelled, to_datafusion};
+use crate::stack::with_room;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, Schema};
-use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder, SortMergeJoinExec,
@@ -22,6 +23,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many joins on top of one another count their batches. Each takes one of the 128 units of work that a task has before it
+/// looks up, before it asks what it takes from: with more, no batch would ever get through.
+const MAX_COUNTED: usize = 100;
 
 /// Tells the operators of one plan that nobody waits for them.
 #[derive(Clone, Debug, Default)]
@@ -42,20 +47,35 @@ pub(crate) fn stoppable(
     plan: Arc<dyn ExecutionPlan>,
     stop: &Stop,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let stoppable = plan.transform_up(|plan| {
-        let filtered = if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
-            nested_loop(join, stop)?
-        } else if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-            hash(join, stop)?
-        } else if plan.is::<CrossJoinExec>() || plan.is::<SortMergeJoinExec>() {
-            plan
-        } else {
-            return Ok(Transformed::no(plan));
-        };
-        let join: Arc<dyn ExecutionPlan> = Arc::new(CooperativeExec::new(filtered));
-        Ok(Transformed::yes(join))
-    });
-    Ok(stoppable?.data)
+    Ok(with_counted_joins(plan, stop)?.0)
+}
+
+/// The same, and how many joins on top of one another count their batches in it.
+fn with_counted_joins(
+    plan: Arc<dyn ExecutionPlan>,
+    stop: &Stop,
+) -> Result<(Arc<dyn ExecutionPlan>, usize)> {
+    let mut counted = 0;
+    let mut inputs = Vec::new();
+    for input in plan.children() {
+        let (stoppable, below) = with_room(|| with_counted_joins(Arc::clone(input), stop))?;
+        counted = counted.max(below);
+        inputs.push(stoppable);
+    }
+    let plan = replace_children_if_necessary(plan, inputs)?;
+    let join = if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+        nested_loop(join, stop)?
+    } else if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        hash(join, stop)?
+    } else if plan.is::<CrossJoinExec>() || plan.is::<SortMergeJoinExec>() {
+        plan
+    } else {
+        return Ok((plan, counted));
+    };
+    if counted >= MAX_COUNTED {
+        return Ok((join, counted));
+    }
+    Ok((Arc::new(CooperativeExec::new(join)), counted + 1))
 }
 
 fn nested_loop(join: &NestedLoopJoinExec, stop: &Stop) -> Result<Arc<dyn ExecutionPlan>> {

@@ -117,6 +117,7 @@ fn statements_of_all_shapes_answer_as_ever() {
         "SELECT ts FROM t WHERE NOT (ts > N) AND ts + 1 > N ORDER BY ts",
         "SELECT ts, v > 3 FROM t WHERE ts = N AND v < N",
         "SELECT ts, row_number() OVER (ORDER BY ts) FROM t WHERE ts > N AND ts < N",
+        "SELECT count(*) FILTER (WHERE v > N), count(*) FILTER (WHERE v > N) FROM t",
         "SELECT nothing FROM t WHERE ts > N AND ts < N",
         "SELECT * FROM nowhere WHERE ts > N AND ts < N",
         "SELECT * FROM t WHERE ts > N AND \"Name\" > N",

@@ -4,6 +4,12 @@
 //! repair nothing to do; no row is there that was never committed or was dropped, none twice; and every committed row
 //! that is missing lies in something that the report lists. A repair that fails leaves all data as it was.
 
+mod epochs;
+
+pub use epochs::{
+    damage_only_checkpoint, fail_reads, floors_around_repair, of_one_checkpoint, removed_between,
+};
+
 use crate::damage::{End, Files, files_of, open_and_read};
 use crate::driver::{DIR, Driver, Shape};
 use crate::oracle::{Contents, Effect, Ledger, Op, Outcome, Violation, apply, difference};
@@ -13,12 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use thalweg_env::OpenMode;
-use thalweg_env::sim::{CrashChoice, Errno, FaultPlan, SimEnv};
+use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_kernel::index::{Address, Step};
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::store::{fragment_name, segment_name};
 use thalweg_kernel::verify::Damage;
-use thalweg_kernel::{CommitNo, Durability};
+use thalweg_kernel::{CommitNo, Durability, ErrorKind};
 
 /// A database before it is damaged, and what was ever stored in it.
 #[derive(Clone)]

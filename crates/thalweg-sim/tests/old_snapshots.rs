@@ -147,6 +147,91 @@ fn an_idle_reader_without_a_snapshot_is_passed_and_never_notices() {
 }
 
 #[test]
+fn a_fresh_snapshot_keeps_its_files_however_long_nothing_was_committed() {
+    // The reader goes on, or another one takes its slot, at a place that the writer has found in its way before.
+    for is_another in [false, true] {
+        let sim = SimEnv::new(7);
+        let (toy, tables) = with_tables(&sim, &["first", "second"]);
+        let reader = open_reader(&sim, 7);
+        let held = open_reader(&sim, 8);
+        let _old = held.kernel.snapshot().unwrap();
+        drop_table(&toy, tables[0]);
+        drop(reader.kernel.snapshot().unwrap());
+        // Waits for the other reader, and sees both slots.
+        assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
+        assert_eq!(fragments(&sim), 2);
+        sim.advance(12 * MINUTE);
+        assert!(toy.kernel.collect_garbage().unwrap() > 0);
+        assert_eq!(fragments(&sim), 1);
+        let reader = if is_another {
+            drop(reader);
+            open_reader(&sim, 9)
+        } else {
+            reader
+        };
+        let fresh = reader.kernel.snapshot().unwrap();
+        drop_table(&toy, tables[1]);
+        for _ in 0..9 {
+            assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
+            assert_eq!(fragments(&sim), 1);
+            sim.advance(MINUTE);
+        }
+        assert_eq!(read(&reader, &fresh, tables[1]), Ok(rows()));
+        sim.advance(2 * MINUTE);
+        assert!(toy.kernel.collect_garbage().unwrap() > 0);
+        assert_eq!(fragments(&sim), 0);
+    }
+}
+
+#[test]
+fn a_snapshot_has_all_of_its_time_beside_an_older_one_that_is_in_the_way() {
+    let sim = SimEnv::new(8);
+    let (toy, tables) = with_tables(&sim, &["first", "second"]);
+    let reader = open_reader(&sim, 7);
+    let _old = reader.kernel.snapshot().unwrap();
+    drop_table(&toy, tables[0]);
+    assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
+    sim.advance(9 * MINUTE);
+    let young = reader.kernel.snapshot().unwrap();
+    drop_table(&toy, tables[1]);
+    // No other statement takes the pin from the old one to the young one.
+    for _ in 0..9 {
+        assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
+        assert_eq!(fragments(&sim), 2);
+        sim.advance(MINUTE);
+    }
+    assert_eq!(read(&reader, &young, tables[1]), Ok(rows()));
+    sim.advance(2 * MINUTE);
+    assert!(toy.kernel.collect_garbage().unwrap() > 0);
+    assert_eq!(fragments(&sim), 0);
+}
+
+#[test]
+fn a_reader_keeps_nothing_before_its_first_snapshot_and_once_it_is_closed() {
+    let sim = SimEnv::new(9);
+    let (toy, tables) = with_tables(&sim, &["first", "second", "third"]);
+    let reader = open_reader(&sim, 7);
+    drop_table(&toy, tables[0]);
+    assert_eq!(fragments(&sim), 2);
+    let kept = reader.kernel.snapshot().unwrap();
+    assert_eq!(read(&reader, &kept, tables[1]), Ok(rows()));
+    drop_table(&toy, tables[1]);
+    assert_eq!(fragments(&sim), 2);
+    reader.kernel.close().unwrap();
+    assert!(toy.kernel.collect_garbage().unwrap() > 0);
+    assert_eq!(fragments(&sim), 1);
+    for _ in 0..2 {
+        let error = reader.kernel.snapshot().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(error.message(), "the database is closed");
+        reader.kernel.close().unwrap();
+    }
+    // Its slot is another's.
+    let next = open_reader(&sim, 8);
+    assert_eq!(next.rows(tables[2]).unwrap(), rows());
+}
+
+#[test]
 fn a_reader_without_a_pin_is_told_even_if_another_writer_has_come() {
     let sim = SimEnv::new(4);
     let (toy, tables) = with_tables(&sim, &["gone", "kept"]);

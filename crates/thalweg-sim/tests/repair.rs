@@ -4,9 +4,10 @@
 use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
 use thalweg_sim::repair::{
-    Patient, RepairStage, closed, coarse_damage, crash_repair, damage_pages, damage_stretches,
-    dependent, fail_repair, flip_bytes, killed, merged, merged_behind_a_lost_page,
-    repair_what_is_only_cached, several_places,
+    Patient, RepairStage, closed, coarse_damage, crash_repair, damage_only_checkpoint,
+    damage_pages, damage_stretches, dependent, fail_reads, fail_repair, flip_bytes,
+    floors_around_repair, killed, merged, merged_behind_a_lost_page, of_one_checkpoint,
+    removed_between, repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::WORKLOADS;
@@ -85,6 +86,25 @@ fn commits_that_rest_on_lost_ones() {
 }
 
 #[test]
+fn an_epoch_whose_only_checkpoint_is_damaged() {
+    let clock = Stopwatch::start();
+    let mut stage = RepairStage::default();
+    for patient in of_one_checkpoint() {
+        stage.add(damage_only_checkpoint(&patient));
+    }
+    conclude("the only checkpoint of an epoch", &stage, 0, &clock);
+    assert!(stage.mended > 200 && stage.gave_up > 200, "{stage:?}");
+}
+
+#[test]
+fn a_lost_root_and_segments_that_were_removed_before() {
+    let clock = Stopwatch::start();
+    let stage = removed_between();
+    conclude("removed between checkpoints", &stage, 0, &clock);
+    assert_eq!((stage.repairs, stage.mended), (1, 1), "{stage:?}");
+}
+
+#[test]
 fn files_and_stretches_of_a_database() {
     let (seed, clock) = (seed(), Stopwatch::start());
     let mut dice = Dice::new(seed);
@@ -139,6 +159,24 @@ fn a_failed_call_of_a_repair() {
     }
     conclude("failed calls of repairs", &stage, seed, &clock);
     assert!(stage.errors > 300, "{stage:?}");
+}
+
+#[test]
+fn reads_that_fail_for_good() {
+    let clock = Stopwatch::start();
+    let mut stage = RepairStage::default();
+    for patient in [closed(), killed()].iter().chain(&of_one_checkpoint()) {
+        stage.add(fail_reads(patient));
+    }
+    conclude("reads that fail", &stage, 0, &clock);
+    assert!(stage.errors > 100, "{stage:?}");
+}
+
+#[test]
+fn readers_that_came_too_late_are_told_so_after_a_repair_as_well() {
+    let [before, after] = floors_around_repair();
+    assert!(before > (0, 0), "nothing was collected");
+    assert!(after >= before, "{before:?} became {after:?}");
 }
 
 #[test]

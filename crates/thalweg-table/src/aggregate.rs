@@ -17,9 +17,9 @@ use crate::table::TableView;
 use arrow_array::RecordBatch;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use thalweg_kernel::Result;
 use thalweg_kernel::index::{Entry, Step};
 use thalweg_kernel::summary::ColumnSummary;
+use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// Blocks that one job reads.
 const JOB_BLOCKS: usize = 8;
@@ -71,10 +71,23 @@ impl Bucket {
         (i128::from(key) - i128::from(self.origin)).div_euclid(i128::from(self.width))
     }
 
-    /// The first key of a group; it may lie before all keys.
-    fn start(self, number: i128) -> i64 {
+    /// The first key of a group; `None` if that is before all keys.
+    fn start(self, number: i128) -> Option<i64> {
         let start = i128::from(self.origin) + number * i128::from(self.width);
-        i64::try_from(start).unwrap_or(i64::MIN)
+        i64::try_from(start).ok()
+    }
+
+    /// The first key of the group of a key; `None` if that is before all keys.
+    ///
+    /// ```
+    /// # use thalweg_table::Bucket;
+    /// let tens = Bucket { width: 10, origin: 3 };
+    /// assert_eq!(tens.start_of(-1), Some(-7));
+    /// assert_eq!(tens.start_of(i64::MIN), None);
+    /// ```
+    #[must_use]
+    pub fn start_of(self, key: i64) -> Option<i64> {
+        self.start(self.number(key))
     }
 
     /// The last key of a group.
@@ -103,7 +116,7 @@ pub(crate) fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<
         }
     }
     Ok(AggregateResult {
-        groups: groups.into_groups(request),
+        groups: groups.into_groups(request)?,
         metrics: Arc::clone(reader.metrics()),
     })
 }
@@ -291,19 +304,23 @@ impl Groups {
         }
     }
 
-    fn into_groups(mut self, request: &AggregateRequest) -> Vec<Group> {
+    fn into_groups(mut self, request: &AggregateRequest) -> Result<Vec<Group>> {
         if self.bucket.is_none() && self.found.is_empty() {
             self.found.insert(0, (0, self.nothing.to_vec()));
         }
-        let start = |number| {
-            request
-                .bucket
-                .map_or(request.keys.first, |bucket| bucket.start(number))
+        let start = |number| match request.bucket {
+            None => Ok(request.keys.first),
+            Some(bucket) => bucket.start(number).ok_or_else(|| {
+                let message = "a group begins before all times that the column can hold";
+                Error::new(ErrorKind::OutOfDomain, message)
+            }),
         };
-        let group = |(number, (rows, columns))| Group {
-            bucket_start: start(number),
-            rows,
-            columns,
+        let group = |(number, (rows, columns))| {
+            Ok(Group {
+                bucket_start: start(number)?,
+                rows,
+                columns,
+            })
         };
         self.found.into_iter().map(group).collect()
     }

@@ -28,6 +28,8 @@ use thalweg_kernel::{
 
 /// Names of tables that a message lists.
 const MOST_LISTED: usize = 20;
+/// More threads than this only take memory.
+const MOST_THREADS: usize = 1_024;
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -40,7 +42,7 @@ pub struct EngineOptions {
     pub durability: Durability,
     /// Memory for cached index pages and block heads.
     pub cache_bytes: u64,
-    /// Threads that encode and decode; 0 means one per core.
+    /// Threads that encode and decode, at most 1,024; 0 means one per core.
     pub threads: usize,
     /// `Process` commits reach stable storage within this time.
     pub sync_interval: Duration,
@@ -155,10 +157,10 @@ impl Engine {
     ///
     /// # Errors
     /// `NotFound` when it must exist and does not, `Locked` when another process writes to it, `Corruption` when its
-    /// files are damaged.
+    /// files are damaged, `Invalid` for options that make no sense.
     pub fn open(env: Env, path: &Path, options: EngineOptions) -> Result<Self> {
         let options = EngineOptions {
-            threads: threads(&options),
+            threads: threads(&options)?,
             ..options
         };
         let definitions = Arc::new(Definitions::default());
@@ -375,10 +377,14 @@ fn kernel_options(options: &EngineOptions) -> Options {
     }
 }
 
-fn threads(options: &EngineOptions) -> usize {
+fn threads(options: &EngineOptions) -> Result<usize> {
     match options.threads {
-        0 if options.background => std::thread::available_parallelism().map_or(1, usize::from),
-        given => given.max(1),
+        0 if options.background => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+        given if given > MOST_THREADS => {
+            let message = format!("threads is {given}: at most {MOST_THREADS}");
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+        given => Ok(given.max(1)),
     }
 }
 

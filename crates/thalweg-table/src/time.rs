@@ -10,6 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::timezone::Tz;
 use arrow_array::{Array, ArrayRef, make_array, types};
 use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_cast::parse::string_to_datetime;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, TimeUnit};
@@ -173,7 +174,11 @@ pub fn key_to_text(data_type: &DataType, key: i64) -> String {
     };
     key_to_scalar(&shown, key)
         .ok()
-        .and_then(|array| arrow_cast::display::array_value_to_string(&array, 0).ok())
+        .and_then(|array| {
+            // Not `array_value_to_string`: beyond the calendar that gives the error as if it were the text.
+            let formatter = ArrayFormatter::try_new(&array, &FormatOptions::default()).ok()?;
+            formatter.value(0).try_to_string().ok()
+        })
         .map_or_else(
             || value_of_key(data_type, key).to_string(),
             |text| text + suffix,

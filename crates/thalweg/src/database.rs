@@ -241,8 +241,9 @@ impl Database {
         self.engine.maintain()
     }
 
-    /// Flushes, writes what the next open would have to work out, and lets go of the files. Everything but views fails
-    /// from then on; a second call is fine.
+    /// Flushes, writes what the next open would have to work out, and lets go of the files; one that was opened read-only
+    /// keeps none any more for its views and scans. Everything fails from then on, reading from those as well; a second
+    /// call is fine.
     ///
     /// # Errors
     /// When the rest cannot be written.

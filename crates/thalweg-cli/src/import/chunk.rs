@@ -1,8 +1,8 @@
 //! Some rows of a file as text, by column.
 
 use crate::failure::Failure;
-use arrow_array::builder::StringBuilder;
-use arrow_array::{Array, StringArray};
+use arrow_array::builder::{LargeBinaryBuilder, StringBuilder};
+use arrow_array::{LargeBinaryArray, StringArray};
 
 /// Rows of a chunk, at most.
 const CHUNK_ROWS: usize = 8_192;
@@ -18,8 +18,8 @@ pub(crate) struct BadRow {
     pub(crate) line: u64,
     /// What is wrong with it.
     pub(crate) reason: String,
-    /// The row as it was read.
-    pub(crate) text: String,
+    /// The row as it is in the file, byte by byte; empty where rows are not kept.
+    pub(crate) raw: Vec<u8>,
 }
 
 /// Some rows as text.
@@ -31,6 +31,8 @@ pub(crate) struct Chunk {
     pub(crate) is_text: Vec<bool>,
     /// The line of each row.
     pub(crate) lines: Vec<u64>,
+    /// Each row as it is in the file, where that is wanted.
+    raw: Option<LargeBinaryArray>,
     /// Rows that are not even text by column.
     pub(crate) bad: Vec<BadRow>,
 }
@@ -47,30 +49,12 @@ impl Chunk {
             .sum()
     }
 
-    /// A row as a line of CSV.
-    pub(crate) fn text_of(&self, row: usize) -> String {
-        let field = |column: &StringArray| {
-            if column.is_null(row) {
-                ""
-            } else {
-                column.value(row)
-            }
-            .to_owned()
-        };
-        csv_line(self.columns.iter().map(field))
+    /// A row as it is in the file.
+    pub(crate) fn raw_of(&self, row: usize) -> Vec<u8> {
+        self.raw
+            .as_ref()
+            .map_or_else(Vec::new, |raw| raw.value(row).to_vec())
     }
-}
-
-/// Fields as a line of CSV, without its end.
-pub(crate) fn csv_line<T: AsRef<[u8]>>(fields: impl IntoIterator<Item = T>) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    // Memory takes what is written to it.
-    let written = writer.write_record(fields).is_ok();
-    let bytes = writer.into_inner().unwrap_or_default();
-    debug_assert!(written, "writing to memory failed");
-    String::from_utf8_lossy(&bytes)
-        .trim_end_matches('\n')
-        .to_owned()
 }
 
 /// What cuts a file into chunks.
@@ -88,17 +72,20 @@ pub(crate) struct ChunkBuilder {
     columns: Vec<StringBuilder>,
     is_text: Vec<bool>,
     lines: Vec<u64>,
+    raw: Option<LargeBinaryBuilder>,
     bad: Vec<BadRow>,
     bytes: usize,
 }
 
 impl ChunkBuilder {
-    pub(crate) fn new(columns: usize) -> Self {
+    /// `keeps_raw`: rows are wanted as they are in the file too, for those that turn out bad.
+    pub(crate) fn new(columns: usize, keeps_raw: bool) -> Self {
         let builder = || StringBuilder::with_capacity(CHUNK_ROWS, CHUNK_ROWS * 8);
         Self {
             columns: std::iter::repeat_with(builder).take(columns).collect(),
             is_text: vec![false; columns],
             lines: Vec::with_capacity(CHUNK_ROWS),
+            raw: keeps_raw.then(LargeBinaryBuilder::new),
             bad: Vec::new(),
             bytes: 0,
         }
@@ -108,31 +95,38 @@ impl ChunkBuilder {
         self.lines.len() + self.bad.len() >= CHUNK_ROWS || self.bytes >= CHUNK_BYTES
     }
 
-    /// Adds a row; `fields` has one per column, with so many bytes together.
+    /// Adds a row; `raw` is what the file has of it, `fields` has one per column.
     pub(crate) fn push<'a>(
         &mut self,
         line: u64,
-        bytes: usize,
+        raw: &[u8],
         fields: impl Iterator<Item = Option<&'a str>> + Clone,
     ) {
+        // No field is longer than its row.
         let too_long = |field: &str| field.len() > MOST_FIELD_BYTES;
-        if bytes > MOST_FIELD_BYTES && fields.clone().flatten().any(too_long) {
+        if raw.len() > MOST_FIELD_BYTES && fields.clone().flatten().any(too_long) {
             let reason = format!("a field is longer than {} MiB", MOST_FIELD_BYTES >> 20);
-            return self.push_bad(line, reason, String::new());
+            return self.push_bad(line, reason, raw);
         }
-        self.bytes += bytes;
+        self.bytes += raw.len();
         for (column, field) in self.columns.iter_mut().zip(fields) {
             column.append_option(field);
         }
         self.lines.push(line);
+        if let Some(kept) = &mut self.raw {
+            kept.append_value(raw);
+        }
     }
 
     pub(crate) fn mark_text(&mut self, column: usize) {
         self.is_text[column] = true;
     }
 
-    pub(crate) fn push_bad(&mut self, line: u64, reason: String, text: String) {
-        self.bad.push(BadRow { line, reason, text });
+    pub(crate) fn push_bad(&mut self, line: u64, reason: String, raw: &[u8]) {
+        let kept = if self.raw.is_some() { raw } else { &[] };
+        self.bytes += kept.len();
+        let raw = kept.to_vec();
+        self.bad.push(BadRow { line, reason, raw });
     }
 
     /// The chunk; `None` without rows.
@@ -149,6 +143,7 @@ impl ChunkBuilder {
             columns,
             is_text: self.is_text,
             lines,
+            raw: self.raw.as_mut().map(LargeBinaryBuilder::finish),
             bad,
         })
     }

@@ -92,7 +92,7 @@ impl Converter {
             bad.extend(rows.map(|(row, reason)| BadRow {
                 line: chunk.lines[row],
                 reason,
-                text: chunk.text_of(row),
+                raw: chunk.raw_of(row),
             }));
             bad.sort_by_key(|row| row.line);
         }

@@ -1,21 +1,20 @@
 //! CSV: a header line, then one record per row, which may have several lines where fields are quoted.
 
-use super::chunk::{Chunk, ChunkBuilder, ReadChunks, csv_line};
+use super::chunk::{Chunk, ChunkBuilder, ReadChunks};
+use super::csv_records::CsvRecords;
 use super::source::Source;
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
-use csv::ByteRecord;
-use std::io::BufRead;
 use thalweg::fold_name;
 
 pub(super) struct CsvLines {
-    reader: csv::Reader<Box<dyn BufRead>>,
+    records: CsvRecords,
     columns: Vec<String>,
     /// Fields that mean null.
     nulls: Vec<String>,
     /// Lines in front of what the reader has seen.
     skipped_lines: u64,
-    record: ByteRecord,
+    keeps_raw: bool,
     name: String,
 }
 
@@ -35,22 +34,17 @@ impl CsvLines {
         let delimiter = options
             .delimiter
             .unwrap_or(if is_tsv { b'\t' } else { b',' });
-        let reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .delimiter(delimiter)
-            .from_reader(reader);
         let nulls = if options.null.is_empty() {
             vec![String::new()]
         } else {
             options.null.clone()
         };
         let mut lines = Self {
-            reader,
+            records: CsvRecords::new(reader, delimiter),
             columns: Vec::new(),
             nulls,
             skipped_lines: options.skip,
-            record: ByteRecord::new(),
+            keeps_raw: options.rejects.is_some(),
             name,
         };
         lines.columns = lines.read_header()?;
@@ -59,8 +53,8 @@ impl CsvLines {
 
     fn read_record(&mut self) -> Result<bool, Failure> {
         let name = &self.name;
-        self.reader
-            .read_byte_record(&mut self.record)
+        self.records
+            .read()
             .map_err(|error| Failure::Other(format!("reading {name}: {error}")))
     }
 
@@ -72,8 +66,12 @@ impl CsvLines {
             )));
         }
         let fail = |what: String| Failure::Other(format!("the header of {}: {what}", self.name));
-        let mut names: Vec<String> = Vec::with_capacity(self.record.len());
-        for (place, field) in self.record.iter().enumerate() {
+        if let Some(reason) = self.open_quote() {
+            return Err(fail(reason));
+        }
+        let record = &self.records.record;
+        let mut names: Vec<String> = Vec::with_capacity(record.len());
+        for (place, field) in record.iter().enumerate() {
             let name = std::str::from_utf8(field)
                 .map_err(|_| fail("a name is not UTF-8".into()))?
                 .trim()
@@ -92,13 +90,22 @@ impl CsvLines {
         Ok(names)
     }
 
+    /// What is wrong with the record that was just read if the file ends inside its quotes.
+    fn open_quote(&self) -> Option<String> {
+        let line = self.skipped_lines + self.records.open_quote()?;
+        Some(format!(
+            "the quote that opens on line {line} is not closed before the end of the file"
+        ))
+    }
+
     /// Adds the record that was just read.
     fn push_record(&self, chunk: &mut ChunkBuilder) {
-        let record = &self.record;
-        let line = self.skipped_lines + record.position().map_or(0, csv::Position::line);
-        let bad = |chunk: &mut ChunkBuilder, reason: String| {
-            chunk.push_bad(line, reason, csv_line(record))
-        };
+        let (record, raw) = (&self.records.record, self.records.raw());
+        let line = self.skipped_lines + self.records.line;
+        let bad = |chunk: &mut ChunkBuilder, reason: String| chunk.push_bad(line, reason, raw);
+        if let Some(reason) = self.open_quote() {
+            return bad(chunk, reason);
+        }
         if record.len() != self.columns.len() {
             return bad(
                 chunk,
@@ -120,7 +127,7 @@ impl CsvLines {
         }) {
             return bad(chunk, "it is not UTF-8".to_owned());
         }
-        chunk.push(line, text.len(), (0..record.len()).map(field));
+        chunk.push(line, raw, (0..record.len()).map(field));
     }
 }
 
@@ -130,7 +137,7 @@ impl ReadChunks for CsvLines {
     }
 
     fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure> {
-        let mut chunk = ChunkBuilder::new(self.columns.len());
+        let mut chunk = ChunkBuilder::new(self.columns.len(), self.keeps_raw);
         while !chunk.is_full() && self.read_record()? {
             self.push_record(&mut chunk);
         }

@@ -84,16 +84,6 @@ pub(super) fn schema(names: &[String], chunks: &[Chunk]) -> Schema {
     Schema::new(names.iter().enumerate().map(column).collect::<Vec<_>>())
 }
 
-/// The value that keeps a column from being a time.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct NoTime {
-    /// Where it is in the file.
-    pub(super) line: u64,
-    pub(super) text: String,
-    /// No kind of time takes it, whatever the values before it are.
-    pub(super) by_itself: bool,
-}
-
 const TIMES: [Kind; 4] = [Kind::Int, Kind::Date, Kind::Time, Kind::ZonedTime];
 
 /// The type of time that takes most values of a column; `None` if no value is a time.
@@ -113,27 +103,15 @@ pub(super) fn time_type(column: usize, chunks: &[Chunk]) -> Option<DataType> {
         .map(|(kind, _)| kind.data_type())
 }
 
-/// Looks for the first value with which a column can no longer be a time; `None` if there is none.
-pub(super) fn no_time(column: usize, chunks: &[Chunk]) -> Option<NoTime> {
-    let mut kinds = TIMES.to_vec();
-    for chunk in chunks {
-        let values = chunk.columns[column].iter().zip(&chunk.lines);
-        for (text, line) in values.filter_map(|(text, line)| Some((text?.trim(), line))) {
-            if text.is_empty() {
-                continue;
-            }
-            // A number in quotes is text to JSON.
-            kinds.retain(|kind| kind.takes(text) && !(*kind == Kind::Int && chunk.is_text[column]));
-            if kinds.is_empty() {
-                return Some(NoTime {
-                    line: *line,
-                    text: text.to_owned(),
-                    by_itself: !TIMES.iter().any(|kind| kind.takes(text)),
-                });
-            }
-        }
-    }
-    None
+/// The first value of a column, and its line; `None` if all are empty.
+pub(super) fn first_value(column: usize, chunks: &[Chunk]) -> Option<(u64, &str)> {
+    chunks.iter().find_map(|chunk| {
+        let mut values = chunk.lines.iter().zip(&chunk.columns[column]);
+        values.find_map(|(line, text)| {
+            let text = text?.trim();
+            (!text.is_empty()).then_some((*line, text))
+        })
+    })
 }
 
 fn data_type(column: usize, chunks: &[Chunk]) -> DataType {
@@ -167,9 +145,9 @@ mod tests {
     use super::*;
 
     fn of(texts: &[&str]) -> DataType {
-        let mut chunk = ChunkBuilder::new(1);
+        let mut chunk = ChunkBuilder::new(1, false);
         for text in texts {
-            chunk.push(1, text.len(), [Some(*text)].into_iter());
+            chunk.push(1, text.as_bytes(), [Some(*text)].into_iter());
         }
         data_type(0, &[chunk.finish().unwrap()])
     }
@@ -177,9 +155,9 @@ mod tests {
     #[test]
     fn the_time_that_takes_most() {
         let of = |texts: &[&str]| {
-            let mut chunk = ChunkBuilder::new(1);
+            let mut chunk = ChunkBuilder::new(1, false);
             for text in texts {
-                chunk.push(1, text.len(), [Some(*text)].into_iter());
+                chunk.push(1, text.as_bytes(), [Some(*text)].into_iter());
             }
             time_type(0, &[chunk.finish().unwrap()])
         };

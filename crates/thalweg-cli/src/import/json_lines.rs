@@ -16,10 +16,11 @@ const HEADER_LINES: usize = 10_000;
 pub(super) struct JsonLines {
     reader: Box<dyn BufRead>,
     /// Lines that were read to find the columns.
-    ahead: VecDeque<String>,
+    ahead: VecDeque<Vec<u8>>,
     columns: Vec<String>,
     places: HashMap<String, usize>,
     line: u64,
+    keeps_raw: bool,
     name: String,
 }
 
@@ -33,6 +34,7 @@ impl JsonLines {
             columns,
             places,
             line: 0,
+            keeps_raw: options.rejects.is_some(),
             name,
         };
         for _ in 0..options.skip {
@@ -56,9 +58,9 @@ impl JsonLines {
         Ok(lines)
     }
 
-    fn find_columns(&mut self, line: &str) {
+    fn find_columns(&mut self, line: &[u8]) {
         // A bad line is told when its turn comes.
-        let Ok(Object(fields)) = serde_json::from_str(line) else {
+        let Ok(Object(fields)) = serde_json::from_slice(line) else {
             return;
         };
         for (name, _) in fields {
@@ -69,16 +71,16 @@ impl JsonLines {
         }
     }
 
-    fn read_line(&mut self) -> Result<Option<String>, Failure> {
-        let mut line = String::new();
-        match self.reader.read_line(&mut line) {
+    fn read_line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let mut line = Vec::new();
+        match self.reader.read_until(b'\n', &mut line) {
             Ok(0) => Ok(None),
             Ok(_) => Ok(Some(line)),
             Err(error) => Err(Failure::Other(format!("reading {}: {error}", self.name))),
         }
     }
 
-    fn next_line(&mut self) -> Result<Option<String>, Failure> {
+    fn next_line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let line = match self.ahead.pop_front() {
             Some(line) => Some(line),
             None => self.read_line()?,
@@ -87,10 +89,11 @@ impl JsonLines {
         Ok(line)
     }
 
-    fn push_line(&self, text: &str, chunk: &mut ChunkBuilder) {
-        match self.fields(text, chunk) {
-            Ok(fields) => chunk.push(self.line, text.len(), fields.iter().map(Option::as_deref)),
-            Err(reason) => chunk.push_bad(self.line, reason, text.trim_end().to_owned()),
+    fn push_line(&self, line: &[u8], chunk: &mut ChunkBuilder) {
+        let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned());
+        match text.and_then(|text| self.fields(text, chunk)) {
+            Ok(fields) => chunk.push(self.line, line, fields.iter().map(Option::as_deref)),
+            Err(reason) => chunk.push_bad(self.line, reason, line),
         }
     }
 
@@ -126,11 +129,12 @@ impl ReadChunks for JsonLines {
     }
 
     fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure> {
-        let mut chunk = ChunkBuilder::new(self.columns.len());
+        let mut chunk = ChunkBuilder::new(self.columns.len(), self.keeps_raw);
         while !chunk.is_full() {
             let Some(line) = self.next_line()? else { break };
-            if !line.trim().is_empty() {
-                self.push_line(&line, &mut chunk);
+            let line = line.trim_ascii_end();
+            if !line.is_empty() {
+                self.push_line(line, &mut chunk);
             }
         }
         Ok(chunk.finish())

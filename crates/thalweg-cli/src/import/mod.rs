@@ -12,6 +12,7 @@
 mod chunk;
 mod convert;
 mod csv_lines;
+mod csv_records;
 mod infer;
 mod json_lines;
 mod rejects;
@@ -171,45 +172,42 @@ fn check_options(table: &Table, options: &ImportOptions) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The columns of the table to make. Where bad rows are set apart, the times that most rows have tell which are bad; where
-/// not, a column of times with a value that is none is refused, before a table is made of it.
+/// The columns of the table to make. The times that most rows have tell the type of the time column: rows that it does not
+/// take are bad rows like others, whether they are set apart or fail the import.
 fn new_schema(
     options: &ImportOptions,
     columns: &[String],
     sample: &[Chunk],
 ) -> Result<Schema, Failure> {
-    let mut schema = infer::schema(columns, sample);
+    let schema = infer::schema(columns, sample);
     let time = options.time.as_ref().and_then(|wanted| {
         let is_wanted = |name: &String| fold_name(name) == fold_name(wanted);
         columns.iter().position(is_wanted)
     });
-    let Some((time, value)) = time.and_then(|time| Some((time, infer::no_time(time, sample)?)))
-    else {
+    let Some(time) = time else {
         return Ok(schema);
     };
-    if options.rejects.is_some()
-        && let Some(data_type) = infer::time_type(time, sample)
-    {
-        let mut fields: Vec<_> = schema
-            .fields()
-            .iter()
-            .map(|field| (**field).clone())
-            .collect();
-        fields[time].set_data_type(data_type);
-        schema = Schema::new(fields);
-        return Ok(schema);
-    }
-    let reason = if value.by_itself {
-        "is no time"
-    } else {
-        "is a time of another kind than those in front of it"
+    let Some((line, first)) = infer::first_value(time, sample) else {
+        // Without any time a bad row is the reason, where there is one.
+        let bad = sample.iter().flat_map(|chunk| &chunk.bad);
+        return bad
+            .min_by_key(|row| row.line)
+            .map_or(Ok(schema), |row| Err(first_bad(row)));
     };
-    Err(Failure::Other(format!(
-        "line {}: column \"{}\": {} {reason}; nothing was imported (--rejects FILE sets bad rows apart)",
-        value.line,
-        columns[time],
-        convert::shown(&value.text)
-    )))
+    let Some(data_type) = infer::time_type(time, sample) else {
+        return Err(Failure::Other(format!(
+            "line {line}: column \"{}\": {} is no time, and no other value of the first lines is one; nothing was imported",
+            columns[time],
+            convert::shown(first)
+        )));
+    };
+    let mut fields: Vec<_> = schema
+        .fields()
+        .iter()
+        .map(|field| (**field).clone())
+        .collect();
+    fields[time].set_data_type(data_type);
+    Ok(Schema::new(fields))
 }
 
 fn read_sample(reader: &mut dyn ReadChunks) -> Result<Vec<Chunk>, Failure> {

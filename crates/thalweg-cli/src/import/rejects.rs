@@ -1,4 +1,4 @@
-//! Bad rows, set apart in a CSV file: the line, what is wrong, the row.
+//! Bad rows, set apart in a CSV file: the line, what is wrong, the row as it is in the file, byte by byte.
 
 use super::chunk::BadRow;
 use crate::failure::Failure;
@@ -20,16 +20,20 @@ impl Rejects {
             path: path.to_owned(),
             count: 0,
         };
-        rejects.write_record(["line", "reason", "row"])?;
+        rejects.write_record([b"line", b"reason", b"row"])?;
         Ok(rejects)
     }
 
     pub(super) fn write(&mut self, row: &BadRow) -> Result<(), Failure> {
         self.count += 1;
-        self.write_record([row.line.to_string().as_str(), &row.reason, &row.text])
+        self.write_record([
+            row.line.to_string().as_bytes(),
+            row.reason.as_bytes(),
+            &row.raw,
+        ])
     }
 
-    fn write_record(&mut self, record: [&str; 3]) -> Result<(), Failure> {
+    fn write_record(&mut self, record: [&[u8]; 3]) -> Result<(), Failure> {
         self.writer
             .write_record(record)
             .map_err(|error| Failure::Other(format!("{}: {error}", self.path.display())))

@@ -429,7 +429,14 @@ fn what_is_no_time_is_named_and_no_database_is_left() {
             "ts,v\n2026-01-01,1\n2.5,2\n",
             &["line 3", "\"2.5\" is no time"],
         ),
-        ("ts,v\n2026-01-01,1\n7,2\n", &["line 3", "another kind"]),
+        (
+            "ts,v\n2026-01-01,1\n2026-01-02,1\n7,2\n",
+            &["line 4", "\"7\" is no time"],
+        ),
+        (
+            "ts,v\n2026-01-01,\"1\n2026-01-02,2\n",
+            &["line 2", "not closed"],
+        ),
         ("ts,v\n", &["has no rows", "CREATE TABLE"]),
         ("ts,v\n2026-01-01,1\n2026-01-02\n", &["line 3"]),
     ] {
@@ -471,4 +478,114 @@ fn a_bad_time_in_a_new_table_is_set_apart() {
     let message = import(&place, &file, &options).fails(1);
     assert!(message.contains("\"never\" is no time"), "{message}");
     assert!(!place.db.exists());
+}
+
+/// Without a file of rejects the import fails at the first row that would be in one, and at no other.
+#[test]
+fn rejects_are_the_rows_that_fail_an_import() {
+    for (text, lines) in [
+        (
+            "ts,v\n2026-01-01T00:00:00,1\n2026-01-02T00:00:00Z,2\n",
+            &[][..],
+        ),
+        ("ts,v\n2026-01-01T00:00:00Z,1\n2026-01-02T00:00:00,2\n", &[]),
+        ("ts,v\n2026-01-01,1\n2026-01-02T05:00:00,2\n", &[]),
+        ("ts,v\n2026-01-01,1\n7,2\n2026-01-02,3\n", &["3"]),
+        ("ts,v\n1,1\n2.5,2\n3,3\n", &["3"]),
+        ("ts,v\n1,1\n2,\"2\n3,3\n4,\"\"4\"\"\n", &["3"]),
+        ("ts,v\n1,1\n2,2,2\n\"3\n4,4\n", &["3", "4"]),
+    ] {
+        let create = ["--create", "--time", "ts"];
+        let place = Place::new();
+        let file = place.file("t.csv", text);
+        let rejects = place.folder.path().join("bad.csv");
+        let more = [&create[..], &["--rejects", rejects.to_str().unwrap()]].concat();
+        import(&place, &file, &more).ok();
+        let mut reader = csv::Reader::from_path(&rejects).unwrap();
+        let rejected: Vec<String> = reader.records().map(|row| row.unwrap()[0].into()).collect();
+        assert_eq!(rejected, lines, "{text:?}");
+        let place = Place::new();
+        let file = place.file("t.csv", text);
+        match lines.first() {
+            None => assert_eq!(import(&place, &file, &create).ok(), ""),
+            Some(line) => {
+                let message = import(&place, &file, &create).fails(1);
+                assert!(
+                    message.contains(&format!("line {line}: ")),
+                    "{text:?}: {message}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_quote_that_is_not_closed_is_a_bad_row() {
+    let place = Place::new();
+    let text = "ts,v,name\n\n1,1,\"a\nb\"\n2,2,b\n3,\"3\n\",\"c\n4,4,d\n";
+    let file = place.file("t.csv", text);
+    let rejects = place.folder.path().join("bad.csv");
+    let create = ["--create", "--time", "ts"];
+    let message = import(&place, &file, &create).fails(1);
+    assert!(
+        message.contains("line 6: the quote that opens on line 7 is not closed"),
+        "{message}"
+    );
+    let more = [&create[..], &["--rejects", rejects.to_str().unwrap()]].concat();
+    let ended = import(&place, &file, &more);
+    assert!(
+        ended.err.contains("imported 2 rows") && ended.err.contains("rejected 1 row:"),
+        "{ended:?}"
+    );
+    assert_eq!(place.sql("SELECT ts FROM t"), "ts\n1\n2\n");
+    let mut reader = csv::Reader::from_path(&rejects).unwrap();
+    let row = reader.records().next().unwrap().unwrap();
+    assert_eq!((&row[0], &row[2]), ("6", "3,\"3\n\",\"c\n4,4,d"));
+    // In the header, where no row can be set apart.
+    let header = place.file("header.csv", "ts,\"v\n1,1\n");
+    let message = import(&place, &header, &more).fails(1);
+    assert!(message.contains("opens on line 1"), "{message}");
+    // The last quote of a file is closed without an end of line too.
+    import(&place, &place.file("fine.csv", "ts,v,name\n5,5,\"e\""), &[]).ok();
+}
+
+#[test]
+fn rejects_hold_rows_as_they_are_in_the_file() {
+    let csv_rows: &[(&[u8], &[u8])] = &[
+        (b"ts,v\r\n", b""),
+        (b"1,\"1\"\r\n", b""),
+        (b"2, \xff\xfe\r\n", b"2, \xff\xfe"),
+        (b"\"3\",x\r\n", b"\"3\",x"),
+        (b"\"4\",4,\r\n", b"\"4\",4,"),
+    ];
+    let json_rows: &[(&[u8], &[u8])] = &[
+        (b"{\"ts\": 1, \"v\": 1}\n", b""),
+        (b"{\"v\":1}\n", b"{\"v\":1}"),
+        (
+            b"{\"ts\": 3, \"v\": \"\xff\"}\n",
+            b"{\"ts\": 3, \"v\": \"\xff\"}",
+        ),
+        (b"{\"ts\": 4,  \"v\": [ ]}\n", b"{\"ts\": 4,  \"v\": [ ]}"),
+    ];
+    for (name, rows) in [("t.csv", csv_rows), ("t.jsonl", json_rows)] {
+        let place = Place::new();
+        place.sql("CREATE TABLE t (ts BIGINT, v BIGINT) WITH (layout = 'stream', time = 'ts')");
+        let text: Vec<u8> = rows.iter().flat_map(|(line, _)| line.to_vec()).collect();
+        let rejects = place.folder.path().join("bad.csv");
+        let more = ["--rejects", rejects.to_str().unwrap()];
+        let ended = import(&place, &place.file(name, text), &more);
+        assert!(ended.err.contains("rejected 3 rows"), "{ended:?}");
+        ended.ok();
+        let mut reader = csv::Reader::from_path(&rejects).unwrap();
+        let found: Vec<Vec<u8>> = reader
+            .byte_records()
+            .map(|row| row.unwrap()[2].to_vec())
+            .collect();
+        let wanted: Vec<&[u8]> = rows
+            .iter()
+            .map(|(_, row)| *row)
+            .filter(|row| !row.is_empty())
+            .collect();
+        assert_eq!(found, wanted, "{name}");
+    }
 }

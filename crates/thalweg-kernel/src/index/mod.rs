@@ -7,11 +7,13 @@
 //!   covers fewer rows than the entry; only [`Entry::covering_summary`] may be used to answer or to prune.
 //! - Pages are immutable and hold entries by value: whoever refers to a page or block vouches for its head by checksum.
 
+mod held;
 mod list;
 mod page;
 mod tree;
 mod walk;
 
+pub(crate) use held::HeldPages;
 pub use list::{decode_entries, encode_entries};
 pub use page::{Page, PageLoader, UnsealedPage};
 pub use tree::{Tree, WrittenPages};

@@ -133,6 +133,31 @@ impl Tree {
         self.replace(&[], items, loader, freed)
     }
 
+    /// Loads the pages that inserting items of these keys needs, so that it is known before whether they can be read.
+    ///
+    /// # Errors
+    /// When one cannot be loaded.
+    pub(crate) fn load_paths(
+        &self,
+        keys: impl Iterator<Item = EntryKey>,
+        loader: &dyn PageLoader,
+    ) -> Result<()> {
+        for key in keys {
+            let mut next = self.root.clone();
+            while let Some(child) = next.filter(|child| !child.entry.is_block()) {
+                let page = page_of(self.table, &child, loader)?;
+                // As in `change_pages`: what lies before the first goes into it.
+                let children = page.children();
+                let behind = children.partition_point(|child| child.entry.key() <= key);
+                next = match page.level() {
+                    0 | 1 => None,
+                    _ => children.get(behind.saturating_sub(1)).cloned(),
+                };
+            }
+        }
+        Ok(())
+    }
+
     /// The tree without some of its items. They are items as they were inserted: blocks of a fragment go with it.
     ///
     /// # Errors
@@ -399,13 +424,17 @@ fn change_items(items: &[Arc<Child>], changes: &[Change]) -> Result<Vec<Arc<Chil
     Ok(changed)
 }
 
+/// The page of an entry, from memory if it is there.
+fn page_of(table: TableId, child: &Child, loader: &dyn PageLoader) -> Result<Arc<Page>> {
+    match &child.page {
+        Some(page) => Ok(Arc::clone(page)),
+        None => loader.load_page(table, &child.entry),
+    }
+}
+
 impl Update<'_> {
-    /// The page of an entry, from memory if it is there.
     fn page(&self, child: &Child) -> Result<Arc<Page>> {
-        match &child.page {
-            Some(page) => Ok(Arc::clone(page)),
-            None => self.loader.load_page(self.table, &child.entry),
-        }
+        page_of(self.table, child, self.loader)
     }
 
     /// The page of an entry that the new tree will not have.

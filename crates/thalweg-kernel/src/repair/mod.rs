@@ -30,6 +30,7 @@ use find::Catalogue;
 use salvage::salvage;
 use start::{Start, find_start};
 use std::collections::HashSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::Env;
@@ -60,8 +61,8 @@ impl RepairReport {
 ///
 /// # Errors
 /// `Locked` while another process writes, `NotFound`, `Corruption` where nothing is left to start from, `Unsupported` for
-/// a newer format, and whatever reading and writing lead to. The database is then as it was, or, if not even the last call
-/// succeeded, whole.
+/// a newer format, and whatever reading and writing lead to. The database is then as it was; or it is repaired, if what
+/// failed comes behind the switch of the root.
 pub fn repair(
     env: &Env,
     dir: &Path,
@@ -99,11 +100,11 @@ fn repair_locked(
     let database = start.from.database;
     let store = Store::new(env.clone(), dir, database, options.cache_bytes);
     let pages_lost = leave_out_lost_pages(&mut start.working, &store, &mut report)?;
-    let proven = salvage(&mut start, &store, &pages_lost, &mut report)?;
+    let unproven = salvage(&mut start, &store, &pages_lost, &mut report)?;
     let bad = check_tables(&mut start.working, &store, on_bytes, &mut report)?;
     look_for_folder(env, dir, &mut report)?;
     if !report.is_clean() {
-        Repair { bad, proven }.write(env, dir, options, start, &mut report)?;
+        Repair { bad, unproven }.write(env, dir, options, start, &mut report)?;
     }
     Ok(report)
 }
@@ -245,8 +246,8 @@ fn place(entry: &Entry) -> (FileId, u64) {
 /// A repair that is decided.
 struct Repair {
     bad: Bad,
-    /// Behind it the log may be in the cache only.
-    proven: LogPosition,
+    /// Where the log may be in the cache only.
+    unproven: Vec<Range<LogPosition>>,
 }
 
 impl Repair {
@@ -271,6 +272,9 @@ impl Repair {
             options.segment_bytes,
         )?;
         let mut leader = open::leader(env, dir, options, root, Arc::new(supply), start.working)?;
+        if let Some(live) = &start.live {
+            open::take_over_floor(&mut leader, live);
+        }
         for table in leader.working.tables.clone() {
             report.moved_blocks += self.renew_index(&mut leader, &table)?;
         }
@@ -330,7 +334,8 @@ impl Repair {
                 segment: file,
                 offset: item.address.offset,
             };
-            return self.bad.files.contains(&file) || at >= self.proven;
+            let is_proven = !self.unproven.iter().any(|part| part.contains(&at));
+            return self.bad.files.contains(&file) || !is_proven;
         }
         self.bad.files.contains(&file) || self.bad.places.iter().any(|(bad, _)| *bad == file)
     }

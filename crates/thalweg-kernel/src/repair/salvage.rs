@@ -7,11 +7,12 @@
 //!   rows stay where they were.
 //! - Numbers of tables are not in the log: behind lost edits no table is made, and none that was is taken for another.
 
-use super::{RepairReport, start::Start};
+use super::RepairReport;
+use super::start::{EpochLog, Start, UNKNOWN};
 use crate::change::Change;
 use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, LogPosition, TableId};
+use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::EntryKey;
 use crate::recover::blocks_verify;
 use crate::replay::{Frame, Replay, Skipped};
@@ -19,55 +20,71 @@ use crate::store::{Store, segment_name};
 use crate::verify::{Damage, log_damage};
 use crate::working::Working;
 use std::collections::HashSet;
+use std::ops::Range;
 
-/// What the log has behind the checkpoint.
+/// What the log of an epoch has.
 enum Found {
     Frame(Frame),
-    Lost(Skipped),
+    Lost(Lost),
 }
 
-/// Applies what can be applied; returns up to where the log is known to have been synced.
+/// A damaged stretch of the log, and how it showed.
+struct Lost {
+    skipped: Skipped,
+    error: Error,
+}
+
+/// Applies what can be applied; returns where the log may not have been synced.
 pub(crate) fn salvage(
     start: &mut Start,
     store: &Store,
     pages_lost: &HashSet<TableId>,
     report: &mut RepairReport,
-) -> Result<LogPosition> {
-    let mut proven = start.proven;
-    let found = read_log(&mut start.replay, &mut proven, start.told, report)?;
+) -> Result<Vec<Range<LogPosition>>> {
+    let mut found = Vec::new();
+    for log in &mut start.logs {
+        found.push(read_log(log)?);
+    }
     let mut salvage = Salvage {
         store,
         report,
         working: &mut start.working,
+        told: start.told,
         pages_lost,
+        open_end: None,
         exact: true,
         edits_lost: false,
     };
-    for found in found {
-        match found {
-            Found::Lost(skipped) => salvage.lose(&skipped, start.told),
-            // Torn: it was never acknowledged, nor was anything behind it.
-            Found::Frame(frame) if frame.end() > proven && !is_whole(&start.replay, &frame)? => {
-                break;
-            }
-            Found::Frame(frame) => salvage.apply(frame)?,
-        }
+    for (index, found) in found.into_iter().enumerate() {
+        let next = start.logs.get(index + 1);
+        let last = next.and_then(|next| next.taken_over);
+        salvage.read_epoch(&start.logs[index], found, last)?;
     }
-    let reached = start.working.commit;
-    if start.told_elsewhere > reached {
-        report.given_up.push(lost_behind(start, reached));
-        start.working.commit = start.told_elsewhere;
-    }
-    Ok(proven)
+    let at = start.logs.last().map_or(END, |log| log.replay.at());
+    salvage.finish(at, start.told_elsewhere);
+    let ends = start.logs.iter().skip(1).map(|next| next.from);
+    let ends = ends.chain([END]);
+    let logs = start.logs.iter().zip(ends);
+    Ok(logs.map(|(log, end)| log.proven..end).collect())
 }
+
+/// Behind every frame.
+const END: LogPosition = LogPosition {
+    segment: FileId(u64::MAX),
+    offset: u64::MAX,
+};
 
 /// The commits of a log, one after the other.
 struct Salvage<'a> {
     store: &'a Store,
     report: &'a mut RepairReport,
     working: &'a mut Working,
+    /// The last commit that anything tells of.
+    told: CommitNo,
     /// Tables whose index lost pages: keys of blocks may not be found for that reason alone.
     pages_lost: &'a HashSet<TableId>,
+    /// Damage at which an epoch ended. What is lost by it shows where the next one goes on.
+    open_end: Option<Lost>,
     /// Every commit so far was applied.
     exact: bool,
     /// Edits may be among what was not applied.
@@ -75,17 +92,93 @@ struct Salvage<'a> {
 }
 
 impl Salvage<'_> {
-    fn lose(&mut self, skipped: &Skipped, told: CommitNo) {
-        let last = match skipped.to {
-            Some(_) => skipped.last_lost,
-            None => Some(told.max(skipped.first_lost)),
+    /// The frames of an epoch, up to the last commit that the next one took over.
+    fn read_epoch(
+        &mut self,
+        log: &EpochLog,
+        found: Vec<Found>,
+        last: Option<CommitNo>,
+    ) -> Result<()> {
+        let was_taken_over = |commit: CommitNo| last.is_none_or(|last| commit <= last);
+        for found in found {
+            let reached = self.working.commit;
+            let frame = match found {
+                Found::Lost(lost) => {
+                    let behind = lost.skipped.last_lost.map(CommitNo::next);
+                    if lost.skipped.to.is_none() || !behind.is_none_or(was_taken_over) {
+                        self.open_end.get_or_insert(lost);
+                    } else {
+                        let until = lost.skipped.last_lost.filter(|last| *last > reached);
+                        self.lose(&lost, until);
+                    }
+                    continue;
+                }
+                Found::Frame(frame) => frame,
+            };
+            let commit = frame.head.id.commit;
+            if !was_taken_over(commit) {
+                return Ok(());
+            }
+            // Written again by the next epoch.
+            if frame.head.is_commit() && commit <= reached {
+                continue;
+            }
+            // Torn: it was never acknowledged, nor was anything behind it.
+            if frame.end() > log.proven && !is_whole(&log.replay, &frame)? {
+                return Ok(());
+            }
+            self.reach(&frame);
+            self.apply(frame)?;
+        }
+        Ok(())
+    }
+
+    /// The log goes on with a frame: what is missing before it is lost.
+    fn reach(&mut self, frame: &Frame) {
+        let before = frame.head.commit_before();
+        let lost = Some(before).filter(|before| *before > self.working.commit);
+        if frame.head.is_commit()
+            && let Some(end) = self.open_end.take()
+        {
+            self.lose(&end, lost);
+        } else if lost.is_some() && self.open_end.is_none() {
+            let gap = Lost::at(frame.at, self.working.commit, "what follows is missing");
+            self.lose(&gap, lost);
+        }
+    }
+
+    /// The last frame was at `at`: what is lost behind it, up to the commit that something else tells of, or to nobody knows
+    /// where.
+    fn finish(&mut self, at: LogPosition, told: CommitNo) {
+        let reached = self.working.commit;
+        if let Some(end) = self.open_end.take() {
+            self.lose(&end, Some(UNKNOWN));
+        } else if told > reached {
+            let gap = Lost::at(at, reached, "later ones were stored");
+            self.lose(&gap, Some(told));
+        }
+    }
+
+    /// Notes damage of the log, and the commits up to `last` that are lost by it.
+    fn lose(&mut self, lost: &Lost, last: Option<CommitNo>) {
+        let first = self.working.commit.next();
+        let mut damage = log_damage(lost.skipped.from, &lost.error);
+        let Some(last) = last else {
+            self.report.mended.push(damage);
+            return;
         };
-        let Some(last) = last else { return };
+        damage.commits = Some((first, last));
+        self.report.given_up.push(damage);
         self.exact = false;
-        self.edits_lost |= skipped.may_hold_edits;
-        self.working.commit = last;
-        if skipped.may_hold_edits {
-            let commits = last.0 - skipped.first_lost.0 + 1;
+        self.edits_lost |= lost.skipped.may_hold_edits;
+        let known = if last == UNKNOWN {
+            self.told.max(first)
+        } else {
+            last
+        };
+        self.working.commit = known;
+        if lost.skipped.may_hold_edits {
+            let commits = known.0 - first.0 + 1;
             self.skip_tables(u32::try_from(commits).unwrap_or(u32::MAX));
         }
     }
@@ -214,22 +307,33 @@ impl Salvage<'_> {
     }
 }
 
-/// All frames behind the checkpoint, and what is lost between them.
-fn read_log(
-    replay: &mut Replay,
-    proven: &mut LogPosition,
-    told: CommitNo,
-    report: &mut RepairReport,
-) -> Result<Vec<Found>> {
+impl Lost {
+    /// Commits behind `reached` of which no frame tells.
+    fn at(from: LogPosition, reached: CommitNo, why: &str) -> Self {
+        let what = format_args!("it ends with commit {}, but {why}", reached.0);
+        Self {
+            skipped: Skipped {
+                from,
+                to: None,
+                last_lost: None,
+                may_hold_edits: true,
+            },
+            error: Error::corruption("the log", what),
+        }
+    }
+}
+
+/// All frames of an epoch, and what is lost between them.
+fn read_log(log: &mut EpochLog) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     loop {
-        let end = match replay.next(CommitNo(u64::MAX)) {
+        let end = match log.replay.next(UNKNOWN) {
             Ok(Some(frame)) => {
-                *proven = frame.head.id.synced_to.max(*proven);
+                log.proven = frame.head.id.synced_to.max(log.proven);
                 found.push(Found::Frame(frame));
                 continue;
             }
-            Ok(None) => replay.judge_end(*proven),
+            Ok(None) => log.replay.judge_end(log.proven),
             Err(error) => Err(error),
         };
         let error = match end {
@@ -237,45 +341,13 @@ fn read_log(
             Err(error) if error.kind() == ErrorKind::Corruption => error,
             Err(error) => return Err(error),
         };
-        let skipped = replay.skip_damage()?;
-        note(&skipped, &error, told, report);
+        let skipped = log.replay.skip_damage()?;
         let goes_on = skipped.to.is_some();
-        found.push(Found::Lost(skipped));
+        found.push(Found::Lost(Lost { skipped, error }));
         if !goes_on {
             return Ok(found);
         }
     }
-}
-
-fn note(skipped: &Skipped, error: &Error, told: CommitNo, report: &mut RepairReport) {
-    let mut damage = log_damage(skipped.from, error);
-    let first = skipped.first_lost;
-    let last = match skipped.to {
-        Some(_) => skipped.last_lost,
-        None if told < first => Some(CommitNo(u64::MAX)),
-        None => Some(told),
-    };
-    match last {
-        None => report.mended.push(damage),
-        Some(last) => {
-            damage.commits = Some((first, last));
-            report.given_up.push(damage);
-        }
-    }
-}
-
-/// Commits that something tells of and that nothing is left of.
-fn lost_behind(start: &Start, reached: CommitNo) -> Damage {
-    let what = Error::corruption(
-        "the log",
-        format_args!(
-            "it ends with commit {}, but later ones were shown",
-            reached.0
-        ),
-    );
-    let mut damage = log_damage(start.replay.at(), &what);
-    damage.commits = Some((reached.next(), start.told_elsewhere));
-    damage
 }
 
 fn is_whole(replay: &Replay, frame: &Frame) -> Result<bool> {

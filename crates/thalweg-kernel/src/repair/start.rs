@@ -2,8 +2,9 @@
 //! commit of all.
 //!
 //! Invariants: nothing is written. A checkpoint of an epoch that may not have begun (no root or `live` names it, and nothing
-//! follows its only checkpoint: its recovery may have been cut short) counts only if there is no other; the epoch before it
-//! says the same.
+//! follows its only checkpoint: its recovery, or a repair, may have been cut short) counts only if there is no other, or if
+//! the log before it ends too early, and whole: then that was removed since. Else the epoch before it, and what it wrote again
+//! of that, say the same, and what is lost, which a repair that was cut short has told nobody.
 
 use super::{RepairReport, file_damage};
 use crate::checkpoint::index_section;
@@ -14,7 +15,7 @@ use crate::live::{Live, LiveFile};
 use crate::open::unfinished_epochs;
 use crate::replay::{Replay, find_frame};
 use crate::root::{ROOT_NAME, Root, RootFile};
-use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path};
+use crate::segment::{SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path, whole_header};
 use crate::store::segment_name;
 use crate::verify::log_damage;
 use crate::working::Working;
@@ -23,22 +24,37 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, OpenMode};
 
+/// In place of the last commit that is lost: nobody knows it.
+pub(crate) const UNKNOWN: CommitNo = CommitNo(u64::MAX);
+
 /// What a repair starts from.
 pub(crate) struct Start {
     /// The root, if one of its slots can be read.
     pub(crate) root: Option<RootFile>,
+    /// What `live` says, if it is of this database.
+    pub(crate) live: Option<Live>,
     /// The checkpoint that counts, as a root would name it.
     pub(crate) from: Root,
-    pub(crate) replay: Replay,
     pub(crate) working: Working,
-    /// Up to here the log is known to have been synced.
-    pub(crate) proven: LogPosition,
+    /// The log of its epoch behind it, and of each epoch after that.
+    pub(crate) logs: Vec<EpochLog>,
     /// The last commit that is known to have been shown, by whatever tells.
     pub(crate) told: CommitNo,
-    /// The same, of epochs that are lost as a whole, or of a checkpoint that is.
+    /// The same, of a checkpoint. Of an epoch that began and of which no frame is left: all that there can be.
     pub(crate) told_elsewhere: CommitNo,
     /// The highest epoch that ever began, or was to.
     pub(crate) last_epoch: Epoch,
+}
+
+/// The frames of an epoch that are to be read.
+pub(crate) struct EpochLog {
+    pub(crate) replay: Replay,
+    /// Where they begin.
+    pub(crate) from: LogPosition,
+    /// Up to here the log is known to have been synced.
+    pub(crate) proven: LogPosition,
+    /// The last commit that this epoch took over from the one before it, if it is known.
+    pub(crate) taken_over: Option<CommitNo>,
 }
 
 /// Finds it. What is wrong with the root and its checkpoint goes into the report.
@@ -62,40 +78,83 @@ pub(crate) fn find_start(env: &Env, dir: &Path, report: &mut RepairReport) -> Re
     };
     let live = live.filter(|live| live.database == database);
     let named = root.as_ref().map(|root| root.current);
+    let slots = root.iter().flat_map(|r| [Some(r.current), r.other]);
+    let told = Told {
+        slots: slots.flatten().collect(),
+        live,
+    };
     let found = match named {
         Some(root) => start_from(env, dir, &root, live, report)?,
         None => None,
     };
-    let begun = [live.map(|live| live.epoch), named.map(|root| root.epoch)];
-    segments.epochs.extend(begun.into_iter().flatten());
+    segments.epochs.extend(told.begun());
+    let mut logs = Vec::new();
     let (from, replay, working) = match found {
         Some(found) => found,
         None => {
-            segments.newest_checkpoint(env, dir, database, begun.into_iter().max().flatten())?
+            let frames = segments.frames(env, dir, database)?;
+            // Headers may be damaged, but frames tell of their epochs as well.
+            segments.epochs.extend(frames.last.keys());
+            let start = frames.newest_checkpoint(env, dir, database, &told)?;
+            logs = frames.logs_behind(env, dir, database, &start.0, &told)?;
+            start
         }
     };
-    let slots = root.iter().flat_map(|r| [Some(r.current), r.other]);
-    let slots: Vec<Root> = slots.flatten().collect();
-    let roots = slots.iter().filter(|root| root.epoch == from.epoch);
-    let synced = live.filter(|live| live.epoch == from.epoch);
-    let proven = roots
-        .map(|root| root.proven)
-        .chain(synced.map(|l| l.synced));
-    let told = |live: Option<Live>| {
-        let checkpoints = slots.iter().map(|root| root.commit);
-        let told = checkpoints.chain(live.map(|live| live.visible)).max();
-        told.unwrap_or_default()
+    let mut proven = told.proven(from.epoch);
+    proven = proven.max(replay.at());
+    let first = EpochLog {
+        from: replay.at(),
+        replay,
+        proven,
+        taken_over: None,
     };
+    logs.insert(0, first);
+    let last_read = logs.last().map_or(from.epoch, |log| log.replay.epoch());
+    let checkpoints = told.slots.iter().map(|root| root.commit).max();
     Ok(Start {
-        proven: proven.max().unwrap_or_default().max(replay.at()),
-        told: told(live),
-        told_elsewhere: told(live.filter(|live| live.epoch > from.epoch)),
+        told: told.last_commit(),
+        told_elsewhere: if told.begun() > Some(last_read) {
+            UNKNOWN
+        } else {
+            checkpoints.unwrap_or_default()
+        },
         last_epoch: segments.epochs.last().copied().unwrap_or(from.epoch),
         root,
+        live,
         from,
-        replay,
         working,
+        logs,
     })
+}
+
+/// What tells of the log without being part of it.
+struct Told {
+    slots: Vec<Root>,
+    live: Option<Live>,
+}
+
+impl Told {
+    /// The last epoch that is known to have begun.
+    fn begun(&self) -> Option<Epoch> {
+        let named = self.slots.iter().map(|root| root.epoch);
+        named.chain(self.live.map(|live| live.epoch)).max()
+    }
+
+    /// Up to where an epoch was synced.
+    fn proven(&self, epoch: Epoch) -> LogPosition {
+        let slots = self.slots.iter().filter(|root| root.epoch == epoch);
+        let synced = self.live.filter(|live| live.epoch == epoch);
+        let proven = slots.map(|root| root.proven);
+        let proven = proven.chain(synced.map(|live| live.synced)).max();
+        proven.unwrap_or_default()
+    }
+
+    /// The last commit that was shown.
+    fn last_commit(&self) -> CommitNo {
+        let checkpoints = self.slots.iter().map(|root| root.commit);
+        let shown = self.live.map(|live| live.visible);
+        checkpoints.chain(shown).max().unwrap_or_default()
+    }
 }
 
 /// The checkpoint that a root names, if it is whole and nothing says that the root is an old one.
@@ -140,6 +199,8 @@ struct Segments {
     ids: Vec<FileId>,
     databases: BTreeSet<[u8; 16]>,
     epochs: BTreeSet<Epoch>,
+    /// The first segment of each epoch: the last one that says so, for recoveries that did not finish begin the same epoch.
+    first: BTreeMap<Epoch, FileId>,
 }
 
 impl Segments {
@@ -148,15 +209,19 @@ impl Segments {
             ids: list_segments(env, dir)?,
             databases: BTreeSet::new(),
             epochs: BTreeSet::new(),
+            first: BTreeMap::new(),
         };
         for id in &segments.ids {
             // Those that do not verify tell nothing; what they say is not needed.
             let file = open(env, dir, *id)?;
-            if let Ok(Some(header)) = segment::read_header(&*file, &segment_path(dir, *id))
-                && header.file == *id
-            {
-                segments.databases.insert(header.database.0);
-                segments.epochs.insert(header.epoch);
+            let header = whole_header(&*file, &segment_path(dir, *id))?;
+            let Some(header) = header.filter(|header| header.file == *id) else {
+                continue;
+            };
+            segments.databases.insert(header.database.0);
+            segments.epochs.insert(header.epoch);
+            if header.previous.is_none() {
+                segments.first.insert(header.epoch, *id);
             }
         }
         Ok(segments)
@@ -179,67 +244,156 @@ impl Segments {
         }
     }
 
-    /// The newest checkpoint that is whole.
-    fn newest_checkpoint(
-        &mut self,
-        env: &Env,
-        dir: &Path,
-        database: DatabaseId,
-        begun: Option<Epoch>,
-    ) -> Result<(Root, Replay, Working)> {
-        let mut found: Vec<Root> = Vec::new();
-        let mut first_commit = None;
-        let mut last_frames: BTreeMap<Epoch, LogPosition> = BTreeMap::new();
+    /// What the frames in them say.
+    fn frames(&self, env: &Env, dir: &Path, database: DatabaseId) -> Result<Frames> {
+        let mut frames = Frames::default();
         for id in &self.ids {
             let start = LogPosition {
                 segment: *id,
                 offset: SEGMENT_HEADER_BYTES as u64,
             };
             let note = |at, head: &FrameHead| {
-                last_frames.insert(head.id.epoch, at);
-                if head.is_commit() && head.id.commit == CommitNo(1) {
-                    first_commit = Some((at, head.clone()));
-                }
-                if !head.is_commit() && index_section(head).is_some() {
-                    found.push(as_root(database, at, head));
+                if self.first.get(&head.id.epoch) <= Some(id) {
+                    frames.note(database, at, head);
                 }
                 false
             };
-            find_frame(
-                &*open(env, dir, *id)?,
-                start,
-                database,
-                &mut u64::MAX.clone(),
-                note,
-            )?;
+            let file = open(env, dir, *id)?;
+            find_frame(&*file, start, database, &mut u64::MAX.clone(), note)?;
         }
-        // Headers may be damaged, but frames tell of their epochs as well.
-        self.epochs.extend(last_frames.keys());
-        let may_be_unfinished = |root: &Root| {
-            let is_first = found
-                .iter()
-                .all(|other| other.epoch != root.epoch || other.checkpoint >= root.checkpoint);
-            Some(root.epoch) > begun
-                && is_first
-                && last_frames.get(&root.epoch) == Some(&root.checkpoint)
-        };
-        let mut by_worth: Vec<&Root> = found.iter().collect();
+        Ok(frames)
+    }
+}
+
+/// What the heads of all frames say.
+#[derive(Default)]
+struct Frames {
+    checkpoints: Vec<Root>,
+    first_commit: Option<(LogPosition, FrameHead)>,
+    /// The first and the last frame of each epoch.
+    first: BTreeMap<Epoch, (LogPosition, FrameHead)>,
+    last: BTreeMap<Epoch, (LogPosition, CommitNo)>,
+}
+
+impl Frames {
+    fn note(&mut self, database: DatabaseId, at: LogPosition, head: &FrameHead) {
+        let epoch = head.id.epoch;
+        self.last.insert(epoch, (at, head.id.commit));
+        self.first
+            .entry(epoch)
+            .or_insert_with(|| (at, head.clone()));
+        if head.is_commit() && head.id.commit == CommitNo(1) {
+            self.first_commit = Some((at, head.clone()));
+        }
+        if !head.is_commit() && index_section(head).is_some() {
+            self.checkpoints.push(as_root(database, at, head));
+        }
+    }
+
+    /// The newest checkpoint that is whole.
+    fn newest_checkpoint(
+        &self,
+        env: &Env,
+        dir: &Path,
+        database: DatabaseId,
+        told: &Told,
+    ) -> Result<(Root, Replay, Working)> {
+        let may_be_unfinished =
+            |root: &Root| Some(root.epoch) > told.begun() && self.is_only_frame_behind_tail(root);
+        let mut by_worth: Vec<&Root> = self.checkpoints.iter().collect();
         by_worth.sort_by_key(|root| (!may_be_unfinished(root), root.epoch, root.checkpoint));
+        let mut whole: Option<(Root, Replay, Working)> = None;
         for root in by_worth.into_iter().rev() {
+            if let Some((before, ..)) = &whole
+                && (before.epoch > root.epoch
+                    || !may_be_unfinished(root)
+                    || !self.was_removed(env, dir, before, root, told)?)
+            {
+                continue;
+            }
             match Replay::behind_checkpoint(env, dir, root) {
-                Ok((replay, working)) => return Ok((*root, replay, working)),
+                Ok((replay, working)) => whole = Some((*root, replay, working)),
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 Err(error) => return Err(error),
             }
         }
-        let (at, head) =
-            first_commit.ok_or_else(|| nothing_left(dir, "no checkpoint in the log is whole"))?;
-        let replay = Replay::from_first_commit(env, dir, database, at, &head)?;
+        if let Some(whole) = whole {
+            return Ok(whole);
+        }
+        let (at, head) = self
+            .first_commit
+            .as_ref()
+            .ok_or_else(|| nothing_left(dir, "no checkpoint in the log is whole"))?;
+        let replay = Replay::before_frame(env, dir, database, *at, head)?;
         let nothing = Root {
             commit: CommitNo(0),
-            ..as_root(database, at, &head)
+            ..as_root(database, *at, head)
         };
         Ok((nothing, replay, Working::empty()))
+    }
+
+    /// Whether a checkpoint is the first of its epoch and nothing follows it.
+    fn is_only_frame_behind_tail(&self, root: &Root) -> bool {
+        let of_epoch = |other: &&Root| other.epoch == root.epoch;
+        let first = self.checkpoints.iter().find(of_epoch);
+        first.map(|first| first.checkpoint) == Some(root.checkpoint)
+            && self.last.get(&root.epoch).map(|(at, _)| *at) == Some(root.checkpoint)
+    }
+
+    /// Whether the log between a checkpoint and an epoch behind it is missing without a trace of damage: that epoch began, and
+    /// the segments were removed.
+    fn was_removed(
+        &self,
+        env: &Env,
+        dir: &Path,
+        from: &Root,
+        behind: &Root,
+        told: &Told,
+    ) -> Result<bool> {
+        let before = self.last.range(..behind.epoch).map(|(_, last)| last.1);
+        let first = self.first.get(&behind.epoch);
+        let is_missing = first.map(|(_, head)| head.commit_before()) > before.max();
+        if !is_missing || told.begun() > Some(from.epoch) {
+            return Ok(false);
+        }
+        let (mut replay, _) = Replay::behind_checkpoint(env, dir, from)?;
+        let mut proven = told.proven(from.epoch).max(replay.at());
+        let ended = loop {
+            match replay.next(UNKNOWN) {
+                Ok(Some(frame)) => proven = frame.head.id.synced_to.max(proven),
+                Ok(None) => break replay.judge_end(proven),
+                Err(error) => break Err(error),
+            }
+        };
+        match ended {
+            Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
+            Err(error) => Err(error),
+            Ok(()) => Ok(true),
+        }
+    }
+
+    /// The logs of the epochs behind the one that a repair starts from. They go on from its end: each begins with what was
+    /// written again of the one before it. Where one did not begin at all there is nothing else in it.
+    fn logs_behind(
+        &self,
+        env: &Env,
+        dir: &Path,
+        database: DatabaseId,
+        from: &Root,
+        told: &Told,
+    ) -> Result<Vec<EpochLog>> {
+        let behind = self.first.range(from.epoch.next()..);
+        let logs = behind.map(|(epoch, (at, head))| {
+            let checkpoints = self.checkpoints.iter().chain(&told.slots);
+            let of_epoch = checkpoints.filter(|root| root.epoch == *epoch);
+            Ok(EpochLog {
+                replay: Replay::before_frame(env, dir, database, *at, head)?,
+                from: *at,
+                proven: told.proven(*epoch),
+                taken_over: of_epoch.map(|root| root.commit).min(),
+            })
+        });
+        logs.collect()
     }
 }
 

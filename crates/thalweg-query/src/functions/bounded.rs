@@ -1,57 +1,65 @@
 //! Functions whose results are as large as a number says, within bounds.
 //!
 //! Memory that is not there ends the process, and no limit of queries is asked by these functions. Invariant: they are
-//! DataFusion's own, called only when what they are to make of a batch has a size that every machine holds.
+//! called only when what they are to make of a batch has a size that every machine holds.
 
 use crate::error::to_datafusion;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::compute::kernels::length::length;
-use arrow::datatypes::{DataType, FieldRef, Int64Type};
-use datafusion::common::Result;
-use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+use arrow::datatypes::{
+    DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
+use datafusion::common::Result;
+use datafusion::logical_expr::ColumnarValue;
 use std::sync::Arc;
 use thalweg_table::{Error, ErrorKind};
 
 /// What a function may make of one batch of rows.
 const MAX_RESULT_BYTES: i128 = 256 << 20;
-/// Bytes of an item of a list.
+/// Bytes of an item of a list of numbers or times.
 const ITEM_BYTES: i128 = 8;
-
-/// `functions` with those bounded that need it.
-pub(crate) fn bounded(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
-    let bounded = |base: Arc<ScalarUDF>| match Size::of(base.name()) {
-        Some(size) => Arc::new(ScalarUDF::new_from_impl(Bounded { base, size })),
-        None => base,
-    };
-    functions.into_iter().map(bounded).collect()
-}
+const DAY_US: i128 = 86_400_000_000;
 
 /// What tells the size of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Size {
+pub(crate) enum Size {
     /// A text, and how often.
     Repeated,
     /// A length in characters comes second.
     Padded,
-    /// A number of items comes second.
+    /// A number of items comes second, what they are first.
     Items,
+    /// A number of items comes second.
+    Resized,
     /// First, last, step.
     Range,
 }
 
 impl Size {
-    fn of(function: &str) -> Option<Self> {
+    /// Of the function with this name, if it is one of those.
+    pub(crate) fn of(function: &str) -> Option<Self> {
         Some(match function {
             "repeat" => Self::Repeated,
             "lpad" | "rpad" => Self::Padded,
             "array_repeat" => Self::Items,
+            "array_resize" => Self::Resized,
             "range" | "generate_series" => Self::Range,
             _ => return None,
         })
+    }
+
+    /// # Errors
+    /// `Limit` for a result that not every machine holds.
+    pub(crate) fn check(self, function: &str, args: &[ColumnarValue], rows: usize) -> Result<()> {
+        let bytes = self.bytes(args, rows)?;
+        if bytes <= MAX_RESULT_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "{function} would make {bytes} bytes at once: at most {MAX_RESULT_BYTES} are allowed"
+        );
+        Err(to_datafusion(Error::new(ErrorKind::Limit, message)))
     }
 
     /// Bytes of the result, about, at least; 0 where arguments are not of the kind that tells.
@@ -59,10 +67,14 @@ impl Size {
         let number = |at: usize| args.get(at).map_or(Ok(None), numbers);
         let (first, second) = match self {
             Self::Repeated => (args.first().map_or(Ok(None), lengths)?, number(1)?),
-            Self::Padded | Self::Items => (None, number(1)?),
+            Self::Padded | Self::Items | Self::Resized => (None, number(1)?),
             Self::Range => (number(0)?, number(1)?),
         };
         let third = number(2)?;
+        let item_bytes = match (self, args.first()) {
+            (Self::Items, Some(item)) => bytes_of_one(item)?.max(ITEM_BYTES),
+            _ => ITEM_BYTES,
+        };
         // Constants have a result of one row.
         let scalar = args
             .iter()
@@ -73,14 +85,14 @@ impl Size {
             Some(match self {
                 Self::Repeated => value(&first)? * value(&second)?,
                 Self::Padded => value(&second)?,
-                Self::Items => value(&second)? * ITEM_BYTES,
+                Self::Items | Self::Resized => value(&second)? * item_bytes,
                 Self::Range => {
                     let (start, end) = match value(&second) {
                         Some(end) => (value(&first)?, end),
                         None => (0, value(&first)?),
                     };
                     let step = value(&third).unwrap_or(1);
-                    (end - start).checked_div(step)? * ITEM_BYTES
+                    (end - start).checked_div(step)? * item_bytes
                 }
             })
         };
@@ -88,14 +100,40 @@ impl Size {
     }
 }
 
-/// A number of each row, or one for all; `None` for what is none.
+/// A number of each row, or one for all, of times and intervals that of their microseconds; `None` for what is none.
 fn numbers(arg: &ColumnarValue) -> Result<Option<Int64Array>> {
     let array = array_of(arg)?;
-    if !array.data_type().is_integer() {
-        return Ok(None);
-    }
-    let numbers = cast(&array, &DataType::Int64)?;
+    let numbers = match array.data_type() {
+        other if other.is_integer() => cast(&array, &DataType::Int64)?,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => {
+            let times = cast(&array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+            cast(&times, &DataType::Int64)?
+        }
+        DataType::Interval(_) => {
+            let steps = cast(&array, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+            let steps = steps.as_primitive::<IntervalMonthDayNanoType>();
+            return Ok(Some(steps.unary(microseconds)));
+        }
+        _ => return Ok(None),
+    };
     Ok(Some(numbers.as_primitive::<Int64Type>().clone()))
+}
+
+/// About so many: months of 28 days make most items. None is 0 that is not.
+fn microseconds(step: IntervalMonthDayNano) -> i64 {
+    let days = i128::from(step.months) * 28 + i128::from(step.days);
+    let nanoseconds = i128::from(step.nanoseconds);
+    let all = days * DAY_US + nanoseconds / 1_000;
+    let all = if all == 0 { nanoseconds.signum() } else { all };
+    // Millions of years: one item.
+    i64::try_from(all).unwrap_or(i64::MAX)
+}
+
+/// Bytes of a value of a column, on average.
+fn bytes_of_one(arg: &ColumnarValue) -> Result<i128> {
+    let array = array_of(arg)?;
+    let bytes = array.to_data().get_slice_memory_size()? / array.len().max(1);
+    Ok(i128::try_from(bytes).unwrap_or(i128::MAX))
 }
 
 /// The bytes of the text of each row, or of the one for all.
@@ -114,56 +152,4 @@ fn array_of(arg: &ColumnarValue) -> Result<ArrayRef> {
 fn value_at(numbers: &Int64Array, row: usize) -> Option<i128> {
     let row = if numbers.len() == 1 { 0 } else { row };
     (row < numbers.len() && numbers.is_valid(row)).then(|| numbers.value(row).into())
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Bounded {
-    base: Arc<ScalarUDF>,
-    size: Size,
-}
-
-impl ScalarUDFImpl for Bounded {
-    fn name(&self) -> &str {
-        self.base.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.base.aliases()
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        self.base.schema_name(args)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.base.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.base.return_type(arg_types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.base.return_field_from_args(args)
-    }
-
-    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.base.coerce_types(arg_types)
-    }
-
-    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        self.base.simplify(args, info)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let bytes = self.size.bytes(&args.args, args.number_rows)?;
-        if bytes > MAX_RESULT_BYTES {
-            let message = format!(
-                "{} would make {bytes} bytes at once: at most {MAX_RESULT_BYTES} are allowed",
-                self.name()
-            );
-            return Err(to_datafusion(Error::new(ErrorKind::Limit, message)));
-        }
-        self.base.invoke_with_args(args)
-    }
 }

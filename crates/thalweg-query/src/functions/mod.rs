@@ -1,4 +1,6 @@
 //! Functions of SQL that are Thalweg's own: where DataFusion's would give a wrong answer, or take all memory.
 
-pub(crate) mod bounded;
+mod bounded;
+pub(crate) mod guarded;
+mod time_groups;
 pub(crate) mod total;

@@ -51,7 +51,8 @@ fn of_date_bin(
         None => 0,
         Some(origin) => instant_ns(literal(origin)?)?,
     };
-    group(factor, &data_type, width_ns, origin_ns)
+    let bucket = buckets(factor, &data_type, width_ns, origin_ns)?;
+    Some(TimeGroup { bucket, factor })
 }
 
 fn of_date_trunc(granularity: &Expr, source: &Expr, time: TimeColumn<'_>) -> Option<TimeGroup> {
@@ -76,22 +77,25 @@ fn of_date_trunc(granularity: &Expr, source: &Expr, time: TimeColumn<'_>) -> Opt
     if local {
         return None;
     }
-    group(factor, &data_type, width_ns, origin_ns)
+    let bucket = buckets(factor, &data_type, width_ns, origin_ns)?;
+    Some(TimeGroup { bucket, factor })
 }
 
-/// Buckets in steps of the column, if width and origin are whole numbers of them.
-fn group(factor: i64, data_type: &DataType, width_ns: i64, origin_ns: i64) -> Option<TimeGroup> {
+/// Buckets in steps of the column, each `factor` times its unit, if width and origin are whole numbers of them.
+pub(crate) fn buckets(
+    factor: i64,
+    data_type: &DataType,
+    width_ns: i64,
+    origin_ns: i64,
+) -> Option<Bucket> {
     let DataType::Timestamp(unit, _) = data_type else {
         return None;
     };
     let step_ns = unit_ns(*unit).checked_mul(factor)?;
     let whole = width_ns > 0 && width_ns % step_ns == 0 && origin_ns % step_ns == 0;
-    whole.then(|| TimeGroup {
-        bucket: Bucket {
-            width: width_ns / step_ns,
-            origin: origin_ns / step_ns,
-        },
-        factor,
+    whole.then(|| Bucket {
+        width: width_ns / step_ns,
+        origin: origin_ns / step_ns,
     })
 }
 
@@ -103,7 +107,7 @@ fn literal(expr: &Expr) -> Option<&ScalarValue> {
 }
 
 /// The length of an interval without months.
-fn interval_ns(interval: &ScalarValue) -> Option<i64> {
+pub(crate) fn interval_ns(interval: &ScalarValue) -> Option<i64> {
     let (days, ns) = match interval {
         ScalarValue::IntervalDayTime(Some(value)) => {
             let (days, ms) = IntervalDayTimeType::to_parts(*value);
@@ -120,7 +124,8 @@ fn interval_ns(interval: &ScalarValue) -> Option<i64> {
     i64::from(days).checked_mul(DAY_NS)?.checked_add(ns)
 }
 
-fn instant_ns(value: &ScalarValue) -> Option<i64> {
+/// The nanoseconds of a time since 1970.
+pub(crate) fn instant_ns(value: &ScalarValue) -> Option<i64> {
     let (value, unit) = match value {
         ScalarValue::TimestampSecond(value, _) => (value, 1_000_000_000),
         ScalarValue::TimestampMillisecond(value, _) => (value, 1_000_000),

@@ -61,6 +61,18 @@ fn every_time_type_turns_into_keys_and_back() {
     assert_eq!(key_to_text(&zoned, 1_500), "1970-01-01T00:00:01.500Z");
     assert_eq!(key_to_text(&DataType::Date32, 31), "1970-02-01");
     assert_eq!(key_to_text(&DataType::UInt64, i64::MIN), "0");
+    // Beyond the calendar: the number in the unit of the column.
+    for unit in [TimeUnit::Second, TimeUnit::Millisecond] {
+        for zone in [None, Some("UTC".into())] {
+            let time = DataType::Timestamp(unit, zone);
+            for key in [i64::MIN, i64::MAX] {
+                assert_eq!(key_to_text(&time, key), key.to_string());
+            }
+        }
+    }
+    for key in [i32::MIN, i32::MAX] {
+        assert_eq!(key_to_text(&DataType::Date32, key.into()), key.to_string());
+    }
 }
 
 #[test]

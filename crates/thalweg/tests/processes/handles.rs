@@ -5,7 +5,7 @@ use crate::rows;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg::{CreateOptions, Database, ErrorKind};
 use thalweg_env::{Clock, Env};
 use thalweg_table::{Engine, EngineOptions};
@@ -67,6 +67,51 @@ fn a_copy_is_a_database_of_its_own() {
         ),
         (90, 70)
     );
+}
+
+/// What lies in the folder of the fragments.
+fn fragments(database: &Path) -> usize {
+    std::fs::read_dir(database.join("data")).unwrap().count()
+}
+
+#[test]
+fn a_reader_that_is_closed_keeps_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.thal");
+    let db = Database::open(&path).unwrap();
+    let table = db
+        .create_table(TABLE, &rows::schema(), &CreateOptions::stream("ts"))
+        .unwrap();
+    append(&db, 0..40);
+    table.maintain().unwrap();
+    let before = fragments(&path);
+    assert!(before > 0, "nothing that could go");
+    let reader = Database::builder().read_only(true).open(&path).unwrap();
+    let view = reader.table(TABLE).unwrap().view().unwrap();
+    db.drop_table(TABLE).unwrap();
+    // The writer looks once in a second.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(fragments(&path), before);
+    assert_eq!(rows::check(&view, 5_000).unwrap()[0], 40);
+    reader.close().unwrap();
+    let start = Instant::now();
+    while fragments(&path) > 0 {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "a closed reader keeps files"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let closed = "Unavailable: the database is closed";
+    let told = rows::check(&view, 5_000).unwrap_err();
+    assert!(told.starts_with(closed), "{told}");
+    for error in [
+        reader.table_names().unwrap_err(),
+        reader.table(TABLE).unwrap_err(),
+    ] {
+        assert!(format!("{error:?}").starts_with(closed), "{error:?}");
+    }
+    reader.close().unwrap();
 }
 
 #[test]

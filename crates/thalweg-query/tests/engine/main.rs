@@ -6,6 +6,8 @@
     reason = "tests fail by panic"
 )]
 
+mod limits;
+
 use arrow::array::{Array, Int64Array, RecordBatch, RecordBatchIterator, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::sync::Arc;
@@ -401,105 +403,6 @@ fn the_caller_gets_away_from_long_queries_and_so_do_the_threads() {
 }
 
 #[test]
-fn bombs_are_errors() {
-    bombs(500);
-}
-
-/// With just the stack that the engine counts on, it must not make itself another one and still get through.
-#[test]
-#[expect(clippy::disallowed_methods, reason = "a test of stacks makes its own")]
-fn bombs_are_errors_on_a_stack_of_common_size() {
-    let thread = std::thread::Builder::new()
-        .stack_size((4 << 20) + (256 << 10))
-        .spawn(|| bombs(1_000));
-    thread.unwrap().join().unwrap();
-}
-
-/// What it takes to plan a sum grows with the square of its terms.
-fn bombs(sum_terms: usize) {
-    let engine = engine();
-    run(&engine, "CREATE TABLE t (v BIGINT)");
-    run(&engine, "INSERT INTO t VALUES (1)");
-    let nested = format!("SELECT {}1{} FROM t", "(".repeat(2_000), ")".repeat(2_000));
-    assert_eq!(fail(&engine, &nested).0, ErrorKind::Query);
-    let terms: Vec<String> = (0..20_000).map(|term| format!("v = {term}")).collect();
-    assert_eq!(
-        fail(
-            &engine,
-            &format!("SELECT * FROM t WHERE {}", terms.join(" OR "))
-        )
-        .0,
-        ErrorKind::Limit
-    );
-    let nots = format!("SELECT {} true", "NOT ".repeat(20_000));
-    assert!(matches!(
-        fail(&engine, &nots).0,
-        ErrorKind::Limit | ErrorKind::Query
-    ));
-    // Just within the limits everything works, also on a thread with a small stack.
-    let many = terms[..1_000].join(" OR ");
-    assert_eq!(
-        number(&run(
-            &engine,
-            &format!("SELECT count(*) FROM t WHERE {many}")
-        )),
-        1
-    );
-    let odd: Vec<String> = (0..1_000)
-        .map(|term| format!("v * {term} = {term}"))
-        .collect();
-    assert_eq!(
-        number(&run(
-            &engine,
-            &format!("SELECT count(*) FROM t WHERE {}", odd[..700].join(" OR "))
-        )),
-        1
-    );
-    let sum = vec!["v"; sum_terms].join(" + ");
-    assert_eq!(
-        number(&run(&engine, &format!("SELECT {sum} FROM t"))),
-        i64::try_from(sum_terms).unwrap()
-    );
-    let text = vec!["'v'"; 2_900].join(" || ");
-    assert_eq!(
-        number(&run(
-            &engine,
-            &format!("SELECT CAST(length({text}) AS BIGINT)")
-        )),
-        2_900
-    );
-    let unions = vec!["SELECT v FROM t"; 1_000].join(" UNION ALL ");
-    assert_eq!(
-        number(&run(&engine, &format!("SELECT count(*) FROM ({unions})"))),
-        1_000
-    );
-    let deep = format!("SELECT {}v{} FROM t", "(".repeat(60), ")".repeat(60));
-    assert_eq!(number(&run(&engine, &deep)), 1);
-    let many_values = (0..20_000)
-        .map(|value| format!("({value})"))
-        .collect::<Vec<_>>()
-        .join(",");
-    assert_eq!(
-        number(&run(
-            &engine,
-            &format!("INSERT INTO t VALUES {many_values}")
-        )),
-        20_000
-    );
-    let list = (0..20_000)
-        .map(|value| value.to_string())
-        .collect::<Vec<_>>()
-        .join(",");
-    assert_eq!(
-        number(&run(
-            &engine,
-            &format!("SELECT count(*) FROM t WHERE v IN ({list})")
-        )),
-        20_001
-    );
-}
-
-#[test]
 fn memory_is_limited() {
     let engine = Engine::in_memory(EngineOptions::default()).unwrap();
     let options = QueryOptions {
@@ -866,35 +769,4 @@ fn a_result_begun_outside_goes_on_inside_an_async_task() {
         rest.iter().map(RecordBatch::num_rows).sum::<usize>()
     });
     assert_eq!(found, 100_000);
-}
-
-#[test]
-fn results_too_large_for_memory_are_errors() {
-    let engine = engine();
-    for call in [
-        "repeat('x', 2000000000)",
-        "repeat('xyz', 9223372036854775807)",
-        "lpad('x', 2000000000)",
-        "rpad('x', 2000000000, 'yz')",
-        "array_repeat(1, 2000000000)",
-        "range(0, 9223372036854775807)",
-        "range(0, -9223372036854775807, -1)",
-    ] {
-        let (kind, message) = fail(&engine, &format!("SELECT {call}"));
-        assert_eq!(kind, ErrorKind::Limit, "{call}: {message}");
-        assert!(message.contains("bytes"), "{call}: {message}");
-    }
-    let rows = "FROM generate_series(1, 8192) AS s(n)";
-    let (kind, _) = fail(&engine, &format!("SELECT repeat('x', 1000000 + n) {rows}"));
-    assert_eq!(kind, ErrorKind::Limit);
-    let fine = run(
-        &engine,
-        &format!("SELECT sum(length(repeat('xy', n)) + length(lpad('', 3))) {rows}"),
-    );
-    assert_eq!(number(&fine), 8192 * 8193 + 3 * 8192);
-    let fine = run(
-        &engine,
-        "SELECT length(repeat('x', -5)) + length(repeat('', 9223372036854775807)) + array_length(range(10, 0, -2))",
-    );
-    assert_eq!(fine[0].num_rows(), 1);
 }
