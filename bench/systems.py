@@ -63,6 +63,10 @@ class Thalweg(System):
         self.table = self.db.create_table("t", schema, layout="stream", time="ts")
         self.append = self.table.append
 
+    def prepare(self, batches):
+        # One Arrow record batch each, as it comes from a stream; `table.slice` makes tables of chunks.
+        return [batch.combine_chunks().to_batches()[0] for batch in batches]
+
     def put(self, row):
         self.table.put(*row)
 

@@ -147,7 +147,7 @@ impl Kernel {
             Role::Writer { writer, .. } => Ok(writer),
             Role::Reader(_) => Err(Error::new(
                 ErrorKind::Unavailable,
-                "the database was opened read-only",
+                "the database was opened read-only: open it without `read_only` to write",
             )),
         }
     }

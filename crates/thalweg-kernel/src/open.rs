@@ -124,8 +124,7 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
     let exists = look_for_database(env, dir)?;
     if !exists {
         if options.must_exist {
-            let message = format!("there is no database at {}", dir.display());
-            return Err(Error::new(ErrorKind::NotFound, message));
+            return Err(no_database(env, dir));
         }
         make_folders(env, dir)?;
     }
@@ -235,26 +234,50 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     Ok(leader)
 }
 
-/// What a crash while a database was made leaves behind: nothing was acknowledged in it.
-fn remove_leftovers(env: &Env, dir: &Path) -> Result<()> {
-    let segments = list_segments(env, dir)?;
-    for id in &segments {
-        if holds_commits(env, dir, *id)? {
-            let message = "it is missing, but the log holds commits: restore it from a backup";
-            return Err(Error::corruption(dir.join(ROOT_NAME).display(), message));
+/// Why there is no database in a folder without a root.
+pub(crate) fn no_database(env: &Env, dir: &Path) -> Error {
+    let message = format!("there is no database at {}", dir.display());
+    let none = Error::new(ErrorKind::NotFound, message);
+    match check_nothing_is_lost(env, dir) {
+        // Where there is no folder either, nothing is lost.
+        Err(lost) if lost.kind() != ErrorKind::NotFound => {
+            // Another process may have made it meanwhile, commits and all.
+            let is_made = look_for_database(env, dir);
+            if matches!(is_made, Ok(true)) {
+                none
+            } else {
+                lost
+            }
+        }
+        _ => none,
+    }
+}
+
+/// Without a root there is no database, and no commits either: else the root is lost.
+fn check_nothing_is_lost(env: &Env, dir: &Path) -> Result<()> {
+    let lost = |what: &str| {
+        let message = format!(
+            "it is missing, but {what}: `thalweg verify --repair` can make it anew, or restore it from a backup"
+        );
+        Err(Error::corruption(dir.join(ROOT_NAME).display(), message))
+    };
+    for id in list_segments(env, dir)? {
+        if holds_commits(env, dir, id)? {
+            return lost("the log holds commits");
         }
     }
     let data = data_dir(dir);
-    if !env
-        .storage()
-        .list_dir(&data)
-        .map_err(io_at("listing", &data))?
-        .is_empty()
-    {
-        let message = "it is missing, but there are data files: restore it from a backup";
-        return Err(Error::corruption(dir.join(ROOT_NAME).display(), message));
+    let files = env.storage().list_dir(&data);
+    if !files.map_err(io_at("listing", &data))?.is_empty() {
+        return lost("there are data files");
     }
-    for id in segments {
+    Ok(())
+}
+
+/// What a crash while a database was made leaves behind: nothing was acknowledged in it.
+fn remove_leftovers(env: &Env, dir: &Path) -> Result<()> {
+    check_nothing_is_lost(env, dir)?;
+    for id in list_segments(env, dir)? {
         let path = segment_path(dir, id);
         env.storage()
             .remove_file(&path)

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition};
 use crate::kernel::{Options, Published};
 use crate::live::{Live, LiveFile, PinPlace};
-use crate::open::{check_folders, look_for_database, writer_is_alive};
+use crate::open::{check_folders, look_for_database, no_database, writer_is_alive};
 use crate::pins::Pins;
 use crate::reader_slots::ReaderSlot;
 use crate::recover::{Recovered, apply, recover};
@@ -63,8 +63,7 @@ struct Following {
 impl Reader {
     pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Self> {
         if !look_for_database(env, dir)? {
-            let message = format!("there is no database at {}", dir.display());
-            return Err(Error::new(ErrorKind::NotFound, message));
+            return Err(no_database(env, dir));
         }
         check_folders(env, dir)?;
         let root = RootFile::open(env, dir, false)?;

@@ -2,6 +2,7 @@
 
 use crate::error::{NotFoundError, OrRaise, raise};
 use crate::input;
+use crate::options::{duration, whole_number};
 use crate::result::PyQueryResult;
 use crate::schema::schema;
 use crate::signals;
@@ -10,11 +11,10 @@ use crate::value::params;
 use arrow_schema::Schema;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDelta, PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use thalweg::{
     CreateOptions, Database, Durability, ErrorKind, ExtraTable, Layout, Prepared, SummaryOption,
 };
@@ -40,9 +40,9 @@ pub(crate) fn connect(
     path: PathBuf,
     read_only: bool,
     durability: &str,
-    cache_bytes: Option<i64>,
-    threads: Option<i64>,
-    memory_limit: Option<i64>,
+    cache_bytes: Option<&Bound<'_, PyAny>>,
+    threads: Option<&Bound<'_, PyAny>>,
+    memory_limit: Option<&Bound<'_, PyAny>>,
     sync_interval: Option<&Bound<'_, PyAny>>,
     writer: Option<&str>,
 ) -> PyResult<PyDatabase> {
@@ -53,19 +53,17 @@ pub(crate) fn connect(
         .read_only(read_only)
         .must_exist(read_only)
         .durability(durability_named(durability)?);
-    if let Some(bytes) = not_negative("cache_bytes", cache_bytes)? {
+    if let Some(bytes) = whole_number("cache_bytes", cache_bytes)? {
         builder = builder.cache_bytes(bytes);
     }
-    if let Some(threads) = not_negative("threads", threads)? {
-        let threads = usize::try_from(threads)
-            .map_err(|_| raise(ErrorKind::Invalid, "threads is too large"))?;
+    if let Some(threads) = whole_number("threads", threads)? {
         builder = builder.threads(threads);
     }
-    if let Some(bytes) = not_negative("memory_limit", memory_limit)? {
+    if let Some(bytes) = whole_number("memory_limit", memory_limit)? {
         builder = builder.memory_limit_bytes(bytes);
     }
-    if let Some(interval) = sync_interval.filter(|interval| !interval.is_none()) {
-        builder = builder.sync_interval(duration("sync_interval", interval)?);
+    if let Some(interval) = duration("sync_interval", sync_interval)? {
+        builder = builder.sync_interval(interval);
     }
     let db = py.detach(|| builder.open(&path)).or_raise()?;
     let closed = AtomicBool::new(false);
@@ -87,44 +85,6 @@ fn durability_named(name: &str) -> PyResult<Durability> {
             Err(raise(ErrorKind::Invalid, message))
         }
     }
-}
-
-fn not_negative(name: &str, value: Option<i64>) -> PyResult<Option<u64>> {
-    let refused = |value| {
-        raise(
-            ErrorKind::Invalid,
-            format!("{name} is {value}; it cannot be negative"),
-        )
-    };
-    value
-        .map(|value| u64::try_from(value).map_err(|_| refused(value)))
-        .transpose()
-}
-
-/// Seconds as a number, or a timedelta.
-fn duration(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    let seconds: Option<f64> = if given.is_instance_of::<PyDelta>() {
-        Some(
-            given
-                .call_method0(intern!(given.py(), "total_seconds"))?
-                .extract()?,
-        )
-    } else {
-        given.extract().ok()
-    };
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| {
-            let shown = given
-                .repr()
-                .map_or_else(|_| "a value".to_owned(), |text| text.to_string());
-            raise(
-                ErrorKind::Invalid,
-                format!(
-                    "{name} is {shown}; it is a number of seconds or a timedelta, not negative"
-                ),
-            )
-        })
 }
 
 /// What the contract names and this version lacks.
@@ -185,14 +145,12 @@ impl PyDatabase {
         layout: &str,
         time: Option<String>,
         split: Option<String>,
-        block_rows: Option<i64>,
+        block_rows: Option<&Bound<'_, PyAny>>,
         summaries: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyTable> {
         let schema = self::schema(schema)?;
-        let block_rows = block_rows.map(u32::try_from).transpose();
-        let block_rows = block_rows
-            .map_err(|_| raise(ErrorKind::Invalid, "block_rows is not a number of rows"))?;
+        let block_rows = whole_number("block_rows", block_rows)?;
         let layout = Layout::parse(layout).or_raise()?;
         // An option that only another layout has is named only if the layout could have it.
         if layout == Layout::Stream {

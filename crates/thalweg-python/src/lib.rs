@@ -11,6 +11,7 @@ mod cells;
 mod database;
 mod error;
 mod input;
+mod options;
 mod result;
 mod row;
 mod scan;

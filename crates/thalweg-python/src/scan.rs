@@ -4,6 +4,7 @@
 //! columns no SQL is planned.
 
 use crate::error::{OrRaise, raise};
+use crate::options::whole_number;
 use crate::value::{bound, scalar};
 use arrow_schema::DataType;
 use pyo3::prelude::*;
@@ -19,7 +20,7 @@ pub(crate) struct Asked<'a, 'py> {
     pub(crate) filter: Option<&'a str>,
     pub(crate) start: Option<&'a Bound<'py, PyAny>>,
     pub(crate) end: Option<&'a Bound<'py, PyAny>>,
-    pub(crate) limit: Option<i64>,
+    pub(crate) limit: Option<&'a Bound<'py, PyAny>>,
     pub(crate) bounds: Option<&'a Bound<'py, PyDict>>,
 }
 
@@ -37,12 +38,11 @@ pub(crate) fn scan(
         ));
     }
     let definition = table.definition();
-    let limit = asked.limit.map(usize::try_from).transpose();
     let mut scan = TableScan {
         keys: keys(&definition, asked.start, asked.end)?,
         columns: asked.columns,
         filter: asked.filter.map(str::to_owned),
-        limit: limit.map_err(|_| raise(ErrorKind::Invalid, "limit cannot be negative"))?,
+        limit: whole_number("limit", asked.limit)?,
         boxes: Vec::new(),
     };
     for (name, sides) in asked.bounds.iter().flat_map(|bounds| bounds.iter()) {

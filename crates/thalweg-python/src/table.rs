@@ -134,7 +134,7 @@ impl PyTable {
         r#where: Option<&str>,
         start: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
-        limit: Option<i64>,
+        limit: Option<&Bound<'_, PyAny>>,
         r#box: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyQueryResult> {
         let asked = Asked {

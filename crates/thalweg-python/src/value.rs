@@ -4,6 +4,7 @@
 //! built-in types are told apart by one pointer comparison each, everything else takes the slow way.
 
 use crate::error::raise;
+use crate::options::shown;
 use arrow_schema::TimeUnit;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -320,11 +321,7 @@ pub(crate) fn bound<'a>(
     what: &str,
     object: Borrowed<'a, '_, PyAny>,
 ) -> PyResult<Option<TimeBound<'a>>> {
-    let shown = || {
-        object
-            .repr()
-            .map_or_else(|_| "the value".to_owned(), |text| text.to_string())
-    };
+    let shown = || shown(&object);
     let no_time = || {
         let message = format!(
             "{what} is {}, which is no time: give an int in the unit of the column, ISO 8601 text, a datetime or a datetime64",

@@ -307,33 +307,62 @@ impl RepairStage {
 
     /// Repairs a damaged copy and checks all that must hold.
     pub fn run(&mut self, patient: &Patient, image: &SimEnv, what: &str) -> Option<Repaired> {
-        self.repairs += 1;
-        let run = || {
-            let ended = repair_and_check(&patient.shape, image)?;
+        let ended = self.judge(patient, image, what, |ended| {
             if let Repaired::Done(report, contents) = &ended {
                 patient.check_explained(report, contents)?;
             }
             Ok(ended)
-        };
-        let ended = catch_unwind(AssertUnwindSafe(run));
-        match ended.unwrap_or_else(|panic| Err(panic_text(&*panic))) {
-            Ok(ended) => {
-                match &ended {
-                    Repaired::Error(_) => self.errors += 1,
-                    Repaired::Done(report, _) if report.is_clean() => self.clean += 1,
-                    Repaired::Done(report, _) if report.given_up.is_empty() => self.mended += 1,
-                    Repaired::Done(..) => self.gave_up += 1,
-                }
-                Some(ended)
-            }
+        })?;
+        match &ended {
+            Repaired::Error(_) => self.errors += 1,
+            Repaired::Done(report, _) if report.is_clean() => self.clean += 1,
+            Repaired::Done(report, _) if report.given_up.is_empty() => self.mended += 1,
+            Repaired::Done(..) => self.gave_up += 1,
+        }
+        Some(ended)
+    }
+
+    /// Repairs a copy; `check` tells whether it ended as it must. A panic is a violation.
+    fn judge<R>(
+        &mut self,
+        patient: &Patient,
+        image: &SimEnv,
+        what: &str,
+        check: impl FnOnce(Repaired) -> Result<R, Violation>,
+    ) -> Option<R> {
+        self.repairs += 1;
+        let run = || check(repair_and_check(&patient.shape, image)?);
+        let judged = catch_unwind(AssertUnwindSafe(run));
+        match judged.unwrap_or_else(|panic| Err(panic_text(&*panic))) {
+            Ok(found) => Some(found),
             Err(violation) => {
-                self.violations
-                    .push(format!("{}: {what}: {violation}", patient.name));
+                self.note(patient, what, &violation);
                 None
             }
         }
     }
+
+    /// The same where the repair must end with these rows.
+    fn must_end_with(&mut self, patient: &Patient, image: &SimEnv, want: &Contents, what: &str) {
+        self.judge(patient, image, what, |ended| match ended {
+            Repaired::Done(_, contents) if contents == *want => Ok(()),
+            Repaired::Done(_, contents) => Err(difference(want, &contents)),
+            Repaired::Error(error) => Err(error),
+        });
+    }
+
+    fn note(&mut self, patient: &Patient, what: &str, violation: &str) {
+        self.violations
+            .push(format!("{}: {what}: {violation}", patient.name));
+    }
+
+    /// The first violations say it all.
+    fn is_done(&self) -> bool {
+        self.violations.len() >= MOST_VIOLATIONS
+    }
 }
+
+const MOST_VIOLATIONS: usize = 5;
 
 /// Everything but what every opening may touch.
 fn data_of(image: &SimEnv) -> Files {
@@ -426,19 +455,15 @@ pub fn flip_bytes(patient: &Patient, one_in: u64, dice: &mut Dice) -> RepairStag
             let what = format!("byte {at} of {} set to {new:#04x}", path.display());
             let ended = stage.run(patient, &image, &what);
             if let Some(Repaired::Error(error)) = &ended {
-                stage
-                    .violations
-                    .push(format!("{}: {what}: {error}", patient.name));
+                stage.note(patient, &what, error);
             }
             if let Some(Repaired::Done(report, contents)) = &ended {
                 let confined = check_confined(patient, &path, at as u64, report, contents);
                 if let Err(violation) = confined {
-                    stage
-                        .violations
-                        .push(format!("{}: {what}: {violation}", patient.name));
+                    stage.note(patient, &what, &violation);
                 }
             }
-            if stage.violations.len() >= 5 {
+            if stage.is_done() {
                 return stage;
             }
         }
@@ -585,7 +610,7 @@ pub fn damage_stretches(patient: &Patient, lengths: &[usize], step: usize) -> Re
                     .expect("a segment");
                 let what = format!("{length} bytes at {at} of {}", path.display());
                 stage.run(patient, &image, &what);
-                if stage.violations.len() >= 5 {
+                if stage.is_done() {
                     return stage;
                 }
             }
@@ -656,7 +681,7 @@ pub fn coarse_damage(patient: &Patient, rounds: usize, dice: &mut Dice) -> Repai
             let what = format!("{length} bytes at {at} of {} overwritten", path.display());
             stage.run(patient, &image, &what);
         }
-        if stage.violations.len() >= 5 {
+        if stage.is_done() {
             break;
         }
     }
@@ -680,18 +705,11 @@ pub fn several_places(patient: &Patient, rounds: usize, dice: &mut Dice) -> Repa
             changed.expect("a file");
             what.push(format!("{}:{at}", path.display()));
         }
-        stage.repairs += 1;
-        let run = || match repair_and_check(&patient.shape, &image)? {
+        stage.judge(patient, &image, &format!("{what:?}"), |ended| match ended {
             Repaired::Done(_, contents) => check_made_up(&ever, &contents),
             Repaired::Error(_) => Ok(()),
-        };
-        let ended = catch_unwind(AssertUnwindSafe(run));
-        if let Err(violation) = ended.unwrap_or_else(|panic| Err(panic_text(&*panic))) {
-            stage
-                .violations
-                .push(format!("{}: {what:?}: {violation}", patient.name));
-        }
-        if stage.violations.len() >= 5 {
+        });
+        if stage.is_done() {
             break;
         }
     }
@@ -794,21 +812,10 @@ pub fn fail_repair(patient: &Patient, damaged: &SimEnv) -> RepairStage {
             return stage;
         }
         image.set_plan(FaultPlan::none());
-        stage.repairs += 1;
         stage.errors += u64::from(failed);
-        let run = || match repair_and_check(&patient.shape, &image)? {
-            Repaired::Done(_, contents) if contents == want => Ok(()),
-            Repaired::Done(_, contents) => Err(difference(&want, &contents)),
-            Repaired::Error(error) => Err(error),
-        };
-        let ended = catch_unwind(AssertUnwindSafe(run));
-        if let Err(violation) = ended.unwrap_or_else(|panic| Err(panic_text(&*panic))) {
-            let what = format!("call {call} of the repair failed with {errno:?}");
-            stage
-                .violations
-                .push(format!("{}: {what}: {violation}", patient.name));
-        }
-        if stage.violations.len() >= 5 {
+        let what = format!("call {call} of the repair failed with {errno:?}");
+        stage.must_end_with(patient, &image, &want, &what);
+        if stage.is_done() {
             return stage;
         }
     }
@@ -846,19 +853,8 @@ pub fn crash_repair(
         for choice in choices {
             let crashed = state.crash_image(&choice);
             let what = format!("crash at call {call} of the repair, {choice:?}");
-            stage.repairs += 1;
-            let run = || match repair_and_check(&patient.shape, &crashed)? {
-                Repaired::Done(_, contents) if contents == want => Ok(()),
-                Repaired::Done(_, contents) => Err(difference(&want, &contents)),
-                Repaired::Error(error) => Err(error),
-            };
-            let ended = catch_unwind(AssertUnwindSafe(run));
-            if let Err(violation) = ended.unwrap_or_else(|panic| Err(panic_text(&*panic))) {
-                stage
-                    .violations
-                    .push(format!("{}: {what}: {violation}", patient.name));
-            }
-            if stage.violations.len() >= 5 {
+            stage.must_end_with(patient, &crashed, &want, &what);
+            if stage.is_done() {
                 return stage;
             }
         }

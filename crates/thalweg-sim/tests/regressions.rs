@@ -443,3 +443,22 @@ fn an_index_page_that_cannot_be_read_fails_that_commit_only() {
         toy.kernel.close().unwrap();
     }
 }
+
+#[test]
+fn a_database_without_its_root_is_damaged_not_missing() {
+    let sim = SimEnv::new(8);
+    let shape = Shape::new(8192, 8);
+    let empty = SimEnv::new(9);
+    let nothing = shape.open_read_only(&empty.env()).map(|_| ()).unwrap_err();
+    assert_eq!(nothing.kind(), ErrorKind::NotFound);
+    let toy = shape.open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append(table, &[(1, 1)], Disk).unwrap();
+    toy.kernel.close().unwrap();
+    sim.remove_file(Path::new("/db/root")).unwrap();
+    for opened in [shape.open(&sim.env()), shape.open_read_only(&sim.env())] {
+        let error = opened.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(error.to_string().contains("--repair"), "{error}");
+    }
+}

@@ -87,8 +87,11 @@ impl BatchBuilder {
             .map(|(at, column)| (column.id, at))
             .collect::<Vec<_>>();
         positions.sort_unstable();
-        if positions.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            return Err(invalid("a projection names a column twice"));
+        if let Some(twice) = positions.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let name = schema.field(twice[0].1).name();
+            return Err(invalid(format!(
+                "the columns that are asked for name \"{name}\" twice"
+            )));
         }
         Ok(Self {
             schema,
