@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
 use crate::index::{Address, Entry, MAX_SUMMARIES};
 use crate::summary::ColumnSummary;
-use crate::wire::{Parsed, Reader};
+use crate::wire::{Parsed, Reader, is_sound};
 use thalweg_codec::{CodecChain, EncodedChunk, MAX_CHUNK_ROWS, page_count};
 
 const MAGIC: [u8; 4] = *b"TBLK";
@@ -471,10 +471,10 @@ impl BlockHead {
             return Err("no block begins here");
         }
         let stored_crc = Reader::new(&head[CRC_AT..]).u32()?;
-        if head_crc(head) != stored_crc {
+        if !is_sound(head_crc(head), stored_crc) {
             return Err("its checksum does not match");
         }
-        if stored_crc != address.head_crc {
+        if !is_sound(stored_crc, address.head_crc) {
             return Err("it is not the block that was written here");
         }
         let mut reader = Reader::new(&head[4..]);
@@ -589,10 +589,11 @@ impl BlockHead {
             } else {
                 &bytes[..chunk.prelude_bytes as usize]
             };
-            let mut intact = crc32c::crc32c(first) == chunk.crc;
+            let mut intact = is_sound(crc32c::crc32c(first), chunk.crc);
             let mut start = chunk.prelude_bytes as usize;
             for page in pages {
-                intact &= crc32c::crc32c(&bytes[start..page.end as usize]) == page.crc;
+                let page_crc = crc32c::crc32c(&bytes[start..page.end as usize]);
+                intact &= is_sound(page_crc, page.crc);
                 start = page.end as usize;
             }
             if !intact {

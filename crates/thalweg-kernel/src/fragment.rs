@@ -12,7 +12,7 @@ use crate::ids::{CommitNo, DatabaseId, FileId, TableId};
 use crate::index::{Address, Entry, PageLoader, Tree};
 use crate::segment_supply::SegmentSupply;
 use crate::store::{DATA_DIR, Store, fragment_name};
-use crate::wire::{Parsed, Reader, sealing_crc};
+use crate::wire::{Parsed, Reader, is_sound, sealing_crc};
 use std::collections::HashSet;
 use std::sync::Arc;
 use thalweg_env::sync::Mutex;
@@ -324,7 +324,8 @@ impl Footer {
             return Err("no footer of a fragment is at its end");
         }
         let stored_crc = Reader::new(&bytes[FOOTER_CRC_AT..]).u32()?;
-        if sealing_crc(database, id, offset, &[&bytes[..FOOTER_CRC_AT]]) != stored_crc {
+        let crc = sealing_crc(database, id, offset, &[&bytes[..FOOTER_CRC_AT]]);
+        if !is_sound(crc, stored_crc) {
             return Err("the checksum of its footer does not match");
         }
         let mut reader = Reader::new(&bytes[8..FOOTER_CRC_AT]);

@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::wire::is_sound_le;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, OpenMode};
@@ -13,6 +14,7 @@ use thalweg_env::{Env, File, OpenMode};
 pub(crate) const LIVE_NAME: &str = "live";
 const LIVE_MAGIC: &[u8; 8] = b"THWLIVE1";
 const SLOT_BYTES: usize = 128;
+const SLOTS: usize = 2;
 /// How often it is read before it counts as damaged: both slots may be under the hand of a quick writer.
 const READ_ATTEMPTS: usize = 4;
 
@@ -77,7 +79,7 @@ impl Live {
 
     fn decode(slot: &[u8]) -> Option<Self> {
         let (front, crc) = slot.split_at_checked(SLOT_BYTES - 4)?;
-        if crc != crc32c::crc32c(front).to_le_bytes() || front[..8] != *LIVE_MAGIC {
+        if !is_sound_le(crc32c::crc32c(front), crc) || front[..8] != *LIVE_MAGIC {
             return None;
         }
         let mut wire = Fields::new(&front[8..], "live slot");
@@ -108,6 +110,16 @@ impl Live {
         };
         read(&mut wire).ok()
     }
+}
+
+/// What is in the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slots {
+    /// The newest that verifies.
+    pub(crate) said: Option<Live>,
+    /// One was written and does not verify. While a writer is at work it is under its hand; else it may have been the newer
+    /// one, and nothing tells what was acknowledged.
+    pub(crate) is_damaged: bool,
 }
 
 /// The open file.
@@ -162,19 +174,25 @@ impl LiveFile {
 
     /// What counts; `None`: there is nothing whole in the file.
     pub(crate) fn read(&self) -> Result<Option<Live>> {
-        for _ in 0..READ_ATTEMPTS {
-            let said = self.read_once()?;
-            if said.is_some() {
-                return Ok(said);
+        Ok(self.read_slots()?.said)
+    }
+
+    /// The same, and whether a slot does not verify.
+    pub(crate) fn read_slots(&self) -> Result<Slots> {
+        let mut slots = self.read_once()?;
+        for _ in 1..READ_ATTEMPTS {
+            if slots.said.is_some() {
+                break;
             }
+            slots = self.read_once()?;
         }
-        Ok(None)
+        Ok(slots)
     }
 
     /// A slot that is being written does not verify; then the other one is the newest whole one, unless the writer has
     /// come round to it before it was read.
-    fn read_once(&self) -> Result<Option<Live>> {
-        let mut bytes = [0; 2 * SLOT_BYTES];
+    fn read_once(&self) -> Result<Slots> {
+        let mut bytes = [0; SLOTS * SLOT_BYTES];
         let mut done = 0;
         while done < bytes.len() {
             match self.file.read_at(&mut bytes[done..], done as u64) {
@@ -184,7 +202,18 @@ impl LiveFile {
                 Err(e) => return Err(Error::io("reading `live`", e)),
             }
         }
-        let slots = bytes.chunks_exact(SLOT_BYTES).filter_map(Live::decode);
-        Ok(slots.max_by_key(|l| l.sequence))
+        let slots = bytes.chunks_exact(SLOT_BYTES);
+        let whole: Vec<Live> = slots.clone().filter_map(Live::decode).collect();
+        let said = whole.iter().max_by_key(|live| live.sequence).copied();
+        // The very first one is alone.
+        let is_first = said.is_none_or(|live| live.sequence == 1)
+            && slots
+                .filter(|slot| slot.iter().all(|byte| *byte == 0))
+                .count()
+                == SLOTS - whole.len();
+        Ok(Slots {
+            said,
+            is_damaged: whole.len() < SLOTS && !is_first,
+        })
     }
 }

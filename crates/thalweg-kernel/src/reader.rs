@@ -11,7 +11,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition};
 use crate::kernel::{Options, Published};
-use crate::live::{Live, LiveFile, PinPlace};
+use crate::live::{LiveFile, PinPlace, Slots};
 use crate::open::{check_folders, look_for_database, no_database, writer_is_alive};
 use crate::pins::Pins;
 use crate::reader_slots::ReaderSlot;
@@ -180,9 +180,10 @@ impl Following {
     /// Reads root, checkpoint and the log behind it.
     fn load(env: &Env, dir: &Path, store: &Store) -> Result<Self> {
         let root = RootFile::open(env, dir, false)?;
-        let (live, said) = what_live_says(env, dir)?;
+        let (live, slots) = what_live_says(env, dir)?;
+        let said = slots.and_then(|slots| slots.said);
         let boot = env.clock().boot_id();
-        let limit = visible_limit(said, &root, boot);
+        let limit = visible_limit(env, dir, slots, &root, boot)?;
         // Without a word of this boot all that is valid counts, unless a writer is just recovering it.
         if limit.is_none()
             && writer_is_alive(env, dir)?
@@ -215,7 +216,7 @@ impl Following {
             }
             Some(_) => {}
             // A writer that began its epoch meanwhile may have written commits since that are not acknowledged yet.
-            None if said != what_live_says(env, dir)?.1 => {
+            None if said != what_live_says(env, dir)?.1.and_then(|slots| slots.said) => {
                 return Err(Error::corruption(dir.display(), "a writer is opening it"));
             }
             None => {}
@@ -232,11 +233,8 @@ impl Following {
 
     /// Reads what was appended since.
     fn follow(&mut self, env: &Env, dir: &Path, store: &Store) -> Result<()> {
-        let said = match &self.live {
-            Some(live) => live.read()?,
-            None => None,
-        };
-        let limit = visible_limit(said, &self.root, self.boot);
+        let slots = self.live.as_ref().map(LiveFile::read_slots).transpose()?;
+        let limit = visible_limit(env, dir, slots, &self.root, self.boot)?;
         let was_broken = std::mem::replace(&mut self.broken, true);
         if let Some(told) = limit
             && !was_broken
@@ -291,14 +289,25 @@ fn too_old(env: &Env, dir: &Path, oldest: PinPlace, has_slot: bool) -> Option<Er
 }
 
 /// `live`, opened anew, and what it says.
-fn what_live_says(env: &Env, dir: &Path) -> Result<(Option<LiveFile>, Option<Live>)> {
+fn what_live_says(env: &Env, dir: &Path) -> Result<(Option<LiveFile>, Option<Slots>)> {
     let live = LiveFile::open_reader(env, dir)?;
-    let said = live.as_ref().map(LiveFile::read).transpose()?.flatten();
-    Ok((live, said))
+    let slots = live.as_ref().map(LiveFile::read_slots).transpose()?;
+    Ok((live, slots))
 }
 
 /// The last commit that may be shown, if `live` knows.
-fn visible_limit(said: Option<Live>, root: &RootFile, boot: [u8; 16]) -> Option<CommitNo> {
-    said.filter(|l| l.boot == boot && l.epoch == root.current.epoch)
-        .map(|l| l.visible)
+fn visible_limit(
+    env: &Env,
+    dir: &Path,
+    slots: Option<Slots>,
+    root: &RootFile,
+    boot: [u8; 16],
+) -> Result<Option<CommitNo>> {
+    let said = slots.and_then(|slots| slots.said);
+    let said = said.filter(|l| l.boot == boot && l.epoch == root.current.epoch);
+    let Some(said) = said else {
+        return Ok(None);
+    };
+    let is_damaged = slots.is_some_and(|slots| slots.is_damaged);
+    Ok((!is_damaged || writer_is_alive(env, dir)?).then_some(said.visible))
 }

@@ -11,6 +11,7 @@ use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, Epoch};
 use crate::live::PinPlace;
 use crate::open::READERS_NAME;
+use crate::wire::is_sound_le;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -202,7 +203,7 @@ fn encode(pin: Pin) -> [u8; SLOT_BYTES] {
 
 fn decode(slot: &[u8]) -> Option<Pin> {
     let (front, rest) = slot.split_at_checked(CHECKED_BYTES)?;
-    if rest[..4] != crc32c::crc32c(front).to_le_bytes() || front[..4] != *SLOT_MAGIC {
+    if !is_sound_le(crc32c::crc32c(front), rest) || front[..4] != *SLOT_MAGIC {
         return None;
     }
     let mut fields = Fields::new(&front[4..], "reader slot");

@@ -15,6 +15,7 @@ use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::root::Root;
 use crate::rules::Rule;
 use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, segment_path};
+use crate::wire::is_sound;
 use crate::working::Working;
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
@@ -115,7 +116,7 @@ impl Replay {
         let head_bytes = read(CHECKPOINT_HEAD_BYTES, at.offset)?;
         let head = FrameHead::parse(&head_bytes, seal(root.database, at))
             .map_err(|_| damage("the checkpoint that the root names is not there"))?;
-        if head.crc != root.checkpoint_crc
+        if !is_sound(head.crc, root.checkpoint_crc)
             || head.frame_bytes != root.checkpoint_bytes
             || head.id.epoch != root.epoch
         {
@@ -123,7 +124,7 @@ impl Replay {
         }
         let entry = index_section(&head).ok_or_else(|| damage("the frame is no checkpoint"))?;
         let section = read(entry.bytes as usize, at.offset + u64::from(entry.offset))?;
-        if crc32c::crc32c(&section) != entry.crc {
+        if !is_sound(crc32c::crc32c(&section), entry.crc) {
             return Err(damage("checksum of the checkpoint"));
         }
         let working = get_checkpoint(&section).map_err(|e| damage(e.message()))?;

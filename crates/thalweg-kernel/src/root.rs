@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::segment::FORMAT_VERSION;
+use crate::wire::is_sound_le;
 use std::path::Path;
 use thalweg_env::{Env, File, OpenMode};
 
@@ -64,7 +65,7 @@ impl Root {
             ));
         }
         let version = wire.u32()?;
-        if crc != crc32c::crc32c(front).to_le_bytes() {
+        if !is_sound_le(crc32c::crc32c(front), crc) {
             return Err(Error::corruption("root slot", "checksum"));
         }
         if version != FORMAT_VERSION {

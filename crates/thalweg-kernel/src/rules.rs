@@ -25,12 +25,15 @@ pub enum Rule {
     SyncNames,
     /// Reading processes show nothing that a power cut could take, unless it was stored so.
     HideUnsynced,
+    /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
+    /// makes the checksums right.
+    Checksum,
 }
 
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -41,6 +44,7 @@ impl Rule {
         Self::SyncBeforeNext,
         Self::SyncNames,
         Self::HideUnsynced,
+        Self::Checksum,
     ];
 
     /// Whether the rule is kept.

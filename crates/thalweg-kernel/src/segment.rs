@@ -11,6 +11,7 @@ use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
 use crate::leader::{Failure, Outcome, fatal};
 use crate::rules::Rule;
 use crate::store::{LOG_DIR, segment_name};
+use crate::wire::is_sound_le;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::{Env, File, OpenMode};
@@ -66,7 +67,7 @@ impl SegmentHeader {
             return Err(damage("not a log segment"));
         }
         let (front, crc) = bytes.split_at(SEGMENT_HEADER_BYTES - 4);
-        if crc != crc32c::crc32c(front).to_le_bytes() {
+        if !is_sound_le(crc32c::crc32c(front), crc) {
             return Err(damage("checksum of the segment header"));
         }
         let mut wire = Fields::new(&front[8..], "segment header");

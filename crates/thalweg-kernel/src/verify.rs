@@ -13,7 +13,7 @@ use crate::fragment::verify_ends;
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{Entry, Page, Step, check_page};
 use crate::kernel::Kernel;
-use crate::live::LiveFile;
+use crate::live::{LIVE_NAME, LiveFile};
 use crate::open::writer_is_alive;
 use crate::replay::Replay;
 use crate::root::RootFile;
@@ -135,7 +135,7 @@ impl Check<'_> {
             match check_log(self.store) {
                 Ok(frames) => {
                     self.report.frames = frames;
-                    return Ok(());
+                    return self.live();
                 }
                 Err(_) if attempt < ATTEMPTS && writer_is_alive(env, dir)? => {}
                 Err((at, error)) => {
@@ -143,6 +143,24 @@ impl Check<'_> {
                     return Ok(());
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Both slots of `live`, unless one may be under the hand of a writer.
+    fn live(&mut self) -> Result<()> {
+        let (env, dir) = (self.store.env(), self.store.dir());
+        let slots = LiveFile::open_reader(env, dir)?.map(|live| live.read_slots());
+        if slots.transpose()?.is_some_and(|slots| slots.is_damaged) && !writer_is_alive(env, dir)? {
+            self.report.damage.push(Damage {
+                file: PathBuf::from(LIVE_NAME),
+                offset: 0,
+                table: None,
+                keys: None,
+                rows: None,
+                commits: None,
+                what: "a slot does not verify: the log says what was stored".to_owned(),
+            });
         }
         Ok(())
     }

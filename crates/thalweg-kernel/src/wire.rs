@@ -5,6 +5,7 @@
 //! text, to which the caller adds the place.
 
 use crate::ids::{DatabaseId, FileId};
+use crate::rules::Rule;
 
 /// What a reader found, or what was wrong.
 pub(crate) type Parsed<T> = Result<T, &'static str>;
@@ -135,6 +136,19 @@ pub(crate) fn put_varint(mut value: u128, out: &mut Vec<u8>) {
 /// Appends a signed number in base 128, small magnitudes short.
 pub(crate) fn put_zigzag(value: i128, out: &mut Vec<u8>) {
     put_varint((value << 1 ^ value >> 127).cast_unsigned(), out);
+}
+
+/// Whether a checksum is the one that was stored with what it guards.
+#[inline]
+pub(crate) fn is_sound(computed: u32, stored: u32) -> bool {
+    computed == stored || !Rule::Checksum.is_kept()
+}
+
+/// The same of one that is stored as bytes.
+pub(crate) fn is_sound_le(computed: u32, stored: &[u8]) -> bool {
+    stored
+        .first_chunk()
+        .is_some_and(|stored| is_sound(computed, u32::from_le_bytes(*stored)))
 }
 
 /// The checksum of a sealed structure: it also covers whose it is and where, so that a copy elsewhere is refused.

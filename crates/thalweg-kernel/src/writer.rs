@@ -310,10 +310,12 @@ impl Writer {
         let blocks = self.encoder.encode(&table, &rows)?;
         let encoded: u64 = blocks.iter().map(|b| b.entry.rows).sum();
         let given: u64 = rows.iter().map(|r| u64::from(r.part.rows)).sum();
-        assert!(
-            encoded == given,
-            "an encoder was given {given} rows and made blocks of {encoded}"
-        );
+        // Nothing but the rows themselves tells whether what is said of them is true.
+        if encoded != given {
+            let place = format_args!("open rows of table \"{}\"", table.name);
+            let what = format_args!("they are said to be {given}, and {encoded} are there");
+            return Err(Error::corruption(place, what));
+        }
         let (id, definition_version) = (table.id, table.definition_version);
         let group = GroupPart {
             table: id,

@@ -5,7 +5,7 @@
 
 use crate::driver::{DIR, Driver, Shape};
 use crate::oracle::{Contents, Violation, contents_of, difference};
-use crate::report::panic_text;
+use crate::report::{Dice, panic_text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -433,4 +433,108 @@ pub fn one_slot_of_the_root_lost() -> DamageReport {
 pub fn short_name(path: &Path) -> String {
     let short = path.strip_prefix(DIR).unwrap_or(path);
     short.display().to_string()
+}
+
+/// What became of databases whose bytes are lies with the right checksums.
+#[derive(Debug, Default)]
+pub struct HostileReport {
+    /// Databases opened.
+    pub mutants: u64,
+    /// Of them, those that gave an error.
+    pub errors: u64,
+    /// Those that gave rows, whichever.
+    pub rows: u64,
+    /// Panics.
+    pub violations: Vec<Violation>,
+}
+
+/// Changes bytes of a file under a thread that takes every checksum for right: one in `one_in`, alone or with others near it.
+/// Opening, reading, verifying, writing and repairing give errors or rows, whichever, and never a panic.
+pub fn lie(
+    sim: &SimEnv,
+    shape: &Shape,
+    path: &Path,
+    one_in: u64,
+    dice: &mut Dice,
+) -> HostileReport {
+    let bytes = sim.read_file(path).expect("a file of the database");
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+    let mut report = HostileReport::default();
+    for at in 0..(used + 16).min(bytes.len()) {
+        if dice.below(one_in) != 0 {
+            continue;
+        }
+        let image = sim.crash_image(&CrashChoice::KeepAll);
+        let mut what = String::new();
+        for _ in 0..=dice.below(3) {
+            let at = (at + usize::try_from(dice.below(24)).expect("small")).min(bytes.len() - 1);
+            let old = bytes[at];
+            let new = match dice.below(6) {
+                0 => 0,
+                1 => 0xFF,
+                2 => 0x7F,
+                3 => old.wrapping_add(1),
+                4 => old.wrapping_sub(1),
+                _ => old ^ (1 << dice.below(8)),
+            };
+            let changed = image.overwrite_file(path, at as u64, &[new]);
+            changed.expect("a file of the database");
+            what.push_str(&format!(" {at}={new:#04x}"));
+        }
+        report.mutants += 1;
+        let way = dice.below(4);
+        let used = catch_unwind(AssertUnwindSafe(|| use_any(shape, &image, way)));
+        match used {
+            Ok(Ok(())) => report.rows += 1,
+            Ok(Err(_)) => report.errors += 1,
+            Err(panic) => {
+                let text = panic_text(&*panic);
+                let violation = format!("{}:{what}, way {way}: {text}", path.display());
+                report.violations.push(violation);
+            }
+        }
+        if report.violations.len() >= 5 {
+            break;
+        }
+    }
+    report
+}
+
+/// Uses a database in one of some ways, whatever it says.
+fn use_any(shape: &Shape, image: &SimEnv, way: u64) -> thalweg_kernel::Result<()> {
+    let env = image.env();
+    let toy = match way {
+        0 => shape.open_read_only(&env)?,
+        1 => {
+            let options = &shape.options;
+            thalweg_kernel::repair::repair(&env, Path::new(DIR), options, &mut |_| {})?;
+            shape.open(&env)?
+        }
+        _ => shape.open(&env)?,
+    };
+    let verified = toy.kernel.verify(&mut |_| {}).map(|_| ());
+    let snapshot = toy.kernel.snapshot()?;
+    let mut read = Ok(());
+    for table in snapshot.tables() {
+        for entry in table.tree.iter(None, &**toy.kernel.store()) {
+            let rows = entry.and_then(|entry| toy.block_rows(&entry));
+            read = read.and(rows.map(|_| ()));
+            if read.is_err() {
+                break;
+            }
+        }
+    }
+    if way == 0 {
+        return verified.and(read);
+    }
+    let tables: Vec<_> = snapshot.tables().map(|table| table.id).collect();
+    drop(snapshot);
+    let mut written = Ok(());
+    for table in tables {
+        let appended = toy.append(table, &[(7, 7)], Disk);
+        written = written.and(appended.map(|_| ()));
+    }
+    let kept = toy.kernel.checkpoint().map(|_| ());
+    let collected = toy.kernel.collect_garbage().map(|_| ());
+    verified.and(read).and(written).and(kept).and(collected)
 }

@@ -257,7 +257,9 @@ impl Toy {
             reader.read(&[KEY_COLUMN, VALUE_COLUMN].map(|c| Wanted::all(c, Role::Values)))?;
         let mut columns = Vec::new();
         for chunk in chunks {
-            let chunk = chunk.expect("toy blocks have both columns");
+            let missing =
+                || thalweg_kernel::Error::corruption(entry.address, "toy blocks have both columns");
+            let chunk = chunk.ok_or_else(missing)?;
             let mut values = Vec::new();
             for page in chunk.pages() {
                 let start = values.len();

@@ -462,3 +462,27 @@ fn a_database_without_its_root_is_damaged_not_missing() {
         assert!(error.to_string().contains("--repair"), "{error}");
     }
 }
+
+#[test]
+fn a_damaged_slot_of_live_hides_nothing_that_was_acknowledged() {
+    let shape = Shape::new(8192, 8);
+    for commits in 1..6 {
+        let sim = SimEnv::new(10);
+        let mut db = Driver::start(&sim, shape.clone(), false);
+        db.create("t");
+        for k in 0..commits {
+            db.append("t", [k], Disk);
+        }
+        let want = db.visible().unwrap().unwrap().1;
+        let live = Path::new("/db/live");
+        for (at, byte) in sim.read_file(live).unwrap().into_iter().enumerate() {
+            let killed = sim.crash_image(&CrashChoice::Kill);
+            killed.overwrite_file(live, at as u64, &[byte ^ 4]).unwrap();
+            let reader = shape.open_read_only(&killed.env()).unwrap();
+            assert_eq!(contents_of(&reader).unwrap().1, want, "byte {at}");
+            let found = reader.kernel.verify(&mut |_| {}).unwrap().damage;
+            assert_eq!(found.len(), 1, "byte {at}: {found:?}");
+            assert!(found[0].to_string().contains("live"), "{}", found[0]);
+        }
+    }
+}

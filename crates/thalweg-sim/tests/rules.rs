@@ -5,7 +5,8 @@ use std::panic::{set_hook, take_hook};
 use thalweg_kernel::{Rule, break_rule};
 use thalweg_sim::crash::{CrashPlan, crash_everywhere};
 use thalweg_sim::damage::{
-    damage_of_a_crashed_database, files_of_a_twin, one_slot_of_the_root_lost,
+    change_every_byte, damage_of_a_crashed_database, files_of, files_of_a_twin,
+    one_slot_of_the_root_lost, specimen,
 };
 use thalweg_sim::oracle::Violation;
 use thalweg_sim::report::{say, seed};
@@ -36,6 +37,14 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
         Rule::BothSlots => one_slot_of_the_root_lost().violations,
         Rule::SyncBeforeNext | Rule::SyncNames => crashes(named("rolls")),
         Rule::HideUnsynced => crashes(named("raw rows to disk")),
+        Rule::Checksum => {
+            let specimen = specimen();
+            let fragment = files_of(&specimen.sim)
+                .into_keys()
+                .find(|path| path.extension().is_some_and(|kind| kind == "frag"));
+            let fragment = fragment.expect("a fragment");
+            change_every_byte(&specimen, &fragment, 1).violations
+        }
     }
 }
 

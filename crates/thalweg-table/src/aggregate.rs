@@ -111,7 +111,7 @@ pub(crate) fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<
     let mut groups = Groups::new(&reader, request.bucket);
     if !request.keys.is_empty() {
         walk(view, &reader, &mut groups)?;
-        for open in reader.open_rows(view.snapshot())? {
+        for open in reader.open_rows()? {
             groups.add_rows(reader.ids(), &open);
         }
     }

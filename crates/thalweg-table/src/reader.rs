@@ -2,7 +2,8 @@
 //!
 //! Invariants: what comes back has exactly the wanted columns in the wanted order, and only rows whose order key lies in
 //! the wanted range. Of a block that lies in the range only wanted columns are read; of one that sticks out the order
-//! keys too, and then only the pages with wanted rows.
+//! keys too, and then only the pages with wanted rows. A reader keeps the snapshot that its blocks are from: who holds one
+//! may read them, however late, and whoever planned the scan may be gone by then.
 
 use crate::buffers::Buffers;
 use crate::column::BlockDecoder;
@@ -29,6 +30,7 @@ use thalweg_kernel::{CommitNo, Error, ErrorKind, Result, TableSnapshot};
 /// Reads some columns of rows with some keys.
 pub(crate) struct Reader {
     store: Arc<Store>,
+    snapshot: TableSnapshot,
     closed: Closed,
     definition: Arc<TableDefinition>,
     /// The wanted columns.
@@ -69,6 +71,7 @@ impl Reader {
         };
         Ok(Self {
             store: Arc::clone(view.engine().kernel().store()),
+            snapshot: view.snapshot().clone(),
             closed,
             definition,
             ids,
@@ -96,6 +99,11 @@ impl Reader {
     /// The ids of the wanted columns.
     pub(crate) fn ids(&self) -> &[u32] {
         &self.ids
+    }
+
+    /// What the rows are from.
+    pub(crate) fn snapshot(&self) -> &TableSnapshot {
+        &self.snapshot
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
@@ -214,7 +222,8 @@ impl Reader {
 
     /// The rows that are in no block yet: sorted runs, one for each section of commits that no group comes between, so
     /// that each has one place in the order of arrival.
-    pub(crate) fn open_rows(&self, table: &TableSnapshot) -> Result<Vec<Sorted>> {
+    pub(crate) fn open_rows(&self) -> Result<Vec<Sorted>> {
+        let table = &self.snapshot;
         let time = self.definition.time();
         let mut ids = self.ids.clone();
         let key_column = time.map(|time| {

@@ -12,7 +12,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thalweg_kernel::Result;
+use thalweg_kernel::{Error, Result};
 
 /// So many overlapping sources are active before small merged batches are handed out to make room.
 const MOST_ACTIVE: usize = 64;
@@ -139,10 +139,11 @@ impl<P: Plan> Sweep<P> {
     fn enter(&mut self, source: Source) -> Result<()> {
         match source.content {
             Content::Alone(ticket) => {
-                assert!(
-                    self.active.is_empty(),
-                    "rows overlap a source that is alone"
-                );
+                // By the index nothing overlaps it, so the index is not of these rows.
+                if !self.active.is_empty() {
+                    let what = "the index names other keys than the blocks below it have";
+                    return Err(Error::corruption("the index of the table", what));
+                }
                 let others = self.ahead.iter().filter_map(|other| match &other.content {
                     Content::Alone(ticket) => Some(ticket),
                     Content::Merge(_) => None,

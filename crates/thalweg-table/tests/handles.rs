@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, Float64Array, Int64Array, PrimitiveArray, RecordBatc
 use arrow_schema::{DataType, Field, Schema};
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_env::sim::SimEnv;
+use thalweg_env::sim::{SimEnv, SpawnMode};
 use thalweg_table::{
     AggregateRequest, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, ScanRequest,
     Table, Value,
@@ -165,5 +165,42 @@ fn rows_in_order_are_written_once() {
     assert!(
         (1.0..1.03).contains(&share),
         "{share:.3} bytes were written for each byte of a block"
+    );
+}
+
+/// Planning runs ahead of decoding: what is planned keeps its files when nobody else does any more.
+#[test]
+fn a_scan_keeps_its_files_until_its_last_row() {
+    let sim = SimEnv::new(9);
+    // Nothing is decoded before it is pulled.
+    sim.set_spawn_mode(SpawnMode::Refuse);
+    let options = EngineOptions {
+        background: false,
+        threads: 2,
+        ..EngineOptions::default()
+    };
+    let engine = Engine::open(sim.env(), Path::new("/db"), options).unwrap();
+    let table = create(&engine);
+    table.append([Ok(batch(&table, 0, 100_000))], None).unwrap();
+    let request = ScanRequest {
+        batch_rows: 30_000,
+        ..ScanRequest::default()
+    };
+    let mut scan = table.view().unwrap().scan(&request).unwrap();
+    let mut rows = scan.next().unwrap().unwrap().num_rows();
+    engine.drop_table("t").unwrap();
+    for _ in 0..3 {
+        engine.checkpoint().unwrap();
+        engine.kernel().collect_garbage().unwrap();
+    }
+    for batch in &mut scan {
+        rows += batch.unwrap().num_rows();
+    }
+    assert_eq!(rows, 100_000);
+    drop(scan);
+    engine.checkpoint().unwrap();
+    assert!(
+        engine.kernel().collect_garbage().unwrap() > 0,
+        "then they go"
     );
 }

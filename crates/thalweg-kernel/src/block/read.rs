@@ -7,6 +7,7 @@ use super::{BlockHead, ChunkEntry, PageEnd, Role};
 use crate::error::{Error, Result};
 use crate::index::Address;
 use crate::store::Store;
+use crate::wire::is_sound;
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
@@ -217,14 +218,15 @@ impl<'a> BlockReader<'a> {
         let listed = self.head.listed_pages(chunk);
         let intact = if listed.is_empty() {
             let whole = cut(0..chunk.bytes as usize);
-            crc32c::crc32c(&whole) == chunk.crc
+            is_sound(crc32c::crc32c(&whole), chunk.crc)
         } else {
-            let prelude_intact = crc32c::crc32c(&cut(prelude_range.clone())) == chunk.crc;
+            let prelude_crc = crc32c::crc32c(&cut(prelude_range.clone()));
+            let prelude_intact = is_sound(prelude_crc, chunk.crc);
             prelude_intact
                 && part.numbers.clone().all(|number| {
                     let range = self.head.page_range(chunk, number);
                     let page = &pages[range.start - part.pages.start..range.end - part.pages.start];
-                    crc32c::crc32c(page) == listed[number].crc
+                    is_sound(crc32c::crc32c(page), listed[number].crc)
                 })
         };
         if !intact {

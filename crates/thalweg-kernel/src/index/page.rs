@@ -12,7 +12,7 @@ use super::list::{encode_entries, parse_entries};
 use super::{Address, Entry, MAX_LEVEL, MAX_PAGE_ENTRIES, MAX_PAGE_SUMMARIES, MIN_PAGE_FANOUT};
 use crate::error::{Error, Result};
 use crate::ids::{DatabaseId, FileId, TableId};
-use crate::wire::{Parsed, Reader, sealing_crc};
+use crate::wire::{Parsed, Reader, is_sound, sealing_crc};
 use std::sync::{Arc, OnceLock};
 
 const MAGIC: [u8; 4] = *b"TIPG";
@@ -295,10 +295,11 @@ impl Page {
         let mut reader = Reader::new(&bytes[CRC_AT..]);
         let stored_crc = reader.u32()?;
         let parts = [&bytes[..CRC_AT], &bytes[PAGE_HEADER_BYTES..]];
-        if sealing_crc(database, address.file, address.offset, &parts) != stored_crc {
+        let crc = sealing_crc(database, address.file, address.offset, &parts);
+        if !is_sound(crc, stored_crc) {
             return Err("its checksum does not match");
         }
-        if stored_crc != address.head_crc {
+        if !is_sound(stored_crc, address.head_crc) {
             return Err("it is not the page that was written here");
         }
         let mut reader = Reader::new(&bytes[4..CRC_AT]);

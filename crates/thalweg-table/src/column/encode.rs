@@ -4,6 +4,7 @@ use super::with_number;
 use crate::assemble::fixed_values;
 use crate::definition::{Column, Layout, TableDefinition};
 use crate::error::{invalid, limit, schema};
+use crate::order::is_ascending;
 use crate::schema::element_type;
 use crate::summarise::summarise;
 use crate::time::order_keys;
@@ -83,7 +84,11 @@ impl BlockEncoder {
             blocks.push(self.encode_one(table, definition, batch, (*only, *only))?);
             return Ok(());
         };
-        debug_assert!(keys.is_sorted(), "rows of a block are in key order");
+        // Rows that were merged by an index which names other keys than its blocks have.
+        if !is_ascending(keys) {
+            let what = "they are not in the order that the index says";
+            return Err(Error::corruption("rows for a block", what));
+        }
         blocks.push(self.encode_one(table, definition, batch, (*first, *last))?);
         Ok(())
     }

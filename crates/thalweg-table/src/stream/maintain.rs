@@ -39,6 +39,10 @@ const GATHERED_BLOCKS: usize = 16;
 const GATHERED_BYTES: usize = 32 << 20;
 /// Steps in a row that may lose a race against another edit.
 const MOST_CONFLICTS: u32 = 16;
+/// Steps of one call, by the blocks that there are at first. Each takes away a late run or a short block, and leaves few
+/// short ones; more than that are only planned for an index that names other keys than its blocks have.
+const MOST_STEPS_PER_BLOCK: u64 = 8;
+const MOST_STEPS: u64 = 64;
 
 /// Puts what was committed before this call in order.
 pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
@@ -54,11 +58,18 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
     let until = table.snapshot()?.commit();
     let mut done = Maintained::default();
     let mut conflicts = 0;
+    let mut most_steps = None;
     loop {
         let view = table.view()?;
         let Some(step) = Step::plan(&view, until)? else {
             break;
         };
+        let blocks = step.list.blocks.len() as u64;
+        if done.steps >= *most_steps.get_or_insert(MOST_STEPS + MOST_STEPS_PER_BLOCK * blocks) {
+            let what =
+                "its index names other keys than its blocks have: the rows cannot be put in order";
+            return Err(table.name_error(Error::corruption("the index", what)));
+        }
         match step.run(table, &view) {
             Ok(rows) => {
                 *has_garbage = true;

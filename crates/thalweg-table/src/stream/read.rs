@@ -15,10 +15,10 @@ use crate::sweep::{Content, Plan, Source, Sweep};
 use crate::table::TableView;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use thalweg_kernel::Result;
 use thalweg_kernel::index::{Entry, Step, Walk};
 use thalweg_kernel::store::Store;
 use thalweg_kernel::summary::ValueRange;
-use thalweg_kernel::{Result, TableSnapshot};
 
 /// Rows of the first batch: it should come at once.
 const FIRST_ROWS: usize = 4_096;
@@ -55,7 +55,7 @@ pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
     } else {
         0
     };
-    let planner = Planner::new(reader, view.snapshot().clone(), ranges, run_rows);
+    let planner = Planner::new(reader, ranges, run_rows);
     Ok(start_sweep(
         view,
         planner,
@@ -80,7 +80,7 @@ pub(super) fn scan_blocks(view: &TableView, blocks: Vec<Entry>, keys: KeyRange) 
         walk: None,
         blocks: blocks.into(),
         open: Some(Vec::new()),
-        ..Planner::new(reader, view.snapshot().clone(), Vec::new(), run_rows)
+        ..Planner::new(reader, Vec::new(), run_rows)
     };
     Ok(start_sweep(view, planner, None, run_rows, ahead_rows))
 }
@@ -121,7 +121,6 @@ fn row_bytes(reader: &Reader) -> usize {
 /// Finds the sources of a scan.
 struct Planner {
     reader: Arc<Reader>,
-    table: TableSnapshot,
     ranges: Vec<(u32, ValueRange)>,
     walk: Option<Walk<Arc<Store>>>,
     /// The next blocks in order.
@@ -152,22 +151,15 @@ impl OpenSection {
 }
 
 impl Planner {
-    fn new(
-        reader: Arc<Reader>,
-        table: TableSnapshot,
-        ranges: Vec<(u32, ValueRange)>,
-        most_run_rows: usize,
-    ) -> Self {
+    fn new(reader: Arc<Reader>, ranges: Vec<(u32, ValueRange)>, most_run_rows: usize) -> Self {
         let KeyRange { first, last } = reader.keys();
-        let total = table.tree.total().map_or(0, |total| total.blocks);
+        let tree = &reader.snapshot().tree;
+        let total = tree.total().map_or(0, |total| total.blocks);
         reader.metrics().add(Counter::blocks_total, total);
-        let walk = table
-            .tree
-            .walk(Some(first..=last), Arc::clone(reader.store()));
+        let walk = tree.walk(Some(first..=last), Arc::clone(reader.store()));
         Self {
             walk: (first <= last).then_some(walk),
             reader,
-            table,
             ranges,
             blocks: VecDeque::new(),
             open: None,
@@ -227,7 +219,7 @@ impl Planner {
                 let sections = if self.reader.keys().is_empty() {
                     Vec::new()
                 } else {
-                    self.reader.open_rows(&self.table)?
+                    self.reader.open_rows()?
                 };
                 none.insert(
                     sections

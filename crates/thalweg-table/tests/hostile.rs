@@ -1,0 +1,228 @@
+//! Files of somebody who makes all checksums right: whatever they say of rows, columns and definitions, the answer is an error
+//! or rows, never a panic, and takes no more memory than the files are worth.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use arrow_array::builder::{
+    BinaryBuilder, BooleanBuilder, Decimal128Builder, Float64Builder, Int64Builder, StringBuilder,
+    TimestampMillisecondBuilder,
+};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_kernel::{Rule, break_rule};
+use thalweg_table::{
+    AggregateRequest, AppendLimits, Bucket, CreateOptions, Durability, Engine, EngineOptions,
+    Result, ScanRequest, TableView, Value,
+};
+
+/// Everything in the thread that calls: the rule of checksums is broken there alone.
+fn options() -> EngineOptions {
+    EngineOptions {
+        background: false,
+        threads: 1,
+        segment_bytes: 64 << 10,
+        append_limits: AppendLimits {
+            raw_bytes: 1_000,
+            gather_bytes: 16_000,
+            group_bytes: 1_500,
+            fragment_bytes: 8_000,
+            split_fragment_bytes: 500,
+        },
+        maintain_rows: 200,
+        ..EngineOptions::default()
+    }
+}
+
+fn open(sim: &SimEnv) -> Result<Engine> {
+    Engine::open(sim.env(), Path::new("/db"), options())
+}
+
+fn rows(
+    schema: &Schema,
+    times: impl Iterator<Item = i64>,
+    random: &mut fastrand::Rng,
+) -> RecordBatch {
+    let mut ts = TimestampMillisecondBuilder::new();
+    let (mut value, mut number) = (Float64Builder::new(), Int64Builder::new());
+    let (mut name, mut raw) = (StringBuilder::new(), BinaryBuilder::new());
+    let mut flag = BooleanBuilder::new();
+    let mut price = Decimal128Builder::new()
+        .with_precision_and_scale(20, 3)
+        .unwrap();
+    for time in times {
+        ts.append_value(time);
+        value.append_option((random.u8(..) > 40).then(|| f64::from(random.u16(..)) / 8.0));
+        number.append_value(random.i64(..) >> random.u8(..63));
+        name.append_option(
+            (random.u8(..) > 20).then(|| ["pump", "fan", "valve"][random.usize(..3)]),
+        );
+        raw.append_value([random.u8(..), random.u8(..)]);
+        flag.append_option((random.u8(..) > 9).then(|| random.bool()));
+        price.append_value(random.i128(..) >> 64);
+    }
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(ts.finish()),
+        Arc::new(value.finish()),
+        Arc::new(number.finish()),
+        Arc::new(name.finish()),
+        Arc::new(raw.finish()),
+        Arc::new(flag.finish()),
+        Arc::new(price.finish()),
+    ];
+    RecordBatch::try_new(Arc::new(schema.clone()), columns).unwrap()
+}
+
+/// Blocks in the log and in files, raw rows, late ones, some of them merged; closed or killed.
+fn database(seed: u64, is_closed: bool) -> SimEnv {
+    let sim = SimEnv::new(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let engine = open(&sim).unwrap();
+    let schema = Schema::new(vec![
+        Field::new(
+            "ts",
+            DataType::Timestamp(TimeUnit::Millisecond, None),
+            false,
+        ),
+        Field::new("value", DataType::Float64, true),
+        Field::new("number", DataType::Int64, false),
+        Field::new("name", DataType::Utf8, true),
+        Field::new("raw", DataType::Binary, false),
+        Field::new("flag", DataType::Boolean, true),
+        Field::new("price", DataType::Decimal128(20, 3), false),
+    ]);
+    let create = CreateOptions {
+        time: Some("ts".to_owned()),
+        block_rows: Some(64),
+        ..CreateOptions::default()
+    };
+    let table = engine.create_table("t", &schema, &create).unwrap();
+    let mut append = |times: Vec<i64>| {
+        let batch = rows(&schema, times.into_iter(), &mut random);
+        table.append([Ok(batch)], Some(Durability::Disk)).unwrap();
+    };
+    append((0..300).map(|k| k * 10).collect());
+    append((0..40).map(|k| k * 71).collect());
+    table.maintain().unwrap();
+    append((300..340).map(|k| k * 10).collect());
+    append((0..9).map(|k| k * 313).collect());
+    append(vec![4_000, 4_001, 4_005]);
+    if is_closed {
+        engine.close().unwrap();
+    }
+    sim.crash_image(&CrashChoice::Kill)
+}
+
+/// Reads everything in every way, and goes on writing.
+fn use_any(sim: &SimEnv) -> Result<()> {
+    let engine = open(sim)?;
+    let view = engine.snapshot()?.table("t")?;
+    let mut results = vec![scan(&view, ScanRequest::default())];
+    let some = ScanRequest {
+        projection: Some(vec![3, 1]),
+        batch_rows: 10,
+        limit: Some(90),
+        ..ScanRequest::default()
+    };
+    results.push(scan(&view, some));
+    let width = 500;
+    for bucket in [None, Some(Bucket { width, origin: 7 })] {
+        let request = AggregateRequest {
+            bucket,
+            columns: (0..view.schema().fields().len()).collect(),
+            ..AggregateRequest::default()
+        };
+        results.push(view.aggregate(&request).map(|_| ()));
+    }
+    results.push(view.stats().map(|_| ()));
+    let table = engine.table("t")?;
+    if table.schema().fields().len() == 7 {
+        let row = [
+            Value::Int(50),
+            Value::Null,
+            Value::Int(1),
+            Value::Null,
+            Value::Bytes(b"x"),
+            Value::Null,
+            Value::Int(1),
+        ];
+        results.push(table.put(&row, None));
+    }
+    results.push(table.maintain().map(|_| ()));
+    results.push(engine.close());
+    results.into_iter().collect()
+}
+
+fn scan(view: &TableView, request: ScanRequest) -> Result<()> {
+    let request = ScanRequest {
+        threads: 1,
+        ..request
+    };
+    for batch in view.scan(&request)? {
+        batch?;
+    }
+    Ok(())
+}
+
+fn lie(sim: &SimEnv, path: &Path, bytes: &[u8], at: usize, random: &mut fastrand::Rng) -> String {
+    let mut what = String::new();
+    for _ in 0..random.usize(1..4) {
+        let at = (at + random.usize(..20)).min(bytes.len() - 1);
+        let new = match random.u8(..6) {
+            0 => 0,
+            1 => 0xFF,
+            2 => 0x7F,
+            3 => bytes[at].wrapping_add(1),
+            4 => bytes[at].wrapping_sub(1),
+            _ => bytes[at] ^ (1 << random.u8(..8)),
+        };
+        sim.overwrite_file(path, at as u64, &[new]).unwrap();
+        what.push_str(&format!(" {at}={new:#04x}"));
+    }
+    what
+}
+
+#[test]
+fn lies_with_right_checksums_are_errors_or_rows() {
+    let seed = std::env::var("THALWEG_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let mut random = fastrand::Rng::with_seed(seed);
+    let one_in = std::env::var("THALWEG_ONE_IN")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let (mut errors, mut fine, mut panics) = (0, 0, Vec::new());
+    for is_closed in [true, false] {
+        let whole = database(seed, is_closed);
+        use_any(&whole.crash_image(&CrashChoice::Kill)).unwrap();
+        let files: Vec<PathBuf> = whole.files().into_iter().map(|(path, _)| path).collect();
+        break_rule(Some(Rule::Checksum));
+        for path in files {
+            let bytes = whole.read_file(&path).unwrap();
+            let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+            for at in 0..used {
+                if random.u64(..one_in.unwrap_or(16)) > 0 {
+                    continue;
+                }
+                let image = whole.crash_image(&CrashChoice::Kill);
+                let what = lie(&image, &path, &bytes, at, &mut random);
+                match catch_unwind(AssertUnwindSafe(|| use_any(&image))) {
+                    Ok(Ok(())) => fine += 1,
+                    Ok(Err(_)) => errors += 1,
+                    Err(_) => panics.push(format!("{}:{what}", path.display())),
+                }
+            }
+        }
+        break_rule(None);
+    }
+    assert!(
+        panics.is_empty(),
+        "{} panics (THALWEG_SEED={seed}):\n{}",
+        panics.len(),
+        panics.join("\n")
+    );
+    assert!(errors > 0 && fine > 0, "{errors} errors, {fine} fine");
+}
