@@ -44,6 +44,7 @@ fn refuse_extras(create: &CreateTable) -> Result<()> {
         (create.or_replace, "OR REPLACE"),
         (create.temporary, "TEMPORARY"),
         (create.external, "EXTERNAL"),
+        (create.on_commit.is_some(), "ON COMMIT"),
         (
             create.query.is_some(),
             "AS SELECT (create the table, then INSERT INTO it)",

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::sync::Arc;
 use thalweg_table::schema::type_name;
-use thalweg_table::{Result, Table, TableDefinition};
+use thalweg_table::{Error, ErrorKind, Result, Table, TableDefinition};
 
 /// The name of the table that rows go to.
 pub(crate) fn target(insert: &Insert) -> Result<String> {
@@ -319,6 +319,9 @@ fn number(digits: &str, to: &DataType) -> Option<ScalarValue> {
         .map(|value| ScalarValue::Float64(Some(value)))
 }
 
+/// Up to here floats hold all whole numbers.
+const MOST_EXACT_FLOAT: u64 = 1 << 53;
+
 /// One array of values that have one type, or are whole and broken numbers; `None` when they do not go together.
 fn array_of(mut values: Vec<ScalarValue>) -> Result<Option<ArrayRef>> {
     let rows = values.len();
@@ -348,6 +351,17 @@ fn array_of(mut values: Vec<ScalarValue>) -> Result<Option<ArrayRef>> {
     }
     for value in &mut values {
         if value.data_type() != data_type {
+            // The table would only see what is left of it.
+            if let ScalarValue::Int64(Some(whole)) = value
+                && data_type == DataType::Float64
+                && whole.unsigned_abs() > MOST_EXACT_FLOAT
+            {
+                let message = format!(
+                    "{whole} stands in one column with numbers with a point, and a float does not hold it exactly: \
+                     write all of them without one, or CAST"
+                );
+                return Err(Error::new(ErrorKind::Schema, message));
+            }
             *value = value.cast_to(&data_type).map_err(from_datafusion)?;
         }
     }

@@ -21,6 +21,7 @@ mod literals;
 mod meaning;
 mod metrics;
 mod names;
+mod offered;
 mod options;
 mod params;
 mod parse;

@@ -4,6 +4,7 @@
 //! behind this module can reach files or other catalogs; nesting deeper than [`MAX_NESTING`] is an error of the parser.
 
 use crate::error::{from_datafusion, query, unsupported};
+use crate::offered;
 use crate::params::Placeholders;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
@@ -76,6 +77,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     if !statements.is_empty() {
         return Err(query("one statement at a time: the text has several"));
     }
+    offered::check(&statement)?;
     Ok(Parsed {
         request: classify(statement)?,
         placeholders,
@@ -499,6 +501,23 @@ mod tests {
             ("EXPLAIN INSERT INTO t VALUES (1)", "EXPLAIN"),
             ("EXPLAIN ANALYZE COPY t TO 'x.csv'", "COPY"),
             ("BEGIN", "transaction"),
+            ("SELECT * FROM t TABLESAMPLE BERNOULLI (1)", "TABLESAMPLE"),
+            ("SELECT * FROM t PREWHERE v = 3", "PREWHERE"),
+            ("SELECT v FROM t GROUP BY v WITH ROLLUP", "rollup"),
+            (
+                "SELECT v FROM t START WITH v = 1 CONNECT BY PRIOR v = ts",
+                "CONNECT BY",
+            ),
+            ("SELECT v FROM (SELECT * FROM t FOR UPDATE)", "FOR UPDATE"),
+            (
+                "EXPLAIN SELECT 1 UNION SELECT v FROM t PARTITION (p1)",
+                "PARTITION",
+            ),
+            (
+                "INSERT INTO t SELECT * FROM u TABLESAMPLE SYSTEM (5)",
+                "TABLESAMPLE",
+            ),
+            ("SELECT v FROM t FORMAT CSV", "FORMAT"),
             ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "WITH"),
         ] {
             let (kind, message) = refused(text);
