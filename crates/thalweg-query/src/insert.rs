@@ -109,8 +109,8 @@ fn assign_batch(
     for (array, position) in batch.columns().iter().zip(positions) {
         let column = &definition.columns()[*position];
         let refuse = |error: String| {
-            thalweg_table::Error::new(
-                thalweg_table::ErrorKind::Schema,
+            Error::new(
+                ErrorKind::Schema,
                 format!("column \"{}\": {error}", column.name),
             )
         };

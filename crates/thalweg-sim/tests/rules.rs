@@ -39,11 +39,11 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
         Rule::HideUnsynced => crashes(named("raw rows to disk")),
         Rule::Checksum => {
             let specimen = specimen();
-            let fragment = files_of(&specimen.sim)
+            files_of(&specimen.sim)
                 .into_keys()
-                .find(|path| path.extension().is_some_and(|kind| kind == "frag"));
-            let fragment = fragment.expect("a fragment");
-            change_every_byte(&specimen, &fragment, 1).violations
+                .filter(|path| path.extension().is_some_and(|kind| kind == "frag"))
+                .flat_map(|path| change_every_byte(&specimen, &path, 1).violations)
+                .collect()
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::schema::{MAX_VALUE_BYTES, type_name};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::OffsetBuffer;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, Schema};
 use std::sync::Arc;
 use thalweg_kernel::{Error, ErrorKind, Result};
@@ -60,6 +61,10 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
         Refused::Types => schema(format!(
             "column \"{name}\" is {wanted} and does not take {}; cast it first",
             type_name(array.data_type())
+        )),
+        Refused::Value(row) if array.data_type().is_string() => schema(format!(
+            "column \"{name}\": row {row} holds {}, which is no value of type {wanted}, or not exactly one",
+            show(array, row)
         )),
         Refused::Value(row) => schema(format!(
             "column \"{name}\": row {row} holds {}, which {wanted} cannot hold exactly; cast or round it first",
@@ -170,8 +175,11 @@ pub(crate) fn value_too_long(column: &str, row: usize, bytes: usize) -> Error {
 
 /// A value for a message, cut to a readable length.
 fn show(array: &ArrayRef, row: usize) -> String {
-    let text =
-        arrow_cast::display::array_value_to_string(array, row).unwrap_or_else(|_| "a value".into());
+    let options = FormatOptions::new().with_display_error(false);
+    let formatted = ArrayFormatter::try_new(array, &options);
+    let text = formatted.and_then(|formatter| formatter.value(row).try_to_string());
+    // A time out of the reach of the calendar, say.
+    let text = text.unwrap_or_else(|_| "a value that cannot be shown".into());
     match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("\"{}...\"", &text[..end]),
         None => format!("\"{text}\""),

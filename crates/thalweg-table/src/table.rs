@@ -203,6 +203,10 @@ impl Table {
         for _ in 1..MOST_ATTEMPTS {
             match write(&self.shape.load()) {
                 Err(e) if e.kind() == ErrorKind::Conflict => self.refresh()?,
+                // The kernel knows tables by their ids.
+                Err(e) if e.kind() == ErrorKind::NotFound => {
+                    return Err(self.snapshot().err().unwrap_or(e));
+                }
                 done => return done,
             }
         }
