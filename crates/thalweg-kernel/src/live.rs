@@ -202,18 +202,29 @@ impl LiveFile {
                 Err(e) => return Err(Error::io("reading `live`", e)),
             }
         }
-        let slots = bytes.chunks_exact(SLOT_BYTES);
-        let whole: Vec<Live> = slots.clone().filter_map(Live::decode).collect();
-        let said = whole.iter().max_by_key(|live| live.sequence).copied();
+        let (front, back) = bytes.split_at(SLOT_BYTES);
+        let (said, other) = match (Live::decode(front), Live::decode(back)) {
+            (Some(a), Some(b)) => {
+                let said = if a.sequence > b.sequence { a } else { b };
+                return Ok(Slots {
+                    said: Some(said),
+                    is_damaged: false,
+                });
+            }
+            (Some(live), None) => (live, back),
+            (None, Some(live)) => (live, front),
+            (None, None) => {
+                return Ok(Slots {
+                    said: None,
+                    is_damaged: bytes.iter().any(|byte| *byte != 0),
+                });
+            }
+        };
         // The very first one is alone.
-        let is_first = said.is_none_or(|live| live.sequence == 1)
-            && slots
-                .filter(|slot| slot.iter().all(|byte| *byte == 0))
-                .count()
-                == SLOTS - whole.len();
+        let is_first = said.sequence == 1 && other.iter().all(|byte| *byte == 0);
         Ok(Slots {
-            said,
-            is_damaged: whole.len() < SLOTS && !is_first,
+            said: Some(said),
+            is_damaged: !is_first,
         })
     }
 }

@@ -66,8 +66,7 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
         };
         let blocks = step.list.blocks.len() as u64;
         if done.steps >= *most_steps.get_or_insert(MOST_STEPS + MOST_STEPS_PER_BLOCK * blocks) {
-            let what =
-                "its index names other keys than its blocks have: the rows cannot be put in order";
+            let what = "it names other keys than the blocks below it have, so that the rows cannot be put in order";
             return Err(table.name_error(Error::corruption("the index", what)));
         }
         match step.run(table, &view) {
