@@ -465,22 +465,7 @@ pub fn lie(
             continue;
         }
         let image = sim.crash_image(&CrashChoice::KeepAll);
-        let mut what = String::new();
-        for _ in 0..=dice.below(3) {
-            let at = (at + usize::try_from(dice.below(24)).expect("small")).min(bytes.len() - 1);
-            let old = bytes[at];
-            let new = match dice.below(6) {
-                0 => 0,
-                1 => 0xFF,
-                2 => 0x7F,
-                3 => old.wrapping_add(1),
-                4 => old.wrapping_sub(1),
-                _ => old ^ (1 << dice.below(8)),
-            };
-            let changed = image.overwrite_file(path, at as u64, &[new]);
-            changed.expect("a file of the database");
-            what.push_str(&format!(" {at}={new:#04x}"));
-        }
+        let what = change_near(&image, path, &bytes, at, dice);
         report.mutants += 1;
         let way = dice.below(4);
         let used = catch_unwind(AssertUnwindSafe(|| use_any(shape, &image, way)));
@@ -498,6 +483,33 @@ pub fn lie(
         }
     }
     report
+}
+
+/// Changes one to three bytes of a file, whose bytes these are, at a place or close behind it; says which.
+pub fn change_near(
+    image: &SimEnv,
+    path: &Path,
+    bytes: &[u8],
+    at: usize,
+    dice: &mut Dice,
+) -> String {
+    let mut what = String::new();
+    for _ in 0..=dice.below(3) {
+        let at = (at + usize::try_from(dice.below(24)).expect("small")).min(bytes.len() - 1);
+        let old = bytes[at];
+        let new = match dice.below(6) {
+            0 => 0,
+            1 => 0xFF,
+            2 => 0x7F,
+            3 => old.wrapping_add(1),
+            4 => old.wrapping_sub(1),
+            _ => old ^ (1 << dice.below(8)),
+        };
+        let changed = image.overwrite_file(path, at as u64, &[new]);
+        changed.expect("a file of the database");
+        what.push_str(&format!(" {at}={new:#04x}"));
+    }
+    what
 }
 
 /// Uses a database in one of some ways, whatever it says.

@@ -13,10 +13,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::{Rule, break_rule};
+use thalweg_sim::damage::change_near;
+use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_table::{
     AggregateRequest, AppendLimits, Bucket, CreateOptions, Durability, Engine, EngineOptions,
     Result, ScanRequest, TableView, Value,
 };
+
+/// Of so many bytes one is changed, with those near it.
+const ONE_IN: u64 = 16;
 
 /// Everything in the thread that calls: the rule of checksums is broken there alone.
 fn options() -> EngineOptions {
@@ -40,11 +45,7 @@ fn open(sim: &SimEnv) -> Result<Engine> {
     Engine::open(sim.env(), Path::new("/db"), options())
 }
 
-fn rows(
-    schema: &Schema,
-    times: impl Iterator<Item = i64>,
-    random: &mut fastrand::Rng,
-) -> RecordBatch {
+fn rows(schema: &Schema, times: impl Iterator<Item = i64>, dice: &mut Dice) -> RecordBatch {
     let mut ts = TimestampMillisecondBuilder::new();
     let (mut value, mut number) = (Float64Builder::new(), Int64Builder::new());
     let (mut name, mut raw) = (StringBuilder::new(), BinaryBuilder::new());
@@ -54,14 +55,16 @@ fn rows(
         .unwrap();
     for time in times {
         ts.append_value(time);
-        value.append_option((random.u8(..) > 40).then(|| f64::from(random.u16(..)) / 8.0));
-        number.append_value(random.i64(..) >> random.u8(..63));
+        let bits = dice.draw();
+        let small = bits.to_le_bytes();
+        value.append_option((small[0] > 40).then(|| f64::from(small[1]) / 8.0));
+        number.append_value(bits.cast_signed() >> (small[2] % 63));
         name.append_option(
-            (random.u8(..) > 20).then(|| ["pump", "fan", "valve"][random.usize(..3)]),
+            (small[3] > 20).then(|| ["pump", "fan", "valve"][usize::from(small[4] % 3)]),
         );
-        raw.append_value([random.u8(..), random.u8(..)]);
-        flag.append_option((random.u8(..) > 9).then(|| random.bool()));
-        price.append_value(random.i128(..) >> 64);
+        raw.append_value(&small[5..7]);
+        flag.append_option((small[7] > 9).then_some(small[7].is_multiple_of(2)));
+        price.append_value(i128::from(dice.draw().cast_signed()));
     }
     let columns: Vec<ArrayRef> = vec![
         Arc::new(ts.finish()),
@@ -78,7 +81,7 @@ fn rows(
 /// Blocks in the log and in files, raw rows, late ones, some of them merged; closed or killed.
 fn database(seed: u64, is_closed: bool) -> SimEnv {
     let sim = SimEnv::new(seed);
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut dice = Dice::new(seed);
     let engine = open(&sim).unwrap();
     let schema = Schema::new(vec![
         Field::new(
@@ -100,7 +103,7 @@ fn database(seed: u64, is_closed: bool) -> SimEnv {
     };
     let table = engine.create_table("t", &schema, &create).unwrap();
     let mut append = |times: Vec<i64>| {
-        let batch = rows(&schema, times.into_iter(), &mut random);
+        let batch = rows(&schema, times.into_iter(), &mut dice);
         table.append([Ok(batch)], Some(Durability::Disk)).unwrap();
     };
     append((0..300).map(|k| k * 10).collect());
@@ -166,49 +169,26 @@ fn scan(view: &TableView, request: ScanRequest) -> Result<()> {
     Ok(())
 }
 
-fn lie(sim: &SimEnv, path: &Path, bytes: &[u8], at: usize, random: &mut fastrand::Rng) -> String {
-    let mut what = String::new();
-    for _ in 0..random.usize(1..4) {
-        let at = (at + random.usize(..20)).min(bytes.len() - 1);
-        let new = match random.u8(..6) {
-            0 => 0,
-            1 => 0xFF,
-            2 => 0x7F,
-            3 => bytes[at].wrapping_add(1),
-            4 => bytes[at].wrapping_sub(1),
-            _ => bytes[at] ^ (1 << random.u8(..8)),
-        };
-        sim.overwrite_file(path, at as u64, &[new]).unwrap();
-        what.push_str(&format!(" {at}={new:#04x}"));
-    }
-    what
-}
-
 #[test]
 fn lies_with_right_checksums_are_errors_or_rows() {
-    let seed = std::env::var("THALWEG_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    let mut random = fastrand::Rng::with_seed(seed);
-    let one_in = std::env::var("THALWEG_ONE_IN")
-        .ok()
-        .and_then(|text| text.parse().ok());
+    let seed = seed();
+    let clock = Stopwatch::start();
+    let mut dice = Dice::new(seed);
     let (mut errors, mut fine, mut panics) = (0, 0, Vec::new());
     for is_closed in [true, false] {
         let whole = database(seed, is_closed);
         use_any(&whole.crash_image(&CrashChoice::Kill)).unwrap();
         let files: Vec<PathBuf> = whole.files().into_iter().map(|(path, _)| path).collect();
         break_rule(Some(Rule::Checksum));
-        for path in files {
-            let bytes = whole.read_file(&path).unwrap();
+        for path in files.iter().cycle().take(files.len() * effort()) {
+            let bytes = whole.read_file(path).unwrap();
             let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
             for at in 0..used {
-                if random.u64(..one_in.unwrap_or(16)) > 0 {
+                if dice.below(ONE_IN) > 0 {
                     continue;
                 }
                 let image = whole.crash_image(&CrashChoice::Kill);
-                let what = lie(&image, &path, &bytes, at, &mut random);
+                let what = change_near(&image, path, &bytes, at, &mut dice);
                 match catch_unwind(AssertUnwindSafe(|| use_any(&image))) {
                     Ok(Ok(())) => fine += 1,
                     Ok(Err(_)) => errors += 1,
@@ -218,6 +198,11 @@ fn lies_with_right_checksums_are_errors_or_rows() {
         }
         break_rule(None);
     }
+    say(format_args!(
+        "hostile tables: {errors} errors, {fine} with rows, {} panics, {:.1} s, seed {seed}",
+        panics.len(),
+        clock.seconds()
+    ));
     assert!(
         panics.is_empty(),
         "{} panics (THALWEG_SEED={seed}):\n{}",
