@@ -319,6 +319,7 @@ pub(super) fn crash(fs: &FsState, choice: &CrashChoice) -> FsState {
                 durable,
             })
         }
+        Node::Link(target) => Node::Link(Arc::clone(target)),
     };
     keep_reachable(fs, &lossy, survive)
 }

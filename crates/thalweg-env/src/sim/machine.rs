@@ -15,6 +15,7 @@ use std::sync::Arc;
 use super::content::pieces;
 use super::content::{CHUNK_BYTES, index};
 use super::fault::{Call, CallKind, Errno, Fault, FaultPlan, Injected, MUTATING, ReadsAfter};
+use super::paths::ROOT_PATH;
 use super::state::{ByteChange, FsState, Ino};
 use crate::storage::LockKind;
 use crate::sync::{Condvar, Mutex};
@@ -131,6 +132,21 @@ pub(super) struct Settings {
     pub(super) quota_at_sync: bool,
     pub(super) write_back_after: Option<usize>,
     pub(super) call_cost_ns: u64,
+    /// Where the relative paths of a process start, if not in the root.
+    pub(super) working_dirs: BTreeMap<u32, PathBuf>,
+}
+
+impl Settings {
+    /// After a crash there is one process, in the directory of the one before.
+    pub(super) fn pass_on_working_dir(&mut self, from: u32, to: u32) {
+        let dir = self.working_dir(from).to_owned();
+        self.working_dirs = BTreeMap::from([(to, dir)]);
+    }
+
+    pub(super) fn working_dir(&self, process_id: u32) -> &Path {
+        let given = self.working_dirs.get(&process_id);
+        given.map_or(Path::new(ROOT_PATH), PathBuf::as_path)
+    }
 }
 
 /// The error of every call after a crash.
@@ -460,7 +476,8 @@ impl Machine {
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         let unsynced = self
             .fs
-            .lookup(from)
+            .entry(from)
+            .and_then(|place| Ok(place.target.ok_or(Errno::NOENT)?))
             .and_then(|ino| Ok(!self.fs.file(ino)?.pending.is_empty()));
         self.breach(unsynced.unwrap_or(false), || {
             format!(

@@ -33,8 +33,8 @@
 //! - One seed gives one run, as long as the code under test starts no real threads.
 //! - Images share nothing that changes: an image can be crashed and damaged again, any number of times.
 //! - Stricter than any one file system: names and bytes are independent, a sync of a file does not make its
-//!   name durable, pending changes survive in any subset. Not modelled: symbolic links, permissions
-//!   beyond [`SimEnv::set_read_only`], and times of files.
+//!   name durable, pending changes survive in any subset. Not modelled: permissions beyond
+//!   [`SimEnv::set_read_only`], and times of files.
 //! - With the cargo feature `shuttle` everything here must run inside a shuttle execution.
 
 mod content;
@@ -42,6 +42,7 @@ mod crash;
 mod fault;
 mod files;
 mod machine;
+mod paths;
 mod runtime;
 mod state;
 
@@ -60,8 +61,9 @@ use crate::Env;
 use crate::sync::{Condvar, Mutex};
 use content::Content;
 use machine::{Context, Disk, Machine, Request, Settings};
+use paths::absolute;
 use runtime::{Jobs, SimClock, SimEntropy, SimSpawner, Time};
-use state::{FsState, Ino, normalise};
+use state::{FsState, Ino};
 
 /// Everything the handles of one simulation share.
 #[derive(Debug)]
@@ -139,23 +141,17 @@ impl SimEnv {
 
     /// The machine that goes on from a state: another process of this boot, or the next boot.
     fn successor(&self, fs: FsState, same_boot: bool) -> SimEnv {
-        let settings = Settings {
-            lying_disk: false,
-            ..self.world.disk.machine.lock().settings.clone()
-        };
+        let mut settings = self.world.disk.machine.lock().settings.clone();
+        settings.lying_disk = false;
+        let next_process = if same_boot { self.process_id + 1 } else { 1 };
+        settings.pass_on_working_dir(self.process_id, next_process);
         let seed = self.world.seed.wrapping_add(1);
         let time = self.world.time.lock().clone();
         if same_boot {
-            SimEnv::assemble(
-                fs,
-                settings,
-                time,
-                self.world.boot_id,
-                seed,
-                self.process_id + 1,
-            )
+            SimEnv::assemble(fs, settings, time, self.world.boot_id, seed, next_process)
         } else {
-            SimEnv::assemble(fs, settings, time.rebooted(), boot_id(seed), seed, 1)
+            let time = time.rebooted();
+            SimEnv::assemble(fs, settings, time, boot_id(seed), seed, next_process)
         }
     }
 
@@ -163,6 +159,12 @@ impl SimEnv {
     #[must_use]
     pub fn env(&self) -> Env {
         self.env_of_process(self.process_id)
+    }
+
+    /// The id of the first process.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process_id
     }
 
     /// The environment of another process on the same machine.
@@ -185,6 +187,11 @@ impl SimEnv {
                 world: Arc::clone(world),
             }),
         )
+    }
+
+    /// A path as the first process means it.
+    fn absolute(&self, path: &Path) -> PathBuf {
+        self.with(|machine| absolute(machine.settings.working_dir(self.process_id), path))
     }
 
     fn with<T>(&self, action: impl FnOnce(&mut Machine) -> T) -> T {
@@ -304,6 +311,18 @@ impl SimEnv {
         self.with(|machine| machine.settings.lying_disk = lying);
     }
 
+    /// Gives a process (by default the first one: [`SimEnv::process_id`]) another working directory, where its relative
+    /// paths start from now on; `/` before. The first process of an image starts where the first one here was.
+    pub fn set_working_dir(&self, process_id: u32, path: &Path) -> io::Result<()> {
+        self.with(|machine| {
+            let path = absolute(machine.settings.working_dir(process_id), path);
+            let (place, ino) = machine.fs.lookup_place(&path)?;
+            machine.fs.dir(ino)?;
+            machine.settings.working_dirs.insert(process_id, place.path);
+            Ok(())
+        })
+    }
+
     /// Whether changes are refused with `EROFS`.
     pub fn set_read_only(&self, read_only: bool) {
         self.with(|machine| machine.settings.read_only = read_only);
@@ -323,7 +342,7 @@ impl SimEnv {
 
     /// Marks a file as complete: strict mode refuses to change it from now on.
     pub fn seal(&self, path: &Path) -> io::Result<()> {
-        let path = normalise(path);
+        let path = self.absolute(path);
         self.with(|machine| {
             let ino = machine.fs.lookup(&path)?;
             machine.fs_mut().file_mut(ino)?.sealed = true;
@@ -450,12 +469,12 @@ impl SimEnv {
     /// The bytes of a file.
     pub fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
         let fs = self.fs();
-        Ok(fs.file(fs.lookup(&normalise(path))?)?.visible.to_vec())
+        Ok(fs.file(fs.lookup(&self.absolute(path))?)?.visible.to_vec())
     }
 
     /// Gives a file new bytes; it and the directories it lacks are created.
     pub fn write_file(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let path = normalise(path);
+        let path = self.absolute(path);
         self.damage(|fs| {
             let mut parents: Vec<&Path> = path.ancestors().skip(1).collect();
             parents.reverse();
@@ -464,7 +483,9 @@ impl SimEnv {
                     fs.create_dir(parent)?;
                 }
             }
-            let ino = fs.lookup(&path).or_else(|_| fs.create_file(&path))?;
+            let ino = fs
+                .lookup(&path)
+                .or_else(|_| fs.create_file(fs.free_entry(&path)?))?;
             fs.file_mut(ino)?.visible = Arc::new(Content::from_bytes(bytes));
             Ok(())
         })
@@ -482,7 +503,14 @@ impl SimEnv {
 
     /// Removes a file.
     pub fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.damage(|fs| fs.remove_file(&normalise(path)))
+        let path = self.absolute(path);
+        self.damage(|fs| fs.remove_file(&path))
+    }
+
+    /// Makes a symbolic link to a path, which need not exist; a relative target starts where the link is.
+    pub fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
+        let link = self.absolute(link);
+        self.damage(|fs| fs.symlink(target, &link))
     }
 
     /// Makes everything visible durable.
@@ -500,8 +528,9 @@ impl SimEnv {
     }
 
     fn damage_file(&self, path: &Path, action: impl FnOnce(&mut Content)) -> io::Result<()> {
+        let path = self.absolute(path);
         self.damage(|fs| {
-            let ino: Ino = fs.lookup(&normalise(path))?;
+            let ino: Ino = fs.lookup(&path)?;
             action(Arc::make_mut(&mut fs.file_mut(ino)?.visible));
             Ok(())
         })
