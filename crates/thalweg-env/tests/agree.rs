@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use thalweg_env::sim::SimEnv;
-use thalweg_env::{Env, OpenMode};
+use thalweg_env::{Env, LockKind, OpenMode};
 
 /// Paths below the folder of a test: files, folders, links and what is none of these, spelled in every way.
 const PATHS: [&str; 36] = [
@@ -319,4 +319,73 @@ fn an_empty_path_is_none_but_for_syncs() {
         assert_eq!(kinds, [ErrorKind::NotFound; 5]);
         storage.sync_dir(none).unwrap();
     }
+}
+
+/// Two handles of a file, of which the first holds a lock, and a child of a fork: who may lock it when.
+#[test]
+#[expect(unsafe_code, reason = "nothing but a real fork shows what a fork does")]
+fn a_child_of_a_fork_holds_the_locks_of_its_parent() {
+    use std::fs::{File, OpenOptions};
+    use std::os::fd::AsRawFd;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    let open = || {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .unwrap()
+    };
+    // Not by way of the environment, which may do more at a fork than the system does.
+    let try_lock = |file: &File| {
+        // SAFETY: `flock` is a struct of integers, for which zeros are valid; the call reads it alone.
+        unsafe {
+            let mut lock: libc::flock = std::mem::zeroed();
+            lock.l_type = libc::F_WRLCK as libc::c_short;
+            lock.l_len = 1;
+            libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0
+        }
+    };
+    let (first, other) = (open(), open());
+    let (ends, mut end) = std::io::pipe().unwrap();
+    assert!(try_lock(&first));
+    // SAFETY: the child makes system calls alone, and ends without going back.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above; the buffers outlive the calls.
+        unsafe {
+            libc::pwrite(first.as_raw_fd(), b"x".as_ptr().cast(), 1, 3);
+            libc::close(end.as_raw_fd());
+            libc::read(ends.as_raw_fd(), [0_u8].as_mut_ptr().cast(), 1);
+            libc::_exit(0);
+        }
+    }
+    // As if the parent had been killed: its descriptor is closed.
+    drop(first);
+    assert!(!try_lock(&other), "the child holds it");
+    std::io::Write::write_all(&mut end, b"!").unwrap();
+    let mut status = 0;
+    // SAFETY: waits for the child that was started above.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(try_lock(&other), "the last one has let go");
+    assert_eq!(other.metadata().unwrap().len(), 4);
+
+    let sim = SimEnv::new(1);
+    let path = Path::new("/lock");
+    let first = sim.env().storage().open(path, OpenMode::CreateNew).unwrap();
+    let other = sim
+        .env_of_process(9)
+        .storage()
+        .open(path, OpenMode::ReadWrite)
+        .unwrap();
+    assert!(first.try_lock(0..1, LockKind::Exclusive).unwrap());
+    let child = sim.fork_process(sim.process_id());
+    sim.as_process(child, || first.write_all_at(b"x", 3).unwrap());
+    drop(first);
+    assert!(!other.try_lock(0..1, LockKind::Exclusive).unwrap());
+    sim.kill_process(child);
+    assert!(other.try_lock(0..1, LockKind::Exclusive).unwrap());
+    assert_eq!(other.len_bytes().unwrap(), 4);
 }

@@ -1,6 +1,5 @@
 //! The storage traits on the simulated machine.
 
-use std::ffi::OsString;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,13 +23,19 @@ pub(super) struct SimStorage {
 }
 
 impl SimStorage {
+    /// The process that calls: the one of this environment, or a child of it.
+    fn acting(&self) -> u32 {
+        self.world.acting(self.process_id)
+    }
+
     /// Paths from the root; they still hold what only the file system resolves.
     fn absolute(&self, path: &Path) -> PathBuf {
         if path.is_absolute() {
             return path.to_owned();
         }
+        let process_id = self.acting();
         let machine = self.world.disk.machine.lock();
-        absolute(machine.settings.working_dir(self.process_id), path)
+        absolute(machine.settings.working_dir(process_id), path)
     }
 
     fn call<T>(
@@ -43,7 +48,7 @@ impl SimStorage {
         let to = to.map(normalise);
         let request = Request {
             kind,
-            process_id: self.process_id,
+            process_id: self.acting(),
             path: &normalise(path),
             to: to.as_deref(),
             offset: 0,
@@ -56,8 +61,9 @@ impl SimStorage {
 impl Storage for SimStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let path = self.absolute(path);
+        let process_id = self.acting();
         let (handle, path) = self.call(CallKind::Open, &path, None, |machine, _| {
-            open(machine, &path, mode, self.process_id)
+            open(machine, &path, mode, process_id)
         })?;
         Ok(Arc::new(SimFile {
             world: Arc::clone(&self.world),
@@ -75,18 +81,21 @@ impl Storage for SimStorage {
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let path = self.absolute(path);
-        self.call(CallKind::ListDir, &path, None, |machine, _| {
+        self.call(CallKind::ListDir, &path, None, |machine, context| {
+            let dir = machine.fs.lookup(&path)?;
+            machine.fs.dir(dir)?;
+            let entries = machine.list_racing(dir, context.before());
             let fs = &machine.fs;
-            let entries = fs.dir(fs.lookup(&path)?)?.visible.iter();
+            // What has no node any more was removed meanwhile, as in the real environment.
             let describe = |(name, ino)| {
-                let found = metadata(fs.nodes.get(ino)?);
+                let found = metadata(fs.nodes.get(&ino)?);
                 Some(DirEntry {
-                    name: OsString::clone(name),
+                    name,
                     is_dir: found.is_dir,
                     len_bytes: found.len_bytes,
                 })
             };
-            Ok(entries.filter_map(describe).collect())
+            Ok(entries.into_iter().filter_map(describe).collect())
         })
     }
 
@@ -229,7 +238,7 @@ impl SimFile {
         len_bytes: u64,
         body: impl FnOnce(&mut Machine, &Context) -> io::Result<T>,
     ) -> io::Result<T> {
-        let process_id = self.handle.process_id;
+        let process_id = self.world.acting(self.handle.process_id);
         let request = Request {
             kind,
             process_id,
@@ -238,7 +247,10 @@ impl SimFile {
             offset,
             len_bytes,
         };
-        self.world.call(&request, body)
+        self.world.call(&request, |machine, context| {
+            machine.check_held(&self.handle, process_id)?;
+            body(machine, context)
+        })
     }
 }
 
@@ -328,6 +340,8 @@ impl File for SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        self.world.disk.machine.lock().close_handle(&self.handle);
+        let process_id = self.world.acting(self.handle.process_id);
+        let mut machine = self.world.disk.machine.lock();
+        machine.close(self.handle.id, process_id);
     }
 }

@@ -30,7 +30,8 @@
 //! once with [`SimEnv::record_states`] and take [`SimEnv::state_at`] of each call: the same states, much faster.
 //!
 //! Invariants
-//! - One seed gives one run, as long as the code under test starts no real threads.
+//! - One seed gives one run, as long as the code under test starts no real threads. What is seen of calls that are under
+//!   way ([`Fault::Linger`], [`Fault::Watched`]) is drawn from it as well.
 //! - Images share nothing that changes: an image can be crashed and damaged again, any number of times.
 //! - Stricter than any one file system: names and bytes are independent, a sync of a file does not make its
 //!   name durable, pending changes survive in any subset. Not modelled: permissions beyond
@@ -43,6 +44,8 @@ mod fault;
 mod files;
 mod machine;
 mod paths;
+mod process;
+mod race;
 mod runtime;
 mod state;
 
@@ -55,6 +58,7 @@ use std::time::Duration;
 pub use crash::{CrashChoice, Fill, ItemFate, Kept, PAGE_BYTES, PendingItem, SECTOR_BYTES};
 pub use fault::{CallKind, Errno, Fault, FaultPlan, FaultRule, MUTATING, ReadsAfter, SYNCS};
 pub use machine::{Stats, TraceRecord};
+pub use race::RACE_BYTES;
 pub use runtime::SpawnMode;
 
 use crate::Env;
@@ -62,8 +66,18 @@ use crate::sync::{Condvar, Mutex};
 use content::Content;
 use machine::{Context, Disk, Machine, Request, Settings};
 use paths::absolute;
+use process::Processes;
 use runtime::{Jobs, SimClock, SimEntropy, SimSpawner, Time};
 use state::{FsState, Ino};
+
+/// What runs while a call is under way.
+struct Watcher(Box<dyn FnMut() + Send>);
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watcher")
+    }
+}
 
 /// Everything the handles of one simulation share.
 #[derive(Debug)]
@@ -71,6 +85,9 @@ struct World {
     disk: Disk,
     time: Mutex<Time>,
     random: Mutex<fastrand::Rng>,
+    processes: Mutex<Processes>,
+    /// Away while it runs.
+    watcher: Mutex<Option<Watcher>>,
     jobs: Mutex<Jobs>,
     boot_id: [u8; 16],
     seed: u64,
@@ -82,7 +99,17 @@ impl World {
         request: &Request<'_>,
         body: impl FnOnce(&mut Machine, &Context) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.disk.call(request, |ns| self.advance_ns(ns), body)
+        let advance = |ns| self.advance_ns(ns);
+        self.disk.call(request, advance, || self.watch(), body)
+    }
+
+    fn watch(&self) {
+        // What the watcher does is not watched itself.
+        let Some(mut watcher) = self.watcher.lock().take() else {
+            return;
+        };
+        watcher.0();
+        self.watcher.lock().get_or_insert(watcher);
     }
 
     fn advance_ns(&self, ns: u64) {
@@ -124,11 +151,13 @@ impl SimEnv {
     ) -> SimEnv {
         let world = World {
             disk: Disk {
-                machine: Mutex::new(Machine::new(fs, settings)),
+                machine: Mutex::new(Machine::new(fs, settings, seed)),
                 released: Condvar::new(),
             },
             time: Mutex::new(time),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
+            processes: Mutex::default(),
+            watcher: Mutex::new(None),
             jobs: Mutex::new(Jobs::default()),
             boot_id,
             seed,
@@ -171,6 +200,7 @@ impl SimEnv {
     #[must_use]
     pub fn env_of_process(&self, process_id: u32) -> Env {
         let world = &self.world;
+        world.processes.lock().note(process_id);
         Env::new(
             Arc::new(files::SimStorage {
                 world: Arc::clone(world),
@@ -185,6 +215,7 @@ impl SimEnv {
             }),
             Arc::new(SimSpawner {
                 world: Arc::clone(world),
+                process_id,
             }),
         )
     }
@@ -229,10 +260,17 @@ impl SimEnv {
         self.with(|machine| machine.crashed)
     }
 
-    /// Ends one process (`kill -9`): its later calls fail, and its locks are gone.
+    /// Ends one process (`kill -9`): its later calls fail, and its locks are gone, but for those that a child of a fork has
+    /// inherited.
     pub fn kill_process(&self, process_id: u32) {
         self.with(|machine| machine.kill(process_id));
         self.world.disk.released.notify_all();
+    }
+
+    /// Runs at each call that the plan has watched ([`Fault::Watched`]), while that call is under way: as another process
+    /// that happens to run just then. `None`: nothing runs.
+    pub fn set_watcher(&self, watcher: Option<Box<dyn FnMut() + Send>>) {
+        *self.world.watcher.lock() = watcher.map(Watcher);
     }
 
     /// The changes that a crash now may keep or lose, in the order they were made.
@@ -246,6 +284,13 @@ impl SimEnv {
     #[must_use]
     pub fn crash_choices(&self, subsets: usize, tears: usize, seed: u64) -> Vec<CrashChoice> {
         crash::crash_choices(&self.fs(), subsets, tears, seed)
+    }
+
+    /// Choices that leave sectors of the last pending write unreadable, all else as it should be: up to `limit` of those
+    /// that the write covers from end to end, one at a time, then all of them. None for writes of more than 32 KiB.
+    #[must_use]
+    pub fn unreadable_choices(&self, limit: usize) -> Vec<CrashChoice> {
+        crash::unreadable_choices(&self.fs(), limit)
     }
 
     /// A new machine with what survives if this one crashed now; this one goes on undisturbed.
@@ -291,6 +336,30 @@ impl SimEnv {
 
     fn fs(&self) -> Arc<FsState> {
         self.with(|machine| Arc::clone(&machine.fs))
+    }
+}
+
+/// Processes.
+impl SimEnv {
+    /// Forks a process; returns the id of the child. It shares the open files of its parent, their locks included, and its
+    /// working directory. [`SimEnv::as_process`] acts as the child, [`SimEnv::kill_process`] ends it.
+    #[must_use]
+    pub fn fork_process(&self, parent: u32) -> u32 {
+        self.world.fork(parent)
+    }
+
+    /// Whether a child of a fork closes at once all files of which its parent holds locks. The operating system does not;
+    /// an environment that is told of forks can. Off by default.
+    pub fn set_forks_close_locked(&self, on: bool) {
+        self.with(|machine| machine.settings.forks_close_locked = on);
+    }
+
+    /// Acts as a child of a fork, in this thread: what its ancestors opened and made before the fork is used by the child.
+    /// What is dropped here is let go of by the child alone; its ancestors hold it until they end.
+    #[cfg(not(feature = "shuttle"))]
+    pub fn as_process<T>(&self, process_id: u32, action: impl FnOnce() -> T) -> T {
+        let _acting = self.world.act_as(process_id);
+        action()
     }
 }
 
