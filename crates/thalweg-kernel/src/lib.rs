@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod bad_sectors;
 pub mod bitmap;
 pub mod block;
 mod change;

@@ -2,8 +2,10 @@
 //!
 //! Invariants: only frames that verify, continue the chain and follow the last commit are yielded; the end of the chain is
 //! an end, and whether it is a torn one or damage is decided by [`Replay::judge_end`] alone. Only a repair goes on behind
-//! damage ([`Replay::skip_damage`]).
+//! damage ([`Replay::skip_damage`]). A sector that cannot be read says no more than one whose checksum fails: a power cut
+//! leaves such sectors where it interrupts a write (`bad_sectors`).
 
+use crate::bad_sectors::{read_around, read_up_to};
 use crate::change::{Change, changes_of};
 use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, get_checkpoint, index_section};
 use crate::error::{Error, Result};
@@ -187,7 +189,7 @@ impl Replay {
             return Ok(self.window.slice(skip..));
         }
         let mut window = vec![0; bytes.max(WINDOW_BYTES)];
-        let filled = read_up_to(&*self.file, &mut window, self.at.offset)
+        let filled = read_around(&*self.file, &mut window, self.at.offset)
             .map_err(|e| Error::io(format_args!("reading {}", self.place()), e))?;
         window.truncate(filled);
         (self.window, self.window_start) = (Bytes::from(window), self.at.offset);
@@ -457,7 +459,7 @@ impl Replay {
         let path = segment_path(&self.dir, frame.at.segment);
         let mut bytes = vec![0; frame.head.frame_bytes as usize];
         let file = open_segment(&self.env, &path)?;
-        let filled = read_up_to(&*file, &mut bytes, frame.at.offset).map_err(|e| {
+        let filled = read_around(&*file, &mut bytes, frame.at.offset).map_err(|e| {
             Error::io(
                 format_args!("reading {} at {}", path.display(), frame.at.offset),
                 e,
@@ -495,7 +497,7 @@ pub(crate) fn find_frame(
     let mut window = vec![0; WINDOW_BYTES];
     let mut at = start;
     while *budget_bytes > 0 {
-        let filled = read_up_to(file, &mut window, at.offset).map_err(|e| {
+        let filled = read_around(file, &mut window, at.offset).map_err(|e| {
             Error::io(
                 format_args!("looking for frames in segment {:x}", at.segment.0),
                 e,
@@ -530,7 +532,7 @@ pub(crate) fn head_at(
 ) -> Result<Option<FrameHead>> {
     let mut bytes = vec![0; FRAME_HEADER_BYTES];
     loop {
-        let filled = read_up_to(file, &mut bytes, at.offset).map_err(|e| {
+        let filled = read_around(file, &mut bytes, at.offset).map_err(|e| {
             Error::io(
                 format_args!("reading segment {:x} at {}", at.segment.0, at.offset),
                 e,
@@ -572,21 +574,4 @@ fn check_header(file: &dyn File, path: &Path, root: &Root) -> Result<()> {
             "not the segment that the root names",
         )),
     }
-}
-
-/// Fills `buf` as far as the file goes. A read that ends before the file does is an error: it must not pass for the end.
-fn read_up_to(file: &dyn File, buf: &mut [u8], offset: u64) -> std::io::Result<usize> {
-    let mut done = 0;
-    while done < buf.len() {
-        match file.read_at(&mut buf[done..], offset + done as u64) {
-            Ok(0) if file.len_bytes()? > offset + done as u64 => {
-                return Err(std::io::Error::other("a read returned nothing"));
-            }
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(done)
 }

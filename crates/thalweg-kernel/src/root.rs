@@ -4,6 +4,7 @@
 //! with the higher sequence counts. A change of epoch is written to both slots before anything of the new epoch is
 //! acknowledged, so damage to one slot never leads back to an old epoch.
 
+use crate::bad_sectors::is_unreadable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
@@ -196,10 +197,19 @@ impl RootFile {
     fn read_slots(file: &dyn File, path: &Path) -> Result<(Root, Option<Root>, usize)> {
         let at_path =
             |e: Error| Error::with_source(e.kind(), format!("{}: {e}", path.display()), e);
-        // What fails its checks counts as no slot; a read that fails says nothing of what is there.
+        // What fails its checks counts as no slot, and so does one that the device cannot read, asked twice: a power cut
+        // leaves that of a write that it interrupts. Any other read that fails says nothing of what is there.
         let read = |slot: usize| {
             let mut bytes = [0; SLOT_BYTES];
-            match file.read_exact_at(&mut bytes, (slot * SLOT_BYTES) as u64) {
+            let mut read_once = || file.read_exact_at(&mut bytes, (slot * SLOT_BYTES) as u64);
+            let found = read_once().or_else(|e| {
+                if is_unreadable(&e) {
+                    read_once()
+                } else {
+                    Err(e)
+                }
+            });
+            match found {
                 Ok(()) => {}
                 Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
                     return Ok(Err(Error::corruption(
@@ -207,7 +217,15 @@ impl RootFile {
                         "the file ends before it",
                     )));
                 }
-                Err(e) => return Err(Error::io(format_args!("reading {}", path.display()), e)),
+                Err(e) => {
+                    let says_nothing = !is_unreadable(&e);
+                    let failed = Error::io(format_args!("reading {}", path.display()), e);
+                    return if says_nothing {
+                        Err(failed)
+                    } else {
+                        Ok(Err(failed))
+                    };
+                }
             }
             match Root::decode(&bytes) {
                 Err(e) if e.kind() != ErrorKind::Corruption => Err(at_path(e)),
@@ -223,7 +241,8 @@ impl RootFile {
             (Ok(a), Ok(b)) => Ok((b, Some(a), 1)),
             (Ok(a), Err(_)) => Ok((a, None, 0)),
             (Err(_), Ok(b)) => Ok((b, None, 1)),
-            (Err(e), Err(_)) => Err(at_path(e)),
+            // An error of the device first: what it hides may be whole.
+            (Err(a), Err(b)) => Err(at_path(if b.kind() == ErrorKind::Io { b } else { a })),
         }
     }
 
@@ -234,7 +253,11 @@ impl RootFile {
         if !self.is_durable {
             // A process that was killed may have left it in the cache only, where a power cut could take it while the
             // other slot is half written. Written again, not just synced: after a failed sync the cache looks clean.
-            self.write_slot(self.current_slot, &self.current)?;
+            // Where the other slot is lost this one is on disk, or the other would not have been written to; and it is all
+            // there is: a power cut in the midst of writing it again could leave it unreadable.
+            if self.other.is_some() {
+                self.write_slot(self.current_slot, &self.current)?;
+            }
             self.is_durable = true;
         }
         let slot = SLOTS - 1 - self.current_slot;

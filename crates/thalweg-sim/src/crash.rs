@@ -27,6 +27,8 @@ pub struct CrashPlan {
     pub tears: usize,
     /// Random fates (torn, size without data, stale bytes), per call.
     pub fates: usize,
+    /// Sectors of the last write that cannot be read afterwards, one at a time and all together, per call.
+    pub unreadable: usize,
     /// Of so many distinct images one is opened for reading too, written to, closed and opened once more.
     pub deep_every: u64,
     /// Of so many distinct images one crashes again at every call of its recovery.
@@ -45,6 +47,7 @@ impl CrashPlan {
             subsets: 16,
             tears: 24,
             fates: 6,
+            unreadable: 3,
             deep_every: 8,
             again_every: 48,
             third_every: 48,
@@ -165,13 +168,14 @@ impl Run<'_> {
 
     fn choices(&mut self, state: &SimEnv, depth: u32) -> Vec<CrashChoice> {
         let plan = self.plan;
-        let (subsets, tears, fates) = match depth {
-            1 => (plan.subsets, plan.tears, plan.fates),
-            2 => (6, 4, 2),
-            _ => (3, 2, 1),
+        let (subsets, tears, fates, unreadable) = match depth {
+            1 => (plan.subsets, plan.tears, plan.fates, plan.unreadable),
+            2 => (6, 4, 2, 1),
+            _ => (3, 2, 1, 1),
         };
         let pending = state.pending_items().len();
         let mut choices = state.crash_choices(subsets, tears, self.dice.draw());
+        choices.extend(state.unreadable_choices(unreadable));
         choices.push(CrashChoice::Kill);
         if pending > 1 && depth == 1 {
             choices.extend((1..pending).map(CrashChoice::Prefix));
