@@ -343,7 +343,7 @@ fn a_child_of_a_fork_holds_the_locks_of_its_parent() {
         // SAFETY: `flock` is a struct of integers, for which zeros are valid; the call reads it alone.
         unsafe {
             let mut lock: libc::flock = std::mem::zeroed();
-            lock.l_type = libc::F_WRLCK as libc::c_short;
+            lock.l_type = libc::c_short::try_from(libc::F_WRLCK).unwrap();
             lock.l_len = 1;
             libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0
         }

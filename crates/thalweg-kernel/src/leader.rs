@@ -63,6 +63,15 @@ pub(crate) enum Job {
     },
 }
 
+/// What the callers of a batch want between them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wants {
+    /// Somebody waits for a sync.
+    pub(crate) sync: bool,
+    /// Somebody drops a table.
+    pub(crate) freed_space: bool,
+}
+
 /// Why a job was not done.
 pub(crate) enum Failure {
     /// This job cannot be done; the log is as it was.
@@ -157,6 +166,8 @@ pub(crate) struct Leader {
     pub(crate) ended: Ended,
     /// Writing has ended for want of space before: space is made sure of before anything is written to it.
     pub(crate) was_full: bool,
+    /// What was synced of an epoch before a recovery in this handle.
+    pub(crate) known_synced: (Epoch, LogPosition),
     /// As of which commit, and when, space was looked for because there was none.
     pub(crate) space_sought: Option<(CommitNo, u64)>,
     /// Nobody of this batch waits for a sync.
@@ -182,14 +193,14 @@ impl Leader {
     pub(crate) fn run(
         &mut self,
         jobs: impl Iterator<Item = (Job, Durability)>,
-        waits_for_sync: bool,
+        wants: Wants,
         answer: &mut impl FnMut(Result<CommitNo>),
     ) -> Result<(), Broken> {
         if self.ended == Ended::UntilRecovered {
-            self.resume()?;
+            self.resume(wants.freed_space)?;
         }
         self.check_not_ended().map_err(fatal)?;
-        self.shows_on_write = !waits_for_sync;
+        self.shows_on_write = !wants.sync;
         // A panic leaves it so.
         self.ended = Ended::ForGood;
         let mut settled = 0;
@@ -279,6 +290,9 @@ impl Leader {
             .check_prepared(&commit)
             .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
+        if commit.drops_tables() {
+            self.make_room_to_drop()?;
+        }
         self.ensure_epoch()?;
         let number = self.working.commit.next();
         let mut changes = std::mem::take(&mut self.changes);
@@ -347,11 +361,19 @@ impl Leader {
 
     /// The log with room for a frame.
     fn room(&mut self, frame_bytes: u64, may_use_reserve: bool) -> Outcome<&mut LogWriter> {
+        let log = self.log.as_ref().ok_or_else(|| fatal(no_epoch()))?;
+        let is_full = !log.fits(frame_bytes) || (log.is_reserve() && !may_use_reserve);
+        if is_full {
+            self.try_room_in_place()?;
+        }
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        if !log.fits(frame_bytes) || (log.is_reserve() && !may_use_reserve) {
+        if is_full {
             let last_bytes = log.capacity_bytes();
             let next = self.supply.take(last_bytes, frame_bytes, may_use_reserve)?;
-            log.roll(next, self.working.commit).map_err(fatal)?;
+            let rolled = log.roll(next, self.working.commit);
+            rolled
+                .inspect_err(|e| self.supply.note_failed_write(e))
+                .map_err(fatal)?;
             // The rows of the last segment may all be in blocks elsewhere by now.
             self.due.expect_garbage();
         }
@@ -363,7 +385,8 @@ impl Leader {
         let Some(log) = &mut self.log else {
             return Ok(());
         };
-        log.write()?;
+        log.write()
+            .inspect_err(|e| self.supply.note_failed_write(e))?;
         if sync || log.unsynced_bytes() > UNSYNCED_LIMIT_BYTES {
             log.sync()?;
             self.untold = true;
@@ -496,6 +519,10 @@ impl Leader {
 
     /// A file for blocks of a table.
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
+        if self.supply.is_given_back() && self.supply.is_short() {
+            let message = "the disk is full: what room there is serves commits that free space";
+            return Err(Error::new(ErrorKind::DiskFull, message));
+        }
         FragmentWriter::stage(&self.store, &self.supply, table, &self.staged)
     }
 
@@ -524,7 +551,11 @@ impl Leader {
         let checkpoint_bytes = 2 * u64::from(self.root.current.checkpoint_bytes)
             + 2 * replayed.directory_bytes
             + replayed.rows_bytes;
-        let prepared = if self.was_full {
+        let prepared = if self.supply.is_given_back() {
+            // What was given back is all the room there is.
+            let first_bytes = tail_bytes + checkpoint_bytes;
+            self.supply.take_least(tail_bytes, first_bytes)?
+        } else if self.was_full {
             let wanted_bytes = tail_bytes + checkpoint_bytes;
             self.supply.take(wanted_bytes, tail_bytes, true)?
         } else {
@@ -568,7 +599,10 @@ impl Leader {
         let frame_bytes = len_u32(self.builder.frame_bytes());
         self.supply.note_checkpoint(u64::from(frame_bytes));
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        log.write().and_then(|()| log.sync()).map_err(fatal)?;
+        let in_place = log
+            .write()
+            .inspect_err(|e| self.supply.note_failed_write(e));
+        in_place.and_then(|()| log.sync()).map_err(fatal)?;
         if let Some((id, unnamed)) = first {
             segment::name_first(&self.env, &self.dir, id, unnamed).map_err(fatal)?;
         }
@@ -586,7 +620,10 @@ impl Leader {
         // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
         let both_slots = first.is_some() && Rule::BothSlots.is_kept();
         for _ in 0..if both_slots { 2 } else { 1 } {
-            self.root.switch(root).map_err(fatal)?;
+            let switched = self.root.switch(root);
+            switched
+                .inspect_err(|e| self.supply.note_failed_write(e))
+                .map_err(fatal)?;
         }
         for pages in written {
             pages.publish(&*self.store);
@@ -664,6 +701,7 @@ fn no_epoch() -> Error {
 
 /// Gives the parts of a commit their numbers.
 fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<Lowered> {
+    let frees_space = commit.frees_space();
     let Commit {
         rows,
         groups,
@@ -674,8 +712,6 @@ fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<L
     if rows.is_empty() && groups.is_empty() && edits.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "a commit without content"));
     }
-    let frees = |edit: &Edit| matches!(edit, Edit::DropTable { .. } | Edit::Replace { .. });
-    let frees_space = rows.is_empty() && groups.is_empty() && edits.iter().all(frees);
     let both = groups
         .iter()
         .find(|g| g.covers.is_none() && rows.iter().any(|r| r.table == g.table));

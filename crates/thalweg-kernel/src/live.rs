@@ -15,8 +15,8 @@ pub(crate) const LIVE_NAME: &str = "live";
 const LIVE_MAGIC: &[u8; 8] = b"THWLIVE1";
 const SLOT_BYTES: usize = 128;
 const SLOTS: usize = 2;
-/// How often it is read before it counts as damaged: both slots may be under the hand of a quick writer.
-const READ_ATTEMPTS: usize = 4;
+/// How often it is read while it changes: a quick writer may be at both slots.
+const READ_ATTEMPTS: usize = 64;
 
 /// A point in the life of a database that pins are compared by. The epoch comes first: recovery may store the same
 /// commits elsewhere.
@@ -127,6 +127,8 @@ pub(crate) struct Slots {
 pub(crate) struct LiveFile {
     file: Arc<dyn File>,
     sequence: u64,
+    /// Said last by this handle.
+    said: Option<Live>,
 }
 
 impl LiveFile {
@@ -152,17 +154,27 @@ impl LiveFile {
             .storage()
             .open(&path, mode)
             .map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
-        Ok(Self { file, sequence: 0 })
+        Ok(Self {
+            file,
+            sequence: 0,
+            said: None,
+        })
     }
 
     /// Tells the readers.
     pub(crate) fn write(&mut self, mut live: Live) -> Result<()> {
         self.sequence += 1;
         live.sequence = self.sequence;
+        self.said = Some(live);
         let slot = self.sequence % 2 * SLOT_BYTES as u64;
         self.file
             .write_all_at(&live.encode(), slot)
             .map_err(|e| Error::io("writing `live`", e))
+    }
+
+    /// Says the same again, if anything was said: whether there is room for a write in place shows so without harm.
+    pub(crate) fn say_again(&mut self) -> Result<()> {
+        self.said.map_or(Ok(()), |said| self.write(said))
     }
 
     /// Makes the file durable: a closed database leaves it so.
@@ -178,19 +190,26 @@ impl LiveFile {
     }
 
     /// The same, and whether a slot does not verify.
+    ///
+    /// Where both verify, the newer one is no older than what was there when the read began. A slot that is being written
+    /// does not verify; the other one may then have been read before the writer came round to it, and what it says may be
+    /// two writes old. If a second read finds it unchanged, no write was finished between the two.
     pub(crate) fn read_slots(&self) -> Result<Slots> {
         let mut slots = self.read_once()?;
         for _ in 1..READ_ATTEMPTS {
-            if slots.said.is_some() {
+            if !slots.is_damaged {
                 break;
             }
-            slots = self.read_once()?;
+            let again = self.read_once()?;
+            let is_settled = again.is_damaged && again.said == slots.said;
+            slots = again;
+            if is_settled {
+                break;
+            }
         }
         Ok(slots)
     }
 
-    /// A slot that is being written does not verify; then the other one is the newest whole one, unless the writer has
-    /// come round to it before it was read.
     fn read_once(&self) -> Result<Slots> {
         let mut bytes = [0; SLOTS * SLOT_BYTES];
         let mut done = 0;

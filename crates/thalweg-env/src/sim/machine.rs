@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::content::pieces;
-use super::content::{CHUNK_BYTES, index};
+use super::content::{CHUNK_BYTES, Content, index};
 use super::fault::{Call, CallKind, Errno, Fault, FaultPlan, Injected, MUTATING, ReadsAfter};
 use super::paths::ROOT_PATH;
 use super::process::Description;
@@ -127,6 +127,8 @@ pub(super) struct Machine {
     pub(super) next_handle: u64,
     /// Changes under way, by the number of their call.
     pub(super) flights: BTreeMap<u64, Vec<Flight>>,
+    /// Chunks that were written in place on a copy-on-write disk, by file: the old ones take space until its sync.
+    superseded: BTreeMap<Ino, BTreeSet<u64>>,
     /// Decides what is seen of them.
     pub(super) races: fastrand::Rng,
 }
@@ -139,6 +141,7 @@ pub(super) struct Settings {
     pub(super) lying_disk: bool,
     pub(super) quota_bytes: Option<u64>,
     pub(super) quota_at_sync: bool,
+    pub(super) copy_on_write: bool,
     pub(super) write_back_after: Option<usize>,
     pub(super) call_cost_ns: u64,
     /// A child of a fork closes the descriptors whose files its parent holds locks of.
@@ -184,6 +187,7 @@ impl Machine {
             descriptions: BTreeMap::new(),
             next_handle: 1,
             flights: BTreeMap::new(),
+            superseded: BTreeMap::new(),
             races: fastrand::Rng::with_seed(seed),
         }
     }
@@ -382,6 +386,7 @@ impl Machine {
         {
             return Err(Errno::IO.into());
         }
+        self.supersede(handle.ino, written)?;
         if count > 0 {
             self.change_bytes(
                 handle,
@@ -442,7 +447,7 @@ impl Machine {
         let file = self.fs.file(ino)?;
         let mut end = range.start;
         for piece in pieces(range.clone(), CHUNK_BYTES) {
-            let missing = file.visible.missing_bytes(piece.clone());
+            let missing = self.needed_bytes(ino, &file.visible, piece.clone());
             if missing > room {
                 break;
             }
@@ -456,9 +461,35 @@ impl Machine {
         }
     }
 
+    /// Notes what a write in place takes beside the old bytes, which stay until the next sync.
+    fn supersede(&mut self, ino: Ino, range: Range<u64>) -> io::Result<()> {
+        if !self.settings.copy_on_write {
+            return Ok(());
+        }
+        let content = Arc::clone(&self.fs.file(ino)?.visible);
+        let chunks = pieces(range, CHUNK_BYTES)
+            .filter(|piece| content.missing_bytes(piece.clone()) == 0)
+            .map(|piece| piece.start / CHUNK_BYTES);
+        self.superseded.entry(ino).or_default().extend(chunks);
+        Ok(())
+    }
+
+    /// Space that a write of a piece of one chunk takes.
+    fn needed_bytes(&self, ino: Ino, content: &Content, piece: Range<u64>) -> u64 {
+        let is_new = || {
+            let noted = self.superseded.get(&ino);
+            !noted.is_some_and(|chunks| chunks.contains(&(piece.start / CHUNK_BYTES)))
+        };
+        match content.missing_bytes(piece.clone()) {
+            0 if self.settings.copy_on_write && is_new() => CHUNK_BYTES,
+            missing => missing,
+        }
+    }
+
     /// What the quota leaves; nothing if there is none.
     pub(super) fn room_bytes(&self) -> Option<u64> {
-        let used = || self.fs.used_bytes(self.open_files());
+        let superseded: usize = self.superseded.values().map(BTreeSet::len).sum();
+        let used = || self.fs.used_bytes(self.open_files()) + superseded as u64 * CHUNK_BYTES;
         self.settings
             .quota_bytes
             .map(|quota| quota.saturating_sub(used()))
@@ -485,6 +516,7 @@ impl Machine {
         if !self.settings.lying_disk {
             self.fs_mut().sync_file(ino, context.before_seq)?;
         }
+        self.superseded.remove(&ino);
         self.stats.syncs += 1;
         Ok(())
     }

@@ -375,6 +375,12 @@ impl SimEnv {
         self.with(|machine| machine.settings.quota_at_sync = at_sync);
     }
 
+    /// Whether the quota holds for writes in place as well, as on copy-on-write file systems (Btrfs, ZFS, bcachefs): they go
+    /// elsewhere, and the place of the old bytes is free after the next sync of the file.
+    pub fn set_copy_on_write(&self, on: bool) {
+        self.with(|machine| machine.settings.copy_on_write = on);
+    }
+
     /// Whether syncs succeed without doing anything. Images after a crash have an honest disk again.
     pub fn set_lying_disk(&self, lying: bool) {
         self.with(|machine| machine.settings.lying_disk = lying);
