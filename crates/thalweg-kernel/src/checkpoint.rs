@@ -9,35 +9,44 @@
 //! be forgotten.
 
 use crate::change::{get_rows, put_rows};
-use crate::commit::RowsPart;
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKind};
 use crate::ids::{CommitNo, TableId};
-use crate::index::{self, Entry, Tree};
-use crate::open_rows::OpenList;
+use crate::index::{self, Entry, Tree, WrittenPages};
+use crate::open_rows::{OpenList, OpenRows};
 use crate::state::TableState;
 use crate::working::Working;
 use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap};
 
 const CHECKPOINT_VERSION: u32 = 1;
 
 /// Sections of an INDEX frame: PAGES, INDEX.
 pub(crate) const CHECKPOINT_SECTIONS: usize = 2;
 
-/// Writes the INDEX section; `roots` are the entries of the tables' root pages.
+/// The pages that were written of the trees that have changed since the checkpoint before.
+pub(crate) type WrittenTrees = BTreeMap<TableId, WrittenPages>;
+
+/// Writes the INDEX section. Trees that are not in `written` have all of their pages on disk.
 pub(crate) fn put_checkpoint(
     working: &Working,
-    roots: &[Option<&Entry>],
+    written: &WrittenTrees,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    assert!(roots.len() == working.tables.len(), "one root per table");
     out.put_u32(CHECKPOINT_VERSION);
     out.put_u64(working.commit.0);
     out.put_u32(working.next_table);
+    let definitions = put_definitions(working, out);
     out.put_u32(len_u32(working.tables.len()));
-    for (table, root) in working.tables.iter().zip(roots) {
-        put_table(table, *root, out)?;
+    for (table, definition) in working.tables.iter().zip(definitions) {
+        let root = match written.get(&table.id) {
+            Some(pages) => pages.root().cloned(),
+            None => table.tree.root_entry(),
+        };
+        put_table(table, definition, root, out)?;
+        let open = working.open.get(table.id);
+        out.put_u8(u8::from(open.is_some_and(|open| open.has_later_blocks)));
     }
     out.put_u32(len_u32(working.producers.len()));
     for (id, (sequence, commit)) in &working.producers {
@@ -48,26 +57,55 @@ pub(crate) fn put_checkpoint(
     Ok(())
 }
 
-fn put_table(table: &TableState, root: Option<&Entry>, out: &mut Vec<u8>) -> Result<()> {
+/// Writes the definitions, each once; returns the number of each table's one.
+fn put_definitions(working: &Working, out: &mut Vec<u8>) -> Vec<u32> {
+    let count_at = out.len();
+    out.put_u32(0);
+    // By where they lie in memory: equal ones are shared there. One that is not is written twice, which harms nothing.
+    let mut numbers: HashMap<(*const u8, usize), u32> = HashMap::new();
+    let mut number_of = |definition: &Bytes| {
+        let next = len_u32(numbers.len());
+        *numbers
+            .entry((definition.as_ptr(), definition.len()))
+            .or_insert_with(|| {
+                out.put_bytes(definition);
+                next
+            })
+    };
+    let tables = working.tables.iter();
+    let of_tables = tables.map(|table| number_of(&table.definition)).collect();
+    let count = len_u32(numbers.len());
+    out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
+    of_tables
+}
+
+fn put_table(
+    table: &TableState,
+    definition: u32,
+    root: Option<Entry>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     out.put_u32(table.id.0);
     out.put_bytes(table.name.as_bytes());
-    out.put_bytes(&table.definition);
+    out.put_u32(definition);
     out.put_u32(table.definition_version);
     out.put_u64(table.created.0);
-    out.put_u32(len_u32(table.barriers.len()));
-    table.barriers.iter().for_each(|b| out.put_u64(b.0));
     put_sized(out, |out| {
-        index::encode_entries(root.cloned().as_slice(), out)
+        index::encode_entries(root.as_slice(), out)
     })?;
-    let open: Vec<_> = table.open.iter(CommitNo(u64::MAX)).collect();
-    out.put_u32(len_u32(open.len()));
-    for rows in open {
+    let count_at = out.len();
+    out.put_u32(0);
+    let mut count = 0_u32;
+    for rows in table.open.iter(CommitNo(u64::MAX)) {
+        count += 1;
         out.put_u64(rows.commit.0);
+        out.put_u8(u8::from(rows.begins_section));
         put_sized(out, |out| {
             put_rows(&rows.part, out);
             Ok(())
         })?;
     }
+    out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
     Ok(())
 }
 
@@ -94,25 +132,24 @@ pub(crate) fn get_checkpoint(section: &Bytes) -> Result<Working> {
     let mut working = Working::empty();
     working.commit = CommitNo(wire.u64()?);
     working.next_table = wire.u32()?;
+    let definitions = (0..wire.count(4)?)
+        .map(|_| Ok(working.share_definition(wire.bytes()?)))
+        .collect::<Result<Vec<_>>>()?;
     let mut last_id = TableId(0);
-    for _ in 0..wire.count(32)? {
-        let (table, open) = get_table(&mut wire, section)?;
+    for _ in 0..wire.count(29)? {
+        let table = get_table(&mut wire, &definitions)?;
         let fits = table.id > last_id
             && table.id.0 < working.next_table
             && table.created <= working.commit;
         if !fits {
             return Err(Error::corruption(what, "table ids or commits out of order"));
         }
+        if working.tables.named(&table.name).is_some() {
+            return Err(Error::corruption(what, "two tables have one name"));
+        }
         last_id = table.id;
         working.add_table(table);
-        let mut last = CommitNo(0);
-        for (commit, part) in open {
-            if part.table != last_id || commit < last || commit > working.commit {
-                return Err(Error::corruption(what, "open rows out of order"));
-            }
-            last = commit;
-            working.apply_rows(commit, part);
-        }
+        get_open_rows(&mut wire, section, last_id, &mut working)?;
     }
     for _ in 0..wire.count(32)? {
         let id = wire.id()?;
@@ -125,48 +162,66 @@ pub(crate) fn get_checkpoint(section: &Bytes) -> Result<Working> {
     Ok(working)
 }
 
-type OpenParts = Vec<(CommitNo, RowsPart)>;
-
-fn get_table(wire: &mut Fields<'_>, section: &Bytes) -> Result<(TableState, OpenParts)> {
+fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState> {
+    let wrong = |what: &str| Error::corruption("checkpoint", what);
     let id = TableId(wire.u32()?);
-    let name = wire.string()?;
-    let definition = Bytes::copy_from_slice(wire.bytes()?);
+    let name = wire.str()?.into();
+    let definition = definitions.get(wire.u32()? as usize);
+    let definition = definition.ok_or_else(|| wrong("a table without a definition"))?;
     let definition_version = wire.u32()?;
     let created = CommitNo(wire.u64()?);
-    let barriers = (0..wire.count(8)?)
-        .map(|_| Ok(CommitNo(wire.u64()?)))
-        .collect::<Result<_>>()?;
     let mut roots = index::decode_entries(wire.bytes()?)?.into_iter();
     let (root, None) = (roots.next(), roots.next()) else {
-        return Err(Error::corruption("checkpoint", "a table has one root"));
+        return Err(wrong("a table has one root"));
     };
     if root.as_ref().is_some_and(Entry::is_block) {
-        return Err(Error::corruption(
-            "checkpoint",
-            "the root of an index is a block",
-        ));
+        return Err(wrong("the root of an index is a block"));
     }
-    let tree = Tree::from_root(id, root);
-    let open = (0..wire.count(44)?)
-        .map(|_| {
-            let commit = CommitNo(wire.u64()?);
-            Ok((commit, get_rows(&section.slice_ref(wire.bytes()?))?))
-        })
-        .collect::<Result<_>>()?;
-    let open_list = OpenList::new().0;
-    Ok((
-        TableState {
-            id,
-            name,
-            definition,
-            definition_version,
-            created,
-            tree,
-            open: open_list,
-            barriers,
-        },
-        open,
-    ))
+    Ok(TableState {
+        id,
+        name,
+        definition: definition.clone(),
+        definition_version,
+        created,
+        tree: Tree::from_root(id, root),
+        open: OpenList::default(),
+    })
+}
+
+/// Gives a table the open rows that the checkpoint holds of it.
+fn get_open_rows(
+    wire: &mut Fields<'_>,
+    section: &Bytes,
+    table: TableId,
+    working: &mut Working,
+) -> Result<()> {
+    let mut last = CommitNo(0);
+    for _ in 0..wire.count(45)? {
+        let commit = CommitNo(wire.u64()?);
+        let begins_section = get_flag(wire)?;
+        let part = get_rows(&section.slice_ref(wire.bytes()?))?;
+        if part.table != table || commit < last || commit > working.commit {
+            return Err(Error::corruption("checkpoint", "open rows out of order"));
+        }
+        last = commit;
+        working.push_open(OpenRows {
+            commit,
+            begins_section,
+            part,
+        });
+    }
+    if get_flag(wire)? {
+        working.open.note_blocks(table);
+    }
+    Ok(())
+}
+
+fn get_flag(wire: &mut Fields<'_>) -> Result<bool> {
+    match wire.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Error::corruption("checkpoint", "a flag is neither 0 nor 1")),
+    }
 }
 
 /// Where the INDEX section of a checkpoint frame lies in it.

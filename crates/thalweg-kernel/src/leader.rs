@@ -9,7 +9,7 @@
 //! except behind that, where nobody can see it.
 
 use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
-use crate::checkpoint::{CHECKPOINT_SECTIONS, put_checkpoint};
+use crate::checkpoint::{CHECKPOINT_SECTIONS, WrittenTrees, put_checkpoint};
 use crate::commit::{Commit, Durability, Edit, GroupPart};
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,7 +17,7 @@ use crate::fields::len_u32;
 use crate::fragment::FragmentWriter;
 use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
-use crate::index::{Entry, HeldPages, WrittenPages};
+use crate::index::{Entry, HeldPages};
 use crate::kernel::{Published, RowEncoder};
 use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
@@ -374,7 +374,7 @@ impl Leader {
     fn publish(&mut self) -> Result<()> {
         if self.working.changed {
             if let Some(encoder) = self.encoder.clone() {
-                self.learn_block_rows(&encoder)?;
+                self.learn_block_rows(&encoder);
             }
             self.published
                 .store(self.working.publish(self.root.current.epoch));
@@ -391,18 +391,17 @@ impl Leader {
         Ok(())
     }
 
-    /// Asks the layer above for the block sizes of new and altered tables.
-    pub(crate) fn learn_block_rows(&mut self, encoder: &Arc<dyn RowEncoder>) -> Result<()> {
-        for table in &self.working.tables {
-            let Some(open) = self.working.open.get_mut(&table.id) else {
+    /// Asks the layer above how many rows make a block, for tables that have got their first open rows or another
+    /// definition.
+    pub(crate) fn learn_block_rows(&mut self, encoder: &Arc<dyn RowEncoder>) {
+        for table in self.working.open.take_unknown() {
+            let Some(state) = self.working.table(table) else {
                 continue;
             };
-            if open.block_rows_of != table.definition_version {
-                open.block_rows = u64::from(encoder.block_rows(&table.definition)?.max(1));
-                open.block_rows_of = table.definition_version;
-            }
+            // Whoever encodes the rows meets the same error, and leaves this table aside.
+            let block_rows = encoder.block_rows(state).map_or(1, |rows| u64::from(rows.max(1)));
+            self.working.open.set_block_rows(table, block_rows);
         }
-        Ok(())
     }
 
     /// Tells the background what there is to do.
@@ -413,7 +412,7 @@ impl Leader {
             self.due.expect_checkpoint();
         }
         let much_is_open = self.due.note_open(&self.working);
-        if std::mem::take(&mut self.working.block_is_full) || checkpoint || much_is_open {
+        if self.working.open.has_full() || checkpoint || much_is_open {
             self.due.work.call();
         }
         self.due.call_for_garbage();
@@ -423,18 +422,14 @@ impl Leader {
     /// block, because open rows take too much room.
     pub(crate) fn next_to_encode(&self) -> Option<(TableId, Option<u64>)> {
         let aside = self.due.left_aside(self.env.clock().monotonic_ns());
-        let tables = || {
-            let open = self.working.open_tables();
-            open.filter(|(table, _)| !aside.contains(table))
-        };
-        if let Some((table, open)) = tables().find(|(_, open)| open.rows >= open.block_rows) {
+        if let Some((table, open)) = self.working.open.next_full(&aside) {
             return Some((table, Some(open.block_rows)));
         }
         let much_is_open = self.due.note_open(&self.working);
-        let largest = tables().max_by_key(|(_, open)| open.bytes);
+        let largest = self.working.open.next_large(&aside);
         largest
             .filter(|_| much_is_open)
-            .map(|(table, _)| (table, None))
+            .map(|table| (table, None))
     }
 
     /// Tells reading processes what they may show.
@@ -588,7 +583,7 @@ impl Leader {
         for _ in 0..if both_slots { 2 } else { 1 } {
             self.root.switch(root).map_err(fatal)?;
         }
-        for pages in written {
+        for (_, pages) in written {
             pages.publish(&*self.store);
         }
         self.working.trim();
@@ -599,7 +594,7 @@ impl Leader {
 
     /// Builds the frame of a checkpoint for the place where it will go. Sealed pages name their places, so it is built
     /// again if it turns out not to fit this segment.
-    fn place_checkpoint(&mut self) -> Outcome<(LogPosition, Vec<WrittenPages>)> {
+    fn place_checkpoint(&mut self) -> Outcome<(LogPosition, WrittenTrees)> {
         let mut needed_bytes = 0;
         loop {
             let at = self.room(needed_bytes, true)?.end();
@@ -613,25 +608,28 @@ impl Leader {
         }
     }
 
-    fn build_checkpoint(&mut self, at: LogPosition) -> Result<Vec<WrittenPages>> {
+    fn build_checkpoint(&mut self, at: LogPosition) -> Result<WrittenTrees> {
         let (builder, working, database) = (&mut self.builder, &self.working, self.database);
         let first_page = at.offset + FrameBuilder::sections_offset(CHECKPOINT_SECTIONS) as u64;
-        let mut written = Vec::with_capacity(working.tables.len());
+        let mut written = WrittenTrees::new();
         builder.clear();
         builder.section(SectionKind::Pages, |out| {
-            for table in &working.tables {
-                written.push(table.tree.write_dirty(&mut |page| {
+            for id in &working.changed_trees {
+                let Some(table) = working.table(*id) else {
+                    continue;
+                };
+                let pages = table.tree.write_dirty(&mut |page| {
                     let address =
                         page.seal_into(database, at.segment, first_page + out.len() as u64, out);
                     out.resize(out.len().next_multiple_of(FRAME_ALIGN), 0);
                     Ok(address)
-                })?);
+                })?;
+                written.insert(*id, pages);
             }
             Ok(())
         })?;
-        let roots: Vec<_> = written.iter().map(WrittenPages::root).collect();
         builder.section(SectionKind::Index, |out| {
-            put_checkpoint(working, &roots, out)
+            put_checkpoint(working, &written, out)
         })?;
         Ok(written)
     }

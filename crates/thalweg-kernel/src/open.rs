@@ -4,6 +4,7 @@
 //! A folder with anything else in it is never touched. Recovery is done before the caller gets anything.
 
 use crate::due::Due;
+use crate::checkpoint::WrittenTrees;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
@@ -211,7 +212,7 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     let mut builder = FrameBuilder::default();
     builder.section(SectionKind::Pages, |_| Ok(()))?;
     builder.section(SectionKind::Index, |out| {
-        crate::checkpoint::put_checkpoint(&Working::empty(), &[], out)
+        crate::checkpoint::put_checkpoint(&Working::empty(), &WrittenTrees::new(), out)
     })?;
     let checkpoint = log.push(CommitNo(0), &builder, Vec::new(), false);
     log.write()?;

@@ -44,7 +44,7 @@ impl Leader {
             self.begin_epoch(self.root.current.epoch.next(), recovered.tail)?;
         }
         if let Some(encoder) = self.encoder.clone() {
-            self.learn_block_rows(&encoder).map_err(fatal)?;
+            self.learn_block_rows(&encoder);
         }
         let state = self.working.publish(self.root.current.epoch);
         self.published.store(state);

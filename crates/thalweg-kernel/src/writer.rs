@@ -60,7 +60,7 @@ impl Writer {
         encoder: Arc<dyn RowEncoder>,
         options: &Options,
     ) -> Result<Self> {
-        leader.learn_block_rows(&encoder)?;
+        leader.learn_block_rows(&encoder);
         leader.encoder = Some(Arc::clone(&encoder));
         Ok(Self {
             env: leader.env.clone(),
