@@ -173,10 +173,19 @@ mod tests {
         let before = catalog.clone();
         catalog.insert(table(1, "Kessel"));
         catalog.insert(table(3, "boiler"));
-        assert_eq!((id_of(&catalog, "KESSEL"), id_of(&catalog, "boileR")), (Some(1), Some(3)));
-        assert_eq!((id_of(&before, "kessel"), id_of(&before, "boiler")), (None, Some(1)));
+        assert_eq!(
+            (id_of(&catalog, "KESSEL"), id_of(&catalog, "boileR")),
+            (Some(1), Some(3))
+        );
+        assert_eq!(
+            (id_of(&before, "kessel"), id_of(&before, "boiler")),
+            (None, Some(1))
+        );
         assert_eq!(catalog.remove(TableId(1)).map(|t| t.id), Some(TableId(1)));
-        assert_eq!((id_of(&catalog, "kessel"), id_of(&catalog, "PUMP")), (None, Some(2)));
+        assert_eq!(
+            (id_of(&catalog, "kessel"), id_of(&catalog, "PUMP")),
+            (None, Some(2))
+        );
         assert!(catalog.remove(TableId(1)).is_none());
         let ids: Vec<u32> = catalog.iter().map(|table| table.id.0).collect();
         assert_eq!((ids, catalog.len()), (vec![2, 3], 2));
@@ -194,10 +203,16 @@ mod tests {
             let hash = catalog.hash(name);
             catalog.names.insert(hash, all.clone().unwrap());
         }
-        assert_eq!(["A", "b", "C"].map(|name| id_of(&catalog, name)), [Some(1), Some(2), Some(3)]);
+        assert_eq!(
+            ["A", "b", "C"].map(|name| id_of(&catalog, name)),
+            [Some(1), Some(2), Some(3)]
+        );
         catalog.remove(TableId(2));
         assert_eq!(id_of(&catalog, "b"), None);
-        assert_eq!(catalog.names.get(catalog.hash("b")).unwrap().ids(), [TableId(1), TableId(3)]);
+        assert_eq!(
+            catalog.names.get(catalog.hash("b")).unwrap().ids(),
+            [TableId(1), TableId(3)]
+        );
     }
 
     #[test]

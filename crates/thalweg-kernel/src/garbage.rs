@@ -132,7 +132,7 @@ pub(crate) fn collect(writer: &Writer, marked: Marked) -> Result<Collected> {
     // given out anew would name two files.
     let (log_floor, next_file) = writer.with_leader(|leader| {
         let next_file = leader.root.current.next_file;
-        (leader.oldest_replayed_segment(), next_file)
+        (leader.oldest_needed_segment(), next_file)
     });
     dead.retain(|dead| {
         let is_replayed = dead.is_segment && dead.id >= log_floor;

@@ -9,7 +9,7 @@
 //! except behind that, where nobody can see it.
 
 use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
-use crate::checkpoint::{CHECKPOINT_SECTIONS, WrittenTrees, put_checkpoint};
+use crate::checkpoint::{Base, CHECKPOINT_SECTIONS, WrittenTrees, put_checkpoint};
 use crate::commit::{Commit, Durability, Edit, GroupPart};
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
@@ -42,6 +42,9 @@ const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
 const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
+
+/// A full checkpoint that takes less than this part of a full segment is written anew each time.
+const LEAST_BASE_SHARE: u64 = 256;
 
 /// What calls for a checkpoint: recovery never has more than this to read.
 const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
@@ -144,6 +147,9 @@ pub(crate) struct Leader {
     pub(crate) live: LiveFile,
     pub(crate) boot: [u8; 16],
     pub(crate) gc_floor: PinPlace,
+    /// The segments that the checkpoints of the root's slots need besides their own; what the older slot needs is not known
+    /// before it was written.
+    pub(crate) base_segments: [FileId; 2],
     pub(crate) store: Arc<Store>,
     pub(crate) supply: Arc<SegmentSupply>,
     pub(crate) published: Published,
@@ -301,7 +307,7 @@ impl Leader {
         self.room(frame_bytes, lowered.frees_space)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;
-        if changes.iter().any(frees_files) {
+        if changes.iter().any(|change| self.frees_files(change)) {
             self.due.expect_garbage();
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
@@ -314,6 +320,18 @@ impl Leader {
             fragments.iter().for_each(|file| _ = staged.remove(file));
         }
         Ok(number)
+    }
+
+    /// Whether files may be left that nothing needs once a change is applied.
+    fn frees_files(&self, change: &Change) -> bool {
+        match change {
+            Change::Edit(Edit::Replace { .. }) => true,
+            Change::Edit(Edit::DropTable { table }) => {
+                let table = self.working.table(*table);
+                table.is_some_and(|table| !table.tree.is_empty())
+            }
+            _ => false,
+        }
     }
 
     /// A fragment that is part of a table already, or was let go of, is none that can be added.
@@ -399,7 +417,9 @@ impl Leader {
                 continue;
             };
             // Whoever encodes the rows meets the same error, and leaves this table aside.
-            let block_rows = encoder.block_rows(state).map_or(1, |rows| u64::from(rows.max(1)));
+            let block_rows = encoder
+                .block_rows(state)
+                .map_or(1, |rows| u64::from(rows.max(1)));
             self.working.open.set_block_rows(table, block_rows);
         }
     }
@@ -427,9 +447,7 @@ impl Leader {
         }
         let much_is_open = self.due.note_open(&self.working);
         let largest = self.working.open.next_large(&aside);
-        largest
-            .filter(|_| much_is_open)
-            .map(|table| (table, None))
+        largest.filter(|_| much_is_open).map(|table| (table, None))
     }
 
     /// Tells reading processes what they may show.
@@ -454,6 +472,12 @@ impl Leader {
         self.root
             .other
             .map_or(FileId(0), |other| other.checkpoint.segment.min(current))
+    }
+
+    /// The first segment that a recovery from either root slot would read anything of.
+    pub(crate) fn oldest_needed_segment(&self) -> FileId {
+        let [first, second] = self.base_segments;
+        self.oldest_replayed_segment().min(first).min(second)
     }
 
     /// The segment that is written to, or would be replayed last.
@@ -516,9 +540,12 @@ impl Leader {
         // With room for the checkpoint as well, which is about the last one and what was replayed since: a second segment
         // would be two syncs more. If it does not suffice there is one all the same.
         let replayed = &self.working.since_checkpoint;
-        let checkpoint_bytes = 2 * u64::from(self.root.current.checkpoint_bytes)
-            + 2 * replayed.directory_bytes
-            + replayed.rows_bytes;
+        let last_bytes = match (self.base_of_next(false), self.working.base) {
+            (None, Some(base)) => base.frame_bytes.max(self.root.current.checkpoint_bytes),
+            _ => self.root.current.checkpoint_bytes,
+        };
+        let checkpoint_bytes =
+            2 * u64::from(last_bytes) + 2 * replayed.directory_bytes + replayed.rows_bytes;
         let prepared = if self.was_full {
             let wanted_bytes = tail_bytes + checkpoint_bytes;
             self.supply.take(wanted_bytes, tail_bytes, true)?
@@ -532,7 +559,7 @@ impl Leader {
             apply_at(&mut self.working, frame, at, &*self.store).map_err(Failure::Stale)?;
         }
         self.log = Some(log);
-        if let Err(failure) = self.write_checkpoint(Some((first, unnamed.as_deref()))) {
+        if let Err(failure) = self.write_checkpoint(Some((first, unnamed.as_deref())), false) {
             self.log = None;
             if let Failure::Refused(_) = failure {
                 // It takes room, and the root does not know of it: a removal that is undone is done again at opening.
@@ -541,27 +568,35 @@ impl Leader {
             }
             return Err(failure);
         }
+        // Snapshots are pinned by the epoch of their state.
+        self.working.changed = true;
         self.publish().map_err(fatal)
     }
 
-    /// A checkpoint, if there is anything behind the last one.
+    /// A checkpoint, if there is anything behind the last one; a full one in any case with `always`.
     fn checkpoint(&mut self, always: bool) -> Outcome<CommitNo> {
         if always {
             self.ensure_epoch()?;
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
-            self.write_checkpoint(None)?;
+            self.write_checkpoint(None, always)?;
             self.publish().map_err(fatal)?;
         }
         Ok(self.working.commit)
     }
 
     /// `first`: the segment that the epoch of this checkpoint begins with, and its path if it has no name yet.
-    fn write_checkpoint(&mut self, first: Option<(FileId, Option<&Path>)>) -> Outcome<()> {
-        let (at, written) = self.place_checkpoint()?;
+    fn write_checkpoint(
+        &mut self,
+        first: Option<(FileId, Option<&Path>)>,
+        full: bool,
+    ) -> Outcome<()> {
+        let base = self.base_of_next(full);
+        let (at, written) = self.place_checkpoint(base)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
-        self.supply.note_checkpoint(u64::from(frame_bytes));
+        let full_bytes = base.map_or(frame_bytes, |base| base.frame_bytes.max(frame_bytes));
+        self.supply.note_checkpoint(u64::from(full_bytes));
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         log.write().and_then(|()| log.sync()).map_err(fatal)?;
         if let Some((id, unnamed)) = first {
@@ -587,18 +622,30 @@ impl Leader {
             pages.publish(&*self.store);
         }
         self.working.trim();
-        self.working.since_checkpoint = SinceCheckpoint::default();
+        let own = Base {
+            at,
+            frame_bytes,
+            crc: root.checkpoint_crc,
+        };
+        self.working.note_checkpoint(own, base);
+        let needed = base.unwrap_or(own).at.segment;
+        let other = if both_slots {
+            needed
+        } else {
+            self.base_segments[0]
+        };
+        self.base_segments = [needed, other];
         self.due.look_at_garbage_again();
         Ok(())
     }
 
     /// Builds the frame of a checkpoint for the place where it will go. Sealed pages name their places, so it is built
     /// again if it turns out not to fit this segment.
-    fn place_checkpoint(&mut self) -> Outcome<(LogPosition, WrittenTrees)> {
+    fn place_checkpoint(&mut self, base: Option<Base>) -> Outcome<(LogPosition, WrittenTrees)> {
         let mut needed_bytes = 0;
         loop {
             let at = self.room(needed_bytes, true)?.end();
-            let written = self.build_checkpoint(at).map_err(fatal)?;
+            let written = self.build_checkpoint(at, base).map_err(fatal)?;
             let frame_bytes = self.builder.frame_bytes() as u64;
             if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
                 return Ok((at, written));
@@ -608,7 +655,18 @@ impl Leader {
         }
     }
 
-    fn build_checkpoint(&mut self, at: LogPosition) -> Result<WrittenTrees> {
+    /// What the next checkpoint is a difference from; `None`: it is a full one.
+    ///
+    /// All differences from one base together take no more than about the base: so writing checkpoints costs twice what
+    /// changes at most, and reading one no more than twice a full one.
+    fn base_of_next(&self, full: bool) -> Option<Base> {
+        let least_bytes = self.supply.limit_bytes() / LEAST_BASE_SHARE;
+        let base = self.working.base.filter(|_| !full)?;
+        let base_bytes = u64::from(base.frame_bytes);
+        (base_bytes >= least_bytes && self.working.difference_bytes < base_bytes).then_some(base)
+    }
+
+    fn build_checkpoint(&mut self, at: LogPosition, base: Option<Base>) -> Result<WrittenTrees> {
         let (builder, working, database) = (&mut self.builder, &self.working, self.database);
         let first_page = at.offset + FrameBuilder::sections_offset(CHECKPOINT_SECTIONS) as u64;
         let mut written = WrittenTrees::new();
@@ -629,7 +687,7 @@ impl Leader {
             Ok(())
         })?;
         builder.section(SectionKind::Index, |out| {
-            put_checkpoint(working, &written, out)
+            put_checkpoint(working, base, &written, out)
         })?;
         Ok(written)
     }
@@ -644,13 +702,6 @@ fn fragment_files(change: &Change) -> Vec<FileId> {
         }
         _ => Vec::new(),
     }
-}
-
-fn frees_files(change: &Change) -> bool {
-    matches!(
-        change,
-        Change::Edit(Edit::DropTable { .. } | Edit::Replace { .. })
-    )
 }
 
 fn no_epoch() -> Error {

@@ -79,7 +79,9 @@ impl OpenList {
     pub(crate) fn after(&self, covered: CommitNo) -> Self {
         let is_open = |slot: &OnceLock<OpenRows>| slot.get().is_some_and(|r| r.commit > covered);
         let positions = self.slots().map(|slots| slots.iter().position(is_open));
-        let mut found = positions.enumerate().filter_map(|(index, at)| Some((index, at?)));
+        let mut found = positions
+            .enumerate()
+            .filter_map(|(index, at)| Some((index, at?)));
         let Some((first, at)) = found.next() else {
             return Self::default();
         };
@@ -104,7 +106,12 @@ impl OpenTail {
     pub(crate) fn extend(list: &mut OpenList, items: usize) -> Self {
         let slots = items.clamp(LEAST_SLOTS, CHUNK_SLOTS);
         let chunk: Chunk = (0..slots).map(|_| OnceLock::new()).collect();
-        list.chunks = list.chunks.iter().cloned().chain([Arc::clone(&chunk)]).collect();
+        list.chunks = list
+            .chunks
+            .iter()
+            .cloned()
+            .chain([Arc::clone(&chunk)])
+            .collect();
         Self {
             chunk,
             slot: 0,
@@ -190,7 +197,10 @@ mod tests {
         writer.cover(512);
         assert_eq!(seen(&writer.list, 1000), (513..=1000).collect::<Vec<_>>());
         writer.push(1001, Bytes::new());
-        assert_eq!(seen(&writer.list, u64::MAX), (513..=1001).collect::<Vec<_>>());
+        assert_eq!(
+            seen(&writer.list, u64::MAX),
+            (513..=1001).collect::<Vec<_>>()
+        );
         writer.cover(1001);
         assert_eq!(seen(&writer.list, u64::MAX), Vec::<u64>::new());
         assert!(writer.list.chunks.is_empty(), "an idle table has no chunk");
@@ -234,7 +244,10 @@ mod tests {
             }
             writer.cover(20_000);
             let alive = payloads.iter().filter(|p| p.strong_count() > 0).count();
-            assert!(alive >= 10 && alive <= 10 + CHUNK_SLOTS.min(CHUNK_BYTES / bytes + 1), "{alive}");
+            assert!(
+                alive >= 10 && alive <= 10 + CHUNK_SLOTS.min(CHUNK_BYTES / bytes + 1),
+                "{alive}"
+            );
             assert_eq!(seen(&old, 10).len(), 10);
         }
     }
@@ -245,6 +258,10 @@ mod tests {
         writer.push(1, Bytes::new());
         assert_eq!(writer.list.chunks[0].len(), LEAST_SLOTS);
         (2..=100_000).for_each(|c| writer.push(c, Bytes::new()));
-        assert!(writer.states <= 10 + 100_000 / CHUNK_SLOTS, "{}", writer.states);
+        assert!(
+            writer.states <= 10 + 100_000 / CHUNK_SLOTS,
+            "{}",
+            writer.states
+        );
     }
 }

@@ -65,6 +65,11 @@ impl OpenTables {
         self.tables.get(&table)
     }
 
+    /// The tables that have open rows.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TableId> {
+        self.tables.keys().copied()
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -135,7 +140,8 @@ impl OpenTables {
             open.bytes -= u64::from(bytes);
             self.bytes -= u64::from(bytes);
         }
-        let (has_rows, is_full, class) = (!open.counts.is_empty(), open.is_full(), open.size_class());
+        let (has_rows, is_full, class) =
+            (!open.counts.is_empty(), open.is_full(), open.size_class());
         if !has_rows {
             self.tables.remove(&table);
             self.leave_class(table, class_before);

@@ -190,13 +190,22 @@ mod tests {
     }
 
     fn check<T: Clone + PartialEq + std::fmt::Debug>(map: &RadixMap<T>, model: &BTreeMap<u32, T>) {
-        let entries: Vec<_> = map.iter().map(|(key, value)| (key, value.clone())).collect();
-        let expected: Vec<_> = model.iter().map(|(key, value)| (*key, value.clone())).collect();
+        let entries: Vec<_> = map
+            .iter()
+            .map(|(key, value)| (key, value.clone()))
+            .collect();
+        let expected: Vec<_> = model
+            .iter()
+            .map(|(key, value)| (*key, value.clone()))
+            .collect();
         assert_eq!(entries, expected);
         assert_eq!(map.len(), model.len());
         fn full_nodes<T>(slot: &Slot<T>) {
             if let Slot::Node(node) = slot {
-                let used = node.slots.iter().filter(|slot| !matches!(slot, Slot::Empty));
+                let used = node
+                    .slots
+                    .iter()
+                    .filter(|slot| !matches!(slot, Slot::Empty));
                 assert!(used.count() >= 2, "a node with one way on");
                 node.slots.iter().for_each(full_nodes);
             }
@@ -205,7 +214,12 @@ mod tests {
     }
 
     fn key() -> impl Strategy<Value = u32> {
-        prop_oneof![0..40_u32, any::<u32>(), (0..8_u32).prop_map(|n| u32::MAX - n), (0..32_u32).prop_map(|n| 1 << n)]
+        prop_oneof![
+            0..40_u32,
+            any::<u32>(),
+            (0..8_u32).prop_map(|n| u32::MAX - n),
+            (0..32_u32).prop_map(|n| 1 << n)
+        ]
     }
 
     proptest! {

@@ -8,6 +8,7 @@
 
 use crate::catalog::{Catalog, SharedDefinitions, fold_name};
 use crate::change::Change;
+use crate::checkpoint::Base;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
@@ -50,6 +51,12 @@ pub(crate) struct Working {
     /// Tables changed since the last [`Working::publish`] in more than what their published states can show.
     pub(crate) changed: bool,
     pub(crate) since_checkpoint: SinceCheckpoint,
+    /// The last full checkpoint, if there is one.
+    pub(crate) base: Option<Base>,
+    /// Bytes of the checkpoints that were written since as differences from it.
+    pub(crate) difference_bytes: u64,
+    /// Tables that were made, changed or dropped since it, but for rows that are open.
+    changed_since_base: BTreeSet<TableId>,
 }
 
 impl Working {
@@ -65,6 +72,9 @@ impl Working {
             commit: CommitNo(0),
             changed: true,
             since_checkpoint: SinceCheckpoint::default(),
+            base: None,
+            difference_bytes: 0,
+            changed_since_base: BTreeSet::new(),
         }
     }
 
@@ -311,12 +321,8 @@ impl Working {
                 Ok(())
             }
             Edit::DropTable { table } => {
-                self.tables.remove(table).ok_or_else(|| dropped(table))?;
                 self.replaced.remove(&table);
-                self.changed_trees.remove(&table);
-                self.open.remove(table);
-                self.changed = true;
-                Ok(())
+                self.remove_table(table).ok_or_else(|| dropped(table))
             }
             Edit::RenameTable { table, name } => self.change(table, |state| {
                 state.name = name.into();
@@ -361,12 +367,45 @@ impl Working {
         self.put_table(table);
     }
 
+    /// `None` without such a table.
+    pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
+        self.tables.remove(table)?;
+        self.changed_trees.remove(&table);
+        self.changed_since_base.insert(table);
+        self.open.remove(table);
+        self.changed = true;
+        Some(())
+    }
+
+    /// The tables of which the last full checkpoint may say something else than this state.
+    pub(crate) fn changed_since_base(&self) -> BTreeSet<TableId> {
+        // Rows may have been appended to all that have open rows; to others they are covered by now, which is a change.
+        self.open
+            .ids()
+            .chain(self.changed_since_base.iter().copied())
+            .collect()
+    }
+
+    /// A checkpoint was written, or read: `own` is where it lies, `base` what it is a difference from.
+    pub(crate) fn note_checkpoint(&mut self, own: Base, base: Option<Base>) {
+        self.since_checkpoint = SinceCheckpoint::default();
+        match base {
+            Some(_) => self.difference_bytes += u64::from(own.frame_bytes),
+            None => {
+                self.difference_bytes = 0;
+                self.changed_since_base.clear();
+            }
+        }
+        self.base = base.or(Some(own));
+    }
+
     /// The bytes of a definition, shared by all tables that have it.
     pub(crate) fn share_definition(&mut self, definition: &[u8]) -> Bytes {
         self.definitions.share(definition)
     }
 
     fn put_table(&mut self, table: TableState) {
+        self.changed_since_base.insert(table.id);
         self.tables.insert(Arc::new(table));
         self.changed = true;
     }
@@ -400,10 +439,12 @@ impl Working {
         for table in std::mem::take(&mut self.changed_trees) {
             if let Some(state) = self.table(table) {
                 let tree = state.tree.trim();
-                self.put_table(TableState {
+                let trimmed = TableState {
                     tree,
                     ..TableState::clone(state)
-                });
+                };
+                self.tables.insert(Arc::new(trimmed));
+                self.changed = true;
             }
         }
     }

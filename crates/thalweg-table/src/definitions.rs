@@ -86,7 +86,8 @@ impl Parsed {
             self.by_bytes.retain(|_, parsed| parsed.strong_count() > 0);
             self.sweep_at = self.by_bytes.len() * 2;
         }
-        self.by_bytes.insert(encoded.clone(), Arc::downgrade(&parsed));
+        self.by_bytes
+            .insert(encoded.clone(), Arc::downgrade(&parsed));
         Ok(parsed)
     }
 }
@@ -113,10 +114,25 @@ mod tests {
         let engine = Engine::in_memory(options).unwrap();
         let stream = CreateOptions::stream("ts");
         let first = engine.create_table("first", &schema("a"), &stream).unwrap();
-        let second = engine.create_table("second", &schema("a"), &stream).unwrap();
+        let second = engine
+            .create_table("second", &schema("a"), &stream)
+            .unwrap();
         assert!(Arc::ptr_eq(&first.definition(), &second.definition()));
-        let bytes = |name| engine.kernel().snapshot().unwrap().table_named(name).unwrap().definition.as_ptr();
-        assert_eq!(bytes("first"), bytes("second"), "its encoded form is shared as well");
+        let bytes = |name| {
+            engine
+                .kernel()
+                .snapshot()
+                .unwrap()
+                .table_named(name)
+                .unwrap()
+                .definition
+                .as_ptr()
+        };
+        assert_eq!(
+            bytes("first"),
+            bytes("second"),
+            "its encoded form is shared as well"
+        );
         for n in 0..12_000 {
             engine
                 .create_table(&format!("t{n}"), &schema(&format!("column_{n}")), &stream)
@@ -125,10 +141,17 @@ mod tests {
         let definitions = engine.definitions();
         assert!(definitions.kept.weight() <= super::KEPT_BYTES);
         let parsed = definitions.parsed.lock();
-        let alive = parsed.by_bytes.values().filter(|p| p.strong_count() > 0).count();
+        let alive = parsed
+            .by_bytes
+            .values()
+            .filter(|p| p.strong_count() > 0)
+            .count();
         assert!(alive < 12_000, "{alive} of 12,002 definitions are kept");
         assert!(parsed.by_bytes.len() <= 2 * alive.max(super::LEAST_SWEPT) + 1);
         drop(parsed);
-        assert!(Arc::ptr_eq(&engine.table("FIRST").unwrap().definition(), &first.definition()));
+        assert!(Arc::ptr_eq(
+            &engine.table("FIRST").unwrap().definition(),
+            &first.definition()
+        ));
     }
 }

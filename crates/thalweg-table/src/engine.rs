@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::SimEnv;
-use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::sync::Mutex;
+use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableSnapshot,
 };
@@ -411,7 +411,10 @@ fn listed(snapshot: &Snapshot) -> String {
 }
 
 fn names(snapshot: &Snapshot) -> Vec<String> {
-    let mut names: Vec<String> = snapshot.tables().map(|table| table.name.to_string()).collect();
+    let mut names: Vec<String> = snapshot
+        .tables()
+        .map(|table| table.name.to_string())
+        .collect();
     names.sort_unstable();
     names
 }

@@ -280,6 +280,8 @@ impl Repair {
         }
         let synced = env.storage().sync_dir(dir);
         synced.map_err(|e| Error::io(format_args!("syncing {}", dir.display()), e))?;
+        // What it was read from may be damaged elsewhere, or go: nothing is built on it.
+        leader.working.base = None;
         leader
             .begin_epoch(start.last_epoch.next(), Vec::new())
             .map_err(Failure::error)?;
