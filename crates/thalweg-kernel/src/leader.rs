@@ -307,7 +307,7 @@ impl Leader {
         self.room(frame_bytes, lowered.frees_space)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;
-        if changes.iter().any(|change| self.frees_files(change)) {
+        if changes.iter().any(frees_files) {
             self.due.expect_garbage();
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
@@ -320,18 +320,6 @@ impl Leader {
             fragments.iter().for_each(|file| _ = staged.remove(file));
         }
         Ok(number)
-    }
-
-    /// Whether files may be left that nothing needs once a change is applied.
-    fn frees_files(&self, change: &Change) -> bool {
-        match change {
-            Change::Edit(Edit::Replace { .. }) => true,
-            Change::Edit(Edit::DropTable { table }) => {
-                let table = self.working.table(*table);
-                table.is_some_and(|table| !table.tree.is_empty())
-            }
-            _ => false,
-        }
     }
 
     /// A fragment that is part of a table already, or was let go of, is none that can be added.
@@ -702,6 +690,13 @@ fn fragment_files(change: &Change) -> Vec<FileId> {
         }
         _ => Vec::new(),
     }
+}
+
+fn frees_files(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::Edit(Edit::DropTable { .. } | Edit::Replace { .. })
+    )
 }
 
 fn no_epoch() -> Error {
