@@ -420,7 +420,7 @@ impl Leader {
             self.due.expect_checkpoint();
         }
         let much_is_open = self.due.note_open(&self.working);
-        if self.working.open.has_full() || checkpoint || much_is_open {
+        if self.working.open.take_filled() || checkpoint || much_is_open {
             self.due.work.call();
         }
         self.due.call_for_garbage();

@@ -55,6 +55,8 @@ pub(crate) struct OpenTables {
     bytes: u64,
     /// Tables with as many open rows as make a block.
     full: BTreeSet<TableId>,
+    /// A table has got rows and has a block of them since [`OpenTables::take_filled`].
+    filled: bool,
     by_size: BTreeMap<u32, BTreeSet<TableId>>,
     /// Tables whose block size is to be asked for.
     unknown: Vec<TableId>,
@@ -114,6 +116,7 @@ impl OpenTables {
         open.tail.push(rows);
         self.bytes += u64::from(bytes);
         let (is_full, class) = (open.is_full(), open.size_class());
+        self.filled |= is_full;
         if is_full && !was_full {
             self.full.insert(table);
         }
@@ -195,14 +198,17 @@ impl OpenTables {
         };
         open.block_rows = block_rows;
         if open.is_full() {
+            self.filled = true;
             self.full.insert(table);
         } else {
             self.full.remove(&table);
         }
     }
 
-    pub(crate) fn has_full(&self) -> bool {
-        !self.full.is_empty()
+    /// Whether rows were appended to a table that has a block of them; asked for once. A table that cannot be encoded stays
+    /// full, and calls nobody but by its own appends.
+    pub(crate) fn take_filled(&mut self) -> bool {
+        std::mem::take(&mut self.filled)
     }
 
     /// A table with as many open rows as make a block, if there is one besides those of `aside`.
@@ -215,5 +221,116 @@ impl OpenTables {
     pub(crate) fn next_large(&self, aside: &[TableId]) -> Option<TableId> {
         let tables = self.by_size.values().rev().flatten();
         tables.copied().find(|table| !aside.contains(table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::RowsPart;
+
+    /// A collection, and the lists of two tables in it.
+    #[derive(Default)]
+    struct Tables {
+        open: OpenTables,
+        lists: BTreeMap<TableId, OpenList>,
+        commit: u64,
+    }
+
+    impl Tables {
+        fn push(&mut self, table: u32, bytes: usize) {
+            let table = TableId(table);
+            self.commit += 1;
+            if self.open.needs_chunk(table) {
+                self.open
+                    .extend(table, self.lists.entry(table).or_default());
+            }
+            let part = RowsPart {
+                table,
+                definition_version: 1,
+                rows: 1,
+                key_min: 0,
+                key_max: 0,
+                payload: vec![0; bytes].into(),
+            };
+            self.open.push(OpenRows {
+                commit: CommitNo(self.commit),
+                begins_section: false,
+                part,
+            });
+        }
+
+        fn next_large(&self, aside: &[u32]) -> Option<u32> {
+            let aside: Vec<TableId> = aside.iter().copied().map(TableId).collect();
+            self.open.next_large(&aside).map(|table| table.0)
+        }
+    }
+
+    #[test]
+    fn the_next_table_to_encode_is_full_or_among_the_largest() {
+        let mut tables = Tables::default();
+        (0..100).for_each(|_| tables.push(1, 10));
+        (0..10).for_each(|_| tables.push(2, 1_000));
+        tables.push(3, 1);
+        assert_eq!(tables.open.bytes(), 1_000 + 10_000 + 1);
+        assert_eq!(
+            (tables.next_large(&[]), tables.next_large(&[2])),
+            (Some(2), Some(1))
+        );
+        // Nobody knows yet how many rows make a block.
+        assert!(tables.open.next_full(&[]).is_none() && !tables.open.take_filled());
+        assert_eq!(
+            tables.open.take_unknown(),
+            [TableId(1), TableId(2), TableId(3)]
+        );
+        tables.open.set_block_rows(TableId(1), 100);
+        tables.open.set_block_rows(TableId(2), 11);
+        assert!(tables.open.take_filled() && !tables.open.take_filled());
+        assert_eq!(
+            tables.open.next_full(&[]).map(|(table, _)| table.0),
+            Some(1)
+        );
+        assert!(tables.open.next_full(&[TableId(1)]).is_none());
+        tables.push(2, 1);
+        assert!(tables.open.take_filled());
+        assert_eq!(
+            tables
+                .open
+                .next_full(&[TableId(1)])
+                .map(|(table, _)| table.0),
+            Some(2)
+        );
+        // Some rows of the first are encoded, all of the second, and the third is dropped.
+        assert!(tables.open.cover(TableId(1), CommitNo(60)));
+        assert!(!tables.open.cover(TableId(2), CommitNo(112)));
+        tables.open.remove(TableId(3));
+        assert!(tables.open.next_full(&[]).is_none());
+        let first = tables
+            .open
+            .get(TableId(1))
+            .map(|open| (open.rows, open.bytes));
+        assert_eq!((first, tables.open.bytes()), (Some((40, 400)), 400));
+        assert_eq!(
+            (tables.next_large(&[]), tables.next_large(&[1])),
+            (Some(1), None)
+        );
+        tables.open.cover(TableId(1), CommitNo(100));
+        assert_eq!(
+            (tables.open.ids().count(), tables.open.by_size.len()),
+            (0, 0)
+        );
+    }
+
+    #[test]
+    fn rows_after_blocks_begin_a_section() {
+        let mut tables = Tables::default();
+        tables.open.note_blocks(TableId(1));
+        (0..2).for_each(|_| tables.push(1, 1));
+        tables.open.note_blocks(TableId(1));
+        tables.open.note_blocks(TableId(1));
+        (0..2).for_each(|_| tables.push(1, 1));
+        let list = &tables.lists[&TableId(1)];
+        let sections = list.iter(CommitNo(9)).map(|rows| rows.begins_section);
+        assert_eq!(sections.collect::<Vec<_>>(), [false, false, true, false]);
     }
 }
