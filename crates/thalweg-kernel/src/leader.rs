@@ -448,6 +448,7 @@ impl Leader {
             synced: log.synced(),
             visible: self.working.commit,
             gc_floor: self.gc_floor,
+            checkpoint: self.root.current.checkpoint,
         })?;
         self.untold = false;
         Ok(())
