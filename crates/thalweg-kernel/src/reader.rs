@@ -381,11 +381,7 @@ fn too_old(
     (floor > oldest).then(|| Error::new(ErrorKind::SnapshotExpired, message))
 }
 
-fn what_live_tells(
-    live: Option<&LiveFile>,
-    database: DatabaseId,
-    boot: [u8; 16],
-) -> Result<Told> {
+fn what_live_tells(live: Option<&LiveFile>, database: DatabaseId, boot: [u8; 16]) -> Result<Told> {
     let told = live.map(|live| live.told(database, boot)).transpose()?;
     Ok(told.unwrap_or_default())
 }

@@ -305,6 +305,12 @@ impl Store {
         }
     }
 
+    /// Files that are kept open now.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.files.len()
+    }
+
     /// Bytes of pages and heads in memory now, and the most there may be.
     #[must_use]
     pub fn cached_bytes(&self) -> (u64, u64) {

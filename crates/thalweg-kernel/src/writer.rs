@@ -363,7 +363,8 @@ impl Writer {
         });
         // A child of a fork may hold the file open as well, and with it the lock.
         let unlocked = lock.unlock(0..1);
-        last.and(live_unlocked).and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
+        last.and(live_unlocked)
+            .and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
     }
 }
 
