@@ -512,18 +512,18 @@ fn merge_first(toy: &Toy, table: TableId) {
 
 #[test]
 fn random_merges_leave_a_reader_with_the_pages_of_its_writer() {
-    for seed in 0..6 {
+    for seed in 0..4 {
         let mut dice = thalweg_sim::report::Dice::new(seed);
         let sim = SimEnv::new(seed);
         let toy = open(&sim);
         let table = toy.create("t").unwrap();
-        for key in 0..700 {
+        for key in 0..900 {
             toy.append_fragment(table, &[(key * 10, key)], 8).unwrap();
         }
         let want = toy.rows(table).unwrap();
         toy.kernel.checkpoint().unwrap();
         let reader = open_reader(&sim);
-        for _ in 0..20 {
+        for _ in 0..30 {
             let count = items_and_pages(&toy, &toy.kernel.snapshot().unwrap(), table)
                 .0
                 .len();
@@ -533,11 +533,11 @@ fn random_merges_leave_a_reader_with_the_pages_of_its_writer() {
             let start = dice.below(count as u64 - 2) as usize;
             let length = 2 + dice.below(118) as usize;
             merge(&toy, table, start..(start + length).min(count));
-            match dice.below(6) {
-                0 => toy.kernel.checkpoint().unwrap(),
-                1 => drop(toy.kernel.collect_garbage().unwrap()),
-                2 => drop(reader.kernel.snapshot().unwrap()),
-                3 => assert_eq!(reader.rows(table).unwrap(), want, "seed {seed}"),
+            match dice.below(8) {
+                0 | 1 => toy.kernel.checkpoint().unwrap(),
+                2 => drop(toy.kernel.collect_garbage().unwrap()),
+                3 => drop(reader.kernel.snapshot().unwrap()),
+                4 => assert_eq!(reader.rows(table).unwrap(), want, "seed {seed}"),
                 _ => {}
             }
         }
