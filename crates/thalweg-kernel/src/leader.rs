@@ -277,6 +277,7 @@ impl Leader {
         }
         self.working
             .check_prepared(&commit)
+            .and_then(|()| commit.check_replacements())
             .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
         self.ensure_epoch()?;

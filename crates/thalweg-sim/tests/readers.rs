@@ -418,6 +418,10 @@ fn pages(toy: &Toy, table: TableId) -> Vec<Page> {
 
 /// What maintenance does: neighbouring items become one fragment with the same rows.
 fn merge(toy: &Toy, table: TableId, range: std::ops::Range<usize>) {
+    toy.kernel.commit(merging(toy, table, range), Disk).unwrap();
+}
+
+fn merging(toy: &Toy, table: TableId, range: std::ops::Range<usize>) -> Commit {
     let snapshot = toy.kernel.snapshot().unwrap();
     let (items, _) = items_and_pages(toy, &snapshot, table);
     let part = &items[range];
@@ -447,13 +451,29 @@ fn merge(toy: &Toy, table: TableId, range: std::ops::Range<usize>) {
         removed: part.iter().map(Entry::key).collect(),
         added: vec![fragment.finish().unwrap()],
     };
-    let commit = Commit {
+    Commit {
         edits: vec![edit],
         prepared_at: Some(snapshot.commit()),
         ..Commit::default()
-    };
-    drop(snapshot);
-    toy.kernel.commit(commit, Disk).unwrap();
+    }
+}
+
+/// The pages that a replacement needs are loaded before it is stored, so they must be those of the tree before.
+#[test]
+fn a_replacement_is_the_only_change_of_its_tables_blocks() {
+    let sim = SimEnv::new(10);
+    let toy = open(&sim);
+    let table = toy.create("t").unwrap();
+    for key in 0..9 {
+        toy.append_fragment(table, &[(key, key)], 8).unwrap();
+    }
+    let want = toy.rows(table).unwrap();
+    let mut both = merging(&toy, table, 0..3);
+    both.edits.extend(merging(&toy, table, 5..8).edits);
+    let error = toy.kernel.commit(both, Disk).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    merge(&toy, table, 5..8);
+    assert_eq!(toy.rows(table).unwrap(), want);
 }
 
 fn log_files(sim: &SimEnv) -> Vec<PathBuf> {
