@@ -87,6 +87,11 @@ impl SegmentSupply {
         })
     }
 
+    /// The size of a full segment.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
     /// A file id that was never used.
     pub(crate) fn next_file_id(&self) -> FileId {
         FileId(self.next_file.fetch_add(1, Ordering::Relaxed))
@@ -162,13 +167,14 @@ impl SegmentSupply {
     /// Another reserve in the place of the one that was used, before there is room for anything else.
     fn renew_reserve(&self, state: &mut State) -> Result<()> {
         if state.reserve.is_none() {
-            // A spare in the way is better had as the reserve.
-            state.reserve = Some(match state.spare.take() {
-                Some(spare) if !state.copies_on_write => spare,
-                spare => {
-                    spare.iter().for_each(|spare| self.remove(&spare.path));
-                    self.make(self.reserve_bytes(!state.copies_on_write))?
-                }
+            // A spare in the way is better had as the reserve. One that is only given back has to be larger, if there is room.
+            let larger = match state.copies_on_write {
+                true => self.make(self.reserve_bytes(false)).ok(),
+                false => None,
+            };
+            state.reserve = Some(match larger.or_else(|| state.spare.take()) {
+                Some(spare) => spare,
+                None => self.make(self.reserve_bytes(true))?,
             });
         }
         state.reserve_is_used = false;
@@ -188,10 +194,11 @@ impl SegmentSupply {
         }
     }
 
-    /// As much as a segment must have for a frame, and for the checkpoints that removing files takes.
+    /// As much as a segment must have for a frame, and for a checkpoint behind it. The next one gets a segment of its own: while
+    /// each is synced before the next, the room for writing twice is that of one.
     fn least_bytes(&self, frame_bytes: u64) -> u64 {
         let checkpoint_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
-        let more_bytes = (RESERVE_CHECKPOINTS - 1) * (checkpoint_bytes + checkpoint_bytes / 8);
+        let more_bytes = checkpoint_bytes + checkpoint_bytes / 8;
         segment::next_capacity(0, 0, frame_bytes + more_bytes + NEXT_FRAME_BYTES)
     }
 
@@ -236,8 +243,8 @@ impl SegmentSupply {
 
     /// The first segment of an epoch on a disk where the reserve was given back: no larger than it must be, and for what
     /// frees space.
-    pub(crate) fn take_least(&self, frame_bytes: u64, first_bytes: u64) -> Outcome<Prepared> {
-        let capacity_bytes = self.least_bytes(frame_bytes.max(first_bytes));
+    pub(crate) fn take_least(&self, frame_bytes: u64) -> Outcome<Prepared> {
+        let capacity_bytes = self.least_bytes(frame_bytes);
         let made = self.make(capacity_bytes).map_err(Failure::Refused)?;
         let used = segment::use_spare(&self.env, &self.dir, &made, self.next_file_id());
         used.map(|used| Prepared {
@@ -258,7 +265,7 @@ impl SegmentSupply {
             return true;
         }
         let wanted_bytes = match state.is_given_back {
-            true => WRITTEN_TWICE * self.least_bytes(0),
+            true => self.least_bytes(0),
             false => segment::next_capacity(0, self.limit_bytes, 0),
         };
         drop(state);
