@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};
-use thalweg_kernel::{Commit, CommitNo, Durability, Edit, ErrorKind};
+use thalweg_kernel::{Commit, CommitNo, Durability, Edit, ErrorKind, FileId};
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug)]
@@ -567,9 +567,14 @@ fn check_no_orphans(image: &SimEnv, toy: &Toy) -> Result<(), Violation> {
             .filter(|(path, _)| path.extension().is_some_and(|e| e == extension));
         of_kind.filter_map(|(path, _)| file_id(path)).collect()
     };
+    // Empty ones that a failed writer left go with other garbage: alone they are not worth a checkpoint.
+    let is_empty = |id: &u64| {
+        let path = toy.kernel.store().fragment_path(FileId(*id));
+        image.read_file(&path).is_ok_and(|bytes| bytes.is_empty())
+    };
     let orphans: Vec<u64> = ids("frag")
         .into_iter()
-        .filter(|id| !needed.contains(id))
+        .filter(|id| !needed.contains(id) && !is_empty(id))
         .collect();
     if !orphans.is_empty() {
         return Err(format!(

@@ -580,8 +580,10 @@ impl Driver {
                 .map(|(key, _, value)| (key, value))
                 .collect();
             let mut fragment = toy.kernel.stage_fragment(table)?;
-            for chunk in rows.chunks(4 * of_block) {
-                fragment.add_block(&wide_block(table, chunk.to_vec(), Some(commits), columns))?;
+            for (number, chunk) in (0..).zip(rows.chunks(4 * of_block)) {
+                let mut block = wide_block(table, chunk.to_vec(), None, columns);
+                block.entry = block.entry.committed(commits.0, commits.1, number);
+                fragment.add_block(&block)?;
             }
             let edit = Edit::Replace {
                 table,

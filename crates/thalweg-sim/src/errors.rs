@@ -48,6 +48,9 @@ const MOST_VIOLATIONS: usize = 8;
 /// Memory that all runs of a workload together may leave behind: thread-local buffers, no databases.
 const LEAK_BYTES: i64 = 256 << 10;
 
+/// Calls of a workload that all fail in turn, nearly twice as many at most.
+const FULL_CALLS: usize = 300;
+
 /// A call that is interrupted for ever is no disk that exists.
 const INTERRUPTIONS: u64 = 40;
 
@@ -122,8 +125,15 @@ pub fn fail_everywhere(
     let memory_before = allocated_bytes();
     // Without progress the machine stops after so many calls.
     let most = 20 * sim.calls() + 10_000;
-    let calls = clean.trace.iter().filter(|call| call.call >= first_call);
-    for call in calls.step_by(workload.one_in()) {
+    let calls: Vec<_> = clean
+        .trace
+        .iter()
+        .filter(|call| call.call >= first_call)
+        .collect();
+    // Of the long workloads every so-many-th call, each time others.
+    let step = workload.one_in() * (calls.len() / FULL_CALLS).max(1);
+    let first = usize::try_from(seed).unwrap_or(0) % step;
+    for call in calls.into_iter().skip(first).step_by(step) {
         for (name, rule) in faults_of(call.kind, call.call) {
             let place = format!(
                 "workload '{}', {name} at call {} ({:?} of {})",

@@ -16,11 +16,11 @@ const OTHER_HANDLES: usize = 12;
 /// Files that are gone and that a reader may still have open when it holds no snapshot: those of its last statement.
 const REMOVED_FILES: usize = 8;
 /// Memory of a database without tables, its empty caches included.
-const BASE_MEMORY_BYTES: u64 = 192 << 10;
+const BASE_MEMORY_BYTES: u64 = 64 << 10;
 const TABLE_MEMORY_BYTES: u64 = 16 << 10;
 /// Memory of a block in the index and of its head in the cache, and of each of its columns.
 const BLOCK_MEMORY_BYTES: u64 = 1 << 10;
-const COLUMN_MEMORY_BYTES: u64 = 512;
+const COLUMN_MEMORY_BYTES: u64 = 384;
 /// Disk space of a database without tables, less its segments.
 const BASE_DISK_BYTES: u64 = 64 << 10;
 /// Segments of a database without tables: that of the log, those of two checkpoints, spares.

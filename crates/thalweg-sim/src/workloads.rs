@@ -98,7 +98,7 @@ pub const WORKLOADS: [Workload; 32] = [
         .with_pages(4)
         .large(2),
     workload("many tables", 32768, 4, many_tables).large(4),
-    workload("4,000 columns", 1 << 20, 8, very_wide).large(8),
+    workload("4,000 columns", 1 << 20, 8, very_wide).large(16),
     workload("40 columns", 16384, 4, wide).large(2),
     workload("raw rows to disk", 8192, 64, raw_disk),
     workload("raw rows to the cache", 8192, 64, raw_process),
@@ -127,7 +127,7 @@ pub const WORKLOADS: [Workload; 32] = [
         equal_keys_across_checkpoints,
     ),
     workload("many fragments", 8192, 4, many_fragments),
-    workload("large groups", 8192, 64, large_groups),
+    workload("large groups", 8192, 64, large_groups).large(2),
     workload("reader that follows", 8192, 4, reader_that_follows),
     workload("reader that holds", 4096, 4, reader_that_holds),
     workload("drops", 4096, 4, drops),
@@ -523,7 +523,7 @@ fn many_fragments(db: &mut Driver) {
     db.append_fragments("t", 0..120, 10);
     db.append("t", 5..8, Process);
     db.abandon_fragment("t", 0..20);
-    db.append_fragments("t", (0..60).map(|k| k * 2), 12);
+    db.append_fragments("t", (0..60).map(|k| 200 + k * 2), 12);
     db.checkpoint();
     db.merge_items("t", 0..3);
     db.drop_table("t");
