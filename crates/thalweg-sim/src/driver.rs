@@ -5,7 +5,7 @@
 
 use crate::follower::Follower;
 use crate::hooks;
-use crate::oracle::{Contents, Effect, Ledger, Op, Outcome, Violation, contents_of};
+use crate::oracle::{Arrived, Contents, Effect, Ledger, Op, Outcome, Violation, contents_of};
 use crate::resources::{check_closed, check_open_files, memory_of};
 use crate::toy::{Row, Toy, block, columns_of, definition, rows_part, wide_block};
 use bytes::Bytes;
@@ -790,11 +790,7 @@ fn items_of(toy: &Toy, state: &TableSnapshot) -> Result<Vec<Entry>> {
 }
 
 /// The rows of an item: key, arrival, value.
-fn arrivals_of(
-    toy: &Toy,
-    table: TableId,
-    item: &Entry,
-) -> Result<Vec<(i64, (CommitNo, u32, usize), i64)>> {
+fn arrivals_of(toy: &Toy, table: TableId, item: &Entry) -> Result<Vec<Arrived>> {
     let blocks: Vec<Entry> = if item.is_block() {
         vec![item.clone()]
     } else {

@@ -216,12 +216,15 @@ pub fn contents_at(toy: &Toy, snapshot: &Snapshot) -> Result<Contents, Violation
 
 /// Where a row stands among those of its key: its commit or the first one of its block, the number of its block or part in
 /// that commit, its place there.
-type Arrival = (CommitNo, u32, usize);
+pub type Arrival = (CommitNo, u32, usize);
+
+/// Key, arrival and value of a row: in the order that a table has.
+pub type Arrived = (i64, Arrival, i64);
 
 /// The rows of a table by key and arrival. Index, summaries and rows must agree.
 pub fn rows_of(toy: &Toy, table: &TableSnapshot) -> Result<Vec<Row>, Violation> {
     let store = &**toy.kernel.store();
-    let mut rows: Vec<(i64, Arrival, i64)> = Vec::new();
+    let mut rows: Vec<Arrived> = Vec::new();
     let (mut keys, mut values) = (Vec::new(), Vec::new());
     let mut before = None;
     for entry in table.tree.iter(None, store) {

@@ -15,8 +15,8 @@ use thalweg_kernel::{Commit, Durability, Edit};
 const OTHER_HANDLES: usize = 12;
 /// Files that are gone and that a reader may still have open when it holds no snapshot: those of its last statement.
 const REMOVED_FILES: usize = 8;
-/// Memory of a database without tables, its empty caches included.
-const BASE_MEMORY_BYTES: u64 = 64 << 10;
+/// Memory of a database without tables, and of what its cache keeps of pages and heads that nothing needs any more.
+const BASE_MEMORY_BYTES: u64 = 128 << 10;
 const TABLE_MEMORY_BYTES: u64 = 16 << 10;
 /// Memory of a block in the index and of its head in the cache, and of each of its columns.
 const BLOCK_MEMORY_BYTES: u64 = 1 << 10;

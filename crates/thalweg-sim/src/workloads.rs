@@ -96,9 +96,9 @@ pub const WORKLOADS: [Workload; 32] = [
         .large(3),
     workload("reader and index", 16384, 2, reader_and_index)
         .with_pages(4)
-        .large(2),
-    workload("many tables", 32768, 4, many_tables).large(4),
-    workload("4,000 columns", 1 << 20, 8, very_wide).large(16),
+        .large(4),
+    workload("many tables", 32768, 4, many_tables).large(8),
+    workload("4,000 columns", 1 << 20, 8, very_wide).large(32),
     workload("40 columns", 16384, 4, wide).large(2),
     workload("raw rows to disk", 8192, 64, raw_disk),
     workload("raw rows to the cache", 8192, 64, raw_process),
@@ -129,8 +129,8 @@ pub const WORKLOADS: [Workload; 32] = [
     workload("many fragments", 8192, 4, many_fragments),
     workload("large groups", 8192, 64, large_groups).large(2),
     workload("reader that follows", 8192, 4, reader_that_follows),
-    workload("reader that holds", 4096, 4, reader_that_holds),
-    workload("drops", 4096, 4, drops),
+    workload("reader that holds", 4096, 4, reader_that_holds).large(2),
+    workload("drops", 4096, 4, drops).large(2),
 ];
 
 /// Rows that are covered once, and nothing behind them.
