@@ -695,6 +695,12 @@ impl Driver {
         let Some(table) = self.table(name) else {
             return;
         };
+        let snapshot = self.toy.as_ref().and_then(|toy| toy.kernel.snapshot().ok());
+        let state = snapshot.and_then(|snapshot| snapshot.table(table));
+        // Without rows it succeeds and acknowledges nothing, even where nothing can be written any more.
+        if state.is_none_or(|state| state.open_rows().next().is_none()) {
+            return;
+        }
         self.submit(Effect::Nothing, Durability::Memory, |toy| {
             toy.kernel.encode_open_rows(table)?;
             Ok(toy.kernel.snapshot()?.commit())

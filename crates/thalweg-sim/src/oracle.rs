@@ -436,6 +436,9 @@ pub fn check_answers(ledger: &Ledger, contents: &Contents, lost: Lost) -> Result
     Err(first.unwrap_or_default())
 }
 
+/// An operation, its table, the first later operation.
+type Missing = (usize, Option<(usize, usize)>, Option<usize>);
+
 /// Whether the contents are those of the operations that are present, in order, and these are a prefix per life.
 fn explain(
     ledger: &Ledger,
@@ -443,9 +446,10 @@ fn explain(
     present: &dyn Fn(usize) -> bool,
 ) -> Result<(), Violation> {
     let mut want = Contents::new();
-    let mut made_by: BTreeMap<&str, usize> = BTreeMap::new();
+    // The operation and its part that made a table: names are used again.
+    let mut made_by: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     // Acknowledged and not there: (operation, its table, the first operation of its life that came later and is there).
-    let mut missing: Vec<(usize, Option<usize>, Option<usize>)> = Vec::new();
+    let mut missing: Vec<Missing> = Vec::new();
     for (index, op) in ledger.ops.iter().enumerate() {
         if op.effect == Effect::Nothing {
             continue;
@@ -472,9 +476,9 @@ fn explain(
                 *later = later.or(Some(index));
             }
         }
-        for part in op.effect.parts() {
+        for (number, part) in op.effect.parts().iter().enumerate() {
             match part {
-                Effect::Create(name) => _ = made_by.insert(name, index),
+                Effect::Create(name) => _ = made_by.insert(name, (index, number)),
                 Effect::Drop(name) => _ = made_by.remove(name.as_str()),
                 Effect::Rename(from, to) => {
                     if let Some(table) = made_by.remove(from.as_str()) {
