@@ -3,6 +3,7 @@
 //! Invariants: a database exists once its root does; whatever a crash leaves before that is removed by the next opening.
 //! A folder with anything else in it is never touched. Recovery is done before the caller gets anything.
 
+use crate::checkpoint::WrittenTrees;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
@@ -211,7 +212,7 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     let mut builder = FrameBuilder::default();
     builder.section(SectionKind::Pages, |_| Ok(()))?;
     builder.section(SectionKind::Index, |out| {
-        crate::checkpoint::put_checkpoint(&Working::empty(), &[], out)
+        crate::checkpoint::put_checkpoint(&Working::empty(), None, &WrittenTrees::new(), out)
     })?;
     let checkpoint = log.push(CommitNo(0), &builder, Vec::new(), false);
     log.write()?;
@@ -444,6 +445,7 @@ pub(crate) fn leader(
         live,
         boot: env.clock().boot_id(),
         gc_floor: PinPlace::default(),
+        base_segments: [FileId(0); 2],
         store,
         supply,
         published,

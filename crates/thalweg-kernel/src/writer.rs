@@ -44,6 +44,7 @@ pub(crate) struct Writer {
     pub(crate) pins: Arc<Pins>,
     /// What reading processes pin, and since when it is in the way.
     pub(crate) slots: Mutex<SlotsSeen>,
+    pub(crate) known_uses: Mutex<garbage::KnownUses>,
     /// Garbage that was left because of snapshots before this commit.
     behind_pins: Mutex<Option<CommitNo>>,
     /// Files of fragments that may become part of a table any moment.
@@ -60,7 +61,7 @@ impl Writer {
         encoder: Arc<dyn RowEncoder>,
         options: &Options,
     ) -> Result<Self> {
-        leader.learn_block_rows(&encoder)?;
+        leader.learn_block_rows(&encoder);
         leader.encoder = Some(Arc::clone(&encoder));
         Ok(Self {
             env: leader.env.clone(),
@@ -72,6 +73,7 @@ impl Writer {
             staged: Arc::clone(&leader.staged),
             pins: Arc::default(),
             slots: Mutex::new(SlotsSeen::new(options.max_snapshot_age)),
+            known_uses: Mutex::default(),
             behind_pins: Mutex::new(None),
             queue: CommitQueue::new(leader),
             encoder,

@@ -451,7 +451,9 @@ impl Run<'_> {
         let first = {
             let snapshot = toy.kernel.snapshot().map_err(doing("a snapshot"))?;
             let mut tables = snapshot.tables();
-            tables.next().map(|table| (table.name.clone(), table.id))
+            tables
+                .next()
+                .map(|table| (table.name.to_string(), table.id))
         };
         let (name, id) = match first {
             Some(table) => table,

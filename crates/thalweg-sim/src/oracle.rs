@@ -209,7 +209,7 @@ pub fn contents_of(toy: &Toy) -> Result<(CommitNo, Contents), Violation> {
 pub fn contents_at(toy: &Toy, snapshot: &Snapshot) -> Result<Contents, Violation> {
     let mut contents = Contents::new();
     for table in snapshot.tables() {
-        contents.insert(table.name.clone(), rows_of(toy, &table)?);
+        contents.insert(table.name.to_string(), rows_of(toy, &table)?);
     }
     Ok(contents)
 }
