@@ -8,13 +8,13 @@
 //! the copy, at most 8 MiB for each 8 MiB of raw rows, and costs a second way to find rows and a rule that must never
 //! be forgotten.
 
-use crate::change::{get_rows, put_rows};
+use crate::change::{get_keys, get_rows, put_keys, put_rows};
 use crate::commit::RowsPart;
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKind};
 use crate::ids::{CommitNo, TableId};
-use crate::index::{self, Entry, Tree};
+use crate::index::{self, Entry, Pending, Tree};
 use crate::open_rows::OpenList;
 use crate::state::TableState;
 use crate::working::Working;
@@ -59,6 +59,9 @@ fn put_table(table: &TableState, root: Option<&Entry>, out: &mut Vec<u8>) -> Res
     put_sized(out, |out| {
         index::encode_entries(root.cloned().as_slice(), out)
     })?;
+    put_sized(out, |out| {
+        table.tree.pending().map_or(Ok(()), |p| put_pending(p, out))
+    })?;
     let open: Vec<_> = table.open.iter(CommitNo(u64::MAX)).collect();
     out.put_u32(len_u32(open.len()));
     for rows in open {
@@ -69,6 +72,35 @@ fn put_table(table: &TableState, root: Option<&Entry>, out: &mut Vec<u8>) -> Res
         })?;
     }
     Ok(())
+}
+
+/// What could not be put into the index, because a page of it cannot be read.
+fn put_pending(pending: &Pending, out: &mut Vec<u8>) -> Result<()> {
+    out.put_u64(pending.since.0);
+    put_keys(&pending.removed, out);
+    index::encode_entries(&pending.added, out)
+}
+
+fn get_pending(bytes: &[u8], table: &str) -> Result<Option<Pending>> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let mut wire = Fields::new(bytes, "changes that wait for a page of an index");
+    let since = CommitNo(wire.u64()?);
+    let removed = get_keys(&mut wire)?;
+    let added = index::decode_entries(wire.rest()?)?;
+    if removed.is_empty() && added.is_empty() {
+        return Err(Error::corruption("checkpoint", "nothing waits for a page"));
+    }
+    // Why the page could not be read is found out again.
+    let place = format_args!("the index of table \"{table}\"");
+    let cause = Error::corruption(place, "a page of it could not be read");
+    Ok(Some(Pending {
+        since,
+        removed,
+        added,
+        cause,
+    }))
 }
 
 fn put_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
@@ -146,7 +178,7 @@ fn get_table(wire: &mut Fields<'_>, section: &Bytes) -> Result<(TableState, Open
             "the root of an index is a block",
         ));
     }
-    let tree = Tree::from_root(id, root);
+    let tree = Tree::from_root(id, root).with_pending(get_pending(wire.bytes()?, &name)?);
     let open = (0..wire.count(44)?)
         .map(|_| {
             let commit = CommitNo(wire.u64()?);

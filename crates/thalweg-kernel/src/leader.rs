@@ -127,7 +127,7 @@ pub(crate) enum Ended {
 
 /// What the callers of a batch are told whose frames may or may not have reached the disk. Never `DiskFull`: that says
 /// that nothing was stored.
-fn outcome_unknown(error: &Error, until: &str) -> Error {
+pub(crate) fn outcome_unknown(error: &Error, until: &str) -> Error {
     let message = format!("{error}; whether this commit was stored is not known before {until}");
     Error::with_source(ErrorKind::Unavailable, message, error.clone())
 }
@@ -163,6 +163,12 @@ pub(crate) struct Leader {
     pub(crate) shows_on_write: bool,
     /// Reading processes do not know yet of all that is visible here.
     pub(crate) untold: bool,
+}
+
+/// A checkpoint that is synced and that no root names yet.
+struct Stored {
+    root: Root,
+    written: Vec<WrittenPages>,
 }
 
 /// A commit in the form that is written and applied.
@@ -534,19 +540,32 @@ impl Leader {
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
             let at = log.push_again(&frame.head, bytes);
-            apply_at(&mut self.working, frame, at, &*self.store).map_err(Failure::Stale)?;
+            if let Err(error) = apply_at(&mut self.working, frame, at, &*self.store) {
+                self.forget_epoch(first, unnamed.as_deref());
+                return Err(Failure::Stale(error));
+            }
         }
         self.log = Some(log);
-        if let Err(failure) = self.write_checkpoint(Some((first, unnamed.as_deref()))) {
+        let stored = self.store_checkpoint(Some((first, unnamed.as_deref())));
+        let stored = stored.inspect_err(|_| {
             self.log = None;
-            if let Failure::Refused(_) = failure {
-                // It takes room, and the root does not know of it: a removal that is undone is done again at opening.
-                let path = unnamed.unwrap_or_else(|| segment_path(&self.dir, first));
-                let _ = self.env.storage().remove_file(&path);
-            }
+            self.forget_epoch(first, unnamed.as_deref());
+        })?;
+        // From here on the root may name the epoch, whatever becomes of the call.
+        if let Err(failure) = self.switch_root(stored, true) {
+            self.log = None;
             return Err(failure);
         }
         self.publish().map_err(fatal)
+    }
+
+    /// Removes the first segment of an epoch that no root names. What else there is of it goes at the next opening, as does
+    /// the segment if a power cut undoes the removal.
+    fn forget_epoch(&self, first: FileId, unnamed: Option<&Path>) {
+        let named = segment_path(&self.dir, first);
+        for path in unnamed.into_iter().chain([&*named]) {
+            let _ = self.env.storage().remove_file(path);
+        }
     }
 
     /// A checkpoint, if there is anything behind the last one.
@@ -555,14 +574,18 @@ impl Leader {
             self.ensure_epoch()?;
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
-            self.write_checkpoint(None)?;
+            let stored = self.store_checkpoint(None)?;
+            self.switch_root(stored, false)?;
             self.publish().map_err(fatal)?;
         }
         Ok(self.working.commit)
     }
 
-    /// `first`: the segment that the epoch of this checkpoint begins with, and its path if it has no name yet.
-    fn write_checkpoint(&mut self, first: Option<(FileId, Option<&Path>)>) -> Outcome<()> {
+    /// Writes and syncs a checkpoint; returns the root that is to name it. `first`: the segment that the epoch of this
+    /// checkpoint begins with, and its path if it has no name yet.
+    fn store_checkpoint(&mut self, first: Option<(FileId, Option<&Path>)>) -> Outcome<Stored> {
+        // Files may have been restored since.
+        self.working.settle_pending(&*self.store);
         let (at, written) = self.place_checkpoint()?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
@@ -583,8 +606,14 @@ impl Leader {
             proven: log.synced(),
             next_file: self.supply.file_id_bound(),
         };
+        Ok(Stored { root, written })
+    }
+
+    /// Makes a checkpoint the one that counts.
+    fn switch_root(&mut self, stored: Stored, begins_epoch: bool) -> Outcome<()> {
+        let Stored { root, written } = stored;
         // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
-        let both_slots = first.is_some() && Rule::BothSlots.is_kept();
+        let both_slots = begins_epoch && Rule::BothSlots.is_kept();
         for _ in 0..if both_slots { 2 } else { 1 } {
             self.root.switch(root).map_err(fatal)?;
         }

@@ -26,6 +26,7 @@ mod live;
 mod log_writer;
 mod open;
 mod open_rows;
+mod panics;
 mod pins;
 mod queue;
 mod reader;

@@ -68,7 +68,7 @@ impl Reader {
         check_folders(env, dir)?;
         let root = RootFile::open(env, dir, false)?;
         let database = root.current.database;
-        let pins: Arc<Pins> = Arc::default();
+        let pins = Arc::new(Pins::new(env.owner()));
         // Pins everything while the state is loaded: nothing may go.
         let mut slot = ReaderSlot::take(env, dir)?;
         let has_slot = slot.is_some();
@@ -197,12 +197,13 @@ impl Following {
         let said_of_this =
             said.filter(|l| l.database == root.current.database && l.epoch == root.current.epoch);
         let proven = said_of_this.map_or_else(LogPosition::default, |l| l.synced);
+        let may_be_torn = limit.is_none() && said_of_this.is_none_or(|l| l.boot != boot);
         let Recovered {
             mut working,
             tail,
             replay,
             ..
-        } = recover(env, dir, &root.current, proven, limit, store)?;
+        } = recover(env, dir, &root.current, proven, limit, may_be_torn, store)?;
         for (frame, _) in tail {
             apply(&mut working, frame, store)?;
         }
@@ -220,6 +221,13 @@ impl Following {
                 return Err(Error::corruption(dir.display(), "a writer is opening it"));
             }
             None => {}
+        }
+        working.settle_pending(store);
+        if let Some(error) = working.pending_error()
+            && is_outdated(env, dir, &root)?
+        {
+            // Its pages may just be gone, with all that needed them.
+            return Err(error);
         }
         Ok(Self {
             broken: false,
@@ -246,7 +254,10 @@ impl Following {
                     apply(&mut self.working, frame, store)?;
                 }
             }
-            if self.working.commit >= told {
+            self.working.settle_pending(store);
+            let may_be_fine_by_now =
+                !self.working.pending.is_empty() && is_outdated(env, dir, &self.root)?;
+            if self.working.commit >= told && !may_be_fine_by_now {
                 self.broken = false;
                 return Ok(());
             }
@@ -265,6 +276,12 @@ impl Following {
             commit: self.working.commit,
         }
     }
+}
+
+/// Whether the root names another checkpoint by now.
+fn is_outdated(env: &Env, dir: &Path, root: &RootFile) -> Result<bool> {
+    let now = RootFile::open(env, dir, false)?;
+    Ok(now.current.sequence != root.current.sequence)
 }
 
 /// Files that only snapshots before this place need may be gone.

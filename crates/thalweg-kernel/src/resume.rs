@@ -26,8 +26,10 @@ impl Leader {
         }
         let proven = said.map_or_else(LogPosition::default, |live| live.synced);
         let root = &self.root.current;
-        let recovered =
-            recover(&env, &dir, root, proven, None, &*self.store).map_err(Failure::Refused)?;
+        // Only a power cut tears a write so that it cannot be read.
+        let may_be_torn = said.is_none_or(|live| live.boot != self.boot);
+        let recovered = recover(&env, &dir, root, proven, None, may_be_torn, &*self.store);
+        let recovered = recovered.map_err(Failure::Refused)?;
         self.check_shown(&recovered).map_err(fatal)?;
         self.supply
             .note_checkpoint(u64::from(self.root.current.checkpoint_bytes));
@@ -40,8 +42,12 @@ impl Leader {
             let synced = env.storage().sync_dir(&dir);
             synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
         }
-        if recovered.frames > 0 || said.is_none() {
+        if recovered.frames > 0 {
             self.begin_epoch(self.root.current.epoch.next(), recovered.tail)?;
+        } else if said.is_none() {
+            // What it names was synced before it was written. So both slots are written again, and no file is made: openings
+            // that fail here, one after the other, would each leave one.
+            self.root.switch(self.root.current).map_err(fatal)?;
         }
         if let Some(encoder) = self.encoder.clone() {
             self.learn_block_rows(&encoder).map_err(fatal)?;

@@ -4,6 +4,7 @@
 //! `visible` commit and `visible` then rises. A snapshot is a `DbState` and the `visible` it read; so taking one is two
 //! atomic loads, and no reader takes a lock that a writer holds.
 
+use crate::error::Result;
 use crate::ids::{CommitNo, Epoch, TableId};
 use crate::index::Tree;
 use crate::live::PinPlace;
@@ -140,6 +141,14 @@ impl TableSnapshot {
     /// The rows that are in no block yet, in commit order.
     pub fn open_rows(&self) -> impl Iterator<Item = &OpenRows> {
         self.table.open.iter(self.commit)
+    }
+
+    /// Whether the index can be read: not where commits of the log wait for a page of it that could not be read.
+    ///
+    /// # Errors
+    /// `Corruption`, or `Io` where the device does not return the page, with its place.
+    pub fn check_index(&self) -> Result<()> {
+        self.table.tree.check_settled()
     }
 
     /// Commits between which an encoder must not put rows into one block: arrival order across blocks is told by

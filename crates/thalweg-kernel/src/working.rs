@@ -1,7 +1,8 @@
 //! The state that frames are applied to: the same code for the leader, recovery and reader processes.
 //!
 //! Invariants: a change is validated before anything of its commit is applied, so a refused commit leaves no trace; what
-//! was validated cannot fail to apply with the pages that validating has loaded. A published state is
+//! was validated cannot fail to apply with the pages that validating has loaded. A commit of the log is applied also where a
+//! page cannot be read: its changes of that one index wait, and the table cannot be read meanwhile. A published state is
 //! never changed: tables are copied on write, blocks live in a persistent tree, open rows are appended behind what
 //! published states can see.
 
@@ -9,12 +10,12 @@ use crate::change::Change;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
-use crate::index::{Entry, PageLoader, Tree};
+use crate::index::{Entry, EntryKey, PageLoader, Pending, Tree};
 use crate::open_rows::{OpenList, OpenRows, OpenTail};
 use crate::rules::Rule;
 use crate::state::{DbState, TableState, fold_name};
 use crate::summary::ColumnSummary;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
 
@@ -51,6 +52,8 @@ pub(crate) struct Working {
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
+    /// Tables with changes of the log that wait for a page of their index.
+    pub(crate) pending: BTreeSet<TableId>,
     pub(crate) next_table: u32,
     pub(crate) commit: CommitNo,
     /// Raw bytes of all open rows.
@@ -69,6 +72,7 @@ impl Working {
             open: BTreeMap::new(),
             producers: BTreeMap::new(),
             replaced: BTreeMap::new(),
+            pending: BTreeSet::new(),
             next_table: 1,
             commit: CommitNo(0),
             open_bytes: 0,
@@ -102,7 +106,23 @@ impl Working {
     /// Whether the commit may be stored: asked by the leader before it writes, in commit order. `pages` keeps what it loads
     /// for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        changes.iter().try_for_each(|change| match change {
+        changes
+            .iter()
+            .try_for_each(|change| self.check(change, pages))
+    }
+
+    /// Whether a commit of the log fits the state. Pages that cannot be read say nothing about it: what needs them is put off
+    /// when it is applied.
+    pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
+        let is_fine = |change| match self.check(change, pages) {
+            Err(error) if error.is_of_unreadable_bytes() => Ok(()),
+            checked => checked,
+        };
+        changes.iter().try_for_each(is_fine)
+    }
+
+    fn check(&self, change: &Change, pages: &dyn PageLoader) -> Result<()> {
+        match change {
             Change::Rows(part) => self.check_version(part.table, part.definition_version),
             Change::Group {
                 table,
@@ -119,7 +139,7 @@ impl Working {
             }
             Change::Edit(edit) => self.check_edit(edit, pages),
             Change::Producer(_) => Ok(()),
-        })
+        }
     }
 
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
@@ -301,8 +321,8 @@ impl Working {
                 self.open_bytes -= u64::from(bytes);
             }
         }
+        self.change_tree(commit, table, &[], entries, pages)?;
         self.change(table, |state| {
-            state.tree = state.tree.insert_many(entries, pages, &mut Vec::new())?;
             match covers {
                 Some(covered) => {
                     if Rule::CoverDrops.is_kept() {
@@ -360,13 +380,14 @@ impl Working {
             }),
             Edit::AddFragment { table, root, .. } => {
                 let has_open_rows = self.open.get(&table).is_some_and(|o| o.rows > 0);
-                self.change(table, |state| {
-                    state.tree = state.tree.insert(root, pages, &mut Vec::new())?;
-                    if has_open_rows {
+                self.change_tree(commit, table, &[], vec![root], pages)?;
+                if has_open_rows {
+                    self.change(table, |state| {
                         state.barriers = with_barrier(&state.barriers, commit);
-                    }
-                    Ok(())
-                })
+                        Ok(())
+                    })?;
+                }
+                Ok(())
             }
             Edit::Replace {
                 table,
@@ -374,13 +395,72 @@ impl Working {
                 added,
             } => {
                 self.replaced.insert(table, commit);
-                self.change(table, |state| {
-                    state.tree = state
-                        .tree
-                        .replace(&removed, added, pages, &mut Vec::new())?;
-                    Ok(())
-                })
+                self.change_tree(commit, table, &removed, added, pages)
             }
+        }
+    }
+
+    /// Takes items out of the index of a table and puts others in; or notes that this is to be done, if a page that it needs
+    /// cannot be read. Validating has refused that to new commits; it is met by those of the log.
+    fn change_tree(
+        &mut self,
+        commit: CommitNo,
+        table: TableId,
+        removed: &[EntryKey],
+        added: Vec<Entry>,
+        pages: &dyn PageLoader,
+    ) -> Result<()> {
+        let mut is_pending = false;
+        self.change(table, |state| {
+            let tree = &state.tree;
+            let defer = |added, error: Error| {
+                if error.is_of_unreadable_bytes() {
+                    Ok(tree.defer(commit, removed, added, error))
+                } else {
+                    Err(error)
+                }
+            };
+            // Insertions are many: whether they can be made is known without a copy of them.
+            let paths = match removed {
+                [] => tree.load_paths(added.iter().map(Entry::key), pages),
+                _ => Ok(()),
+            };
+            state.tree = match (removed, paths) {
+                (_, Err(error)) => defer(added, error)?,
+                ([], Ok(())) => tree.insert_many(added, pages, &mut Vec::new())?,
+                (_, Ok(())) => tree
+                    .replace(removed, added.clone(), pages, &mut Vec::new())
+                    .or_else(|error| defer(added, error))?,
+            };
+            is_pending = state.tree.pending().is_some();
+            Ok(())
+        })?;
+        if is_pending {
+            self.pending.insert(table);
+        }
+        Ok(())
+    }
+
+    /// Why changes of an index wait, of one of the tables where some do.
+    pub(crate) fn pending_error(&self) -> Option<Error> {
+        let tables = self.pending.iter().filter_map(|table| self.table(*table));
+        let mut pending = tables.filter_map(|table| table.tree.pending());
+        pending.next().map(Pending::error)
+    }
+
+    /// Tries to make the changes of indexes that wait for pages which could not be read.
+    pub(crate) fn settle_pending(&mut self, pages: &dyn PageLoader) {
+        for table in std::mem::take(&mut self.pending) {
+            let Some(index) = self.index(table) else {
+                continue;
+            };
+            let mut state = TableState::clone(&self.tables[index]);
+            state.tree = state.tree.settled_or_pending(pages);
+            if state.tree.pending().is_some() {
+                self.pending.insert(table);
+            }
+            self.tables[index] = Arc::new(state);
+            self.changed = true;
         }
     }
 
@@ -397,6 +477,9 @@ impl Working {
             counts: std::collections::VecDeque::new(),
         };
         self.open.insert(state.id, open);
+        if state.tree.pending().is_some() {
+            self.pending.insert(state.id);
+        }
         let at = self.tables.partition_point(|t| t.id < state.id);
         self.tables.insert(at, Arc::new(state));
         self.changed = true;
