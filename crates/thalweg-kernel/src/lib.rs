@@ -8,6 +8,7 @@
 mod background;
 pub mod bitmap;
 pub mod block;
+mod catalog;
 mod change;
 mod checkpoint;
 pub mod commit;
@@ -26,9 +27,11 @@ mod live;
 mod log_writer;
 mod open;
 mod open_rows;
+mod open_tables;
 mod panics;
 mod pins;
 mod queue;
+mod radix_map;
 mod reader;
 mod reader_slots;
 mod recover;
@@ -59,4 +62,4 @@ pub use leader::FRAME_LIMIT_BYTES;
 pub use open_rows::OpenRows;
 #[cfg(feature = "broken-rules")]
 pub use rules::{Rule, break_rule};
-pub use state::{Snapshot, TableSnapshot};
+pub use state::{Snapshot, TableSnapshot, TableState};

@@ -6,8 +6,9 @@
 //! was prepared from any of its snapshots is checked against the same commits.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, LogPosition, TableId};
+use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
+use crate::live::same_boot;
 use crate::open::{io_at, live_of_epoch, unfinished_epochs};
 use crate::recover::{Recovered, recover};
 use crate::root::RootFile;
@@ -27,13 +28,16 @@ impl Leader {
         let proven = said.map_or_else(LogPosition::default, |live| live.synced);
         let root = &self.root.current;
         // Only a power cut tears a write so that it cannot be read.
-        let may_be_torn = said.is_none_or(|live| live.boot != self.boot);
+        let may_be_torn = said.is_none_or(|live| !same_boot(live.boot, self.boot));
         let recovered = recover(&env, &dir, root, proven, None, may_be_torn, &*self.store);
         let recovered = recovered.map_err(Failure::Refused)?;
         self.check_shown(&recovered).map_err(fatal)?;
-        self.supply
-            .note_checkpoint(u64::from(self.root.current.checkpoint_bytes));
         self.working = recovered.working;
+        let of_base = self.working.base.map_or(0, |base| base.frame_bytes);
+        let full_bytes = of_base.max(self.root.current.checkpoint_bytes);
+        self.supply.note_checkpoint(u64::from(full_bytes));
+        // What the slots need is not all known: nothing goes before both were written.
+        self.base_segments = [FileId(0); 2];
         // Orphans of whoever was here before.
         self.due.expect_garbage();
         // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the
@@ -50,7 +54,7 @@ impl Leader {
             self.root.switch(self.root.current).map_err(fatal)?;
         }
         if let Some(encoder) = self.encoder.clone() {
-            self.learn_block_rows(&encoder).map_err(fatal)?;
+            self.learn_block_rows(&encoder);
         }
         let state = self.working.publish(self.root.current.epoch);
         self.published.store(state);

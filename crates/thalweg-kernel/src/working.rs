@@ -3,37 +3,29 @@
 //! Invariants: a change is validated before anything of its commit is applied, so a refused commit leaves no trace; what
 //! was validated cannot fail to apply with the pages that validating has loaded. A commit of the log is applied also where a
 //! page cannot be read: its changes of that one index wait, and the table cannot be read meanwhile. A published state is
-//! never changed: tables are copied on write, blocks live in a persistent tree, open rows are appended behind what
-//! published states can see.
+//! never changed: tables are copied on write, blocks and tables live in persistent trees, open rows are appended after
+//! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
+//! checkpoints.
 
+use crate::catalog::{Catalog, SharedDefinitions, fold_name};
 use crate::change::Change;
+use crate::checkpoint::Base;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
 use crate::index::{Entry, EntryKey, PageLoader, Pending, Tree};
-use crate::open_rows::{OpenList, OpenRows, OpenTail};
+use crate::open_rows::{OpenList, OpenRows};
+use crate::open_tables::OpenTables;
 use crate::rules::Rule;
-use crate::state::{DbState, TableState, fold_name};
+use crate::state::{DbState, TableState};
 use crate::summary::ColumnSummary;
+use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
 
 /// Most open bytes in all tables together; above half of it tables are cut into short blocks.
 pub(crate) const OPEN_LIMIT_BYTES: u64 = 8 << 20;
-
-/// What the writer of a table keeps beside its state.
-pub(crate) struct Open {
-    tail: OpenTail,
-    /// Rows and bytes in the open list.
-    pub(crate) rows: u64,
-    pub(crate) bytes: u64,
-    /// How many rows make a block, as of this definition version.
-    pub(crate) block_rows: u64,
-    pub(crate) block_rows_of: u32,
-    /// (commit, rows, bytes) of what is open, to subtract when it is covered.
-    counts: std::collections::VecDeque<(CommitNo, u32, u32)>,
-}
 
 /// What has happened since the last checkpoint: it calls for the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,8 +38,11 @@ pub(crate) struct SinceCheckpoint {
 
 /// The state as of the last applied frame.
 pub(crate) struct Working {
-    pub(crate) tables: Vec<Arc<TableState>>,
-    pub(crate) open: BTreeMap<TableId, Open>,
+    pub(crate) tables: Catalog,
+    definitions: SharedDefinitions,
+    pub(crate) open: OpenTables,
+    /// Tables whose index may have pages in memory: it was changed since the last checkpoint.
+    pub(crate) changed_trees: BTreeSet<TableId>,
     pub(crate) producers: BTreeMap<[u8; 16], (u64, CommitNo)>,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
@@ -56,38 +51,39 @@ pub(crate) struct Working {
     pub(crate) pending: BTreeSet<TableId>,
     pub(crate) next_table: u32,
     pub(crate) commit: CommitNo,
-    /// Raw bytes of all open rows.
-    pub(crate) open_bytes: u64,
-    /// Tables changed in more than their open rows since the last [`Working::publish`].
+    /// Tables changed since the last [`Working::publish`] in more than what their published states can show.
     pub(crate) changed: bool,
     pub(crate) since_checkpoint: SinceCheckpoint,
-    /// Some table has as many open rows as make a block.
-    pub(crate) block_is_full: bool,
+    /// The last full checkpoint, if there is one.
+    pub(crate) base: Option<Base>,
+    /// Bytes of the checkpoints that were written since as differences from it.
+    pub(crate) difference_bytes: u64,
+    /// Tables that were made, changed or dropped since it, but for rows that are open.
+    changed_since_base: BTreeSet<TableId>,
 }
 
 impl Working {
     pub(crate) fn empty() -> Self {
         Self {
-            tables: Vec::new(),
-            open: BTreeMap::new(),
+            tables: Catalog::default(),
+            definitions: SharedDefinitions::default(),
+            open: OpenTables::default(),
+            changed_trees: BTreeSet::new(),
             producers: BTreeMap::new(),
             replaced: BTreeMap::new(),
             pending: BTreeSet::new(),
             next_table: 1,
             commit: CommitNo(0),
-            open_bytes: 0,
             changed: true,
             since_checkpoint: SinceCheckpoint::default(),
-            block_is_full: false,
+            base: None,
+            difference_bytes: 0,
+            changed_since_base: BTreeSet::new(),
         }
     }
 
-    fn index(&self, id: TableId) -> Option<usize> {
-        self.tables.binary_search_by_key(&id, |t| t.id).ok()
-    }
-
     pub(crate) fn table(&self, id: TableId) -> Option<&Arc<TableState>> {
-        self.index(id).map(|i| &self.tables[i])
+        self.tables.get(id)
     }
 
     /// Whether blocks that the commit replaces are still those it was prepared from.
@@ -153,12 +149,8 @@ impl Working {
 
     /// A cover takes whole commits from the front, and its blocks hold just their rows.
     fn check_cover(&self, table: TableId, covered: CommitNo, entries: &[Entry]) -> Result<()> {
-        let open = self.open.get(&table).map(|o| &o.counts);
-        let taken = open
-            .into_iter()
-            .flatten()
-            .take_while(|(commit, ..)| *commit <= covered);
-        let taken_rows: u64 = taken.map(|(_, rows, _)| u64::from(*rows)).sum();
+        let open = self.open.get(table);
+        let taken_rows = open.map_or(0, |open| open.rows_up_to(covered));
         let rows: u64 = entries.iter().map(|e| e.rows).sum();
         if (rows > 0 && rows == taken_rows) || !Rule::CoverCounts.is_kept() {
             return Ok(());
@@ -177,8 +169,7 @@ impl Working {
 
     /// The first commit of which rows of a table are open.
     pub(crate) fn first_open(&self, table: TableId) -> Option<CommitNo> {
-        let (commit, ..) = self.open.get(&table)?.counts.front()?;
-        Some(*commit)
+        self.open.get(table)?.first_commit()
     }
 
     fn check_edit(&self, edit: &Edit, pages: &dyn PageLoader) -> Result<()> {
@@ -225,8 +216,7 @@ impl Working {
     }
 
     fn check_name(&self, name: &str) -> Result<()> {
-        let folded = fold_name(name);
-        match self.tables.iter().find(|t| fold_name(&t.name) == folded) {
+        match self.tables.named(name) {
             None => Ok(()),
             Some(taken) => {
                 let message = format!(
@@ -281,18 +271,27 @@ impl Working {
         Ok(())
     }
 
-    pub(crate) fn apply_rows(&mut self, commit: CommitNo, part: RowsPart) {
-        let Some(open) = self.open.get_mut(&part.table) else {
-            unreachable!("a validated table has an open list");
-        };
-        let bytes = crate::fields::len_u32(part.payload.len());
-        open.rows += u64::from(part.rows);
-        open.bytes += u64::from(bytes);
-        open.counts.push_back((commit, part.rows, bytes));
-        self.block_is_full |= open.rows >= open.block_rows;
-        self.open_bytes += u64::from(bytes);
-        self.since_checkpoint.rows_bytes += u64::from(bytes);
-        open.tail.push(OpenRows { commit, part });
+    fn apply_rows(&mut self, commit: CommitNo, part: RowsPart) {
+        self.since_checkpoint.rows_bytes += part.payload.len() as u64;
+        self.push_open(OpenRows {
+            commit,
+            begins_section: false,
+            part,
+        });
+    }
+
+    /// Appends rows to the open ones of their table.
+    pub(crate) fn push_open(&mut self, rows: OpenRows) {
+        let table = rows.part.table;
+        if self.open.needs_chunk(table) {
+            let Some(state) = self.table(table) else {
+                unreachable!("a validated table exists");
+            };
+            let mut state = TableState::clone(state);
+            self.open.extend(table, &mut state.open);
+            self.put_table(state);
+        }
+        self.open.push(rows);
     }
 
     fn apply_group(
@@ -310,34 +309,16 @@ impl Working {
             entry.address.file = blocks.segment;
             entry.address.offset += blocks.offset;
         }
-        let Some(open) = self.open.get_mut(&table) else {
-            return Err(dropped(table));
-        };
-        let has_open_rows = open.rows > 0;
-        if let Some(covered) = covers {
-            while let Some((_, rows, bytes)) = open.counts.pop_front_if(|(c, ..)| *c <= covered) {
-                open.rows -= u64::from(rows);
-                open.bytes -= u64::from(bytes);
-                self.open_bytes -= u64::from(bytes);
-            }
+        match covers {
+            Some(covered) => _ = self.open.cover(table, covered),
+            None => self.open.note_blocks(table),
         }
-        self.change_tree(commit, table, &[], entries, pages)?;
+        self.change_items(commit, table, &[], entries, pages)?;
+        let Some(covered) = covers.filter(|_| Rule::CoverDrops.is_kept()) else {
+            return Ok(());
+        };
         self.change(table, |state| {
-            match covers {
-                Some(covered) => {
-                    if Rule::CoverDrops.is_kept() {
-                        state.open = state.open.after(covered);
-                    }
-                    state.barriers = state
-                        .barriers
-                        .iter()
-                        .copied()
-                        .filter(|b| *b > covered)
-                        .collect();
-                }
-                None if has_open_rows => state.barriers = with_barrier(&state.barriers, commit),
-                None => {}
-            }
+            state.open = state.open.after(covered);
             Ok(())
         })
     }
@@ -347,47 +328,40 @@ impl Working {
             Edit::CreateTable { name, definition } => {
                 let id = TableId(self.next_table);
                 self.next_table += 1;
-                self.add_table(TableState {
+                let definition = self.definitions.share(&definition);
+                self.put_table(TableState {
                     id,
-                    name,
+                    name: name.into(),
                     definition,
                     definition_version: 1,
                     created: commit,
                     tree: Tree::empty(id),
-                    open: OpenList::new().0,
-                    barriers: Arc::default(),
+                    open: OpenList::default(),
                 });
                 Ok(())
             }
             Edit::DropTable { table } => {
-                let index = self.index(table).ok_or_else(|| dropped(table))?;
-                self.tables.remove(index);
                 self.replaced.remove(&table);
-                self.open_bytes -= self.open.remove(&table).map_or(0, |o| o.bytes);
-                self.changed = true;
-                Ok(())
+                self.remove_table(table).ok_or_else(|| dropped(table))
             }
             Edit::RenameTable { table, name } => self.change(table, |state| {
-                state.name = name;
+                state.name = name.into();
                 Ok(())
             }),
             Edit::SetDefinition {
                 table, definition, ..
-            } => self.change(table, |state| {
-                state.definition = definition;
-                state.definition_version += 1;
-                Ok(())
-            }),
+            } => {
+                let definition = self.definitions.share(&definition);
+                self.open.ask_again(table);
+                self.change(table, |state| {
+                    state.definition = definition;
+                    state.definition_version += 1;
+                    Ok(())
+                })
+            }
             Edit::AddFragment { table, root, .. } => {
-                let has_open_rows = self.open.get(&table).is_some_and(|o| o.rows > 0);
-                self.change_tree(commit, table, &[], vec![root], pages)?;
-                if has_open_rows {
-                    self.change(table, |state| {
-                        state.barriers = with_barrier(&state.barriers, commit);
-                        Ok(())
-                    })?;
-                }
-                Ok(())
+                self.open.note_blocks(table);
+                self.change_items(commit, table, &[], vec![root], pages)
             }
             Edit::Replace {
                 table,
@@ -395,14 +369,14 @@ impl Working {
                 added,
             } => {
                 self.replaced.insert(table, commit);
-                self.change_tree(commit, table, &removed, added, pages)
+                self.change_items(commit, table, &removed, added, pages)
             }
         }
     }
 
     /// Takes items out of the index of a table and puts others in; or notes that this is to be done, if a page that it needs
     /// cannot be read. Validating has refused that to new commits; it is met by those of the log.
-    fn change_tree(
+    fn change_items(
         &mut self,
         commit: CommitNo,
         table: TableId,
@@ -410,8 +384,7 @@ impl Working {
         added: Vec<Entry>,
         pages: &dyn PageLoader,
     ) -> Result<()> {
-        let mut is_pending = false;
-        self.change(table, |state| {
+        self.change_tree(table, |state| {
             let tree = &state.tree;
             let defer = |added, error: Error| {
                 if error.is_of_unreadable_bytes() {
@@ -432,13 +405,8 @@ impl Working {
                     .replace(removed, added.clone(), pages, &mut Vec::new())
                     .or_else(|error| defer(added, error))?,
             };
-            is_pending = state.tree.pending().is_some();
             Ok(())
-        })?;
-        if is_pending {
-            self.pending.insert(table);
-        }
-        Ok(())
+        })
     }
 
     /// Why changes of an index wait, of one of the tables where some do.
@@ -450,65 +418,105 @@ impl Working {
 
     /// Tries to make the changes of indexes that wait for pages which could not be read.
     pub(crate) fn settle_pending(&mut self, pages: &dyn PageLoader) {
-        for table in std::mem::take(&mut self.pending) {
-            let Some(index) = self.index(table) else {
-                continue;
-            };
-            let mut state = TableState::clone(&self.tables[index]);
-            state.tree = state.tree.settled_or_pending(pages);
-            if state.tree.pending().is_some() {
-                self.pending.insert(table);
-            }
-            self.tables[index] = Arc::new(state);
-            self.changed = true;
+        for table in self.pending.clone() {
+            // A table that is pending exists.
+            let _ = self.change_tree(table, |state| {
+                state.tree = state.tree.settled_or_pending(pages);
+                Ok(())
+            });
         }
     }
 
-    /// Adds a table; its open list is made anew.
-    pub(crate) fn add_table(&mut self, mut state: TableState) {
-        let (list, tail) = OpenList::new();
-        state.open = list;
-        let open = Open {
-            tail,
-            rows: 0,
-            bytes: 0,
-            block_rows: u64::MAX,
-            block_rows_of: 0,
-            counts: std::collections::VecDeque::new(),
-        };
-        self.open.insert(state.id, open);
-        if state.tree.pending().is_some() {
-            self.pending.insert(state.id);
+    /// Adds a table of a checkpoint, without open rows.
+    pub(crate) fn add_table(&mut self, table: TableState) {
+        self.put_table(table);
+    }
+
+    /// `None` without such a table.
+    pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
+        self.tables.remove(table)?;
+        self.changed_trees.remove(&table);
+        self.pending.remove(&table);
+        self.changed_since_base.insert(table);
+        self.open.remove(table);
+        self.changed = true;
+        Some(())
+    }
+
+    /// The tables of which the last full checkpoint may say something else than this state.
+    pub(crate) fn changed_since_base(&self) -> BTreeSet<TableId> {
+        // Rows may have been appended to all that have open rows; to others they are covered by now, which is a change.
+        self.open
+            .ids()
+            .chain(self.changed_since_base.iter().copied())
+            .collect()
+    }
+
+    /// A checkpoint was written, or read: `own` is where it lies, `base` what it is a difference from.
+    pub(crate) fn note_checkpoint(&mut self, own: Base, base: Option<Base>) {
+        self.since_checkpoint = SinceCheckpoint::default();
+        match base {
+            Some(_) => self.difference_bytes += u64::from(own.frame_bytes),
+            None => {
+                self.difference_bytes = 0;
+                self.changed_since_base.clear();
+            }
         }
-        let at = self.tables.partition_point(|t| t.id < state.id);
-        self.tables.insert(at, Arc::new(state));
+        self.base = base.or(Some(own));
+    }
+
+    /// The bytes of a definition, shared by all tables that have it.
+    pub(crate) fn share_definition(&mut self, definition: &[u8]) -> Bytes {
+        self.definitions.share(definition)
+    }
+
+    fn put_table(&mut self, table: TableState) {
+        self.changed_since_base.insert(table.id);
+        match table.tree.pending() {
+            Some(_) => _ = self.pending.insert(table.id),
+            None => _ = self.pending.remove(&table.id),
+        }
+        self.tables.insert(Arc::new(table));
         self.changed = true;
     }
 
-    /// Copies a table's state and lets `edit` change it.
-    pub(crate) fn change(
+    /// Copies a table's state and lets `edit` change it, all but its tree.
+    fn change(
         &mut self,
         table: TableId,
         edit: impl FnOnce(&mut TableState) -> Result<()>,
     ) -> Result<()> {
-        let index = self.index(table).ok_or_else(|| dropped(table))?;
-        let mut state = TableState::clone(&self.tables[index]);
+        let state = self.table(table).ok_or_else(|| dropped(table))?;
+        let mut state = TableState::clone(state);
         edit(&mut state)?;
-        self.tables[index] = Arc::new(state);
-        self.changed = true;
+        self.put_table(state);
         Ok(())
     }
 
-    /// Lets go of index pages that are on disk.
+    /// Copies a table's state and lets `edit` change it.
+    pub(crate) fn change_tree(
+        &mut self,
+        table: TableId,
+        edit: impl FnOnce(&mut TableState) -> Result<()>,
+    ) -> Result<()> {
+        self.change(table, edit)?;
+        self.changed_trees.insert(table);
+        Ok(())
+    }
+
+    /// Removes index pages that are on disk from memory.
     pub(crate) fn trim(&mut self) {
-        for table in &mut self.tables {
-            let tree = table.tree.trim();
-            *table = Arc::new(TableState {
-                tree,
-                ..TableState::clone(table)
-            });
+        for table in std::mem::take(&mut self.changed_trees) {
+            if let Some(state) = self.table(table) {
+                let tree = state.tree.trim();
+                let trimmed = TableState {
+                    tree,
+                    ..TableState::clone(state)
+                };
+                self.tables.insert(Arc::new(trimmed));
+                self.changed = true;
+            }
         }
-        self.changed = true;
     }
 
     /// The state as readers may hold it.
@@ -520,23 +528,11 @@ impl Working {
             visible: AtomicU64::new(self.commit.0),
         })
     }
-
-    /// Tables with open rows, and how many rows and bytes.
-    pub(crate) fn open_tables(&self) -> impl Iterator<Item = (TableId, &Open)> {
-        self.open
-            .iter()
-            .filter(|(_, o)| o.rows > 0)
-            .map(|(id, o)| (*id, o))
-    }
 }
 
 /// About what an entry takes in a directory.
 fn directory_bytes(entry: &Entry) -> u64 {
     (size_of::<Entry>() + entry.columns.len() * size_of::<ColumnSummary>()) as u64
-}
-
-fn with_barrier(barriers: &[CommitNo], commit: CommitNo) -> Arc<[CommitNo]> {
-    barriers.iter().copied().chain([commit]).collect()
 }
 
 fn dropped(table: TableId) -> Error {

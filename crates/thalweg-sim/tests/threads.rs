@@ -149,7 +149,7 @@ impl File for BombFile {
 struct Panics(Arc<AtomicBool>);
 
 impl RowEncoder for Panics {
-    fn block_rows(&self, _definition: &[u8]) -> Result<u32> {
+    fn block_rows(&self, _table: &TableState) -> Result<u32> {
         Ok(64)
     }
 

@@ -328,7 +328,7 @@ mod tests {
             started.1.wait(&mut has_started);
         }
         drop(has_started);
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ticket.wait()));
+        let outcome = catch_unwind(AssertUnwindSafe(|| ticket.wait()));
         let message = Panicked::from_payload(&*outcome.unwrap_err()).message;
         assert!(message.contains("broken job"), "{message}");
     }
