@@ -301,3 +301,226 @@ fn threads_are_joined_and_panics_reported() {
         .unwrap_err();
     assert_eq!(failed.message, "broken 1");
 }
+
+/// What a forked child does; it may call nothing that another thread could hold a lock of.
+#[expect(unsafe_code, reason = "forks are what is tested")]
+fn fork(child: impl FnOnce() -> bool) -> libc::pid_t {
+    // SAFETY: the child calls what `child` calls, which is system calls and atomics alone, and ends.
+    match unsafe { libc::fork() } {
+        0 => unsafe { libc::_exit(i32::from(!child())) },
+        id => {
+            assert!(id > 0, "{}", std::io::Error::last_os_error());
+            id
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "forks are what is tested")]
+fn exit_status(child: libc::pid_t) -> i32 {
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    status
+}
+
+#[expect(unsafe_code, reason = "forks are what is tested")]
+fn signal(process: libc::pid_t, signal: i32) -> bool {
+    // SAFETY: the call takes two numbers.
+    unsafe { libc::kill(process, signal) == 0 }
+}
+
+/// Run by [`a_forked_worker_keeps_no_lock_of_a_killed_process`] in a second process; does nothing otherwise.
+#[test]
+fn child_holds_a_lock_and_forks() {
+    let Ok(path) = std::env::var("THALWEG_ENV_FORK_PATH") else {
+        return;
+    };
+    let storage = Env::os();
+    let open = |suffix: &str| {
+        let path = format!("{path}{suffix}");
+        storage
+            .storage()
+            .open(Path::new(&path), OpenMode::OpenOrCreate)
+            .unwrap()
+    };
+    let (file, other) = (open(""), open(".other"));
+    assert!(file.try_lock(0..1, LockKind::Exclusive).unwrap());
+    assert!(other.try_lock(64..128, LockKind::Shared).unwrap());
+    let worker = fork(|| {
+        #[expect(unsafe_code, reason = "waits without a lock of the C library")]
+        // SAFETY: the call takes nothing.
+        unsafe {
+            libc::pause();
+        }
+        true
+    });
+    std::fs::write(format!("{path}.said"), worker.to_string()).unwrap();
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+}
+
+#[test]
+fn a_forked_worker_keeps_no_lock_of_a_killed_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    let mut holder = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_holds_a_lock_and_forks"])
+        .env("THALWEG_ENV_FORK_PATH", &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let worker: libc::pid_t = answer(&path).parse().unwrap();
+    let open = |path: &Path| Env::os().storage().open(path, OpenMode::ReadWrite).unwrap();
+    let (file, other) = (open(&path), open(&dir.path().join("lock.other")));
+    assert!(!file.try_lock(0..1, LockKind::Exclusive).unwrap());
+    assert!(!other.try_lock(64..65, LockKind::Exclusive).unwrap());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert!(signal(worker, 0), "the worker has ended");
+    let taken = file.try_lock(0..1, LockKind::Exclusive).unwrap()
+        && other.try_lock(0..128, LockKind::Exclusive).unwrap();
+    assert!(signal(worker, libc::SIGKILL));
+    assert!(taken, "the worker keeps the lock of its parent");
+}
+
+#[test]
+fn the_lock_stays_with_the_process_that_forks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    let open = || {
+        Env::os()
+            .storage()
+            .open(&path, OpenMode::OpenOrCreate)
+            .unwrap()
+    };
+    let (file, other) = (open(), open());
+    assert!(file.try_lock(0..8, LockKind::Exclusive).unwrap());
+    // Whatever the child does with its copy of the handle, also when it closes it.
+    let inherited = Arc::clone(&file);
+    let child = fork(move || {
+        let unlocked = inherited.unlock(0..8);
+        drop(inherited);
+        let _ = unlocked;
+        true
+    });
+    assert_eq!(exit_status(child), 0);
+    assert!(!other.try_lock(0..1, LockKind::Shared).unwrap());
+    drop(file);
+    assert!(other.try_lock(0..8, LockKind::Exclusive).unwrap());
+}
+
+/// Forks while other threads open, lock and close files: no child holds a lock, and none loses a descriptor of another file
+/// whose number was that of a locked one a moment before.
+#[test]
+#[expect(unsafe_code, reason = "forks are what is tested")]
+fn forks_hit_only_the_descriptors_of_locks() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::atomic::{AtomicI32, AtomicU64};
+
+    const FORKS: usize = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let (env, ended) = (Env::os(), AtomicBool::new(false));
+    let witness = dir.path().join("witness");
+    std::fs::write(&witness, "x").unwrap();
+    let inode = std::fs::metadata(&witness).unwrap().ino();
+    let (opened, locked) = (AtomicI32::new(-1), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (env, ended, locked) = (&env, &ended, &locked);
+            let path = dir.path().join(format!("lock{thread}"));
+            scope.spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    let open = || env.storage().open(&path, OpenMode::OpenOrCreate).unwrap();
+                    let file = open();
+                    // A child that kept the lock of the handle before would be in the way of this one.
+                    assert!(file.try_lock(0..1, LockKind::Exclusive).unwrap());
+                    locked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let (ended, opened) = (&ended, &opened);
+        scope.spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                let file = std::fs::File::open(&witness).unwrap();
+                opened.store(file.as_raw_fd(), Ordering::SeqCst);
+                std::thread::yield_now();
+                opened.store(-1, Ordering::SeqCst);
+            }
+        });
+        let mut waiting = std::collections::VecDeque::new();
+        for _ in 0..FORKS {
+            waiting.push_back(fork(|| {
+                let descriptor = opened.load(Ordering::SeqCst);
+                if descriptor < 0 {
+                    return true;
+                }
+                // SAFETY: `found` is a plain C struct that outlives the call.
+                unsafe {
+                    let mut found: libc::stat = std::mem::zeroed();
+                    libc::fstat(descriptor, &raw mut found) == 0 && found.st_ino == inode
+                }
+            }));
+            // Several are alive at any time.
+            if waiting.len() > 4 {
+                let status = waiting.pop_front().map(exit_status);
+                ended.fetch_or(status != Some(0), Ordering::Relaxed);
+                assert_eq!(status, Some(0), "a child lost a descriptor");
+            }
+        }
+        for child in waiting {
+            assert_eq!(exit_status(child), 0, "a child lost a descriptor");
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert!(locked.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn what_a_process_has_opened_is_of_no_use_in_its_child() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let env = Env::os().for_this_process();
+    let file = env.storage().open(&path, OpenMode::CreateNew).unwrap();
+    file.write_all_at(b"whole", 0).unwrap();
+    let owner = env.owner();
+    let child = fork(|| {
+        let mut buf = [0; 5];
+        !owner.is_here()
+            && file.set_len(0).is_err()
+            && file.write_at(b"x", 0).is_err()
+            && file.read_at(&mut buf, 0).is_err()
+            && env.storage().remove_file(&path).is_err()
+            && Env::os().storage().metadata(&path).is_ok()
+    });
+    assert_eq!(exit_status(child), 0);
+    let mut buf = [0; 5];
+    file.read_exact_at(&mut buf, 0).unwrap();
+    assert_eq!(&buf, b"whole");
+    assert!(owner.is_here());
+}
+
+#[test]
+fn a_child_neither_joins_nor_detaches_threads_of_its_parent() {
+    let env = Env::os();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let spawn = |job: Box<dyn FnOnce() + Send>| env.spawner().spawn("worker", job).unwrap();
+    let threads = [
+        spawn(Box::new(move || _ = wait.recv())),
+        spawn(Box::new(|| ())),
+    ];
+    let mut threads = Some(threads);
+    let child = fork(|| {
+        // Its stack is that of a thread of the parent, and with it its number.
+        let own = spawn(Box::new(|| ()));
+        let [first, second] = threads.take().unwrap();
+        drop(first);
+        second.join().is_err() && own.join().is_ok()
+    });
+    assert_eq!(exit_status(child), 0);
+    go.send(()).unwrap();
+    for thread in threads.unwrap() {
+        thread.join().unwrap();
+    }
+}

@@ -165,7 +165,17 @@ impl LiveFile {
     /// Opens it for the writer; made if missing.
     pub(crate) fn open_writer(env: &Env, database: &Path) -> Result<Self> {
         let mut live = Self::open(env, database, OpenMode::OpenOrCreate)?;
-        live.sequence = live.read()?.map_or(0, |l| l.sequence);
+        let mut said = live.read();
+        if said.as_ref().is_err_and(Error::is_unreadable) {
+            // Written in place and never synced, so a power cut may tear it. A part of a sector that cannot be read cannot be
+            // written either.
+            let path = database.join(LIVE_NAME);
+            let removed = env.storage().remove_file(&path);
+            removed.map_err(|e| Error::io(format_args!("removing {}", path.display()), e))?;
+            live = Self::open(env, database, OpenMode::OpenOrCreate)?;
+            said = live.read();
+        }
+        live.sequence = said?.map_or(0, |l| l.sequence);
         Ok(live)
     }
 

@@ -10,7 +10,8 @@ use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitNo;
 use crate::index::Entry;
-use crate::leader::{Broken, Failure, Job, Leader};
+use crate::leader::{Broken, Failure, Job, Leader, outcome_unknown};
+use crate::panics::watched;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_env::sync::{Condvar, Mutex};
@@ -106,10 +107,7 @@ impl CommitQueue {
         let mut mine = None;
         let jobs = std::iter::once((job, durability));
         let waits_for_sync = durability == Durability::Disk;
-        let done = self
-            .leader
-            .lock()
-            .run(jobs, waits_for_sync, &mut |result| mine = Some(result));
+        let done = self.run(jobs, waits_for_sync, &mut |result| mine = Some(result));
         batch.finish(mine, done, None)
     }
 
@@ -131,13 +129,22 @@ impl CommitQueue {
         }
         let waits_for_sync = jobs.iter().any(|(_, level)| *level == Durability::Disk);
         let mut results = Vec::with_capacity(jobs.len());
-        let done = self
-            .leader
-            .lock()
-            .run(jobs.into_iter(), waits_for_sync, &mut |result| {
-                results.push(result)
-            });
+        let done = self.run(jobs.into_iter(), waits_for_sync, &mut |result| {
+            results.push(result);
+        });
         batch.finish(results, done, Some(own))
+    }
+
+    fn run(
+        &self,
+        jobs: impl Iterator<Item = (Job, Durability)>,
+        waits_for_sync: bool,
+        answer: &mut impl FnMut(Result<CommitNo>),
+    ) -> Result<(), Broken> {
+        let ends = |error| self.poison_with(error);
+        watched("writing to the database", ends, || {
+            self.leader.lock().run(jobs, waits_for_sync, answer)
+        })
     }
 
     /// The leader's state, between two batches.
@@ -235,6 +242,8 @@ impl<'a> Batch<'a> {
     fn fail(&mut self, error: Error) {
         self.finished = true;
         self.queue.poison_with(error.clone());
+        let error = self.queue.poison().unwrap_or(error);
+        let error = outcome_unknown(&error, "the database is opened anew");
         for caller in self.callers.drain(..) {
             caller.tell(News::Done(Err(error.clone())));
         }
@@ -244,6 +253,7 @@ impl<'a> Batch<'a> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if !self.finished {
+            // The poison that is there names the panic.
             self.fail(Error::new(
                 ErrorKind::Unavailable,
                 "a thread panicked while it wrote to the database",

@@ -17,10 +17,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_env::Env;
 use thalweg_env::sim::SimEnv;
 use thalweg_env::sync::Mutex;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
+use thalweg_env::{Env, Owner};
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableSnapshot,
 };
@@ -125,15 +125,21 @@ struct Inner {
     maintenance: Mutex<bool>,
 }
 
-/// Whether the database was closed. Its files may belong to another process from then on, so nothing is read any more.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Closed(Arc<AtomicBool>);
+/// Whether the database was closed. Its files may belong to another process from then on, so nothing is read any more. In a
+/// child of a fork it is of no use either, and nothing may be waited for there: the lock of a cache or of the pool may be held
+/// by a thread that the child does not have.
+#[derive(Clone, Debug)]
+pub(crate) struct Closed {
+    is_closed: Arc<AtomicBool>,
+    owner: Owner,
+}
 
 impl Closed {
     /// # Errors
-    /// `Unavailable` once the database is closed.
+    /// `Unavailable` once the database is closed, and in a child of the process that has opened it.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Acquire) {
+        self.owner.check().map_err(Error::not_owner)?;
+        if self.is_closed.load(Ordering::Acquire) {
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 "the database is closed: open it again",
@@ -170,6 +176,10 @@ impl Engine {
             0
         };
         let pool = Arc::new(Pool::new(env.clone(), helpers));
+        let closed = Closed {
+            is_closed: Arc::default(),
+            owner: env.owner(),
+        };
         let encoder = Arc::new(StreamEncoder::new(Arc::clone(&definitions)));
         let kernel = Kernel::open(env, path, &kernel_options(&options), encoder)?;
         Ok(Self {
@@ -179,7 +189,7 @@ impl Engine {
                 definitions,
                 pool,
                 encoders: Arc::default(),
-                closed: Closed::default(),
+                closed,
                 maintenance: Mutex::new(false),
             }),
         })
@@ -305,7 +315,7 @@ impl Engine {
     /// # Errors
     /// When the rest cannot be written.
     pub fn close(&self) -> Result<()> {
-        self.inner.closed.0.store(true, Ordering::Release);
+        self.inner.closed.is_closed.store(true, Ordering::Release);
         self.inner.kernel.close()
     }
 
