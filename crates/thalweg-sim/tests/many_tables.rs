@@ -373,7 +373,9 @@ fn garbage_is_looked_for_in_tables_that_changed() {
         toy.append_group(*table, &rows, 1, Durability::Process)
             .unwrap();
     }
-    toy.kernel.checkpoint().unwrap();
+    toy.kernel.close().unwrap();
+    drop(toy);
+    let toy = Toy::open(&sim.env(), "/db", &options, 64).unwrap();
     let reads = |work: &dyn Fn()| {
         let before = sim.stats().reads;
         work();
