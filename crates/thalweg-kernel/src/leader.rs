@@ -283,6 +283,7 @@ impl Leader {
         }
         self.working
             .check_prepared(&commit)
+            .and_then(|()| commit.check_replacements())
             .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
         self.ensure_epoch()?;
@@ -449,6 +450,7 @@ impl Leader {
             synced: log.synced(),
             visible: self.working.commit,
             gc_floor: self.gc_floor,
+            checkpoint: self.root.current.checkpoint,
         })?;
         self.untold = false;
         Ok(())

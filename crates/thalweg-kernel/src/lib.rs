@@ -60,5 +60,5 @@ pub use kernel::{Kernel, Options, RowEncoder};
 pub use leader::FRAME_LIMIT_BYTES;
 pub use open_rows::OpenRows;
 #[cfg(feature = "broken-rules")]
-pub use rules::{Rule, break_rule};
+pub use rules::{Rule, break_rule, limit_page_entries};
 pub use state::{Snapshot, TableSnapshot, TableState};

@@ -346,15 +346,8 @@ pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Li
         );
         return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
     }
-    take_over_floor(leader, &live);
+    leader.gc_floor = leader.gc_floor.max(live.gc_floor);
     Ok(Some(live).filter(|l| l.epoch == epoch))
-}
-
-/// Readers that came too late for files of the writer before are still to be told so.
-pub(crate) fn take_over_floor(leader: &mut Leader, live: &Live) {
-    if live.boot == leader.boot {
-        leader.gc_floor = leader.gc_floor.max(live.gc_floor);
-    }
 }
 
 /// Segments that recoveries which did not finish have begun; an error if the root is an old one.

@@ -359,10 +359,14 @@ impl Writer {
         self.queue
             .poison_with(Error::new(ErrorKind::Unavailable, "the database is closed"));
         // Whoever leads now is waited for, and whoever was about to writes nothing: another process may write from here.
-        self.with_leader(|leader| leader.ended = Ended::ForGood);
+        let live_unlocked = self.with_leader(|leader| {
+            leader.ended = Ended::ForGood;
+            leader.live.unlock()
+        });
         // A child of a fork may hold the file open as well, and with it the lock.
         let unlocked = lock.unlock(0..1);
-        last.and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
+        last.and(live_unlocked)
+            .and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
     }
 }
 

@@ -1,7 +1,14 @@
 //! Threads over one kernel, in many schedules: what is acknowledged is there, once, and stays.
+//!
+//! Invariant: a schedule has a bounded number of steps. A thread that neither goes on nor fails exceeds it, one that waits
+//! for ever is a deadlock, and a panic of any thread, those of the kernel included, fails the test.
 #![cfg(feature = "explored")]
 
-use shuttle::thread;
+#[path = "explored/background.rs"]
+mod background;
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, MaxSteps, Runner, thread};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,17 +25,28 @@ use thalweg_sim::toy::{Row, Toy, block};
 
 const SCHEDULES: usize = 5_000;
 
+/// Steps of a schedule. The longest models need a tenth of it.
+const MOST_STEPS: usize = 200_000;
+
 /// Half of the schedules draw the next thread at each step; the other half switch a few times only, with long runs
 /// between: what takes three switches at the right places is hardly ever drawn by the first kind.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
+    explore_share(1, model);
+}
+
+/// The same in one of so many schedules: for models of many threads, whose schedules are long.
+fn explore_share(one_in: usize, model: impl Fn() + Send + Sync + 'static) {
     let schedules = std::env::var("THALWEG_SCHEDULES")
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(SCHEDULES);
+    let each = (schedules / one_in).div_ceil(2);
     let model = Arc::new(model);
     let same = Arc::clone(&model);
-    shuttle::check_random(move || same(), schedules / 2);
-    shuttle::check_pct(move || model(), schedules / 2, 4);
+    let mut config = Config::default();
+    config.max_steps = MaxSteps::FailAfter(MOST_STEPS);
+    Runner::new(RandomScheduler::new(each), config.clone()).run(move || same());
+    Runner::new(PctScheduler::new(4, each), config).run(move || model());
 }
 
 fn options() -> Options {
@@ -312,6 +330,44 @@ fn a_reader_process_sees_nothing_early_of_a_writer_that_opens() {
         });
         writer.join().unwrap();
         reader.join().unwrap();
+    });
+}
+
+/// The writer before was killed in the sync of a commit, which only the cache has until the recovery is done.
+#[test]
+fn a_reader_process_sees_nothing_early_of_a_writer_that_recovers() {
+    explore(|| {
+        let sim = SimEnv::new(12);
+        let (toy, table) = open(&sim);
+        toy.append(table, &[(0, 0)], Durability::Disk).unwrap();
+        let crash = FaultRule::new(Fault::Crash).on(SYNCS);
+        sim.set_plan(FaultPlan::none().rule(crash));
+        let killed = toy.append(table, &[(1, 1)], Durability::Disk);
+        killed.unwrap_err();
+        let sim = sim.crash_image(&CrashChoice::Kill);
+        let reader = open_reader(&sim);
+        assert_eq!(keys(&reader, table), [0]);
+        let writer = thread::spawn({
+            let sim = sim.clone();
+            move || {
+                let toy = Toy::open(&sim.env(), "/db", &options(), 3).unwrap();
+                toy.append(table, &[(2, 2)], Durability::Disk).unwrap();
+                toy.kernel.checkpoint().unwrap();
+                toy.kernel.collect_garbage().unwrap();
+            }
+        });
+        let mut last = BTreeSet::new();
+        for _ in 0..4 {
+            let found = keys(&reader, table);
+            holds(&found, &last);
+            last = found.into_iter().collect();
+            let image = sim.crash_image(&CrashChoice::DropAll);
+            let after_power_cut = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
+            holds(&keys(&after_power_cut, table), &last);
+        }
+        writer.join().unwrap();
+        assert_eq!(keys(&reader, table), [0, 1, 2]);
+        assert_eq!(keys(&open_reader(&sim), table), [0, 1, 2]);
     });
 }
 

@@ -45,9 +45,17 @@ impl SimStorage {
 impl Storage for SimStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let path = normalise(path);
-        let handle = self.call(CallKind::Open, &path, None, |machine, _| {
-            open(machine, &path, mode, self.process_id)
-        })?;
+        let mut opened = None;
+        let result = self.call(CallKind::Open, &path, None, |machine, _| {
+            let handle = open(machine, &path, mode, self.process_id)?;
+            opened = Some(handle);
+            Ok(handle)
+        });
+        if let (Err(_), Some(handle)) = (&result, &opened) {
+            // The file may be there now, but nobody has it open.
+            self.world.disk.machine.lock().close_handle(handle);
+        }
+        let handle = result?;
         Ok(Arc::new(SimFile {
             world: Arc::clone(&self.world),
             handle,

@@ -118,6 +118,8 @@ pub(super) struct Machine {
     pub(super) releases: u64,
     locks: Vec<HeldLock>,
     open: BTreeMap<Ino, u64>,
+    /// The files and processes of the open handles.
+    pub(super) handles: BTreeMap<u64, (Ino, u32)>,
     next_handle: u64,
 }
 
@@ -155,6 +157,7 @@ impl Machine {
             releases: 0,
             locks: Vec::new(),
             open: BTreeMap::new(),
+            handles: BTreeMap::new(),
             next_handle: 1,
         }
     }
@@ -278,6 +281,7 @@ impl Machine {
         self.stats.opens += 1;
         *self.open.entry(ino).or_default() += 1;
         self.next_handle += 1;
+        self.handles.insert(self.next_handle, (ino, process_id));
         Handle {
             id: self.next_handle,
             ino,
@@ -288,6 +292,7 @@ impl Machine {
 
     pub(super) fn close_handle(&mut self, handle: &Handle) {
         self.locks.retain(|lock| lock.handle != handle.id);
+        self.handles.remove(&handle.id);
         if let Some(count) = self.open.get_mut(&handle.ino) {
             *count -= 1;
             if *count == 0 {

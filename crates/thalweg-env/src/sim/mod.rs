@@ -45,6 +45,7 @@ mod machine;
 mod runtime;
 mod state;
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -399,6 +400,28 @@ impl SimEnv {
     /// Sets the counters to zero; the numbers of calls go on.
     pub fn reset_stats(&self) {
         self.with(|machine| machine.stats = Stats::default());
+    }
+
+    /// Files that a process has open, each handle counted.
+    #[must_use]
+    pub fn open_handles(&self, process_id: u32) -> usize {
+        self.with(|machine| {
+            let handles = machine.handles.values();
+            handles.filter(|(_, owner)| *owner == process_id).count()
+        })
+    }
+
+    /// Of these, those of files that have no name any more: the space they take is free once they are closed.
+    #[must_use]
+    pub fn open_removed_files(&self, process_id: u32) -> usize {
+        self.with(|machine| {
+            let files = machine.fs.visible_files();
+            let named: BTreeSet<Ino> = files.into_iter().map(|(_, ino)| ino).collect();
+            let handles = machine.handles.values();
+            handles
+                .filter(|(ino, owner)| *owner == process_id && !named.contains(ino))
+                .count()
+        })
     }
 
     /// Starts a new record of calls, or stops recording.

@@ -273,7 +273,7 @@ impl Repair {
         )?;
         let mut leader = open::leader(env, dir, options, root, Arc::new(supply), start.working)?;
         if let Some(live) = &start.live {
-            open::take_over_floor(&mut leader, live);
+            leader.gc_floor = live.gc_floor;
         }
         for table in leader.working.tables.clone().iter() {
             report.moved_blocks += self.renew_index(&mut leader, table)?;
