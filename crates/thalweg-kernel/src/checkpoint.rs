@@ -242,6 +242,7 @@ pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Wor
         .map(|_| Ok(working.share_definition(wire.bytes()?)))
         .collect::<Result<Vec<_>>>()?;
     let mut last_id = TableId(0);
+    let mut added = Vec::new();
     for _ in 0..wire.count(33)? {
         let table = get_table(&mut wire, &definitions)?;
         let fits = table.id > last_id
@@ -250,12 +251,15 @@ pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Wor
         if !fits {
             return Err(Error::corruption(what, "table ids or commits out of order"));
         }
-        if working.table(table.id).is_some() || working.tables.named(&table.name).is_some() {
-            return Err(Error::corruption(what, "two tables have one id or name"));
-        }
         last_id = table.id;
-        working.add_table(table);
+        added.push(last_id);
+        if !working.add_table(table) {
+            return Err(Error::corruption(what, "two tables have one id"));
+        }
         get_open_rows(&mut wire, last_id, &mut working)?;
+    }
+    if !working.tables.learn_names(added.into_iter()) {
+        return Err(Error::corruption(what, "two tables have one name"));
     }
     for _ in 0..wire.count(32)? {
         let id = wire.id()?;

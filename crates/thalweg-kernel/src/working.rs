@@ -427,17 +427,21 @@ impl Working {
         }
     }
 
-    /// Adds a table of a checkpoint, without open rows.
-    pub(crate) fn add_table(&mut self, table: TableState) {
-        self.put_table(table);
+    /// Adds a table of a checkpoint, without open rows; `false`: there is one with its id. Names are learnt when all tables
+    /// are there.
+    pub(crate) fn add_table(&mut self, table: TableState) -> bool {
+        if table.tree.pending().is_some() {
+            self.pending.insert(table.id);
+        }
+        self.tables.insert_unnamed(Arc::new(table))
     }
 
     /// `None` without such a table.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
+        self.changed_since_base.insert(table);
         self.tables.remove(table)?;
         self.changed_trees.remove(&table);
         self.pending.remove(&table);
-        self.changed_since_base.insert(table);
         self.open.remove(table);
         self.changed = true;
         Some(())

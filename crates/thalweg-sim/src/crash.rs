@@ -290,15 +290,7 @@ impl Run<'_> {
                 continue;
             };
             let place = format!("{place}; again at call {call} of the recovery");
-<<<<<<< HEAD
-            if self.dice.below(self.plan.early_every) == 0
-                && let Err(violation) = self.check_shown_early(&state)
-            {
-                self.note(&place, &violation);
-            }
-=======
             self.look_early(&state, &place, depth);
->>>>>>> work
             self.crash(&state, &place, bounds, depth);
             if self.is_done() {
                 return;

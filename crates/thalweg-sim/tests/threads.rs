@@ -15,7 +15,7 @@ use thalweg_env::{
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, Kernel, OpenRows, Options, Result, RowEncoder,
-    TableId, TableSnapshot,
+    TableId, TableSnapshot, TableState,
 };
 use thalweg_sim::toy::{Row, Toy, ToyEncoder, block, rows_part};
 
