@@ -1,5 +1,6 @@
 //! What every storage promises: the same tests on the operating system's files, in memory and on the simulated machine.
 #![cfg(not(feature = "shuttle"))]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
@@ -13,8 +14,8 @@ macro_rules! contract {
     ($($test:ident),* $(,)?) => {
         mod os {
             $(#[test] fn $test() {
-                let dir = tempfile::tempdir().unwrap();
-                super::$test(&thalweg_env::Env::os(), &dir.path().canonicalize().unwrap());
+                let (dir, env) = (tempfile::tempdir().unwrap(), thalweg_env::Env::os());
+                super::$test(&env, &env.storage().canonicalize(dir.path()).unwrap());
             })*
         }
         mod memory {

@@ -1,5 +1,6 @@
 //! Every storage against a plain model: names that lead to vectors of bytes, and handles that outlive their names.
 #![cfg(not(feature = "shuttle"))]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
