@@ -3,8 +3,9 @@
 //! Invariants
 //! - Nothing below the SQL layer touches the operating system except through an [`Env`]; `clippy.toml`
 //!   at the root of the workspace bans the calls that would.
-//! - [`Env::os`] is the real thing, [`sim::SimEnv`] an in-memory one that can lose, tear, delay and refuse.
-//!   Both obey the same trait contracts; where they differ, the simulated one is the stricter.
+//! - [`Env::os`] is the real thing, [`Env::in_memory`] the same with files in memory, [`sim::SimEnv`] a machine for tests
+//!   that can lose, tear, delay and refuse. All obey the same trait contracts (`tests/contract.rs`); where they differ, the
+//!   simulated one is the stricter.
 //! - No trait here knows databases: bytes, names, times and threads only.
 //! - The only unsafe code calls the C library for open-file-description locks, and to let go of them in a child of a fork
 //!   ([`os`]).
@@ -28,6 +29,7 @@ compile_error!(
      open file (F_OFD_SETLK), which this system does not have"
 );
 
+mod memory;
 mod os;
 mod owner;
 mod runtime;
@@ -64,6 +66,16 @@ impl Env {
             Arc::new(os::OsEntropy),
             Arc::new(os::OsSpawner),
         )
+    }
+
+    /// The clocks, random source and threads of the operating system, with files of its own in memory: empty at first, and
+    /// gone with the last clone and the last open file.
+    #[must_use]
+    pub fn in_memory() -> Env {
+        Env {
+            storage: Arc::new(memory::MemoryStorage::new()),
+            ..Env::os()
+        }
     }
 
     /// An environment of the given parts, for example the real storage with a settable clock.

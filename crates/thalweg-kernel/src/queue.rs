@@ -177,6 +177,11 @@ pub(crate) fn refusal(poison: &Error) -> Error {
     Error::with_source(ErrorKind::Unavailable, message, poison.clone())
 }
 
+#[cold]
+fn lost_result() -> Error {
+    Error::new(ErrorKind::Unavailable, "the leader lost its own result")
+}
+
 /// The callers whose jobs a leader took: they are answered even if it unwinds.
 struct Batch<'a> {
     queue: &'a CommitQueue,
@@ -201,24 +206,26 @@ impl<'a> Batch<'a> {
         own: Option<&Arc<Caller>>,
     ) -> Result<CommitNo> {
         let settled = done.as_ref().err().map_or(usize::MAX, |b| b.settled);
-        let error = match done.map_err(|broken| broken.failure) {
-            Ok(()) => Error::new(ErrorKind::Unavailable, "the leader lost its own result"),
+        let broken = match done.map_err(|broken| broken.failure) {
+            Ok(()) => None,
             Err(Failure::Fatal(error)) => {
                 self.queue.poison_with(error.clone());
-                error
+                Some(error)
             }
-            Err(failure) => failure.error(),
+            Err(failure) => Some(failure.error()),
         };
+        // Made only where it is asked for: a commit that went well allocates no error.
+        let error = || broken.clone().unwrap_or_else(lost_result);
         let mut answers = answers.into_iter().enumerate().map(|(at, answer)| {
             let holds = at < settled || answer.is_err();
-            if holds { answer } else { Err(error.clone()) }
+            if holds { answer } else { Err(error()) }
         });
         let mut mine = match own {
             None => answers.next(),
             Some(_) => None,
         };
         for caller in self.callers.drain(..) {
-            let answer = answers.next().unwrap_or_else(|| Err(error.clone()));
+            let answer = answers.next().unwrap_or_else(|| Err(error()));
             if own.is_some_and(|own| Arc::ptr_eq(own, &caller)) {
                 mine = Some(answer);
             } else {
@@ -227,7 +234,7 @@ impl<'a> Batch<'a> {
         }
         drop(answers);
         self.give_lead_away();
-        mine.unwrap_or(Err(error))
+        mine.unwrap_or_else(|| Err(error()))
     }
 
     fn give_lead_away(&mut self) {

@@ -17,7 +17,6 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_env::sim::SimEnv;
 use thalweg_env::sync::Mutex;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::{Env, Owner};
@@ -29,6 +28,13 @@ use thalweg_kernel::{
 const MOST_LISTED: usize = 20;
 /// More threads than this only take memory.
 const MOST_THREADS: usize = 1_024;
+
+/// Largest log segment of a database in memory. Its log is memory as well: about three segments are kept beside the rows,
+/// the one that is written and those whose rows are moving into blocks elsewhere. Smaller ones are cleaned more often, and
+/// each time the index is walked.
+const IN_MEMORY_SEGMENT_BYTES: u64 = 8 << 20;
+/// A database in memory has nothing to sync, and its thread sleeps.
+const IN_MEMORY_SYNC_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -195,7 +201,8 @@ impl Engine {
         })
     }
 
-    /// A database of its own in memory, gone with the last clone.
+    /// Opens a new database in memory, which is gone with the last clone. Durability, sync interval and segment size are
+    /// those that suit memory, whatever the options say.
     ///
     /// # Errors
     /// `Invalid` when the options ask for a database that is there already.
@@ -205,16 +212,14 @@ impl Engine {
                 "a database in memory is always new: it cannot be opened read-only or have to exist",
             ));
         }
-        let os = Env::os();
-        let (clock, entropy, spawner) = (os.clock(), os.entropy(), os.spawner());
-        let disk = SimEnv::new(0).env();
-        let env = Env::new(
-            Arc::clone(disk.storage()),
-            Arc::clone(clock),
-            Arc::clone(entropy),
-            Arc::clone(spawner),
-        );
-        Self::open(env, Path::new("/memory"), options)
+        let options = EngineOptions {
+            // Nothing outlives the process, so nobody has to wait for a sync.
+            durability: Durability::Memory,
+            sync_interval: IN_MEMORY_SYNC_INTERVAL,
+            segment_bytes: options.segment_bytes.min(IN_MEMORY_SEGMENT_BYTES),
+            ..options
+        };
+        Self::open(Env::in_memory(), Path::new("/memory"), options)
     }
 
     /// Makes a table.
