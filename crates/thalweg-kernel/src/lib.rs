@@ -15,6 +15,7 @@ mod compact;
 mod due;
 pub mod error;
 mod fields;
+mod folders;
 pub mod fragment;
 mod frame;
 mod garbage;

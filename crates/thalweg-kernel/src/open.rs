@@ -1,10 +1,12 @@
 //! Opening for writing: the lock, a new database, or recovery of an old one.
 //!
-//! Invariants: a database exists once its root does; whatever a crash leaves before that is removed by the next opening.
+//! Invariants: a database exists once its root does, and all names that lead to it are durable before that ([`crate::folders`]);
+//! whatever a crash leaves before that is removed by the next opening.
 //! A folder with anything else in it is never touched. Recovery is done before the caller gets anything.
 
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
+use crate::folders::{make_database_folder, make_folders};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::kernel::Options;
@@ -126,7 +128,7 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
         if options.must_exist {
             return Err(no_database(env, dir));
         }
-        make_folders(env, dir)?;
+        make_database_folder(env, dir)?;
     }
     let lock = take_lock(env, dir)?;
     // Looked at again under the lock: another process may have made it meanwhile.
@@ -138,27 +140,6 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
         create(env, dir, options)?
     };
     Ok(Opened { leader, lock })
-}
-
-pub(crate) fn make_folders(env: &Env, dir: &Path) -> Result<()> {
-    let storage = env.storage();
-    for folder in [dir.to_owned(), log_dir(dir), data_dir(dir)] {
-        let is_new = storage.metadata(&folder).is_err();
-        storage
-            .create_dir_all(&folder)
-            .map_err(io_at("creating", &folder))?;
-        let Some(parent) = folder.parent().filter(|p| !p.as_os_str().is_empty()) else {
-            continue;
-        };
-        if let Err(e) = storage.sync_dir(parent) {
-            // The name may never reach the disk, and no later sync would tell: the next opening must make it anew.
-            if is_new {
-                let _ = storage.remove_dir(&folder);
-            }
-            return Err(io_at("syncing", parent)(e));
-        }
-    }
-    Ok(())
 }
 
 pub(crate) fn take_lock(env: &Env, dir: &Path) -> Result<Arc<dyn File>> {
