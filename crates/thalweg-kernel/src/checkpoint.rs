@@ -16,6 +16,7 @@ use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKi
 use crate::ids::{CommitNo, TableId};
 use crate::index::{self, Entry, Tree};
 use crate::open_rows::OpenList;
+use crate::producers::Producers;
 use crate::state::TableState;
 use crate::working::Working;
 use bytes::Bytes;
@@ -39,12 +40,7 @@ pub(crate) fn put_checkpoint(
     for (table, root) in working.tables.iter().zip(roots) {
         put_table(table, *root, out)?;
     }
-    out.put_u32(len_u32(working.producers.len()));
-    for (id, (sequence, commit)) in &working.producers {
-        out.extend_from_slice(id);
-        out.put_u64(*sequence);
-        out.put_u64(commit.0);
-    }
+    working.producers.put(out);
     Ok(())
 }
 
@@ -94,6 +90,9 @@ pub(crate) fn get_checkpoint(section: &Bytes) -> Result<Working> {
     let mut working = Working::empty();
     working.commit = CommitNo(wire.u64()?);
     working.next_table = wire.u32()?;
+    if working.next_table == 0 {
+        return Err(Error::corruption(what, "table ids begin with 1"));
+    }
     let mut last_id = TableId(0);
     for _ in 0..wire.count(32)? {
         let (table, open) = get_table(&mut wire, section)?;
@@ -114,12 +113,7 @@ pub(crate) fn get_checkpoint(section: &Bytes) -> Result<Working> {
             working.apply_rows(commit, part);
         }
     }
-    for _ in 0..wire.count(32)? {
-        let id = wire.id()?;
-        working
-            .producers
-            .insert(id, (wire.u64()?, CommitNo(wire.u64()?)));
-    }
+    working.producers = Producers::get(&mut wire, working.commit)?;
     wire.finish()?;
     working.since_checkpoint = Default::default();
     Ok(working)

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
-use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE};
 use crate::wire::is_sound_le;
 use std::path::Path;
 use std::sync::Arc;
@@ -134,6 +134,14 @@ impl LiveFile {
     pub(crate) fn open_writer(env: &Env, database: &Path) -> Result<Self> {
         let mut live = Self::open(env, database, OpenMode::OpenOrCreate)?;
         live.sequence = live.read()?.map_or(0, |l| l.sequence);
+        if live.sequence >= UNCOUNTABLE {
+            let (path, sequence) = (database.join(LIVE_NAME), live.sequence);
+            let wrong = format!(
+                "its sequence is {sequence}, to which no writer counts: nothing was changed; remove this file, the \
+                 database opens without it"
+            );
+            return Err(Error::corruption(path.display(), wrong));
+        }
         Ok(live)
     }
 

@@ -8,7 +8,7 @@ use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folders::{make_database_folder, make_folders};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
-use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, counts_as_used};
 use crate::kernel::Options;
 use crate::leader::{Ended, Failure, Leader};
 use crate::live::{LIVE_NAME, Live, LiveFile, PinPlace};
@@ -299,7 +299,7 @@ fn holds_commits(env: &Env, dir: &Path, id: FileId) -> Result<bool> {
 fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     let root = RootFile::open(env, dir, true)?;
     let current = root.current;
-    let next_file = FileId(current.next_file.0.max(highest_file(env, dir)? + 1));
+    let next_file = free_file_id(env, dir, current.next_file)?;
     let supply = Arc::new(SegmentSupply::new(
         env.clone(),
         dir.to_owned(),
@@ -441,13 +441,13 @@ pub(crate) fn leader(
     })
 }
 
-/// The highest id in any file name: ids are not used twice, even if the root that knew them was lost.
-pub(crate) fn highest_file(env: &Env, dir: &Path) -> Result<u64> {
-    let mut highest = list_segments(env, dir)?.last().map_or(0, |id| id.0);
-    for id in list_fragments(env, dir)? {
-        highest = highest.max(id.0);
-    }
-    Ok(highest)
+/// An id above `known`, that of the root, and above the names of all segments and fragments: ids are not used twice, even if
+/// a newer root that knew them was lost.
+pub(crate) fn free_file_id(env: &Env, dir: &Path, known: FileId) -> Result<FileId> {
+    let mut ids = list_segments(env, dir)?;
+    ids.extend(list_fragments(env, dir)?);
+    let used = ids.into_iter().filter(|id| counts_as_used(*id, known));
+    Ok(used.map(|id| FileId(id.0 + 1)).fold(known, FileId::max))
 }
 
 /// Ids of the fragment files that are there.

@@ -41,7 +41,8 @@ impl Leader {
             synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
         }
         if recovered.frames > 0 || said.is_none() {
-            self.begin_epoch(self.root.current.epoch.next(), recovered.tail)?;
+            let epoch = self.root.current.epoch.next().map_err(Failure::Refused)?;
+            self.begin_epoch(epoch, recovered.tail)?;
         }
         if let Some(encoder) = self.encoder.clone() {
             self.learn_block_rows(&encoder).map_err(fatal)?;

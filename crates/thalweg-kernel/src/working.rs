@@ -8,9 +8,11 @@
 use crate::change::Change;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
+use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
 use crate::index::{Entry, PageLoader, Tree};
+use crate::limits::{CATALOGUE_LIMIT_BYTES, TABLE_BYTES};
 use crate::open_rows::{OpenList, OpenRows, OpenTail};
+use crate::producers::Producers;
 use crate::rules::Rule;
 use crate::state::{DbState, TableState, fold_name};
 use crate::summary::ColumnSummary;
@@ -47,7 +49,9 @@ pub(crate) struct SinceCheckpoint {
 pub(crate) struct Working {
     pub(crate) tables: Vec<Arc<TableState>>,
     pub(crate) open: BTreeMap<TableId, Open>,
-    pub(crate) producers: BTreeMap<[u8; 16], (u64, CommitNo)>,
+    pub(crate) producers: Producers,
+    /// What names and definitions of all tables take.
+    catalogue_bytes: u64,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
@@ -67,7 +71,8 @@ impl Working {
         Self {
             tables: Vec::new(),
             open: BTreeMap::new(),
-            producers: BTreeMap::new(),
+            producers: Producers::default(),
+            catalogue_bytes: 0,
             replaced: BTreeMap::new(),
             next_table: 1,
             commit: CommitNo(0),
@@ -102,6 +107,7 @@ impl Working {
     /// Whether the commit may be stored: asked by the leader before it writes, in commit order. `pages` keeps what it loads
     /// for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
+        self.check_catalogue(changes)?;
         changes.iter().try_for_each(|change| match change {
             Change::Rows(part) => self.check_version(part.table, part.definition_version),
             Change::Group {
@@ -122,6 +128,41 @@ impl Working {
         })
     }
 
+    /// Whether there are numbers for the new tables and definitions of a commit, and room for them in a checkpoint.
+    fn check_catalogue(&self, changes: &[Change]) -> Result<()> {
+        let (mut bytes, mut next_table) = (self.catalogue_bytes, self.next_table);
+        for change in changes {
+            let new_bytes = match change {
+                Change::Edit(Edit::CreateTable { name, definition }) => {
+                    let next = next_table.checked_add(1);
+                    next_table =
+                        next.ok_or_else(|| used_up("numbers of tables", next_table.into()))?;
+                    TABLE_BYTES + (name.len() + definition.len()) as u64
+                }
+                Change::Edit(Edit::RenameTable { name, .. }) => name.len() as u64,
+                Change::Edit(Edit::SetDefinition {
+                    table, definition, ..
+                }) => {
+                    let version = self.table(*table).map_or(0, |t| t.definition_version);
+                    if version == u32::MAX {
+                        return Err(used_up("versions of a definition", version.into()));
+                    }
+                    definition.len() as u64
+                }
+                _ => continue,
+            };
+            bytes += new_bytes;
+            if bytes > CATALOGUE_LIMIT_BYTES {
+                let message = format!(
+                    "the names and definitions of all tables would take more than {CATALOGUE_LIMIT_BYTES} bytes: drop \
+                     tables, or make them in another database"
+                );
+                return Err(Error::new(ErrorKind::Limit, message));
+            }
+        }
+        Ok(())
+    }
+
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
         let table = self.table(table).ok_or_else(|| dropped(table))?;
         if table.definition_version == version {
@@ -139,7 +180,9 @@ impl Working {
             .flatten()
             .take_while(|(commit, ..)| *commit <= covered);
         let taken_rows: u64 = taken.map(|(_, rows, _)| u64::from(*rows)).sum();
-        let rows: u64 = entries.iter().map(|e| e.rows).sum();
+        let rows = entries
+            .iter()
+            .fold(0, |sum: u64, e| sum.saturating_add(e.rows));
         if (rows > 0 && rows == taken_rows) || !Rule::CoverCounts.is_kept() {
             return Ok(());
         }
@@ -181,13 +224,17 @@ impl Working {
                 expected_version,
                 ..
             } => self.check_version(*table, *expected_version),
-            Edit::AddFragment {
+            Edit::AddFragments {
                 table,
                 definition_version,
-                root,
+                covers,
+                roots,
             } => {
                 self.check_version(*table, *definition_version)?;
-                self.load_paths(*table, std::slice::from_ref(root), pages)
+                if let Some(covered) = covers {
+                    self.check_cover(*table, *covered, roots)?;
+                }
+                self.load_paths(*table, roots, pages)
             }
             Edit::Replace {
                 table,
@@ -220,8 +267,7 @@ impl Working {
 
     /// The commit under which this resend was stored, if it was.
     pub(crate) fn stored_before(&self, producer: &Producer) -> Option<CommitNo> {
-        let (sequence, commit) = self.producers.get(&producer.id)?;
-        (producer.sequence <= *sequence).then_some(*commit)
+        self.producers.stored_before(producer)
     }
 
     /// Applies a commit whose frame begins at `frame`.
@@ -232,7 +278,7 @@ impl Working {
         frame: LogPosition,
         pages: &dyn PageLoader,
     ) -> Result<()> {
-        assert!(commit == self.commit.next(), "commits are applied in order");
+        assert!(commit.follows(self.commit), "commits are applied in order");
         self.since_checkpoint.frames += 1;
         for change in changes {
             match change {
@@ -252,8 +298,7 @@ impl Working {
                 }
                 Change::Edit(edit) => self.apply_edit(commit, edit, pages)?,
                 Change::Producer(producer) => {
-                    self.producers
-                        .insert(producer.id, (producer.sequence, commit));
+                    self.producers.note(&producer, commit);
                 }
             }
         }
@@ -290,6 +335,18 @@ impl Working {
             entry.address.file = blocks.segment;
             entry.address.offset += blocks.offset;
         }
+        self.add_items(commit, table, covers, entries, pages)
+    }
+
+    /// Adds blocks and fragments to the index of a table, in the place of the open rows that they cover.
+    fn add_items(
+        &mut self,
+        commit: CommitNo,
+        table: TableId,
+        covers: Option<CommitNo>,
+        items: Vec<Entry>,
+        pages: &dyn PageLoader,
+    ) -> Result<()> {
         let Some(open) = self.open.get_mut(&table) else {
             return Err(dropped(table));
         };
@@ -302,7 +359,7 @@ impl Working {
             }
         }
         self.change(table, |state| {
-            state.tree = state.tree.insert_many(entries, pages, &mut Vec::new())?;
+            state.tree = state.tree.insert_many(items, pages, &mut Vec::new())?;
             match covers {
                 Some(covered) => {
                     if Rule::CoverDrops.is_kept() {
@@ -341,7 +398,8 @@ impl Working {
             }
             Edit::DropTable { table } => {
                 let index = self.index(table).ok_or_else(|| dropped(table))?;
-                self.tables.remove(index);
+                let dropped = self.tables.remove(index);
+                self.catalogue_bytes -= catalogue_bytes(&dropped);
                 self.replaced.remove(&table);
                 self.open_bytes -= self.open.remove(&table).map_or(0, |o| o.bytes);
                 self.changed = true;
@@ -358,16 +416,12 @@ impl Working {
                 state.definition_version += 1;
                 Ok(())
             }),
-            Edit::AddFragment { table, root, .. } => {
-                let has_open_rows = self.open.get(&table).is_some_and(|o| o.rows > 0);
-                self.change(table, |state| {
-                    state.tree = state.tree.insert(root, pages, &mut Vec::new())?;
-                    if has_open_rows {
-                        state.barriers = with_barrier(&state.barriers, commit);
-                    }
-                    Ok(())
-                })
-            }
+            Edit::AddFragments {
+                table,
+                covers,
+                roots,
+                ..
+            } => self.add_items(commit, table, covers, roots, pages),
             Edit::Replace {
                 table,
                 removed,
@@ -388,6 +442,7 @@ impl Working {
     pub(crate) fn add_table(&mut self, mut state: TableState) {
         let (list, tail) = OpenList::new();
         state.open = list;
+        self.catalogue_bytes += catalogue_bytes(&state);
         let open = Open {
             tail,
             rows: 0,
@@ -411,6 +466,8 @@ impl Working {
         let index = self.index(table).ok_or_else(|| dropped(table))?;
         let mut state = TableState::clone(&self.tables[index]);
         edit(&mut state)?;
+        self.catalogue_bytes -= catalogue_bytes(&self.tables[index]);
+        self.catalogue_bytes += catalogue_bytes(&state);
         self.tables[index] = Arc::new(state);
         self.changed = true;
         Ok(())
@@ -450,6 +507,11 @@ impl Working {
 /// About what an entry takes in a directory.
 fn directory_bytes(entry: &Entry) -> u64 {
     (size_of::<Entry>() + entry.columns.len() * size_of::<ColumnSummary>()) as u64
+}
+
+/// What a table takes of each checkpoint, besides its rows and pages.
+fn catalogue_bytes(table: &TableState) -> u64 {
+    TABLE_BYTES + (table.name.len() + table.definition.len()) as u64
 }
 
 fn with_barrier(barriers: &[CommitNo], commit: CommitNo) -> Arc<[CommitNo]> {

@@ -333,10 +333,11 @@ impl Driver {
         let effect = Effect::Append(name.to_owned(), rows.clone());
         self.submit(effect, Durability::Disk, |toy| {
             let root = stage(toy, table, &rows, of_block)?;
-            let edit = Edit::AddFragment {
+            let edit = Edit::AddFragments {
                 table,
                 definition_version,
-                root,
+                covers: None,
+                roots: vec![root],
             };
             let commit = Commit {
                 edits: vec![edit],
