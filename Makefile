@@ -54,6 +54,8 @@ help:
 	@echo "make wheel            the wheel as published, in dist/ (slow)"
 	@echo "make bench            measurements: make bench BENCH='arguments of thalweg-bench'"
 	@echo "make fuzz             the tests of the engine ROUNDS=$(ROUNDS) times, each with new random cases"
+	@echo "make mutations        breaks the kernel in one place at a time: which test notices? (slow; ONLY='part of a name')"
+	@echo "make mutants          cargo-mutants over the kernel: a day"
 	@echo "make clean            removes all that was built, the shared cache included"
 
 .PHONY: demo
@@ -126,6 +128,18 @@ ROUNDS ?= 20
 .PHONY: fuzz
 fuzz: cache
 	@for round in $$(seq $(ROUNDS)); do $(STAGE) "fuzz $$round" cargo test --quiet $(ENGINE_FLAGS) --tests; done
+
+# The list is xtask/mutations.toml.
+ONLY ?=
+.PHONY: mutations
+mutations: cache
+	@cargo xtask mutations $(ONLY)
+
+# Generates its mutations by itself, and builds once for each.
+.PHONY: mutants
+mutants: cache
+	@cargo mutants --version >/dev/null || cargo install --locked cargo-mutants
+	cargo mutants --package thalweg-kernel --test-package thalweg-kernel,thalweg-sim --output $(CARGO_TARGET_DIR)
 
 .PHONY: clean
 clean:

@@ -1,69 +1,163 @@
 //! Checkpoints: the state at one commit, in one INDEX frame (`docs/format/log.md`).
 //!
-//! Invariants: with blocks and pages by address, a checkpoint needs nothing that lies before it: uncovered rows are copied
-//! into it. So recovery reads a checkpoint and what follows, whatever the size of the database, and no quiet table pins an
-//! old segment.
+//! Invariants
+//! - With blocks and pages by address, a checkpoint needs nothing that lies before it but its base: uncovered rows are
+//!   copied into it. So recovery reads a checkpoint, at most one other, and what follows, whatever the size of the
+//!   database, and no quiet table pins an old segment.
+//! - A *full* checkpoint has all tables. Any other one has those that have changed since the last full one, its *base*, so
+//!   writing it costs what has changed, however many tables there are. A base is always full: at most two are read.
+//! - The segment of a base stays for as long as a slot of the root names a checkpoint that needs it.
+//!
+//! What could go wrong, each with a test in this crate or in `thalweg-sim`: a table that changed and is not in the difference
+//! comes back old (all changes pass [`Working`]'s `put_table` or `remove_table`; open rows are taken from the tables that
+//! have some); a dropped table comes back (its id is listed, and removed from the base); a name moves from one table to
+//! another (all that changed is removed before anything is added); the base goes while a slot needs it (garbage asks for the
+//! segments of both slots, and writes full checkpoints first); an epoch that was not finished is the base of another one
+//! (a checkpoint becomes a base when the root names it).
 //!
 //! Rejected: references to the frames of uncovered rows, appended again when a segment is left (engine sketch). It saves
 //! the copy, at most 8 MiB for each 8 MiB of raw rows, and costs a second way to find rows and a rule that must never
-//! be forgotten.
+//! be forgotten. Differences from differences: reading would follow a chain. Full checkpoints at longer intervals: for 100,000
+//! tables either the checkpoints take as long as the commits between them, or replaying those takes longer than opening may.
 
 use crate::change::{get_rows, put_rows};
-use crate::commit::RowsPart;
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKind};
-use crate::ids::{CommitNo, TableId};
-use crate::index::{self, Entry, Tree};
-use crate::open_rows::OpenList;
+use crate::ids::{CommitNo, FileId, LogPosition, TableId};
+use crate::index::{self, Entry, Tree, WrittenPages};
+use crate::open_rows::{OpenList, OpenRows};
 use crate::producers::Producers;
 use crate::state::TableState;
 use crate::working::Working;
 use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 const CHECKPOINT_VERSION: u32 = 1;
 
 /// Sections of an INDEX frame: PAGES, INDEX.
 pub(crate) const CHECKPOINT_SECTIONS: usize = 2;
 
-/// Writes the INDEX section; `roots` are the entries of the tables' root pages.
+/// The pages that were written of the trees that have changed since the checkpoint before.
+pub(crate) type WrittenTrees = BTreeMap<TableId, WrittenPages>;
+
+/// Where a full checkpoint lies, for others that say only what has changed since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Base {
+    pub(crate) at: LogPosition,
+    pub(crate) frame_bytes: u32,
+    /// Of the header of the frame: the checkpoints that build on it vouch for it.
+    pub(crate) crc: u32,
+}
+
+/// Writes the INDEX section: of all tables, or of those that have changed since `base`. Trees that are not in `written`
+/// have all of their pages on disk.
 pub(crate) fn put_checkpoint(
     working: &Working,
-    roots: &[Option<&Entry>],
+    base: Option<Base>,
+    written: &WrittenTrees,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    assert!(roots.len() == working.tables.len(), "one root per table");
     out.put_u32(CHECKPOINT_VERSION);
+    put_base(base, out);
     out.put_u64(working.commit.0);
     out.put_u32(working.next_table);
-    out.put_u32(len_u32(working.tables.len()));
-    for (table, root) in working.tables.iter().zip(roots) {
-        put_table(table, *root, out)?;
+    let changed = base.map(|_| working.changed_since_base());
+    let replaced = changed.iter().flatten();
+    out.put_u32(len_u32(replaced.clone().count()));
+    replaced.clone().for_each(|id| out.put_u32(id.0));
+    let tables: Vec<&Arc<TableState>> = match &changed {
+        Some(changed) => changed.iter().filter_map(|id| working.table(*id)).collect(),
+        None => working.tables.iter().collect(),
+    };
+    let definitions = put_definitions(&tables, out);
+    out.put_u32(len_u32(tables.len()));
+    for (table, definition) in tables.into_iter().zip(definitions) {
+        let root = match written.get(&table.id) {
+            Some(pages) => pages.root().cloned(),
+            None => table.tree.root_entry(),
+        };
+        put_table(table, definition, root, out)?;
+        let open = working.open.get(table.id);
+        out.put_u8(u8::from(open.is_some_and(|open| open.has_later_blocks)));
     }
     working.producers.put(out);
     Ok(())
 }
 
-fn put_table(table: &TableState, root: Option<&Entry>, out: &mut Vec<u8>) -> Result<()> {
+fn put_base(base: Option<Base>, out: &mut Vec<u8>) {
+    let none = Base {
+        at: LogPosition::default(),
+        frame_bytes: 0,
+        crc: 0,
+    };
+    let base = base.unwrap_or(none);
+    out.put_u64(base.at.segment.0);
+    out.put_u64(base.at.offset);
+    out.put_u32(base.frame_bytes);
+    out.put_u32(base.crc);
+}
+
+fn get_base(wire: &mut Fields<'_>) -> Result<Option<Base>> {
+    let base = Base {
+        at: LogPosition {
+            segment: FileId(wire.u64()?),
+            offset: wire.u64()?,
+        },
+        frame_bytes: wire.u32()?,
+        crc: wire.u32()?,
+    };
+    Ok((base.at != LogPosition::default()).then_some(base))
+}
+
+/// Writes the definitions, each once; returns the number of each table's one.
+fn put_definitions(tables: &[&Arc<TableState>], out: &mut Vec<u8>) -> Vec<u32> {
+    let count_at = out.len();
+    out.put_u32(0);
+    // By where they lie in memory: equal ones are shared there. One that is not is written twice, which harms nothing.
+    let mut numbers: HashMap<(*const u8, usize), u32> = HashMap::new();
+    let mut number_of = |definition: &Bytes| {
+        let next = len_u32(numbers.len());
+        *numbers
+            .entry((definition.as_ptr(), definition.len()))
+            .or_insert_with(|| {
+                out.put_bytes(definition);
+                next
+            })
+    };
+    let of_tables = tables.iter().map(|table| number_of(&table.definition));
+    let of_tables = of_tables.collect();
+    let count = len_u32(numbers.len());
+    out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
+    of_tables
+}
+
+fn put_table(
+    table: &TableState,
+    definition: u32,
+    root: Option<Entry>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     out.put_u32(table.id.0);
     out.put_bytes(table.name.as_bytes());
-    out.put_bytes(&table.definition);
+    out.put_u32(definition);
     out.put_u32(table.definition_version);
     out.put_u64(table.created.0);
-    out.put_u32(len_u32(table.barriers.len()));
-    table.barriers.iter().for_each(|b| out.put_u64(b.0));
-    put_sized(out, |out| {
-        index::encode_entries(root.cloned().as_slice(), out)
-    })?;
-    let open: Vec<_> = table.open.iter(CommitNo(u64::MAX)).collect();
-    out.put_u32(len_u32(open.len()));
-    for rows in open {
+    put_sized(out, |out| index::encode_entries(root.as_slice(), out))?;
+    let count_at = out.len();
+    out.put_u32(0);
+    let mut count = 0_u32;
+    for rows in table.open.iter(CommitNo(u64::MAX)) {
+        count += 1;
         out.put_u64(rows.commit.0);
+        out.put_u8(u8::from(rows.begins_section));
         put_sized(out, |out| {
             put_rows(&rows.part, out);
             Ok(())
         })?;
     }
+    out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
     Ok(())
 }
 
@@ -76,91 +170,120 @@ fn put_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) 
     Ok(())
 }
 
-/// The state that an INDEX section holds.
-pub(crate) fn get_checkpoint(section: &Bytes) -> Result<Working> {
-    let what = "checkpoint";
-    let mut wire = Fields::new(section, what);
-    let version = wire.u32()?;
-    if version != CHECKPOINT_VERSION {
-        return Err(Error::corruption(
-            what,
+/// The full checkpoint that an INDEX section is a difference from; `None`: it is a full one itself.
+pub(crate) fn base_of(section: &[u8]) -> Result<Option<Base>> {
+    get_base(&mut fields_of(section)?)
+}
+
+fn fields_of(section: &[u8]) -> Result<Fields<'_>> {
+    let mut wire = Fields::new(section, "checkpoint");
+    match wire.u32()? {
+        CHECKPOINT_VERSION => Ok(wire),
+        version => Err(Error::corruption(
+            "checkpoint",
             format_args!("unknown version {version}"),
-        ));
+        )),
     }
-    let mut working = Working::empty();
+}
+
+/// Reads an INDEX section: `working` is the state of its base, or an empty one.
+pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Working> {
+    let what = "checkpoint";
+    let mut wire = fields_of(section)?;
+    get_base(&mut wire)?;
+    let (base_commit, base_next) = (working.commit, working.next_table);
     working.commit = CommitNo(wire.u64()?);
     working.next_table = wire.u32()?;
     if working.next_table == 0 {
         return Err(Error::corruption(what, "table ids begin with 1"));
     }
+    if working.commit < base_commit || working.next_table < base_next {
+        return Err(Error::corruption(what, "it is older than its base"));
+    }
+    // All of them go before any is added: a table may have the name that another one had.
+    for _ in 0..wire.count(4)? {
+        working.remove_table(TableId(wire.u32()?));
+    }
+    let definitions = (0..wire.count(4)?)
+        .map(|_| Ok(working.share_definition(wire.bytes()?)))
+        .collect::<Result<Vec<_>>>()?;
     let mut last_id = TableId(0);
-    for _ in 0..wire.count(32)? {
-        let (table, open) = get_table(&mut wire, section)?;
+    for _ in 0..wire.count(29)? {
+        let table = get_table(&mut wire, &definitions)?;
         let fits = table.id > last_id
             && table.id.0 < working.next_table
             && table.created <= working.commit;
         if !fits {
             return Err(Error::corruption(what, "table ids or commits out of order"));
         }
+        if working.table(table.id).is_some() || working.tables.named(&table.name).is_some() {
+            return Err(Error::corruption(what, "two tables have one id or name"));
+        }
         last_id = table.id;
         working.add_table(table);
-        let mut last = CommitNo(0);
-        for (commit, part) in open {
-            if part.table != last_id || commit < last || commit > working.commit {
-                return Err(Error::corruption(what, "open rows out of order"));
-            }
-            last = commit;
-            working.apply_rows(commit, part);
-        }
+        get_open_rows(&mut wire, last_id, &mut working)?;
     }
     working.producers = Producers::get(&mut wire, working.commit)?;
     wire.finish()?;
-    working.since_checkpoint = Default::default();
     Ok(working)
 }
 
-type OpenParts = Vec<(CommitNo, RowsPart)>;
-
-fn get_table(wire: &mut Fields<'_>, section: &Bytes) -> Result<(TableState, OpenParts)> {
+fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState> {
+    let wrong = |what: &str| Error::corruption("checkpoint", what);
     let id = TableId(wire.u32()?);
-    let name = wire.string()?;
-    let definition = Bytes::copy_from_slice(wire.bytes()?);
+    let name = wire.str()?.into();
+    let definition = definitions.get(wire.u32()? as usize);
+    let definition = definition.ok_or_else(|| wrong("a table without a definition"))?;
     let definition_version = wire.u32()?;
     let created = CommitNo(wire.u64()?);
-    let barriers = (0..wire.count(8)?)
-        .map(|_| Ok(CommitNo(wire.u64()?)))
-        .collect::<Result<_>>()?;
     let mut roots = index::decode_entries(wire.bytes()?)?.into_iter();
     let (root, None) = (roots.next(), roots.next()) else {
-        return Err(Error::corruption("checkpoint", "a table has one root"));
+        return Err(wrong("a table has one root"));
     };
     if root.as_ref().is_some_and(Entry::is_block) {
-        return Err(Error::corruption(
-            "checkpoint",
-            "the root of an index is a block",
-        ));
+        return Err(wrong("the root of an index is a block"));
     }
-    let tree = Tree::from_root(id, root);
-    let open = (0..wire.count(44)?)
-        .map(|_| {
-            let commit = CommitNo(wire.u64()?);
-            Ok((commit, get_rows(&section.slice_ref(wire.bytes()?))?))
-        })
-        .collect::<Result<_>>()?;
-    let open_list = OpenList::new().0;
-    Ok((
-        TableState {
-            id,
-            name,
-            definition,
-            definition_version,
-            created,
-            tree,
-            open: open_list,
-            barriers,
-        },
-        open,
-    ))
+    Ok(TableState {
+        id,
+        name,
+        definition: definition.clone(),
+        definition_version,
+        created,
+        tree: Tree::from_root(id, root),
+        open: OpenList::default(),
+    })
+}
+
+/// Gives a table the open rows that the checkpoint holds of it.
+fn get_open_rows(wire: &mut Fields<'_>, table: TableId, working: &mut Working) -> Result<()> {
+    let mut last = CommitNo(0);
+    for _ in 0..wire.count(45)? {
+        let commit = CommitNo(wire.u64()?);
+        let begins_section = get_flag(wire)?;
+        // Copied: open rows must not keep a whole checkpoint in memory.
+        let part = get_rows(&Bytes::copy_from_slice(wire.bytes()?))?;
+        if part.table != table || commit < last || commit > working.commit {
+            return Err(Error::corruption("checkpoint", "open rows out of order"));
+        }
+        last = commit;
+        working.push_open(OpenRows {
+            commit,
+            begins_section,
+            part,
+        });
+    }
+    if get_flag(wire)? {
+        working.open.note_blocks(table);
+    }
+    Ok(())
+}
+
+fn get_flag(wire: &mut Fields<'_>) -> Result<bool> {
+    match wire.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Error::corruption("checkpoint", "a flag is neither 0 nor 1")),
+    }
 }
 
 /// Where the INDEX section of a checkpoint frame lies in it.

@@ -80,10 +80,11 @@ impl Due {
     /// Counts the open rows; returns whether there are so many that tables are to be cut into short blocks.
     pub(crate) fn note_open(&self, working: &Working) -> bool {
         let mut stuck = self.stuck.lock();
-        stuck.retain(|table, _| working.open.contains_key(table));
-        let bytes_of = |table| working.open.get(table).map_or(0, |open| open.bytes);
+        // Without open rows, or without the table, nothing is left to encode.
+        stuck.retain(|table, _| working.open.get(*table).is_some());
+        let bytes_of = |table: &TableId| working.open.get(*table).map_or(0, |open| open.bytes);
         let stuck_bytes: u64 = stuck.keys().map(bytes_of).sum();
-        let open_bytes = working.open_bytes - stuck_bytes;
+        let open_bytes = working.open.bytes() - stuck_bytes;
         self.open_bytes.store(open_bytes, Ordering::Relaxed);
         self.stuck_bytes.store(stuck_bytes, Ordering::Relaxed);
         open_bytes > OPEN_LIMIT_BYTES / 2

@@ -112,13 +112,14 @@ impl<'a> Fields<'a> {
         self.take(bytes as usize)
     }
 
-    pub(crate) fn string(&mut self) -> Result<String> {
+    /// A name: a u32 length and that many bytes of UTF-8.
+    pub(crate) fn str(&mut self) -> Result<&'a str> {
         let bytes = self.bytes()?;
-        self.told(
-            std::str::from_utf8(bytes)
-                .map(str::to_owned)
-                .map_err(|_| "a name is not UTF-8"),
-        )
+        self.told(std::str::from_utf8(bytes).map_err(|_| "a name is not UTF-8"))
+    }
+
+    pub(crate) fn string(&mut self) -> Result<String> {
+        self.str().map(str::to_owned)
     }
 
     /// A count of items of at least `item_bytes` each: refused when the bytes left cannot hold them.

@@ -7,24 +7,24 @@
 //! comes too late finds a file missing, never other bytes. Marking reads index pages only.
 //!
 //! Rejected: counting live bytes per file at every commit. It puts the bookkeeping on the path of each append and must
-//! survive recovery exactly; marking costs one walk over the index, which is a thousandth of the data, and only after
-//! something was dropped or replaced, when the log goes on in a new segment, at opening, and behind the next checkpoint
+//! survive recovery exactly; marking costs one walk over the indexes that have changed, which are a thousandth of the data,
+//! and only after something was dropped or replaced, when the log goes on in a new segment, at opening, and behind the next checkpoint
 //! if something could not be removed yet.
 
 use crate::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fragment::fragment_table;
 use crate::ids::{CommitNo, FileId, TableId};
-use crate::index::{Entry, Step};
+use crate::index::{Address, Entry, Step};
 use crate::leader::Job;
 use crate::live::PinPlace;
 use crate::open::list_fragments;
 use crate::queue::refusal;
 use crate::segment::{list_segments, segment_path};
-use crate::state::{Snapshot, TableSnapshot};
+use crate::state::{Snapshot, TableState};
 use crate::store::Store;
 use crate::writer::Writer;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
 /// What was done.
@@ -94,7 +94,7 @@ impl Marked {
             (staged, leader.written_segment(), bound)
         });
         let snapshot = writer.snapshot();
-        let needed = live_files(&snapshot, &writer.store);
+        let needed = live_files(&snapshot, &writer.store, &mut writer.known_uses.lock());
         Ok(Self {
             snapshot,
             needed,
@@ -127,12 +127,12 @@ pub(crate) fn collect(writer: &Writer, marked: Marked) -> Result<Collected> {
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     let after = writer.snapshot();
-    let still_needed = live_files(&after, &writer.store);
+    let still_needed = live_files(&after, &writer.store, &mut writer.known_uses.lock());
     // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was
     // given out anew would name two files.
     let (log_floor, next_file) = writer.with_leader(|leader| {
         let next_file = leader.root.current.next_file;
-        (leader.oldest_replayed_segment(), next_file)
+        (leader.oldest_needed_segment(), next_file)
     });
     dead.retain(|dead| {
         let is_replayed = dead.is_segment && dead.id >= log_floor;
@@ -212,40 +212,93 @@ fn unneeded(writer: &Writer, marked: &Marked) -> Result<Vec<Dead>> {
         .collect())
 }
 
+/// What the index of a table takes of one file.
+#[derive(Clone, Copy, Debug)]
+struct FileUse {
+    file: FileId,
+    bytes: u64,
+    has_blocks: bool,
+}
+
+/// What was found of tables whose index is on disk, so that only those that changed since are walked again: of many tables
+/// few do. By the place of their root page, where there will never be another one.
+#[derive(Debug, Default)]
+pub(crate) struct KnownUses {
+    of_tables: HashMap<TableId, (Address, Box<[FileUse]>)>,
+}
+
 /// What the blocks and index pages of a snapshot take of each file; a file that is not there is not needed.
-fn live_files(snapshot: &Snapshot, store: &Store) -> Needed {
+fn live_files(snapshot: &Snapshot, store: &Store, known: &mut KnownUses) -> Needed {
     let mut needed = Needed::default();
-    for table in snapshot.tables() {
+    let mut with_rows = 0;
+    let tables = snapshot.state.tables.iter();
+    for table in tables.filter(|table| !table.tree.is_empty()) {
+        with_rows += 1;
         // Damaged or not to be read now: what is kept for nothing goes in a later round.
-        if mark_table(&table, store, &mut needed.files).is_err() {
+        if mark_table(table, store, known, &mut needed.files).is_err() {
             needed.unreadable.push(table.id);
         }
+    }
+    // Of tables that were dropped, once there are as many.
+    if known.of_tables.len() > 2 * with_rows {
+        let is_there = |id: &TableId| snapshot.state.tables.get(*id).is_some();
+        known.of_tables.retain(|id, _| is_there(id));
     }
     needed
 }
 
 fn mark_table(
-    table: &TableSnapshot,
+    table: &TableState,
     store: &Store,
+    known: &mut KnownUses,
     live: &mut HashMap<FileId, Live>,
 ) -> Result<()> {
-    // If something was appended since the checkpoint the root is in memory; what it leads to is marked by the walk.
-    let mut count = |entry: &Entry| {
-        let file = live.entry(entry.address.file).or_default();
-        file.bytes += u64::from(entry.address.bytes);
-        if entry.is_block() && file.tables.last() != Some(&table.id) {
-            file.tables.push(table.id);
+    let mut mark = |uses: &[FileUse]| {
+        for used in uses {
+            let file = live.entry(used.file).or_default();
+            file.bytes += used.bytes;
+            if used.has_blocks {
+                file.tables.push(table.id);
+            }
         }
     };
-    if !table.tree.is_dirty() {
-        table.tree.root_entry().iter().for_each(&mut count);
+    // If something was appended since the checkpoint the root is in memory; what it leads to is marked by the walk.
+    let root = (!table.tree.is_dirty())
+        .then(|| table.tree.root_entry())
+        .flatten();
+    let root_place = root.as_ref().map(|root| root.address);
+    if let Some((place, uses)) = known.of_tables.get(&table.id)
+        && Some(*place) == root_place
+    {
+        mark(uses);
+        return Ok(());
     }
-    table.tree.visit(None, store, &mut |entry| {
+    let mut uses: BTreeMap<FileId, FileUse> = BTreeMap::new();
+    let mut count = |entry: &Entry| {
+        let file = entry.address.file;
+        let used = uses.entry(file).or_insert(FileUse {
+            file,
+            bytes: 0,
+            has_blocks: false,
+        });
+        used.bytes += u64::from(entry.address.bytes);
+        used.has_blocks |= entry.is_block();
+    };
+    root.iter().for_each(&mut count);
+    let walked = table.tree.visit(None, store, &mut |entry| {
         count(entry);
         if entry.is_block() {
             Step::Take
         } else {
             Step::Descend
         }
-    })
+    });
+    let uses: Box<[FileUse]> = uses.into_values().collect();
+    // What was found counts in any case.
+    mark(&uses);
+    walked?;
+    if let Some(place) = root_place {
+        known.of_tables.insert(table.id, (place, uses));
+    }
+    Ok(())
 }

@@ -16,7 +16,7 @@ use crate::leader::Job;
 use crate::open::{self, Opened};
 use crate::open_rows::OpenRows;
 use crate::reader::Reader;
-use crate::state::{DbState, Snapshot, TableSnapshot};
+use crate::state::{DbState, Snapshot, TableSnapshot, TableState};
 use crate::store::Store;
 use crate::writer::Writer;
 use std::path::Path;
@@ -61,11 +61,12 @@ impl Default for Options {
 
 /// Turns open rows into blocks; the layer above knows what rows are.
 pub trait RowEncoder: Send + Sync {
-    /// How many open rows make a block of a table with this definition.
-    fn block_rows(&self, definition: &[u8]) -> Result<u32>;
+    /// How many open rows make a block of this table. Asked for when a table gets open rows, and again when its
+    /// definition has changed meanwhile. An error concerns the table alone: encoding its rows fails then, too.
+    fn block_rows(&self, table: &TableState) -> Result<u32>;
 
-    /// Blocks with all of `rows`, never mixing rows of both sides of a barrier in one block. Each block's entry says
-    /// the commits of its rows.
+    /// Encodes all of `rows` as blocks. Rows before and after one with [`OpenRows::begins_section`] are never in one
+    /// block. Each block's entry says the commits of its rows.
     fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>>;
 }
 
@@ -267,7 +268,7 @@ mod tests {
     struct NoRows;
 
     impl RowEncoder for NoRows {
-        fn block_rows(&self, _definition: &[u8]) -> Result<u32> {
+        fn block_rows(&self, _table: &TableState) -> Result<u32> {
             Ok(1)
         }
 

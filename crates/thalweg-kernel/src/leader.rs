@@ -9,7 +9,7 @@
 //! except behind that, where nobody can see it.
 
 use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
-use crate::checkpoint::{CHECKPOINT_SECTIONS, put_checkpoint};
+use crate::checkpoint::{Base, CHECKPOINT_SECTIONS, WrittenTrees, put_checkpoint};
 use crate::commit::{Commit, Durability, Edit, GroupPart};
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,7 +17,7 @@ use crate::fields::len_u32;
 use crate::fragment::FragmentWriter;
 use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
-use crate::index::{Entry, HeldPages, WrittenPages};
+use crate::index::{Entry, HeldPages};
 use crate::kernel::{Published, RowEncoder};
 use crate::limits::{check_commit, check_frame};
 use crate::live::{Live, LiveFile, PinPlace};
@@ -43,6 +43,9 @@ const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
 const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
+
+/// A full checkpoint that takes less than this part of a full segment is written anew each time.
+const LEAST_BASE_SHARE: u64 = 256;
 
 /// What calls for a checkpoint: recovery never has more than this to read.
 const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
@@ -145,6 +148,9 @@ pub(crate) struct Leader {
     pub(crate) live: LiveFile,
     pub(crate) boot: [u8; 16],
     pub(crate) gc_floor: PinPlace,
+    /// The segments that the checkpoints of the root's slots need besides their own; what the older slot needs is not known
+    /// before it was written.
+    pub(crate) base_segments: [FileId; 2],
     pub(crate) store: Arc<Store>,
     pub(crate) supply: Arc<SegmentSupply>,
     pub(crate) published: Published,
@@ -278,6 +284,7 @@ impl Leader {
         }
         check_commit(&commit)
             .and_then(|()| self.working.check_prepared(&commit))
+            .and_then(|()| commit.check_replacements())
             .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
         let number = self.working.commit.next().map_err(Failure::Refused)?;
@@ -370,7 +377,7 @@ impl Leader {
     fn publish(&mut self) -> Result<()> {
         if self.working.changed {
             if let Some(encoder) = self.encoder.clone() {
-                self.learn_block_rows(&encoder)?;
+                self.learn_block_rows(&encoder);
             }
             self.published
                 .store(self.working.publish(self.root.current.epoch));
@@ -387,18 +394,19 @@ impl Leader {
         Ok(())
     }
 
-    /// Asks the layer above for the block sizes of new and altered tables.
-    pub(crate) fn learn_block_rows(&mut self, encoder: &Arc<dyn RowEncoder>) -> Result<()> {
-        for table in &self.working.tables {
-            let Some(open) = self.working.open.get_mut(&table.id) else {
+    /// Asks the layer above how many rows make a block, for tables that have got their first open rows or another
+    /// definition.
+    pub(crate) fn learn_block_rows(&mut self, encoder: &Arc<dyn RowEncoder>) {
+        for table in self.working.open.take_unknown() {
+            let Some(state) = self.working.table(table) else {
                 continue;
             };
-            if open.block_rows_of != table.definition_version {
-                open.block_rows = u64::from(encoder.block_rows(&table.definition)?.max(1));
-                open.block_rows_of = table.definition_version;
-            }
+            // Whoever encodes the rows meets the same error, and leaves this table aside.
+            let block_rows = encoder
+                .block_rows(state)
+                .map_or(1, |rows| u64::from(rows.max(1)));
+            self.working.open.set_block_rows(table, block_rows);
         }
-        Ok(())
     }
 
     /// Tells the background what there is to do.
@@ -409,7 +417,7 @@ impl Leader {
             self.due.expect_checkpoint();
         }
         let much_is_open = self.due.note_open(&self.working);
-        if std::mem::take(&mut self.working.block_is_full) || checkpoint || much_is_open {
+        if self.working.open.take_filled() || checkpoint || much_is_open {
             self.due.work.call();
         }
         self.due.call_for_garbage();
@@ -419,18 +427,12 @@ impl Leader {
     /// block, because open rows take too much room.
     pub(crate) fn next_to_encode(&self) -> Option<(TableId, Option<u64>)> {
         let aside = self.due.left_aside(self.env.clock().monotonic_ns());
-        let tables = || {
-            let open = self.working.open_tables();
-            open.filter(|(table, _)| !aside.contains(table))
-        };
-        if let Some((table, open)) = tables().find(|(_, open)| open.rows >= open.block_rows) {
+        if let Some((table, open)) = self.working.open.next_full(&aside) {
             return Some((table, Some(open.block_rows)));
         }
         let much_is_open = self.due.note_open(&self.working);
-        let largest = tables().max_by_key(|(_, open)| open.bytes);
-        largest
-            .filter(|_| much_is_open)
-            .map(|(table, _)| (table, None))
+        let largest = self.working.open.next_large(&aside);
+        largest.filter(|_| much_is_open).map(|table| (table, None))
     }
 
     /// Tells reading processes what they may show.
@@ -444,6 +446,7 @@ impl Leader {
             synced: log.synced(),
             visible: self.working.commit,
             gc_floor: self.gc_floor,
+            checkpoint: self.root.current.checkpoint,
         })?;
         self.untold = false;
         Ok(())
@@ -455,6 +458,12 @@ impl Leader {
         self.root
             .other
             .map_or(FileId(0), |other| other.checkpoint.segment.min(current))
+    }
+
+    /// The first segment that a recovery from either root slot would read anything of.
+    pub(crate) fn oldest_needed_segment(&self) -> FileId {
+        let [first, second] = self.base_segments;
+        self.oldest_replayed_segment().min(first).min(second)
     }
 
     /// The segment that is written to, or would be replayed last.
@@ -518,9 +527,12 @@ impl Leader {
         // With room for the checkpoint as well, which is about the last one and what was replayed since: a second segment
         // would be two syncs more. If it does not suffice there is one all the same.
         let replayed = &self.working.since_checkpoint;
-        let checkpoint_bytes = 2 * u64::from(self.root.current.checkpoint_bytes)
-            + 2 * replayed.directory_bytes
-            + replayed.rows_bytes;
+        let last_bytes = match (self.base_of_next(false), self.working.base) {
+            (None, Some(base)) => base.frame_bytes.max(self.root.current.checkpoint_bytes),
+            _ => self.root.current.checkpoint_bytes,
+        };
+        let checkpoint_bytes =
+            2 * u64::from(last_bytes) + 2 * replayed.directory_bytes + replayed.rows_bytes;
         let prepared = if self.was_full {
             let wanted_bytes = tail_bytes + checkpoint_bytes;
             self.supply.take(wanted_bytes, tail_bytes, true)?
@@ -534,7 +546,7 @@ impl Leader {
             apply_at(&mut self.working, frame, at, &*self.store).map_err(Failure::Stale)?;
         }
         self.log = Some(log);
-        if let Err(failure) = self.write_checkpoint(Some((first, unnamed.as_deref()))) {
+        if let Err(failure) = self.write_checkpoint(Some((first, unnamed.as_deref())), false) {
             self.log = None;
             if let Failure::Refused(_) = failure {
                 // It takes room, and the root does not know of it: a removal that is undone is done again at opening.
@@ -543,27 +555,35 @@ impl Leader {
             }
             return Err(failure);
         }
+        // Snapshots are pinned by the epoch of their state.
+        self.working.changed = true;
         self.publish().map_err(fatal)
     }
 
-    /// A checkpoint, if there is anything behind the last one.
+    /// A checkpoint, if there is anything behind the last one; a full one in any case with `always`.
     fn checkpoint(&mut self, always: bool) -> Outcome<CommitNo> {
         if always {
             self.ensure_epoch()?;
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
-            self.write_checkpoint(None)?;
+            self.write_checkpoint(None, always)?;
             self.publish().map_err(fatal)?;
         }
         Ok(self.working.commit)
     }
 
     /// `first`: the segment that the epoch of this checkpoint begins with, and its path if it has no name yet.
-    fn write_checkpoint(&mut self, first: Option<(FileId, Option<&Path>)>) -> Outcome<()> {
-        let (at, written) = self.place_checkpoint()?;
+    fn write_checkpoint(
+        &mut self,
+        first: Option<(FileId, Option<&Path>)>,
+        full: bool,
+    ) -> Outcome<()> {
+        let base = self.base_of_next(full);
+        let (at, written) = self.place_checkpoint(base)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
-        self.supply.note_checkpoint(u64::from(frame_bytes));
+        let full_bytes = base.map_or(frame_bytes, |base| base.frame_bytes.max(frame_bytes));
+        self.supply.note_checkpoint(u64::from(full_bytes));
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         log.write().and_then(|()| log.sync()).map_err(fatal)?;
         if let Some((id, unnamed)) = first {
@@ -585,26 +605,40 @@ impl Leader {
         for _ in 0..if both_slots { 2 } else { 1 } {
             self.root.switch(root).map_err(fatal)?;
         }
-        for pages in written {
+        for (_, pages) in written {
             pages.publish(&*self.store);
         }
         self.working.trim();
-        self.working.since_checkpoint = SinceCheckpoint::default();
+        let own = Base {
+            at,
+            frame_bytes,
+            crc: root.checkpoint_crc,
+        };
+        self.working.note_checkpoint(own, base);
+        let needed = base.unwrap_or(own).at.segment;
+        let other = if both_slots {
+            needed
+        } else {
+            self.base_segments[0]
+        };
+        self.base_segments = [needed, other];
         self.due.look_at_garbage_again();
         Ok(())
     }
 
     /// Builds the frame of a checkpoint for the place where it will go. Sealed pages name their places, so it is built
     /// again if it turns out not to fit this segment.
-    fn place_checkpoint(&mut self) -> Outcome<(LogPosition, Vec<WrittenPages>)> {
+    fn place_checkpoint(&mut self, base: Option<Base>) -> Outcome<(LogPosition, WrittenTrees)> {
         let mut needed_bytes = 0;
         loop {
             let at = self.room(needed_bytes, true)?.end();
-            let written = self.build_checkpoint(at).map_err(|e| match e.kind() {
-                // Nothing was written of it, and the state is as it was.
-                ErrorKind::Limit => Failure::Refused(e),
-                _ => fatal(e),
-            })?;
+            let written = self
+                .build_checkpoint(at, base)
+                .map_err(|e| match e.kind() {
+                    // Nothing was written of it, and the state is as it was.
+                    ErrorKind::Limit => Failure::Refused(e),
+                    _ => fatal(e),
+                })?;
             let frame_bytes = self.builder.frame_bytes() as u64;
             if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
                 return Ok((at, written));
@@ -614,25 +648,39 @@ impl Leader {
         }
     }
 
-    fn build_checkpoint(&mut self, at: LogPosition) -> Result<Vec<WrittenPages>> {
+    /// What the next checkpoint is a difference from; `None`: it is a full one.
+    ///
+    /// All differences from one base together take no more than about the base: so writing checkpoints costs twice what
+    /// changes at most, and reading one no more than twice a full one.
+    fn base_of_next(&self, full: bool) -> Option<Base> {
+        let least_bytes = self.supply.limit_bytes() / LEAST_BASE_SHARE;
+        let base = self.working.base.filter(|_| !full)?;
+        let base_bytes = u64::from(base.frame_bytes);
+        (base_bytes >= least_bytes && self.working.difference_bytes < base_bytes).then_some(base)
+    }
+
+    fn build_checkpoint(&mut self, at: LogPosition, base: Option<Base>) -> Result<WrittenTrees> {
         let (builder, working, database) = (&mut self.builder, &self.working, self.database);
         let first_page = at.offset + FrameBuilder::sections_offset(CHECKPOINT_SECTIONS) as u64;
-        let mut written = Vec::with_capacity(working.tables.len());
+        let mut written = WrittenTrees::new();
         builder.clear();
         builder.section(SectionKind::Pages, |out| {
-            for table in &working.tables {
-                written.push(table.tree.write_dirty(&mut |page| {
+            for id in &working.changed_trees {
+                let Some(table) = working.table(*id) else {
+                    continue;
+                };
+                let pages = table.tree.write_dirty(&mut |page| {
                     let address =
                         page.seal_into(database, at.segment, first_page + out.len() as u64, out);
                     out.resize(out.len().next_multiple_of(FRAME_ALIGN), 0);
                     Ok(address)
-                })?);
+                })?;
+                written.insert(*id, pages);
             }
             Ok(())
         })?;
-        let roots: Vec<_> = written.iter().map(WrittenPages::root).collect();
         builder.section(SectionKind::Index, |out| {
-            put_checkpoint(working, &roots, out)
+            put_checkpoint(working, base, &written, out)
         })?;
         Ok(written)
     }

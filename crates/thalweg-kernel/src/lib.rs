@@ -8,6 +8,7 @@
 mod background;
 pub mod bitmap;
 pub mod block;
+mod catalog;
 mod change;
 mod checkpoint;
 pub mod commit;
@@ -28,9 +29,11 @@ mod live;
 mod log_writer;
 mod open;
 mod open_rows;
+mod open_tables;
 mod pins;
 mod producers;
 mod queue;
+mod radix_map;
 mod reader;
 mod reader_slots;
 mod recover;
@@ -63,4 +66,4 @@ pub use open_rows::OpenRows;
 pub use producers::MOST_PRODUCERS;
 #[cfg(feature = "broken-rules")]
 pub use rules::{Rule, break_rule};
-pub use state::{Snapshot, TableSnapshot};
+pub use state::{Snapshot, TableSnapshot, TableState};

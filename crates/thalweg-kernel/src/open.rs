@@ -4,6 +4,7 @@
 //! whatever a crash leaves before that is removed by the next opening.
 //! A folder with anything else in it is never touched. Recovery is done before the caller gets anything.
 
+use crate::checkpoint::WrittenTrees;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folders::{make_database_folder, make_folders};
@@ -192,7 +193,7 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     let mut builder = FrameBuilder::default();
     builder.section(SectionKind::Pages, |_| Ok(()))?;
     builder.section(SectionKind::Index, |out| {
-        crate::checkpoint::put_checkpoint(&Working::empty(), &[], out)
+        crate::checkpoint::put_checkpoint(&Working::empty(), None, &WrittenTrees::new(), out)
     })?;
     let checkpoint = log.push(CommitNo(0), &builder, Vec::new(), false);
     log.write()?;
@@ -326,15 +327,8 @@ pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Li
         );
         return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
     }
-    take_over_floor(leader, &live);
+    leader.gc_floor = leader.gc_floor.max(live.gc_floor);
     Ok(Some(live).filter(|l| l.epoch == epoch))
-}
-
-/// Readers that came too late for files of the writer before are still to be told so.
-pub(crate) fn take_over_floor(leader: &mut Leader, live: &Live) {
-    if live.boot == leader.boot {
-        leader.gc_floor = leader.gc_floor.max(live.gc_floor);
-    }
 }
 
 /// Segments that recoveries which did not finish have begun; an error if the root is an old one.
@@ -425,6 +419,7 @@ pub(crate) fn leader(
         live,
         boot: env.clock().boot_id(),
         gc_floor: PinPlace::default(),
+        base_segments: [FileId(0); 2],
         store,
         supply,
         published,

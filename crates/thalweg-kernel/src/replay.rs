@@ -5,7 +5,7 @@
 //! damage ([`Replay::skip_damage`]).
 
 use crate::change::{Change, changes_of};
-use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, get_checkpoint, index_section};
+use crate::checkpoint::{Base, CHECKPOINT_HEAD_BYTES, base_of, get_checkpoint, index_section};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::frame::{
@@ -99,35 +99,22 @@ impl Replay {
     /// The same as [`Self::start`] whatever the header of the segment says: the frame is sealed itself.
     pub(crate) fn behind_checkpoint(env: &Env, dir: &Path, root: &Root) -> Result<(Self, Working)> {
         let at = root.checkpoint;
-        let path = segment_path(dir, at.segment);
-        let place = format!("{} at {}", path.display(), at.offset);
-        let file = open_segment(env, &path)?;
-        let damage = |what: &str| Error::corruption(&place, what);
-        let read = |bytes: usize, offset: u64| {
-            let mut out = vec![0; bytes];
-            match file.read_exact_at(&mut out, offset) {
-                Ok(()) => Ok(Bytes::from(out)),
-                Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
-                    Err(damage("the file ends before it"))
-                }
-                Err(e) => Err(Error::io(format_args!("reading {place}"), e)),
-            }
+        let own = Base {
+            at,
+            frame_bytes: root.checkpoint_bytes,
+            crc: root.checkpoint_crc,
         };
-        let head_bytes = read(CHECKPOINT_HEAD_BYTES, at.offset)?;
-        let head = FrameHead::parse(&head_bytes, seal(root.database, at))
-            .map_err(|_| damage("the checkpoint that the root names is not there"))?;
-        if !is_sound(head.crc, root.checkpoint_crc)
-            || head.frame_bytes != root.checkpoint_bytes
-            || head.id.epoch != root.epoch
-        {
+        let (head, section, file) = read_checkpoint(env, dir, root.database, own)?;
+        let place = place_of(dir, at);
+        let damage = |what: &str| Error::corruption(&place, what);
+        if head.id.epoch != root.epoch {
             return Err(damage("the checkpoint is not the one that the root names"));
         }
-        let entry = index_section(&head).ok_or_else(|| damage("the frame is no checkpoint"))?;
-        let section = read(entry.bytes as usize, at.offset + u64::from(entry.offset))?;
-        if !is_sound(crc32c::crc32c(&section), entry.crc) {
-            return Err(damage("checksum of the checkpoint"));
-        }
-        let working = get_checkpoint(&section).map_err(|e| damage(e.message()))?;
+        let base = base_of(&section).map_err(|e| damage(e.message()))?;
+        let before = base.map(|base| read_base(env, dir, root.database, base));
+        let before = before.transpose()?.unwrap_or_else(Working::empty);
+        let mut working = get_checkpoint(&section, before).map_err(|e| damage(e.message()))?;
+        working.note_checkpoint(own, base);
         if working.commit != root.commit || head.id.commit != root.commit {
             return Err(damage(
                 "the checkpoint is of another commit than the root says",
@@ -544,6 +531,64 @@ pub(crate) fn head_at(
             Err(NotAFrame::Invalid(_)) => return Ok(None),
         }
     }
+}
+
+fn place_of(dir: &Path, at: LogPosition) -> String {
+    format!(
+        "{} at {}",
+        segment_path(dir, at.segment).display(),
+        at.offset
+    )
+}
+
+/// The head and the INDEX section of a checkpoint, and the open segment that it lies in.
+fn read_checkpoint(
+    env: &Env,
+    dir: &Path,
+    database: DatabaseId,
+    checkpoint: Base,
+) -> Result<(FrameHead, Vec<u8>, Arc<dyn File>)> {
+    let at = checkpoint.at;
+    let place = place_of(dir, at);
+    let file = open_segment(env, &segment_path(dir, at.segment))?;
+    let damage = |what: &str| Error::corruption(&place, what);
+    let read = |bytes: usize, offset: u64| {
+        let mut out = vec![0; bytes];
+        match file.read_exact_at(&mut out, offset) {
+            Ok(()) => Ok(out),
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(damage("the file ends before it"))
+            }
+            Err(e) => Err(Error::io(format_args!("reading {place}"), e)),
+        }
+    };
+    let head = FrameHead::parse(&read(CHECKPOINT_HEAD_BYTES, at.offset)?, seal(database, at))
+        .map_err(|_| damage("the checkpoint that the root names is not there"))?;
+    if !is_sound(head.crc, checkpoint.crc) || head.frame_bytes != checkpoint.frame_bytes {
+        return Err(damage("the checkpoint is not the one that the root names"));
+    }
+    let entry = index_section(&head).ok_or_else(|| damage("the frame is no checkpoint"))?;
+    let section = read(entry.bytes as usize, at.offset + u64::from(entry.offset))?;
+    if !is_sound(crc32c::crc32c(&section), entry.crc) {
+        return Err(damage("checksum of the checkpoint"));
+    }
+    Ok((head, section, file))
+}
+
+/// The state of the full checkpoint that another one is a difference from.
+fn read_base(env: &Env, dir: &Path, database: DatabaseId, base: Base) -> Result<Working> {
+    let (_, section, _) = read_checkpoint(env, dir, database, base)?;
+    let damage = |what: &str| Error::corruption(place_of(dir, base.at), what);
+    if base_of(&section)
+        .map_err(|e| damage(e.message()))?
+        .is_some()
+    {
+        return Err(damage("the base of a checkpoint is not a full one"));
+    }
+    let mut working =
+        get_checkpoint(&section, Working::empty()).map_err(|e| damage(e.message()))?;
+    working.note_checkpoint(base, None);
+    Ok(working)
 }
 
 pub(crate) fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {

@@ -1,9 +1,12 @@
 //! The state of a database in memory: what one commit after the other makes of it.
 //!
-//! Invariants: a [`DbState`] never changes once it is shared, except that open rows are appended behind its
-//! `visible` commit and `visible` then rises. A snapshot is a `DbState` and the `visible` it read; so taking one is two
-//! atomic loads, and no reader takes a lock that a writer holds.
+//! Invariants: a [`DbState`] never changes once it is shared, except that open rows are appended after its `visible`
+//! commit and `visible` then rises; as far as its tables have chunks for them, a new state begins with the first commit
+//! that they have not. A snapshot is a `DbState` and the `visible` it read; so taking one is two atomic loads, and no
+//! reader takes a lock that a writer holds. Making a state out of the last one costs the same however many tables there
+//! are.
 
+use crate::catalog::Catalog;
 use crate::ids::{CommitNo, Epoch, TableId};
 use crate::index::Tree;
 use crate::live::PinPlace;
@@ -18,7 +21,7 @@ pub struct TableState {
     /// The table's id for life.
     pub id: TableId,
     /// Its name, as it was written.
-    pub name: String,
+    pub name: Arc<str>,
     /// What the layer above knows of it.
     pub definition: Bytes,
     /// Rises with every new definition.
@@ -27,10 +30,8 @@ pub struct TableState {
     pub created: CommitNo,
     /// Its blocks.
     pub tree: Tree,
-    /// Its open rows begin here.
+    /// Its rows that are in no block yet.
     pub(crate) open: OpenList,
-    /// Commits of groups that lie between open rows: an encoder cuts there, so that arrival order survives.
-    pub(crate) barriers: Arc<[CommitNo]>,
 }
 
 /// All tables as of one commit.
@@ -38,31 +39,9 @@ pub struct TableState {
 pub(crate) struct DbState {
     /// In another epoch the same commits may lie elsewhere.
     pub(crate) epoch: Epoch,
-    /// By id.
-    pub(crate) tables: Vec<Arc<TableState>>,
+    pub(crate) tables: Catalog,
     /// The last commit that can be seen in this state; only ROWS commits raise it without a new state.
     pub(crate) visible: AtomicU64,
-}
-
-impl DbState {
-    pub(crate) fn table(&self, id: TableId) -> Option<&Arc<TableState>> {
-        self.tables
-            .binary_search_by_key(&id, |t| t.id)
-            .ok()
-            .map(|i| &self.tables[i])
-    }
-
-    pub(crate) fn table_named(&self, name: &str) -> Option<&Arc<TableState>> {
-        let folded = fold_name(name);
-        self.tables
-            .iter()
-            .find(|t| t.name == name || fold_name(&t.name) == folded)
-    }
-}
-
-/// Names are compared without regard to case.
-pub(crate) fn fold_name(name: &str) -> String {
-    name.to_lowercase()
 }
 
 /// One consistent view of the whole database. Cheap to clone; holding it keeps its files.
@@ -91,18 +70,23 @@ impl Snapshot {
     }
 
     /// All tables, by id.
-    pub fn tables(&self) -> impl ExactSizeIterator<Item = TableSnapshot> + '_ {
+    pub fn tables(&self) -> impl Iterator<Item = TableSnapshot> + '_ {
         self.state.tables.iter().map(|t| self.of_table(t))
+    }
+
+    /// How many tables there are.
+    pub fn table_count(&self) -> usize {
+        self.state.tables.len()
     }
 
     /// The table with an id.
     pub fn table(&self, id: TableId) -> Option<TableSnapshot> {
-        self.state.table(id).map(|t| self.of_table(t))
+        self.state.tables.get(id).map(|t| self.of_table(t))
     }
 
     /// The table with a name, without regard to case.
     pub fn table_named(&self, name: &str) -> Option<TableSnapshot> {
-        self.state.table_named(name).map(|t| self.of_table(t))
+        self.state.tables.named(name).map(|t| self.of_table(t))
     }
 
     fn of_table(&self, table: &Arc<TableState>) -> TableSnapshot {
@@ -140,12 +124,6 @@ impl TableSnapshot {
     /// The rows that are in no block yet, in commit order.
     pub fn open_rows(&self) -> impl Iterator<Item = &OpenRows> {
         self.table.open.iter(self.commit)
-    }
-
-    /// Commits between which an encoder must not put rows into one block: arrival order across blocks is told by
-    /// their commits. Ascending.
-    pub fn barriers(&self) -> &[CommitNo] {
-        &self.table.barriers
     }
 
     /// Whether this is the very same state of the table: callers cache what they derived from the definition.

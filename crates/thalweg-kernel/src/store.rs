@@ -23,7 +23,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_env::{Env, File, OpenMode};
 
 /// Most files that are kept open; more while more are in use.
-const MAX_OPEN_FILES: usize = 256;
+///
+/// Few: a process that has several databases open shares its limit of often 1,024 among them, and of a removed file the space
+/// stays taken while it is open. Opening one again takes some microseconds, and scans read many blocks of a file in a row.
+const MAX_OPEN_FILES: usize = 40;
 
 /// Bytes of a full page with nine columns. From it the number of cached items is guessed, and with it how finely the cache
 /// is divided among threads: a part must hold many of the largest items.
@@ -193,6 +196,11 @@ impl Store {
         self.files.remove(&id);
     }
 
+    /// Closes all files, each once nobody reads it any more. Those that are needed again are opened again.
+    pub(crate) fn close_files(&self) {
+        self.files.clear();
+    }
+
     fn open_file(&self, id: FileId) -> Result<Arc<OpenFile>> {
         if let Some(open) = self.files.get(&id) {
             return Ok(open);
@@ -295,6 +303,12 @@ impl Store {
             heads_loaded: of(&self.counters.heads_loaded),
             head_hits: of(&self.counters.head_hits),
         }
+    }
+
+    /// Files that are kept open now.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.files.len()
     }
 
     /// Bytes of pages and heads in memory now, and the most there may be.

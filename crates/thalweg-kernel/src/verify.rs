@@ -269,7 +269,7 @@ impl Check<'_> {
                 what: without_place(&error, &file.display()),
                 file,
                 offset: 0,
-                table: Some(table.name.clone()),
+                table: Some(table.name.to_string()),
                 keys: None,
                 rows: Some(0),
                 commits: None,

@@ -2,39 +2,31 @@
 //!
 //! Invariants: a change is validated before anything of its commit is applied, so a refused commit leaves no trace; what
 //! was validated cannot fail to apply with the pages that validating has loaded. A published state is
-//! never changed: tables are copied on write, blocks live in a persistent tree, open rows are appended behind what
-//! published states can see.
+//! never changed: tables are copied on write, blocks and tables live in persistent trees, open rows are appended after
+//! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
+//! checkpoints.
 
+use crate::catalog::{Catalog, SharedDefinitions, fold_name};
 use crate::change::Change;
+use crate::checkpoint::Base;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
 use crate::index::{Entry, PageLoader, Tree};
 use crate::limits::{CATALOGUE_LIMIT_BYTES, TABLE_BYTES};
-use crate::open_rows::{OpenList, OpenRows, OpenTail};
+use crate::open_rows::{OpenList, OpenRows};
+use crate::open_tables::OpenTables;
 use crate::producers::Producers;
 use crate::rules::Rule;
-use crate::state::{DbState, TableState, fold_name};
+use crate::state::{DbState, TableState};
 use crate::summary::ColumnSummary;
-use std::collections::BTreeMap;
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
 
 /// Most open bytes in all tables together; above half of it tables are cut into short blocks.
 pub(crate) const OPEN_LIMIT_BYTES: u64 = 8 << 20;
-
-/// What the writer of a table keeps beside its state.
-pub(crate) struct Open {
-    tail: OpenTail,
-    /// Rows and bytes in the open list.
-    pub(crate) rows: u64,
-    pub(crate) bytes: u64,
-    /// How many rows make a block, as of this definition version.
-    pub(crate) block_rows: u64,
-    pub(crate) block_rows_of: u32,
-    /// (commit, rows, bytes) of what is open, to subtract when it is covered.
-    counts: std::collections::VecDeque<(CommitNo, u32, u32)>,
-}
 
 /// What has happened since the last checkpoint: it calls for the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,48 +39,52 @@ pub(crate) struct SinceCheckpoint {
 
 /// The state as of the last applied frame.
 pub(crate) struct Working {
-    pub(crate) tables: Vec<Arc<TableState>>,
-    pub(crate) open: BTreeMap<TableId, Open>,
+    pub(crate) tables: Catalog,
+    definitions: SharedDefinitions,
+    pub(crate) open: OpenTables,
+    /// Tables whose index may have pages in memory: it was changed since the last checkpoint.
+    pub(crate) changed_trees: BTreeSet<TableId>,
     pub(crate) producers: Producers,
-    /// What names and definitions of all tables take.
-    catalogue_bytes: u64,
+    /// What all tables take of a checkpoint besides definitions, rows and pages.
+    names_bytes: u64,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
     pub(crate) next_table: u32,
     pub(crate) commit: CommitNo,
-    /// Raw bytes of all open rows.
-    pub(crate) open_bytes: u64,
-    /// Tables changed in more than their open rows since the last [`Working::publish`].
+    /// Tables changed since the last [`Working::publish`] in more than what their published states can show.
     pub(crate) changed: bool,
     pub(crate) since_checkpoint: SinceCheckpoint,
-    /// Some table has as many open rows as make a block.
-    pub(crate) block_is_full: bool,
+    /// The last full checkpoint, if there is one.
+    pub(crate) base: Option<Base>,
+    /// Bytes of the checkpoints that were written since as differences from it.
+    pub(crate) difference_bytes: u64,
+    /// Tables that were made, changed or dropped since it, but for rows that are open.
+    changed_since_base: BTreeSet<TableId>,
 }
 
 impl Working {
     pub(crate) fn empty() -> Self {
         Self {
-            tables: Vec::new(),
-            open: BTreeMap::new(),
+            tables: Catalog::default(),
+            definitions: SharedDefinitions::default(),
+            open: OpenTables::default(),
+            changed_trees: BTreeSet::new(),
             producers: Producers::default(),
-            catalogue_bytes: 0,
+            names_bytes: 0,
             replaced: BTreeMap::new(),
             next_table: 1,
             commit: CommitNo(0),
-            open_bytes: 0,
             changed: true,
             since_checkpoint: SinceCheckpoint::default(),
-            block_is_full: false,
+            base: None,
+            difference_bytes: 0,
+            changed_since_base: BTreeSet::new(),
         }
     }
 
-    fn index(&self, id: TableId) -> Option<usize> {
-        self.tables.binary_search_by_key(&id, |t| t.id).ok()
-    }
-
     pub(crate) fn table(&self, id: TableId) -> Option<&Arc<TableState>> {
-        self.index(id).map(|i| &self.tables[i])
+        self.tables.get(id)
     }
 
     /// Whether blocks that the commit replaces are still those it was prepared from.
@@ -130,9 +126,9 @@ impl Working {
 
     /// Whether there are numbers for the new tables and definitions of a commit, and room for them in a checkpoint.
     fn check_catalogue(&self, changes: &[Change]) -> Result<()> {
-        let (mut bytes, mut next_table) = (self.catalogue_bytes, self.next_table);
+        let (mut new_bytes, mut next_table) = (0, self.next_table);
         for change in changes {
-            let new_bytes = match change {
+            new_bytes += match change {
                 Change::Edit(Edit::CreateTable { name, definition }) => {
                     let next = next_table.checked_add(1);
                     next_table =
@@ -151,16 +147,24 @@ impl Working {
                 }
                 _ => continue,
             };
-            bytes += new_bytes;
-            if bytes > CATALOGUE_LIMIT_BYTES {
-                let message = format!(
-                    "the names and definitions of all tables would take more than {CATALOGUE_LIMIT_BYTES} bytes: drop \
-                     tables, or make them in another database"
-                );
-                return Err(Error::new(ErrorKind::Limit, message));
-            }
         }
-        Ok(())
+        if new_bytes == 0 || self.has_room_for(new_bytes) {
+            return Ok(());
+        }
+        let message = format!(
+            "the names and definitions of all tables would take more than {CATALOGUE_LIMIT_BYTES} bytes: drop tables, or \
+             make them in another database"
+        );
+        Err(Error::new(ErrorKind::Limit, message))
+    }
+
+    /// Whether so much fits in a checkpoint beside the names and definitions that there are.
+    fn has_room_for(&self, new_bytes: u64) -> bool {
+        let fits = |definitions_bytes: u64| {
+            self.names_bytes + definitions_bytes + new_bytes <= CATALOGUE_LIMIT_BYTES
+        };
+        // Those that no table has any more are counted out where it matters only.
+        fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
     }
 
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
@@ -174,12 +178,8 @@ impl Working {
 
     /// A cover takes whole commits from the front, and its blocks hold just their rows.
     fn check_cover(&self, table: TableId, covered: CommitNo, entries: &[Entry]) -> Result<()> {
-        let open = self.open.get(&table).map(|o| &o.counts);
-        let taken = open
-            .into_iter()
-            .flatten()
-            .take_while(|(commit, ..)| *commit <= covered);
-        let taken_rows: u64 = taken.map(|(_, rows, _)| u64::from(*rows)).sum();
+        let open = self.open.get(table);
+        let taken_rows = open.map_or(0, |open| open.rows_up_to(covered));
         let rows = entries
             .iter()
             .fold(0, |sum: u64, e| sum.saturating_add(e.rows));
@@ -200,8 +200,7 @@ impl Working {
 
     /// The first commit of which rows of a table are open.
     pub(crate) fn first_open(&self, table: TableId) -> Option<CommitNo> {
-        let (commit, ..) = self.open.get(&table)?.counts.front()?;
-        Some(*commit)
+        self.open.get(table)?.first_commit()
     }
 
     fn check_edit(&self, edit: &Edit, pages: &dyn PageLoader) -> Result<()> {
@@ -252,8 +251,7 @@ impl Working {
     }
 
     fn check_name(&self, name: &str) -> Result<()> {
-        let folded = fold_name(name);
-        match self.tables.iter().find(|t| fold_name(&t.name) == folded) {
+        match self.tables.named(name) {
             None => Ok(()),
             Some(taken) => {
                 let message = format!(
@@ -294,7 +292,7 @@ impl Working {
                         offset: frame.offset + blocks_offset,
                         ..frame
                     };
-                    self.apply_group(commit, table, covers, entries, blocks, pages)?;
+                    self.apply_group(table, covers, entries, blocks, pages)?;
                 }
                 Change::Edit(edit) => self.apply_edit(commit, edit, pages)?,
                 Change::Producer(producer) => {
@@ -306,23 +304,31 @@ impl Working {
         Ok(())
     }
 
-    pub(crate) fn apply_rows(&mut self, commit: CommitNo, part: RowsPart) {
-        let Some(open) = self.open.get_mut(&part.table) else {
-            unreachable!("a validated table has an open list");
-        };
-        let bytes = crate::fields::len_u32(part.payload.len());
-        open.rows += u64::from(part.rows);
-        open.bytes += u64::from(bytes);
-        open.counts.push_back((commit, part.rows, bytes));
-        self.block_is_full |= open.rows >= open.block_rows;
-        self.open_bytes += u64::from(bytes);
-        self.since_checkpoint.rows_bytes += u64::from(bytes);
-        open.tail.push(OpenRows { commit, part });
+    fn apply_rows(&mut self, commit: CommitNo, part: RowsPart) {
+        self.since_checkpoint.rows_bytes += part.payload.len() as u64;
+        self.push_open(OpenRows {
+            commit,
+            begins_section: false,
+            part,
+        });
+    }
+
+    /// Appends rows to the open ones of their table.
+    pub(crate) fn push_open(&mut self, rows: OpenRows) {
+        let table = rows.part.table;
+        if self.open.needs_chunk(table) {
+            let Some(state) = self.table(table) else {
+                unreachable!("a validated table exists");
+            };
+            let mut state = TableState::clone(state);
+            self.open.extend(table, &mut state.open);
+            self.put_table(state);
+        }
+        self.open.push(rows);
     }
 
     fn apply_group(
         &mut self,
-        commit: CommitNo,
         table: TableId,
         covers: Option<CommitNo>,
         mut entries: Vec<Entry>,
@@ -335,45 +341,27 @@ impl Working {
             entry.address.file = blocks.segment;
             entry.address.offset += blocks.offset;
         }
-        self.add_items(commit, table, covers, entries, pages)
+        self.add_items(table, covers, entries, pages)
     }
 
     /// Adds blocks and fragments to the index of a table, in the place of the open rows that they cover.
     fn add_items(
         &mut self,
-        commit: CommitNo,
         table: TableId,
         covers: Option<CommitNo>,
         items: Vec<Entry>,
         pages: &dyn PageLoader,
     ) -> Result<()> {
-        let Some(open) = self.open.get_mut(&table) else {
-            return Err(dropped(table));
-        };
-        let has_open_rows = open.rows > 0;
-        if let Some(covered) = covers {
-            while let Some((_, rows, bytes)) = open.counts.pop_front_if(|(c, ..)| *c <= covered) {
-                open.rows -= u64::from(rows);
-                open.bytes -= u64::from(bytes);
-                self.open_bytes -= u64::from(bytes);
-            }
+        match covers {
+            Some(covered) => _ = self.open.cover(table, covered),
+            None => self.open.note_blocks(table),
         }
-        self.change(table, |state| {
+        self.change_tree(table, |state| {
             state.tree = state.tree.insert_many(items, pages, &mut Vec::new())?;
-            match covers {
-                Some(covered) => {
-                    if Rule::CoverDrops.is_kept() {
-                        state.open = state.open.after(covered);
-                    }
-                    state.barriers = state
-                        .barriers
-                        .iter()
-                        .copied()
-                        .filter(|b| *b > covered)
-                        .collect();
-                }
-                None if has_open_rows => state.barriers = with_barrier(&state.barriers, commit),
-                None => {}
+            if let Some(covered) = covers
+                && Rule::CoverDrops.is_kept()
+            {
+                state.open = state.open.after(covered);
             }
             Ok(())
         })
@@ -384,51 +372,50 @@ impl Working {
             Edit::CreateTable { name, definition } => {
                 let id = TableId(self.next_table);
                 self.next_table += 1;
-                self.add_table(TableState {
+                let definition = self.definitions.share(&definition);
+                self.put_table(TableState {
                     id,
-                    name,
+                    name: name.into(),
                     definition,
                     definition_version: 1,
                     created: commit,
                     tree: Tree::empty(id),
-                    open: OpenList::new().0,
-                    barriers: Arc::default(),
+                    open: OpenList::default(),
                 });
                 Ok(())
             }
             Edit::DropTable { table } => {
-                let index = self.index(table).ok_or_else(|| dropped(table))?;
-                let dropped = self.tables.remove(index);
-                self.catalogue_bytes -= catalogue_bytes(&dropped);
                 self.replaced.remove(&table);
-                self.open_bytes -= self.open.remove(&table).map_or(0, |o| o.bytes);
-                self.changed = true;
-                Ok(())
+                self.remove_table(table).ok_or_else(|| dropped(table))
             }
             Edit::RenameTable { table, name } => self.change(table, |state| {
-                state.name = name;
+                state.name = name.into();
                 Ok(())
             }),
             Edit::SetDefinition {
                 table, definition, ..
-            } => self.change(table, |state| {
-                state.definition = definition;
-                state.definition_version += 1;
-                Ok(())
-            }),
+            } => {
+                let definition = self.definitions.share(&definition);
+                self.open.ask_again(table);
+                self.change(table, |state| {
+                    state.definition = definition;
+                    state.definition_version += 1;
+                    Ok(())
+                })
+            }
             Edit::AddFragments {
                 table,
                 covers,
                 roots,
                 ..
-            } => self.add_items(commit, table, covers, roots, pages),
+            } => self.add_items(table, covers, roots, pages),
             Edit::Replace {
                 table,
                 removed,
                 added,
             } => {
                 self.replaced.insert(table, commit);
-                self.change(table, |state| {
+                self.change_tree(table, |state| {
                     state.tree = state
                         .tree
                         .replace(&removed, added, pages, &mut Vec::new())?;
@@ -438,51 +425,94 @@ impl Working {
         }
     }
 
-    /// Adds a table; its open list is made anew.
-    pub(crate) fn add_table(&mut self, mut state: TableState) {
-        let (list, tail) = OpenList::new();
-        state.open = list;
-        self.catalogue_bytes += catalogue_bytes(&state);
-        let open = Open {
-            tail,
-            rows: 0,
-            bytes: 0,
-            block_rows: u64::MAX,
-            block_rows_of: 0,
-            counts: std::collections::VecDeque::new(),
-        };
-        self.open.insert(state.id, open);
-        let at = self.tables.partition_point(|t| t.id < state.id);
-        self.tables.insert(at, Arc::new(state));
+    /// Adds a table of a checkpoint, without open rows.
+    pub(crate) fn add_table(&mut self, table: TableState) {
+        self.put_table(table);
+    }
+
+    /// `None` without such a table.
+    pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
+        self.names_bytes -= names_bytes(self.table(table)?);
+        self.tables.remove(table)?;
+        self.changed_trees.remove(&table);
+        self.changed_since_base.insert(table);
+        self.open.remove(table);
+        self.changed = true;
+        Some(())
+    }
+
+    /// The tables of which the last full checkpoint may say something else than this state.
+    pub(crate) fn changed_since_base(&self) -> BTreeSet<TableId> {
+        // Rows may have been appended to all that have open rows; to others they are covered by now, which is a change.
+        self.open
+            .ids()
+            .chain(self.changed_since_base.iter().copied())
+            .collect()
+    }
+
+    /// A checkpoint was written, or read: `own` is where it lies, `base` what it is a difference from.
+    pub(crate) fn note_checkpoint(&mut self, own: Base, base: Option<Base>) {
+        self.since_checkpoint = SinceCheckpoint::default();
+        match base {
+            Some(_) => self.difference_bytes += u64::from(own.frame_bytes),
+            None => {
+                self.difference_bytes = 0;
+                self.changed_since_base.clear();
+            }
+        }
+        self.base = base.or(Some(own));
+    }
+
+    /// The bytes of a definition, shared by all tables that have it.
+    pub(crate) fn share_definition(&mut self, definition: &[u8]) -> Bytes {
+        self.definitions.share(definition)
+    }
+
+    fn put_table(&mut self, table: TableState) {
+        let before = self.table(table.id).map_or(0, |before| names_bytes(before));
+        self.names_bytes = self.names_bytes - before + names_bytes(&table);
+        self.changed_since_base.insert(table.id);
+        self.tables.insert(Arc::new(table));
         self.changed = true;
     }
 
-    /// Copies a table's state and lets `edit` change it.
-    pub(crate) fn change(
+    /// Copies a table's state and lets `edit` change it, all but its tree.
+    fn change(
         &mut self,
         table: TableId,
         edit: impl FnOnce(&mut TableState) -> Result<()>,
     ) -> Result<()> {
-        let index = self.index(table).ok_or_else(|| dropped(table))?;
-        let mut state = TableState::clone(&self.tables[index]);
+        let state = self.table(table).ok_or_else(|| dropped(table))?;
+        let mut state = TableState::clone(state);
         edit(&mut state)?;
-        self.catalogue_bytes -= catalogue_bytes(&self.tables[index]);
-        self.catalogue_bytes += catalogue_bytes(&state);
-        self.tables[index] = Arc::new(state);
-        self.changed = true;
+        self.put_table(state);
         Ok(())
     }
 
-    /// Lets go of index pages that are on disk.
+    /// Copies a table's state and lets `edit` change it.
+    pub(crate) fn change_tree(
+        &mut self,
+        table: TableId,
+        edit: impl FnOnce(&mut TableState) -> Result<()>,
+    ) -> Result<()> {
+        self.change(table, edit)?;
+        self.changed_trees.insert(table);
+        Ok(())
+    }
+
+    /// Removes index pages that are on disk from memory.
     pub(crate) fn trim(&mut self) {
-        for table in &mut self.tables {
-            let tree = table.tree.trim();
-            *table = Arc::new(TableState {
-                tree,
-                ..TableState::clone(table)
-            });
+        for table in std::mem::take(&mut self.changed_trees) {
+            if let Some(state) = self.table(table) {
+                let tree = state.tree.trim();
+                let trimmed = TableState {
+                    tree,
+                    ..TableState::clone(state)
+                };
+                self.tables.insert(Arc::new(trimmed));
+                self.changed = true;
+            }
         }
-        self.changed = true;
     }
 
     /// The state as readers may hold it.
@@ -494,14 +524,6 @@ impl Working {
             visible: AtomicU64::new(self.commit.0),
         })
     }
-
-    /// Tables with open rows, and how many rows and bytes.
-    pub(crate) fn open_tables(&self) -> impl Iterator<Item = (TableId, &Open)> {
-        self.open
-            .iter()
-            .filter(|(_, o)| o.rows > 0)
-            .map(|(id, o)| (*id, o))
-    }
 }
 
 /// About what an entry takes in a directory.
@@ -509,13 +531,8 @@ fn directory_bytes(entry: &Entry) -> u64 {
     (size_of::<Entry>() + entry.columns.len() * size_of::<ColumnSummary>()) as u64
 }
 
-/// What a table takes of each checkpoint, besides its rows and pages.
-fn catalogue_bytes(table: &TableState) -> u64 {
-    TABLE_BYTES + (table.name.len() + table.definition.len()) as u64
-}
-
-fn with_barrier(barriers: &[CommitNo], commit: CommitNo) -> Arc<[CommitNo]> {
-    barriers.iter().copied().chain([commit]).collect()
+fn names_bytes(table: &TableState) -> u64 {
+    TABLE_BYTES + table.name.len() as u64
 }
 
 fn dropped(table: TableId) -> Error {

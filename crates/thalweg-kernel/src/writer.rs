@@ -49,6 +49,7 @@ pub(crate) struct Writer {
     pub(crate) pins: Arc<Pins>,
     /// What reading processes pin, and since when it is in the way.
     pub(crate) slots: Mutex<SlotsSeen>,
+    pub(crate) known_uses: Mutex<garbage::KnownUses>,
     /// Garbage that was left because of snapshots before this commit.
     behind_pins: Mutex<Option<CommitNo>>,
     /// Files of fragments that may become part of a table any moment.
@@ -65,7 +66,7 @@ impl Writer {
         encoder: Arc<dyn RowEncoder>,
         options: &Options,
     ) -> Result<Self> {
-        leader.learn_block_rows(&encoder)?;
+        leader.learn_block_rows(&encoder);
         leader.encoder = Some(Arc::clone(&encoder));
         Ok(Self {
             env: leader.env.clone(),
@@ -77,6 +78,7 @@ impl Writer {
             staged: Arc::clone(&leader.staged),
             pins: Arc::default(),
             slots: Mutex::new(SlotsSeen::new(options.max_snapshot_age)),
+            known_uses: Mutex::default(),
             behind_pins: Mutex::new(None),
             queue: CommitQueue::new(leader),
             encoder,
@@ -391,10 +393,14 @@ impl Writer {
         self.queue
             .poison_with(Error::new(ErrorKind::Unavailable, "the database is closed"));
         // Whoever leads now is waited for, and whoever was about to writes nothing: another process may write from here.
-        self.with_leader(|leader| leader.ended = Ended::ForGood);
+        let live_unlocked = self.with_leader(|leader| {
+            leader.ended = Ended::ForGood;
+            leader.live.unlock()
+        });
         // A child of a fork may hold the file open as well, and with it the lock.
         let unlocked = lock.unlock(0..1);
-        last.and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
+        last.and(live_unlocked)
+            .and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
     }
 }
 

@@ -33,6 +33,8 @@ pub struct CrashPlan {
     pub again_every: u64,
     /// Of so many distinct images of a second crash one crashes a third time.
     pub third_every: u64,
+    /// Of so many states inside a recovery one is looked at by a reader: it must not see what a power cut takes then.
+    pub early_every: u64,
     /// Stop at the first violation.
     pub stop_early: bool,
 }
@@ -48,6 +50,7 @@ impl CrashPlan {
             deep_every: 8,
             again_every: 48,
             third_every: 48,
+            early_every: 16,
             stop_early: false,
         }
     }
@@ -249,6 +252,11 @@ impl Run<'_> {
                 continue;
             };
             let place = format!("{place}; again at call {call} of the recovery");
+            if self.dice.below(self.plan.early_every) == 0
+                && let Err(violation) = self.check_shown_early(&state)
+            {
+                self.note(&place, &violation);
+            }
             self.crash(&state, &place, bounds, depth);
             if self.is_done() {
                 return;
@@ -379,7 +387,9 @@ impl Run<'_> {
         let first = {
             let snapshot = toy.kernel.snapshot().map_err(doing("a snapshot"))?;
             let mut tables = snapshot.tables();
-            tables.next().map(|table| (table.name.clone(), table.id))
+            tables
+                .next()
+                .map(|table| (table.name.to_string(), table.id))
         };
         let (name, id) = match first {
             Some(table) => table,

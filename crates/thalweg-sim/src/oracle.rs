@@ -181,7 +181,7 @@ pub fn contents_of(toy: &Toy) -> Result<(CommitNo, Contents), Violation> {
     let snapshot = toy.kernel.snapshot().map_err(failed("taking a snapshot"))?;
     let mut contents = Contents::new();
     for table in snapshot.tables() {
-        contents.insert(table.name.clone(), rows_of(toy, &table)?);
+        contents.insert(table.name.to_string(), rows_of(toy, &table)?);
     }
     Ok((snapshot.commit(), contents))
 }

@@ -62,7 +62,7 @@ impl Patient {
             for entry in table.tree.iter(None, &**toy.kernel.store()) {
                 let entry = entry.expect("whole");
                 let rows = toy.block_rows(&entry).expect("whole");
-                blocks.push((entry.address, table.name.clone(), rows));
+                blocks.push((entry.address, table.name.to_string(), rows));
             }
             let store = &**toy.kernel.store();
             let in_segment = |address: &Address| {

@@ -12,7 +12,7 @@ use thalweg_kernel::index::Entry;
 use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, GroupPart, Kernel, OpenRows, Options, Result, RowEncoder,
-    RowsPart, TableId, TableSnapshot,
+    RowsPart, TableId, TableSnapshot, TableState,
 };
 
 /// A key and a value.
@@ -32,25 +32,21 @@ pub struct ToyEncoder {
 }
 
 impl RowEncoder for ToyEncoder {
-    fn block_rows(&self, _definition: &[u8]) -> Result<u32> {
+    fn block_rows(&self, _table: &TableState) -> Result<u32> {
         Ok(self.block_rows)
     }
 
     fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
         let mut blocks = Vec::new();
-        let mut at = 0;
-        while at < rows.len() {
-            let barrier = table.barriers().iter().find(|b| **b > rows[at].commit);
-            let end = barrier.map_or(rows.len(), |b| rows.partition_point(|r| r.commit < *b));
-            let (first, last) = (rows[at].commit, rows[end - 1].commit);
-            let part: Vec<Row> = rows[at..end]
+        for section in rows.chunk_by(|_, next| !next.begins_section) {
+            let (first, last) = (section[0].commit, section[section.len() - 1].commit);
+            let part: Vec<Row> = section
                 .iter()
                 .flat_map(|r| unpack(&r.part.payload))
                 .collect();
             for chunk in part.chunks(self.block_rows as usize) {
                 blocks.push(block(table.id, chunk.to_vec(), Some((first, last))));
             }
-            at = end;
         }
         Ok(blocks)
     }

@@ -235,7 +235,7 @@ impl World {
 fn unchanged(toy: &Toy, snapshot: &Snapshot, want: &Contents) {
     let mut found = Contents::new();
     for table in snapshot.tables() {
-        found.insert(table.name.clone(), rows_of(toy, &table).unwrap());
+        found.insert(table.name.to_string(), rows_of(toy, &table).unwrap());
     }
     assert!(
         found == *want,

@@ -1,10 +1,11 @@
 //! An open database: the catalog over the kernel's tables.
 //!
-//! Invariants: a definition is parsed once per table and version; names are compared without regard to case and keep
-//! the case they were created with; a [`DatabaseView`] is one snapshot of all tables.
+//! Invariants: names are compared without regard to case and keep the case they were created with; a [`DatabaseView`] is
+//! one snapshot of all tables; making, finding and dropping a table takes the same time however many others there are.
 
 use crate::column::BlockEncoder;
 use crate::definition::TableDefinition;
+use crate::definitions::Definitions;
 use crate::error::invalid;
 use crate::options::CreateOptions;
 use crate::pool::{Pool, Spare};
@@ -12,18 +13,16 @@ use crate::schema::check_name;
 use crate::stream::StreamEncoder;
 use crate::table::{Maintained, Table, TableView};
 use arrow_schema::Schema;
-use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::SimEnv;
+use thalweg_env::sync::Mutex;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
-use thalweg_env::sync::{Mutex, RwLock};
 use thalweg_kernel::{
-    Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableId,
-    TableSnapshot,
+    Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableSnapshot,
 };
 
 /// Names of tables that a message lists.
@@ -38,7 +37,7 @@ pub struct EngineOptions {
     pub read_only: bool,
     /// Fail when there is no database yet.
     pub must_exist: bool,
-    /// What appends survive when they return, unless they say otherwise.
+    /// What appends survive when they return, unless they say otherwise; and new and dropped tables.
     pub durability: Durability,
     /// Memory for cached index pages and block heads.
     pub cache_bytes: u64,
@@ -252,9 +251,7 @@ impl Engine {
     /// `NotFound`, listing what there is.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let table = named(&self.newest()?, name)?.id;
-        self.edit(Edit::DropTable { table })?;
-        self.inner.definitions.forget(table);
-        Ok(())
+        self.edit(Edit::DropTable { table })
     }
 
     /// One view of all tables: every commit acknowledged before the call, nothing later.
@@ -347,11 +344,16 @@ impl Engine {
         &self.inner.encoders
     }
 
+    #[cfg(test)]
+    pub(crate) fn definitions(&self) -> &Definitions {
+        &self.inner.definitions
+    }
+
     pub(crate) fn definition_of(&self, table: &TableSnapshot) -> Result<Arc<TableDefinition>> {
         self.inner.definitions.of(table)
     }
 
-    /// Definitions change rarely and must not be lost with the rows that rely on them.
+    /// Edits survive what appends do. A log that loses its end loses the rows of a table before the table.
     fn edit(&self, edit: Edit) -> Result<()> {
         self.inner.closed.check()?;
         let commit = Commit {
@@ -360,7 +362,7 @@ impl Engine {
         };
         self.inner
             .kernel
-            .commit(commit, Durability::Disk)
+            .commit(commit, self.inner.options.durability)
             .map(|_| ())
     }
 }
@@ -390,23 +392,29 @@ fn threads(options: &EngineOptions) -> Result<usize> {
 
 fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
     snapshot.table_named(name).ok_or_else(|| {
-        let names = names(snapshot);
-        let list = match names.len() {
-            0 => "there are no tables".to_owned(),
-            count if count > MOST_LISTED => {
-                format!("the tables are {}, ...", names[..MOST_LISTED].join(", "))
-            }
-            _ => format!("the tables are {}", names.join(", ")),
-        };
-        Error::new(
-            ErrorKind::NotFound,
-            format!("there is no table \"{name}\"; {list}"),
-        )
+        let message = format!("there is no table \"{name}\"; {}", listed(snapshot));
+        Error::new(ErrorKind::NotFound, message)
     })
 }
 
+/// What to say of the tables that there are: only some of many, so that a failed lookup among them stays cheap.
+fn listed(snapshot: &Snapshot) -> String {
+    let some = snapshot.tables().take(MOST_LISTED);
+    let mut names: Vec<String> = some.map(|table| table.name.to_string()).collect();
+    names.sort_unstable();
+    let names = names.join(", ");
+    match snapshot.table_count() {
+        0 => "there are no tables".to_owned(),
+        count if count > MOST_LISTED => format!("some of the {count} tables are {names}"),
+        _ => format!("the tables are {names}"),
+    }
+}
+
 fn names(snapshot: &Snapshot) -> Vec<String> {
-    let mut names: Vec<String> = snapshot.tables().map(|table| table.name.clone()).collect();
+    let mut names: Vec<String> = snapshot
+        .tables()
+        .map(|table| table.name.to_string())
+        .collect();
     names.sort_unstable();
     names
 }
@@ -443,26 +451,5 @@ impl DatabaseView {
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
-    }
-}
-
-/// Parsed definitions, by table and version.
-#[derive(Debug, Default)]
-pub(crate) struct Definitions(RwLock<HashMap<(TableId, u32), Arc<TableDefinition>>>);
-
-impl Definitions {
-    /// The definition of a table as of its snapshot.
-    pub(crate) fn of(&self, table: &TableSnapshot) -> Result<Arc<TableDefinition>> {
-        let key = (table.id, table.definition_version);
-        if let Some(known) = self.0.read().get(&key) {
-            return Ok(Arc::clone(known));
-        }
-        let parsed = Arc::new(TableDefinition::decode(&table.definition)?);
-        // Whoever was first wins: one definition, one schema pointer.
-        Ok(Arc::clone(self.0.write().entry(key).or_insert(parsed)))
-    }
-
-    fn forget(&self, table: TableId) {
-        self.0.write().retain(|(id, _), _| *id != table);
     }
 }

@@ -7,6 +7,7 @@ mod cast;
 pub mod column;
 mod conform;
 pub mod definition;
+mod definitions;
 mod error;
 pub mod options;
 pub mod rows;

@@ -232,10 +232,12 @@ impl Reader {
                 ids.len() - 1
             })
         });
-        let barriers = table.barriers();
+        let mut number = 0;
         let mut sections: Vec<Sorted> = Vec::new();
-        let mut section: Option<(usize, CommitNo, RowsDecoder)> = None;
+        let mut section: Option<(u64, CommitNo, RowsDecoder)> = None;
         for open in table.open_rows() {
+            // Counted whether or not these rows are in the range: they may be the first of their section.
+            number += u64::from(open.begins_section);
             let part_keys = KeyRange {
                 first: open.part.key_min,
                 last: open.part.key_max,
@@ -245,7 +247,6 @@ impl Reader {
             }
             self.metrics
                 .add(Counter::open_rows, u64::from(open.part.rows));
-            let number = barriers.partition_point(|barrier| *barrier < open.commit);
             if section.as_ref().is_some_and(|(last, ..)| *last != number)
                 && let Some((_, commit, decoder)) = section.take()
             {

@@ -68,7 +68,7 @@ impl Table {
         Ok(Self {
             engine,
             id: table.id,
-            name: table.name.as_str().into(),
+            name: Arc::clone(&table.name),
             shape,
         })
     }

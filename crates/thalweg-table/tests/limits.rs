@@ -213,10 +213,10 @@ fn a_crash_while_rows_become_blocks_of_a_file_loses_and_doubles_nothing() {
     sim.record_states(true);
     engine.kernel().encode_open_rows(id_of(&table)).unwrap();
     engine.flush().unwrap();
-    sim.record_states(false);
+    let last_call = sim.calls();
     assert_eq!(table.stats().unwrap().fragments, files + 1);
     let mut seen = 0;
-    for call in first_call..=sim.calls() {
+    for call in first_call..=last_call {
         let Some(state) = sim.state_at(call) else {
             continue;
         };

@@ -64,7 +64,11 @@ fn read_folder(root: &Path, folder: &str, files: &mut Vec<SourceFile>) -> std::i
         let kind = entry.file_type()?;
         let is_skipped = SKIPPED_FOLDERS.contains(&name.as_str())
             || (folder.is_empty() && SKIPPED_AT_ROOT.contains(&name.as_str()));
-        if kind.is_dir() && !is_skipped {
+        if is_skipped {
+            // Also a file: in a further worktree, `.git` is one.
+            continue;
+        }
+        if kind.is_dir() {
             read_folder(root, &path, files)?;
         } else if kind.is_file() {
             let text = String::from_utf8(fs::read(entry.path())?).ok();

@@ -15,7 +15,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
-pub(crate) use files::SourceFile;
+pub(crate) use files::{SourceFile, read_tree};
 
 /// One broken rule.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl fmt::Display for Finding {
 }
 
 pub(crate) fn run(root: &Path) -> Result<Vec<Finding>, String> {
-    let files = files::read_tree(root)?;
+    let files = read_tree(root)?;
     let metadata = cargo_output(
         root,
         &["metadata", "--locked", "--no-deps", "--format-version", "1"],
@@ -55,6 +55,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(source::check(&files));
     findings.extend(docs::check(&files));
     findings.extend(words::check(&files));
+    findings.extend(crate::mutations::check(&files));
     Ok(findings)
 }
 

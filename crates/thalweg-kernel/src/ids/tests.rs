@@ -6,7 +6,7 @@ use crate::commit::{Commit, Durability, Edit, Producer};
 use crate::kernel::{Kernel, Options, RowEncoder};
 use crate::open_rows::OpenRows;
 use crate::repair::repair;
-use crate::state::TableSnapshot;
+use crate::state::{TableSnapshot, TableState};
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
@@ -14,7 +14,7 @@ use thalweg_env::sim::SimEnv;
 struct NoRows;
 
 impl RowEncoder for NoRows {
-    fn block_rows(&self, _definition: &[u8]) -> Result<u32> {
+    fn block_rows(&self, _table: &TableState) -> Result<u32> {
         Ok(1)
     }
 
@@ -146,12 +146,12 @@ fn the_last_numbers_are_refused_before_anything_is_written() {
             leader.working.next_table = u32::MAX;
         }),
         ("versions of a definition (4294967295)", |leader| {
-            let id = leader.working.tables[0].id;
-            let spend = |table: &mut crate::state::TableState| {
+            let id = leader.working.tables.named("t").unwrap().id;
+            let spend = |table: &mut TableState| {
                 table.definition_version = u32::MAX;
                 Ok(())
             };
-            leader.working.change(id, spend).unwrap();
+            leader.working.change_tree(id, spend).unwrap();
         }),
     ];
     for (what, spend) in spent {

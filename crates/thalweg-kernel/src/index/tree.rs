@@ -7,6 +7,7 @@
 //! - A change copies the pages on the paths to the changed items and no others. In-order appends touch the right flank
 //!   only, and need no page from disk while that is in memory.
 //! - Pages filled in order stay full; others are split in halves and joined when they run empty.
+//! - Which items are on which page is a function of the changes alone, whatever is in memory, trimmed or loaded.
 //! - A page is marked as written only after its bytes are safe ([`WrittenPages::publish`]).
 
 use super::page::{Child, Page, PageLoader, UnsealedPage};
@@ -30,6 +31,29 @@ struct Change {
     key: EntryKey,
     removes: bool,
     adds: Option<Entry>,
+}
+
+/// A page below an inner page that is changed.
+struct Sibling {
+    child: Arc<Child>,
+    /// The change has made it, and left it nearly empty.
+    is_small: bool,
+}
+
+impl Sibling {
+    /// One that the change does not touch.
+    fn old(child: &Arc<Child>) -> Self {
+        Self {
+            child: Arc::clone(child),
+            is_small: false,
+        }
+    }
+
+    /// One that the change has made: it is in memory.
+    fn new(child: Arc<Child>) -> Self {
+        let is_small = child.page.as_ref().is_some_and(|page| page.is_small());
+        Self { child, is_small }
+    }
 }
 
 /// What all steps of one change share.
@@ -494,7 +518,7 @@ impl Update<'_> {
         changes: &[Change],
         rightmost: bool,
     ) -> Result<(Vec<Arc<Child>>, bool)> {
-        let mut children = Vec::with_capacity(old.len() + 1);
+        let mut pages = Vec::with_capacity(old.len() + 1);
         let mut rest = changes;
         let mut appends = true;
         for (index, child) in old.iter().enumerate() {
@@ -505,57 +529,58 @@ impl Update<'_> {
             let (mine, later) = rest.split_at(here);
             rest = later;
             if mine.is_empty() {
-                children.push(Arc::clone(child));
+                pages.push(Sibling::old(child));
                 continue;
             }
             appends &= next.is_none();
-            for page in self.change_page(child, mine, rightmost && next.is_none())? {
-                self.push_or_join(&mut children, page)?;
-            }
+            let changed = self.change_page(child, mine, rightmost && next.is_none())?;
+            pages.extend(changed.into_iter().map(Sibling::new));
         }
         if self.removes {
-            // A page that ran empty and has only a right neighbour.
-            if let [first, second, ..] = &children[..]
-                && is_small(first)
-            {
-                let (first, second) = (Arc::clone(first), Arc::clone(second));
-                let mut joined = vec![first];
-                self.push_or_join(&mut joined, second)?;
-                children.splice(..2, joined);
-            }
+            pages = self.join_small(pages)?;
         }
-        Ok((children, appends))
+        Ok((pages.into_iter().map(|page| page.child).collect(), appends))
     }
 
-    /// Appends a page, or joins it with the one before it if one of the two ran empty.
-    fn push_or_join(&mut self, pages: &mut Vec<Arc<Child>>, page: Arc<Child>) -> Result<()> {
-        let lonely = pages
-            .last()
-            .is_none_or(|before| !is_small(before) && !is_small(&page));
-        if !self.removes || lonely {
-            pages.push(page);
-            return Ok(());
+    /// Joins each page that this change has left small with the one before it, or else the one behind it, if there is room.
+    ///
+    /// Which pages are joined depends on the items and the changes alone, never on what is in memory: the trees of the
+    /// writer, of a replay and of reading processes must use the same pages, for a file goes once the writer's needs none of
+    /// it. A page that was small before and was not touched had its chance then, and is not looked at.
+    ///
+    /// Rejected: the number of children in each entry, so that no neighbour is loaded for nothing. It costs every entry a byte
+    /// and saves a read where a page runs empty between full ones.
+    fn join_small(&mut self, pages: Vec<Sibling>) -> Result<Vec<Sibling>> {
+        let mut joined: Vec<Sibling> = Vec::with_capacity(pages.len());
+        for page in pages {
+            joined.push(page);
+            while let [.., left, right] = &joined[..]
+                && (left.is_small || right.is_small)
+            {
+                let Some(both) = self.join(left, right)? else {
+                    break;
+                };
+                joined.truncate(joined.len() - 2);
+                joined.push(both);
+            }
         }
-        let Some(before) = pages.pop() else {
-            return Ok(());
-        };
-        let (left, right) = (self.page(&before)?, self.page(&page)?);
-        let children: Vec<_> = left
-            .children()
-            .iter()
-            .chain(right.children())
-            .cloned()
-            .collect();
+        Ok(joined)
+    }
+
+    /// One page in the place of two; `None` if there is no room.
+    fn join(&mut self, left: &Sibling, right: &Sibling) -> Result<Option<Sibling>> {
+        let (left, right) = (self.page(&left.child)?, self.page(&right.child)?);
         // Room is left, so that the next insertion does not split what was just joined.
         let summaries = left.summaries() + right.summaries();
-        if Page::fits(children.len() * 4 / 3, summaries * 4 / 3) {
-            self.freed
-                .extend(left.address().into_iter().chain(right.address()));
-            pages.extend(self.pages_of(left.level(), children, true));
-        } else {
-            pages.extend([before, page]);
+        let count = left.children().len() + right.children().len();
+        if !Page::fits(count * 4 / 3, summaries * 4 / 3) {
+            return Ok(None);
         }
-        Ok(())
+        let freed = left.address().into_iter().chain(right.address());
+        self.freed.extend(freed);
+        let children = left.children().iter().chain(right.children());
+        let page = self.new_page(left.level(), children.cloned().collect());
+        Ok(Some(Sibling::new(page)))
     }
 
     /// Pages of `level` over the children: as few as possible if they came in order, else cut in halves.
@@ -602,11 +627,6 @@ fn full_page(children: &[Arc<Child>]) -> usize {
         Page::fits(index + 1, summaries)
     };
     children.iter().enumerate().take_while(fits).count()
-}
-
-/// Whether a page in memory ran empty.
-fn is_small(child: &Child) -> bool {
-    child.page.as_ref().is_some_and(|page| page.is_small())
 }
 
 /// Writes the page of `child` if it is dirty, those below it first; returns its entry with its address.

@@ -145,7 +145,7 @@ fn leave_out_lost_pages(
 ) -> Result<HashSet<TableId>> {
     let mut pages_lost = HashSet::new();
     let mut catalogue = None;
-    for table in working.tables.clone() {
+    for table in working.tables.clone().iter() {
         let mut lost: Vec<(Entry, Damage)> = Vec::new();
         let mut items = table.tree.whole_items(store, &mut |page, error| {
             let file = file_name(store, page.address.file);
@@ -177,7 +177,7 @@ fn leave_out_lost_pages(
                 }
             }
         }
-        set_items(working, &table, items, store)?;
+        set_items(working, table, items, store)?;
     }
     Ok(pages_lost)
 }
@@ -189,7 +189,7 @@ fn set_items(
     store: &Store,
 ) -> Result<()> {
     let tree = Tree::empty(table.id).insert_many(items, store, &mut Vec::new())?;
-    working.change(table.id, |state| {
+    working.change_tree(table.id, |state| {
         state.tree = tree;
         Ok(())
     })
@@ -282,13 +282,15 @@ impl Repair {
         )?;
         let mut leader = open::leader(env, dir, options, root, Arc::new(supply), start.working)?;
         if let Some(live) = &start.live {
-            open::take_over_floor(&mut leader, live);
+            leader.gc_floor = live.gc_floor;
         }
-        for table in leader.working.tables.clone() {
-            report.moved_blocks += self.renew_index(&mut leader, &table)?;
+        for table in leader.working.tables.clone().iter() {
+            report.moved_blocks += self.renew_index(&mut leader, table)?;
         }
         let synced = env.storage().sync_dir(dir);
         synced.map_err(|e| Error::io(format_args!("syncing {}", dir.display()), e))?;
+        // What it was read from may be damaged elsewhere, or go: nothing is built on it.
+        leader.working.base = None;
         leader
             .begin_epoch(epoch, Vec::new())
             .map_err(Failure::error)?;

@@ -312,7 +312,7 @@ impl Salvage<'_> {
         let state = self.working.table(first)?;
         tables
             .all(|table| table == first)
-            .then(|| state.name.clone())
+            .then(|| state.name.to_string())
     }
 }
 

@@ -1,12 +1,12 @@
 //! Open rows become blocks: what the kernel calls when a table has a block of them.
 //!
-//! Invariants: rows of different *sections* (sides of a barrier) are never in one block, and all blocks of a section carry
-//! the commits of the whole section. So the order of blocks by first commit and number is that of arrival wherever
+//! Invariants: rows of different *sections* (runs of open rows that no other blocks were committed within) are never in one
+//! block, and all blocks of a section carry the commits of the whole section. So the order of blocks by first commit and number is that of arrival wherever
 //! keys are equal: inside a section by number and row, because the section was sorted as one; across sections by
 //! commit, because nothing else was committed within one.
 
 use crate::column::BlockEncoder;
-use crate::engine::Definitions;
+use crate::definitions::Definitions;
 use crate::order::sorted_batch;
 use crate::reader::keys_of;
 use crate::rows::RowsDecoder;
@@ -14,7 +14,7 @@ use crate::stream::write::cutter;
 use std::sync::Arc;
 use thalweg_codec::Level;
 use thalweg_kernel::block::EncodedBlock;
-use thalweg_kernel::{CommitNo, OpenRows, Result, RowEncoder, TableSnapshot};
+use thalweg_kernel::{OpenRows, Result, RowEncoder, TableSnapshot, TableState};
 
 use crate::definition::TableDefinition;
 
@@ -58,26 +58,16 @@ impl StreamEncoder {
 }
 
 impl RowEncoder for StreamEncoder {
-    fn block_rows(&self, definition: &[u8]) -> Result<u32> {
-        Ok(TableDefinition::decode(definition)?.block_rows())
+    fn block_rows(&self, table: &TableState) -> Result<u32> {
+        Ok(self.definitions.of(table)?.block_rows())
     }
 
     fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
         let definition = self.definitions.of(table)?;
         let mut blocks = Vec::new();
-        for section in sections(rows, table.barriers()) {
+        for section in rows.chunk_by(|_, next| !next.begins_section) {
             Self::encode_section(&definition, table, section, &mut blocks)?;
         }
         Ok(blocks)
     }
-}
-
-/// Runs of rows between which no barrier lies. A barrier is the commit of a group; a commit never has both, so rows
-/// lie before or behind it.
-pub(super) fn sections<'a>(
-    rows: &'a [OpenRows],
-    barriers: &'a [CommitNo],
-) -> impl Iterator<Item = &'a [OpenRows]> {
-    let section = |open: &OpenRows| barriers.partition_point(|barrier| *barrier < open.commit);
-    rows.chunk_by(move |a, b| section(a) == section(b))
 }

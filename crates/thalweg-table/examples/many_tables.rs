@@ -1,0 +1,406 @@
+//! What one table costs among many: to make, to write to, to find, to open, to keep in memory; and what a snapshot keeps.
+//!
+//! `cargo run --release -p thalweg-table --example many_tables -- [tables] [directory] [parts]`
+//!
+//! `parts` is any of `create`, `use`, `open`, `full` (every table has a block) and `snapshot`. Every figure for many tables
+//! stands beside the same figure for one. Times are the best of several rounds: this is about what grows with the number
+//! of tables, not about the machine.
+
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_env::{Env, OpenMode};
+use thalweg_table::{
+    AppendLimits, CreateOptions, Durability, Engine, EngineOptions, Error, Result, Table, Value,
+};
+
+const ROUNDS: usize = 5;
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let tables = arguments.next().and_then(|text| text.parse().ok());
+    let directory = arguments.next().map(PathBuf::from);
+    let parts = arguments.next();
+    let bench = Bench {
+        env: Env::os(),
+        directory: directory.unwrap_or_else(|| std::env::temp_dir().join("thalweg-tables")),
+        tables: tables.unwrap_or(100_000),
+    };
+    let parts = parts.unwrap_or_else(|| "create,use,open,full,snapshot".to_owned());
+    for part in parts.split(',') {
+        match part {
+            "create" => bench.create()?,
+            "use" => bench.use_tables()?,
+            "open" => bench.open("empty tables", false)?,
+            "full" => bench.open("tables with a block each", true)?,
+            "snapshot" => bench.snapshot()?,
+            other => println!("there is no part {other}"),
+        }
+    }
+    Ok(())
+}
+
+struct Bench {
+    env: Env,
+    directory: PathBuf,
+    tables: usize,
+}
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("ts", DataType::Int64, false),
+        Field::new("temperature", DataType::Float64, true),
+        Field::new("pressure", DataType::Float64, true),
+    ]))
+}
+
+fn batch(first: i64, rows: i64) -> Result<RecordBatch> {
+    let keys = first..first + rows;
+    #[expect(clippy::cast_precision_loss, reason = "any values do")]
+    let values = || Float64Array::from_iter_values(keys.clone().map(|key| (key % 97) as f64));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(keys.clone())),
+        Arc::new(values()),
+        Arc::new(values()),
+    ];
+    RecordBatch::try_new(schema(), columns).map_err(|e| Error::corruption("a batch", e))
+}
+
+fn row(key: i64) -> [Value<'static>; 3] {
+    [Value::Int(key), Value::Float(20.5), Value::Float(1.0)]
+}
+
+fn name(table: usize) -> String {
+    format!("plant_7/sensor_{table}")
+}
+
+impl Bench {
+    fn now_ns(&self) -> u64 {
+        self.env.clock().monotonic_ns()
+    }
+
+    /// Microseconds that each of `calls` calls took.
+    fn each_us(&self, calls: usize, mut call: impl FnMut(usize) -> Result<()>) -> Result<f64> {
+        let start = self.now_ns();
+        (0..calls).try_for_each(&mut call)?;
+        #[expect(clippy::cast_precision_loss, reason = "a duration for people")]
+        Ok((self.now_ns() - start) as f64 / 1e3 / calls as f64)
+    }
+
+    /// The best of several rounds.
+    fn best_us(&self, calls: usize, mut call: impl FnMut(usize) -> Result<()>) -> Result<f64> {
+        let mut best = f64::INFINITY;
+        for round in 0..ROUNDS {
+            best = best.min(self.each_us(calls, |n| call(round * calls + n))?);
+        }
+        Ok(best)
+    }
+
+    fn options(durability: Durability) -> EngineOptions {
+        EngineOptions {
+            durability,
+            // A few rows are blocks then, and one is stored raw.
+            append_limits: AppendLimits {
+                raw_bytes: 64,
+                ..AppendLimits::default()
+            },
+            ..EngineOptions::default()
+        }
+    }
+
+    fn open_at(&self, path: &Path, durability: Durability) -> Result<Engine> {
+        Engine::open(self.env.clone(), path, Self::options(durability))
+    }
+
+    /// A new database with so many tables.
+    fn fresh(&self, label: &str, tables: usize) -> Result<(Engine, PathBuf)> {
+        let path = self.directory.join(label);
+        remove(&self.env, &path);
+        self.env
+            .storage()
+            .create_dir_all(&self.directory)
+            .map_err(|e| Error::io("creating the directory", e))?;
+        let engine = self.open_at(&path, Durability::Process)?;
+        for table in 0..tables {
+            engine.create_table(&name(table), &schema(), &CreateOptions::stream("ts"))?;
+        }
+        Ok((engine, path))
+    }
+
+    /// Resident bytes of this process; 0 where the system does not tell.
+    fn resident_bytes(&self) -> u64 {
+        let mut text = [0; 256];
+        let file = self
+            .env
+            .storage()
+            .open(Path::new("/proc/self/statm"), OpenMode::Read);
+        let length = file
+            .and_then(|file| file.read_at(&mut text, 0))
+            .unwrap_or(0);
+        let text = String::from_utf8_lossy(&text[..length]).into_owned();
+        let pages = text
+            .split_whitespace()
+            .nth(1)
+            .and_then(|pages| pages.parse::<u64>().ok());
+        pages.unwrap_or(0) * 4_096
+    }
+
+    fn create(&self) -> Result<()> {
+        let (engine, _) = self.fresh("create", 0)?;
+        let before = self.resident_bytes();
+        let create = |n: usize| {
+            let made = engine.create_table(&name(n), &schema(), &CreateOptions::stream("ts"));
+            made.map(|_| ())
+        };
+        let tenth = self.tables / 10;
+        for part in 0..10 {
+            let us = self.each_us(tenth, |n| create(part * tenth + n))?;
+            println!(
+                "create, Process, up to {:>7} tables {us:>10.2} us each",
+                (part + 1) * tenth
+            );
+        }
+        let bytes = self.resident_bytes() - before;
+        println!(
+            "memory of an idle table {:>30} bytes",
+            bytes / self.tables as u64
+        );
+        let us = self.each_us(1_000, |n| {
+            engine.drop_table(&name(n * (self.tables / 1_000)))
+        })?;
+        println!("drop one of many {us:>37.2} us each");
+        let missing = self.best_us(1_000, |_| match engine.table("no such table") {
+            Err(_) => Ok(()),
+            Ok(_) => unreachable!("nobody made it"),
+        })?;
+        println!("look for a table that is missing {missing:>21.2} us each");
+        engine.close()?;
+        let engine = self.open_at(&self.directory.join("create"), Durability::Disk)?;
+        let us = self.each_us(1_000, |n| {
+            let name = format!("disk_{n}");
+            engine
+                .create_table(&name, &schema(), &CreateOptions::stream("ts"))
+                .map(|_| ())
+        })?;
+        println!("create, Disk {us:>41.2} us each");
+        engine.close()
+    }
+
+    fn use_tables(&self) -> Result<()> {
+        let mut single = Vec::new();
+        for tables in [1, self.tables] {
+            let (engine, _) = self.fresh("use", tables)?;
+            engine.checkpoint()?;
+            let table = engine.table(&name(tables / 2))?;
+            let figures = self.use_one(&engine, &table, tables)?;
+            let ratios = |at: usize| single.get(at).map_or(1.0, |one| figures[at].1 / one);
+            for (at, (what, us)) in figures.iter().enumerate() {
+                println!(
+                    "{tables:>7} tables: {what:<45} {us:>9.3} us, {:.2} of one",
+                    ratios(at)
+                );
+            }
+            single = figures.into_iter().map(|(_, us)| us).collect();
+            engine.close()?;
+        }
+        Ok(())
+    }
+
+    fn use_one(
+        &self,
+        engine: &Engine,
+        table: &Table,
+        tables: usize,
+    ) -> Result<Vec<(&'static str, f64)>> {
+        let key = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let put = |durability| move |n| table.put(&row(key(n)), Some(durability));
+        let group = |durability| {
+            move |n| {
+                let batch = batch(key(n) * 4, 4)?;
+                table.append([Ok(batch)], Some(durability)).map(|_| ())
+            }
+        };
+        let mut figures = vec![
+            (
+                "put, Process",
+                self.best_us(400_000, put(Durability::Process))?,
+            ),
+            (
+                "commit of a block, Process",
+                self.best_us(20_000, group(Durability::Process))?,
+            ),
+            ("put, Disk", self.best_us(300, put(Durability::Disk))?),
+            (
+                "commit of a block, Disk",
+                self.best_us(300, group(Durability::Disk))?,
+            ),
+        ];
+        let middle = name(tables / 2);
+        let find = |_| engine.table(&middle).map(|_| ());
+        figures.push(("lookup of one name", self.best_us(50_000, find)?));
+        let mut at = 1;
+        let find = |_| {
+            at = (at * 48_271) % 2_147_483_647;
+            engine.table(&name(at % tables)).map(|_| ())
+        };
+        figures.push(("lookup of random names", self.best_us(50_000, find)?));
+        let snapshot = |_| engine.snapshot().map(|_| ());
+        figures.push(("snapshot", self.best_us(50_000, snapshot)?));
+        if tables > 1 {
+            let handles = (0..tables.min(10_000)).map(|n| engine.table(&name(n * 7 % tables)));
+            let handles = handles.collect::<Result<Vec<_>>>()?;
+            let spread =
+                |n: usize| handles[n % handles.len()].put(&row(key(n)), Some(Durability::Process));
+            let us = self.each_us(1_000_000, spread)?;
+            println!("{tables:>7} tables: put, Process, 10,000 tables in turn {us:>19.3} us");
+        }
+        Ok(figures)
+    }
+
+    fn open(&self, what: &str, full: bool) -> Result<()> {
+        for tables in [1, self.tables] {
+            let (engine, path) = self.fresh("open", tables)?;
+            if full {
+                for n in 0..tables {
+                    let append = engine.table(&name(n))?.append([Ok(batch(0, 64)?)], None);
+                    append.map(|_| ())?;
+                }
+            }
+            engine.close()?;
+            drop(engine);
+            self.time_open(what, tables, "a clean close", &path)?;
+            self.reader(what, tables, &path)?;
+            // Killed just before a checkpoint was due: as much to replay as there ever is.
+            let engine = self.open_at(&path, Durability::Process)?;
+            let table = engine.table(&name(0))?;
+            (0..16_000).try_for_each(|n| table.put(&row(n), None))?;
+            engine.flush()?;
+            let copy = self.directory.join("killed");
+            remove(&self.env, &copy);
+            copy_folder(&self.env, &path, &copy)?;
+            self.time_open(what, tables, "a kill", &copy)?;
+            engine.close()?;
+        }
+        Ok(())
+    }
+
+    fn time_open(&self, what: &str, tables: usize, after: &str, path: &Path) -> Result<()> {
+        let before = self.resident_bytes();
+        let start = self.now_ns();
+        let engine = self.open_at(path, Durability::Process)?;
+        let opened = self.now_ns();
+        engine.table(&name(tables / 2))?.put(&row(1 << 40), None)?;
+        let written = self.now_ns();
+        let bytes = self.resident_bytes().saturating_sub(before);
+        println!(
+            "{tables:>7} {what}: open after {after:<14} {:>8.1} ms, first commit {:>8.1} ms, {:>5} bytes each",
+            ms(opened - start),
+            ms(written - opened),
+            bytes / tables as u64
+        );
+        engine.close()
+    }
+
+    fn reader(&self, what: &str, tables: usize, path: &Path) -> Result<()> {
+        let writer = self.open_at(path, Durability::Process)?;
+        let table = writer.table(&name(tables / 2))?;
+        table.put(&row(1 << 41), None)?;
+        let options = EngineOptions {
+            read_only: true,
+            ..EngineOptions::default()
+        };
+        let start = self.now_ns();
+        let reader = Engine::open(self.env.clone(), path, options)?;
+        let opened = ms(self.now_ns() - start);
+        let us = self.best_us(10_000, |n| {
+            table.put(&row((1 << 42) + i64::try_from(n).unwrap_or(0)), None)?;
+            reader.snapshot().map(|_| ())
+        })?;
+        println!(
+            "{tables:>7} {what}: a reader opens in {opened:.1} ms; put and snapshot in it {us:.2} us"
+        );
+        reader.close()?;
+        writer.close()
+    }
+
+    /// 768 MB in small appends, with and without a snapshot from before.
+    fn snapshot(&self) -> Result<()> {
+        for held in [false, true] {
+            let (engine, path) = self.fresh("snapshot", 1)?;
+            engine.close()?;
+            // With the usual limits these appends are stored raw.
+            let engine = Engine::open(self.env.clone(), &path, EngineOptions::default())?;
+            let table = engine.table(&name(0))?;
+            table.put(&row(0), None)?;
+            let before = self.resident_bytes();
+            let view = held.then(|| table.view()).transpose()?;
+            let mut appended = 0;
+            let mut key = 1;
+            while appended < 768 << 20 {
+                let rows = batch(key, 3_000)?;
+                key += 3_000;
+                appended += rows.get_array_memory_size() as u64;
+                table.append([Ok(rows)], Some(Durability::Process))?;
+            }
+            let bytes = self.resident_bytes().saturating_sub(before);
+            println!(
+                "snapshot held: {held:<5} {:>6} MiB more in memory",
+                bytes >> 20
+            );
+            drop(view);
+            engine.close()?;
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a duration for people")]
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+fn copy_folder(env: &Env, from: &Path, to: &Path) -> Result<()> {
+    let failed = |e| Error::io("copying the database", e);
+    let storage = env.storage();
+    storage.create_dir_all(to).map_err(failed)?;
+    for entry in storage.list_dir(from).map_err(failed)? {
+        let (from, to) = (from.join(&entry.name), to.join(&entry.name));
+        if entry.is_dir {
+            copy_folder(env, &from, &to)?;
+            continue;
+        }
+        let (from, to) = (
+            storage.open(&from, OpenMode::Read).map_err(failed)?,
+            storage.open(&to, OpenMode::CreateNew).map_err(failed)?,
+        );
+        let mut bytes = vec![0; 1 << 20];
+        let mut at = 0;
+        loop {
+            let read = from.read_at(&mut bytes, at).map_err(failed)?;
+            if read == 0 {
+                break;
+            }
+            to.write_all_at(&bytes[..read], at).map_err(failed)?;
+            at += read as u64;
+        }
+    }
+    Ok(())
+}
+
+fn remove(env: &Env, path: &Path) {
+    let Ok(entries) = env.storage().list_dir(path) else {
+        return;
+    };
+    for entry in entries {
+        let path = path.join(&entry.name);
+        if entry.is_dir {
+            remove(env, &path);
+        } else if let Err(error) = env.storage().remove_file(&path) {
+            println!("removing {}: {error}", path.display());
+        }
+    }
+    if let Err(error) = env.storage().remove_dir(path) {
+        println!("removing {}: {error}", path.display());
+    }
+}
