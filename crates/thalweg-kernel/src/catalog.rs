@@ -149,6 +149,8 @@ pub(crate) fn fold_name(name: &str) -> Cow<'_, str> {
 #[derive(Debug, Default)]
 pub(crate) struct SharedDefinitions {
     shared: HashSet<Bytes>,
+    /// Of all of them, used or not.
+    bytes: u64,
     /// Those that no table has any more go when there are so many.
     sweep_at: usize,
 }
@@ -157,6 +159,17 @@ pub(crate) struct SharedDefinitions {
 const LEAST_SWEPT: usize = 64;
 
 impl SharedDefinitions {
+    /// Bytes of all of them, those included that no table has any more.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of those that tables have; looks at all of them.
+    pub(crate) fn bytes_in_use(&self) -> u64 {
+        let in_use = self.shared.iter().filter(|bytes| !bytes.is_unique());
+        in_use.map(|bytes| bytes.len() as u64).sum()
+    }
+
     /// The definition with these bytes, which are copied if no table has it yet.
     pub(crate) fn share(&mut self, definition: &[u8]) -> Bytes {
         if let Some(shared) = self.shared.get(definition) {
@@ -164,9 +177,11 @@ impl SharedDefinitions {
         }
         if self.shared.len() >= self.sweep_at.max(LEAST_SWEPT) {
             self.shared.retain(|definition| !definition.is_unique());
+            self.bytes = self.bytes_in_use();
             self.sweep_at = self.shared.len() * 2;
         }
         let definition = Bytes::copy_from_slice(definition);
+        self.bytes += definition.len() as u64;
         self.shared.insert(definition.clone());
         definition
     }
@@ -265,12 +280,16 @@ mod tests {
     fn equal_definitions_take_their_memory_once_and_unused_ones_none() {
         let mut definitions = SharedDefinitions::default();
         let first = definitions.share(b"time, value");
-        let second = definitions.share(&b"time, value".to_vec());
+        let copy = b"time, value".to_vec();
+        let second = definitions.share(&copy);
         assert_eq!(first.as_ptr(), second.as_ptr());
         for n in 0..10 * LEAST_SWEPT {
             definitions.share(n.to_string().as_bytes());
         }
         assert!(definitions.shared.len() <= LEAST_SWEPT + 1);
+        assert_eq!(definitions.bytes_in_use(), 11);
+        let all: usize = definitions.shared.iter().map(Bytes::len).sum();
+        assert_eq!(definitions.bytes(), all as u64);
         assert_eq!(definitions.share(b"time, value").as_ptr(), first.as_ptr());
     }
 }

@@ -27,6 +27,7 @@ use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKi
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{self, Entry, Pending, Tree, WrittenPages};
 use crate::open_rows::{OpenList, OpenRows};
+use crate::producers::Producers;
 use crate::state::TableState;
 use crate::working::Working;
 use bytes::Bytes;
@@ -81,12 +82,7 @@ pub(crate) fn put_checkpoint(
         let open = working.open.get(table.id);
         out.put_u8(u8::from(open.is_some_and(|open| open.has_later_blocks)));
     }
-    out.put_u32(len_u32(working.producers.len()));
-    for (id, (sequence, commit)) in &working.producers {
-        out.extend_from_slice(id);
-        out.put_u64(*sequence);
-        out.put_u64(commit.0);
-    }
+    working.producers.put(out);
     Ok(())
 }
 
@@ -230,6 +226,9 @@ pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Wor
     let (base_commit, base_next) = (working.commit, working.next_table);
     working.commit = CommitNo(wire.u64()?);
     working.next_table = wire.u32()?;
+    if working.next_table == 0 {
+        return Err(Error::corruption(what, "table ids begin with 1"));
+    }
     if working.commit < base_commit || working.next_table < base_next {
         return Err(Error::corruption(what, "it is older than its base"));
     }
@@ -237,7 +236,6 @@ pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Wor
     for _ in 0..wire.count(4)? {
         working.remove_table(TableId(wire.u32()?));
     }
-    working.producers.clear();
     let definitions = (0..wire.count(4)?)
         .map(|_| Ok(working.share_definition(wire.bytes()?)))
         .collect::<Result<Vec<_>>>()?;
@@ -261,12 +259,7 @@ pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Wor
     if !working.tables.learn_names(added.into_iter()) {
         return Err(Error::corruption(what, "two tables have one name"));
     }
-    for _ in 0..wire.count(32)? {
-        let id = wire.id()?;
-        working
-            .producers
-            .insert(id, (wire.u64()?, CommitNo(wire.u64()?)));
-    }
+    working.producers = Producers::get(&mut wire, working.commit)?;
     wire.finish()?;
     Ok(working)
 }

@@ -146,6 +146,11 @@ impl Kernel {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn writer_of_tests(&self) -> &Arc<Writer> {
+        self.writer().unwrap()
+    }
+
     /// One consistent view of everything that was acknowledged before the call.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.check_process()?;
@@ -164,7 +169,7 @@ impl Kernel {
         self.writer()?.commit(commit, durability)
     }
 
-    /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragment`].
+    /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragments`].
     pub fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
         self.writer()?.stage_fragment(table)
     }

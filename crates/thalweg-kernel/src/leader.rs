@@ -19,6 +19,7 @@ use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 use crate::index::{Entry, HeldPages};
 use crate::kernel::{Published, RowEncoder};
+use crate::limits::{check_commit, check_frame};
 use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::recover::apply_at;
@@ -289,13 +290,13 @@ impl Leader {
         {
             return Ok(stored);
         }
-        self.working
-            .check_prepared(&commit)
+        check_commit(&commit)
+            .and_then(|()| self.working.check_prepared(&commit))
             .and_then(|()| commit.check_replacements())
             .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
+        let number = self.working.commit.next().map_err(Failure::Refused)?;
         self.ensure_epoch()?;
-        let number = self.working.commit.next();
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
         let mut lowered = lower(commit, number, changes).map_err(Failure::Refused)?;
@@ -307,12 +308,7 @@ impl Leader {
             .map_err(Failure::Refused)?;
         build(&mut self.builder, &mut lowered).map_err(Failure::Refused)?;
         let frame_bytes = self.builder.frame_bytes() as u64;
-        if frame_bytes > FRAME_LIMIT_BYTES {
-            let message = format!(
-                "a commit of {frame_bytes} bytes does not fit one frame: stage it as a fragment"
-            );
-            return Err(Failure::Refused(Error::new(ErrorKind::Limit, message)));
-        }
+        check_frame(frame_bytes).map_err(Failure::Refused)?;
         self.room(frame_bytes, lowered.frees_space)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;
@@ -519,7 +515,8 @@ impl Leader {
     /// A new epoch, if this opening has none yet.
     fn ensure_epoch(&mut self) -> Outcome<()> {
         if self.log.is_none() {
-            self.begin_epoch(self.root.current.epoch.next(), Vec::new())
+            let epoch = self.root.current.epoch.next().map_err(Failure::Refused)?;
+            self.begin_epoch(epoch, Vec::new())
         } else {
             Ok(())
         }
@@ -674,7 +671,13 @@ impl Leader {
         let mut needed_bytes = 0;
         loop {
             let at = self.room(needed_bytes, true)?.end();
-            let written = self.build_checkpoint(at, base).map_err(fatal)?;
+            let written = self
+                .build_checkpoint(at, base)
+                .map_err(|e| match e.kind() {
+                    // Nothing was written of it, and the state is as it was.
+                    ErrorKind::Limit => Failure::Refused(e),
+                    _ => fatal(e),
+                })?;
             let frame_bytes = self.builder.frame_bytes() as u64;
             if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
                 return Ok((at, written));
@@ -725,8 +728,7 @@ impl Leader {
 /// The files that a change makes part of a table.
 fn fragment_files(change: &Change) -> Vec<FileId> {
     match change {
-        Change::Edit(Edit::AddFragment { root, .. }) => vec![root.address.file],
-        Change::Edit(Edit::Replace { added, .. }) => {
+        Change::Edit(Edit::AddFragments { roots: added, .. } | Edit::Replace { added, .. }) => {
             added.iter().map(|root| root.address.file).collect()
         }
         _ => Vec::new(),
@@ -773,13 +775,28 @@ fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<L
     let is_small = groups.is_empty() && edits.is_empty();
     changes.extend(rows.into_iter().map(Change::Rows));
     for mut edit in edits {
-        if let Edit::AddFragment { table, root, .. } = &mut edit {
-            let blocks = u32::try_from(root.blocks).map_err(|_| too_many_blocks())?;
-            *root = root.clone().committed(
-                number,
-                number,
-                take_ordinals(&mut ordinals, *table, blocks)?,
-            );
+        if let Edit::AddFragments {
+            covers: Some(_),
+            roots,
+            ..
+        } = &edit
+            && roots.iter().any(|root| root.commit_max == CommitNo(0))
+        {
+            let message = "blocks of open rows have the commits of their rows";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if let Edit::AddFragments {
+            table,
+            covers: None,
+            roots,
+            ..
+        } = &mut edit
+        {
+            for root in roots {
+                let blocks = u32::try_from(root.blocks).map_err(|_| too_many_blocks())?;
+                let first = take_ordinals(&mut ordinals, *table, blocks)?;
+                *root = root.clone().committed(number, number, first);
+            }
         }
         changes.push(Change::Edit(edit));
     }

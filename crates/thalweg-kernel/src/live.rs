@@ -9,7 +9,7 @@
 
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
-use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE};
 use crate::wire::is_sound_le;
 use std::path::Path;
 use std::sync::Arc;
@@ -176,6 +176,14 @@ impl LiveFile {
             said = live.read();
         }
         live.sequence = said?.map_or(0, |l| l.sequence);
+        if live.sequence >= UNCOUNTABLE {
+            let (path, sequence) = (database.join(LIVE_NAME), live.sequence);
+            let wrong = format!(
+                "its sequence is {sequence}, to which no writer counts: nothing was changed; remove this file, the \
+                 database opens without it"
+            );
+            return Err(Error::corruption(path.display(), wrong));
+        }
         Ok(live)
     }
 

@@ -282,8 +282,9 @@ impl Commit {
     /// The roots of the fragments that it makes part of a table.
     pub(crate) fn fragments(&self) -> impl Iterator<Item = &Entry> {
         self.edits.iter().flat_map(|edit| match edit {
-            Edit::AddFragment { root, .. } => std::slice::from_ref(root),
-            Edit::Replace { added, .. } => added,
+            Edit::AddFragments { roots: added, .. } | Edit::Replace { added, .. } => {
+                added.as_slice()
+            }
             _ => &[],
         })
     }

@@ -255,12 +255,12 @@ impl Replay {
         }
         let chained = self.is_of_this_epoch(head.id.epoch)
             && (head.id.previous_crc == self.previous_crc || !Rule::Chain.is_kept());
-        let expected = if head.is_commit() {
-            self.commit.next()
+        let goes_on = if head.is_commit() {
+            head.id.commit.follows(self.commit)
         } else {
-            self.commit
+            head.id.commit == self.commit
         };
-        if !chained || head.id.commit != expected {
+        if !chained || !goes_on {
             return Ok(None);
         }
         let frame = match self.look(head.needed_bytes()) {
@@ -432,7 +432,7 @@ impl Replay {
     pub(crate) fn skip_damage(&mut self) -> Result<Skipped> {
         let from = self.at;
         let lost_head = head_at(&*self.file, from, self.database)?
-            .filter(|head| head.id.epoch == self.epoch && head.id.commit == self.commit.next());
+            .filter(|head| head.id.epoch == self.epoch && head.id.commit.follows(self.commit));
         let mut skipped = Skipped {
             from,
             to: None,
@@ -446,7 +446,7 @@ impl Replay {
         let before = head.commit_before();
         skipped.last_lost = (before > self.commit).then_some(before);
         // One commit is lost, and its section table, which verifies, lists no edit.
-        let knows_all = before == self.commit.next();
+        let knows_all = before.follows(self.commit);
         let holds_edits =
             |lost: &FrameHead| lost.sections.iter().any(|s| s.kind == SectionKind::Edit);
         skipped.may_hold_edits = skipped.last_lost.is_some()
@@ -460,8 +460,7 @@ impl Replay {
     /// The first frame behind the current position that the log could go on with.
     fn next_of_epoch(&self) -> Result<Option<FoundFrame>> {
         let goes_on = |_: LogPosition, head: &FrameHead| {
-            head.id.epoch == self.epoch
-                && head.id.commit.0 >= self.commit.0 + u64::from(head.is_commit())
+            head.id.epoch == self.epoch && head.commit_before() >= self.commit
         };
         let behind = LogPosition {
             offset: self.at.offset + FRAME_ALIGN as u64,

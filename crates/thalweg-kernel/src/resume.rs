@@ -47,7 +47,8 @@ impl Leader {
             synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
         }
         if recovered.frames > 0 {
-            self.begin_epoch(self.root.current.epoch.next(), recovered.tail)?;
+            let epoch = self.root.current.epoch.next().map_err(Failure::Refused)?;
+            self.begin_epoch(epoch, recovered.tail)?;
         } else if said.is_none() {
             // What it names was synced before it was written. So both slots are written again, and no file is made: openings
             // that fail here, one after the other, would each leave one.

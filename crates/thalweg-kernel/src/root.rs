@@ -6,7 +6,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
-use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE, check_countable};
 use crate::segment::FORMAT_VERSION;
 use crate::wire::is_sound_le;
 use std::path::Path;
@@ -55,6 +55,13 @@ impl Root {
         out
     }
 
+    /// Whether a writer can count on from here.
+    fn check_numbers(&self, path: &Path) -> Result<()> {
+        check_countable(path, "sequence", self.sequence)?;
+        check_countable(path, "commit", self.commit.0)?;
+        check_countable(path, "next file id", self.next_file.0)
+    }
+
     fn decode(slot: &[u8]) -> Result<Self> {
         let (front, crc) = slot.split_at(SLOT_BYTES - 4);
         let mut wire = Fields::new(front, "root slot");
@@ -89,6 +96,10 @@ impl Root {
             segment: FileId(wire.u64()?),
             offset: wire.u64()?,
         };
+        if checkpoint.offset >= UNCOUNTABLE {
+            let what = "its checkpoint lies where no file reaches";
+            return Err(Error::corruption("root slot", what));
+        }
         let (checkpoint_bytes, checkpoint_crc) = (wire.u32()?, wire.u32()?);
         let commit = CommitNo(wire.u64()?);
         let proven = LogPosition {
@@ -184,6 +195,9 @@ impl RootFile {
             .open(&path, mode)
             .map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
         let (current, other, current_slot) = Self::read_slots(&*file, &path)?;
+        if writable {
+            current.check_numbers(&path)?;
+        }
         Ok(Self {
             file,
             current,

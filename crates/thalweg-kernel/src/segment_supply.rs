@@ -8,7 +8,7 @@
 
 use crate::error::{ErrorKind, Result};
 use crate::frame::NEXT_FRAME_BYTES;
-use crate::ids::FileId;
+use crate::ids::{FileId, counts_as_used};
 use crate::leader::{Failure, Outcome};
 use crate::segment::{self, Prepared, Spare};
 use std::path::PathBuf;
@@ -61,7 +61,8 @@ impl Drop for Preparing<'_> {
 
 impl SegmentSupply {
     pub(crate) fn new(env: Env, dir: PathBuf, next_file: FileId, limit_bytes: u64) -> Result<Self> {
-        let leftovers = segment::list_spares(&env, &dir)?;
+        let mut leftovers = segment::list_spares(&env, &dir)?;
+        leftovers.retain(|number| counts_as_used(*number, next_file));
         // Spares take numbers from the ids; those that a killed process left are still there.
         let unused = leftovers.last().map_or(0, |number| number.0 + 1);
         let state = State {

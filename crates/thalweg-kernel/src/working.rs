@@ -12,10 +12,12 @@ use crate::change::Change;
 use crate::checkpoint::Base;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
+use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
 use crate::index::{Entry, EntryKey, PageLoader, Pending, Tree};
+use crate::limits::{CATALOGUE_LIMIT_BYTES, TABLE_BYTES};
 use crate::open_rows::{OpenList, OpenRows};
 use crate::open_tables::OpenTables;
+use crate::producers::Producers;
 use crate::rules::Rule;
 use crate::state::{DbState, TableState};
 use crate::summary::ColumnSummary;
@@ -43,7 +45,9 @@ pub(crate) struct Working {
     pub(crate) open: OpenTables,
     /// Tables whose index may have pages in memory: it was changed since the last checkpoint.
     pub(crate) changed_trees: BTreeSet<TableId>,
-    pub(crate) producers: BTreeMap<[u8; 16], (u64, CommitNo)>,
+    pub(crate) producers: Producers,
+    /// What all tables take of a checkpoint besides definitions, rows and pages.
+    names_bytes: u64,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
@@ -69,7 +73,8 @@ impl Working {
             definitions: SharedDefinitions::default(),
             open: OpenTables::default(),
             changed_trees: BTreeSet::new(),
-            producers: BTreeMap::new(),
+            producers: Producers::default(),
+            names_bytes: 0,
             replaced: BTreeMap::new(),
             pending: BTreeSet::new(),
             next_table: 1,
@@ -102,6 +107,7 @@ impl Working {
     /// Whether the commit may be stored: asked by the leader before it writes, in commit order. `pages` keeps what it loads
     /// for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
+        self.check_catalogue(changes)?;
         changes
             .iter()
             .try_for_each(|change| self.check(change, pages))
@@ -114,6 +120,7 @@ impl Working {
             Err(error) if error.is_of_unreadable_bytes() => Ok(()),
             checked => checked,
         };
+        self.check_catalogue(changes)?;
         changes.iter().try_for_each(is_fine)
     }
 
@@ -138,6 +145,49 @@ impl Working {
         }
     }
 
+    /// Whether there are numbers for the new tables and definitions of a commit, and room for them in a checkpoint.
+    fn check_catalogue(&self, changes: &[Change]) -> Result<()> {
+        let (mut new_bytes, mut next_table) = (0, self.next_table);
+        for change in changes {
+            new_bytes += match change {
+                Change::Edit(Edit::CreateTable { name, definition }) => {
+                    let next = next_table.checked_add(1);
+                    next_table =
+                        next.ok_or_else(|| used_up("numbers of tables", next_table.into()))?;
+                    TABLE_BYTES + (name.len() + definition.len()) as u64
+                }
+                Change::Edit(Edit::RenameTable { name, .. }) => name.len() as u64,
+                Change::Edit(Edit::SetDefinition {
+                    table, definition, ..
+                }) => {
+                    let version = self.table(*table).map_or(0, |t| t.definition_version);
+                    if version == u32::MAX {
+                        return Err(used_up("versions of a definition", version.into()));
+                    }
+                    definition.len() as u64
+                }
+                _ => continue,
+            };
+        }
+        if new_bytes == 0 || self.has_room_for(new_bytes) {
+            return Ok(());
+        }
+        let message = format!(
+            "the names and definitions of all tables would take more than {CATALOGUE_LIMIT_BYTES} bytes: drop tables, or \
+             make them in another database"
+        );
+        Err(Error::new(ErrorKind::Limit, message))
+    }
+
+    /// Whether so much fits in a checkpoint beside the names and definitions that there are.
+    fn has_room_for(&self, new_bytes: u64) -> bool {
+        let fits = |definitions_bytes: u64| {
+            self.names_bytes + definitions_bytes + new_bytes <= CATALOGUE_LIMIT_BYTES
+        };
+        // Those that no table has any more are counted out where it matters only.
+        fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
+    }
+
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
         let table = self.table(table).ok_or_else(|| dropped(table))?;
         if table.definition_version == version {
@@ -151,7 +201,9 @@ impl Working {
     fn check_cover(&self, table: TableId, covered: CommitNo, entries: &[Entry]) -> Result<()> {
         let open = self.open.get(table);
         let taken_rows = open.map_or(0, |open| open.rows_up_to(covered));
-        let rows: u64 = entries.iter().map(|e| e.rows).sum();
+        let rows = entries
+            .iter()
+            .fold(0, |sum: u64, e| sum.saturating_add(e.rows));
         if (rows > 0 && rows == taken_rows) || !Rule::CoverCounts.is_kept() {
             return Ok(());
         }
@@ -192,13 +244,17 @@ impl Working {
                 expected_version,
                 ..
             } => self.check_version(*table, *expected_version),
-            Edit::AddFragment {
+            Edit::AddFragments {
                 table,
                 definition_version,
-                root,
+                covers,
+                roots,
             } => {
                 self.check_version(*table, *definition_version)?;
-                self.load_paths(*table, std::slice::from_ref(root), pages)
+                if let Some(covered) = covers {
+                    self.check_cover(*table, *covered, roots)?;
+                }
+                self.load_paths(*table, roots, pages)
             }
             Edit::Replace {
                 table,
@@ -230,8 +286,7 @@ impl Working {
 
     /// The commit under which this resend was stored, if it was.
     pub(crate) fn stored_before(&self, producer: &Producer) -> Option<CommitNo> {
-        let (sequence, commit) = self.producers.get(&producer.id)?;
-        (producer.sequence <= *sequence).then_some(*commit)
+        self.producers.stored_before(producer)
     }
 
     /// Applies a commit whose frame begins at `frame`.
@@ -242,7 +297,7 @@ impl Working {
         frame: LogPosition,
         pages: &dyn PageLoader,
     ) -> Result<()> {
-        assert!(commit == self.commit.next(), "commits are applied in order");
+        assert!(commit.follows(self.commit), "commits are applied in order");
         self.since_checkpoint.frames += 1;
         for change in changes {
             match change {
@@ -262,8 +317,7 @@ impl Working {
                 }
                 Change::Edit(edit) => self.apply_edit(commit, edit, pages)?,
                 Change::Producer(producer) => {
-                    self.producers
-                        .insert(producer.id, (producer.sequence, commit));
+                    self.producers.note(&producer, commit);
                 }
             }
         }
@@ -309,11 +363,23 @@ impl Working {
             entry.address.file = blocks.segment;
             entry.address.offset += blocks.offset;
         }
+        self.add_items(commit, table, covers, entries, pages)
+    }
+
+    /// Adds blocks and fragments to the index of a table, in the place of the open rows that they cover.
+    fn add_items(
+        &mut self,
+        commit: CommitNo,
+        table: TableId,
+        covers: Option<CommitNo>,
+        items: Vec<Entry>,
+        pages: &dyn PageLoader,
+    ) -> Result<()> {
         match covers {
             Some(covered) => _ = self.open.cover(table, covered),
             None => self.open.note_blocks(table),
         }
-        self.change_items(commit, table, &[], entries, pages)?;
+        self.change_items(commit, table, &[], items, pages)?;
         let Some(covered) = covers.filter(|_| Rule::CoverDrops.is_kept()) else {
             return Ok(());
         };
@@ -359,10 +425,12 @@ impl Working {
                     Ok(())
                 })
             }
-            Edit::AddFragment { table, root, .. } => {
-                self.open.note_blocks(table);
-                self.change_items(commit, table, &[], vec![root], pages)
-            }
+            Edit::AddFragments {
+                table,
+                covers,
+                roots,
+                ..
+            } => self.add_items(commit, table, covers, roots, pages),
             Edit::Replace {
                 table,
                 removed,
@@ -433,12 +501,14 @@ impl Working {
         if table.tree.pending().is_some() {
             self.pending.insert(table.id);
         }
+        self.names_bytes += names_bytes(&table);
         self.tables.insert_unnamed(Arc::new(table))
     }
 
     /// `None` without such a table.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
         self.changed_since_base.insert(table);
+        self.names_bytes -= names_bytes(self.table(table)?);
         self.tables.remove(table)?;
         self.changed_trees.remove(&table);
         self.pending.remove(&table);
@@ -475,6 +545,8 @@ impl Working {
     }
 
     fn put_table(&mut self, table: TableState) {
+        let before = self.table(table.id).map_or(0, |before| names_bytes(before));
+        self.names_bytes = self.names_bytes - before + names_bytes(&table);
         self.changed_since_base.insert(table.id);
         match table.tree.pending() {
             Some(_) => _ = self.pending.insert(table.id),
@@ -537,6 +609,10 @@ impl Working {
 /// About what an entry takes in a directory.
 fn directory_bytes(entry: &Entry) -> u64 {
     (size_of::<Entry>() + entry.columns.len() * size_of::<ColumnSummary>()) as u64
+}
+
+fn names_bytes(table: &TableState) -> u64 {
+    TABLE_BYTES + table.name.len() as u64
 }
 
 fn dropped(table: TableId) -> Error {

@@ -4,7 +4,8 @@
 //! are visible; an append waits while the open rows of all tables that can be encoded exceed their limit, and fails when encoding
 //! fails meanwhile for a reason that concerns all tables. One that concerns a table leaves that one aside (`due`).
 
-use crate::commit::{Commit, Durability, GroupPart};
+use crate::block::EncodedBlock;
+use crate::commit::{Commit, Durability, Edit, GroupPart};
 use crate::compact::compact_segments;
 use crate::due::{Due, not_stored};
 use crate::error::{Error, ErrorKind, Result};
@@ -13,6 +14,7 @@ use crate::garbage::{self, Marked};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
 use crate::leader::{Ended, Job, Leader};
+use crate::limits::fit_one_group;
 use crate::open_rows::OpenRows;
 use crate::panics::watched;
 use crate::pins::Pins;
@@ -31,6 +33,8 @@ use thalweg_env::{Env, File, OpenMode};
 /// What a panic is said to have struck.
 const ENCODING: &str = "encoding open rows";
 const CLEANING: &str = "removing and rewriting files";
+/// About so many rows become blocks at once, where there are more: bounds what is encoded and not yet committed.
+const MOST_COVER_ROWS: u64 = 1 << 16;
 
 pub(crate) struct Writer {
     pub(crate) env: Env,
@@ -335,7 +339,6 @@ impl Writer {
         let Some(last) = rows.last() else {
             return Ok(false);
         };
-        let covers = Some(last.commit);
         let blocks = self.encoder.encode(&table, &rows)?;
         let encoded: u64 = blocks.iter().map(|b| b.entry.rows).sum();
         let given: u64 = rows.iter().map(|r| u64::from(r.part.rows)).sum();
@@ -345,23 +348,53 @@ impl Writer {
             let what = format_args!("they are said to be {given}, and {encoded} are there");
             return Err(Error::corruption(place, what));
         }
-        let (id, definition_version) = (table.id, table.definition_version);
-        let group = GroupPart {
-            table: id,
-            definition_version,
-            blocks,
-            covers,
-        };
-        let commit = Commit {
-            groups: vec![group],
-            ..Commit::default()
-        };
-        match self.queue.submit(Job::Commit(commit), Durability::Memory) {
+        let commit = self.cover(&table, blocks, last.commit)?;
+        match self.submit(Job::Commit(commit), Durability::Memory) {
             Ok(_) => Ok(true),
             // Dropped or altered meanwhile: the next round looks again.
             Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(true),
             Err(e) => Err(e),
         }
+    }
+
+    /// The commit that puts blocks in the place of the open rows up to `covered`. Blocks that do not fit one frame go to a
+    /// fragment: rows between many barriers, or in many splits, make a block each, and rows once stored must become blocks
+    /// however wide or scattered they are.
+    fn cover(
+        &self,
+        table: &TableSnapshot,
+        mut blocks: Vec<EncodedBlock>,
+        covered: CommitNo,
+    ) -> Result<Commit> {
+        let (covers, definition_version) = (Some(covered), table.definition_version);
+        let table = table.id;
+        if fit_one_group(&blocks) {
+            let group = GroupPart {
+                table,
+                definition_version,
+                blocks,
+                covers,
+            };
+            return Ok(Commit {
+                groups: vec![group],
+                ..Commit::default()
+            });
+        }
+        let mut fragment = self.stage_fragment(table)?;
+        for (ordinal, block) in (0..).zip(&mut blocks) {
+            block.entry.ordinal = ordinal;
+            fragment.add_block(block)?;
+        }
+        let add = Edit::AddFragments {
+            table,
+            definition_version,
+            covers,
+            roots: vec![fragment.finish()?],
+        };
+        Ok(Commit {
+            edits: vec![add],
+            ..Commit::default()
+        })
     }
 
     pub(crate) fn collect_garbage(&self) -> Result<usize> {
@@ -418,7 +451,8 @@ fn rows_to_encode(table: &TableSnapshot, block_rows: Option<u64>) -> Vec<OpenRow
     let Some(block_rows) = block_rows else {
         return table.open_rows().cloned().collect();
     };
-    let wanted = total / block_rows * block_rows;
+    let most_rows = MOST_COVER_ROWS.max(block_rows) / block_rows * block_rows;
+    let wanted = (total / block_rows * block_rows).min(most_rows);
     let mut taken = 0;
     let mut rows: Vec<OpenRows> = Vec::new();
     for open in table.open_rows() {

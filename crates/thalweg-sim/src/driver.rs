@@ -502,16 +502,18 @@ impl Driver {
         let columns = self.columns(table);
         let effect = Effect::Append(name.to_owned(), rows.clone());
         self.submit(effect, Durability::Disk, |toy| {
-            let mut edits = Vec::new();
+            let mut roots = Vec::new();
             for part in rows.chunks(of_fragment) {
-                edits.push(Edit::AddFragment {
-                    table,
-                    definition_version,
-                    root: stage(toy, table, part, of_block, columns)?,
-                });
+                roots.push(stage(toy, table, part, of_block, columns)?);
             }
+            let edit = Edit::AddFragments {
+                table,
+                definition_version,
+                covers: None,
+                roots,
+            };
             let commit = Commit {
-                edits,
+                edits: vec![edit],
                 ..Commit::default()
             };
             toy.kernel.commit(commit, Durability::Disk)

@@ -241,10 +241,11 @@ impl Toy {
         for chunk in rows.chunks(block_rows) {
             fragment.add_block(&block(table, chunk.to_vec(), None))?;
         }
-        let edit = Edit::AddFragment {
+        let edit = Edit::AddFragments {
             table,
             definition_version: 1,
-            root: fragment.finish()?,
+            covers: None,
+            roots: vec![fragment.finish()?],
         };
         self.kernel.commit(
             Commit {

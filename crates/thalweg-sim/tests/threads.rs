@@ -400,10 +400,11 @@ fn a_child_of_a_fork_changes_no_file_of_its_parent() {
     assert_eq!(files(&sim), whole);
     assert_eq!(open(&sim).unwrap_err().kind(), ErrorKind::Locked);
     let root = kept.finish().unwrap();
-    let edit = Edit::AddFragment {
+    let edit = Edit::AddFragments {
         table,
         definition_version: 1,
-        root,
+        covers: None,
+        roots: vec![root],
     };
     let commit = Commit {
         edits: vec![edit],

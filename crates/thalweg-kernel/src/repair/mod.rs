@@ -14,11 +14,12 @@ mod salvage;
 mod start;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId};
+use crate::folders::make_folders;
+use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId, check_countable};
 use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::kernel::Options;
 use crate::leader::{Failure, Leader};
-use crate::open::{self, data_dir, highest_file, look_for_database, make_folders, take_lock};
+use crate::open::{self, data_dir, free_file_id, look_for_database, take_lock};
 use crate::root::RootFile;
 use crate::segment::list_segments;
 use crate::segment_supply::SegmentSupply;
@@ -275,12 +276,20 @@ impl Repair {
         start: Start,
         report: &mut RepairReport,
     ) -> Result<()> {
+        let epoch = start.last_epoch.next()?;
+        check_countable(dir, "last commit", start.working.commit.0)?;
+        check_countable(
+            dir,
+            "segment of a checkpoint",
+            start.from.checkpoint.segment.0,
+        )?;
         let root = match start.root {
             Some(root) => root,
             None => RootFile::replacing(env, dir, start.from)?,
         };
         make_folders(env, dir)?;
-        let next_file = FileId(root.current.next_file.0.max(highest_file(env, dir)? + 1));
+        let known = root.current.next_file.max(root.current.checkpoint.segment);
+        let next_file = free_file_id(env, dir, known)?;
         let supply = SegmentSupply::new(
             env.clone(),
             dir.to_owned(),
@@ -299,7 +308,7 @@ impl Repair {
         // What it was read from may be damaged elsewhere, or go: nothing is built on it.
         leader.working.base = None;
         leader
-            .begin_epoch(start.last_epoch.next(), Vec::new())
+            .begin_epoch(epoch, Vec::new())
             .map_err(Failure::error)?;
         leader.live.sync()?;
         leader.supply.release();
