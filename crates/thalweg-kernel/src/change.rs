@@ -150,12 +150,7 @@ pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
         } => {
             out.put_u8(EDIT_REPLACE);
             out.put_u32(table.0);
-            out.put_u32(len_u32(removed.len()));
-            for key in removed {
-                out.put_i64(key.key_min);
-                out.put_u64(key.commit.0);
-                out.put_u32(key.ordinal);
-            }
+            put_keys(removed, out);
             index::encode_entries(added, out)?;
         }
     }
@@ -196,17 +191,7 @@ pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
         }
         EDIT_REPLACE => {
             let table = TableId(wire.u32()?);
-            let removed = (0..wire.count(20)?)
-                .map(|_| {
-                    let key_min = wire.i64()?;
-                    let commit = CommitNo(wire.u64()?);
-                    Ok(EntryKey {
-                        key_min,
-                        commit,
-                        ordinal: wire.u32()?,
-                    })
-                })
-                .collect::<Result<_>>()?;
+            let removed = get_keys(&mut wire)?;
             Edit::Replace {
                 table,
                 removed,
@@ -222,6 +207,29 @@ pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
     };
     wire.finish()?;
     Ok(edit)
+}
+
+/// Writes how many keys there are, and the keys.
+pub(crate) fn put_keys(keys: &[EntryKey], out: &mut Vec<u8>) {
+    out.put_u32(len_u32(keys.len()));
+    for key in keys {
+        out.put_i64(key.key_min);
+        out.put_u64(key.commit.0);
+        out.put_u32(key.ordinal);
+    }
+}
+
+/// Reads what [`put_keys`] has written.
+pub(crate) fn get_keys(wire: &mut Fields<'_>) -> Result<Vec<EntryKey>> {
+    let count = wire.count(20)?;
+    let key = |_| {
+        Ok(EntryKey {
+            key_min: wire.i64()?,
+            commit: CommitNo(wire.u64()?),
+            ordinal: wire.u32()?,
+        })
+    };
+    (0..count).map(key).collect()
 }
 
 pub(crate) fn put_producer(producer: &Producer, out: &mut Vec<u8>) {

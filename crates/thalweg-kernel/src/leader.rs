@@ -130,7 +130,7 @@ pub(crate) enum Ended {
 
 /// What the callers of a batch are told whose frames may or may not have reached the disk. Never `DiskFull`: that says
 /// that nothing was stored.
-fn outcome_unknown(error: &Error, until: &str) -> Error {
+pub(crate) fn outcome_unknown(error: &Error, until: &str) -> Error {
     let message = format!("{error}; whether this commit was stored is not known before {until}");
     Error::with_source(ErrorKind::Unavailable, message, error.clone())
 }
@@ -169,6 +169,14 @@ pub(crate) struct Leader {
     pub(crate) shows_on_write: bool,
     /// Reading processes do not know yet of all that is visible here.
     pub(crate) untold: bool,
+}
+
+/// A checkpoint that is synced and that no root names yet.
+struct Stored {
+    root: Root,
+    /// What it is a difference from.
+    base: Option<Base>,
+    written: WrittenTrees,
 }
 
 /// A commit in the form that is written and applied.
@@ -283,6 +291,7 @@ impl Leader {
         }
         self.working
             .check_prepared(&commit)
+            .and_then(|()| commit.check_replacements())
             .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
         self.ensure_epoch()?;
@@ -449,6 +458,7 @@ impl Leader {
             synced: log.synced(),
             visible: self.working.commit,
             gc_floor: self.gc_floor,
+            checkpoint: self.root.current.checkpoint,
         })?;
         self.untold = false;
         Ok(())
@@ -544,21 +554,34 @@ impl Leader {
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
             let at = log.push_again(&frame.head, bytes);
-            apply_at(&mut self.working, frame, at, &*self.store).map_err(Failure::Stale)?;
+            if let Err(error) = apply_at(&mut self.working, frame, at, &*self.store) {
+                self.forget_epoch(first, unnamed.as_deref());
+                return Err(Failure::Stale(error));
+            }
         }
         self.log = Some(log);
-        if let Err(failure) = self.write_checkpoint(Some((first, unnamed.as_deref())), false) {
+        let stored = self.store_checkpoint(Some((first, unnamed.as_deref())), false);
+        let stored = stored.inspect_err(|_| {
             self.log = None;
-            if let Failure::Refused(_) = failure {
-                // It takes room, and the root does not know of it: a removal that is undone is done again at opening.
-                let path = unnamed.unwrap_or_else(|| segment_path(&self.dir, first));
-                let _ = self.env.storage().remove_file(&path);
-            }
+            self.forget_epoch(first, unnamed.as_deref());
+        })?;
+        // From here on the root may name the epoch, whatever becomes of the call.
+        if let Err(failure) = self.switch_root(stored, true) {
+            self.log = None;
             return Err(failure);
         }
         // Snapshots are pinned by the epoch of their state.
         self.working.changed = true;
         self.publish().map_err(fatal)
+    }
+
+    /// Removes the first segment of an epoch that no root names. What else there is of it goes at the next opening, as does
+    /// the segment if a power cut undoes the removal.
+    fn forget_epoch(&self, first: FileId, unnamed: Option<&Path>) {
+        let named = segment_path(&self.dir, first);
+        for path in unnamed.into_iter().chain([&*named]) {
+            let _ = self.env.storage().remove_file(path);
+        }
     }
 
     /// A checkpoint, if there is anything behind the last one; a full one in any case with `always`.
@@ -567,18 +590,22 @@ impl Leader {
             self.ensure_epoch()?;
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
-            self.write_checkpoint(None, always)?;
+            let stored = self.store_checkpoint(None, always)?;
+            self.switch_root(stored, false)?;
             self.publish().map_err(fatal)?;
         }
         Ok(self.working.commit)
     }
 
-    /// `first`: the segment that the epoch of this checkpoint begins with, and its path if it has no name yet.
-    fn write_checkpoint(
+    /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the segment that the epoch of this
+    /// checkpoint begins with, and its path if it has no name yet.
+    fn store_checkpoint(
         &mut self,
         first: Option<(FileId, Option<&Path>)>,
         full: bool,
-    ) -> Outcome<()> {
+    ) -> Outcome<Stored> {
+        // Files may have been restored since.
+        self.working.settle_pending(&*self.store);
         let base = self.base_of_next(full);
         let (at, written) = self.place_checkpoint(base)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
@@ -601,8 +628,22 @@ impl Leader {
             proven: log.synced(),
             next_file: self.supply.file_id_bound(),
         };
+        Ok(Stored {
+            root,
+            base,
+            written,
+        })
+    }
+
+    /// Makes a checkpoint the one that counts.
+    fn switch_root(&mut self, stored: Stored, begins_epoch: bool) -> Outcome<()> {
+        let Stored {
+            root,
+            base,
+            written,
+        } = stored;
         // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
-        let both_slots = first.is_some() && Rule::BothSlots.is_kept();
+        let both_slots = begins_epoch && Rule::BothSlots.is_kept();
         for _ in 0..if both_slots { 2 } else { 1 } {
             self.root.switch(root).map_err(fatal)?;
         }
@@ -611,8 +652,8 @@ impl Leader {
         }
         self.working.trim();
         let own = Base {
-            at,
-            frame_bytes,
+            at: root.checkpoint,
+            frame_bytes: root.checkpoint_bytes,
             crc: root.checkpoint_crc,
         };
         self.working.note_checkpoint(own, base);

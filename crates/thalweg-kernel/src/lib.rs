@@ -28,6 +28,7 @@ mod log_writer;
 mod open;
 mod open_rows;
 mod open_tables;
+mod panics;
 mod pins;
 mod queue;
 mod radix_map;

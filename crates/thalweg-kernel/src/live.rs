@@ -1,7 +1,11 @@
 //! `live`: what the writing process tells reading processes, without a sync (`docs/format/live.md`).
 //!
-//! Invariants: written after everything it speaks of is written, and synced where that was asked for, and before any
-//! acknowledgement; two slots are written in turn, so one of them is always whole. It is never needed to recover.
+//! Invariants
+//! - It is written after everything it speaks of is written, and synced where that was asked for, and before any
+//!   acknowledgement. Two slots are written in turn, so one of them is always whole. Recovery never needs it.
+//! - It is *current* if it was written since the machine was started and its newest slot is whole. Only then does it tell
+//!   what was acknowledged. Equal boot ids show that, and so does the lock on its first byte, which a writer takes behind
+//!   its first write: a lock does not outlive the machine.
 
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
@@ -9,7 +13,7 @@ use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::wire::is_sound_le;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_env::{Env, File, OpenMode};
+use thalweg_env::{Env, File, LockKind, OpenMode};
 
 pub(crate) const LIVE_NAME: &str = "live";
 const LIVE_MAGIC: &[u8; 8] = b"THWLIVE1";
@@ -17,6 +21,8 @@ const SLOT_BYTES: usize = 128;
 const SLOTS: usize = 2;
 /// How often it is read before it counts as damaged: both slots may be under the hand of a quick writer.
 const READ_ATTEMPTS: usize = 4;
+/// The byte of the file that is locked while a writer is open that has written to it.
+const LOCKED: std::ops::Range<u64> = 0..1;
 
 /// A point in the life of a database that pins are compared by. The epoch comes first: recovery may store the same
 /// commits elsewhere.
@@ -52,8 +58,15 @@ pub(crate) struct Live {
     pub(crate) synced: LogPosition,
     /// The last commit that readers may show.
     pub(crate) visible: CommitNo,
-    /// Files that only snapshots before this place need may be gone.
+    /// Files that only snapshots before this place need may be gone. True in any boot: what is gone stays so.
     pub(crate) gc_floor: PinPlace,
+    /// The checkpoint that the root names: a reader that started from an earlier one starts anew.
+    pub(crate) checkpoint: LogPosition,
+}
+
+/// Whether two boot ids are known to be those of the same boot. Zeros are no id: the machine has none.
+pub(crate) fn same_boot(one: [u8; 16], other: [u8; 16]) -> bool {
+    one == other && one != [0; 16]
 }
 
 impl Live {
@@ -70,6 +83,8 @@ impl Live {
         out.put_u64(self.visible.0);
         out.put_u64(self.gc_floor.commit.0);
         out.put_u32(self.gc_floor.epoch.0);
+        out.put_u64(self.checkpoint.segment.0);
+        out.put_u64(self.checkpoint.offset);
         out.resize(SLOT_BYTES - 4, 0);
         out.put_u32(crc32c::crc32c(&out));
         let mut slot = [0; SLOT_BYTES];
@@ -98,6 +113,11 @@ impl Live {
                 epoch: Epoch(wire.u32()?),
                 commit: floor,
             };
+            let checkpoint = LogPosition {
+                segment: FileId(wire.u64()?),
+                offset: wire.u64()?,
+            };
+            wire.zeros(16)?;
             Ok(Self {
                 boot,
                 sequence,
@@ -106,6 +126,7 @@ impl Live {
                 synced,
                 visible,
                 gc_floor,
+                checkpoint,
             })
         };
         read(&mut wire).ok()
@@ -122,18 +143,39 @@ pub(crate) struct Slots {
     pub(crate) is_damaged: bool,
 }
 
+/// What the file tells a reading process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// The newest slot that verifies, if it is of the reader's database.
+    pub(crate) live: Option<Live>,
+    /// It was written since the machine was started, and no newer slot is lost: it tells what was acknowledged.
+    pub(crate) is_current: bool,
+}
+
 /// The open file.
 #[derive(Debug)]
 pub(crate) struct LiveFile {
     file: Arc<dyn File>,
     sequence: u64,
+    /// The writer holds the lock that says that it has written here.
+    is_locked: bool,
 }
 
 impl LiveFile {
     /// Opens it for the writer; made if missing.
     pub(crate) fn open_writer(env: &Env, database: &Path) -> Result<Self> {
         let mut live = Self::open(env, database, OpenMode::OpenOrCreate)?;
-        live.sequence = live.read()?.map_or(0, |l| l.sequence);
+        let mut said = live.read();
+        if said.as_ref().is_err_and(Error::is_unreadable) {
+            // Written in place and never synced, so a power cut may tear it. A part of a sector that cannot be read cannot be
+            // written either.
+            let path = database.join(LIVE_NAME);
+            let removed = env.storage().remove_file(&path);
+            removed.map_err(|e| Error::io(format_args!("removing {}", path.display()), e))?;
+            live = Self::open(env, database, OpenMode::OpenOrCreate)?;
+            said = live.read();
+        }
+        live.sequence = said?.map_or(0, |l| l.sequence);
         Ok(live)
     }
 
@@ -152,7 +194,11 @@ impl LiveFile {
             .storage()
             .open(&path, mode)
             .map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
-        Ok(Self { file, sequence: 0 })
+        Ok(Self {
+            file,
+            sequence: 0,
+            is_locked: false,
+        })
     }
 
     /// Tells the readers.
@@ -162,7 +208,24 @@ impl LiveFile {
         let slot = self.sequence % 2 * SLOT_BYTES as u64;
         self.file
             .write_all_at(&live.encode(), slot)
-            .map_err(|e| Error::io("writing `live`", e))
+            .map_err(|e| Error::io("writing `live`", e))?;
+        // Behind the write: under the lock a reader finds what this writer wrote. One that cannot be had yet, because the
+        // handle of a writer before is not closed, is tried for again; without it readers may have to read more.
+        self.is_locked = self.is_locked
+            || self
+                .file
+                .try_lock(LOCKED, LockKind::Exclusive)
+                .unwrap_or(false);
+        Ok(())
+    }
+
+    /// Gives back the lock: a child of a fork may hold the file open as well.
+    pub(crate) fn unlock(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.is_locked) {
+            let unlocked = self.file.unlock(LOCKED);
+            unlocked.map_err(|e| Error::io("giving back the lock of `live`", e))?;
+        }
+        Ok(())
     }
 
     /// Makes the file durable: a closed database leaves it so.
@@ -177,7 +240,27 @@ impl LiveFile {
         Ok(self.read_slots()?.said)
     }
 
-    /// The same, and whether a slot does not verify.
+    /// What it tells a reader of a database on a machine that was started as `boot` says.
+    pub(crate) fn told(&self, database: DatabaseId, boot: [u8; 16]) -> Result<Told> {
+        let of_database = |slots: Slots| slots.said.filter(|live| live.database == database);
+        let slots = self.read_slots()?;
+        let live = of_database(slots);
+        if !slots.is_damaged && live.is_some_and(|live| same_boot(live.boot, boot)) {
+            let is_current = true;
+            return Ok(Told { live, is_current });
+        }
+        // The lock first, then the slots once more: what is read now was written by whoever holds it, or later.
+        let locked = self.file.is_locked(LOCKED);
+        if !locked.map_err(|e| Error::io("looking at the lock of `live`", e))? {
+            let is_current = false;
+            return Ok(Told { live, is_current });
+        }
+        let live = of_database(self.read_slots()?);
+        let is_current = live.is_some();
+        Ok(Told { live, is_current })
+    }
+
+    /// The same as [`Self::read`], and whether a slot does not verify.
     pub(crate) fn read_slots(&self) -> Result<Slots> {
         let mut slots = self.read_once()?;
         for _ in 1..READ_ATTEMPTS {

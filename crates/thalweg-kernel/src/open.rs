@@ -14,7 +14,9 @@ use crate::live::{LIVE_NAME, Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::replay::head_at;
 use crate::root::{ROOT_NAME, Root, RootFile};
-use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path};
+use crate::segment::{
+    self, SEGMENT_HEADER_BYTES, SegmentHeader, list_segments, log_dir, segment_path,
+};
 use crate::segment_supply::SegmentSupply;
 use crate::store::{DATA_DIR, LOG_DIR, Store};
 use crate::working::Working;
@@ -207,6 +209,21 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         FileId(1),
         options.segment_bytes,
     )?);
+    let made = create_with(env, dir, options, database, Arc::clone(&supply));
+    if made.is_err() {
+        // The segment stays, as after a crash; what was prepared would stay once per attempt.
+        supply.give_up();
+    }
+    made
+}
+
+fn create_with(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    database: DatabaseId,
+    supply: Arc<SegmentSupply>,
+) -> Result<Leader> {
     let prepared = supply.take(0, 0, false).map_err(Failure::error)?;
     let mut log = LogWriter::begin(database, Epoch(1), prepared, None);
     let mut builder = FrameBuilder::default();
@@ -327,7 +344,10 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         options.segment_bytes,
     )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    leader.recover_log().map_err(Failure::error)?;
+    if let Err(failure) = leader.recover_log() {
+        leader.supply.give_up();
+        return Err(failure.error());
+    }
     Ok(leader)
 }
 
@@ -346,15 +366,8 @@ pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Li
         );
         return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
     }
-    take_over_floor(leader, &live);
+    leader.gc_floor = leader.gc_floor.max(live.gc_floor);
     Ok(Some(live).filter(|l| l.epoch == epoch))
-}
-
-/// Readers that came too late for files of the writer before are still to be told so.
-pub(crate) fn take_over_floor(leader: &mut Leader, live: &Live) {
-    if live.boot == leader.boot {
-        leader.gc_floor = leader.gc_floor.max(live.gc_floor);
-    }
 }
 
 /// Segments that recoveries which did not finish have begun; an error if the root is an old one.
@@ -372,13 +385,21 @@ pub(crate) fn unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<Ve
             .storage()
             .open(&path, OpenMode::Read)
             .map_err(io_at("opening", &path))?;
-        let Some(header) = segment::whole_header(&*file, &path)? else {
+        // One that cannot be read is left alone: if the log goes on in it, reading the log ends there.
+        let header = match segment::whole_header(&*file, &path) {
+            Err(error) if error.is_unreadable() => continue,
+            header => header?,
+        };
+        let is_later =
+            |header: &SegmentHeader| header.database == root.database && header.epoch > root.epoch;
+        let Some(header) = header.filter(is_later) else {
             continue;
         };
-        if header.database != root.database || header.epoch <= root.epoch {
-            continue;
-        }
-        if frames_follow_checkpoint(&*file, &header, root)? {
+        let follow = match frames_follow_checkpoint(&*file, &header, root) {
+            Err(error) if error.is_unreadable() => continue,
+            follow => follow?,
+        };
+        if follow {
             let what = format!(
                 "it is of epoch {}, but epoch {} has commits: an old copy?",
                 root.epoch.0, header.epoch.0
@@ -391,11 +412,7 @@ pub(crate) fn unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<Ve
 }
 
 /// An unfinished epoch ends with its checkpoint. That may lie in a second segment, alone, if the first one is full.
-fn frames_follow_checkpoint(
-    file: &dyn File,
-    header: &segment::SegmentHeader,
-    root: &Root,
-) -> Result<bool> {
+fn frames_follow_checkpoint(file: &dyn File, header: &SegmentHeader, root: &Root) -> Result<bool> {
     let mut at = LogPosition {
         segment: header.file,
         offset: SEGMENT_HEADER_BYTES as u64,

@@ -10,7 +10,8 @@ use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitNo;
 use crate::index::Entry;
-use crate::leader::{Broken, Failure, Job, Leader};
+use crate::leader::{Broken, Failure, Job, Leader, outcome_unknown};
+use crate::panics::watched;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_env::sync::{Condvar, Mutex};
@@ -106,10 +107,7 @@ impl CommitQueue {
         let mut mine = None;
         let jobs = std::iter::once((job, durability));
         let waits_for_sync = durability == Durability::Disk;
-        let done = self
-            .leader
-            .lock()
-            .run(jobs, waits_for_sync, &mut |result| mine = Some(result));
+        let done = self.run(jobs, waits_for_sync, &mut |result| mine = Some(result));
         batch.finish(mine, done, None)
     }
 
@@ -131,13 +129,22 @@ impl CommitQueue {
         }
         let waits_for_sync = jobs.iter().any(|(_, level)| *level == Durability::Disk);
         let mut results = Vec::with_capacity(jobs.len());
-        let done = self
-            .leader
-            .lock()
-            .run(jobs.into_iter(), waits_for_sync, &mut |result| {
-                results.push(result)
-            });
+        let done = self.run(jobs.into_iter(), waits_for_sync, &mut |result| {
+            results.push(result);
+        });
         batch.finish(results, done, Some(own))
+    }
+
+    fn run(
+        &self,
+        jobs: impl Iterator<Item = (Job, Durability)>,
+        waits_for_sync: bool,
+        answer: &mut impl FnMut(Result<CommitNo>),
+    ) -> Result<(), Broken> {
+        let ends = |error| self.poison_with(error);
+        watched("writing to the database", ends, || {
+            self.leader.lock().run(jobs, waits_for_sync, answer)
+        })
     }
 
     /// The leader's state, between two batches.
@@ -170,6 +177,11 @@ pub(crate) fn refusal(poison: &Error) -> Error {
     Error::with_source(ErrorKind::Unavailable, message, poison.clone())
 }
 
+#[cold]
+fn lost_result() -> Error {
+    Error::new(ErrorKind::Unavailable, "the leader lost its own result")
+}
+
 /// The callers whose jobs a leader took: they are answered even if it unwinds.
 struct Batch<'a> {
     queue: &'a CommitQueue,
@@ -194,24 +206,26 @@ impl<'a> Batch<'a> {
         own: Option<&Arc<Caller>>,
     ) -> Result<CommitNo> {
         let settled = done.as_ref().err().map_or(usize::MAX, |b| b.settled);
-        let error = match done.map_err(|broken| broken.failure) {
-            Ok(()) => Error::new(ErrorKind::Unavailable, "the leader lost its own result"),
+        let broken = match done.map_err(|broken| broken.failure) {
+            Ok(()) => None,
             Err(Failure::Fatal(error)) => {
                 self.queue.poison_with(error.clone());
-                error
+                Some(error)
             }
-            Err(failure) => failure.error(),
+            Err(failure) => Some(failure.error()),
         };
+        // Made only where it is asked for: a commit that went well allocates no error.
+        let error = || broken.clone().unwrap_or_else(lost_result);
         let mut answers = answers.into_iter().enumerate().map(|(at, answer)| {
             let holds = at < settled || answer.is_err();
-            if holds { answer } else { Err(error.clone()) }
+            if holds { answer } else { Err(error()) }
         });
         let mut mine = match own {
             None => answers.next(),
             Some(_) => None,
         };
         for caller in self.callers.drain(..) {
-            let answer = answers.next().unwrap_or_else(|| Err(error.clone()));
+            let answer = answers.next().unwrap_or_else(|| Err(error()));
             if own.is_some_and(|own| Arc::ptr_eq(own, &caller)) {
                 mine = Some(answer);
             } else {
@@ -220,7 +234,7 @@ impl<'a> Batch<'a> {
         }
         drop(answers);
         self.give_lead_away();
-        mine.unwrap_or(Err(error))
+        mine.unwrap_or_else(|| Err(error()))
     }
 
     fn give_lead_away(&mut self) {
@@ -235,6 +249,8 @@ impl<'a> Batch<'a> {
     fn fail(&mut self, error: Error) {
         self.finished = true;
         self.queue.poison_with(error.clone());
+        let error = self.queue.poison().unwrap_or(error);
+        let error = outcome_unknown(&error, "the database is opened anew");
         for caller in self.callers.drain(..) {
             caller.tell(News::Done(Err(error.clone())));
         }
@@ -244,6 +260,7 @@ impl<'a> Batch<'a> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if !self.finished {
+            // The poison that is there names the panic.
             self.fail(Error::new(
                 ErrorKind::Unavailable,
                 "a thread panicked while it wrote to the database",

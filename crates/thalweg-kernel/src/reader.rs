@@ -1,23 +1,28 @@
 //! A reading process: it follows the writer through the files alone.
 //!
-//! Invariants: a statement sees every commit that was acknowledged before it began, and nothing that a crash could take
-//! back: while `live` speaks of this boot and epoch, commits behind its `visible` are shown as far as they were stored to
-//! be shown once they are written, and no further. A snapshot pins its
-//! files through a slot in `readers`; where the folder cannot be written, it runs unpinned and meets a missing file as
-//! `SnapshotExpired`. So does one that is older than `max_snapshot_age`: the writer passes a pin that was in its way for so
-//! long. Files are never cut nor written again, so what is read is right or missing, however long this process was stopped.
-//! Before its first snapshot and once it is closed a reader keeps nothing.
+//! Invariants
+//! - A statement sees every commit that was acknowledged before it began, and nothing that a power cut could take back but
+//!   what was stored to be shown once it is written. Where it reads, and how far, is decided by [`View::of`] alone.
+//! - Its trees use only pages that the checkpoint it started from references, and what came since: once the writer has passed
+//!   a checkpoint the state is loaded anew. So a reader needs no more memory than the writer, and no page that the writer's
+//!   own trees do not need as well.
+//! - A snapshot pins its files through a slot in `readers`; where the folder cannot be written, it runs unpinned and meets a
+//!   missing file as `SnapshotExpired`. So does one that is older than `max_snapshot_age`: the writer passes a pin that was in
+//!   its way for so long. Files are never cut nor written again, so what is read is right or missing, however long this
+//!   process was stopped.
+//! - A file that the writer may remove is closed by the first snapshot that is taken while no snapshot needs it any more.
+//! - Before its first snapshot and once it is closed a reader keeps nothing.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, Epoch, LogPosition};
+use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
 use crate::kernel::{Options, Published};
-use crate::live::{LiveFile, PinPlace, Slots};
-use crate::open::{check_folders, look_for_database, no_database, writer_is_alive};
+use crate::live::{Live, LiveFile, PinPlace, Told, same_boot};
+use crate::open::{check_folders, look_for_database, no_database};
 use crate::pins::Pins;
 use crate::reader_slots::ReaderSlot;
 use crate::recover::{Recovered, apply, recover};
 use crate::replay::Replay;
-use crate::root::RootFile;
+use crate::root::{ROOT_NAME, Root, RootFile};
 use crate::state::Snapshot;
 use crate::store::Store;
 use crate::working::Working;
@@ -26,11 +31,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::Env;
 use thalweg_env::sync::Mutex;
+use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 
 /// How often a reader starts over when files vanish under it: each time the writer has moved on by a checkpoint.
 const ATTEMPTS: usize = 16;
-/// Frames behind the last load after which the state is read anew from the root, so that memory stays bounded.
-const RELOAD_FRAMES: u64 = 65_536;
 
 pub(crate) struct Reader {
     env: Env,
@@ -41,23 +45,77 @@ pub(crate) struct Reader {
     /// `None` once it is closed.
     open: Mutex<Option<Open>>,
     max_age_ns: u64,
+    /// A file was missing: the next snapshot is of a state that is loaded anew.
+    missed_file: Arc<AtomicBool>,
 }
 
 /// What is given back when it is closed.
 struct Open {
     following: Following,
     slot: Option<ReaderSlot>,
+    /// The garbage floor up to which no removed file is kept open.
+    closed_below: PinPlace,
 }
 
 /// How far the log was read.
 struct Following {
-    root: RootFile,
+    /// Where the state was loaded from.
+    from: Root,
     live: Option<LiveFile>,
     working: Working,
     replay: Replay,
     boot: [u8; 16],
     /// A frame was read and not applied: the state is to be loaded anew.
-    broken: bool,
+    is_broken: bool,
+}
+
+/// Where a reader starts, and how far it may show the log behind that.
+#[derive(Debug, PartialEq, Eq)]
+struct View {
+    from: Root,
+    /// The last commit that may be shown, and with it what follows and was stored to be shown once it is written. `None`:
+    /// all that a recovery would find.
+    limit: Option<CommitNo>,
+}
+
+impl View {
+    /// Decides by the slots of the root and by what `live` tells; why this is right stands in `docs/format/live.md`. `root`
+    /// must have been read before `live`. A reader that has shown epoch `shown` does not go back to an earlier one.
+    fn of(dir: &Path, root: &RootFile, told: &Told, shown: Epoch) -> Result<Self> {
+        let newest = root.current;
+        let Some(live) = told.live else {
+            return Ok(Self {
+                from: newest,
+                limit: None,
+            });
+        };
+        if live.epoch > newest.epoch {
+            let what = format!(
+                "it is of epoch {}, but epoch {} has begun: an old copy?",
+                newest.epoch.0, live.epoch.0
+            );
+            return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
+        }
+        if !told.is_current {
+            return Ok(Self {
+                from: newest,
+                limit: None,
+            });
+        }
+        let slots = [Some(newest), root.other].into_iter().flatten();
+        let of_epoch = |slot: &Root| slot.epoch == live.epoch && slot.epoch >= shown;
+        Ok(match { slots }.find(of_epoch) {
+            Some(from) => Self {
+                from,
+                limit: Some(live.visible),
+            },
+            // No commit of a later epoch is acknowledged: its checkpoint says all.
+            None => Self {
+                from: newest,
+                limit: Some(newest.commit),
+            },
+        })
+    }
 }
 
 impl Reader {
@@ -68,16 +126,21 @@ impl Reader {
         check_folders(env, dir)?;
         let root = RootFile::open(env, dir, false)?;
         let database = root.current.database;
-        let pins: Arc<Pins> = Arc::default();
+        let pins = Arc::new(Pins::new(env.owner()));
         // Pins everything while the state is loaded: nothing may go.
         let mut slot = ReaderSlot::take(env, dir)?;
         let has_slot = slot.is_some();
+        let missed_file: Arc<AtomicBool> = Arc::default();
         let store = Store::new(env.clone(), dir.to_owned(), database, options.cache_bytes);
         let store = Arc::new(store.whose_files_may_go({
             let (env, dir, pins) = (env.clone(), dir.to_owned(), Arc::clone(&pins));
-            move || too_old(&env, &dir, pins.oldest()?, has_slot)
+            let missed_file = Arc::clone(&missed_file);
+            move || {
+                missed_file.store(true, Ordering::Release);
+                too_old(&env, &dir, database, pins.oldest()?, has_slot)
+            }
         }));
-        let mut following = retry(|| Following::load(env, dir, &store))?;
+        let mut following = retry(|| Following::load(env, dir, &store, Epoch(0)))?;
         if let Some(slot) = &mut slot {
             // Nobody has a snapshot yet.
             slot.pin(PinPlace::NOTHING)?;
@@ -90,7 +153,12 @@ impl Reader {
             published,
             pins,
             max_age_ns: u64::try_from(options.max_snapshot_age.as_nanos()).unwrap_or(u64::MAX),
-            open: Mutex::new(Some(Open { following, slot })),
+            missed_file,
+            open: Mutex::new(Some(Open {
+                following,
+                slot,
+                closed_below: PinPlace::EVERYTHING,
+            })),
         })
     }
 
@@ -106,8 +174,9 @@ impl Reader {
         };
         for _ in 0..ATTEMPTS {
             let snapshot = self.try_snapshot(open)?;
-            let floor = gc_floor(open.following.live.as_ref(), open.following.boot)?;
+            let floor = open.following.gc_floor()?;
             if floor <= snapshot.place() {
+                self.close_files(open, floor);
                 return Ok(snapshot);
             }
             // A pin that was in the way for long did not count. The one that was just set does.
@@ -122,21 +191,44 @@ impl Reader {
         drop(self.open.lock().take());
     }
 
+    /// Closes files that may be removed, once no snapshot needs them that is not too old: until then the space of a removed
+    /// one would stay taken.
+    ///
+    /// All are closed, not only those: what is read again is opened again, and this needs no walk over the index to tell which
+    /// are needed. Nothing opens one of them again, for what is read from now on is of a state behind the floor.
+    fn close_files(&self, open: &mut Open, floor: PinPlace) {
+        let oldest = self.pins.oldest_since(self.young_ns());
+        if floor > open.closed_below && oldest.is_none_or(|oldest| oldest >= floor) {
+            self.store.close_files();
+            open.closed_below = floor;
+        }
+    }
+
+    /// Snapshots from before this time are too old: they keep nothing.
+    fn young_ns(&self) -> u64 {
+        let now_ns = self.env.clock().monotonic_ns();
+        now_ns.saturating_sub(self.max_age_ns)
+    }
+
     fn try_snapshot(&self, open: &mut Open) -> Result<Snapshot> {
-        let Open { following, slot } = open;
+        let Open {
+            following, slot, ..
+        } = open;
         let mut pin = |place| slot.as_mut().map_or(Ok(()), |slot| slot.pin(place));
         let now_ns = self.env.clock().monotonic_ns();
         // Snapshots that are too old keep nothing, and nothing from the younger ones.
         let young_ns = now_ns.saturating_sub(self.max_age_ns);
         // Everything from what was shown so far on stays until the new pin is known to count.
         let oldest = self.pins.oldest_since(young_ns);
+        following.is_broken |= self.missed_file.swap(false, Ordering::AcqRel);
         pin(oldest.unwrap_or_else(|| following.place()))?;
         let fresh = following.follow(&self.env, &self.dir, &self.store);
         match fresh {
             Ok(()) => {}
             // The writer has moved on and deleted what this reader stood on: start over from the root.
             Err(first) => {
-                let loaded = retry(|| Following::load(&self.env, &self.dir, &self.store));
+                let shown = following.epoch();
+                let loaded = retry(|| Following::load(&self.env, &self.dir, &self.store, shown));
                 *following = loaded.map_err(|_| first)?;
             }
         }
@@ -148,7 +240,7 @@ impl Reader {
             self.published
                 .load()
                 .visible
-                .store(commit, thalweg_env::sync::atomic::Ordering::Release);
+                .store(commit, Ordering::Release);
         }
         let snapshot = self.pins.snapshot(&self.published, now_ns);
         let oldest = self.pins.oldest_since(young_ns);
@@ -177,32 +269,23 @@ fn retry(load: impl Fn() -> Result<Following>) -> Result<Following> {
 }
 
 impl Following {
-    /// Reads root, checkpoint and the log behind it.
-    fn load(env: &Env, dir: &Path, store: &Store) -> Result<Self> {
+    /// Reads root, checkpoint and the log behind it. `shown`: the epoch that was shown before.
+    fn load(env: &Env, dir: &Path, store: &Store, shown: Epoch) -> Result<Self> {
         let root = RootFile::open(env, dir, false)?;
-        let (live, slots) = what_live_says(env, dir)?;
-        let said = slots.and_then(|slots| slots.said);
-        let boot = env.clock().boot_id();
-        let limit = visible_limit(env, dir, slots, &root, boot)?;
-        // Without a word of this boot all that is valid counts, unless a writer is just recovering it.
-        if limit.is_none()
-            && writer_is_alive(env, dir)?
-            && said.is_some_and(|l| l.epoch > root.current.epoch)
-        {
-            return Err(Error::corruption(
-                dir.display(),
-                "the root is older than `live`",
-            ));
-        }
-        let said_of_this =
-            said.filter(|l| l.database == root.current.database && l.epoch == root.current.epoch);
-        let proven = said_of_this.map_or_else(LogPosition::default, |l| l.synced);
+        let (database, boot) = (root.current.database, env.clock().boot_id());
+        let live = LiveFile::open_reader(env, dir)?;
+        let told = what_live_tells(live.as_ref(), database, boot)?;
+        let View { from, limit } = View::of(dir, &root, &told, shown)?;
+        let of_epoch = told.live.filter(|live| live.epoch == from.epoch);
+        let proven = of_epoch.map_or_else(LogPosition::default, |live| live.synced);
+        let may_be_torn =
+            limit.is_none() && of_epoch.is_none_or(|live| !same_boot(live.boot, boot));
         let Recovered {
             mut working,
             tail,
             replay,
             ..
-        } = recover(env, dir, &root.current, proven, limit, store)?;
+        } = recover(env, dir, &from, proven, limit, may_be_torn, store)?;
         for (frame, _) in tail {
             apply(&mut working, frame, store)?;
         }
@@ -216,47 +299,64 @@ impl Following {
             }
             Some(_) => {}
             // A writer that began its epoch meanwhile may have written commits since that are not acknowledged yet.
-            None if said != what_live_says(env, dir)?.1.and_then(|slots| slots.said) => {
-                return Err(Error::corruption(dir.display(), "a writer is opening it"));
+            None => {
+                let live = LiveFile::open_reader(env, dir)?;
+                if what_live_tells(live.as_ref(), database, boot)? != told {
+                    return Err(Error::corruption(dir.display(), "a writer is opening it"));
+                }
             }
-            None => {}
+        }
+        working.settle_pending(store);
+        if let Some(error) = working.pending_error()
+            && is_outdated(env, dir, &from)?
+        {
+            // Its pages may just be gone, with all that needed them.
+            return Err(error);
         }
         Ok(Self {
-            broken: false,
-            root,
+            from,
             live,
             working,
             replay,
             boot,
+            is_broken: false,
         })
     }
 
     /// Reads what was appended since.
     fn follow(&mut self, env: &Env, dir: &Path, store: &Store) -> Result<()> {
-        let slots = self.live.as_ref().map(LiveFile::read_slots).transpose()?;
-        let limit = visible_limit(env, dir, slots, &self.root, self.boot)?;
-        let was_broken = std::mem::replace(&mut self.broken, true);
-        if let Some(told) = limit
-            && !was_broken
-            && self.working.since_checkpoint.frames < RELOAD_FRAMES
-        {
+        let told = what_live_tells(self.live.as_ref(), self.from.database, self.boot)?;
+        let was_broken = std::mem::replace(&mut self.is_broken, true);
+        let goes_on = |live: &Live| {
+            let is_same_checkpoint = live.checkpoint <= self.from.checkpoint;
+            told.is_current && live.epoch == self.from.epoch && is_same_checkpoint && !was_broken
+        };
+        if let Some(live) = told.live.filter(goes_on) {
             if self.replay.may_go_on()? {
                 self.replay.refresh();
-                while let Some(frame) = self.replay.next(told)? {
+                while let Some(frame) = self.replay.next(live.visible)? {
                     apply(&mut self.working, frame, store)?;
                 }
             }
-            if self.working.commit >= told {
-                self.broken = false;
+            self.working.settle_pending(store);
+            let may_be_whole =
+                !self.working.pending.is_empty() && is_outdated(env, dir, &self.from)?;
+            if self.working.commit >= live.visible && !may_be_whole {
+                self.is_broken = false;
                 return Ok(());
             }
         }
-        *self = Self::load(env, dir, store)?;
+        *self = Self::load(env, dir, store, self.epoch())?;
         Ok(())
     }
 
+    /// Files that only snapshots before this place need may be gone.
+    fn gc_floor(&self) -> Result<PinPlace> {
+        gc_floor(self.live.as_ref(), self.from.database)
+    }
+
     fn epoch(&self) -> Epoch {
-        self.root.current.epoch
+        self.from.epoch
     }
 
     fn place(&self) -> PinPlace {
@@ -267,18 +367,30 @@ impl Following {
     }
 }
 
+/// Whether no slot of the root names the checkpoint of a state any more: then its files may be gone.
+fn is_outdated(env: &Env, dir: &Path, from: &Root) -> Result<bool> {
+    let now = RootFile::open(env, dir, false)?;
+    let mut slots = [Some(now.current), now.other].into_iter().flatten();
+    Ok(!slots.any(|slot| slot.checkpoint == from.checkpoint))
+}
+
 /// Files that only snapshots before this place need may be gone.
-fn gc_floor(live: Option<&LiveFile>, boot: [u8; 16]) -> Result<PinPlace> {
+fn gc_floor(live: Option<&LiveFile>, database: DatabaseId) -> Result<PinPlace> {
     let said = live.map(LiveFile::read).transpose()?.flatten();
-    Ok(said
-        .filter(|l| l.boot == boot)
-        .map_or_else(PinPlace::default, |l| l.gc_floor))
+    let said = said.filter(|live| live.database == database);
+    Ok(said.map_or_else(PinPlace::default, |live| live.gc_floor))
 }
 
 /// What to say of a file that is missing, if the oldest snapshot in use may have lost some.
-fn too_old(env: &Env, dir: &Path, oldest: PinPlace, has_slot: bool) -> Option<Error> {
+fn too_old(
+    env: &Env,
+    dir: &Path,
+    database: DatabaseId,
+    oldest: PinPlace,
+    has_slot: bool,
+) -> Option<Error> {
     let live = LiveFile::open_reader(env, dir).ok()?;
-    let floor = gc_floor(live.as_ref(), env.clock().boot_id()).ok()?;
+    let floor = gc_floor(live.as_ref(), database).ok()?;
     let why = if has_slot {
         "the snapshot is older than this process or the writing one lets snapshots become (`max_snapshot_age`)"
     } else {
@@ -288,26 +400,7 @@ fn too_old(env: &Env, dir: &Path, oldest: PinPlace, has_slot: bool) -> Option<Er
     (floor > oldest).then(|| Error::new(ErrorKind::SnapshotExpired, message))
 }
 
-/// `live`, opened anew, and what it says.
-fn what_live_says(env: &Env, dir: &Path) -> Result<(Option<LiveFile>, Option<Slots>)> {
-    let live = LiveFile::open_reader(env, dir)?;
-    let slots = live.as_ref().map(LiveFile::read_slots).transpose()?;
-    Ok((live, slots))
-}
-
-/// The last commit that may be shown, if `live` knows.
-fn visible_limit(
-    env: &Env,
-    dir: &Path,
-    slots: Option<Slots>,
-    root: &RootFile,
-    boot: [u8; 16],
-) -> Result<Option<CommitNo>> {
-    let said = slots.and_then(|slots| slots.said);
-    let said = said.filter(|l| l.boot == boot && l.epoch == root.current.epoch);
-    let Some(said) = said else {
-        return Ok(None);
-    };
-    let is_damaged = slots.is_some_and(|slots| slots.is_damaged);
-    Ok((!is_damaged || writer_is_alive(env, dir)?).then_some(said.visible))
+fn what_live_tells(live: Option<&LiveFile>, database: DatabaseId, boot: [u8; 16]) -> Result<Told> {
+    let told = live.map(|live| live.told(database, boot)).transpose()?;
+    Ok(told.unwrap_or_default())
 }

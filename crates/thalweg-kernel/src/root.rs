@@ -10,7 +10,7 @@ use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::segment::FORMAT_VERSION;
 use crate::wire::is_sound_le;
 use std::path::Path;
-use thalweg_env::{Env, File, OpenMode};
+use thalweg_env::{Env, File, OpenMode, is_unreadable};
 
 pub(crate) const ROOT_NAME: &str = "root";
 const ROOT_MAGIC: &[u8; 8] = b"THALWEG1";
@@ -196,7 +196,7 @@ impl RootFile {
     fn read_slots(file: &dyn File, path: &Path) -> Result<(Root, Option<Root>, usize)> {
         let at_path =
             |e: Error| Error::with_source(e.kind(), format!("{}: {e}", path.display()), e);
-        // What fails its checks counts as no slot; a read that fails says nothing of what is there.
+        // What fails its checks counts as no slot; a call that fails for want of something else says nothing of what is there.
         let read = |slot: usize| {
             let mut bytes = [0; SLOT_BYTES];
             match file.read_exact_at(&mut bytes, (slot * SLOT_BYTES) as u64) {
@@ -205,6 +205,14 @@ impl RootFile {
                     return Ok(Err(Error::corruption(
                         "root slot",
                         "the file ends before it",
+                    )));
+                }
+                // Nor does one that the device does not return: a power cut may have torn it while it was written. The other
+                // one leads to all that was acknowledged.
+                Err(e) if is_unreadable(&e) => {
+                    return Ok(Err(Error::io(
+                        format_args!("reading a slot of {}", path.display()),
+                        e,
                     )));
                 }
                 Err(e) => return Err(Error::io(format_args!("reading {}", path.display()), e)),

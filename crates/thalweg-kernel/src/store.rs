@@ -20,10 +20,13 @@ use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use thalweg_env::{Env, File, OpenMode};
+use thalweg_env::{Env, File, OpenMode, Owner};
 
 /// Most files that are kept open; more while more are in use.
-const MAX_OPEN_FILES: usize = 256;
+///
+/// Few: a process that has several databases open shares its limit of often 1,024 among them, and of a removed file the space
+/// stays taken while it is open. Opening one again takes some microseconds, and scans read many blocks of a file in a row.
+const MAX_OPEN_FILES: usize = 40;
 
 /// Bytes of a full page with nine columns. From it the number of cached items is guessed, and with it how finely the cache
 /// is divided among threads: a part must hold many of the largest items.
@@ -39,6 +42,7 @@ pub const DATA_DIR: &str = "data";
 #[derive(Debug)]
 pub struct Store {
     env: Env,
+    owner: Owner,
     dir: PathBuf,
     database: DatabaseId,
     files: Cache<FileId, Arc<OpenFile>>,
@@ -120,6 +124,7 @@ impl Store {
     pub fn new(env: Env, dir: impl Into<PathBuf>, database: DatabaseId, cache_bytes: u64) -> Self {
         let items = usize::try_from(cache_bytes).unwrap_or(usize::MAX) / LARGE_ITEM_BYTES;
         Self {
+            owner: env.owner(),
             env,
             dir: dir.into(),
             database,
@@ -149,6 +154,16 @@ impl Store {
     #[must_use]
     pub fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// The process that opened the database.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// Others get an error before they wait for a lock, which a thread of that process may have held when it forked.
+    pub(crate) fn check_owner(&self) -> Result<()> {
+        self.owner.check().map_err(Error::not_owner)
     }
 
     /// The database's folder.
@@ -193,7 +208,13 @@ impl Store {
         self.files.remove(&id);
     }
 
+    /// Closes all files, each once nobody reads it any more. Those that are needed again are opened again.
+    pub(crate) fn close_files(&self) {
+        self.files.clear();
+    }
+
     fn open_file(&self, id: FileId) -> Result<Arc<OpenFile>> {
+        self.check_owner()?;
         if let Some(open) = self.files.get(&id) {
             return Ok(open);
         }
@@ -261,6 +282,7 @@ impl Store {
     /// # Errors
     /// `Corruption` when the head fails its checks; whatever reading leads to.
     pub fn block(&self, address: &Address) -> Result<BlockReader<'_>> {
+        self.check_owner()?;
         let place = (address.file, address.offset);
         if let Some(Cached::Head(known, head)) = self.cached.get(&place)
             && known == *address
@@ -297,6 +319,12 @@ impl Store {
         }
     }
 
+    /// Files that are kept open now.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.files.len()
+    }
+
     /// Bytes of pages and heads in memory now, and the most there may be.
     #[must_use]
     pub fn cached_bytes(&self) -> (u64, u64) {
@@ -306,6 +334,7 @@ impl Store {
 
 impl PageLoader for Store {
     fn load_page(&self, table: TableId, entry: &Entry) -> Result<Arc<Page>> {
+        self.check_owner()?;
         let address = entry.address;
         let place = (address.file, address.offset);
         if let Some(Cached::Page(page)) = self.cached.get(&place)

@@ -1,7 +1,8 @@
 //! The state that frames are applied to: the same code for the leader, recovery and reader processes.
 //!
 //! Invariants: a change is validated before anything of its commit is applied, so a refused commit leaves no trace; what
-//! was validated cannot fail to apply with the pages that validating has loaded. A published state is
+//! was validated cannot fail to apply with the pages that validating has loaded. A commit of the log is applied also where a
+//! page cannot be read: its changes of that one index wait, and the table cannot be read meanwhile. A published state is
 //! never changed: tables are copied on write, blocks and tables live in persistent trees, open rows are appended after
 //! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
 //! checkpoints.
@@ -12,7 +13,7 @@ use crate::checkpoint::Base;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
-use crate::index::{Entry, PageLoader, Tree};
+use crate::index::{Entry, EntryKey, PageLoader, Pending, Tree};
 use crate::open_rows::{OpenList, OpenRows};
 use crate::open_tables::OpenTables;
 use crate::rules::Rule;
@@ -46,6 +47,8 @@ pub(crate) struct Working {
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
+    /// Tables with changes of the log that wait for a page of their index.
+    pub(crate) pending: BTreeSet<TableId>,
     pub(crate) next_table: u32,
     pub(crate) commit: CommitNo,
     /// Tables changed since the last [`Working::publish`] in more than what their published states can show.
@@ -68,6 +71,7 @@ impl Working {
             changed_trees: BTreeSet::new(),
             producers: BTreeMap::new(),
             replaced: BTreeMap::new(),
+            pending: BTreeSet::new(),
             next_table: 1,
             commit: CommitNo(0),
             changed: true,
@@ -98,7 +102,23 @@ impl Working {
     /// Whether the commit may be stored: asked by the leader before it writes, in commit order. `pages` keeps what it loads
     /// for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        changes.iter().try_for_each(|change| match change {
+        changes
+            .iter()
+            .try_for_each(|change| self.check(change, pages))
+    }
+
+    /// Whether a commit of the log fits the state. Pages that cannot be read say nothing about it: what needs them is put off
+    /// when it is applied.
+    pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
+        let is_fine = |change| match self.check(change, pages) {
+            Err(error) if error.is_of_unreadable_bytes() => Ok(()),
+            checked => checked,
+        };
+        changes.iter().try_for_each(is_fine)
+    }
+
+    fn check(&self, change: &Change, pages: &dyn PageLoader) -> Result<()> {
+        match change {
             Change::Rows(part) => self.check_version(part.table, part.definition_version),
             Change::Group {
                 table,
@@ -115,7 +135,7 @@ impl Working {
             }
             Change::Edit(edit) => self.check_edit(edit, pages),
             Change::Producer(_) => Ok(()),
-        })
+        }
     }
 
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
@@ -238,7 +258,7 @@ impl Working {
                         offset: frame.offset + blocks_offset,
                         ..frame
                     };
-                    self.apply_group(table, covers, entries, blocks, pages)?;
+                    self.apply_group(commit, table, covers, entries, blocks, pages)?;
                 }
                 Change::Edit(edit) => self.apply_edit(commit, edit, pages)?,
                 Change::Producer(producer) => {
@@ -276,6 +296,7 @@ impl Working {
 
     fn apply_group(
         &mut self,
+        commit: CommitNo,
         table: TableId,
         covers: Option<CommitNo>,
         mut entries: Vec<Entry>,
@@ -292,13 +313,12 @@ impl Working {
             Some(covered) => _ = self.open.cover(table, covered),
             None => self.open.note_blocks(table),
         }
-        self.change_tree(table, |state| {
-            state.tree = state.tree.insert_many(entries, pages, &mut Vec::new())?;
-            if let Some(covered) = covers
-                && Rule::CoverDrops.is_kept()
-            {
-                state.open = state.open.after(covered);
-            }
+        self.change_items(commit, table, &[], entries, pages)?;
+        let Some(covered) = covers.filter(|_| Rule::CoverDrops.is_kept()) else {
+            return Ok(());
+        };
+        self.change(table, |state| {
+            state.open = state.open.after(covered);
             Ok(())
         })
     }
@@ -341,10 +361,7 @@ impl Working {
             }
             Edit::AddFragment { table, root, .. } => {
                 self.open.note_blocks(table);
-                self.change_tree(table, |state| {
-                    state.tree = state.tree.insert(root, pages, &mut Vec::new())?;
-                    Ok(())
-                })
+                self.change_items(commit, table, &[], vec![root], pages)
             }
             Edit::Replace {
                 table,
@@ -352,26 +369,79 @@ impl Working {
                 added,
             } => {
                 self.replaced.insert(table, commit);
-                self.change_tree(table, |state| {
-                    state.tree = state
-                        .tree
-                        .replace(&removed, added, pages, &mut Vec::new())?;
-                    Ok(())
-                })
+                self.change_items(commit, table, &removed, added, pages)
             }
         }
     }
 
-    /// Adds a table of a checkpoint, without open rows.
-    pub(crate) fn add_table(&mut self, table: TableState) {
-        self.put_table(table);
+    /// Takes items out of the index of a table and puts others in; or notes that this is to be done, if a page that it needs
+    /// cannot be read. Validating has refused that to new commits; it is met by those of the log.
+    fn change_items(
+        &mut self,
+        commit: CommitNo,
+        table: TableId,
+        removed: &[EntryKey],
+        added: Vec<Entry>,
+        pages: &dyn PageLoader,
+    ) -> Result<()> {
+        self.change_tree(table, |state| {
+            let tree = &state.tree;
+            let defer = |added, error: Error| {
+                if error.is_of_unreadable_bytes() {
+                    Ok(tree.defer(commit, removed, added, error))
+                } else {
+                    Err(error)
+                }
+            };
+            // Insertions are many: whether they can be made is known without a copy of them.
+            let paths = match removed {
+                [] => tree.load_paths(added.iter().map(Entry::key), pages),
+                _ => Ok(()),
+            };
+            state.tree = match (removed, paths) {
+                (_, Err(error)) => defer(added, error)?,
+                ([], Ok(())) => tree.insert_many(added, pages, &mut Vec::new())?,
+                (_, Ok(())) => tree
+                    .replace(removed, added.clone(), pages, &mut Vec::new())
+                    .or_else(|error| defer(added, error))?,
+            };
+            Ok(())
+        })
+    }
+
+    /// Why changes of an index wait, of one of the tables where some do.
+    pub(crate) fn pending_error(&self) -> Option<Error> {
+        let tables = self.pending.iter().filter_map(|table| self.table(*table));
+        let mut pending = tables.filter_map(|table| table.tree.pending());
+        pending.next().map(Pending::error)
+    }
+
+    /// Tries to make the changes of indexes that wait for pages which could not be read.
+    pub(crate) fn settle_pending(&mut self, pages: &dyn PageLoader) {
+        for table in self.pending.clone() {
+            // A table that is pending exists.
+            let _ = self.change_tree(table, |state| {
+                state.tree = state.tree.settled_or_pending(pages);
+                Ok(())
+            });
+        }
+    }
+
+    /// Adds a table of a checkpoint, without open rows; `false`: there is one with its id. Names are learnt when all tables
+    /// are there.
+    pub(crate) fn add_table(&mut self, table: TableState) -> bool {
+        if table.tree.pending().is_some() {
+            self.pending.insert(table.id);
+        }
+        self.tables.insert_unnamed(Arc::new(table))
     }
 
     /// `None` without such a table.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
+        self.changed_since_base.insert(table);
         self.tables.remove(table)?;
         self.changed_trees.remove(&table);
-        self.changed_since_base.insert(table);
+        self.pending.remove(&table);
         self.open.remove(table);
         self.changed = true;
         Some(())
@@ -406,6 +476,10 @@ impl Working {
 
     fn put_table(&mut self, table: TableState) {
         self.changed_since_base.insert(table.id);
+        match table.tree.pending() {
+            Some(_) => _ = self.pending.insert(table.id),
+            None => _ = self.pending.remove(&table.id),
+        }
         self.tables.insert(Arc::new(table));
         self.changed = true;
     }

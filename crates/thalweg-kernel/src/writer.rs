@@ -14,6 +14,7 @@ use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
 use crate::leader::{Ended, Job, Leader};
 use crate::open_rows::OpenRows;
+use crate::panics::watched;
 use crate::pins::Pins;
 use crate::queue::{CommitQueue, refusal};
 use crate::reader_slots::SlotsSeen;
@@ -26,6 +27,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::sync::{Condvar, Mutex};
 use thalweg_env::{Env, File, OpenMode};
+
+/// What a panic is said to have struck.
+const ENCODING: &str = "encoding open rows";
+const CLEANING: &str = "removing and rewriting files";
 
 pub(crate) struct Writer {
     pub(crate) env: Env,
@@ -71,7 +76,7 @@ impl Writer {
             supply: Arc::clone(&leader.supply),
             due: Arc::clone(&leader.due),
             staged: Arc::clone(&leader.staged),
-            pins: Arc::default(),
+            pins: Arc::new(Pins::new(leader.env.owner())),
             slots: Mutex::new(SlotsSeen::new(options.max_snapshot_age)),
             known_uses: Mutex::default(),
             behind_pins: Mutex::new(None),
@@ -92,6 +97,23 @@ impl Writer {
 
     pub(crate) fn poison(&self) -> Option<Error> {
         self.queue.poison()
+    }
+
+    /// Runs `work`, unless writing has ended, and ends writing if it panics.
+    fn work<T>(&self, doing: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        match self.poison() {
+            Some(poison) => Err(refusal(&poison)),
+            None => self.watched(doing, work),
+        }
+    }
+
+    /// Runs `work`, and ends writing if it panics.
+    pub(crate) fn watched<T>(&self, doing: &str, work: impl FnOnce() -> T) -> T {
+        let ends = |error| {
+            self.queue.poison_with(error);
+            self.room.notify_all();
+        };
+        watched(doing, ends, work)
     }
 
     pub(crate) fn submit(&self, job: Job, durability: Durability) -> Result<CommitNo> {
@@ -183,7 +205,7 @@ impl Writer {
             return encoded;
         }
         if self.supply.wants() {
-            self.supply.refill();
+            self.watched("preparing segments", || self.supply.refill());
         }
         // On a full disk this is what makes room for the rest.
         let cleaned = self.clean();
@@ -222,6 +244,10 @@ impl Writer {
         if !self.due.take_garbage() {
             return Ok(());
         }
+        self.work(CLEANING, || self.clean_now())
+    }
+
+    fn clean_now(&self) -> Result<()> {
         let is_full = self.due.take_out_of_space();
         let mut marked = Marked::new(self);
         let compacted = match &marked {
@@ -268,7 +294,7 @@ impl Writer {
         let Some((table, block_rows)) = self.with_leader(|leader| leader.next_to_encode()) else {
             return Ok(false);
         };
-        let encoded = self.encode_and_note(table, block_rows);
+        let encoded = self.work(ENCODING, || self.encode_and_note(table, block_rows));
         let mut rounds = self.rounds.lock();
         rounds.ended += 1;
         rounds.error = encoded
@@ -284,7 +310,8 @@ impl Writer {
     /// Encodes all open rows of a table.
     pub(crate) fn encode_open_rows(&self, table: TableId) -> Result<()> {
         let _one_at_a_time = self.encoding.lock();
-        self.encode_and_note(table, None).map(|_| ())
+        let encoded = self.work(ENCODING, || self.encode_and_note(table, None));
+        encoded.map(|_| ())
     }
 
     fn encode_and_note(&self, table: TableId, block_rows: Option<u64>) -> Result<bool> {
@@ -339,8 +366,10 @@ impl Writer {
 
     pub(crate) fn collect_garbage(&self) -> Result<usize> {
         let _one_at_a_time = self.cleaning.lock();
-        let marked = Marked::new(self)?;
-        garbage::collect(self, marked).map(|collected| collected.files)
+        self.work(CLEANING, || {
+            let marked = Marked::new(self)?;
+            garbage::collect(self, marked).map(|collected| collected.files)
+        })
     }
 
     /// After the background has stopped.
@@ -359,10 +388,14 @@ impl Writer {
         self.queue
             .poison_with(Error::new(ErrorKind::Unavailable, "the database is closed"));
         // Whoever leads now is waited for, and whoever was about to writes nothing: another process may write from here.
-        self.with_leader(|leader| leader.ended = Ended::ForGood);
+        let live_unlocked = self.with_leader(|leader| {
+            leader.ended = Ended::ForGood;
+            leader.live.unlock()
+        });
         // A child of a fork may hold the file open as well, and with it the lock.
         let unlocked = lock.unlock(0..1);
-        last.and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
+        last.and(live_unlocked)
+            .and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
     }
 }
 

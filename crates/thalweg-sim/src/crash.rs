@@ -35,6 +35,8 @@ pub struct CrashPlan {
     pub again_every: u64,
     /// Of so many distinct images of a second crash one crashes a third time.
     pub third_every: u64,
+    /// Of so many states inside a recovery one is looked at by a reader: it must not see what a power cut takes then.
+    pub early_every: u64,
     /// Stop at the first violation.
     pub stop_early: bool,
 }
@@ -50,6 +52,7 @@ impl CrashPlan {
             deep_every: 8,
             again_every: 48,
             third_every: 48,
+            early_every: 16,
             stop_early: false,
         }
     }

@@ -333,6 +333,44 @@ fn a_reader_process_sees_nothing_early_of_a_writer_that_opens() {
     });
 }
 
+/// The writer before was killed in the sync of a commit, which only the cache has until the recovery is done.
+#[test]
+fn a_reader_process_sees_nothing_early_of_a_writer_that_recovers() {
+    explore(|| {
+        let sim = SimEnv::new(12);
+        let (toy, table) = open(&sim);
+        toy.append(table, &[(0, 0)], Durability::Disk).unwrap();
+        let crash = FaultRule::new(Fault::Crash).on(SYNCS);
+        sim.set_plan(FaultPlan::none().rule(crash));
+        let killed = toy.append(table, &[(1, 1)], Durability::Disk);
+        killed.unwrap_err();
+        let sim = sim.crash_image(&CrashChoice::Kill);
+        let reader = open_reader(&sim);
+        assert_eq!(keys(&reader, table), [0]);
+        let writer = thread::spawn({
+            let sim = sim.clone();
+            move || {
+                let toy = Toy::open(&sim.env(), "/db", &options(), 3).unwrap();
+                toy.append(table, &[(2, 2)], Durability::Disk).unwrap();
+                toy.kernel.checkpoint().unwrap();
+                toy.kernel.collect_garbage().unwrap();
+            }
+        });
+        let mut last = BTreeSet::new();
+        for _ in 0..4 {
+            let found = keys(&reader, table);
+            holds(&found, &last);
+            last = found.into_iter().collect();
+            let image = sim.crash_image(&CrashChoice::DropAll);
+            let after_power_cut = Toy::open(&image.env(), "/db", &options(), 3).unwrap();
+            holds(&keys(&after_power_cut, table), &last);
+        }
+        writer.join().unwrap();
+        assert_eq!(keys(&reader, table), [0, 1, 2]);
+        assert_eq!(keys(&open_reader(&sim), table), [0, 1, 2]);
+    });
+}
+
 #[test]
 fn a_fragment_that_is_committed_while_garbage_is_collected_stays() {
     explore(|| {

@@ -22,6 +22,7 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
             deep_every: 1,
             again_every: 8,
             third_every: 0,
+            early_every: 1,
             stop_early: true,
             ..CrashPlan::usual(seed)
         };

@@ -281,11 +281,7 @@ impl File for SimFile {
     fn is_locked(&self, range: Range<u64>) -> io::Result<bool> {
         let len_bytes = range.end.saturating_sub(range.start);
         self.call(CallKind::TryLock, range.start, len_bytes, |machine, _| {
-            let is_free = machine.try_lock(&self.handle, range.clone(), LockKind::Shared)?;
-            if is_free {
-                machine.unlock(&self.handle, range)?;
-            }
-            Ok(!is_free)
+            machine.is_locked(&self.handle, &range)
         })
     }
 

@@ -7,13 +7,16 @@
 //! - A change copies the pages on the paths to the changed items and no others. In-order appends touch the right flank
 //!   only, and need no page from disk while that is in memory.
 //! - Pages filled in order stay full; others are split in halves and joined when they run empty.
+//! - Which items are on which page is a function of the changes alone, whatever is in memory, trimmed or loaded.
+//! - Where a page cannot be read, changes may wait for it ([`Tree::defer`]); until then the tree answers nothing.
 //! - A page is marked as written only after its bytes are safe ([`WrittenPages::publish`]).
 
 use super::page::{Child, Page, PageLoader, UnsealedPage};
 use super::walk::{Blocks, Step, Walk};
-use super::{Address, Entry, EntryKey};
+use super::{Address, Entry, EntryKey, Pending};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::TableId;
+use crate::ids::{CommitNo, TableId};
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -22,6 +25,8 @@ use std::sync::Arc;
 pub struct Tree {
     table: TableId,
     pub(super) root: Option<Arc<Child>>,
+    /// What is not in the pages yet, because one of them cannot be read.
+    pending: Option<Arc<Pending>>,
 }
 
 /// One item to be removed, added, or replaced by another one of the same key.
@@ -30,6 +35,29 @@ struct Change {
     key: EntryKey,
     removes: bool,
     adds: Option<Entry>,
+}
+
+/// A page below an inner page that is changed.
+struct Sibling {
+    child: Arc<Child>,
+    /// The change has made it, and left it nearly empty.
+    is_small: bool,
+}
+
+impl Sibling {
+    /// One that the change does not touch.
+    fn old(child: &Arc<Child>) -> Self {
+        Self {
+            child: Arc::clone(child),
+            is_small: false,
+        }
+    }
+
+    /// One that the change has made: it is in memory.
+    fn new(child: Arc<Child>) -> Self {
+        let is_small = child.page.as_ref().is_some_and(|page| page.is_small());
+        Self { child, is_small }
+    }
 }
 
 /// What all steps of one change share.
@@ -44,7 +72,11 @@ impl Tree {
     /// The tree of a table without rows.
     #[must_use]
     pub fn empty(table: TableId) -> Self {
-        Self { table, root: None }
+        Self {
+            table,
+            root: None,
+            pending: None,
+        }
     }
 
     /// The tree below a root page that is on disk; no page is read.
@@ -60,7 +92,93 @@ impl Tree {
         Self {
             table,
             root: root.map(Child::on_disk),
+            pending: None,
         }
+    }
+
+    /// The same tree with changes that wait for one of its pages.
+    pub(crate) fn with_pending(self, pending: Option<Pending>) -> Self {
+        Self {
+            pending: pending.map(Arc::new),
+            ..self
+        }
+    }
+
+    /// The changes that wait for a page that cannot be read. Without them the tree is of an earlier commit.
+    pub(crate) fn pending(&self) -> Option<&Pending> {
+        self.pending.as_deref()
+    }
+
+    /// The tree with one more change that waits, of commit `commit`, for a page that cannot be read for this `cause`.
+    pub(crate) fn defer(
+        &self,
+        commit: CommitNo,
+        removed: &[EntryKey],
+        added: Vec<Entry>,
+        cause: Error,
+    ) -> Self {
+        let mut pending = match self.pending() {
+            Some(pending) => pending.clone(),
+            None => Pending::new(commit, cause),
+        };
+        pending.push(removed, added);
+        self.clone().with_pending(Some(pending))
+    }
+
+    /// The tree with the changes that waited.
+    ///
+    /// # Errors
+    /// [`Pending::error`] if the page still cannot be read; whatever else changing the tree leads to.
+    pub(crate) fn settled(&self, loader: &dyn PageLoader) -> Result<Cow<'_, Self>> {
+        let Some(pending) = self.pending() else {
+            return Ok(Cow::Borrowed(self));
+        };
+        let pages = self.without_pending();
+        let settled = pages.replace(
+            &pending.removed,
+            pending.added.clone(),
+            loader,
+            &mut Vec::new(),
+        );
+        settled.map(Cow::Owned).map_err(|cause| {
+            let contradicts = matches!(cause.kind(), ErrorKind::Conflict | ErrorKind::Invalid);
+            let cause = if contradicts {
+                // These commits were taken: so it is the pages that are not what they were.
+                Error::corruption(format_args!("the index of table {}", self.table.0), cause)
+            } else {
+                cause
+            };
+            let pending = Pending {
+                cause,
+                ..pending.clone()
+            };
+            pending.error()
+        })
+    }
+
+    /// The same after another attempt, which is remembered if it fails.
+    pub(crate) fn settled_or_pending(&self, loader: &dyn PageLoader) -> Self {
+        match self.settled(loader) {
+            Ok(settled) => settled.into_owned(),
+            Err(error) => self
+                .clone()
+                .with_pending(self.pending().map(|pending| Pending {
+                    cause: error.cause().clone(),
+                    ..pending.clone()
+                })),
+        }
+    }
+
+    /// What the pages say, of an earlier commit where changes wait.
+    pub(crate) fn without_pending(&self) -> Self {
+        self.clone().with_pending(None)
+    }
+
+    /// # Errors
+    /// [`Pending::error`] where changes wait for a page that cannot be read.
+    pub(crate) fn check_settled(&self) -> Result<()> {
+        self.pending()
+            .map_or(Ok(()), |pending| Err(pending.error()))
     }
 
     /// The table it indexes.
@@ -69,7 +187,8 @@ impl Tree {
         self.table
     }
 
-    /// Counts, ranges and summaries of all rows; `None` without rows. Its address may be out of date.
+    /// Counts, ranges and summaries of all rows; `None` without rows. Its address may be out of date, and where changes wait
+    /// for a page all of it is.
     #[must_use]
     pub fn total(&self) -> Option<&Entry> {
         self.root.as_ref().map(|root| &root.entry)
@@ -142,8 +261,9 @@ impl Tree {
         keys: impl Iterator<Item = EntryKey>,
         loader: &dyn PageLoader,
     ) -> Result<()> {
+        let tree = self.settled(loader)?;
         for key in keys {
-            let mut next = self.root.clone();
+            let mut next = tree.root.clone();
             while let Some(child) = next.filter(|child| !child.entry.is_block()) {
                 let page = page_of(self.table, &child, loader)?;
                 // As in `change_pages`: what lies before the first goes into it.
@@ -182,6 +302,10 @@ impl Tree {
         loader: &dyn PageLoader,
         freed: &mut Vec<Address>,
     ) -> Result<Self> {
+        if self.pending.is_some() {
+            let settled = self.settled(loader)?;
+            return settled.replace(removed, added, loader, freed);
+        }
         let changes = changes_in_order(removed, added)?;
         if changes.is_empty() {
             return Ok(self.clone());
@@ -207,6 +331,7 @@ impl Tree {
         Ok(Self {
             table: self.table,
             root,
+            pending: None,
         })
     }
 
@@ -227,7 +352,8 @@ impl Tree {
 
     /// The same step by step: [`Walk::next`] returns one taken entry after the other. It needs no borrow of the tree.
     pub fn walk<L: PageLoader>(&self, range: Option<RangeInclusive<i64>>, loader: L) -> Walk<L> {
-        Walk::new(self.table, self.root.clone(), range, loader)
+        let refused = self.check_settled().err();
+        Walk::new(self.table, self.root.clone(), range, loader, refused)
     }
 
     /// The blocks that can hold keys of `range`, in order; pages are loaded when they are reached.
@@ -239,12 +365,13 @@ impl Tree {
     /// what lies below it is left out.
     ///
     /// # Errors
-    /// Those of loading that are no damage.
+    /// Those of loading that are no damage; changes that wait for a page.
     pub(crate) fn whole_items(
         &self,
         loader: &dyn PageLoader,
         lost: &mut dyn FnMut(&Entry, &Error),
     ) -> Result<Vec<Entry>> {
+        self.check_settled()?;
         let mut items = Vec::new();
         if let Some(root) = &self.root {
             collect_items(self.table, root, loader, &mut items, lost)?;
@@ -280,6 +407,7 @@ impl Tree {
         Self {
             table: self.table,
             root: self.root.as_ref().map(trim_child),
+            pending: self.pending.clone(),
         }
     }
 
@@ -288,6 +416,7 @@ impl Tree {
     /// # Errors
     /// `Corruption` that names the page.
     pub fn check_invariants(&self, loader: &dyn PageLoader) -> Result<u64> {
+        self.check_settled()?;
         let mut pages = 0;
         if let Some(root) = &self.root {
             check_child(self.table, root, loader, &mut pages)?;
@@ -494,7 +623,7 @@ impl Update<'_> {
         changes: &[Change],
         rightmost: bool,
     ) -> Result<(Vec<Arc<Child>>, bool)> {
-        let mut children = Vec::with_capacity(old.len() + 1);
+        let mut pages = Vec::with_capacity(old.len() + 1);
         let mut rest = changes;
         let mut appends = true;
         for (index, child) in old.iter().enumerate() {
@@ -505,57 +634,58 @@ impl Update<'_> {
             let (mine, later) = rest.split_at(here);
             rest = later;
             if mine.is_empty() {
-                children.push(Arc::clone(child));
+                pages.push(Sibling::old(child));
                 continue;
             }
             appends &= next.is_none();
-            for page in self.change_page(child, mine, rightmost && next.is_none())? {
-                self.push_or_join(&mut children, page)?;
-            }
+            let changed = self.change_page(child, mine, rightmost && next.is_none())?;
+            pages.extend(changed.into_iter().map(Sibling::new));
         }
         if self.removes {
-            // A page that ran empty and has only a right neighbour.
-            if let [first, second, ..] = &children[..]
-                && is_small(first)
-            {
-                let (first, second) = (Arc::clone(first), Arc::clone(second));
-                let mut joined = vec![first];
-                self.push_or_join(&mut joined, second)?;
-                children.splice(..2, joined);
-            }
+            pages = self.join_small(pages)?;
         }
-        Ok((children, appends))
+        Ok((pages.into_iter().map(|page| page.child).collect(), appends))
     }
 
-    /// Appends a page, or joins it with the one before it if one of the two ran empty.
-    fn push_or_join(&mut self, pages: &mut Vec<Arc<Child>>, page: Arc<Child>) -> Result<()> {
-        let lonely = pages
-            .last()
-            .is_none_or(|before| !is_small(before) && !is_small(&page));
-        if !self.removes || lonely {
-            pages.push(page);
-            return Ok(());
+    /// Joins each page that this change has left small with the one before it, or else the one behind it, if there is room.
+    ///
+    /// Which pages are joined depends on the items and the changes alone, never on what is in memory: the trees of the
+    /// writer, of a replay and of reading processes must use the same pages, for a file goes once the writer's needs none of
+    /// it. A page that was small before and was not touched had its chance then, and is not looked at.
+    ///
+    /// Rejected: the number of children in each entry, so that no neighbour is loaded for nothing. It costs every entry a byte
+    /// and saves a read where a page runs empty between full ones.
+    fn join_small(&mut self, pages: Vec<Sibling>) -> Result<Vec<Sibling>> {
+        let mut joined: Vec<Sibling> = Vec::with_capacity(pages.len());
+        for page in pages {
+            joined.push(page);
+            while let [.., left, right] = &joined[..]
+                && (left.is_small || right.is_small)
+            {
+                let Some(both) = self.join(left, right)? else {
+                    break;
+                };
+                joined.truncate(joined.len() - 2);
+                joined.push(both);
+            }
         }
-        let Some(before) = pages.pop() else {
-            return Ok(());
-        };
-        let (left, right) = (self.page(&before)?, self.page(&page)?);
-        let children: Vec<_> = left
-            .children()
-            .iter()
-            .chain(right.children())
-            .cloned()
-            .collect();
+        Ok(joined)
+    }
+
+    /// One page in the place of two; `None` if there is no room.
+    fn join(&mut self, left: &Sibling, right: &Sibling) -> Result<Option<Sibling>> {
+        let (left, right) = (self.page(&left.child)?, self.page(&right.child)?);
         // Room is left, so that the next insertion does not split what was just joined.
         let summaries = left.summaries() + right.summaries();
-        if Page::fits(children.len() * 4 / 3, summaries * 4 / 3) {
-            self.freed
-                .extend(left.address().into_iter().chain(right.address()));
-            pages.extend(self.pages_of(left.level(), children, true));
-        } else {
-            pages.extend([before, page]);
+        let count = left.children().len() + right.children().len();
+        if !Page::fits(count * 4 / 3, summaries * 4 / 3) {
+            return Ok(None);
         }
-        Ok(())
+        let freed = left.address().into_iter().chain(right.address());
+        self.freed.extend(freed);
+        let children = left.children().iter().chain(right.children());
+        let page = self.new_page(left.level(), children.cloned().collect());
+        Ok(Some(Sibling::new(page)))
     }
 
     /// Pages of `level` over the children: as few as possible if they came in order, else cut in halves.
@@ -602,11 +732,6 @@ fn full_page(children: &[Arc<Child>]) -> usize {
         Page::fits(index + 1, summaries)
     };
     children.iter().enumerate().take_while(fits).count()
-}
-
-/// Whether a page in memory ran empty.
-fn is_small(child: &Child) -> bool {
-    child.page.as_ref().is_some_and(|page| page.is_small())
 }
 
 /// Writes the page of `child` if it is dirty, those below it first; returns its entry with its address.

@@ -14,7 +14,7 @@ mod salvage;
 mod start;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{Epoch, FileId, LogPosition, TableId};
+use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId};
 use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::kernel::Options;
 use crate::leader::{Failure, Leader};
@@ -69,6 +69,8 @@ pub fn repair(
     options: &Options,
     on_bytes: &mut dyn FnMut(u64),
 ) -> Result<RepairReport> {
+    // Whatever `on_bytes` does: a child that it forks must not repair what its parent does.
+    let env = &env.for_this_process();
     look(env, dir)?;
     let lock = take_lock(env, dir)?;
     let repaired = repair_locked(env, dir, options, on_bytes);
@@ -146,16 +148,24 @@ fn leave_out_lost_pages(
     let mut catalogue = None;
     for table in working.tables.clone().iter() {
         let mut lost: Vec<(Entry, Damage)> = Vec::new();
-        let mut items = table.tree.whole_items(store, &mut |page, error| {
+        let pages = table.tree.without_pending();
+        let mut items = pages.whole_items(store, &mut |page, error| {
             let file = file_name(store, page.address.file);
             lost.push((page.clone(), entry_damage(file, &table.name, page, error)));
         })?;
-        if lost.is_empty() {
+        let pending = table.tree.pending();
+        if lost.is_empty() && pending.is_none() {
             continue;
         }
-        let catalogue = match &mut catalogue {
-            Some(catalogue) => catalogue,
-            none => none.insert(Catalogue::read(store, working.commit)?),
+        let of_then;
+        let catalogue = match (pending, &mut catalogue) {
+            // The pages are of before that.
+            (Some(pending), _) if !lost.is_empty() => {
+                of_then = Catalogue::read(store, CommitNo(pending.since.0.saturating_sub(1)))?;
+                &of_then
+            }
+            (_, Some(catalogue)) => catalogue,
+            (_, none) => none.insert(Catalogue::read(store, working.commit)?),
         };
         let mut known: HashSet<EntryKey> = items.iter().map(Entry::key).collect();
         for (page, damage) in lost {
@@ -175,6 +185,12 @@ fn leave_out_lost_pages(
                     report.given_up.push(damage);
                 }
             }
+        }
+        if let Some(pending) = pending {
+            // What goes and is not there lay below a lost page.
+            let removed: HashSet<EntryKey> = pending.removed.iter().copied().collect();
+            items.retain(|item| !removed.contains(&item.key()));
+            items.extend_from_slice(&pending.added);
         }
         set_items(working, table, items, store)?;
     }
@@ -273,7 +289,7 @@ impl Repair {
         )?;
         let mut leader = open::leader(env, dir, options, root, Arc::new(supply), start.working)?;
         if let Some(live) = &start.live {
-            open::take_over_floor(&mut leader, live);
+            leader.gc_floor = live.gc_floor;
         }
         for table in leader.working.tables.clone().iter() {
             report.moved_blocks += self.renew_index(&mut leader, table)?;

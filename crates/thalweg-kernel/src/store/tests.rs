@@ -113,6 +113,8 @@ fn open_files_are_bounded() {
         assert_eq!(store.read(FileId(id), 0, 8).unwrap(), id.to_le_bytes()[..]);
         assert!(store.files.len() <= MAX_OPEN_FILES);
     }
+    store.close_files();
+    assert_eq!(store.open_files(), 0);
     // A handle in use stays good, and a file in use can be deleted.
     let held = store.file(FileId(0)).unwrap();
     store.forget_file(FileId(0));

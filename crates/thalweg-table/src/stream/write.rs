@@ -10,7 +10,7 @@
 use crate::column::BlockEncoder;
 use crate::conform::conform;
 use crate::definition::TableDefinition;
-use crate::engine::{AppendLimits, Engine};
+use crate::engine::{AppendLimits, Closed, Engine};
 use crate::order::{Cutter, sorted_batch};
 use crate::pool::Ticket;
 use crate::reader::keys_of;
@@ -37,6 +37,7 @@ pub(crate) fn append(
     durability: Durability,
 ) -> Result<u64> {
     let mut input = Input {
+        closed: table.engine().closed(),
         batches,
         kept: Vec::new(),
         kept_bytes: 0,
@@ -59,6 +60,7 @@ pub(crate) fn append(
 
 /// The batches of an append, for as long as they are few to be read more than once.
 struct Input<'a> {
+    closed: &'a Closed,
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch>>,
     kept: Vec<RecordBatch>,
     kept_bytes: usize,
@@ -81,7 +83,10 @@ impl Input<'_> {
             self.next += 1;
             return Ok(Some(batch.clone()));
         }
-        let Some(batch) = self.batches.next().transpose()? else {
+        let next = self.batches.next().transpose();
+        // The caller's code may have forked. In the child nothing is encoded: it lacks the threads of the pool.
+        self.closed.check()?;
+        let Some(batch) = next? else {
             return Ok(None);
         };
         self.kept_bytes += raw_bytes(&batch);

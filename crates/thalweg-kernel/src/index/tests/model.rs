@@ -1,5 +1,6 @@
 //! Random changes, walks and checkpoints against a sorted list.
 
+use super::super::page::Child;
 use super::*;
 use crate::summary::ValueRange;
 use proptest::prelude::*;
@@ -62,6 +63,19 @@ struct World {
     freed: Vec<Address>,
     fragment_pages: BTreeSet<u64>,
     commit: u64,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            disk: Disk::default(),
+            tree: Tree::empty(TABLE),
+            model: Model::default(),
+            freed: Vec::new(),
+            fragment_pages: BTreeSet::new(),
+            commit: 0,
+        }
+    }
 }
 
 impl World {
@@ -332,14 +346,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn trees_equal_sorted_lists(ops in prop::collection::vec(op(), 1..40)) {
-        let mut world = World {
-            disk: Disk::default(),
-            tree: Tree::empty(TABLE),
-            model: Model::default(),
-            freed: Vec::new(),
-            fragment_pages: BTreeSet::new(),
-            commit: 0,
-        };
+        let mut world = World::default();
         let mut history = Vec::new();
         for op in &ops {
             world.apply(op);
@@ -351,6 +358,45 @@ proptest! {
         for (tree, model) in history.iter().step_by(3) {
             check(tree, model, &world.disk);
         }
+    }
+}
+
+/// The pages of a tree: the level of each, and the keys on it.
+fn shape(tree: &Tree, disk: &Disk) -> Vec<(u8, Vec<EntryKey>)> {
+    let mut pages = Vec::new();
+    let mut below: Vec<Arc<Child>> = tree.root.iter().cloned().collect();
+    while let Some(child) = below.pop() {
+        let page = match &child.page {
+            Some(page) => Arc::clone(page),
+            None => disk.load_page(TABLE, &child.entry).unwrap(),
+        };
+        pages.push((page.level(), page.entries().map(Entry::key).collect()));
+        if page.level() > 1 {
+            below.extend(page.children().iter().cloned());
+        }
+    }
+    pages
+}
+
+/// The same history, with checkpoints and pages that leave the memory, or with none.
+fn replayed(ops: &[Op], keeps_in_memory: bool) -> Vec<Vec<(u8, Vec<EntryKey>)>> {
+    let mut world = World::default();
+    let mut shapes = Vec::new();
+    for op in ops {
+        let only_moves_pages = matches!(op, Op::Checkpoint | Op::Trim | Op::Reopen);
+        if !(keeps_in_memory && only_moves_pages) {
+            world.apply(op);
+        }
+        shapes.push(shape(&world.tree, &world.disk));
+    }
+    shapes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn what_is_in_memory_decides_no_page(ops in prop::collection::vec(op(), 1..60)) {
+        prop_assert_eq!(replayed(&ops, false), replayed(&ops, true));
     }
 }
 
