@@ -210,7 +210,10 @@ impl Driver {
         } else {
             follower.look_with_faults(&self.ledger)
         };
-        self.violations.extend(judged.err());
+        // What stays wrong is told once.
+        let new = |violation: &Violation| self.violations.last() != Some(violation);
+        let violation = judged.err().filter(new);
+        self.violations.extend(violation);
         self.note_failed_syncs();
     }
 

@@ -17,7 +17,7 @@ const OTHER_HANDLES: usize = 12;
 const REMOVED_FILES: usize = 8;
 /// Memory of a database without tables, and of what its cache keeps of pages and heads that nothing needs any more.
 const BASE_MEMORY_BYTES: u64 = 128 << 10;
-const TABLE_MEMORY_BYTES: u64 = 16 << 10;
+const TABLE_MEMORY_BYTES: u64 = 4 << 10;
 /// Memory of a block in the index and of its head in the cache, and of each of its columns.
 const BLOCK_MEMORY_BYTES: u64 = 1 << 10;
 const COLUMN_MEMORY_BYTES: u64 = 384;

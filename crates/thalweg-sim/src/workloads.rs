@@ -128,7 +128,7 @@ pub const WORKLOADS: [Workload; 32] = [
     ),
     workload("many fragments", 8192, 4, many_fragments),
     workload("large groups", 8192, 64, large_groups).large(2),
-    workload("reader that follows", 8192, 4, reader_that_follows),
+    workload("reader that follows", 8192, 4, reader_that_follows).large(2),
     workload("reader that holds", 4096, 4, reader_that_holds).large(2),
     workload("drops", 4096, 4, drops).large(2),
 ];
@@ -430,7 +430,7 @@ fn many_tables(db: &mut Driver) {
     db.append_to_all(&names[110..150], &[1, 1, 9], Disk);
     db.checkpoint();
     db.collect();
-    db.drop_all(&names[110..]);
+    db.drop_all(&names[200..]);
 }
 
 /// Groups, covers and pages of blocks that summarise thousands of columns.
