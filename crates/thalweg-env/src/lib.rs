@@ -3,10 +3,13 @@
 //! Invariants
 //! - Nothing below the SQL layer touches the operating system except through an [`Env`]; `clippy.toml`
 //!   at the root of the workspace bans the calls that would.
-//! - [`Env::os`] is the real thing, [`sim::SimEnv`] an in-memory one that can lose, tear, delay and refuse.
-//!   Both obey the same trait contracts; where they differ, the simulated one is the stricter.
+//! - [`Env::os`] is the real thing, [`Env::in_memory`] the same with files in memory, [`sim::SimEnv`] a machine for tests
+//!   that can lose, tear, delay and refuse. All obey the same trait contracts (`tests/contract.rs`); where they differ, the
+//!   simulated one is the stricter.
 //! - No trait here knows databases: bytes, names, times and threads only.
-//! - The only unsafe code is two calls of the C library, for open-file-description locks and to learn of forks ([`os`]).
+//! - The only unsafe code calls the C library for open-file-description locks, and to let go of them in a child of a fork
+//!   ([`os`]).
+//! - What a process has opened is of no use to a child of its fork ([`Env::for_this_process`]).
 //!
 //! What is durable when: bytes of a file after [`File::sync_data`], its name after [`Storage::sync_dir`] of
 //! its directory. Neither implies the other.
@@ -17,7 +20,18 @@ compile_error!(
     "thalweg-env supports Unix only: it relies on pread, directory syncs and file locks of POSIX systems"
 );
 
+#[cfg(all(
+    unix,
+    not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))
+))]
+compile_error!(
+    "thalweg-env supports Linux, Android and the systems of Apple only: it relies on locks of byte ranges that belong to an \
+     open file (F_OFD_SETLK), which this system does not have"
+);
+
+mod memory;
 mod os;
+mod owner;
 mod runtime;
 pub mod sim;
 mod storage;
@@ -25,8 +39,11 @@ pub mod sync;
 
 use std::sync::Arc;
 
+pub use owner::{NotOwner, Owner};
 pub use runtime::{Clock, Entropy, Join, JoinHandle, Panicked, Spawner};
-pub use storage::{DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage};
+pub use storage::{
+    DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage, is_unreadable,
+};
 
 /// Everything the engine needs from the outside: storage, time, randomness, threads.
 ///
@@ -51,6 +68,16 @@ impl Env {
         )
     }
 
+    /// The clocks, random source and threads of the operating system, with files of its own in memory: empty at first, and
+    /// gone with the last clone and the last open file.
+    #[must_use]
+    pub fn in_memory() -> Env {
+        Env {
+            storage: Arc::new(memory::MemoryStorage::new()),
+            ..Env::os()
+        }
+    }
+
     /// An environment of the given parts, for example the real storage with a settable clock.
     #[must_use]
     pub fn new(
@@ -65,6 +92,23 @@ impl Env {
             entropy,
             spawner,
         }
+    }
+
+    /// The same environment for this process alone: in a child of a fork each call for files fails with [`NotOwner`], so
+    /// that nothing that was opened here can be read, written, cut, removed or unlocked there.
+    #[must_use]
+    pub fn for_this_process(&self) -> Env {
+        let storage = Arc::clone(&self.storage);
+        Env {
+            storage: Arc::new(owner::OwnedStorage::new(storage, self.owner())),
+            ..self.clone()
+        }
+    }
+
+    /// This process, as the owner of what it is about to make.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        Owner::new(Arc::clone(&self.clock))
     }
 
     /// The file system.

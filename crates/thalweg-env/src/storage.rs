@@ -148,14 +148,11 @@ pub trait File: Send + Sync + Debug {
     /// Takes a lock owned by this handle, or says `false` if another handle holds one in its way.
     ///
     /// Locks exclude handles, also of the same process; a handle's own lock on the range is replaced.
-    /// They are advisory, and go with the handle or the process. An exclusive lock needs a handle open
-    /// for writing. Off Linux the lock covers the whole file whatever the range, and a shared lock may
-    /// be refused where another range of the file is locked.
+    /// They are advisory, and go with the handle or the process: a child of a fork has none of its parent's.
+    /// An exclusive lock needs a handle open for writing.
     fn try_lock(&self, range: Range<u64>, kind: LockKind) -> io::Result<bool>;
 
     /// Whether another handle holds a lock in the range. Takes none: nobody is refused for the look.
-    ///
-    /// Off Linux it has to take a shared lock of the whole file for a moment.
     fn is_locked(&self, range: Range<u64>) -> io::Result<bool>;
 
     /// Releases this handle's locks in the range.
@@ -212,6 +209,13 @@ pub trait File: Send + Sync + Debug {
         }
         Ok(())
     }
+}
+
+/// Whether a read failed because the device does not return the bytes: a bad sector, as a power cut during its write may
+/// leave it. Too many open files, missing rights and the like say nothing about the bytes.
+#[must_use]
+pub fn is_unreadable(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 fn takes_nothing() -> io::Error {

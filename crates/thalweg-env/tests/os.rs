@@ -1,185 +1,17 @@
-//! The operating system behind the traits: files, locks between handles and processes, clocks, threads.
+//! The operating system behind the traits: locks between processes, clocks, threads. Files are in `contract.rs`.
 #![cfg(not(feature = "shuttle"))]
 #![expect(
     clippy::disallowed_methods,
     reason = "these tests compare the environment with the system itself"
 )]
 
-use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use thalweg_env::{DirEntry, Env, LockKind, MAX_SLICES, OpenMode};
-
-#[test]
-fn open_modes_create_or_insist() {
-    let dir = tempfile::tempdir().unwrap();
-    let (env, path) = (Env::os(), dir.path().join("f"));
-    let open = |mode| env.storage().open(&path, mode);
-    assert_eq!(
-        open(OpenMode::Read).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
-    assert_eq!(
-        open(OpenMode::ReadWrite).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
-    open(OpenMode::OpenOrCreate)
-        .unwrap()
-        .write_all_at(b"abc", 0)
-        .unwrap();
-    assert_eq!(
-        open(OpenMode::CreateNew).unwrap_err().kind(),
-        ErrorKind::AlreadyExists
-    );
-    assert_eq!(
-        open(OpenMode::OpenOrCreate).unwrap().len_bytes().unwrap(),
-        3
-    );
-    assert!(open(OpenMode::Read).unwrap().write_at(b"x", 0).is_err());
-}
-
-#[test]
-fn reads_and_writes_at_offsets() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = Env::os()
-        .storage()
-        .open(&dir.path().join("f"), OpenMode::CreateNew)
-        .unwrap();
-    file.write_all_at(b"world", 6).unwrap();
-    file.write_all_at(b"hello ", 0).unwrap();
-    let mut buf = [0; 11];
-    file.read_exact_at(&mut buf, 0).unwrap();
-    assert_eq!(&buf, b"hello world");
-    assert_eq!(file.read_at(&mut buf, 9).unwrap(), 2);
-    assert_eq!(file.read_at(&mut buf, 11).unwrap(), 0);
-    assert_eq!(
-        file.read_exact_at(&mut buf, 1).unwrap_err().kind(),
-        ErrorKind::UnexpectedEof
-    );
-    file.set_len(5).unwrap();
-    assert_eq!(file.len_bytes().unwrap(), 5);
-    file.sync_data().unwrap();
-    file.sync_all().unwrap();
-}
-
-#[test]
-fn vectored_writes_take_more_slices_than_one_call_may() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("f");
-    let file = Env::os()
-        .storage()
-        .open(&path, OpenMode::CreateNew)
-        .unwrap();
-    let parts: Vec<Vec<u8>> = (0..3 * MAX_SLICES)
-        .map(|i| i.to_string().repeat(i % 3).into_bytes())
-        .collect();
-    let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-    file.write_all_vectored_at(&mut slices, 7).unwrap();
-    assert_eq!(std::fs::read(&path).unwrap()[7..], parts.concat());
-    file.write_all_vectored_at(&mut [IoSlice::new(b""), IoSlice::new(b"")], 0)
-        .unwrap();
-    file.write_all_vectored_at(&mut [], 0).unwrap();
-}
-
-#[test]
-fn allocate_grows_with_zeros_and_keeps_bytes() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = Env::os()
-        .storage()
-        .open(&dir.path().join("f"), OpenMode::CreateNew)
-        .unwrap();
-    file.write_all_at(b"abc", 0).unwrap();
-    file.allocate(0, 100_000).unwrap();
-    let mut buf = vec![1; 100_000];
-    file.read_exact_at(&mut buf, 0).unwrap();
-    assert_eq!(&buf[..3], b"abc");
-    assert!(buf[3..].iter().all(|byte| *byte == 0));
-    assert!(file.allocate(0, 0).is_err());
-}
-
-#[test]
-fn directories_list_rename_and_vanish() {
-    let dir = tempfile::tempdir().unwrap();
-    let env = Env::os();
-    let storage = env.storage();
-    let (deep, file) = (dir.path().join("a/b/c"), dir.path().join("a/f"));
-    assert_eq!(
-        storage.create_dir(&deep).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
-    storage.create_dir_all(&deep).unwrap();
-    storage.create_dir_all(&deep).unwrap();
-    storage.create_dir_all(Path::new("/")).unwrap();
-    assert_eq!(
-        storage.create_dir(&deep).unwrap_err().kind(),
-        ErrorKind::AlreadyExists
-    );
-    storage
-        .open(&file, OpenMode::CreateNew)
-        .unwrap()
-        .write_all_at(b"12345", 0)
-        .unwrap();
-    assert!(storage.create_dir_all(&file).is_err());
-    assert!(storage.create_dir_all(&file.join("x")).is_err());
-    let entry = |name: &str, is_dir, len_bytes| DirEntry {
-        name: name.into(),
-        is_dir,
-        len_bytes,
-    };
-    let listed = storage.list_dir(&dir.path().join("a")).unwrap();
-    assert_eq!(listed[1], entry("f", false, 5));
-    assert!(listed[0].is_dir && listed[0].name == "b" && listed.len() == 2);
-    storage.hard_link(&file, &deep.join("g")).unwrap();
-    storage.rename(&deep.join("g"), &deep.join("h")).unwrap();
-    assert_eq!(storage.metadata(&deep.join("h")).unwrap().len_bytes, 5);
-    assert!(storage.metadata(&deep).unwrap().is_dir);
-    storage.sync_dir(&deep).unwrap();
-    assert!(storage.remove_dir(&deep).is_err());
-    storage.remove_file(&deep.join("h")).unwrap();
-    storage.remove_dir(&deep).unwrap();
-    let dotted = dir.path().join("a/b/../f");
-    assert_eq!(
-        storage.canonicalize(&dotted).unwrap(),
-        file.canonicalize().unwrap()
-    );
-    assert!(storage.free_bytes(dir.path()).unwrap() > 0);
-}
-
-#[test]
-fn locks_exclude_other_handles_by_range() {
-    let dir = tempfile::tempdir().unwrap();
-    let (env, path) = (Env::os(), dir.path().join("lock"));
-    let open = |mode| env.storage().open(&path, mode).unwrap();
-    let (first, second) = (open(OpenMode::OpenOrCreate), open(OpenMode::ReadWrite));
-    assert!(first.try_lock(0..8, LockKind::Exclusive).unwrap());
-    assert!(!second.try_lock(0..8, LockKind::Exclusive).unwrap());
-    assert!(!second.try_lock(7..9, LockKind::Shared).unwrap());
-    if cfg!(target_os = "linux") {
-        assert!(second.try_lock(8..16, LockKind::Exclusive).unwrap());
-        first.unlock(4..8).unwrap();
-        assert!(second.try_lock(4..8, LockKind::Shared).unwrap());
-        assert!(!second.try_lock(3..4, LockKind::Shared).unwrap());
-    }
-    // Another handle that comes and goes takes no lock along.
-    drop(open(OpenMode::Read));
-    assert!(!second.try_lock(0..1, LockKind::Exclusive).unwrap());
-    drop(first);
-    assert!(second.try_lock(0..8, LockKind::Exclusive).unwrap());
-    assert!(
-        second.try_lock(0..8, LockKind::Shared).unwrap(),
-        "a handle may weaken its own lock"
-    );
-    assert!(
-        open(OpenMode::Read)
-            .try_lock(0..8, LockKind::Shared)
-            .unwrap()
-    );
-    assert!(second.try_lock(5..5, LockKind::Shared).is_err());
-}
+use thalweg_env::{Env, LockKind, OpenMode};
 
 /// Run by [`locks_exclude_other_processes`] in a second process; does nothing otherwise.
 #[test]
@@ -300,4 +132,227 @@ fn threads_are_joined_and_panics_reported() {
         .join()
         .unwrap_err();
     assert_eq!(failed.message, "broken 1");
+}
+
+/// What a forked child does; it may call nothing that another thread could hold a lock of.
+#[expect(unsafe_code, reason = "forks are what is tested")]
+fn fork(child: impl FnOnce() -> bool) -> libc::pid_t {
+    // SAFETY: the child calls what `child` calls, which is system calls and atomics alone, and ends.
+    match unsafe { libc::fork() } {
+        0 => unsafe { libc::_exit(i32::from(!child())) },
+        id => {
+            assert!(id > 0, "{}", std::io::Error::last_os_error());
+            id
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "forks are what is tested")]
+fn exit_status(child: libc::pid_t) -> i32 {
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    status
+}
+
+#[expect(unsafe_code, reason = "forks are what is tested")]
+fn signal(process: libc::pid_t, signal: i32) -> bool {
+    // SAFETY: the call takes two numbers.
+    unsafe { libc::kill(process, signal) == 0 }
+}
+
+/// Run by [`a_forked_worker_keeps_no_lock_of_a_killed_process`] in a second process; does nothing otherwise.
+#[test]
+fn child_holds_a_lock_and_forks() {
+    let Ok(path) = std::env::var("THALWEG_ENV_FORK_PATH") else {
+        return;
+    };
+    let storage = Env::os();
+    let open = |suffix: &str| {
+        let path = format!("{path}{suffix}");
+        storage
+            .storage()
+            .open(Path::new(&path), OpenMode::OpenOrCreate)
+            .unwrap()
+    };
+    let (file, other) = (open(""), open(".other"));
+    assert!(file.try_lock(0..1, LockKind::Exclusive).unwrap());
+    assert!(other.try_lock(64..128, LockKind::Shared).unwrap());
+    let worker = fork(|| {
+        #[expect(unsafe_code, reason = "waits without a lock of the C library")]
+        // SAFETY: the call takes nothing.
+        unsafe {
+            libc::pause();
+        }
+        true
+    });
+    std::fs::write(format!("{path}.said"), worker.to_string()).unwrap();
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+}
+
+#[test]
+fn a_forked_worker_keeps_no_lock_of_a_killed_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    let mut holder = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_holds_a_lock_and_forks"])
+        .env("THALWEG_ENV_FORK_PATH", &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let worker: libc::pid_t = answer(&path).parse().unwrap();
+    let open = |path: &Path| Env::os().storage().open(path, OpenMode::ReadWrite).unwrap();
+    let (file, other) = (open(&path), open(&dir.path().join("lock.other")));
+    assert!(!file.try_lock(0..1, LockKind::Exclusive).unwrap());
+    assert!(!other.try_lock(64..65, LockKind::Exclusive).unwrap());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert!(signal(worker, 0), "the worker has ended");
+    let taken = file.try_lock(0..1, LockKind::Exclusive).unwrap()
+        && other.try_lock(0..128, LockKind::Exclusive).unwrap();
+    assert!(signal(worker, libc::SIGKILL));
+    assert!(taken, "the worker keeps the lock of its parent");
+}
+
+#[test]
+fn the_lock_stays_with_the_process_that_forks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    let open = || {
+        Env::os()
+            .storage()
+            .open(&path, OpenMode::OpenOrCreate)
+            .unwrap()
+    };
+    let (file, other) = (open(), open());
+    assert!(file.try_lock(0..8, LockKind::Exclusive).unwrap());
+    // Whatever the child does with its copy of the handle, also when it closes it.
+    let inherited = Arc::clone(&file);
+    let child = fork(move || {
+        let unlocked = inherited.unlock(0..8);
+        drop(inherited);
+        let _ = unlocked;
+        true
+    });
+    assert_eq!(exit_status(child), 0);
+    assert!(!other.try_lock(0..1, LockKind::Shared).unwrap());
+    drop(file);
+    assert!(other.try_lock(0..8, LockKind::Exclusive).unwrap());
+}
+
+/// Forks while other threads open, lock and close files: no child holds a lock, and none loses a descriptor of another file
+/// whose number was that of a locked one a moment before.
+#[test]
+#[expect(unsafe_code, reason = "forks are what is tested")]
+fn forks_hit_only_the_descriptors_of_locks() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::atomic::{AtomicI32, AtomicU64};
+
+    const FORKS: usize = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let (env, ended) = (Env::os(), AtomicBool::new(false));
+    let witness = dir.path().join("witness");
+    std::fs::write(&witness, "x").unwrap();
+    let inode = std::fs::metadata(&witness).unwrap().ino();
+    let (opened, locked) = (AtomicI32::new(-1), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (env, ended, locked) = (&env, &ended, &locked);
+            let path = dir.path().join(format!("lock{thread}"));
+            scope.spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    let open = || env.storage().open(&path, OpenMode::OpenOrCreate).unwrap();
+                    let file = open();
+                    // A child that kept the lock of the handle before would be in the way of this one.
+                    assert!(file.try_lock(0..1, LockKind::Exclusive).unwrap());
+                    locked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let (ended, opened) = (&ended, &opened);
+        scope.spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                let file = std::fs::File::open(&witness).unwrap();
+                opened.store(file.as_raw_fd(), Ordering::SeqCst);
+                std::thread::yield_now();
+                opened.store(-1, Ordering::SeqCst);
+            }
+        });
+        let mut waiting = std::collections::VecDeque::new();
+        for _ in 0..FORKS {
+            waiting.push_back(fork(|| {
+                let descriptor = opened.load(Ordering::SeqCst);
+                if descriptor < 0 {
+                    return true;
+                }
+                // SAFETY: `found` is a plain C struct that outlives the call.
+                unsafe {
+                    let mut found: libc::stat = std::mem::zeroed();
+                    libc::fstat(descriptor, &raw mut found) == 0 && found.st_ino == inode
+                }
+            }));
+            // Several are alive at any time.
+            if waiting.len() > 4 {
+                let status = waiting.pop_front().map(exit_status);
+                ended.fetch_or(status != Some(0), Ordering::Relaxed);
+                assert_eq!(status, Some(0), "a child lost a descriptor");
+            }
+        }
+        for child in waiting {
+            assert_eq!(exit_status(child), 0, "a child lost a descriptor");
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert!(locked.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn what_a_process_has_opened_is_of_no_use_in_its_child() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let env = Env::os().for_this_process();
+    let file = env.storage().open(&path, OpenMode::CreateNew).unwrap();
+    file.write_all_at(b"whole", 0).unwrap();
+    let owner = env.owner();
+    let child = fork(|| {
+        let mut buf = [0; 5];
+        !owner.is_here()
+            && file.set_len(0).is_err()
+            && file.write_at(b"x", 0).is_err()
+            && file.read_at(&mut buf, 0).is_err()
+            && env.storage().remove_file(&path).is_err()
+            && Env::os().storage().metadata(&path).is_ok()
+    });
+    assert_eq!(exit_status(child), 0);
+    let mut buf = [0; 5];
+    file.read_exact_at(&mut buf, 0).unwrap();
+    assert_eq!(&buf, b"whole");
+    assert!(owner.is_here());
+}
+
+#[test]
+fn a_child_neither_joins_nor_detaches_threads_of_its_parent() {
+    let env = Env::os();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let spawn = |job: Box<dyn FnOnce() + Send>| env.spawner().spawn("worker", job).unwrap();
+    let threads = [
+        spawn(Box::new(move || _ = wait.recv())),
+        spawn(Box::new(|| ())),
+    ];
+    let mut threads = Some(threads);
+    let child = fork(|| {
+        // Its stack is that of a thread of the parent, and with it its number.
+        let own = spawn(Box::new(|| ()));
+        let [first, second] = threads.take().unwrap();
+        drop(first);
+        second.join().is_err() && own.join().is_ok()
+    });
+    assert_eq!(exit_status(child), 0);
+    go.send(()).unwrap();
+    for thread in threads.unwrap() {
+        thread.join().unwrap();
+    }
 }

@@ -38,6 +38,27 @@ fn files_can_be_damaged_cut_lost_and_set_back() {
 }
 
 #[test]
+fn open_files_are_counted_by_process_and_by_whether_they_have_a_name() {
+    let (sim, env, file) = with_file(b"x");
+    let other = sim.env_of_process(9);
+    let again = open(&other, F, OpenMode::ReadWrite);
+    assert_eq!((sim.open_handles(1), sim.open_handles(9)), (1, 1));
+    assert_eq!(sim.open_removed_files(9), 0);
+    env.storage().remove_file(Path::new(F)).unwrap();
+    assert_eq!(
+        (sim.open_removed_files(1), sim.open_removed_files(9)),
+        (1, 1)
+    );
+    drop(again);
+    assert_eq!((sim.open_handles(1), sim.open_handles(9)), (1, 0));
+    assert_eq!(sim.open_removed_files(9), 0);
+    drop(file);
+    assert_eq!(sim.open_handles(1), 0);
+    // An image has no processes.
+    assert_eq!(sim.crash_image(&CrashChoice::Kill).open_handles(1), 0);
+}
+
+#[test]
 fn locks_exclude_handles_and_vanish_with_their_owners() {
     let (sim, env, first) = with_file(b"");
     let second = open(&sim.env_of_process(2), F, OpenMode::ReadWrite);

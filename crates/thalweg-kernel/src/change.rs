@@ -9,6 +9,7 @@ use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FrameHead, SectionKind};
 use crate::ids::{CommitNo, TableId};
 use crate::index::{self, Entry, EntryKey};
+use crate::limits::REMOVED_BYTES;
 use bytes::Bytes;
 
 /// One section of a commit.
@@ -104,7 +105,7 @@ const EDIT_CREATE: u8 = 1;
 const EDIT_DROP: u8 = 2;
 const EDIT_RENAME: u8 = 3;
 const EDIT_DEFINITION: u8 = 4;
-const EDIT_ADD_FRAGMENT: u8 = 5;
+const EDIT_ADD_FRAGMENTS: u8 = 5;
 const EDIT_REPLACE: u8 = 6;
 
 pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
@@ -133,15 +134,17 @@ pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
             out.put_u32(*expected_version);
             out.put_bytes(definition);
         }
-        Edit::AddFragment {
+        Edit::AddFragments {
             table,
             definition_version,
-            root,
+            covers,
+            roots,
         } => {
-            out.put_u8(EDIT_ADD_FRAGMENT);
+            out.put_u8(EDIT_ADD_FRAGMENTS);
             out.put_u32(table.0);
             out.put_u32(*definition_version);
-            index::encode_entries(std::slice::from_ref(root), out)?;
+            out.put_u64(covers.map_or(0, |c| c.0));
+            index::encode_entries(roots, out)?;
         }
         Edit::Replace {
             table,
@@ -150,12 +153,7 @@ pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
         } => {
             out.put_u8(EDIT_REPLACE);
             out.put_u32(table.0);
-            out.put_u32(len_u32(removed.len()));
-            for key in removed {
-                out.put_i64(key.key_min);
-                out.put_u64(key.commit.0);
-                out.put_u32(key.ordinal);
-            }
+            put_keys(removed, out);
             index::encode_entries(added, out)?;
         }
     }
@@ -182,31 +180,23 @@ pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
             expected_version: wire.u32()?,
             definition: Bytes::copy_from_slice(wire.bytes()?),
         },
-        EDIT_ADD_FRAGMENT => {
+        EDIT_ADD_FRAGMENTS => {
             let (table, definition_version) = (TableId(wire.u32()?), wire.u32()?);
-            let mut roots = index::decode_entries(wire.rest()?)?.into_iter();
-            let (Some(root), None) = (roots.next(), roots.next()) else {
-                return Err(Error::corruption(what, "a fragment has one root"));
-            };
-            Edit::AddFragment {
+            let covers = wire.u64()?;
+            let roots = index::decode_entries(wire.rest()?)?;
+            if roots.is_empty() || roots.iter().any(Entry::is_block) {
+                return Err(Error::corruption(what, "it adds no fragment, or a block"));
+            }
+            Edit::AddFragments {
                 table,
                 definition_version,
-                root,
+                covers: (covers != 0).then_some(CommitNo(covers)),
+                roots,
             }
         }
         EDIT_REPLACE => {
             let table = TableId(wire.u32()?);
-            let removed = (0..wire.count(20)?)
-                .map(|_| {
-                    let key_min = wire.i64()?;
-                    let commit = CommitNo(wire.u64()?);
-                    Ok(EntryKey {
-                        key_min,
-                        commit,
-                        ordinal: wire.u32()?,
-                    })
-                })
-                .collect::<Result<_>>()?;
+            let removed = get_keys(&mut wire)?;
             Edit::Replace {
                 table,
                 removed,
@@ -222,6 +212,29 @@ pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
     };
     wire.finish()?;
     Ok(edit)
+}
+
+/// Writes how many keys there are, and the keys.
+pub(crate) fn put_keys(keys: &[EntryKey], out: &mut Vec<u8>) {
+    out.put_u32(len_u32(keys.len()));
+    for key in keys {
+        out.put_i64(key.key_min);
+        out.put_u64(key.commit.0);
+        out.put_u32(key.ordinal);
+    }
+}
+
+/// Reads what [`put_keys`] has written.
+pub(crate) fn get_keys(wire: &mut Fields<'_>) -> Result<Vec<EntryKey>> {
+    let count = wire.count(REMOVED_BYTES)?;
+    let key = |_| {
+        Ok(EntryKey {
+            key_min: wire.i64()?,
+            commit: CommitNo(wire.u64()?),
+            ordinal: wire.u32()?,
+        })
+    };
+    (0..count).map(key).collect()
 }
 
 pub(crate) fn put_producer(producer: &Producer, out: &mut Vec<u8>) {

@@ -20,13 +20,14 @@
 //! be forgotten. Differences from differences: reading would follow a chain. Full checkpoints at longer intervals: for 100,000
 //! tables either the checkpoints take as long as the commits between them, or replaying those takes longer than opening may.
 
-use crate::change::{get_rows, put_rows};
+use crate::change::{get_keys, get_rows, put_keys, put_rows};
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
-use crate::index::{self, Entry, Tree, WrittenPages};
+use crate::index::{self, Entry, Pending, Tree, WrittenPages};
 use crate::open_rows::{OpenList, OpenRows};
+use crate::producers::Producers;
 use crate::state::TableState;
 use crate::working::Working;
 use bytes::Bytes;
@@ -81,12 +82,7 @@ pub(crate) fn put_checkpoint(
         let open = working.open.get(table.id);
         out.put_u8(u8::from(open.is_some_and(|open| open.has_later_blocks)));
     }
-    out.put_u32(len_u32(working.producers.len()));
-    for (id, (sequence, commit)) in &working.producers {
-        out.extend_from_slice(id);
-        out.put_u64(*sequence);
-        out.put_u64(commit.0);
-    }
+    working.producers.put(out);
     Ok(())
 }
 
@@ -149,6 +145,9 @@ fn put_table(
     out.put_u32(table.definition_version);
     out.put_u64(table.created.0);
     put_sized(out, |out| index::encode_entries(root.as_slice(), out))?;
+    put_sized(out, |out| {
+        table.tree.pending().map_or(Ok(()), |p| put_pending(p, out))
+    })?;
     let count_at = out.len();
     out.put_u32(0);
     let mut count = 0_u32;
@@ -163,6 +162,35 @@ fn put_table(
     }
     out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
     Ok(())
+}
+
+/// What could not be put into the index, because a page of it cannot be read.
+fn put_pending(pending: &Pending, out: &mut Vec<u8>) -> Result<()> {
+    out.put_u64(pending.since.0);
+    put_keys(&pending.removed, out);
+    index::encode_entries(&pending.added, out)
+}
+
+fn get_pending(bytes: &[u8], table: TableId) -> Result<Option<Pending>> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let mut wire = Fields::new(bytes, "changes that wait for a page of an index");
+    let since = CommitNo(wire.u64()?);
+    let removed = get_keys(&mut wire)?;
+    let added = index::decode_entries(wire.rest()?)?;
+    if removed.is_empty() && added.is_empty() {
+        return Err(Error::corruption("checkpoint", "nothing waits for a page"));
+    }
+    // Why the page could not be read is found out again.
+    let place = format_args!("the index of table {}", table.0);
+    let cause = Error::corruption(place, "a page of it could not be read");
+    Ok(Some(Pending {
+        since,
+        removed,
+        added,
+        cause,
+    }))
 }
 
 fn put_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
@@ -198,6 +226,9 @@ pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Wor
     let (base_commit, base_next) = (working.commit, working.next_table);
     working.commit = CommitNo(wire.u64()?);
     working.next_table = wire.u32()?;
+    if working.next_table == 0 {
+        return Err(Error::corruption(what, "table ids begin with 1"));
+    }
     if working.commit < base_commit || working.next_table < base_next {
         return Err(Error::corruption(what, "it is older than its base"));
     }
@@ -205,12 +236,12 @@ pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Wor
     for _ in 0..wire.count(4)? {
         working.remove_table(TableId(wire.u32()?));
     }
-    working.producers.clear();
     let definitions = (0..wire.count(4)?)
         .map(|_| Ok(working.share_definition(wire.bytes()?)))
         .collect::<Result<Vec<_>>>()?;
     let mut last_id = TableId(0);
-    for _ in 0..wire.count(29)? {
+    let mut added = Vec::new();
+    for _ in 0..wire.count(33)? {
         let table = get_table(&mut wire, &definitions)?;
         let fits = table.id > last_id
             && table.id.0 < working.next_table
@@ -218,19 +249,17 @@ pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Wor
         if !fits {
             return Err(Error::corruption(what, "table ids or commits out of order"));
         }
-        if working.table(table.id).is_some() || working.tables.named(&table.name).is_some() {
-            return Err(Error::corruption(what, "two tables have one id or name"));
-        }
         last_id = table.id;
-        working.add_table(table);
+        added.push(last_id);
+        if !working.add_table(table) {
+            return Err(Error::corruption(what, "two tables have one id"));
+        }
         get_open_rows(&mut wire, last_id, &mut working)?;
     }
-    for _ in 0..wire.count(32)? {
-        let id = wire.id()?;
-        working
-            .producers
-            .insert(id, (wire.u64()?, CommitNo(wire.u64()?)));
+    if !working.tables.learn_names(added.into_iter()) {
+        return Err(Error::corruption(what, "two tables have one name"));
     }
+    working.producers = Producers::get(&mut wire, working.commit)?;
     wire.finish()?;
     Ok(working)
 }
@@ -250,13 +279,14 @@ fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState>
     if root.as_ref().is_some_and(Entry::is_block) {
         return Err(wrong("the root of an index is a block"));
     }
+    let pending = get_pending(wire.bytes()?, id)?;
     Ok(TableState {
         id,
         name,
         definition: definition.clone(),
         definition_version,
         created,
-        tree: Tree::from_root(id, root),
+        tree: Tree::from_root(id, root).with_pending(pending),
         open: OpenList::default(),
     })
 }

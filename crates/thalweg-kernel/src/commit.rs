@@ -40,7 +40,7 @@ impl Commit {
     /// commit is applied, and would be others behind another change.
     pub(crate) fn check_replacements(&self) -> Result<()> {
         let changed = |edit: &Edit| match edit {
-            Edit::AddFragment { table, .. }
+            Edit::AddFragments { table, .. }
             | Edit::Replace { table, .. }
             | Edit::DropTable { table } => Some(*table),
             _ => None,
@@ -130,14 +130,17 @@ pub enum Edit {
         /// Opaque to the kernel.
         definition: Bytes,
     },
-    /// A staged and synced fragment becomes part of the table.
-    AddFragment {
+    /// Staged and synced fragments become part of the table.
+    AddFragments {
         /// The table.
         table: TableId,
-        /// The version of the definition that its blocks were encoded by.
+        /// The version of the definition that their blocks were encoded by.
         definition_version: u32,
-        /// Its root page.
-        root: Entry,
+        /// Their blocks hold all open rows of the table up to this commit, which are open no longer; they have the commits
+        /// of their rows. `None`: their rows are new.
+        covers: Option<CommitNo>,
+        /// Their root pages.
+        roots: Vec<Entry>,
     },
     /// Blocks (or whole fragments) of the table are replaced by staged fragments with the same rows in a better order.
     Replace {

@@ -23,6 +23,9 @@ const LEAST_LIVE_PERCENT: u64 = 60;
 /// The same when there is no space left.
 const LEAST_LIVE_PERCENT_OF_FULL_DISK: u64 = 90;
 
+/// Most blocks that one commit moves: their keys take a sixth of a frame.
+const MOST_MOVED_BLOCKS: usize = 1 << 16;
+
 /// Rewrites all segments that have become sparse, one after the other, those first that need the least room elsewhere. Returns
 /// whether there were any.
 pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
@@ -60,9 +63,9 @@ pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) 
         }
         for table in *tables {
             // A snapshot of its own: what moved out of the segment before is elsewhere by now.
-            if let Some(table) = writer.snapshot().table(*table) {
-                move_blocks(writer, &table, *segment)?;
-            }
+            while let Some(table) = writer.snapshot().table(*table)
+                && move_blocks(writer, &table, *segment)?
+            {}
         }
     }
     Ok(!sparse.is_empty())
@@ -74,8 +77,8 @@ fn may_hold(writer: &Writer, bytes: u64) -> bool {
     free.is_ok_and(|free| free >= bytes + bytes / 16 + 4096)
 }
 
-/// Moves the blocks of a table that lie in a segment into a fragment.
-fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Result<()> {
+/// Moves blocks of a table that lie in a segment into a fragment, as many as one commit names; whether some may be left.
+fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Result<bool> {
     let mut blocks: Vec<Entry> = Vec::new();
     let mut walk = table.tree.walk(None, &*writer.store);
     while let Some(entry) = walk.next(|entry| match entry.is_block() {
@@ -84,9 +87,12 @@ fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Resul
         true => Step::Skip,
     })? {
         blocks.push(entry);
+        if blocks.len() == MOST_MOVED_BLOCKS {
+            break;
+        }
     }
     if blocks.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let fragment = writer.stage_fragment(table.id)?;
     let replace = Edit::Replace {
@@ -100,9 +106,9 @@ fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Resul
         ..Commit::default()
     };
     match writer.submit(Job::Commit(commit), Durability::Process) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(blocks.len() == MOST_MOVED_BLOCKS),
         // Merged or dropped meanwhile: the blocks are gone from the segment anyway.
-        Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(()),
+        Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(false),
         Err(e) => Err(e),
     }
 }

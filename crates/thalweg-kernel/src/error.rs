@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use thalweg_env::{NotOwner, is_unreadable};
 
 /// What an error means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +86,9 @@ impl Error {
 
     /// What the operating system said while `doing`; a full disk gets a kind of its own.
     pub fn io(doing: impl fmt::Display, source: std::io::Error) -> Self {
+        if let Some(error) = source.get_ref().and_then(|e| e.downcast_ref::<NotOwner>()) {
+            return Self::not_owner(*error);
+        }
         let kind = match source.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 ErrorKind::DiskFull
@@ -93,6 +97,23 @@ impl Error {
             _ => ErrorKind::Io,
         };
         Self::with_source(kind, format!("{doing}: {source}"), source)
+    }
+
+    /// Whether it tells of bytes that cannot be had: they fail their checks, are missing, or the device does not return them.
+    pub(crate) fn is_of_unreadable_bytes(&self) -> bool {
+        self.kind() == ErrorKind::Corruption || self.is_unreadable()
+    }
+
+    /// Whether the device does not return the bytes.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        let first = std::error::Error::source(self);
+        let mut sources = std::iter::successors(first, |error| error.source());
+        sources.any(|error| error.downcast_ref().is_some_and(is_unreadable))
+    }
+
+    /// The database belongs to another process, of which this one is a child.
+    pub fn not_owner(error: NotOwner) -> Self {
+        Self::with_source(ErrorKind::Unavailable, error.to_string(), error)
     }
 
     /// What the caller can do about it.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A fragment is written once, front to back, and synced with its folder before anyone hears of it. A writer that is
-//!   dropped before that cuts its file to nothing.
+//!   dropped before that cuts its file to nothing, but not in a child of a fork: the file is its parent's.
 //! - It is self-contained: two ranged reads find everything in it. Its root page is an item in its table's index.
 //! - Header, pages and footer are sealed: bytes of another database, file or place are refused.
 
@@ -143,6 +143,7 @@ impl FragmentWriter {
     /// # Panics
     /// When the block's entry is not that of its bytes.
     pub fn add_block(&mut self, block: &EncodedBlock) -> Result<()> {
+        self.store.check_owner()?;
         assert!(
             block.entry.is_block(),
             "a page is not a block of a fragment"
@@ -169,6 +170,7 @@ impl FragmentWriter {
     /// # Errors
     /// `Invalid` without a block; whatever writing and syncing leads to. The file is gone then.
     pub fn finish(mut self) -> Result<Entry> {
+        self.store.check_owner()?;
         if self.entries.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "a fragment without blocks"));
         }
@@ -233,7 +235,7 @@ impl FragmentWriter {
 
 impl Drop for FragmentWriter {
     fn drop(&mut self) {
-        if !self.finished {
+        if !self.finished && self.store.owner().is_here() {
             // Its space is free at once, but its name stays until garbage collection finds the orphan: a removal that a
             // power cut undoes would bring the file back under an id that had been given to another.
             let _ = self.file.set_len(0);

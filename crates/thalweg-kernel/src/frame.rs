@@ -4,7 +4,7 @@
 //! other than BLOCKS and PAGES are covered by its section table; everything is a multiple of 8 bytes long. BLOCKS come
 //! last, so that what recovery needs is one range at the front; PAGES come first, because what follows names their places.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::wire::{is_sound, sealing_crc};
@@ -130,6 +130,10 @@ impl FrameBuilder {
         } else {
             crc32c::crc32c(bytes)
         };
+        if u32::try_from(self.small.len()).is_err() {
+            let message = format!("a frame of more than {} bytes", u32::MAX);
+            return Err(Error::new(ErrorKind::Limit, message));
+        }
         self.entries.push(SectionEntry {
             kind,
             offset: len_u32(start),

@@ -3,7 +3,8 @@
 //! Invariants: what is deleted is not referenced by the snapshot that was marked, is older than the log that either root
 //! slot would replay, is not being staged, and is needed by no older snapshot of this or another process, unless that one
 //! has been in the way for too long. Of a table whose index cannot be read it is not known what it needs: all that may be
-//! its stays, which is every segment, and every fragment but those that say that they are another table's. No file is cut or written again before it is deleted, and no id is used twice: who
+//! its stays, which is every segment, and every fragment but those that say that they are another table's;
+//! so what commits name that wait for a page of that index stays as well. No file is cut or written again before it is deleted, and no id is used twice: who
 //! comes too late finds a file missing, never other bytes. Marking reads index pages only.
 //!
 //! Rejected: counting live bytes per file at every commit. It puts the bookkeeping on the path of each append and must
@@ -262,6 +263,8 @@ fn mark_table(
             }
         }
     };
+    // What waits for a page is not below it, whatever is known of the pages.
+    table.tree.check_settled()?;
     // If something was appended since the checkpoint the root is in memory; what it leads to is marked by the walk.
     let root = (!table.tree.is_dirty())
         .then(|| table.tree.root_entry())

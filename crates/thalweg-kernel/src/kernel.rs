@@ -22,7 +22,7 @@ use crate::writer::Writer;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_env::Env;
+use thalweg_env::{Env, Owner};
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -74,9 +74,7 @@ pub trait RowEncoder: Send + Sync {
 pub struct Kernel {
     role: Role,
     store: Arc<Store>,
-    /// A forked child must not use what its parent opened.
-    process_id: u32,
-    env: Env,
+    owner: Owner,
 }
 
 enum Role {
@@ -109,7 +107,8 @@ impl Kernel {
         options: &Options,
         encoder: Arc<dyn RowEncoder>,
     ) -> Result<Self> {
-        let process_id = env.clock().process_id();
+        // A forked child must not use what its parent opened.
+        let (env, owner) = (env.for_this_process(), env.owner());
         let (role, store) = if options.read_only {
             let reader = Reader::open(&env, path, options)?;
             let store = Arc::clone(reader.store());
@@ -118,23 +117,17 @@ impl Kernel {
             let Opened { leader, lock } = open::open_writer(&env, path, options)?;
             let store = Arc::clone(&leader.store);
             let writer = Arc::new(Writer::new(leader, lock, encoder, options)?);
-            let background = Background::start(&env, &writer, options)?;
+            let background = Background::start(&env, &writer, options).inspect_err(|_| {
+                // Nobody will: the lock and what was prepared go back here. The error that counts is the first.
+                let _ = writer.close();
+            })?;
             (Role::Writer { writer, background }, store)
         };
-        Ok(Self {
-            role,
-            store,
-            process_id,
-            env,
-        })
+        Ok(Self { role, store, owner })
     }
 
     fn check_process(&self) -> Result<()> {
-        if self.env.clock().process_id() == self.process_id {
-            return Ok(());
-        }
-        let message = "this database was opened before a fork: open it again in the child process";
-        Err(Error::new(ErrorKind::Unavailable, message))
+        self.owner.check().map_err(Error::not_owner)
     }
 
     /// Whether this handle may write.
@@ -151,6 +144,11 @@ impl Kernel {
                 "the database was opened read-only: open it without `read_only` to write",
             )),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn writer_of_tests(&self) -> &Arc<Writer> {
+        self.writer().unwrap()
     }
 
     /// One consistent view of everything that was acknowledged before the call.
@@ -171,7 +169,7 @@ impl Kernel {
         self.writer()?.commit(commit, durability)
     }
 
-    /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragment`].
+    /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragments`].
     pub fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
         self.writer()?.stage_fragment(table)
     }

@@ -19,6 +19,7 @@ use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 use crate::index::{Entry, HeldPages};
 use crate::kernel::{Published, RowEncoder};
+use crate::limits::{check_commit, check_frame};
 use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::recover::apply_at;
@@ -139,7 +140,7 @@ pub(crate) enum Ended {
 
 /// What the callers of a batch are told whose frames may or may not have reached the disk. Never `DiskFull`: that says
 /// that nothing was stored.
-fn outcome_unknown(error: &Error, until: &str) -> Error {
+pub(crate) fn outcome_unknown(error: &Error, until: &str) -> Error {
     let message = format!("{error}; whether this commit was stored is not known before {until}");
     Error::with_source(ErrorKind::Unavailable, message, error.clone())
 }
@@ -180,6 +181,14 @@ pub(crate) struct Leader {
     pub(crate) shows_on_write: bool,
     /// Reading processes do not know yet of all that is visible here.
     pub(crate) untold: bool,
+}
+
+/// A checkpoint that is synced and that no root names yet.
+struct Stored {
+    root: Root,
+    /// What it is a difference from.
+    base: Option<Base>,
+    written: WrittenTrees,
 }
 
 /// A commit in the form that is written and applied.
@@ -292,16 +301,16 @@ impl Leader {
         {
             return Ok(stored);
         }
-        self.working
-            .check_prepared(&commit)
+        check_commit(&commit)
+            .and_then(|()| self.working.check_prepared(&commit))
             .and_then(|()| commit.check_replacements())
             .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
+        let number = self.working.commit.next().map_err(Failure::Refused)?;
         if commit.drops_tables() {
             self.make_room_to_drop()?;
         }
         self.ensure_epoch()?;
-        let number = self.working.commit.next();
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
         let mut lowered = lower(commit, number, changes).map_err(Failure::Refused)?;
@@ -313,12 +322,7 @@ impl Leader {
             .map_err(Failure::Refused)?;
         build(&mut self.builder, &mut lowered).map_err(Failure::Refused)?;
         let frame_bytes = self.builder.frame_bytes() as u64;
-        if frame_bytes > FRAME_LIMIT_BYTES {
-            let message = format!(
-                "a commit of {frame_bytes} bytes does not fit one frame: stage it as a fragment"
-            );
-            return Err(Failure::Refused(Error::new(ErrorKind::Limit, message)));
-        }
+        check_frame(frame_bytes).map_err(Failure::Refused)?;
         self.room(frame_bytes, lowered.frees_space)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;
@@ -538,7 +542,8 @@ impl Leader {
     /// A new epoch, if this opening has none yet.
     fn ensure_epoch(&mut self) -> Outcome<()> {
         if self.log.is_none() {
-            self.begin_epoch(self.root.current.epoch.next(), Vec::new())
+            let epoch = self.root.current.epoch.next().map_err(Failure::Refused)?;
+            self.begin_epoch(epoch, Vec::new())
         } else {
             Ok(())
         }
@@ -576,21 +581,34 @@ impl Leader {
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
         for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
             let at = log.push_again(&frame.head, bytes);
-            apply_at(&mut self.working, frame, at, &*self.store).map_err(Failure::Stale)?;
+            if let Err(error) = apply_at(&mut self.working, frame, at, &*self.store) {
+                self.forget_epoch(first, unnamed.as_deref());
+                return Err(Failure::Stale(error));
+            }
         }
         self.log = Some(log);
-        if let Err(failure) = self.write_checkpoint(Some((first, unnamed.as_deref())), false) {
+        let stored = self.store_checkpoint(Some((first, unnamed.as_deref())), false);
+        let stored = stored.inspect_err(|_| {
             self.log = None;
-            if let Failure::Refused(_) = failure {
-                // It takes room, and the root does not know of it: a removal that is undone is done again at opening.
-                let path = unnamed.unwrap_or_else(|| segment_path(&self.dir, first));
-                let _ = self.env.storage().remove_file(&path);
-            }
+            self.forget_epoch(first, unnamed.as_deref());
+        })?;
+        // From here on the root may name the epoch, whatever becomes of the call.
+        if let Err(failure) = self.switch_root(stored, true) {
+            self.log = None;
             return Err(failure);
         }
         // Snapshots are pinned by the epoch of their state.
         self.working.changed = true;
         self.publish().map_err(fatal)
+    }
+
+    /// Removes the first segment of an epoch that no root names. What else there is of it goes at the next opening, as does
+    /// the segment if a power cut undoes the removal.
+    fn forget_epoch(&self, first: FileId, unnamed: Option<&Path>) {
+        let named = segment_path(&self.dir, first);
+        for path in unnamed.into_iter().chain([&*named]) {
+            let _ = self.env.storage().remove_file(path);
+        }
     }
 
     /// A checkpoint, if there is anything behind the last one; a full one in any case with `always`.
@@ -599,18 +617,22 @@ impl Leader {
             self.ensure_epoch()?;
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
-            self.write_checkpoint(None, always)?;
+            let stored = self.store_checkpoint(None, always)?;
+            self.switch_root(stored, false)?;
             self.publish().map_err(fatal)?;
         }
         Ok(self.working.commit)
     }
 
-    /// `first`: the segment that the epoch of this checkpoint begins with, and its path if it has no name yet.
-    fn write_checkpoint(
+    /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the segment that the epoch of this
+    /// checkpoint begins with, and its path if it has no name yet.
+    fn store_checkpoint(
         &mut self,
         first: Option<(FileId, Option<&Path>)>,
         full: bool,
-    ) -> Outcome<()> {
+    ) -> Outcome<Stored> {
+        // Files may have been restored since.
+        self.working.settle_pending(&*self.store);
         let base = self.base_of_next(full);
         let (at, written) = self.place_checkpoint(base)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
@@ -636,8 +658,22 @@ impl Leader {
             proven: log.synced(),
             next_file: self.supply.file_id_bound(),
         };
+        Ok(Stored {
+            root,
+            base,
+            written,
+        })
+    }
+
+    /// Makes a checkpoint the one that counts.
+    fn switch_root(&mut self, stored: Stored, begins_epoch: bool) -> Outcome<()> {
+        let Stored {
+            root,
+            base,
+            written,
+        } = stored;
         // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
-        let both_slots = first.is_some() && Rule::BothSlots.is_kept();
+        let both_slots = begins_epoch && Rule::BothSlots.is_kept();
         for _ in 0..if both_slots { 2 } else { 1 } {
             let switched = self.root.switch(root);
             switched
@@ -649,8 +685,8 @@ impl Leader {
         }
         self.working.trim();
         let own = Base {
-            at,
-            frame_bytes,
+            at: root.checkpoint,
+            frame_bytes: root.checkpoint_bytes,
             crc: root.checkpoint_crc,
         };
         self.working.note_checkpoint(own, base);
@@ -671,7 +707,13 @@ impl Leader {
         let mut needed_bytes = 0;
         loop {
             let at = self.room(needed_bytes, true)?.end();
-            let written = self.build_checkpoint(at, base).map_err(fatal)?;
+            let written = self
+                .build_checkpoint(at, base)
+                .map_err(|e| match e.kind() {
+                    // Nothing was written of it, and the state is as it was.
+                    ErrorKind::Limit => Failure::Refused(e),
+                    _ => fatal(e),
+                })?;
             let frame_bytes = self.builder.frame_bytes() as u64;
             if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
                 return Ok((at, written));
@@ -722,8 +764,7 @@ impl Leader {
 /// The files that a change makes part of a table.
 fn fragment_files(change: &Change) -> Vec<FileId> {
     match change {
-        Change::Edit(Edit::AddFragment { root, .. }) => vec![root.address.file],
-        Change::Edit(Edit::Replace { added, .. }) => {
+        Change::Edit(Edit::AddFragments { roots: added, .. } | Edit::Replace { added, .. }) => {
             added.iter().map(|root| root.address.file).collect()
         }
         _ => Vec::new(),
@@ -769,13 +810,28 @@ fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<L
     let is_small = groups.is_empty() && edits.is_empty();
     changes.extend(rows.into_iter().map(Change::Rows));
     for mut edit in edits {
-        if let Edit::AddFragment { table, root, .. } = &mut edit {
-            let blocks = u32::try_from(root.blocks).map_err(|_| too_many_blocks())?;
-            *root = root.clone().committed(
-                number,
-                number,
-                take_ordinals(&mut ordinals, *table, blocks)?,
-            );
+        if let Edit::AddFragments {
+            covers: Some(_),
+            roots,
+            ..
+        } = &edit
+            && roots.iter().any(|root| root.commit_max == CommitNo(0))
+        {
+            let message = "blocks of open rows have the commits of their rows";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if let Edit::AddFragments {
+            table,
+            covers: None,
+            roots,
+            ..
+        } = &mut edit
+        {
+            for root in roots {
+                let blocks = u32::try_from(root.blocks).map_err(|_| too_many_blocks())?;
+                let first = take_ordinals(&mut ordinals, *table, blocks)?;
+                *root = root.clone().committed(number, number, first);
+            }
         }
         changes.push(Change::Edit(edit));
     }

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod background;
-mod bad_sectors;
 pub mod bitmap;
 pub mod block;
 mod catalog;
@@ -17,6 +16,7 @@ mod compact;
 mod due;
 pub mod error;
 mod fields;
+mod folders;
 pub mod fragment;
 mod frame;
 mod garbage;
@@ -24,12 +24,15 @@ pub mod ids;
 pub mod index;
 pub mod kernel;
 mod leader;
+mod limits;
 mod live;
 mod log_writer;
 mod open;
 mod open_rows;
 mod open_tables;
+mod panics;
 mod pins;
+mod producers;
 mod queue;
 mod radix_map;
 mod reader;
@@ -59,7 +62,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 pub use kernel::{Kernel, Options, RowEncoder};
 pub use leader::FRAME_LIMIT_BYTES;
+pub use limits::GroupRoom;
 pub use open_rows::OpenRows;
+pub use producers::MOST_PRODUCERS;
 #[cfg(feature = "broken-rules")]
-pub use rules::{Rule, break_rule};
+pub use rules::{Rule, break_rule, limit_page_entries};
 pub use state::{Snapshot, TableSnapshot, TableState};

@@ -9,7 +9,7 @@
 
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
-use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE};
 use crate::wire::is_sound_le;
 use std::path::Path;
 use std::sync::Arc;
@@ -167,7 +167,25 @@ impl LiveFile {
     /// Opens it for the writer; made if missing.
     pub(crate) fn open_writer(env: &Env, database: &Path) -> Result<Self> {
         let mut live = Self::open(env, database, OpenMode::OpenOrCreate)?;
-        live.sequence = live.read()?.map_or(0, |l| l.sequence);
+        let mut said = live.read();
+        if said.as_ref().is_err_and(Error::is_unreadable) {
+            // Written in place and never synced, so a power cut may tear it. A part of a sector that cannot be read cannot be
+            // written either.
+            let path = database.join(LIVE_NAME);
+            let removed = env.storage().remove_file(&path);
+            removed.map_err(|e| Error::io(format_args!("removing {}", path.display()), e))?;
+            live = Self::open(env, database, OpenMode::OpenOrCreate)?;
+            said = live.read();
+        }
+        live.sequence = said?.map_or(0, |l| l.sequence);
+        if live.sequence >= UNCOUNTABLE {
+            let (path, sequence) = (database.join(LIVE_NAME), live.sequence);
+            let wrong = format!(
+                "its sequence is {sequence}, to which no writer counts: nothing was changed; remove this file, the \
+                 database opens without it"
+            );
+            return Err(Error::corruption(path.display(), wrong));
+        }
         Ok(live)
     }
 

@@ -1,20 +1,24 @@
 //! Opening for writing: the lock, a new database, or recovery of an old one.
 //!
-//! Invariants: a database exists once its root does; whatever a crash leaves before that is removed by the next opening.
+//! Invariants: a database exists once its root does, and all names that lead to it are durable before that ([`crate::folders`]);
+//! whatever a crash leaves before that is removed by the next opening.
 //! A folder with anything else in it is never touched. Recovery is done before the caller gets anything.
 
 use crate::checkpoint::WrittenTrees;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
+use crate::folders::{make_database_folder, make_folders};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
-use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, counts_as_used};
 use crate::kernel::Options;
 use crate::leader::{Ended, Failure, Leader};
 use crate::live::{LIVE_NAME, Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::replay::head_at;
 use crate::root::{ROOT_NAME, Root, RootFile};
-use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path};
+use crate::segment::{
+    self, SEGMENT_HEADER_BYTES, SegmentHeader, list_segments, log_dir, segment_path,
+};
 use crate::segment_supply::SegmentSupply;
 use crate::store::{DATA_DIR, LOG_DIR, Store};
 use crate::working::Working;
@@ -127,7 +131,7 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
         if options.must_exist {
             return Err(no_database(env, dir));
         }
-        make_folders(env, dir)?;
+        make_database_folder(env, dir)?;
     }
     let lock = take_lock(env, dir)?;
     // Looked at again under the lock: another process may have made it meanwhile.
@@ -139,27 +143,6 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
         create(env, dir, options)?
     };
     Ok(Opened { leader, lock })
-}
-
-pub(crate) fn make_folders(env: &Env, dir: &Path) -> Result<()> {
-    let storage = env.storage();
-    for folder in [dir.to_owned(), log_dir(dir), data_dir(dir)] {
-        let is_new = storage.metadata(&folder).is_err();
-        storage
-            .create_dir_all(&folder)
-            .map_err(io_at("creating", &folder))?;
-        let Some(parent) = folder.parent().filter(|p| !p.as_os_str().is_empty()) else {
-            continue;
-        };
-        if let Err(e) = storage.sync_dir(parent) {
-            // The name may never reach the disk, and no later sync would tell: the next opening must make it anew.
-            if is_new {
-                let _ = storage.remove_dir(&folder);
-            }
-            return Err(io_at("syncing", parent)(e));
-        }
-    }
-    Ok(())
 }
 
 pub(crate) fn take_lock(env: &Env, dir: &Path) -> Result<Arc<dyn File>> {
@@ -207,6 +190,21 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         FileId(1),
         options.segment_bytes,
     )?);
+    let made = create_with(env, dir, options, database, Arc::clone(&supply));
+    if made.is_err() {
+        // The segment stays, as after a crash; what was prepared would stay once per attempt.
+        supply.give_up();
+    }
+    made
+}
+
+fn create_with(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    database: DatabaseId,
+    supply: Arc<SegmentSupply>,
+) -> Result<Leader> {
     let prepared = supply.take(0, 0, false).map_err(Failure::error)?;
     let mut log = LogWriter::begin(database, Epoch(1), prepared, None);
     let mut builder = FrameBuilder::default();
@@ -319,7 +317,7 @@ fn holds_commits(env: &Env, dir: &Path, id: FileId) -> Result<bool> {
 fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     let root = RootFile::open(env, dir, true)?;
     let current = root.current;
-    let next_file = FileId(current.next_file.0.max(highest_file(env, dir)? + 1));
+    let next_file = free_file_id(env, dir, current.next_file)?;
     let supply = Arc::new(SegmentSupply::new(
         env.clone(),
         dir.to_owned(),
@@ -327,12 +325,15 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         options.segment_bytes,
     )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    match leader.recover_log() {
+    let recovered = match leader.recover_log() {
         // On a copy-on-write file system what was prepared before has to go first.
         Err(Failure::Full(_)) => leader.resume(true),
         done => done,
+    };
+    if let Err(failure) = recovered {
+        leader.supply.give_up();
+        return Err(failure.error());
     }
-    .map_err(Failure::error)?;
     Ok(leader)
 }
 
@@ -370,13 +371,21 @@ pub(crate) fn unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<Ve
             .storage()
             .open(&path, OpenMode::Read)
             .map_err(io_at("opening", &path))?;
-        let Some(header) = segment::whole_header(&*file, &path)? else {
+        // One that cannot be read is left alone: if the log goes on in it, reading the log ends there.
+        let header = match segment::whole_header(&*file, &path) {
+            Err(error) if error.is_unreadable() => continue,
+            header => header?,
+        };
+        let is_later =
+            |header: &SegmentHeader| header.database == root.database && header.epoch > root.epoch;
+        let Some(header) = header.filter(is_later) else {
             continue;
         };
-        if header.database != root.database || header.epoch <= root.epoch {
-            continue;
-        }
-        if frames_follow_checkpoint(&*file, &header, root)? {
+        let follow = match frames_follow_checkpoint(&*file, &header, root) {
+            Err(error) if error.is_unreadable() => continue,
+            follow => follow?,
+        };
+        if follow {
             let what = format!(
                 "it is of epoch {}, but epoch {} has commits: an old copy?",
                 root.epoch.0, header.epoch.0
@@ -389,11 +398,7 @@ pub(crate) fn unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<Ve
 }
 
 /// An unfinished epoch ends with its checkpoint. That may lie in a second segment, alone, if the first one is full.
-fn frames_follow_checkpoint(
-    file: &dyn File,
-    header: &segment::SegmentHeader,
-    root: &Root,
-) -> Result<bool> {
+fn frames_follow_checkpoint(file: &dyn File, header: &SegmentHeader, root: &Root) -> Result<bool> {
     let mut at = LogPosition {
         segment: header.file,
         offset: SEGMENT_HEADER_BYTES as u64,
@@ -461,13 +466,13 @@ pub(crate) fn leader(
     })
 }
 
-/// The highest id in any file name: ids are not used twice, even if the root that knew them was lost.
-pub(crate) fn highest_file(env: &Env, dir: &Path) -> Result<u64> {
-    let mut highest = list_segments(env, dir)?.last().map_or(0, |id| id.0);
-    for id in list_fragments(env, dir)? {
-        highest = highest.max(id.0);
-    }
-    Ok(highest)
+/// An id above `known`, that of the root, and above the names of all segments and fragments: ids are not used twice, even if
+/// a newer root that knew them was lost.
+pub(crate) fn free_file_id(env: &Env, dir: &Path, known: FileId) -> Result<FileId> {
+    let mut ids = list_segments(env, dir)?;
+    ids.extend(list_fragments(env, dir)?);
+    let used = ids.into_iter().filter(|id| counts_as_used(*id, known));
+    Ok(used.map(|id| FileId(id.0 + 1)).fold(known, FileId::max))
 }
 
 /// Ids of the fragment files that are there.

@@ -9,11 +9,13 @@ use crate::live::PinPlace;
 use crate::state::{Pin, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_env::Owner;
 use thalweg_env::sync::Mutex;
 use thalweg_env::sync::atomic::Ordering;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pins {
+    owner: Owner,
     places: Mutex<BTreeMap<PinPlace, InUse>>,
 }
 
@@ -34,6 +36,10 @@ impl Pin for Pinned {}
 
 impl Drop for Pinned {
     fn drop(&mut self) {
+        // In a child of a fork it pins nothing, and the lock may be that of a thread which is not there.
+        if !self.pins.owner.is_here() {
+            return;
+        }
         let mut places = self.pins.places.lock();
         if let Some(in_use) = places.get_mut(&self.place) {
             in_use.snapshots -= 1;
@@ -45,6 +51,13 @@ impl Drop for Pinned {
 }
 
 impl Pins {
+    pub(crate) fn new(owner: Owner) -> Self {
+        Self {
+            owner,
+            places: Mutex::default(),
+        }
+    }
+
     /// What is published now, pinned. `now_ns` says how old it is later, where anybody asks.
     pub(crate) fn snapshot(self: &Arc<Self>, published: &Published, now_ns: u64) -> Snapshot {
         let mut places = self.places.lock();

@@ -10,7 +10,8 @@ use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitNo;
 use crate::index::Entry;
-use crate::leader::{Broken, Failure, Job, Leader, Wants};
+use crate::leader::{Broken, Failure, Job, Leader, Wants, outcome_unknown};
+use crate::panics::watched;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_env::sync::{Condvar, Mutex};
@@ -109,10 +110,7 @@ impl CommitQueue {
             freed_space: job.drops_tables(),
         };
         let jobs = std::iter::once((job, durability));
-        let done = self
-            .leader
-            .lock()
-            .run(jobs, wants, &mut |result| mine = Some(result));
+        let done = self.run(jobs, wants, &mut |result| mine = Some(result));
         batch.finish(mine, done, None)
     }
 
@@ -137,11 +135,20 @@ impl CommitQueue {
             freed_space: jobs.iter().any(|(job, _)| job.drops_tables()),
         };
         let mut results = Vec::with_capacity(jobs.len());
-        let done = self
-            .leader
-            .lock()
-            .run(jobs.into_iter(), wants, &mut |result| results.push(result));
+        let done = self.run(jobs.into_iter(), wants, &mut |result| results.push(result));
         batch.finish(results, done, Some(own))
+    }
+
+    fn run(
+        &self,
+        jobs: impl Iterator<Item = (Job, Durability)>,
+        wants: Wants,
+        answer: &mut impl FnMut(Result<CommitNo>),
+    ) -> Result<(), Broken> {
+        let ends = |error| self.poison_with(error);
+        watched("writing to the database", ends, || {
+            self.leader.lock().run(jobs, wants, answer)
+        })
     }
 
     /// The leader's state, between two batches.
@@ -174,6 +181,11 @@ pub(crate) fn refusal(poison: &Error) -> Error {
     Error::with_source(ErrorKind::Unavailable, message, poison.clone())
 }
 
+#[cold]
+fn lost_result() -> Error {
+    Error::new(ErrorKind::Unavailable, "the leader lost its own result")
+}
+
 /// The callers whose jobs a leader took: they are answered even if it unwinds.
 struct Batch<'a> {
     queue: &'a CommitQueue,
@@ -198,24 +210,26 @@ impl<'a> Batch<'a> {
         own: Option<&Arc<Caller>>,
     ) -> Result<CommitNo> {
         let settled = done.as_ref().err().map_or(usize::MAX, |b| b.settled);
-        let error = match done.map_err(|broken| broken.failure) {
-            Ok(()) => Error::new(ErrorKind::Unavailable, "the leader lost its own result"),
+        let broken = match done.map_err(|broken| broken.failure) {
+            Ok(()) => None,
             Err(Failure::Fatal(error)) => {
                 self.queue.poison_with(error.clone());
-                error
+                Some(error)
             }
-            Err(failure) => failure.error(),
+            Err(failure) => Some(failure.error()),
         };
+        // Made only where it is asked for: a commit that went well allocates no error.
+        let error = || broken.clone().unwrap_or_else(lost_result);
         let mut answers = answers.into_iter().enumerate().map(|(at, answer)| {
             let holds = at < settled || answer.is_err();
-            if holds { answer } else { Err(error.clone()) }
+            if holds { answer } else { Err(error()) }
         });
         let mut mine = match own {
             None => answers.next(),
             Some(_) => None,
         };
         for caller in self.callers.drain(..) {
-            let answer = answers.next().unwrap_or_else(|| Err(error.clone()));
+            let answer = answers.next().unwrap_or_else(|| Err(error()));
             if own.is_some_and(|own| Arc::ptr_eq(own, &caller)) {
                 mine = Some(answer);
             } else {
@@ -224,7 +238,7 @@ impl<'a> Batch<'a> {
         }
         drop(answers);
         self.give_lead_away();
-        mine.unwrap_or(Err(error))
+        mine.unwrap_or_else(|| Err(error()))
     }
 
     fn give_lead_away(&mut self) {
@@ -239,6 +253,8 @@ impl<'a> Batch<'a> {
     fn fail(&mut self, error: Error) {
         self.finished = true;
         self.queue.poison_with(error.clone());
+        let error = self.queue.poison().unwrap_or(error);
+        let error = outcome_unknown(&error, "the database is opened anew");
         for caller in self.callers.drain(..) {
             caller.tell(News::Done(Err(error.clone())));
         }
@@ -248,6 +264,7 @@ impl<'a> Batch<'a> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if !self.finished {
+            // The poison that is there names the panic.
             self.fail(Error::new(
                 ErrorKind::Unavailable,
                 "a thread panicked while it wrote to the database",
@@ -274,8 +291,9 @@ impl Commit {
     /// The roots of the fragments that it makes part of a table.
     pub(crate) fn fragments(&self) -> impl Iterator<Item = &Entry> {
         self.edits.iter().flat_map(|edit| match edit {
-            Edit::AddFragment { root, .. } => std::slice::from_ref(root),
-            Edit::Replace { added, .. } => added,
+            Edit::AddFragments { roots: added, .. } | Edit::Replace { added, .. } => {
+                added.as_slice()
+            }
             _ => &[],
         })
     }

@@ -16,7 +16,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
 use crate::kernel::{Options, Published};
-use crate::live::{Live, LiveFile, PinPlace, Told};
+use crate::live::{Live, LiveFile, PinPlace, Told, same_boot};
 use crate::open::{check_folders, look_for_database, no_database};
 use crate::pins::Pins;
 use crate::reader_slots::ReaderSlot;
@@ -126,7 +126,7 @@ impl Reader {
         check_folders(env, dir)?;
         let root = RootFile::open(env, dir, false)?;
         let database = root.current.database;
-        let pins: Arc<Pins> = Arc::default();
+        let pins = Arc::new(Pins::new(env.owner()));
         // Pins everything while the state is loaded: nothing may go.
         let mut slot = ReaderSlot::take(env, dir)?;
         let has_slot = slot.is_some();
@@ -278,12 +278,14 @@ impl Following {
         let View { from, limit } = View::of(dir, &root, &told, shown)?;
         let of_epoch = told.live.filter(|live| live.epoch == from.epoch);
         let proven = of_epoch.map_or_else(LogPosition::default, |live| live.synced);
+        let may_be_torn =
+            limit.is_none() && of_epoch.is_none_or(|live| !same_boot(live.boot, boot));
         let Recovered {
             mut working,
             tail,
             replay,
             ..
-        } = recover(env, dir, &from, proven, limit, store)?;
+        } = recover(env, dir, &from, proven, limit, may_be_torn, store)?;
         for (frame, _) in tail {
             apply(&mut working, frame, store)?;
         }
@@ -303,6 +305,13 @@ impl Following {
                     return Err(Error::corruption(dir.display(), "a writer is opening it"));
                 }
             }
+        }
+        working.settle_pending(store);
+        if let Some(error) = working.pending_error()
+            && is_outdated(env, dir, &from)?
+        {
+            // Its pages may just be gone, with all that needed them.
+            return Err(error);
         }
         Ok(Self {
             from,
@@ -329,7 +338,10 @@ impl Following {
                     apply(&mut self.working, frame, store)?;
                 }
             }
-            if self.working.commit >= live.visible {
+            self.working.settle_pending(store);
+            let may_be_whole =
+                !self.working.pending.is_empty() && is_outdated(env, dir, &self.from)?;
+            if self.working.commit >= live.visible && !may_be_whole {
                 self.is_broken = false;
                 return Ok(());
             }
@@ -353,6 +365,13 @@ impl Following {
             commit: self.working.commit,
         }
     }
+}
+
+/// Whether no slot of the root names the checkpoint of a state any more: then its files may be gone.
+fn is_outdated(env: &Env, dir: &Path, from: &Root) -> Result<bool> {
+    let now = RootFile::open(env, dir, false)?;
+    let mut slots = [Some(now.current), now.other].into_iter().flatten();
+    Ok(!slots.any(|slot| slot.checkpoint == from.checkpoint))
 }
 
 /// Files that only snapshots before this place need may be gone.

@@ -40,8 +40,6 @@ struct Pin {
 /// A reader's slot, held for as long as it has the database open.
 #[derive(Debug)]
 pub(crate) struct ReaderSlot {
-    env: Env,
-    process_id: u32,
     file: Arc<dyn File>,
     slot: u64,
     change: u64,
@@ -49,11 +47,8 @@ pub(crate) struct ReaderSlot {
 
 impl Drop for ReaderSlot {
     fn drop(&mut self) {
-        // A child of a fork may hold the file open as well, and with it the lock; and it must not free its parent's.
-        if self.env.clock().process_id() == self.process_id {
-            // Else the slot stays taken until the process ends.
-            let _ = self.file.unlock(bytes_of(self.slot));
-        }
+        // If it fails the slot stays taken until the process ends. In a child of a fork it does, and should.
+        let _ = self.file.unlock(bytes_of(self.slot));
     }
 }
 
@@ -83,8 +78,6 @@ impl ReaderSlot {
                 // Where the owner before began to count is not known.
                 let change = env.entropy().random_u64();
                 let mut slot = Self {
-                    env: env.clone(),
-                    process_id: env.clock().process_id(),
                     file,
                     slot,
                     change: change.map_err(|e| Error::io("numbering the pins of a reader", e))?,

@@ -29,16 +29,20 @@ pub(crate) struct Recovered {
 
 /// Reads the checkpoint and the frames behind it. `also_proven`: what is known to be synced from elsewhere. `told`: the last
 /// commit that a writer at work has told of; what follows is read where it may be shown once it is written. `None`: all
-/// that is there.
+/// that is there. `may_be_torn`: there may have been a power cut since.
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
     root: &Root,
     also_proven: LogPosition,
     told: Option<CommitNo>,
+    may_be_torn: bool,
     pages: &dyn PageLoader,
 ) -> Result<Recovered> {
     let (mut replay, mut working) = Replay::start(env, dir, root)?;
+    if may_be_torn {
+        replay.expect_torn_end();
+    }
     let mut frames = Vec::new();
     let mut proven = root.proven.max(also_proven).max(replay.at());
     while let Some(frame) = replay.next(told.unwrap_or(CommitNo(u64::MAX)))? {
@@ -66,6 +70,7 @@ pub(crate) fn recover(
             tail.push((frame, whole));
         }
     }
+    working.settle_pending(pages);
     Ok(Recovered {
         working,
         tail,
@@ -90,17 +95,19 @@ pub(crate) fn apply_at(
     if !frame.head.is_commit() {
         return Ok(());
     }
-    working.validate(&frame.changes, pages).map_err(|e| {
-        // What cannot be read says nothing about the commit.
-        if matches!(e.kind(), ErrorKind::Io | ErrorKind::SnapshotExpired) {
-            return e;
-        }
-        let place = format!("segment {:x} at {}", frame.at.segment.0, frame.at.offset);
-        Error::corruption(
-            place,
-            format_args!("a commit that does not fit the state before it: {e}"),
-        )
-    })?;
+    working
+        .validate_stored(&frame.changes, pages)
+        .map_err(|e| {
+            // What cannot be read says nothing about the commit.
+            if matches!(e.kind(), ErrorKind::Io | ErrorKind::SnapshotExpired) {
+                return e;
+            }
+            let place = format!("segment {:x} at {}", frame.at.segment.0, frame.at.offset);
+            Error::corruption(
+                place,
+                format_args!("a commit that does not fit the state before it: {e}"),
+            )
+        })?;
     working.apply(frame.head.id.commit, frame.changes, at, pages)
 }
 

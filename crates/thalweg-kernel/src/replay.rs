@@ -2,10 +2,8 @@
 //!
 //! Invariants: only frames that verify, continue the chain and follow the last commit are yielded; the end of the chain is
 //! an end, and whether it is a torn one or damage is decided by [`Replay::judge_end`] alone. Only a repair goes on behind
-//! damage ([`Replay::skip_damage`]). A sector that cannot be read says no more than one whose checksum fails: a power cut
-//! leaves such sectors where it interrupts a write (`bad_sectors`).
+//! damage ([`Replay::skip_damage`]).
 
-use crate::bad_sectors::{read_around, read_up_to};
 use crate::change::{Change, changes_of};
 use crate::checkpoint::{Base, CHECKPOINT_HEAD_BYTES, base_of, get_checkpoint, index_section};
 use crate::error::{Error, Result};
@@ -22,12 +20,15 @@ use crate::working::Working;
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_env::{Env, File, OpenMode};
+use thalweg_env::{Env, File, OpenMode, is_unreadable};
 
 /// How much is read ahead.
 const WINDOW_BYTES: usize = 256 << 10;
 /// No frame that proves a lost one begins further behind it (invariant 8 of the format page).
 pub(crate) const PROOF_WINDOW_BYTES: u64 = 24 << 20;
+
+/// Larger than the sectors of any disk, and a page of the cache that reads go through: so much cannot be read at once.
+const UNREADABLE_BYTES: usize = 4096;
 
 /// Walks frames.
 pub(crate) struct Replay {
@@ -44,6 +45,10 @@ pub(crate) struct Replay {
     named: Option<FileId>,
     window: Bytes,
     window_start: u64,
+    /// A power cut may have been in the way of what was written last.
+    may_be_torn: bool,
+    /// Why the frame at the end of the chain cannot be read, if that is how it ends.
+    torn: Option<Error>,
 }
 
 /// A frame of the chain.
@@ -89,7 +94,14 @@ impl Replay {
             named: None,
             window: Bytes::new(),
             window_start: 0,
+            may_be_torn: false,
+            torn: None,
         })
+    }
+
+    /// A power cut may have torn what was written last: sectors of it may be unreadable.
+    pub(crate) fn expect_torn_end(&mut self) {
+        self.may_be_torn = true;
     }
 
     /// Whether the segment of the checkpoint is the one that the root means.
@@ -137,6 +149,8 @@ impl Replay {
             named: None,
             window: Bytes::new(),
             window_start: 0,
+            may_be_torn: false,
+            torn: None,
         };
         Ok((replay, working))
     }
@@ -176,11 +190,38 @@ impl Replay {
             return Ok(self.window.slice(skip..));
         }
         let mut window = vec![0; bytes.max(WINDOW_BYTES)];
-        let filled = read_around(&*self.file, &mut window, self.at.offset)
-            .map_err(|e| Error::io(format_args!("reading {}", self.place()), e))?;
+        let mut filled = read_up_to(&*self.file, &mut window, self.at.offset);
+        if filled.as_ref().is_err_and(is_unreadable) {
+            // What cannot be read may lie behind the end of the log, where a power cut has torn a write.
+            window.truncate(bytes);
+            filled = read_up_to(&*self.file, &mut window, self.at.offset);
+        }
+        let filled = filled.map_err(|e| self.unreadable(e))?;
         window.truncate(filled);
         (self.window, self.window_start) = (Bytes::from(window), self.at.offset);
         Ok(self.window.clone())
+    }
+
+    /// What becomes of an error of reading where the log may go on.
+    fn unreadable(&self, error: std::io::Error) -> Error {
+        let is_unreadable = is_unreadable(&error);
+        let error = Error::io(format_args!("reading {}", self.place()), error);
+        if !is_unreadable {
+            return error;
+        }
+        let message = format!(
+            "{error}: commits that were acknowledged may lie there, so it does not pass for the end of the log; if it \
+             stays so, copy the folder with a tool that fills in what cannot be read, and open the copy"
+        );
+        Error::with_source(error.kind(), message, error)
+    }
+
+    /// Whether a frame that cannot be read for this error was torn by a power cut while it was written
+    /// (`docs/decisions/crash-rules.md`, "Sectors that cannot be read").
+    fn is_torn_inside(&self, at: LogPosition, head: &FrameHead, error: &Error) -> bool {
+        self.may_be_torn
+            && error.is_unreadable()
+            && only_inside_is_unreadable(&*self.file, at.offset, u64::from(head.frame_bytes))
     }
 
     /// Forgets what was read ahead: the writer may have appended since.
@@ -214,15 +255,21 @@ impl Replay {
         }
         let chained = self.is_of_this_epoch(head.id.epoch)
             && (head.id.previous_crc == self.previous_crc || !Rule::Chain.is_kept());
-        let expected = if head.is_commit() {
-            self.commit.next()
+        let goes_on = if head.is_commit() {
+            head.id.commit.follows(self.commit)
         } else {
-            self.commit
+            head.id.commit == self.commit
         };
-        if !chained || head.id.commit != expected {
+        if !chained || !goes_on {
             return Ok(None);
         }
-        let frame = self.look(head.needed_bytes())?;
+        let frame = match self.look(head.needed_bytes()) {
+            Err(error) if self.is_torn_inside(self.at, &head, &error) => {
+                self.torn = Some(error);
+                return Ok(None);
+            }
+            frame => frame?,
+        };
         if frame.len() < head.needed_bytes() {
             return Ok(None);
         }
@@ -319,11 +366,11 @@ impl Replay {
             return Ok(());
         }
         let place = self.place();
+        // What cannot be read is not damage, but neither an end if something was there for certain.
+        let unreadable = self.torn.clone();
         let damage = |why: String| {
-            Err(Error::corruption(
-                &place,
-                format_args!("the log is damaged: {why}"),
-            ))
+            let what = format_args!("the log is damaged: {why}");
+            Err(unreadable.unwrap_or_else(|| Error::corruption(&place, what)))
         };
         if proven > self.at {
             return damage(format!(
@@ -372,9 +419,11 @@ impl Replay {
         end: LogPosition,
         budget_bytes: &mut u64,
     ) -> Result<Option<LogPosition>> {
-        let found = find_frame(&**file, start, self.database, budget_bytes, |at, head| {
+        let is_proof = |at: LogPosition, head: &FrameHead| {
             at != end && self.is_of_this_epoch(head.id.epoch) && head.id.synced_to > end
-        })?;
+        };
+        // The frame at the end was read, and is none: it takes a second fault to hide the proof that it was one.
+        let found = search(&**file, start, self.database, budget_bytes, true, is_proof)?;
         Ok(found.map(|(at, _)| at))
     }
 
@@ -383,7 +432,7 @@ impl Replay {
     pub(crate) fn skip_damage(&mut self) -> Result<Skipped> {
         let from = self.at;
         let lost_head = head_at(&*self.file, from, self.database)?
-            .filter(|head| head.id.epoch == self.epoch && head.id.commit == self.commit.next());
+            .filter(|head| head.id.epoch == self.epoch && head.id.commit.follows(self.commit));
         let mut skipped = Skipped {
             from,
             to: None,
@@ -397,7 +446,7 @@ impl Replay {
         let before = head.commit_before();
         skipped.last_lost = (before > self.commit).then_some(before);
         // One commit is lost, and its section table, which verifies, lists no edit.
-        let knows_all = before == self.commit.next();
+        let knows_all = before.follows(self.commit);
         let holds_edits =
             |lost: &FrameHead| lost.sections.iter().any(|s| s.kind == SectionKind::Edit);
         skipped.may_hold_edits = skipped.last_lost.is_some()
@@ -411,8 +460,7 @@ impl Replay {
     /// The first frame behind the current position that the log could go on with.
     fn next_of_epoch(&self) -> Result<Option<FoundFrame>> {
         let goes_on = |_: LogPosition, head: &FrameHead| {
-            head.id.epoch == self.epoch
-                && head.id.commit.0 >= self.commit.0 + u64::from(head.is_commit())
+            head.id.epoch == self.epoch && head.commit_before() >= self.commit
         };
         let behind = LogPosition {
             offset: self.at.offset + FRAME_ALIGN as u64,
@@ -441,17 +489,31 @@ impl Replay {
         Ok(None)
     }
 
-    /// A whole frame, blocks and all.
+    /// A whole frame, blocks and all; as far as it can be read, if a power cut has torn it.
     pub(crate) fn read_whole(&self, frame: &Frame) -> Result<Vec<u8>> {
         let path = segment_path(&self.dir, frame.at.segment);
         let mut bytes = vec![0; frame.head.frame_bytes as usize];
         let file = open_segment(&self.env, &path)?;
-        let filled = read_around(&*file, &mut bytes, frame.at.offset).map_err(|e| {
+        let filled = read_up_to(&*file, &mut bytes, frame.at.offset).map_err(|e| {
             Error::io(
                 format_args!("reading {} at {}", path.display(), frame.at.offset),
                 e,
             )
-        })?;
+        });
+        let filled = match filled {
+            Err(error)
+                if self.may_be_torn
+                    && error.is_unreadable()
+                    && only_inside_is_unreadable(
+                        &*file,
+                        frame.at.offset,
+                        u64::from(frame.head.frame_bytes),
+                    ) =>
+            {
+                0
+            }
+            filled => filled?,
+        };
         bytes.truncate(filled);
         Ok(bytes)
     }
@@ -478,13 +540,38 @@ pub(crate) fn find_frame(
     start: LogPosition,
     database: DatabaseId,
     budget_bytes: &mut u64,
+    accept: impl FnMut(LogPosition, &FrameHead) -> bool,
+) -> Result<Option<(LogPosition, FrameHead)>> {
+    search(file, start, database, budget_bytes, false, accept)
+}
+
+/// The same. `skips`: what cannot be read is passed over, as if no frame were there.
+fn search(
+    file: &dyn File,
+    start: LogPosition,
+    database: DatabaseId,
+    budget_bytes: &mut u64,
+    skips: bool,
     mut accept: impl FnMut(LogPosition, &FrameHead) -> bool,
 ) -> Result<Option<(LogPosition, FrameHead)>> {
     let magic = FRAME_MAGIC.to_le_bytes();
     let mut window = vec![0; WINDOW_BYTES];
     let mut at = start;
     while *budget_bytes > 0 {
-        let filled = read_around(file, &mut window, at.offset).map_err(|e| {
+        let mut wanted_bytes = window.len();
+        let mut filled = read_up_to(file, &mut window, at.offset);
+        if skips && filled.as_ref().is_err_and(is_unreadable) {
+            let next = (at.offset + 1).next_multiple_of(UNREADABLE_BYTES as u64);
+            let piece_bytes = next - at.offset;
+            wanted_bytes = usize::try_from(piece_bytes).unwrap_or(UNREADABLE_BYTES);
+            filled = read_up_to(file, &mut window[..wanted_bytes], at.offset);
+            if filled.as_ref().is_err_and(is_unreadable) {
+                at.offset += piece_bytes;
+                *budget_bytes = budget_bytes.saturating_sub(piece_bytes);
+                continue;
+            }
+        }
+        let filled = filled.map_err(|e| {
             Error::io(
                 format_args!("looking for frames in segment {:x}", at.segment.0),
                 e,
@@ -498,17 +585,44 @@ pub(crate) fn find_frame(
             if piece[..4] != magic {
                 continue;
             }
-            if let Some(head) = head_at(file, here, database)?.filter(|head| accept(here, head)) {
+            let head = match head_at(file, here, database) {
+                Err(error) if skips && error.is_unreadable() => None,
+                head => head?,
+            };
+            if let Some(head) = head.filter(|head| accept(here, head)) {
                 return Ok(Some((here, head)));
             }
         }
-        if filled < window.len() {
+        if filled < wanted_bytes {
             break;
         }
         at.offset += filled as u64;
         *budget_bytes = budget_bytes.saturating_sub(filled as u64);
     }
     Ok(None)
+}
+
+/// Whether a frame has unreadable sectors, and each of them holds bytes of this frame and of no other.
+fn only_inside_is_unreadable(file: &dyn File, start: u64, frame_bytes: u64) -> bool {
+    const STEP_BYTES: u64 = UNREADABLE_BYTES as u64;
+    let end = start + frame_bytes;
+    let mut piece = [0; UNREADABLE_BYTES];
+    let mut at = start / STEP_BYTES * STEP_BYTES;
+    let mut is_torn = false;
+    while at < end {
+        match read_up_to(file, &mut piece, at) {
+            Ok(_) => {}
+            Err(error) => {
+                let is_inside = at >= start && at + STEP_BYTES <= end;
+                if !is_unreadable(&error) || !is_inside {
+                    return false;
+                }
+                is_torn = true;
+            }
+        }
+        at += STEP_BYTES;
+    }
+    is_torn
 }
 
 /// Header and section table of the frame at a place, if one is there.
@@ -519,7 +633,7 @@ pub(crate) fn head_at(
 ) -> Result<Option<FrameHead>> {
     let mut bytes = vec![0; FRAME_HEADER_BYTES];
     loop {
-        let filled = read_around(file, &mut bytes, at.offset).map_err(|e| {
+        let filled = read_up_to(file, &mut bytes, at.offset).map_err(|e| {
             Error::io(
                 format_args!("reading segment {:x} at {}", at.segment.0, at.offset),
                 e,
@@ -619,4 +733,21 @@ fn check_header(file: &dyn File, path: &Path, root: &Root) -> Result<()> {
             "not the segment that the root names",
         )),
     }
+}
+
+/// Fills `buf` as far as the file goes. A read that ends before the file does is an error: it must not pass for the end.
+fn read_up_to(file: &dyn File, buf: &mut [u8], offset: u64) -> std::io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], offset + done as u64) {
+            Ok(0) if file.len_bytes()? > offset + done as u64 => {
+                return Err(std::io::Error::other("a read returned nothing"));
+            }
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
 }

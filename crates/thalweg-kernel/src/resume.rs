@@ -8,6 +8,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
+use crate::live::same_boot;
 use crate::open::{io_at, live_of_epoch, unfinished_epochs};
 use crate::recover::{Recovered, recover};
 use crate::root::RootFile;
@@ -31,8 +32,10 @@ impl Leader {
             false => said_synced,
         };
         let root = &self.root.current;
-        let recovered =
-            recover(&env, &dir, root, proven, None, &*self.store).map_err(Failure::Refused)?;
+        // Only a power cut tears a write so that it cannot be read.
+        let may_be_torn = said.is_none_or(|live| !same_boot(live.boot, self.boot));
+        let recovered = recover(&env, &dir, root, proven, None, may_be_torn, &*self.store);
+        let recovered = recovered.map_err(Failure::Refused)?;
         self.check_shown(&recovered).map_err(fatal)?;
         self.working = recovered.working;
         let of_base = self.working.base.map_or(0, |base| base.frame_bytes);
@@ -48,8 +51,13 @@ impl Leader {
             let synced = env.storage().sync_dir(&dir);
             synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
         }
-        if recovered.frames > 0 || said.is_none() {
-            self.begin_epoch(self.root.current.epoch.next(), recovered.tail)?;
+        if recovered.frames > 0 {
+            let epoch = self.root.current.epoch.next().map_err(Failure::Refused)?;
+            self.begin_epoch(epoch, recovered.tail)?;
+        } else if said.is_none() {
+            // What it names was synced before it was written. So both slots are written again, and no file is made: openings
+            // that fail here, one after the other, would each leave one.
+            self.root.switch(self.root.current).map_err(fatal)?;
         }
         if let Some(encoder) = self.encoder.clone() {
             self.learn_block_rows(&encoder);

@@ -4,14 +4,13 @@
 //! with the higher sequence counts. A change of epoch is written to both slots before anything of the new epoch is
 //! acknowledged, so damage to one slot never leads back to an old epoch.
 
-use crate::bad_sectors::is_unreadable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
-use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE, check_countable};
 use crate::segment::FORMAT_VERSION;
 use crate::wire::is_sound_le;
 use std::path::Path;
-use thalweg_env::{Env, File, OpenMode};
+use thalweg_env::{Env, File, OpenMode, is_unreadable};
 
 pub(crate) const ROOT_NAME: &str = "root";
 const ROOT_MAGIC: &[u8; 8] = b"THALWEG1";
@@ -56,6 +55,13 @@ impl Root {
         out
     }
 
+    /// Whether a writer can count on from here.
+    fn check_numbers(&self, path: &Path) -> Result<()> {
+        check_countable(path, "sequence", self.sequence)?;
+        check_countable(path, "commit", self.commit.0)?;
+        check_countable(path, "next file id", self.next_file.0)
+    }
+
     fn decode(slot: &[u8]) -> Result<Self> {
         let (front, crc) = slot.split_at(SLOT_BYTES - 4);
         let mut wire = Fields::new(front, "root slot");
@@ -90,6 +96,10 @@ impl Root {
             segment: FileId(wire.u64()?),
             offset: wire.u64()?,
         };
+        if checkpoint.offset >= UNCOUNTABLE {
+            let what = "its checkpoint lies where no file reaches";
+            return Err(Error::corruption("root slot", what));
+        }
         let (checkpoint_bytes, checkpoint_crc) = (wire.u32()?, wire.u32()?);
         let commit = CommitNo(wire.u64()?);
         let proven = LogPosition {
@@ -185,6 +195,9 @@ impl RootFile {
             .open(&path, mode)
             .map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
         let (current, other, current_slot) = Self::read_slots(&*file, &path)?;
+        if writable {
+            current.check_numbers(&path)?;
+        }
         Ok(Self {
             file,
             current,
@@ -197,19 +210,10 @@ impl RootFile {
     fn read_slots(file: &dyn File, path: &Path) -> Result<(Root, Option<Root>, usize)> {
         let at_path =
             |e: Error| Error::with_source(e.kind(), format!("{}: {e}", path.display()), e);
-        // What fails its checks counts as no slot, and so does one that the device cannot read, asked twice: a power cut
-        // leaves that of a write that it interrupts. Any other read that fails says nothing of what is there.
+        // What fails its checks counts as no slot; a call that fails for want of something else says nothing of what is there.
         let read = |slot: usize| {
             let mut bytes = [0; SLOT_BYTES];
-            let mut read_once = || file.read_exact_at(&mut bytes, (slot * SLOT_BYTES) as u64);
-            let found = read_once().or_else(|e| {
-                if is_unreadable(&e) {
-                    read_once()
-                } else {
-                    Err(e)
-                }
-            });
-            match found {
+            match file.read_exact_at(&mut bytes, (slot * SLOT_BYTES) as u64) {
                 Ok(()) => {}
                 Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
                     return Ok(Err(Error::corruption(
@@ -217,15 +221,15 @@ impl RootFile {
                         "the file ends before it",
                     )));
                 }
-                Err(e) => {
-                    let says_nothing = !is_unreadable(&e);
-                    let failed = Error::io(format_args!("reading {}", path.display()), e);
-                    return if says_nothing {
-                        Err(failed)
-                    } else {
-                        Ok(Err(failed))
-                    };
+                // Nor does one that the device does not return: a power cut may have torn it while it was written. The other
+                // one leads to all that was acknowledged.
+                Err(e) if is_unreadable(&e) => {
+                    return Ok(Err(Error::io(
+                        format_args!("reading a slot of {}", path.display()),
+                        e,
+                    )));
                 }
+                Err(e) => return Err(Error::io(format_args!("reading {}", path.display()), e)),
             }
             match Root::decode(&bytes) {
                 Err(e) if e.kind() != ErrorKind::Corruption => Err(at_path(e)),
@@ -241,8 +245,7 @@ impl RootFile {
             (Ok(a), Ok(b)) => Ok((b, Some(a), 1)),
             (Ok(a), Err(_)) => Ok((a, None, 0)),
             (Err(_), Ok(b)) => Ok((b, None, 1)),
-            // An error of the device first: what it hides may be whole.
-            (Err(a), Err(b)) => Err(at_path(if b.kind() == ErrorKind::Io { b } else { a })),
+            (Err(e), Err(_)) => Err(at_path(e)),
         }
     }
 
@@ -257,6 +260,9 @@ impl RootFile {
             // there is: a power cut in the midst of writing it again could leave it unreadable.
             if self.other.is_some() {
                 self.write_slot(self.current_slot, &self.current)?;
+            } else {
+                let synced = self.file.sync_data();
+                synced.map_err(|e| Error::io("syncing the root", e))?;
             }
             self.is_durable = true;
         }

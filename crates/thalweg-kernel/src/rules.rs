@@ -1,6 +1,7 @@
 //! The rules of the log, which tests break one at a time: a rule that no test misses is none.
 //!
 //! Invariant: without the feature `broken-rules`, which only tests select, every rule is kept and asking costs nothing.
+//! The same feature lets a test choose small index pages, so that few blocks make a high tree.
 
 /// A rule of the log (`docs/format/log.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,4 +71,36 @@ thread_local! {
 #[cfg(feature = "broken-rules")]
 pub fn break_rule(rule: Option<Rule>) {
     BROKEN.set(rule);
+}
+
+/// The most entries of an index page that is written.
+#[cfg(not(feature = "broken-rules"))]
+pub(crate) const fn page_entries() -> usize {
+    crate::index::MAX_PAGE_ENTRIES
+}
+
+/// The most entries of an index page that is written.
+#[cfg(feature = "broken-rules")]
+pub(crate) fn page_entries() -> usize {
+    PAGE_ENTRIES.get()
+}
+
+#[cfg(feature = "broken-rules")]
+thread_local! {
+    static PAGE_ENTRIES: std::cell::Cell<usize> =
+        const { std::cell::Cell::new(crate::index::MAX_PAGE_ENTRIES) };
+}
+
+/// Limits the entries of index pages in this thread. Readers accept pages of up to
+/// [`MAX_PAGE_ENTRIES`](crate::index::MAX_PAGE_ENTRIES) all the same.
+///
+/// # Panics
+/// Below 4: pages of fewer entries cannot be both split and joined.
+#[cfg(feature = "broken-rules")]
+pub fn limit_page_entries(entries: usize) {
+    assert!(
+        (4..=crate::index::MAX_PAGE_ENTRIES).contains(&entries),
+        "pages of {entries} entries"
+    );
+    PAGE_ENTRIES.set(entries);
 }

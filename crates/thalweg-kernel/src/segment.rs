@@ -4,7 +4,6 @@
 //! zeros and synced before the first frame goes into it, so that a sync of a frame writes data and no metadata (147 us
 //! against 209 us for a small one) and a full disk shows here, where nothing is at stake.
 
-use crate::bad_sectors::read_around;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES};
@@ -134,10 +133,10 @@ pub(crate) fn list_ids(env: &Env, dir: &Path, suffix: &str) -> Result<Vec<FileId
 /// Reads the header of a segment.
 pub(crate) fn read_header(file: &dyn File, place: &Path) -> Result<Option<SegmentHeader>> {
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
-    match read_around(file, &mut bytes, 0) {
-        Ok(SEGMENT_HEADER_BYTES) => SegmentHeader::decode(&bytes, place),
+    match file.read_exact_at(&mut bytes, 0) {
+        Ok(()) => SegmentHeader::decode(&bytes, place),
         // Cut short while it was prepared: nothing was in it.
-        Ok(_) => Ok(None),
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
         Err(e) => Err(Error::io(format_args!("reading {}", place.display()), e)),
     }
 }

@@ -14,7 +14,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::NEXT_FRAME_BYTES;
-use crate::ids::FileId;
+use crate::ids::{FileId, counts_as_used};
 use crate::leader::{Failure, Outcome};
 use crate::segment::{self, Prepared, Spare};
 use std::path::PathBuf;
@@ -35,6 +35,9 @@ const GIVEN_BACK_SHARE: u64 = 4;
 /// Takes `root` and `live` in place, and directories.
 const IN_PLACE_BYTES: u64 = 32 << 10;
 const RESERVE_MIN_BYTES: u64 = 64 << 10;
+
+/// A spare and a reserve are what an earlier process had.
+const KEPT_LEFTOVERS: usize = 2;
 
 pub(crate) struct SegmentSupply {
     env: Env,
@@ -64,9 +67,20 @@ struct State {
     preparing: bool,
 }
 
+/// Whoever takes a segment waits for as long; also one that unwinds gives it up.
+struct Preparing<'a>(&'a SegmentSupply);
+
+impl Drop for Preparing<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().preparing = false;
+        self.0.changed.notify_all();
+    }
+}
+
 impl SegmentSupply {
     pub(crate) fn new(env: Env, dir: PathBuf, next_file: FileId, limit_bytes: u64) -> Result<Self> {
-        let leftovers = segment::list_spares(&env, &dir)?;
+        let mut leftovers = segment::list_spares(&env, &dir)?;
+        leftovers.retain(|number| counts_as_used(*number, next_file));
         // Spares take numbers from the ids; those that a killed process left are still there.
         let unused = leftovers.last().map_or(0, |number| number.0 + 1);
         let state = State {
@@ -276,6 +290,7 @@ impl SegmentSupply {
     /// A segment for the beginning of an epoch, with room for `frame_bytes` and, up to the usual size of segments, for
     /// `more_bytes`; not synced, and, unless the disk is full, not named.
     pub(crate) fn take_first(&self, frame_bytes: u64, more_bytes: u64) -> Outcome<Prepared> {
+        self.thin_leftovers();
         let wanted_bytes = (frame_bytes + more_bytes)
             .min(self.limit_bytes / 2)
             .max(frame_bytes);
@@ -292,6 +307,22 @@ impl SegmentSupply {
                 Ok(first)
             }
         }
+    }
+
+    /// Removes all but the largest leftovers: openings that are killed again and again leave one each.
+    fn thin_leftovers(&self) {
+        let mut state = self.state.lock();
+        if state.leftovers.len() <= KEPT_LEFTOVERS {
+            return;
+        }
+        let storage = self.env.storage();
+        let bytes_of = |path: &PathBuf| storage.metadata(path).map_or(0, |found| found.len_bytes);
+        state.leftovers.sort_by_key(bytes_of);
+        let surplus = state.leftovers.len() - KEPT_LEFTOVERS;
+        state
+            .leftovers
+            .drain(..surplus)
+            .for_each(|path| self.remove(&path));
     }
 
     fn make(&self, capacity_bytes: u64) -> Result<Spare> {
@@ -343,6 +374,7 @@ impl SegmentSupply {
             return;
         }
         state.preparing = true;
+        let preparing = Preparing(self);
         let wanted_bytes = std::mem::take(&mut state.wanted_bytes);
         let (new_reserve, no_spare) = (self.needs_reserve(&state), state.spare.is_none());
         // What was given back is not to be taken from those it was given to, not even while it is tried.
@@ -363,10 +395,9 @@ impl SegmentSupply {
         state.reserve_is_used &= state.reserve.is_none();
         state.is_given_back &= state.reserve.is_none();
         state.spare = state.spare.take().or(spare);
-        state.preparing = false;
         drop(state);
         small.iter().for_each(|spare| self.remove(&spare.path));
-        self.changed.notify_all();
+        drop(preparing);
     }
 
     fn needs_reserve(&self, state: &State) -> bool {
@@ -377,6 +408,14 @@ impl SegmentSupply {
 
     /// Gives unused segments back to the file system.
     pub(crate) fn release(&self) {
+        self.give_up();
+        let leftovers = std::mem::take(&mut self.state.lock().leftovers);
+        leftovers.iter().for_each(|path| self.remove(path));
+    }
+
+    /// The same of those that this process has prepared: an opening that fails leaves what it found, which a full disk may
+    /// need, and no more.
+    pub(crate) fn give_up(&self) {
         let mut state = self.state.lock();
         state.wanted_bytes = 0;
         let unused = [state.spare.take(), state.reserve.take()];
@@ -384,9 +423,6 @@ impl SegmentSupply {
             .into_iter()
             .flatten()
             .for_each(|spare| self.remove(&spare.path));
-        std::mem::take(&mut state.leftovers)
-            .iter()
-            .for_each(|path| self.remove(path));
     }
 }
 

@@ -7,6 +7,7 @@
 //! are.
 
 use crate::catalog::Catalog;
+use crate::error::Result;
 use crate::ids::{CommitNo, Epoch, TableId};
 use crate::index::Tree;
 use crate::live::PinPlace;
@@ -124,6 +125,14 @@ impl TableSnapshot {
     /// The rows that are in no block yet, in commit order.
     pub fn open_rows(&self) -> impl Iterator<Item = &OpenRows> {
         self.table.open.iter(self.commit)
+    }
+
+    /// Whether the index can be read: not where commits of the log wait for a page of it that could not be read.
+    ///
+    /// # Errors
+    /// `Corruption`, or `Io` where the device does not return the page, with its place.
+    pub fn check_index(&self) -> Result<()> {
+        self.table.tree.check_settled()
     }
 
     /// Whether this is the very same state of the table: callers cache what they derived from the definition.

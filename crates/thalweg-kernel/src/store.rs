@@ -20,7 +20,7 @@ use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use thalweg_env::{Env, File, OpenMode};
+use thalweg_env::{Env, File, OpenMode, Owner};
 
 /// Most files that are kept open; more while more are in use.
 ///
@@ -42,6 +42,7 @@ pub const DATA_DIR: &str = "data";
 #[derive(Debug)]
 pub struct Store {
     env: Env,
+    owner: Owner,
     dir: PathBuf,
     database: DatabaseId,
     files: Cache<FileId, Arc<OpenFile>>,
@@ -123,6 +124,7 @@ impl Store {
     pub fn new(env: Env, dir: impl Into<PathBuf>, database: DatabaseId, cache_bytes: u64) -> Self {
         let items = usize::try_from(cache_bytes).unwrap_or(usize::MAX) / LARGE_ITEM_BYTES;
         Self {
+            owner: env.owner(),
             env,
             dir: dir.into(),
             database,
@@ -152,6 +154,16 @@ impl Store {
     #[must_use]
     pub fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// The process that opened the database.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// Others get an error before they wait for a lock, which a thread of that process may have held when it forked.
+    pub(crate) fn check_owner(&self) -> Result<()> {
+        self.owner.check().map_err(Error::not_owner)
     }
 
     /// The database's folder.
@@ -202,6 +214,7 @@ impl Store {
     }
 
     fn open_file(&self, id: FileId) -> Result<Arc<OpenFile>> {
+        self.check_owner()?;
         if let Some(open) = self.files.get(&id) {
             return Ok(open);
         }
@@ -269,6 +282,7 @@ impl Store {
     /// # Errors
     /// `Corruption` when the head fails its checks; whatever reading leads to.
     pub fn block(&self, address: &Address) -> Result<BlockReader<'_>> {
+        self.check_owner()?;
         let place = (address.file, address.offset);
         if let Some(Cached::Head(known, head)) = self.cached.get(&place)
             && known == *address
@@ -320,6 +334,7 @@ impl Store {
 
 impl PageLoader for Store {
     fn load_page(&self, table: TableId, entry: &Entry) -> Result<Arc<Page>> {
+        self.check_owner()?;
         let address = entry.address;
         let place = (address.file, address.offset);
         if let Some(Cached::Page(page)) = self.cached.get(&place)

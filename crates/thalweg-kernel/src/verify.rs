@@ -11,7 +11,7 @@ use crate::block;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::verify_ends;
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
-use crate::index::{Entry, Page, Step, check_page};
+use crate::index::{Entry, Page, Step, Tree, check_page};
 use crate::kernel::Kernel;
 use crate::live::{LIVE_NAME, LiveFile};
 use crate::open::writer_is_alive;
@@ -171,17 +171,40 @@ impl Check<'_> {
         for open in table.open_rows() {
             self.report.rows += u64::from(open.part.rows);
         }
-        let mut walk = table.tree.walk(None, self.store);
+        let damage_before = self.report.damage.len();
+        self.tree(table, &table.tree.without_pending());
+        let Some(pending) = table.tree.pending() else {
+            return Ok(());
+        };
+        for item in &pending.added {
+            match item.is_block() {
+                true => self.block(table, item),
+                false => self.tree(table, &Tree::from_root(table.id, Some(item.clone()))),
+            }
+        }
+        // What waits for a page that is whole again is made part of the index by the next commit.
+        if let Err(error) = table.tree.settled(self.store)
+            && self.report.damage.len() == damage_before
+        {
+            let root = table.tree.total().map_or_else(Entry::unknown, Entry::clone);
+            self.damage(table, &root, &error);
+        }
+        Ok(())
+    }
+
+    /// All that a tree leads to.
+    fn tree(&mut self, table: &TableSnapshot, tree: &Tree) {
+        let mut walk = tree.walk(None, self.store);
         loop {
             let next = walk.next(|entry| self.entry(table, entry));
             match next {
                 Ok(Some(block)) => self.block(table, &block),
-                Ok(None) => return Ok(()),
+                Ok(None) => return,
                 // The page was whole when `entry` looked: it changed since, and the rest of the table is out of reach.
                 Err(error) => {
-                    let root = table.tree.total().map_or_else(Entry::unknown, Entry::clone);
+                    let root = tree.total().map_or_else(Entry::unknown, Entry::clone);
                     self.damage(table, &root, &error);
-                    return Ok(());
+                    return;
                 }
             }
         }

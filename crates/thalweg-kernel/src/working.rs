@@ -1,7 +1,8 @@
 //! The state that frames are applied to: the same code for the leader, recovery and reader processes.
 //!
 //! Invariants: a change is validated before anything of its commit is applied, so a refused commit leaves no trace; what
-//! was validated cannot fail to apply with the pages that validating has loaded. A published state is
+//! was validated cannot fail to apply with the pages that validating has loaded. A commit of the log is applied also where a
+//! page cannot be read: its changes of that one index wait, and the table cannot be read meanwhile. A published state is
 //! never changed: tables are copied on write, blocks and tables live in persistent trees, open rows are appended after
 //! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
 //! checkpoints.
@@ -11,10 +12,12 @@ use crate::change::Change;
 use crate::checkpoint::Base;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
-use crate::index::{Entry, PageLoader, Tree};
+use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
+use crate::index::{Entry, EntryKey, PageLoader, Pending, Tree};
+use crate::limits::{CATALOGUE_LIMIT_BYTES, TABLE_BYTES};
 use crate::open_rows::{OpenList, OpenRows};
 use crate::open_tables::OpenTables;
+use crate::producers::Producers;
 use crate::rules::Rule;
 use crate::state::{DbState, TableState};
 use crate::summary::ColumnSummary;
@@ -42,10 +45,14 @@ pub(crate) struct Working {
     pub(crate) open: OpenTables,
     /// Tables whose index may have pages in memory: it was changed since the last checkpoint.
     pub(crate) changed_trees: BTreeSet<TableId>,
-    pub(crate) producers: BTreeMap<[u8; 16], (u64, CommitNo)>,
+    pub(crate) producers: Producers,
+    /// What all tables take of a checkpoint besides definitions, rows and pages.
+    names_bytes: u64,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
+    /// Tables with changes of the log that wait for a page of their index.
+    pub(crate) pending: BTreeSet<TableId>,
     pub(crate) next_table: u32,
     pub(crate) commit: CommitNo,
     /// Tables changed since the last [`Working::publish`] in more than what their published states can show.
@@ -66,8 +73,10 @@ impl Working {
             definitions: SharedDefinitions::default(),
             open: OpenTables::default(),
             changed_trees: BTreeSet::new(),
-            producers: BTreeMap::new(),
+            producers: Producers::default(),
+            names_bytes: 0,
             replaced: BTreeMap::new(),
+            pending: BTreeSet::new(),
             next_table: 1,
             commit: CommitNo(0),
             changed: true,
@@ -98,7 +107,25 @@ impl Working {
     /// Whether the commit may be stored: asked by the leader before it writes, in commit order. `pages` keeps what it loads
     /// for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        changes.iter().try_for_each(|change| match change {
+        self.check_catalogue(changes)?;
+        changes
+            .iter()
+            .try_for_each(|change| self.check(change, pages))
+    }
+
+    /// Whether a commit of the log fits the state. Pages that cannot be read say nothing about it: what needs them is put off
+    /// when it is applied.
+    pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
+        let is_fine = |change| match self.check(change, pages) {
+            Err(error) if error.is_of_unreadable_bytes() => Ok(()),
+            checked => checked,
+        };
+        self.check_catalogue(changes)?;
+        changes.iter().try_for_each(is_fine)
+    }
+
+    fn check(&self, change: &Change, pages: &dyn PageLoader) -> Result<()> {
+        match change {
             Change::Rows(part) => self.check_version(part.table, part.definition_version),
             Change::Group {
                 table,
@@ -115,7 +142,50 @@ impl Working {
             }
             Change::Edit(edit) => self.check_edit(edit, pages),
             Change::Producer(_) => Ok(()),
-        })
+        }
+    }
+
+    /// Whether there are numbers for the new tables and definitions of a commit, and room for them in a checkpoint.
+    fn check_catalogue(&self, changes: &[Change]) -> Result<()> {
+        let (mut new_bytes, mut next_table) = (0, self.next_table);
+        for change in changes {
+            new_bytes += match change {
+                Change::Edit(Edit::CreateTable { name, definition }) => {
+                    let next = next_table.checked_add(1);
+                    next_table =
+                        next.ok_or_else(|| used_up("numbers of tables", next_table.into()))?;
+                    TABLE_BYTES + (name.len() + definition.len()) as u64
+                }
+                Change::Edit(Edit::RenameTable { name, .. }) => name.len() as u64,
+                Change::Edit(Edit::SetDefinition {
+                    table, definition, ..
+                }) => {
+                    let version = self.table(*table).map_or(0, |t| t.definition_version);
+                    if version == u32::MAX {
+                        return Err(used_up("versions of a definition", version.into()));
+                    }
+                    definition.len() as u64
+                }
+                _ => continue,
+            };
+        }
+        if new_bytes == 0 || self.has_room_for(new_bytes) {
+            return Ok(());
+        }
+        let message = format!(
+            "the names and definitions of all tables would take more than {CATALOGUE_LIMIT_BYTES} bytes: drop tables, or \
+             make them in another database"
+        );
+        Err(Error::new(ErrorKind::Limit, message))
+    }
+
+    /// Whether so much fits in a checkpoint beside the names and definitions that there are.
+    fn has_room_for(&self, new_bytes: u64) -> bool {
+        let fits = |definitions_bytes: u64| {
+            self.names_bytes + definitions_bytes + new_bytes <= CATALOGUE_LIMIT_BYTES
+        };
+        // Those that no table has any more are counted out where it matters only.
+        fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
     }
 
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
@@ -131,7 +201,9 @@ impl Working {
     fn check_cover(&self, table: TableId, covered: CommitNo, entries: &[Entry]) -> Result<()> {
         let open = self.open.get(table);
         let taken_rows = open.map_or(0, |open| open.rows_up_to(covered));
-        let rows: u64 = entries.iter().map(|e| e.rows).sum();
+        let rows = entries
+            .iter()
+            .fold(0, |sum: u64, e| sum.saturating_add(e.rows));
         if (rows > 0 && rows == taken_rows) || !Rule::CoverCounts.is_kept() {
             return Ok(());
         }
@@ -172,13 +244,17 @@ impl Working {
                 expected_version,
                 ..
             } => self.check_version(*table, *expected_version),
-            Edit::AddFragment {
+            Edit::AddFragments {
                 table,
                 definition_version,
-                root,
+                covers,
+                roots,
             } => {
                 self.check_version(*table, *definition_version)?;
-                self.load_paths(*table, std::slice::from_ref(root), pages)
+                if let Some(covered) = covers {
+                    self.check_cover(*table, *covered, roots)?;
+                }
+                self.load_paths(*table, roots, pages)
             }
             Edit::Replace {
                 table,
@@ -210,8 +286,7 @@ impl Working {
 
     /// The commit under which this resend was stored, if it was.
     pub(crate) fn stored_before(&self, producer: &Producer) -> Option<CommitNo> {
-        let (sequence, commit) = self.producers.get(&producer.id)?;
-        (producer.sequence <= *sequence).then_some(*commit)
+        self.producers.stored_before(producer)
     }
 
     /// Applies a commit whose frame begins at `frame`.
@@ -222,7 +297,7 @@ impl Working {
         frame: LogPosition,
         pages: &dyn PageLoader,
     ) -> Result<()> {
-        assert!(commit == self.commit.next(), "commits are applied in order");
+        assert!(commit.follows(self.commit), "commits are applied in order");
         self.since_checkpoint.frames += 1;
         for change in changes {
             match change {
@@ -238,12 +313,11 @@ impl Working {
                         offset: frame.offset + blocks_offset,
                         ..frame
                     };
-                    self.apply_group(table, covers, entries, blocks, pages)?;
+                    self.apply_group(commit, table, covers, entries, blocks, pages)?;
                 }
                 Change::Edit(edit) => self.apply_edit(commit, edit, pages)?,
                 Change::Producer(producer) => {
-                    self.producers
-                        .insert(producer.id, (producer.sequence, commit));
+                    self.producers.note(&producer, commit);
                 }
             }
         }
@@ -276,6 +350,7 @@ impl Working {
 
     fn apply_group(
         &mut self,
+        commit: CommitNo,
         table: TableId,
         covers: Option<CommitNo>,
         mut entries: Vec<Entry>,
@@ -288,17 +363,28 @@ impl Working {
             entry.address.file = blocks.segment;
             entry.address.offset += blocks.offset;
         }
+        self.add_items(commit, table, covers, entries, pages)
+    }
+
+    /// Adds blocks and fragments to the index of a table, in the place of the open rows that they cover.
+    fn add_items(
+        &mut self,
+        commit: CommitNo,
+        table: TableId,
+        covers: Option<CommitNo>,
+        items: Vec<Entry>,
+        pages: &dyn PageLoader,
+    ) -> Result<()> {
         match covers {
             Some(covered) => _ = self.open.cover(table, covered),
             None => self.open.note_blocks(table),
         }
-        self.change_tree(table, |state| {
-            state.tree = state.tree.insert_many(entries, pages, &mut Vec::new())?;
-            if let Some(covered) = covers
-                && Rule::CoverDrops.is_kept()
-            {
-                state.open = state.open.after(covered);
-            }
+        self.change_items(commit, table, &[], items, pages)?;
+        let Some(covered) = covers.filter(|_| Rule::CoverDrops.is_kept()) else {
+            return Ok(());
+        };
+        self.change(table, |state| {
+            state.open = state.open.after(covered);
             Ok(())
         })
     }
@@ -339,39 +425,93 @@ impl Working {
                     Ok(())
                 })
             }
-            Edit::AddFragment { table, root, .. } => {
-                self.open.note_blocks(table);
-                self.change_tree(table, |state| {
-                    state.tree = state.tree.insert(root, pages, &mut Vec::new())?;
-                    Ok(())
-                })
-            }
+            Edit::AddFragments {
+                table,
+                covers,
+                roots,
+                ..
+            } => self.add_items(commit, table, covers, roots, pages),
             Edit::Replace {
                 table,
                 removed,
                 added,
             } => {
                 self.replaced.insert(table, commit);
-                self.change_tree(table, |state| {
-                    state.tree = state
-                        .tree
-                        .replace(&removed, added, pages, &mut Vec::new())?;
-                    Ok(())
-                })
+                self.change_items(commit, table, &removed, added, pages)
             }
         }
     }
 
-    /// Adds a table of a checkpoint, without open rows.
-    pub(crate) fn add_table(&mut self, table: TableState) {
-        self.put_table(table);
+    /// Takes items out of the index of a table and puts others in; or notes that this is to be done, if a page that it needs
+    /// cannot be read. Validating has refused that to new commits; it is met by those of the log.
+    fn change_items(
+        &mut self,
+        commit: CommitNo,
+        table: TableId,
+        removed: &[EntryKey],
+        added: Vec<Entry>,
+        pages: &dyn PageLoader,
+    ) -> Result<()> {
+        self.change_tree(table, |state| {
+            let tree = &state.tree;
+            let defer = |added, error: Error| {
+                if error.is_of_unreadable_bytes() {
+                    Ok(tree.defer(commit, removed, added, error))
+                } else {
+                    Err(error)
+                }
+            };
+            // Insertions are many: whether they can be made is known without a copy of them.
+            let paths = match removed {
+                [] => tree.load_paths(added.iter().map(Entry::key), pages),
+                _ => Ok(()),
+            };
+            state.tree = match (removed, paths) {
+                (_, Err(error)) => defer(added, error)?,
+                ([], Ok(())) => tree.insert_many(added, pages, &mut Vec::new())?,
+                (_, Ok(())) => tree
+                    .replace(removed, added.clone(), pages, &mut Vec::new())
+                    .or_else(|error| defer(added, error))?,
+            };
+            Ok(())
+        })
+    }
+
+    /// Why changes of an index wait, of one of the tables where some do.
+    pub(crate) fn pending_error(&self) -> Option<Error> {
+        let tables = self.pending.iter().filter_map(|table| self.table(*table));
+        let mut pending = tables.filter_map(|table| table.tree.pending());
+        pending.next().map(Pending::error)
+    }
+
+    /// Tries to make the changes of indexes that wait for pages which could not be read.
+    pub(crate) fn settle_pending(&mut self, pages: &dyn PageLoader) {
+        for table in self.pending.clone() {
+            // A table that is pending exists.
+            let _ = self.change_tree(table, |state| {
+                state.tree = state.tree.settled_or_pending(pages);
+                Ok(())
+            });
+        }
+    }
+
+    /// Adds a table of a checkpoint, without open rows; `false`: there is one with its id. Names are learnt when all tables
+    /// are there.
+    pub(crate) fn add_table(&mut self, table: TableState) -> bool {
+        if table.tree.pending().is_some() {
+            self.pending.insert(table.id);
+        }
+        self.names_bytes += names_bytes(&table);
+        self.tables.insert_unnamed(Arc::new(table))
     }
 
     /// `None` without such a table.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
+        self.changed_since_base.insert(table);
+        self.names_bytes -= names_bytes(self.table(table)?);
         self.tables.remove(table)?;
         self.changed_trees.remove(&table);
-        self.changed_since_base.insert(table);
+        self.pending.remove(&table);
         self.open.remove(table);
         self.changed = true;
         Some(())
@@ -405,7 +545,13 @@ impl Working {
     }
 
     fn put_table(&mut self, table: TableState) {
+        let before = self.table(table.id).map_or(0, |before| names_bytes(before));
+        self.names_bytes = self.names_bytes - before + names_bytes(&table);
         self.changed_since_base.insert(table.id);
+        match table.tree.pending() {
+            Some(_) => _ = self.pending.insert(table.id),
+            None => _ = self.pending.remove(&table.id),
+        }
         self.tables.insert(Arc::new(table));
         self.changed = true;
     }
@@ -463,6 +609,10 @@ impl Working {
 /// About what an entry takes in a directory.
 fn directory_bytes(entry: &Entry) -> u64 {
     (size_of::<Entry>() + entry.columns.len() * size_of::<ColumnSummary>()) as u64
+}
+
+fn names_bytes(table: &TableState) -> u64 {
+    TABLE_BYTES + table.name.len() as u64
 }
 
 fn dropped(table: TableId) -> Error {

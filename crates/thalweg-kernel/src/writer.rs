@@ -4,7 +4,8 @@
 //! are visible; an append waits while the open rows of all tables that can be encoded exceed their limit, and fails when encoding
 //! fails meanwhile for a reason that concerns all tables. One that concerns a table leaves that one aside (`due`).
 
-use crate::commit::{Commit, Durability, GroupPart};
+use crate::block::EncodedBlock;
+use crate::commit::{Commit, Durability, Edit, GroupPart};
 use crate::compact::compact_segments;
 use crate::due::{Due, not_stored};
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +14,9 @@ use crate::garbage::{self, Marked};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
 use crate::leader::{Ended, Job, Leader};
+use crate::limits::fit_one_group;
 use crate::open_rows::OpenRows;
+use crate::panics::watched;
 use crate::pins::Pins;
 use crate::queue::{CommitQueue, refusal};
 use crate::reader_slots::SlotsSeen;
@@ -26,6 +29,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::sync::{Condvar, Mutex};
 use thalweg_env::{Env, File, OpenMode};
+
+/// What a panic is said to have struck.
+const ENCODING: &str = "encoding open rows";
+const CLEANING: &str = "removing and rewriting files";
+/// About so many rows become blocks at once, where there are more: bounds what is encoded and not yet committed.
+const MOST_COVER_ROWS: u64 = 1 << 16;
 
 pub(crate) struct Writer {
     pub(crate) env: Env,
@@ -71,7 +80,7 @@ impl Writer {
             supply: Arc::clone(&leader.supply),
             due: Arc::clone(&leader.due),
             staged: Arc::clone(&leader.staged),
-            pins: Arc::default(),
+            pins: Arc::new(Pins::new(leader.env.owner())),
             slots: Mutex::new(SlotsSeen::new(options.max_snapshot_age)),
             known_uses: Mutex::default(),
             behind_pins: Mutex::new(None),
@@ -92,6 +101,23 @@ impl Writer {
 
     pub(crate) fn poison(&self) -> Option<Error> {
         self.queue.poison()
+    }
+
+    /// Runs `work`, unless writing has ended, and ends writing if it panics.
+    fn work<T>(&self, doing: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        match self.poison() {
+            Some(poison) => Err(refusal(&poison)),
+            None => self.watched(doing, work),
+        }
+    }
+
+    /// Runs `work`, and ends writing if it panics.
+    pub(crate) fn watched<T>(&self, doing: &str, work: impl FnOnce() -> T) -> T {
+        let ends = |error| {
+            self.queue.poison_with(error);
+            self.room.notify_all();
+        };
+        watched(doing, ends, work)
     }
 
     pub(crate) fn submit(&self, job: Job, durability: Durability) -> Result<CommitNo> {
@@ -183,7 +209,7 @@ impl Writer {
             return encoded;
         }
         if self.supply.wants() {
-            self.supply.refill();
+            self.watched("preparing segments", || self.supply.refill());
         }
         // On a full disk this is what makes room for the rest.
         let cleaned = self.clean();
@@ -222,6 +248,10 @@ impl Writer {
         if !self.due.take_garbage() {
             return Ok(());
         }
+        self.work(CLEANING, || self.clean_now())
+    }
+
+    fn clean_now(&self) -> Result<()> {
         let is_full = self.due.take_out_of_space();
         let mut marked = Marked::new(self);
         let compacted = match &marked {
@@ -268,7 +298,7 @@ impl Writer {
         let Some((table, block_rows)) = self.with_leader(|leader| leader.next_to_encode()) else {
             return Ok(false);
         };
-        let encoded = self.encode_and_note(table, block_rows);
+        let encoded = self.work(ENCODING, || self.encode_and_note(table, block_rows));
         let mut rounds = self.rounds.lock();
         rounds.ended += 1;
         rounds.error = encoded
@@ -284,7 +314,8 @@ impl Writer {
     /// Encodes all open rows of a table.
     pub(crate) fn encode_open_rows(&self, table: TableId) -> Result<()> {
         let _one_at_a_time = self.encoding.lock();
-        self.encode_and_note(table, None).map(|_| ())
+        let encoded = self.work(ENCODING, || self.encode_and_note(table, None));
+        encoded.map(|_| ())
     }
 
     fn encode_and_note(&self, table: TableId, block_rows: Option<u64>) -> Result<bool> {
@@ -308,7 +339,6 @@ impl Writer {
         let Some(last) = rows.last() else {
             return Ok(false);
         };
-        let covers = Some(last.commit);
         let blocks = self.encoder.encode(&table, &rows)?;
         let encoded: u64 = blocks.iter().map(|b| b.entry.rows).sum();
         let given: u64 = rows.iter().map(|r| u64::from(r.part.rows)).sum();
@@ -318,18 +348,8 @@ impl Writer {
             let what = format_args!("they are said to be {given}, and {encoded} are there");
             return Err(Error::corruption(place, what));
         }
-        let (id, definition_version) = (table.id, table.definition_version);
-        let group = GroupPart {
-            table: id,
-            definition_version,
-            blocks,
-            covers,
-        };
-        let commit = Commit {
-            groups: vec![group],
-            ..Commit::default()
-        };
-        match self.queue.submit(Job::Commit(commit), Durability::Memory) {
+        let commit = self.cover(&table, blocks, last.commit)?;
+        match self.submit(Job::Commit(commit), Durability::Memory) {
             Ok(_) => Ok(true),
             // Dropped or altered meanwhile: the next round looks again.
             Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(true),
@@ -337,10 +357,52 @@ impl Writer {
         }
     }
 
+    /// The commit that puts blocks in the place of the open rows up to `covered`. Blocks that do not fit one frame go to a
+    /// fragment: rows between many barriers, or in many splits, make a block each, and rows once stored must become blocks
+    /// however wide or scattered they are.
+    fn cover(
+        &self,
+        table: &TableSnapshot,
+        mut blocks: Vec<EncodedBlock>,
+        covered: CommitNo,
+    ) -> Result<Commit> {
+        let (covers, definition_version) = (Some(covered), table.definition_version);
+        let table = table.id;
+        if fit_one_group(&blocks) {
+            let group = GroupPart {
+                table,
+                definition_version,
+                blocks,
+                covers,
+            };
+            return Ok(Commit {
+                groups: vec![group],
+                ..Commit::default()
+            });
+        }
+        let mut fragment = self.stage_fragment(table)?;
+        for (ordinal, block) in (0..).zip(&mut blocks) {
+            block.entry.ordinal = ordinal;
+            fragment.add_block(block)?;
+        }
+        let add = Edit::AddFragments {
+            table,
+            definition_version,
+            covers,
+            roots: vec![fragment.finish()?],
+        };
+        Ok(Commit {
+            edits: vec![add],
+            ..Commit::default()
+        })
+    }
+
     pub(crate) fn collect_garbage(&self) -> Result<usize> {
         let _one_at_a_time = self.cleaning.lock();
-        let marked = Marked::new(self)?;
-        garbage::collect(self, marked).map(|collected| collected.files)
+        self.work(CLEANING, || {
+            let marked = Marked::new(self)?;
+            garbage::collect(self, marked).map(|collected| collected.files)
+        })
     }
 
     /// After the background has stopped.
@@ -389,7 +451,8 @@ fn rows_to_encode(table: &TableSnapshot, block_rows: Option<u64>) -> Vec<OpenRow
     let Some(block_rows) = block_rows else {
         return table.open_rows().cloned().collect();
     };
-    let wanted = total / block_rows * block_rows;
+    let most_rows = MOST_COVER_ROWS.max(block_rows) / block_rows * block_rows;
+    let wanted = (total / block_rows * block_rows).min(most_rows);
     let mut taken = 0;
     let mut rows: Vec<OpenRows> = Vec::new();
     for open in table.open_rows() {

@@ -1,6 +1,7 @@
 //! Rows put one by one, committed in batches.
 
 use crate::error::{OrRaise, raise};
+use crate::process::ProcessLocal;
 use crate::row::with_row;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -21,14 +22,14 @@ use thalweg::{Appender, ErrorKind};
 #[pyclass(module = "thalweg", name = "Appender", frozen)]
 pub(crate) struct PyAppender {
     name: String,
-    inner: Mutex<Option<Appender>>,
+    inner: ProcessLocal<Mutex<Option<Appender>>>,
 }
 
 impl PyAppender {
     pub(crate) fn new(name: String, appender: Appender) -> Self {
         Self {
             name,
-            inner: Mutex::new(Some(appender)),
+            inner: ProcessLocal::new(Mutex::new(Some(appender))),
         }
     }
 
@@ -45,20 +46,19 @@ impl PyAppender {
     /// Adds a row, its values in the order of the columns.
     #[pyo3(signature = (*row))]
     fn put(&self, py: Python<'_>, row: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let inner = self.inner.get()?;
         with_row(row, &self.name, |values| {
             // A row that waits for nothing is put before another thread could have taken over the interpreter.
-            if let Some(mut inner) = self.inner.try_lock()
-                && let Some(appender) = inner.as_mut()
+            if let Some(mut held) = inner.try_lock()
+                && let Some(appender) = held.as_mut()
                 && !appender.will_commit()
             {
                 return appender.put(values).or_raise();
             }
             // The lock may be held by a thread that is committing: it is never waited for with the interpreter held.
             py.detach(|| {
-                self.inner
-                    .lock()
-                    .as_mut()
-                    .map(|appender| appender.put(values))
+                let mut held = inner.lock();
+                held.as_mut().map(|appender| appender.put(values))
             })
             .ok_or_else(|| self.closed())?
             .or_raise()
@@ -67,15 +67,20 @@ impl PyAppender {
 
     /// Commits the rows so far; they are durable when this returns.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.inner.lock().as_mut().map(Appender::flush))
+        let inner = self.inner.get()?;
+        py.detach(|| inner.lock().as_mut().map(Appender::flush))
             .ok_or_else(|| self.closed())?
             .or_raise()
     }
 
-    /// Commits the rows so far and ends the appender. A second call does nothing.
+    /// Commits the rows so far and ends the appender. A second call does nothing, nor does one in a child of a fork: the rows
+    /// are its parent's.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Ok(inner) = self.inner.get() else {
+            return Ok(());
+        };
         let flushed = py.detach(|| {
-            let taken = self.inner.lock().take();
+            let taken = inner.lock().take();
             taken.map(|mut appender| appender.flush())
         });
         flushed.unwrap_or(Ok(())).or_raise()
@@ -92,7 +97,10 @@ impl PyAppender {
     }
 
     fn __repr__(&self) -> String {
-        match self.inner.try_lock().as_deref() {
+        let Ok(inner) = self.inner.get() else {
+            return format!("<thalweg.Appender of {}, opened before a fork>", self.name);
+        };
+        match inner.try_lock().as_deref() {
             Some(Some(appender)) => format!(
                 "<thalweg.Appender of {}, {} rows not committed>",
                 self.name,

@@ -3,6 +3,7 @@
 use crate::error::{NotFoundError, OrRaise, raise};
 use crate::input;
 use crate::options::{duration, whole_number};
+use crate::process::ProcessLocal;
 use crate::result::PyQueryResult;
 use crate::schema::schema;
 use crate::signals;
@@ -68,7 +69,10 @@ pub(crate) fn connect(
     let db = py.detach(|| builder.open(&path)).or_raise()?;
     let closed = AtomicBool::new(false);
     Ok(PyDatabase {
-        handle: Arc::new(Handle { db, closed }),
+        handle: Arc::new(Handle {
+            db: ProcessLocal::new(db),
+            closed,
+        }),
         path,
         read_only,
     })
@@ -97,18 +101,19 @@ pub(crate) fn unsupported(what: &str) -> PyErr {
 
 /// What a database and its tables share.
 pub(crate) struct Handle {
-    db: Database,
+    db: ProcessLocal<Database>,
     closed: AtomicBool,
 }
 
 impl Handle {
-    /// The database, unless it was closed.
+    /// The database, unless it was closed, or opened before a fork.
     #[inline]
     pub(crate) fn open(&self) -> PyResult<&Database> {
+        let db = self.db.get()?;
         if self.closed.load(Ordering::Acquire) {
             return Err(raise(ErrorKind::Unavailable, "the database is closed"));
         }
-        Ok(&self.db)
+        Ok(db)
     }
 }
 
@@ -240,7 +245,8 @@ impl PyDatabase {
         let prepared = py.detach(|| db.prepare(text)).or_raise()?;
         Ok(PyPrepared {
             handle: Arc::clone(&self.handle),
-            prepared,
+            names: prepared.parameter_names().to_vec(),
+            prepared: ProcessLocal::new(prepared),
             text: text.to_owned(),
         })
     }
@@ -251,10 +257,13 @@ impl PyDatabase {
         py.detach(|| db.flush()).or_raise()
     }
 
-    /// Flushes and lets go of the files. A second call does nothing.
+    /// Flushes and lets go of the files. A second call does nothing, nor does one in a child of a fork.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Ok(db) = self.handle.db.get() else {
+            return Ok(());
+        };
         self.handle.closed.store(true, Ordering::Release);
-        py.detach(|| self.handle.db.close()).or_raise()
+        py.detach(|| db.close()).or_raise()
     }
 
     /// Not offered by this version.
@@ -359,7 +368,8 @@ fn variables(
 #[pyclass(module = "thalweg", name = "Prepared", frozen)]
 pub(crate) struct PyPrepared {
     handle: Arc<Handle>,
-    prepared: Prepared,
+    prepared: ProcessLocal<Prepared>,
+    names: Vec<String>,
     text: String,
 }
 
@@ -373,8 +383,9 @@ impl PyPrepared {
         params: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyQueryResult> {
         self.handle.open()?;
+        let prepared = self.prepared.get()?;
         let params = self::params(params)?;
-        signals::run(py, |go_on| self.prepared.execute_while(&params, go_on))?
+        signals::run(py, |go_on| prepared.execute_while(&params, go_on))?
             .or_raise()
             .map(PyQueryResult::new)
     }
@@ -382,7 +393,7 @@ impl PyPrepared {
     /// The names of its parameters in order; numbers for ? and $1.
     #[getter]
     fn parameters(&self) -> Vec<String> {
-        self.prepared.parameter_names().to_vec()
+        self.names.clone()
     }
 
     fn __repr__(&self) -> String {

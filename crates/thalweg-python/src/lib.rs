@@ -4,6 +4,7 @@
 //! - No logic of a database is here: Python objects become Arrow and values of the engine, and the other way round.
 //! - Nothing that may wait holds the interpreter.
 //! - Every exception that is raised on purpose is a `thalweg.Error`.
+//! - A child of a fork neither uses nor drops what it has inherited (`process`).
 #![forbid(unsafe_code)]
 
 mod appender;
@@ -12,6 +13,7 @@ mod database;
 mod error;
 mod input;
 mod options;
+mod process;
 mod result;
 mod row;
 mod scan;
@@ -32,6 +34,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// The compiled part of the package.
 #[pymodule(name = "_thalweg")]
 fn compiled(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    process::Home::here();
     error::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<database::PyDatabase>()?;

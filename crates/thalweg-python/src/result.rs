@@ -5,6 +5,7 @@
 
 use crate::cells::{Converter, Page};
 use crate::error::raise;
+use crate::process::{Home, ProcessLocal};
 use crate::show;
 use crate::signals::{Stopped, next_batch};
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
@@ -31,6 +32,7 @@ use thalweg::{ErrorKind, QueryResult};
 #[pyclass(module = "thalweg", name = "Result", frozen)]
 pub(crate) struct PyQueryResult {
     schema: SchemaRef,
+    home: Home,
     state: Mutex<State>,
 }
 
@@ -43,7 +45,8 @@ enum State {
 }
 
 struct Rows {
-    source: QueryResult,
+    schema: SchemaRef,
+    source: ProcessLocal<QueryResult>,
     converter: Option<Converter>,
     /// Rows that were pulled and not yet asked for.
     page: Option<Page>,
@@ -51,7 +54,7 @@ struct Rows {
 
 impl Rows {
     fn pull(&mut self) -> PyResult<Option<RecordBatch>> {
-        Ok(next_batch(&mut self.source)?)
+        Ok(next_batch(self.source.get_mut()?)?)
     }
 
     /// Rows to read are in `page` afterwards, if there are any.
@@ -60,7 +63,7 @@ impl Rows {
             self.page = None;
             let Some(batch) = self.pull()? else { break };
             if self.converter.is_none() {
-                self.converter = Some(Converter::new(py, &self.source.schema().clone())?);
+                self.converter = Some(Converter::new(py, &self.schema)?);
             }
             if let Some(converter) = &self.converter {
                 self.page = Some(converter.page(py, batch)?);
@@ -78,6 +81,7 @@ impl Rows {
     }
 
     fn next_rest(&mut self) -> PyResult<Option<RecordBatch>> {
+        self.source.get()?;
         match self.page.take() {
             Some(page) if page.rows_left() > 0 => Ok(Some(page.rest())),
             _ => self.pull(),
@@ -89,12 +93,14 @@ impl PyQueryResult {
     pub(crate) fn new(source: QueryResult) -> Self {
         let schema = SchemaRef::clone(source.schema());
         let rows = Rows {
-            source,
+            schema: SchemaRef::clone(&schema),
+            source: ProcessLocal::new(source),
             converter: None,
             page: None,
         };
         Self {
             schema,
+            home: Home::here(),
             state: Mutex::new(State::Rows(Box::new(rows))),
         }
     }
@@ -108,6 +114,7 @@ impl PyQueryResult {
     }
 
     fn take(&self, after: State) -> PyResult<Box<Rows>> {
+        self.home.check()?;
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, after) {
             State::Rows(rows) => Ok(rows),
@@ -229,7 +236,10 @@ impl PyQueryResult {
         let class = reader_class(py)?;
         let schema = self.schema(py)?;
         let rows = self.take(State::Taken)?;
-        let batches = Batches(Mutex::new(Some(rows)));
+        let batches = Batches {
+            home: self.home,
+            rows: Mutex::new(Some(rows)),
+        };
         class.call_method1(
             intern!(py, "from_batches"),
             (schema, Bound::new(py, batches)?),
@@ -273,6 +283,10 @@ impl PyQueryResult {
 
     /// The first rows as text. They stay in the result.
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        if !self.home.is_here() {
+            let columns = self.columns().join(", ");
+            return Ok(format!("<thalweg.Result, opened before a fork: {columns}>"));
+        }
         if matches!(*self.state.lock(), State::Taken) {
             return Ok(format!(
                 "<thalweg.Result, read: {}>",
@@ -296,7 +310,11 @@ fn reader_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 /// The rest of the rows as an iterator of batches, for pyarrow to read from. Through the stream interface errors would
 /// lose their kind, and Ctrl-C would be one of them.
 #[pyclass(frozen)]
-struct Batches(Mutex<Option<Box<Rows>>>);
+struct Batches {
+    home: Home,
+    /// Taken while a batch is pulled, and at the end.
+    rows: Mutex<Option<Box<Rows>>>,
+}
 
 #[pymethods]
 impl Batches {
@@ -306,10 +324,11 @@ impl Batches {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let end = || PyStopIteration::new_err(());
+        self.home.check()?;
         // Taken out, so that no lock is held while the interpreter is let go.
-        let mut rows = self.0.lock().take().ok_or_else(end)?;
+        let mut rows = self.rows.lock().take().ok_or_else(end)?;
         let batch = rows.next_rest()?.ok_or_else(end)?;
-        *self.0.lock() = Some(rows);
+        *self.rows.lock() = Some(rows);
         PyRecordBatch::new(batch).into_pyarrow(py)
     }
 }
@@ -324,18 +343,22 @@ impl Iterator for Streamed {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(page) = self.rows.page.take()
-            && page.rows_left() > 0
-        {
-            return Some(Ok(page.rest()));
-        }
         let failed = |message: String| {
             // The stream interface hands over a text that ends with the first zero.
             Some(Err(ArrowError::ExternalError(
                 message.replace('\0', " ").into(),
             )))
         };
-        match next_batch(&mut self.rows.source) {
+        let source = match self.rows.source.get_mut() {
+            Ok(source) => source,
+            Err(error) => return failed(error.to_string()),
+        };
+        if let Some(page) = self.rows.page.take()
+            && page.rows_left() > 0
+        {
+            return Some(Ok(page.rest()));
+        }
+        match next_batch(source) {
             Ok(batch) => batch.map(Ok),
             Err(Stopped::Failed(error)) => failed(error.to_string()),
             Err(Stopped::Signal(_)) => {

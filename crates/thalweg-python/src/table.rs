@@ -5,6 +5,7 @@ use crate::cells::cell;
 use crate::database::{Handle, unsupported};
 use crate::error::{OrRaise, exception, raise};
 use crate::input::{self, Input};
+use crate::process::ProcessLocal;
 use crate::result::PyQueryResult;
 use crate::row::with_row;
 use crate::scan::{Asked, scan};
@@ -21,35 +22,50 @@ use thalweg_table::time::key_to_scalar;
 #[pyclass(module = "thalweg", name = "Table", frozen)]
 pub(crate) struct PyTable {
     db: Arc<Handle>,
-    table: Table,
+    name: String,
+    table: ProcessLocal<Table>,
 }
 
 impl PyTable {
     pub(crate) fn new(db: Arc<Handle>, table: Table) -> Self {
-        Self { db, table }
+        Self {
+            db,
+            name: table.name().to_owned(),
+            table: ProcessLocal::new(table),
+        }
     }
 
-    fn append_input(&self, py: Python<'_>, input: Input) -> PyResult<u64> {
+    /// The table, unless its database was closed, or opened before a fork.
+    #[inline]
+    fn open(&self) -> PyResult<&Table> {
+        self.db.open()?;
+        self.table.get()
+    }
+
+    fn append_input(&self, py: Python<'_>, table: &Table, input: Input) -> PyResult<u64> {
         let stream = match input {
             Input::Batch(batch) => {
-                return py
-                    .detach(|| self.table.append([Ok(batch)], None))
-                    .or_raise();
+                return py.detach(|| table.append([Ok(batch)], None)).or_raise();
             }
             Input::Stream(stream) => stream,
         };
-        // Ctrl-C between two batches ends the append, of which nothing is stored then.
+        // Ctrl-C between two batches ends the append, of which nothing is stored then. So does a fork within whatever makes
+        // the batches, in the child: the append is its parent's.
         let raised = Mutex::new(None);
         let batches = stream.map(|batch| {
-            if let Err(signal) = Python::attach(|py| py.check_signals()) {
-                *raised.lock() = Some(signal);
+            let goes_on = self
+                .table
+                .get()
+                .and_then(|_| Python::attach(|py| py.check_signals()));
+            if let Err(ended) = goes_on {
+                *raised.lock() = Some(ended);
                 return Err(Error::new(ErrorKind::Query, "the append was interrupted"));
             }
             batch.map_err(input::unread)
         });
-        let appended = py.detach(|| self.table.append(batches, None));
+        let appended = py.detach(|| table.append(batches, None));
         match raised.into_inner() {
-            Some(signal) => Err(signal),
+            Some(ended) => Err(ended),
             None => appended.or_raise(),
         }
     }
@@ -68,17 +84,17 @@ impl PyTable {
     /// >>> t.append({"ts": numpy.arange(3), "v": numpy.array([0.5, 1.5, numpy.nan])})
     /// 3
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
-        self.db.open()?;
-        let schema = self.table.schema();
+        let table = self.open()?;
+        let schema = table.schema();
         let Some(input) = input::read(data, &schema)? else {
             let message = format!(
                 "table \"{}\": append takes Arrow, pandas, polars or a dict of arrays, not {}; for single rows use put",
-                self.table.name(),
+                self.name,
                 data.get_type().name()?
             );
             return Err(raise(ErrorKind::Schema, message));
         };
-        self.append_input(py, input)
+        self.append_input(py, table, input)
     }
 
     /// Appends one row, its values in the order of the columns.
@@ -90,19 +106,16 @@ impl PyTable {
     /// 1
     #[pyo3(signature = (*row))]
     fn put(&self, py: Python<'_>, row: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.db.open()?;
-        with_row(row, self.table.name(), |values| {
-            py.detach(|| self.table.put(values, None)).or_raise()
+        let table = self.open()?;
+        with_row(row, &self.name, |values| {
+            py.detach(|| table.put(values, None)).or_raise()
         })
     }
 
     /// Collects rows that are put one by one and commits them in batches; use it in a `with` block.
     fn appender(&self) -> PyResult<PyAppender> {
-        self.db.open()?;
-        Ok(PyAppender::new(
-            self.table.name().to_owned(),
-            self.table.appender(),
-        ))
+        let table = self.open()?;
+        Ok(PyAppender::new(self.name.clone(), table.appender()))
     }
 
     /// Returns when everything appended so far is durable.
@@ -145,13 +158,13 @@ impl PyTable {
             limit,
             bounds: r#box,
         };
-        scan(py, self.db.open()?, &self.table, asked).map(PyQueryResult::new)
+        scan(py, self.db.open()?, self.open()?, asked).map(PyQueryResult::new)
     }
 
     /// What is known of the table, as a dict: rows, bytes, blocks, fragments, open_rows, late_rows, min_time, max_time.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.db.open()?;
-        let view = py.detach(|| self.table.view()).or_raise()?;
+        let table = self.open()?;
+        let view = py.detach(|| table.view()).or_raise()?;
         let stats = py.detach(|| view.stats()).or_raise()?;
         let definition = view.definition();
         let time = definition.time_column();
@@ -178,8 +191,8 @@ impl PyTable {
     /// Puts late rows in order and short blocks together, so that scans need not merge them, and writes what the next
     /// open would have to work out. Readers and writers go on meanwhile.
     fn maintain(&self, py: Python<'_>) -> PyResult<()> {
-        let db = self.db.open()?;
-        py.detach(|| self.table.maintain().and_then(|_| db.checkpoint()))
+        let (db, table) = (self.db.open()?, self.open()?);
+        py.detach(|| table.maintain().and_then(|_| db.checkpoint()))
             .or_raise()
     }
 
@@ -206,19 +219,19 @@ impl PyTable {
     /// The columns as a pyarrow.Schema.
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        PySchema::new(self.table.schema()).into_pyarrow(py)
+        PySchema::new(self.table.get()?.schema()).into_pyarrow(py)
     }
 
     /// The name.
     #[getter]
     fn name(&self) -> &str {
-        self.table.name()
+        &self.name
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.db.open()?;
+        let table = self.open()?;
         let rows = py
-            .detach(|| self.table.view().map(|view| view.row_count()))
+            .detach(|| table.view().map(|view| view.row_count()))
             .or_raise()?;
         usize::try_from(rows)
             .map_err(|_| raise(ErrorKind::Limit, "more rows than Python can count"))
@@ -230,12 +243,12 @@ impl PyTable {
     }
 
     fn __repr__(&self) -> String {
-        let schema = self.table.schema();
-        format!(
-            "<thalweg.Table {} ({})>",
-            self.table.name(),
-            input::names(&schema).join(", ")
-        )
+        let Ok(table) = self.table.get() else {
+            return format!("<thalweg.Table {}, opened before a fork>", self.name);
+        };
+        let schema = table.schema();
+        let columns = input::names(&schema).join(", ");
+        format!("<thalweg.Table {} ({columns})>", self.name)
     }
 }
 

@@ -153,9 +153,13 @@ pub(crate) fn drop_tables(
     let mut found = Vec::new();
     for name in names {
         match view.table(name) {
-            Ok(_) => found.push(name),
-            Err(error) if if_exists && error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if !if_exists {
+                    return Err(error);
+                }
+            }
+            // One that cannot be read can be dropped all the same.
+            _ => found.push(name),
         }
     }
     for name in found {

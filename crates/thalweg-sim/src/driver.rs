@@ -3,26 +3,35 @@
 //! Invariants: one operation at a time, but for [`Driver::append_together`]; without faults every operation must succeed;
 //! with faults an error is an outcome, and the operations after it are tried all the same.
 
-use crate::oracle::{Contents, Effect, Ledger, Op, Outcome, Violation, contents_of};
-use crate::toy::{Row, Toy, block, rows_part};
+use crate::follower::Follower;
+use crate::hooks;
+use crate::oracle::{Arrived, Contents, Effect, Ledger, Op, Outcome, Violation, contents_of};
+use crate::resources::{check_closed, check_open_files, memory_of};
+use crate::toy::{Row, Toy, block, columns_of, definition, rows_part, wide_block};
 use bytes::Bytes;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv, TraceRecord};
+use thalweg_kernel::index::{Entry, MAX_PAGE_ENTRIES, Step, Tree};
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, Options, Producer, Result,
-    TableId,
+    TableId, TableSnapshot,
 };
 
 /// Where all test databases lie.
 pub const DIR: &str = "/db";
+
+/// The process of [`Driver::follow`].
+const FOLLOWER: u32 = 77;
 
 /// The shape of a test database.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Open rows that make a block.
     pub block_rows: u32,
+    /// Most entries of an index page, where the test binary can choose it.
+    pub page_entries: usize,
     /// Options of every opening.
     pub options: Options,
 }
@@ -38,17 +47,20 @@ impl Shape {
         };
         Self {
             block_rows,
+            page_entries: MAX_PAGE_ENTRIES,
             options,
         }
     }
 
     /// Opens the database of an environment for writing.
     pub fn open(&self, env: &Env) -> Result<Toy> {
+        hooks::limit_page_entries(self.page_entries);
         Toy::open(env, DIR, &self.options, self.block_rows)
     }
 
     /// Opens it for reading.
     pub fn open_read_only(&self, env: &Env) -> Result<Toy> {
+        hooks::limit_page_entries(self.page_entries);
         let options = Options {
             read_only: true,
             ..self.options.clone()
@@ -72,6 +84,9 @@ pub struct Driver {
     next_value: i64,
     /// A sync of the log, the root or their folders failed in this life.
     sync_failed: bool,
+    /// Any sync failed at any time: what readers see may be gone from the cache.
+    any_sync_failed: bool,
+    follower: Option<Follower>,
     /// What went against the rules already during the run.
     pub violations: Vec<Violation>,
     /// The storage calls, where errors are outcomes.
@@ -91,6 +106,8 @@ impl Driver {
             life: 0,
             next_value: 0,
             sync_failed: false,
+            any_sync_failed: false,
+            follower: None,
             violations: Vec::new(),
             trace: Vec::new(),
         };
@@ -126,7 +143,86 @@ impl Driver {
 
     /// Lets go of the database without a word, as the end of the test does.
     pub fn finish(&mut self) {
-        self.toy = None;
+        self.stop_following();
+        self.drop_database();
+    }
+
+    /// Lets go of the database; its process then has no file open.
+    fn drop_database(&mut self) {
+        if self.toy.take().is_some() {
+            let closed = check_closed(&self.sim, self.env.clock().process_id());
+            self.violations.extend(closed.err());
+        }
+    }
+
+    /// Ends the run, and returns the memory that the database held and what it may have held.
+    pub fn memory(&mut self) -> Option<(u64, u64)> {
+        self.stop_following();
+        let toy = self.toy.take()?;
+        match memory_of(toy, &self.sim, self.env.clock().process_id()) {
+            Ok(memory) => memory,
+            Err(violation) => {
+                self.violations.push(violation);
+                None
+            }
+        }
+    }
+
+    /// The levels of the highest index.
+    pub fn index_levels(&self) -> u8 {
+        let snapshot = self.toy.as_ref().and_then(|toy| toy.kernel.snapshot().ok());
+        let levels = snapshot.iter().flat_map(|snapshot| snapshot.tables());
+        let levels = levels.filter_map(|table| table.tree.total().map(|total| total.level));
+        levels.max().unwrap_or(0)
+    }
+
+    /// Opens the database in another process, which reads after every operation from now on.
+    pub fn follow(&mut self) {
+        match Follower::open(&self.sim, &self.shape, FOLLOWER) {
+            Ok(follower) => self.follower = Some(follower),
+            Err(e) if self.faulty => drop(e),
+            Err(e) => panic!("opening for reading: {e:?}"),
+        }
+        self.look(false);
+    }
+
+    /// The following process holds a snapshot of now.
+    pub fn hold(&mut self) {
+        self.look(true);
+    }
+
+    /// The following process lets go of all snapshots.
+    pub fn release(&mut self) {
+        if let Some(follower) = &mut self.follower {
+            follower.release();
+        }
+        self.look(false);
+    }
+
+    fn look(&mut self, hold: bool) {
+        let Some(follower) = &mut self.follower else {
+            return;
+        };
+        let judged = if !self.faulty {
+            follower.look(&self.sim, &self.ledger, hold)
+        } else if self.any_sync_failed {
+            Ok(())
+        } else {
+            follower.look_with_faults(&self.ledger)
+        };
+        // What stays wrong is told once.
+        let new = |violation: &Violation| self.violations.last() != Some(violation);
+        let violation = judged.err().filter(new);
+        self.violations.extend(violation);
+        self.note_failed_syncs();
+    }
+
+    /// The following process closes the database.
+    pub fn stop_following(&mut self) {
+        if let Some(follower) = self.follower.take() {
+            let closed = follower.close(&self.sim);
+            self.violations.extend(closed.err());
+        }
     }
 
     /// Rows with these keys and values never used before.
@@ -175,6 +271,9 @@ impl Driver {
             life: self.life,
         });
         self.note_failed_syncs();
+        let bounded = check_open_files(&self.sim, self.env.clock().process_id());
+        self.violations.extend(bounded.err());
+        self.look(false);
         result.ok()
     }
 
@@ -183,6 +282,8 @@ impl Driver {
         if self.faulty {
             let trace = self.sim.take_trace();
             self.sync_failed |= trace.iter().any(is_fatal);
+            let failed = |call: &TraceRecord| call.kind.is_sync() && call.error.is_some();
+            self.any_sync_failed |= trace.iter().any(failed);
             self.trace.extend(trace);
         }
     }
@@ -206,6 +307,57 @@ impl Driver {
             definition: Bytes::from_static(b"toy"),
         };
         self.edit(Effect::Create(name.to_owned()), edit);
+    }
+
+    /// A new table of so many columns.
+    pub fn create_wide(&mut self, name: &str, columns: u32) {
+        let edit = Edit::CreateTable {
+            name: name.to_owned(),
+            definition: definition(columns),
+        };
+        self.edit(Effect::Create(name.to_owned()), edit);
+    }
+
+    /// New tables, all in one commit.
+    pub fn create_all(&mut self, names: &[String]) {
+        let create = |name: &String| Edit::CreateTable {
+            name: name.clone(),
+            definition: Bytes::from_static(b"toy"),
+        };
+        let commit = Commit {
+            edits: names.iter().map(create).collect(),
+            ..Commit::default()
+        };
+        let effects = names.iter().cloned().map(Effect::Create).collect();
+        self.commit(Effect::Several(effects), commit, Durability::Disk);
+    }
+
+    /// Drops tables, all in one commit.
+    pub fn drop_all(&mut self, names: &[String]) {
+        let tables: Vec<_> = names.iter().filter_map(|name| self.table(name)).collect();
+        if tables.len() == names.len() {
+            let edits = tables.into_iter().map(|table| Edit::DropTable { table });
+            let commit = Commit {
+                edits: edits.collect(),
+                ..Commit::default()
+            };
+            let effects = names.iter().cloned().map(Effect::Drop).collect();
+            self.commit(Effect::Several(effects), commit, Durability::Disk);
+        }
+    }
+
+    /// Appends raw to several tables in one commit, the same keys to each.
+    pub fn append_to_all(&mut self, names: &[String], keys: &[i64], level: Durability) {
+        let (mut effects, mut commit) = (Vec::new(), Commit::default());
+        for name in names {
+            let Some(table) = self.table(name) else {
+                return;
+            };
+            let rows = self.rows(keys.iter().copied());
+            commit.rows.push(rows_part(table, &rows));
+            effects.push(Effect::Append(name.clone(), rows));
+        }
+        self.commit(Effect::Several(effects), commit, level);
     }
 
     /// Drops a table.
@@ -247,6 +399,13 @@ impl Driver {
         snapshot
             .and_then(|s| s.table(table))
             .map_or(1, |t| t.definition_version)
+    }
+
+    fn columns(&self, table: TableId) -> u32 {
+        let snapshot = self.toy.as_ref().and_then(|toy| toy.kernel.snapshot().ok());
+        snapshot
+            .and_then(|s| s.table(table))
+            .map_or(2, |t| columns_of(&t.definition))
     }
 
     /// Appends raw.
@@ -306,9 +465,10 @@ impl Driver {
             return;
         };
         let rows = self.rows(keys);
+        let columns = self.columns(table);
         let blocks = rows
             .chunks(self.shape.block_rows as usize)
-            .map(|chunk| block(table, chunk.to_vec(), None))
+            .map(|chunk| wide_block(table, chunk.to_vec(), None, columns))
             .collect();
         let group = GroupPart {
             table,
@@ -325,18 +485,35 @@ impl Driver {
 
     /// Appends as a fragment.
     pub fn append_fragment(&mut self, name: &str, keys: impl IntoIterator<Item = i64>) {
+        let keys: Vec<i64> = keys.into_iter().collect();
+        let all = keys.len().max(1);
+        self.append_fragments(name, keys, all);
+    }
+
+    /// Appends as fragments of so many rows, all in one commit.
+    pub fn append_fragments(
+        &mut self,
+        name: &str,
+        keys: impl IntoIterator<Item = i64>,
+        of_fragment: usize,
+    ) {
         let Some(table) = self.table(name) else {
             return;
         };
         let rows = self.rows(keys);
         let (of_block, definition_version) = (self.shape.block_rows as usize, self.version(table));
+        let columns = self.columns(table);
         let effect = Effect::Append(name.to_owned(), rows.clone());
         self.submit(effect, Durability::Disk, |toy| {
-            let root = stage(toy, table, &rows, of_block)?;
-            let edit = Edit::AddFragment {
+            let mut roots = Vec::new();
+            for part in rows.chunks(of_fragment) {
+                roots.push(stage(toy, table, part, of_block, columns)?);
+            }
+            let edit = Edit::AddFragments {
                 table,
                 definition_version,
-                root,
+                covers: None,
+                roots,
             };
             let commit = Commit {
                 edits: vec![edit],
@@ -352,52 +529,70 @@ impl Driver {
             return;
         };
         let rows: Vec<Row> = keys.map(|k| (k, -1)).collect();
-        let staged = stage(toy, table, &rows, self.shape.block_rows as usize);
+        let of_block = self.shape.block_rows as usize;
+        let staged = stage(toy, table, &rows, of_block, self.columns(table));
         assert!(staged.is_ok() || self.faulty, "staging: {staged:?}");
         self.note_failed_syncs();
     }
 
     /// Replaces all blocks of a table by a fragment with the same rows in order.
     pub fn merge(&mut self, name: &str) {
+        self.merge_items(name, 0..usize::MAX);
+    }
+
+    /// Replaces some items of a table, by their place, by a fragment with the same rows in order. Blocks that came after
+    /// rows that are still open stay: in one block with earlier ones they would come before those rows. Items that stay must
+    /// not have keys of those that are merged, or be all earlier or all later.
+    pub fn merge_items(&mut self, name: &str, places: std::ops::Range<usize>) {
         let Some(table) = self.table(name) else {
             return;
         };
         let snapshot = self.toy.as_ref().and_then(|toy| toy.kernel.snapshot().ok());
         let state = snapshot.and_then(|snapshot| snapshot.table(table));
-        if state.is_none_or(|state| state.tree.is_empty()) {
+        let Some(state) = state else { return };
+        let last = (state.open_rows().next()).map_or(CommitNo(u64::MAX), |open| open.commit);
+        if state
+            .tree
+            .total()
+            .is_none_or(|total| total.commit_min >= last)
+        {
             return;
         }
         let of_block = self.shape.block_rows as usize;
+        let columns = columns_of(&state.definition);
         self.submit(Effect::Nothing, Durability::Disk, |toy| {
             let snapshot = toy.kernel.snapshot()?;
             let state = snapshot.table(table).ok_or_else(|| gone(table))?;
-            let store = &**toy.kernel.store();
-            let (mut removed, mut rows) = (Vec::new(), Vec::new());
-            let mut commits = (CommitNo(u64::MAX), CommitNo(0));
-            // Only blocks that are items themselves: those of fragments go with their fragment.
-            state.tree.visit(None, store, &mut |entry| {
-                let fragment = store.fragment_path(entry.address.file);
-                let in_fragment = store.env().storage().metadata(&fragment).is_ok();
-                if entry.is_block() || in_fragment {
-                    removed.push(entry.key());
-                    commits.0 = commits.0.min(entry.commit_min);
-                    commits.1 = commits.1.max(entry.commit_max);
-                    thalweg_kernel::index::Step::Take
-                } else {
-                    thalweg_kernel::index::Step::Descend
-                }
-            })?;
-            for entry in state.tree.iter(None, store) {
-                rows.extend(toy.block_rows(&entry?)?);
+            let items = items_of(toy, &state)?;
+            let end = places.end.min(items.len());
+            let chosen = &items[places.start.min(end)..end];
+            let chosen: Vec<_> = chosen
+                .iter()
+                .filter(|item| item.commit_max < last)
+                .collect();
+            let Some(first) = chosen.iter().map(|item| item.commit_min).min() else {
+                return Ok(snapshot.commit());
+            };
+            let behind = chosen.iter().map(|item| item.commit_max).max();
+            let commits = (first, behind.unwrap_or(first));
+            let mut rows = Vec::new();
+            for item in &chosen {
+                rows.extend(arrivals_of(toy, table, item)?);
             }
             rows.sort_unstable();
+            let rows: Vec<Row> = rows
+                .into_iter()
+                .map(|(key, _, value)| (key, value))
+                .collect();
             let mut fragment = toy.kernel.stage_fragment(table)?;
-            for chunk in rows.chunks(4 * of_block) {
-                fragment.add_block(&block(table, chunk.to_vec(), Some(commits)))?;
+            for (number, chunk) in (0..).zip(rows.chunks(4 * of_block)) {
+                let mut block = wide_block(table, chunk.to_vec(), None, columns);
+                block.entry = block.entry.committed(commits.0, commits.1, number);
+                fragment.add_block(&block)?;
             }
             let edit = Edit::Replace {
                 table,
-                removed,
+                removed: chosen.iter().map(|item| item.key()).collect(),
                 added: vec![fragment.finish()?],
             };
             let commit = Commit {
@@ -500,6 +695,23 @@ impl Driver {
         });
     }
 
+    /// Makes blocks of all open rows of a table.
+    pub fn encode(&mut self, name: &str) {
+        let Some(table) = self.table(name) else {
+            return;
+        };
+        let snapshot = self.toy.as_ref().and_then(|toy| toy.kernel.snapshot().ok());
+        let state = snapshot.and_then(|snapshot| snapshot.table(table));
+        // Without rows it succeeds and acknowledges nothing, even where nothing can be written any more.
+        if state.is_none_or(|state| state.open_rows().next().is_none()) {
+            return;
+        }
+        self.submit(Effect::Nothing, Durability::Memory, |toy| {
+            toy.kernel.encode_open_rows(table)?;
+            Ok(toy.kernel.snapshot()?.commit())
+        });
+    }
+
     /// Writes a checkpoint.
     pub fn checkpoint(&mut self) {
         self.submit(Effect::Nothing, Durability::Disk, |toy| {
@@ -522,31 +734,36 @@ impl Driver {
             let commit = toy.kernel.snapshot()?.commit();
             toy.kernel.close().map(|()| commit)
         });
-        self.toy = None;
+        self.drop_database();
         self.open();
+        self.look(false);
     }
 
     /// Closes the database for good.
     pub fn close(&mut self) {
-        if let Some(toy) = self.toy.take() {
+        if let Some(toy) = &self.toy {
             let closed = toy.kernel.close();
             assert!(closed.is_ok() || self.faulty, "closing: {closed:?}");
         }
+        self.drop_database();
     }
 
     /// Kills the process (the cache stays) and opens the database in another one.
     pub fn kill(&mut self) {
         let process_id = self.env.clock().process_id();
         self.sim.kill_process(process_id);
-        self.toy = None;
+        self.drop_database();
+        self.look(false);
         self.env = self.sim.env_of_process(process_id + 100);
         self.open();
+        self.look(false);
     }
 
     /// Cuts the power and opens what is left, on the machine that goes on from there.
     pub fn power_cut(&mut self, choice: &CrashChoice) {
         let image = self.sim.crash_image(choice);
-        self.toy = None;
+        self.stop_following();
+        self.drop_database();
         (self.env, self.sim) = (image.env(), image);
         self.open();
     }
@@ -558,17 +775,47 @@ impl Driver {
 }
 
 /// Writes a fragment and leaves it staged.
-fn stage(
-    toy: &Toy,
-    table: TableId,
-    rows: &[Row],
-    of_block: usize,
-) -> Result<thalweg_kernel::index::Entry> {
+fn stage(toy: &Toy, table: TableId, rows: &[Row], of_block: usize, columns: u32) -> Result<Entry> {
     let mut fragment = toy.kernel.stage_fragment(table)?;
     for chunk in rows.chunks(of_block) {
-        fragment.add_block(&block(table, chunk.to_vec(), None))?;
+        fragment.add_block(&wide_block(table, chunk.to_vec(), None, columns))?;
     }
     fragment.finish()
+}
+
+/// The items of a table: blocks of the log, and fragments as a whole, whose blocks go with them.
+fn items_of(toy: &Toy, state: &TableSnapshot) -> Result<Vec<Entry>> {
+    let store = &**toy.kernel.store();
+    let mut items = Vec::new();
+    state.tree.visit(None, store, &mut |entry| {
+        let fragment = store.fragment_path(entry.address.file);
+        let in_fragment = store.env().storage().metadata(&fragment).is_ok();
+        if entry.is_block() || in_fragment {
+            items.push(entry.clone());
+            Step::Take
+        } else {
+            Step::Descend
+        }
+    })?;
+    Ok(items)
+}
+
+/// The rows of an item: key, arrival, value.
+fn arrivals_of(toy: &Toy, table: TableId, item: &Entry) -> Result<Vec<Arrived>> {
+    let blocks: Vec<Entry> = if item.is_block() {
+        vec![item.clone()]
+    } else {
+        let tree = Tree::from_root(table, Some(item.clone()));
+        tree.iter(None, &**toy.kernel.store())
+            .collect::<Result<_>>()?
+    };
+    let mut rows = Vec::new();
+    for block in blocks {
+        let of_block = toy.block_rows(&block)?;
+        let arrival = |place| (block.first_commit, block.ordinal, place);
+        rows.extend((0..).zip(of_block).map(|(at, r)| (r.0, arrival(at), r.1)));
+    }
+    Ok(rows)
 }
 
 fn gone(table: TableId) -> Error {

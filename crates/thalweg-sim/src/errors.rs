@@ -4,6 +4,7 @@
 //! what the open database shows, what a kill leaves and what a power cut leaves. No panic, no endless loop.
 
 use crate::driver::{Driver, Shape};
+use crate::hooks::allocated_bytes;
 use crate::oracle::{Contents, Lost, Outcome, Violation, check_answers, contents_of};
 use crate::report::panic_text;
 use crate::workloads::Workload;
@@ -23,6 +24,8 @@ pub struct ErrorReport {
     pub classes: BTreeMap<&'static str, u64>,
     /// Images that were opened afterwards.
     pub images: u64,
+    /// Memory that the runs of a workload left behind, at most; zero where nobody counts.
+    pub leaked_bytes: i64,
     /// What went wrong, with the way to repeat it.
     pub violations: Vec<Violation>,
 }
@@ -32,6 +35,7 @@ impl ErrorReport {
     pub fn add(&mut self, other: Self) {
         self.cases += other.cases;
         self.images += other.images;
+        self.leaked_bytes = self.leaked_bytes.max(other.leaked_bytes);
         for (class, count) in other.classes {
             *self.classes.entry(class).or_default() += count;
         }
@@ -40,6 +44,12 @@ impl ErrorReport {
 }
 
 const MOST_VIOLATIONS: usize = 8;
+
+/// Memory that all runs of a workload together may leave behind: thread-local buffers, no databases.
+const LEAK_BYTES: i64 = 256 << 10;
+
+/// Calls of a workload that all fail in turn, nearly twice as many at most.
+const FULL_CALLS: usize = 300;
 
 /// A call that is interrupted for ever is no disk that exists.
 const INTERRUPTIONS: u64 = 40;
@@ -108,8 +118,22 @@ pub fn fail_everywhere(
     let sim = SimEnv::new(seed);
     let mut clean = workload.run(&sim, true);
     clean.finish();
-    let mut report = ErrorReport::default();
-    for call in clean.trace.iter().filter(|call| call.call >= first_call) {
+    let mut report = ErrorReport {
+        violations: std::mem::take(&mut clean.violations),
+        ..ErrorReport::default()
+    };
+    let memory_before = allocated_bytes();
+    // Without progress the machine stops after so many calls.
+    let most = 20 * sim.calls() + 10_000;
+    let calls: Vec<_> = clean
+        .trace
+        .iter()
+        .filter(|call| call.call >= first_call)
+        .collect();
+    // Of the long workloads every so-many-th call, each time others.
+    let step = workload.one_in() * (calls.len() / FULL_CALLS).max(1);
+    let first = usize::try_from(seed).unwrap_or(0) % step;
+    for call in calls.into_iter().skip(first).step_by(step) {
         for (name, rule) in faults_of(call.kind, call.call) {
             let place = format!(
                 "workload '{}', {name} at call {} ({:?} of {})",
@@ -121,7 +145,7 @@ pub fn fail_everywhere(
             watch(&place);
             report.cases += 1;
             let reads_old = name.ends_with("reads old");
-            let case = AssertUnwindSafe(|| run_case(workload, seed, rule, reads_old));
+            let case = AssertUnwindSafe(|| run_case(workload, seed, rule, reads_old, most));
             let (class, images, violations) = match catch_unwind(case) {
                 Ok(outcome) => outcome,
                 Err(panic) => ("panic", 0, vec![panic_text(&*panic)]),
@@ -137,6 +161,14 @@ pub fn fail_everywhere(
                 return report;
             }
         }
+    }
+    let leaked = memory_before.zip(allocated_bytes());
+    report.leaked_bytes = leaked.map_or(0, |(before, now)| now - before);
+    if report.leaked_bytes > LEAK_BYTES {
+        report.violations.push(format!(
+            "workload '{}': {} cases left {} bytes of memory behind",
+            workload.name, report.cases, report.leaked_bytes
+        ));
     }
     report
 }
@@ -155,13 +187,19 @@ fn run_case(
     seed: u64,
     rule: FaultRule,
     reads_old: bool,
+    most_calls: u64,
 ) -> (&'static str, u64, Vec<Violation>) {
     let sim = SimEnv::new(seed);
-    sim.set_plan(FaultPlan::none().rule(rule));
+    let stop = FaultRule::new(Fault::Crash).at_call(most_calls);
+    sim.set_plan(FaultPlan::none().rule(stop).rule(rule));
     let mut driver = workload.run(&sim, true);
     sim.set_plan(FaultPlan::none());
     let class = class_of(&driver);
     let mut violations = std::mem::take(&mut driver.violations);
+    if sim.is_crashed() {
+        violations.push(format!("{most_calls} storage calls and no end"));
+        return ("no end", 0, violations);
+    }
     let lost = |lost| if reads_old { Lost::CacheBefore } else { lost };
     // Bytes that only the cache had, and that a failed sync has thrown away, cannot be read any more.
     if let Some(visible) = driver.visible()
@@ -187,6 +225,7 @@ fn run_case(
         violations.push(e);
     }
     driver.finish();
+    violations.append(&mut driver.violations);
     for choice in [CrashChoice::DropAll, CrashChoice::Kill] {
         let left = if choice == CrashChoice::Kill {
             Lost::Nothing

@@ -2,15 +2,16 @@
 //!
 //! Invariants: the ledger lies outside of the system under test; it knows of each operation when it was submitted, when it
 //! was answered, and what the answer was. Values of rows are never used twice, so a row that is lost, doubled or made
-//! up is seen in the contents.
+//! up is seen in the contents. Rows come in the order of their keys, those of equal keys in the order they arrived: by
+//! commit, and within a commit as they were given (docs/format/stream.md, invariants 1 to 3).
 
-use crate::toy::{KEY_COLUMN, Row, Toy, VALUE_COLUMN, unpack};
+use crate::toy::{KEY_COLUMN, Row, Toy, VALUE_COLUMN, columns_of, derived, unpack};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::summary::ColumnSummary;
-use thalweg_kernel::{CommitNo, Durability, Error, TableSnapshot};
+use thalweg_kernel::{CommitNo, Durability, Error, Snapshot, TableSnapshot};
 
-/// All tables by name, each with its rows, sorted.
+/// All tables by name, each with its rows by key and arrival.
 pub type Contents = BTreeMap<String, Vec<Row>>;
 
 /// What an operation does to the contents.
@@ -24,8 +25,28 @@ pub enum Effect {
     Rename(String, String),
     /// Rows of a table.
     Append(String, Vec<Row>),
+    /// All of these in one commit.
+    Several(Vec<Effect>),
     /// No rows change: a flush, a checkpoint, a rewrite.
     Nothing,
+}
+
+impl Effect {
+    /// Itself, or those it consists of.
+    pub fn parts(&self) -> &[Effect] {
+        match self {
+            Effect::Several(parts) => parts,
+            one => std::slice::from_ref(one),
+        }
+    }
+
+    /// The rows that it adds.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.parts().iter().flat_map(|part| match part {
+            Effect::Append(_, rows) => rows.as_slice(),
+            _ => &[],
+        })
+    }
 }
 
 /// How an operation ended.
@@ -91,9 +112,11 @@ pub fn apply(contents: &mut Contents, effect: &Effect) {
         Effect::Append(name, rows) => {
             if let Some(all) = contents.get_mut(name) {
                 all.extend_from_slice(rows);
-                all.sort_unstable();
+                // Stable: what came earlier stays in front of what has the same key.
+                all.sort_by_key(|row| row.0);
             }
         }
+        Effect::Several(parts) => parts.iter().for_each(|part| apply(contents, part)),
         Effect::Nothing => {}
     }
 }
@@ -179,54 +202,102 @@ fn failed(doing: &str) -> impl Fn(Error) -> Violation + '_ {
 /// Reads everything of an open database, each table in every way there is: they must agree.
 pub fn contents_of(toy: &Toy) -> Result<(CommitNo, Contents), Violation> {
     let snapshot = toy.kernel.snapshot().map_err(failed("taking a snapshot"))?;
+    Ok((snapshot.commit(), contents_at(toy, &snapshot)?))
+}
+
+/// Reads everything of a snapshot.
+pub fn contents_at(toy: &Toy, snapshot: &Snapshot) -> Result<Contents, Violation> {
     let mut contents = Contents::new();
     for table in snapshot.tables() {
         contents.insert(table.name.to_string(), rows_of(toy, &table)?);
     }
-    Ok((snapshot.commit(), contents))
+    Ok(contents)
 }
 
-/// The rows of a table, sorted. Index, summaries and rows must agree.
+/// Where a row stands among those of its key: its commit or the first one of its block, the number of its block or part in
+/// that commit, its place there.
+pub type Arrival = (CommitNo, u32, usize);
+
+/// Key, arrival and value of a row: in the order that a table has.
+pub type Arrived = (i64, Arrival, i64);
+
+/// The rows of a table by key and arrival. Index, summaries and rows must agree.
 pub fn rows_of(toy: &Toy, table: &TableSnapshot) -> Result<Vec<Row>, Violation> {
     let store = &**toy.kernel.store();
-    let mut rows = Vec::new();
+    let mut rows: Vec<Arrived> = Vec::new();
     let (mut keys, mut values) = (Vec::new(), Vec::new());
+    let mut before = None;
     for entry in table.tree.iter(None, store) {
         let entry = entry.map_err(failed("walking the index"))?;
         let block = toy.block_rows(&entry).map_err(failed("reading a block"))?;
         check_entry(&entry, &block)?;
+        if before.replace(entry.key()) >= Some(entry.key()) {
+            let what = (before, entry.address);
+            return Err(format!("the blocks of the index do not ascend: {what:?}"));
+        }
         keys.extend(block.iter().map(|r| r.0));
         values.extend(block.iter().map(|r| r.1));
-        rows.extend(block);
+        let of_block = |place| (entry.first_commit, entry.ordinal, place);
+        rows.extend((0..).zip(block).map(|(at, r)| (r.0, of_block(at), r.1)));
     }
     match table.tree.total() {
         None if !rows.is_empty() => return Err("rows below an empty index".into()),
         None => {}
-        Some(total) => {
-            same_summary(total, KEY_COLUMN, &keys)?;
-            same_summary(total, VALUE_COLUMN, &values)?;
-        }
+        Some(total) => check_summaries(total, columns_of(&table.definition), &keys, &values)?,
     }
-    for open in table.open_rows() {
+    let mut last = CommitNo(0);
+    for (number, open) in (0..).zip(table.open_rows()) {
         let part = unpack(&open.part.payload);
-        if part.len() != open.part.rows as usize {
+        if part.len() != open.part.rows as usize || open.commit < last {
             return Err(format!(
-                "open rows of commit {:?} are {} and say {}",
+                "open rows of commit {:?} behind {last:?} are {} and say {}",
                 open.commit,
                 part.len(),
                 open.part.rows
             ));
         }
-        rows.extend(part);
+        last = open.commit;
+        let of_part = |place| (open.commit, number, place);
+        rows.extend((0..).zip(part).map(|(at, r)| (r.0, of_part(at), r.1)));
     }
     rows.sort_unstable();
-    Ok(rows)
+    Ok(rows
+        .into_iter()
+        .map(|(key, _, value)| (key, value))
+        .collect())
+}
+
+/// The total of a table speaks for all columns of all rows in blocks.
+fn check_summaries(
+    total: &Entry,
+    columns: u32,
+    keys: &[i64],
+    values: &[i64],
+) -> Result<(), Violation> {
+    if columns > 1 {
+        same_summary(total, KEY_COLUMN, keys)?;
+    }
+    same_summary(total, VALUE_COLUMN, values)?;
+    for column in VALUE_COLUMN + 1..=columns {
+        let least = values.iter().min().map(|value| derived(*value, column));
+        let said = total.covering_summary(column).and_then(|s| s.int_range());
+        if said.map(|range| range.0) != least {
+            return Err(format!("column {column} begins at {least:?}, not {said:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn check_entry(entry: &Entry, rows: &[Row]) -> Result<(), Violation> {
     let keys = rows.iter().map(|r| r.0);
     let want = (keys.clone().min(), keys.max(), rows.len() as u64);
     let said = (Some(entry.key_min), Some(entry.key_max), entry.rows);
+    if !rows.is_sorted_by_key(|r| r.0) {
+        return Err(format!(
+            "the rows of the block at {} do not ascend",
+            entry.address
+        ));
+    }
     if want == said {
         Ok(())
     } else {
@@ -279,6 +350,15 @@ pub fn check_prefix(
     ))
 }
 
+/// The first rows at the same place that are not the same: what shows a wrong order.
+fn want_and_found(want: &[Row], found: &[Row]) -> Option<(usize, Row, Row)> {
+    let pairs = want.iter().copied().zip(found.iter().copied());
+    let mut pairs = (0..)
+        .zip(pairs)
+        .map(|(at, (want, found))| (at, want, found));
+    pairs.find(|(_, want, found)| want != found)
+}
+
 /// Where contents differ, in a few words.
 pub fn difference(want: &Contents, found: &Contents) -> String {
     let names: BTreeSet<&String> = want.keys().chain(found.keys()).collect();
@@ -290,8 +370,9 @@ pub fn difference(want: &Contents, found: &Contents) -> String {
                     (want.iter().collect(), found.iter().collect());
                 let lost: Vec<_> = want.iter().filter(|r| !f.contains(r)).take(5).collect();
                 let made_up: Vec<_> = found.iter().filter(|r| !w.contains(r)).take(5).collect();
+                let other = want_and_found(want, found);
                 out.push(format!(
-                    "table {name}: {} rows, wanted {}; lost {lost:?}, made up {made_up:?}",
+                    "table {name}: {} rows, wanted {}; lost {lost:?}, made up {made_up:?}, first other {other:?}",
                     found.len(),
                     want.len()
                 ));
@@ -325,7 +406,8 @@ pub fn check_answers(ledger: &Ledger, contents: &Contents, lost: Lost) -> Result
         .filter(|i| {
             !must[*i]
                 && ledger.ops[*i].outcome != Outcome::Refused
-                && !matches!(ledger.ops[*i].effect, Effect::Append(..) | Effect::Nothing)
+                && ledger.ops[*i].effect != Effect::Nothing
+                && ledger.ops[*i].effect.rows().next().is_none()
         })
         .collect();
     assert!(
@@ -336,13 +418,14 @@ pub fn check_answers(ledger: &Ledger, contents: &Contents, lost: Lost) -> Result
     for choice in 0..1_u32 << unknown_edits.len() {
         let present = |index: usize| {
             must[index]
-                || match &ledger.ops[index].effect {
-                    Effect::Append(_, rows) => rows.iter().any(|r| there.contains(&r.1)),
-                    _ => unknown_edits
-                        .iter()
-                        .position(|i| *i == index)
-                        .is_some_and(|bit| choice >> bit & 1 == 1),
-                }
+                || ledger.ops[index]
+                    .effect
+                    .rows()
+                    .any(|r| there.contains(&r.1))
+                || unknown_edits
+                    .iter()
+                    .position(|i| *i == index)
+                    .is_some_and(|bit| choice >> bit & 1 == 1)
         };
         let explained = explain(ledger, contents, &present);
         match explained {
@@ -353,6 +436,9 @@ pub fn check_answers(ledger: &Ledger, contents: &Contents, lost: Lost) -> Result
     Err(first.unwrap_or_default())
 }
 
+/// An operation, its table, the first later operation.
+type Missing = (usize, Option<(usize, usize)>, Option<usize>);
+
 /// Whether the contents are those of the operations that are present, in order, and these are a prefix per life.
 fn explain(
     ledger: &Ledger,
@@ -360,20 +446,23 @@ fn explain(
     present: &dyn Fn(usize) -> bool,
 ) -> Result<(), Violation> {
     let mut want = Contents::new();
-    let mut made_by: BTreeMap<&str, usize> = BTreeMap::new();
+    // The operation and its part that made a table: names are used again.
+    let mut made_by: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     // Acknowledged and not there: (operation, its table, the first operation of its life that came later and is there).
-    let mut missing: Vec<(usize, Option<usize>, Option<usize>)> = Vec::new();
+    let mut missing: Vec<Missing> = Vec::new();
     for (index, op) in ledger.ops.iter().enumerate() {
         if op.effect == Effect::Nothing {
             continue;
         }
         if !present(index) {
             if matches!(op.outcome, Outcome::Stored(..)) {
-                let table = match &op.effect {
-                    Effect::Append(name, _) => made_by.get(name.as_str()).copied(),
-                    _ => None,
-                };
-                missing.push((index, table, None));
+                missing.extend(op.effect.parts().iter().map(|part| {
+                    let table = match part {
+                        Effect::Append(name, _) => made_by.get(name.as_str()).copied(),
+                        _ => None,
+                    };
+                    (index, table, None)
+                }));
             }
             continue;
         }
@@ -387,15 +476,17 @@ fn explain(
                 *later = later.or(Some(index));
             }
         }
-        match &op.effect {
-            Effect::Create(name) => _ = made_by.insert(name, index),
-            Effect::Drop(name) => _ = made_by.remove(name.as_str()),
-            Effect::Rename(from, to) => {
-                if let Some(table) = made_by.remove(from.as_str()) {
-                    made_by.insert(to, table);
+        for (number, part) in op.effect.parts().iter().enumerate() {
+            match part {
+                Effect::Create(name) => _ = made_by.insert(name, (index, number)),
+                Effect::Drop(name) => _ = made_by.remove(name.as_str()),
+                Effect::Rename(from, to) => {
+                    if let Some(table) = made_by.remove(from.as_str()) {
+                        made_by.insert(to, table);
+                    }
                 }
+                _ => {}
             }
-            _ => {}
         }
         apply(&mut want, &op.effect);
     }

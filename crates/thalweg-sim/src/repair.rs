@@ -156,7 +156,7 @@ impl Patient {
         let mut stored: Vec<(CommitNo, &Effect)> = Vec::new();
         for op in &self.ledger.ops {
             if let Outcome::Stored(commit, _) = op.outcome {
-                stored.push((commit, &op.effect));
+                stored.extend(op.effect.parts().iter().map(|part| (commit, part)));
             }
         }
         stored.sort_by_key(|(commit, _)| *commit);
@@ -169,7 +169,7 @@ impl Patient {
                 Effect::Append(name, rows) => Effect::Append(was(name), rows.clone()),
                 Effect::Drop(name) => Effect::Drop(was(name)),
                 Effect::Rename(from, to) => Effect::Rename(was(from), to.clone()),
-                Effect::Create(_) | Effect::Nothing => effect.clone(),
+                Effect::Create(_) | Effect::Several(_) | Effect::Nothing => effect.clone(),
             };
             let is_there = commit <= last && !is_lost(commit);
             match &effect {
@@ -718,11 +718,7 @@ pub fn several_places(patient: &Patient, rounds: usize, dice: &mut Dice) -> Repa
 
 fn ever_stored(ledger: &Ledger) -> BTreeSet<Row> {
     let effects = ledger.ops.iter().map(|op| &op.effect);
-    let rows = effects.flat_map(|effect| match effect {
-        Effect::Append(_, rows) => rows.clone(),
-        _ => Vec::new(),
-    });
-    rows.collect()
+    effects.flat_map(Effect::rows).copied().collect()
 }
 
 fn check_made_up(ever: &BTreeSet<Row>, contents: &Contents) -> Result<(), Violation> {

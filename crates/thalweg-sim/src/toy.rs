@@ -1,6 +1,7 @@
 //! The smallest layer of rows above the kernel: a row is a key and a value, both i64.
 //!
-//! Invariant: values are drawn from a counter, so a row that is lost, doubled or made up is seen in the set of values.
+//! Invariants: values are drawn from a counter, so a row that is lost, doubled or made up is seen in the set of values. A
+//! wide table stores columns that follow from the value, a table of one column no key: all its keys are 0.
 
 use bytes::Bytes;
 use std::path::Path;
@@ -11,8 +12,8 @@ use thalweg_kernel::block::{BlockBuilder, BlockSpec, EncodedBlock, Role, Wanted}
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{
-    Commit, CommitNo, Durability, Edit, GroupPart, Kernel, OpenRows, Options, Result, RowEncoder,
-    RowsPart, TableId, TableSnapshot, TableState,
+    Commit, CommitNo, Durability, Edit, Error, GroupPart, Kernel, OpenRows, Options, Result,
+    RowEncoder, RowsPart, TableId, TableSnapshot, TableState,
 };
 
 /// A key and a value.
@@ -23,6 +24,23 @@ const ROW_BYTES: usize = 16;
 pub const KEY_COLUMN: u32 = 1;
 /// The column of the values.
 pub const VALUE_COLUMN: u32 = 2;
+
+/// The definition of a table with so many columns.
+pub fn definition(columns: u32) -> Bytes {
+    Bytes::from(format!("toy {columns}"))
+}
+
+/// How many columns a definition names: two where it names none.
+pub fn columns_of(definition: &[u8]) -> u32 {
+    let digits = definition.strip_prefix(b"toy ").unwrap_or_default();
+    let digits = std::str::from_utf8(digits).unwrap_or_default();
+    digits.parse().unwrap_or(2)
+}
+
+/// What a column behind the two first holds in the row of a value.
+pub fn derived(value: i64, column: u32) -> i64 {
+    value.wrapping_add(i64::from(column))
+}
 
 /// Makes blocks of toy rows.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +63,9 @@ impl RowEncoder for ToyEncoder {
                 .flat_map(|r| unpack(&r.part.payload))
                 .collect();
             for chunk in part.chunks(self.block_rows as usize) {
-                blocks.push(block(table.id, chunk.to_vec(), Some((first, last))));
+                let columns = columns_of(&table.definition);
+                let commits = Some((first, last));
+                blocks.push(wide_block(table.id, chunk.to_vec(), commits, columns));
             }
         }
         Ok(blocks)
@@ -69,11 +89,21 @@ pub fn unpack(payload: &[u8]) -> Vec<Row> {
         .collect()
 }
 
-/// A block of rows.
+/// A block of rows of a table of two columns.
 pub fn block(
+    table: TableId,
+    rows: Vec<Row>,
+    commits: Option<(CommitNo, CommitNo)>,
+) -> EncodedBlock {
+    wide_block(table, rows, commits, 2)
+}
+
+/// A block of rows of a table of so many columns. Rows of equal keys stay in the order they come in.
+pub fn wide_block(
     table: TableId,
     mut rows: Vec<Row>,
     commits: Option<(CommitNo, CommitNo)>,
+    columns: u32,
 ) -> EncodedBlock {
     rows.sort_by_key(|r| r.0);
     let spec = BlockSpec {
@@ -84,14 +114,22 @@ pub fn block(
         rows: u32::try_from(rows.len()).expect("a small block"),
         key: 0,
         sorted: true,
-        implicit_key: false,
+        implicit_key: columns == 1,
     };
-    let mut builder = BlockBuilder::new(spec, 2);
-    let mut columns = Vec::new();
-    for (column, values) in [
-        (KEY_COLUMN, rows.iter().map(|r| r.0).collect::<Vec<i64>>()),
-        (VALUE_COLUMN, rows.iter().map(|r| r.1).collect()),
-    ] {
+    let mut builder = BlockBuilder::new(spec, columns as usize);
+    let mut summaries = Vec::new();
+    let first_column = if columns == 1 {
+        VALUE_COLUMN
+    } else {
+        KEY_COLUMN
+    };
+    for column in first_column..=columns.max(VALUE_COLUMN) {
+        let value = |row: &Row| match column {
+            KEY_COLUMN => row.0,
+            VALUE_COLUMN => row.1,
+            _ => derived(row.1, column),
+        };
+        let values: Vec<i64> = rows.iter().map(value).collect();
         let mut chunk = EncodedChunk::new();
         Encoder::new(Level::Fast)
             .encode(&values, &mut chunk)
@@ -99,10 +137,10 @@ pub fn block(
         builder
             .add_chunk(column, Role::Values, &chunk)
             .expect("a chunk of the block's rows");
-        columns.push(ColumnSummary::of_values(column, &values, None));
+        summaries.push(ColumnSummary::of_values(column, &values, None));
     }
     let keys = (rows[0].0, rows[rows.len() - 1].0);
-    let mut block = builder.finish(keys, columns).expect("a block");
+    let mut block = builder.finish(keys, summaries).expect("a block");
     if let Some((first, last)) = commits {
         block.entry = block.entry.committed(first, last, 0);
     }
@@ -203,10 +241,11 @@ impl Toy {
         for chunk in rows.chunks(block_rows) {
             fragment.add_block(&block(table, chunk.to_vec(), None))?;
         }
-        let edit = Edit::AddFragment {
+        let edit = Edit::AddFragments {
             table,
             definition_version: 1,
-            root: fragment.finish()?,
+            covers: None,
+            roots: vec![fragment.finish()?],
         };
         self.kernel.commit(
             Commit {
@@ -246,15 +285,23 @@ impl Toy {
         Ok(rows)
     }
 
-    /// The rows of a block.
+    /// The rows of a block. Of a wide table the last column is read as well, and must follow from the values.
     pub fn block_rows(&self, entry: &Entry) -> Result<Vec<Row>> {
         let reader = self.kernel.store().block(&entry.address)?;
-        let chunks =
-            reader.read(&[KEY_COLUMN, VALUE_COLUMN].map(|c| Wanted::all(c, Role::Values)))?;
+        let ids = || entry.columns.iter().map(|summary| summary.column_id);
+        let last = ids().max().unwrap_or(VALUE_COLUMN);
+        let has_keys = !reader.head().spec().implicit_key;
+        let mut wanted = vec![VALUE_COLUMN];
+        wanted.extend(has_keys.then_some(KEY_COLUMN));
+        wanted.extend((last > VALUE_COLUMN).then_some(last));
+        let wanted: Vec<Wanted> = wanted
+            .into_iter()
+            .map(|column| Wanted::all(column, Role::Values))
+            .collect();
         let mut columns = Vec::new();
-        for chunk in chunks {
+        for chunk in reader.read(&wanted)? {
             let missing =
-                || thalweg_kernel::Error::corruption(entry.address, "toy blocks have both columns");
+                || Error::corruption(entry.address, "a toy block has all columns of its entry");
             let chunk = chunk.ok_or_else(missing)?;
             let mut values = Vec::new();
             for page in chunk.pages() {
@@ -271,10 +318,23 @@ impl Toy {
             }
             columns.push(values);
         }
-        Ok(columns[0]
-            .iter()
-            .copied()
-            .zip(columns[1].iter().copied())
-            .collect())
+        let values = &columns[0];
+        if last > VALUE_COLUMN {
+            let found = columns.last().into_iter().flatten();
+            let follows = values
+                .iter()
+                .zip(found)
+                .all(|(v, f)| derived(*v, last) == *f);
+            if !follows {
+                let what = format!("column {last} does not follow from the values");
+                return Err(Error::corruption(entry.address, what));
+            }
+        }
+        let keys = if has_keys {
+            columns[1].clone()
+        } else {
+            vec![0; values.len()]
+        };
+        Ok(keys.into_iter().zip(values.iter().copied()).collect())
     }
 }

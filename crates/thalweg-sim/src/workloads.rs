@@ -2,6 +2,7 @@
 //!
 //! Each is as short as it can be and still meet its subject: every storage call of it is a place to crash at.
 
+use crate::crash::CrashPlan;
 use crate::driver::{Driver, Shape};
 use thalweg_env::sim::SimEnv;
 use thalweg_kernel::Durability::{Disk, Memory, Process};
@@ -13,6 +14,10 @@ pub struct Workload {
     pub name: &'static str,
     segment_bytes: u64,
     block_rows: u32,
+    /// Most entries of an index page, if not as many as there may be.
+    page_entries: Option<usize>,
+    /// Of so many choices and calls that others get, one: its database is large.
+    one_in: usize,
     steps: fn(&mut Driver),
 }
 
@@ -26,7 +31,41 @@ impl Workload {
 
     /// The shape of its database.
     pub fn shape(&self) -> Shape {
-        Shape::new(self.segment_bytes, self.block_rows)
+        let shape = Shape::new(self.segment_bytes, self.block_rows);
+        let page_entries = self.page_entries.unwrap_or(shape.page_entries);
+        Shape {
+            page_entries,
+            ..shape
+        }
+    }
+
+    /// Of so many cases that others get, how many this one is to have one of.
+    pub fn one_in(&self) -> usize {
+        self.one_in
+    }
+
+    /// The plan for a database of its size: every call is crashed at, in fewer ways.
+    pub(crate) fn thinned(&self, plan: &CrashPlan) -> CrashPlan {
+        let share = self.one_in as u64;
+        CrashPlan {
+            subsets: plan.subsets.div_ceil(self.one_in),
+            tears: plan.tears.div_ceil(self.one_in),
+            fates: plan.fates.div_ceil(self.one_in),
+            again_every: plan.again_every * share,
+            third_every: plan.third_every * share,
+            ..*plan
+        }
+    }
+
+    const fn with_pages(self, entries: usize) -> Self {
+        Self {
+            page_entries: Some(entries),
+            ..self
+        }
+    }
+
+    const fn large(self, one_in: usize) -> Self {
+        Self { one_in, ..self }
     }
 }
 
@@ -40,12 +79,27 @@ const fn workload(
         name,
         segment_bytes,
         block_rows,
+        page_entries: None,
+        one_in: 1,
         steps,
     }
 }
 
 /// All of them.
-pub const WORKLOADS: [Workload; 18] = [
+pub const WORKLOADS: [Workload; 32] = [
+    // The slow ones first, so that no thread is left with one at the end.
+    workload("index levels", 32768, 2, index_levels)
+        .with_pages(6)
+        .large(3),
+    workload("index joins", 32768, 2, index_joins)
+        .with_pages(8)
+        .large(3),
+    workload("reader and index", 16384, 2, reader_and_index)
+        .with_pages(4)
+        .large(4),
+    workload("many tables", 32768, 4, many_tables).large(8),
+    workload("4,000 columns", 1 << 20, 8, very_wide).large(32),
+    workload("40 columns", 16384, 4, wide).large(2),
     workload("raw rows to disk", 8192, 64, raw_disk),
     workload("raw rows to the cache", 8192, 64, raw_process),
     workload("group commit", 8192, 64, group_commit),
@@ -64,6 +118,19 @@ pub const WORKLOADS: [Workload; 18] = [
     workload("close and reopen", 8192, 8, close_and_reopen),
     workload("definitions", 8192, 4, definitions),
     workload("everything", 4096, 4, everything),
+    workload("one column", 8192, 4, one_column),
+    workload("equal keys", 8192, 4, equal_keys),
+    workload(
+        "equal keys across checkpoints",
+        4096,
+        6,
+        equal_keys_across_checkpoints,
+    ),
+    workload("many fragments", 8192, 4, many_fragments),
+    workload("large groups", 8192, 64, large_groups).large(2),
+    workload("reader that follows", 8192, 4, reader_that_follows).large(2),
+    workload("reader that holds", 4096, 4, reader_that_holds).large(2),
+    workload("drops", 4096, 4, drops).large(2),
 ];
 
 /// Rows that are covered once, and nothing behind them.
@@ -286,4 +353,255 @@ fn everything(db: &mut Driver) {
     db.append_group("t", 10..20, Process);
     db.kill();
     db.append("t", [1], Disk);
+}
+
+/// Three levels of pages by a few large commits; then the pages split, in the middle and at the end, between checkpoints.
+fn index_levels(db: &mut Driver) {
+    db.create("t");
+    // 150 blocks fill 25 pages, and these 5.
+    db.append_group("t", (0..300).map(|k| k * 10), Process);
+    db.checkpoint();
+    db.append_group("t", (0..40).map(|k| k * 70 + 5), Process);
+    db.append_group("t", (300..330).map(|k| k * 10), Disk);
+    db.append("t", [3, 1500, 2999], Process);
+    db.checkpoint();
+    db.append_group("t", (0..20).map(|k| 1001 + k), Disk);
+    db.append_fragment("t", (0..30).map(|k| 2000 + k * 7));
+    db.kill();
+    db.append_group("t", (0..16).map(|k| 5001 + k * 2), Disk);
+}
+
+/// Pages run empty and are joined, some of them known from disk and some dirty.
+fn index_joins(db: &mut Driver) {
+    db.create("t");
+    db.append_group("t", 0..260, Process);
+    db.checkpoint();
+    // Nearly all blocks of some pages become one item each time; the page after it is then a neighbour.
+    db.merge_items("t", 2..15);
+    db.merge_items("t", 10..17);
+    db.checkpoint();
+    db.merge_items("t", 30..53);
+    db.append_group("t", 260..300, Process);
+    db.merge_items("t", 5..31);
+    db.collect();
+    db.kill();
+    db.merge_items("t", 0..20);
+    db.append("t", 300..303, Disk);
+    db.merge("t");
+    db.append_group("t", 303..330, Disk);
+}
+
+/// A reader follows a writer whose pages split and join, through checkpoints, cleaning and recoveries.
+fn reader_and_index(db: &mut Driver) {
+    db.create("t");
+    db.append_group("t", 0..80, Process);
+    db.follow();
+    db.checkpoint();
+    db.append_group("t", 80..120, Process);
+    db.merge_items("t", 1..6);
+    db.hold();
+    db.checkpoint();
+    db.merge_items("t", 3..12);
+    db.merge_items("t", 0..5);
+    db.collect();
+    db.append("t", 120..125, Disk);
+    db.release();
+    db.kill();
+    db.merge_items("t", 6..14);
+    db.checkpoint();
+    db.collect();
+    db.append_group("t", 130..150, Disk);
+    db.merge("t");
+    db.checkpoint();
+    db.collect();
+}
+
+/// Hundreds of tables, most of them idle.
+fn many_tables(db: &mut Driver) {
+    let names: Vec<String> = (0..240).map(|n| format!("t{n}")).collect();
+    db.create_all(&names[..120]);
+    db.append_to_all(&names[..40], &[1, 2, 3], Process);
+    db.create_all(&names[120..]);
+    db.checkpoint();
+    db.append_to_all(&names[100..140], &[5, 4], Disk);
+    db.append_to_all(&names[20..60], &[3, 7], Process);
+    db.drop_all(&names[10..110]);
+    db.kill();
+    db.append_to_all(&names[110..150], &[1, 1, 9], Disk);
+    db.checkpoint();
+    db.collect();
+    db.drop_all(&names[200..]);
+}
+
+/// Groups, covers and pages of blocks that summarise thousands of columns.
+fn very_wide(db: &mut Driver) {
+    db.create_wide("t", 4000);
+    db.append_group("t", 0..20, Process);
+    db.append("t", 20..26, Process);
+    db.encode("t");
+    db.checkpoint();
+    db.append_group("t", 5..14, Disk);
+    db.merge("t");
+    db.append("t", [7], Disk);
+}
+
+fn wide(db: &mut Driver) {
+    db.create_wide("t", 40);
+    db.append_group("t", 0..60, Process);
+    db.append("t", 60..63, Process);
+    db.append_group("t", 30..40, Disk);
+    db.append("t", 63..70, Process);
+    db.checkpoint();
+    db.merge("t");
+    db.append_fragment("t", 20..50);
+    db.kill();
+    db.append("t", 70..72, Disk);
+}
+
+/// Rows without keys come in the order they arrived, whatever they are stored in.
+fn one_column(db: &mut Driver) {
+    db.create_wide("t", 1);
+    let rows = |count: usize| std::iter::repeat_n(0, count);
+    db.append("t", rows(3), Process);
+    db.append_group("t", rows(9), Process);
+    db.append("t", rows(6), Disk);
+    db.append_fragment("t", rows(10));
+    db.checkpoint();
+    db.append("t", rows(2), Process);
+    db.encode("t");
+    db.merge("t");
+    db.append_group("t", rows(5), Process);
+    db.kill();
+    db.append("t", rows(3), Disk);
+    db.encode("t");
+}
+
+/// Rows of equal keys arrive raw, as groups and as fragments in turn: each kind comes between rows of another that are still
+/// open.
+fn equal_keys(db: &mut Driver) {
+    db.create("t");
+    for round in 0..3 {
+        db.append("t", [7, 8, 7], Process);
+        db.append_group("t", [8, 7, 7, 7, 8], Process);
+        if round == 1 {
+            db.append_fragment("t", [7, 8, 8, 7, 7, 7]);
+        }
+        db.append("t", [8, 7], if round == 2 { Disk } else { Process });
+    }
+    db.encode("t");
+    db.merge("t");
+    db.append("t", [7], Process);
+    db.append_group("t", [7, 8], Process);
+    db.append("t", [8, 7], Disk);
+    db.encode("t");
+}
+
+/// The same with checkpoints and recoveries between the open rows and what came after them.
+fn equal_keys_across_checkpoints(db: &mut Driver) {
+    db.create("t");
+    db.append("t", [1, 1], Process);
+    db.append_group("t", [1, 2, 1], Process);
+    db.checkpoint();
+    db.append("t", [1, 2], Process);
+    db.kill();
+    db.append_group("t", [2, 1], Process);
+    db.append("t", [1], Disk);
+    db.reopen();
+    db.append("t", [2, 1, 2], Process);
+    db.checkpoint();
+    db.append_group("t", [1], Process);
+    db.kill();
+    db.append("t", [1, 2, 1], Process);
+    db.encode("t");
+    db.append("t", [1], Disk);
+}
+
+/// One commit adds a dozen fragments; another one is refused.
+fn many_fragments(db: &mut Driver) {
+    db.create("t");
+    db.append("t", [50], Process);
+    db.append_fragments("t", 0..120, 10);
+    db.append("t", 5..8, Process);
+    db.abandon_fragment("t", 0..20);
+    db.append_fragments("t", (0..60).map(|k| 200 + k * 2), 12);
+    db.checkpoint();
+    db.merge_items("t", 0..3);
+    db.drop_table("t");
+    db.collect();
+}
+
+/// Frames of several times the size of a segment.
+fn large_groups(db: &mut Driver) {
+    db.create("t");
+    let scattered = |k: i64| k.wrapping_mul(0x9E37_79B9) % 100_000;
+    db.append_group("t", (0..3000).map(scattered), Process);
+    db.append("t", 0..700, Process);
+    db.append_group("t", (0..2500).map(|k| scattered(k + 7000)), Disk);
+    db.checkpoint();
+    db.append("t", (0..900).map(scattered), Disk);
+}
+
+fn reader_that_follows(db: &mut Driver) {
+    db.create("t");
+    db.follow();
+    db.append("t", 0..3, Process);
+    db.append_group("t", 1..12, Disk);
+    db.append("t", 3..6, Disk);
+    db.checkpoint();
+    db.merge("t");
+    db.collect();
+    db.kill();
+    db.append("t", 6..9, Process);
+    db.reopen();
+    db.append_fragment("t", 2..9);
+    db.create("u");
+    db.append("u", [1], Disk);
+    db.drop_table("t");
+    db.collect();
+    db.append("u", 2..8, Disk);
+}
+
+/// A reader holds snapshots while what they need is merged, dropped and collected.
+fn reader_that_holds(db: &mut Driver) {
+    db.create("t");
+    db.create("u");
+    db.append_group("t", 0..30, Process);
+    db.append_fragment("u", 0..20);
+    db.follow();
+    db.append("t", 30..33, Process);
+    db.hold();
+    db.append_group("t", 10..20, Disk);
+    db.merge("t");
+    db.checkpoint();
+    db.hold();
+    db.drop_table("u");
+    db.collect();
+    db.append_group("t", 40..60, Process);
+    db.checkpoint();
+    db.collect();
+    db.kill();
+    db.append("t", [35], Disk);
+    db.collect();
+    db.release();
+    db.checkpoint();
+    db.collect();
+    db.stop_following();
+}
+
+/// A reader reads tables of many files, which are then dropped.
+fn drops(db: &mut Driver) {
+    db.create("u");
+    db.append("u", [1], Disk);
+    db.follow();
+    for round in 0..2 {
+        db.create("t");
+        db.append_fragments("t", 0..60, 5);
+        db.append_group("t", 0..30, Process);
+        db.drop_table("t");
+        db.checkpoint();
+        db.collect();
+        db.append("u", [round], Disk);
+    }
+    db.checkpoint();
+    db.collect();
 }

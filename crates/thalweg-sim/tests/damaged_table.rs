@@ -1,11 +1,13 @@
 //! A damaged index page of one table: that table's statements fail, everything else goes on.
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use thalweg_env::sim::SimEnv;
+use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_kernel::repair::repair;
+use thalweg_kernel::verify::Damage as Found;
 use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, Options, TableId};
-use thalweg_sim::toy::{Row, Toy};
+use thalweg_sim::toy::{Row, Toy, block};
 
 const BLOCK_ROWS: usize = 64;
 /// What all open rows may have, in raw bytes, and how many rows that is.
@@ -13,13 +15,28 @@ const OPEN_LIMIT_ROWS: usize = (8 << 20) / 16;
 /// For how long a table is left aside whose encoding has failed.
 const ASIDE: Duration = Duration::from_secs(10);
 
+fn options() -> Options {
+    Options {
+        segment_bytes: 64 << 10,
+        background: false,
+        ..Options::default()
+    }
+}
+
 fn open(sim: &SimEnv, background: bool) -> Toy {
     let options = Options {
-        segment_bytes: 64 << 10,
         background,
-        ..Options::default()
+        ..options()
     };
     Toy::open(&sim.env(), "/db", &options, 64).unwrap()
+}
+
+fn open_read_only(sim: &SimEnv) -> Toy {
+    let options = Options {
+        read_only: true,
+        ..options()
+    };
+    Toy::open(&sim.env_of_process(77), "/db", &options, 64).unwrap()
 }
 
 fn rows(first: i64, count: usize) -> Vec<Row> {
@@ -53,6 +70,14 @@ impl Damage {
         let damage = Self(places);
         damage.write(sim, 1);
         damage
+    }
+
+    /// Heals the pages of files of the table's own.
+    fn heal_fragments(&mut self, sim: &SimEnv) {
+        let is_of_log = |(path, ..): &(PathBuf, u64, u8)| path.starts_with("/db/log");
+        self.heal(sim);
+        self.0.retain(is_of_log);
+        self.write(sim, 1);
     }
 
     fn heal(&self, sim: &SimEnv) {
@@ -262,4 +287,291 @@ fn files_of_other_tables_go_and_its_own_stay() {
     toy.kernel.run_due_work().unwrap();
     // One may be where a sparse segment was emptied into.
     assert!(fragments(sim) <= 1, "{} fragments", fragments(sim));
+}
+
+/// One way in which a table goes on behind the last checkpoint, and the rows that are in it then. It begins with rows 0 to 400
+/// in blocks, 10 that are open, and a fragment with 500 more.
+type GoOn = fn(&Toy, TableId) -> Vec<Row>;
+
+const GO_ON: [(&str, GoOn); 5] = [
+    ("groups", |toy, a| {
+        for part in 0..5 {
+            let rows = rows(3_000 + part * 100, 100);
+            toy.append_group(a, &rows, 8, Durability::Process).unwrap();
+        }
+        rows(3_000, 500)
+    }),
+    ("open rows, covered and not", |toy, a| {
+        toy.append(a, &rows(3_000, 100), Durability::Process)
+            .unwrap();
+        toy.kernel.encode_open_rows(a).unwrap();
+        toy.append(a, &rows(4_000, 20), Durability::Process)
+            .unwrap();
+        [rows(3_000, 100), rows(4_000, 20)].concat()
+    }),
+    ("a fragment", |toy, a| {
+        toy.append_fragment(a, &rows(3_000, 200), 64).unwrap();
+        rows(3_000, 200)
+    }),
+    ("replaced blocks", |toy, a| {
+        toy.append_group(a, &rows(3_000, 64), 64, Durability::Process)
+            .unwrap();
+        // One that the pages know, and the one that came just now; a fragment has their rows, and the key of the first.
+        let table = toy.kernel.snapshot().unwrap().table(a).unwrap();
+        let blocks = table.tree.iter(None, &**toy.kernel.store());
+        let blocks: Vec<_> = blocks.map(Result::unwrap).collect();
+        let moved = [blocks[3].clone(), blocks[blocks.len() - 1].clone()];
+        let mut fragment = toy.kernel.stage_fragment(a).unwrap();
+        for entry in &moved {
+            let rows = toy.block_rows(entry).unwrap();
+            let mut copy = block(a, rows, None);
+            copy.entry = copy
+                .entry
+                .committed(entry.commit_min, entry.commit_max, entry.ordinal);
+            fragment.add_block(&copy).unwrap();
+        }
+        let replace = Edit::Replace {
+            table: a,
+            removed: moved.iter().map(|entry| entry.key()).collect(),
+            added: vec![fragment.finish().unwrap()],
+        };
+        let commit = Commit {
+            edits: vec![replace],
+            ..Commit::default()
+        };
+        toy.kernel.commit(commit, Durability::Process).unwrap();
+        rows(3_000, 64)
+    }),
+    ("a new name", |toy, a| {
+        let rename = Edit::RenameTable {
+            table: a,
+            name: "renamed".into(),
+        };
+        let commit = Commit {
+            edits: vec![rename],
+            ..Commit::default()
+        };
+        toy.kernel.commit(commit, Durability::Process).unwrap();
+        toy.append_group(a, &rows(3_000, 8), 8, Durability::Process)
+            .unwrap();
+        rows(3_000, 8)
+    }),
+];
+
+/// A killed database whose table `a` went on behind the last checkpoint, and of which each index page is damaged then.
+struct Killed {
+    sim: SimEnv,
+    a: TableId,
+    b: TableId,
+    damage: Damage,
+    rows: Vec<Row>,
+}
+
+fn killed(go_on: GoOn) -> Killed {
+    let sim = SimEnv::new(13);
+    let toy = open(&sim, false);
+    let (a, b) = (toy.create("a").unwrap(), toy.create("b").unwrap());
+    toy.append_group(a, &rows(0, 400), 8, Durability::Disk)
+        .unwrap();
+    toy.append_fragment(a, &rows(1_000, 500), 8).unwrap();
+    toy.append(a, &rows(2_000, 10), Durability::Disk).unwrap();
+    toy.append(b, &rows(0, 10), Durability::Disk).unwrap();
+    toy.kernel.checkpoint().unwrap();
+    let more = go_on(&toy, a);
+    toy.append(b, &rows(10, 10), Durability::Disk).unwrap();
+    let rows = [rows(0, 400), rows(1_000, 500), rows(2_000, 10), more].concat();
+    assert_eq!(toy.rows(a).unwrap(), rows);
+    let sim = sim.crash_image(&CrashChoice::Kill);
+    let damage = Damage::of(&sim, a);
+    Killed {
+        sim,
+        a,
+        b,
+        damage,
+        rows,
+    }
+}
+
+fn files_and_bytes(sim: &SimEnv) -> (usize, u64) {
+    let files = sim.files();
+    (files.len(), files.iter().map(|(_, bytes)| bytes).sum())
+}
+
+#[test]
+fn an_opening_is_stopped_by_no_damaged_page_of_a_table() {
+    for (what, go_on) in GO_ON {
+        let Killed {
+            mut sim,
+            a,
+            b,
+            damage,
+            rows: stored,
+        } = killed(go_on);
+        let mut of_b = rows(0, 20);
+        // Opened again and again, each time behind a crash; what waits is in each checkpoint.
+        for (round, crash) in [
+            CrashChoice::Kill,
+            CrashChoice::DropAll,
+            CrashChoice::KeepAll,
+            CrashChoice::DropAll,
+        ]
+        .iter()
+        .enumerate()
+        {
+            let toy = open(&sim, false);
+            let error = toy.rows(a).unwrap_err();
+            assert_damage(&error);
+            assert!(error.to_string().contains("offset"), "{what}: {error}");
+            let refused = toy.append_group(a, &rows(9_000, 8), 8, Durability::Disk);
+            assert_damage(&refused.unwrap_err());
+            let refused = toy.append_fragment(a, &rows(9_000, 8), 8);
+            assert_damage(&refused.unwrap_err());
+            // The other table goes on in every way.
+            let first = 100 + 100 * i64::try_from(round).unwrap();
+            toy.append(b, &rows(first, 4), Durability::Disk).unwrap();
+            toy.append_group(b, &rows(first + 4, 16), 8, Durability::Disk)
+                .unwrap();
+            toy.append_fragment(b, &rows(first + 20, 20), 8).unwrap();
+            of_b.extend(rows(first, 40));
+            assert_eq!(toy.rows(b).unwrap(), of_b, "{what}");
+            for _ in 0..3 {
+                toy.kernel.collect_garbage().unwrap();
+                toy.kernel.checkpoint().unwrap();
+            }
+            // A process that reads meets the same.
+            let reader = open_read_only(&sim);
+            assert_eq!(reader.rows(b).unwrap(), of_b, "{what}");
+            assert_damage(&reader.rows(a).unwrap_err());
+            let report = toy.kernel.verify(&mut |_| {}).unwrap();
+            assert!(!report.damage.is_empty());
+            let of_a =
+                |damage: &Found| damage.table.as_deref() != Some("b") && damage.table.is_some();
+            assert!(report.damage.iter().all(of_a), "{:?}", report.damage);
+            drop(reader);
+            let crashed = sim.crash_image(crash);
+            drop(toy);
+            sim = crashed;
+        }
+        // Once the pages are back all of it is, in a reader as well, and stays.
+        damage.heal(&sim);
+        let toy = open(&sim, false);
+        assert_eq!(toy.rows(a).unwrap(), stored, "{what}");
+        assert_eq!(open_read_only(&sim).rows(a).unwrap(), stored, "{what}");
+        toy.append_group(a, &rows(9_000, 8), 8, Durability::Disk)
+            .unwrap();
+        let stored = [stored, rows(9_000, 8)].concat();
+        assert_eq!(toy.rows(a).unwrap(), stored, "{what}");
+        assert!(toy.kernel.verify(&mut |_| {}).unwrap().damage.is_empty());
+        toy.kernel.close().unwrap();
+        drop(toy);
+        assert_eq!(open(&sim, false).rows(a).unwrap(), stored, "{what}");
+    }
+}
+
+#[test]
+fn what_waits_goes_on_in_an_open_database_once_its_page_is_back() {
+    for (what, go_on) in GO_ON {
+        let db = killed(go_on);
+        let toy = open(&db.sim, false);
+        let reader = open_read_only(&db.sim);
+        assert_damage(&toy.rows(db.a).unwrap_err());
+        assert_damage(&reader.rows(db.a).unwrap_err());
+        db.damage.heal(&db.sim);
+        // A reader tries again with each snapshot.
+        assert_eq!(reader.rows(db.a).unwrap(), db.rows, "{what}");
+        // The writer with each checkpoint, and each commit that the table gets.
+        toy.append(db.b, &rows(500, 1), Durability::Disk).unwrap();
+        toy.kernel.checkpoint().unwrap();
+        assert_eq!(toy.rows(db.a).unwrap(), db.rows, "{what}");
+        let db = killed(go_on);
+        let toy = open(&db.sim, false);
+        db.damage.heal(&db.sim);
+        toy.append_group(db.a, &rows(9_000, 8), 8, Durability::Disk)
+            .unwrap();
+        assert_eq!(toy.rows(db.a).unwrap(), [db.rows, rows(9_000, 8)].concat());
+    }
+}
+
+#[test]
+fn a_table_with_changes_that_wait_can_be_dropped_and_its_files_go() {
+    for (what, go_on) in GO_ON {
+        let db = killed(go_on);
+        let toy = open(&db.sim, false);
+        drop_table(&toy, db.a);
+        for part in 0..40 {
+            toy.append_group(db.b, &rows(1_000 + part * 64, 64), 8, Durability::Disk)
+                .unwrap();
+        }
+        toy.kernel.run_due_work().unwrap();
+        toy.kernel.collect_garbage().unwrap();
+        let of_table_a = fragments(&db.sim);
+        assert!(of_table_a <= 1, "{what}: {of_table_a} fragments are left");
+        let sim = db.sim.crash_image(&CrashChoice::DropAll);
+        let toy = open(&sim, false);
+        assert_eq!(toy.rows(db.b).unwrap().len(), 20 + 40 * 64);
+        assert!(toy.kernel.snapshot().unwrap().table(db.a).is_none());
+    }
+}
+
+#[test]
+fn repair_makes_a_table_whole_whose_changes_wait() {
+    for (what, go_on) in GO_ON {
+        for is_opened_before in [false, true] {
+            let mut db = killed(go_on);
+            // Nothing but its own pages describes what lies in a fragment.
+            db.damage.heal_fragments(&db.sim);
+            if is_opened_before {
+                // What waits is in a checkpoint then.
+                open(&db.sim, false).kernel.close().unwrap();
+            }
+            let options = Options::default();
+            let env = db.sim.env();
+            let report = repair(&env, Path::new("/db"), &options, &mut |_| {}).unwrap();
+            assert!(!report.is_clean());
+            let toy = open(&db.sim, false);
+            assert!(toy.kernel.verify(&mut |_| {}).unwrap().damage.is_empty());
+            let found = toy.rows(db.a).unwrap();
+            assert_eq!(found, db.rows, "{what}: {report:?}");
+            assert_eq!(toy.rows(db.b).unwrap(), rows(0, 20));
+        }
+    }
+}
+
+#[test]
+fn openings_that_fail_leave_nothing_behind() {
+    let db = killed(GO_ON[0].1);
+    db.damage.heal(&db.sim);
+    let calls = {
+        let sim = db.sim.crash_image(&CrashChoice::Kill);
+        let before = sim.calls();
+        let toy = open(&sim, false);
+        let calls = sim.calls() - before;
+        drop(toy);
+        calls
+    };
+    let mut failed = 0;
+    for nth in 0..calls {
+        let mut sim = db.sim.crash_image(&CrashChoice::Kill);
+        // A segment that the root may name stays until the next one; nothing grows from there.
+        let mut most = (0, 0);
+        for attempt in 0..5 {
+            let at = sim.calls() + 1 + nth;
+            let fails = FaultRule::new(Fault::Error(Errno::IO)).at_call(at);
+            sim.set_plan(FaultPlan::none().rule(fails));
+            let opened = Toy::open(&sim.env(), "/db", &options(), 64);
+            if opened.is_ok() {
+                break;
+            }
+            failed += 1;
+            let now = files_and_bytes(&sim);
+            match attempt {
+                0 | 1 => most = most.max(now),
+                _ => assert!(now <= most, "call {nth}, attempt {attempt}: {now:?}"),
+            }
+            sim = sim.crash_image(&CrashChoice::Kill);
+        }
+        sim.set_plan(FaultPlan::none());
+        assert_eq!(open(&sim, false).rows(db.a).unwrap(), db.rows, "call {nth}");
+    }
+    assert!(failed > 100, "{failed} openings failed");
 }

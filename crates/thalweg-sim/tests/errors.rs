@@ -1,5 +1,7 @@
 //! Stage 5: every storage call of every workload fails, in every way.
 
+mod common;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_env::Env;
@@ -14,6 +16,7 @@ const HANG_SECONDS: f64 = 60.0;
 
 #[test]
 fn any_failed_call_ends_in_an_error_or_success_that_the_ledger_explains() {
+    common::set_hooks();
     let seed = seed();
     let only = std::env::var("THALWEG_WORKLOAD").ok();
     let (next, total) = (AtomicUsize::new(0), Mutex::new(ErrorReport::default()));
@@ -61,11 +64,12 @@ fn any_failed_call_ends_in_an_error_or_success_that_the_ledger_explains() {
     });
     let total = total.into_inner();
     say(format_args!(
-        "errors: {} cases in {:.0} s, {} images opened, {:?}, seed {seed}",
+        "errors: {} cases in {:.0} s, {} images opened, {:?}, at most {} bytes of memory left behind, seed {seed}",
         total.cases,
         clock.seconds(),
         total.images,
-        total.classes
+        total.classes,
+        total.leaked_bytes
     ));
     assert!(
         total.violations.is_empty(),

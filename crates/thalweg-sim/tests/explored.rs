@@ -1,7 +1,14 @@
 //! Threads over one kernel, in many schedules: what is acknowledged is there, once, and stays.
+//!
+//! Invariant: a schedule has a bounded number of steps. A thread that neither goes on nor fails exceeds it, one that waits
+//! for ever is a deadlock, and a panic of any thread, those of the kernel included, fails the test.
 #![cfg(feature = "explored")]
 
-use shuttle::thread;
+#[path = "explored/background.rs"]
+mod background;
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, MaxSteps, Runner, thread};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,17 +25,28 @@ use thalweg_sim::toy::{Row, Toy, block};
 
 const SCHEDULES: usize = 5_000;
 
+/// Steps of a schedule. The longest models need a tenth of it.
+const MOST_STEPS: usize = 200_000;
+
 /// Half of the schedules draw the next thread at each step; the other half switch a few times only, with long runs
 /// between: what takes three switches at the right places is hardly ever drawn by the first kind.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
+    explore_share(1, model);
+}
+
+/// The same in one of so many schedules: for models of many threads, whose schedules are long.
+fn explore_share(one_in: usize, model: impl Fn() + Send + Sync + 'static) {
     let schedules = std::env::var("THALWEG_SCHEDULES")
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(SCHEDULES);
+    let each = (schedules / one_in).div_ceil(2);
     let model = Arc::new(model);
     let same = Arc::clone(&model);
-    shuttle::check_random(move || same(), schedules / 2);
-    shuttle::check_pct(move || model(), schedules / 2, 4);
+    let mut config = Config::default();
+    config.max_steps = MaxSteps::FailAfter(MOST_STEPS);
+    Runner::new(RandomScheduler::new(each), config.clone()).run(move || same());
+    Runner::new(PctScheduler::new(4, each), config).run(move || model());
 }
 
 fn options() -> Options {

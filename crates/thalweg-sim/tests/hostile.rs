@@ -64,4 +64,6 @@ fn lies_with_right_checksums_are_errors_or_rows() {
         total.violations.join("\n")
     );
     assert!(total.errors > 0 && total.rows > 0, "both ends are reached");
+    let mutants = total.mutants;
+    assert!(mutants >= 5_000 * effort() as u64, "{mutants} mutants");
 }

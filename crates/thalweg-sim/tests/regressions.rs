@@ -315,10 +315,11 @@ fn the_fragment_of_a_commit_that_is_refused_takes_no_room_and_cannot_be_added() 
         fragment.finish().unwrap()
     };
     let commit = |root, definition_version| Commit {
-        edits: vec![Edit::AddFragment {
+        edits: vec![Edit::AddFragments {
             table,
             definition_version,
-            root,
+            covers: None,
+            roots: vec![root],
         }],
         ..Commit::default()
     };

@@ -130,7 +130,8 @@ fn whatever_a_crash_left() {
         for (image, killed) in images.into_iter().zip([true, false]) {
             let name = format!("{}, killed: {killed}", workload.name);
             let patient = Patient::of(&name, &driver, image, false, killed);
-            stage.add(flip_bytes(&patient, one_in(80), &mut dice));
+            let share = 4 * (workload.one_in() as u64).pow(2) - 3;
+            stage.add(flip_bytes(&patient, one_in(80 * share), &mut dice));
             stage.add(coarse_damage(&patient, 6 * effort(), &mut dice));
             stage.add(several_places(&patient, 6 * effort(), &mut dice));
         }

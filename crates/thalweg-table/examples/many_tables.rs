@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p thalweg-table --example many_tables -- [tables] [directory] [parts]`
 //!
-//! `parts` is any of `create`, `use`, `open`, `full` (every table has a block) and `snapshot`. Every figure for many tables
+//! `parts` is any of `create`, `use`, `open`, `full` (every table has a block) and `snapshot`; and `again`, which opens ten
+//! times what `open` or `full` left (for a profiler). Every figure for many tables
 //! stands beside the same figure for one. Times are the best of several rounds: this is about what grows with the number
 //! of tables, not about the machine.
 
@@ -35,6 +36,8 @@ fn main() -> Result<()> {
             "open" => bench.open("empty tables", false)?,
             "full" => bench.open("tables with a block each", true)?,
             "snapshot" => bench.snapshot()?,
+            "killed" => bench.killed()?,
+            "again" => bench.open_again()?,
             other => println!("there is no part {other}"),
         }
     }
@@ -45,6 +48,40 @@ struct Bench {
     env: Env,
     directory: PathBuf,
     tables: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Moment {
+    wall_ns: u64,
+    ran_ns: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Took {
+    wall_us: f64,
+    ran_us: f64,
+}
+
+impl Took {
+    const NEVER: Self = Self {
+        wall_us: f64::INFINITY,
+        ran_us: f64::INFINITY,
+    };
+
+    #[expect(clippy::cast_precision_loss, reason = "an average for people")]
+    fn by(self, calls: usize) -> Self {
+        Self {
+            wall_us: self.wall_us / calls as f64,
+            ran_us: self.ran_us / calls as f64,
+        }
+    }
+}
+
+impl std::fmt::Display for Took {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (wall, ran) = (self.wall_us, self.ran_us);
+        write!(f, "{wall:>10.2} us ({ran:.2} us in its thread)")
+    }
 }
 
 fn schema() -> SchemaRef {
@@ -76,23 +113,52 @@ fn name(table: usize) -> String {
 }
 
 impl Bench {
-    fn now_ns(&self) -> u64 {
-        self.env.clock().monotonic_ns()
+    /// The clock, and what the main thread ran: of use on a busy machine, 0 where the system does not tell.
+    fn now(&self) -> Moment {
+        let text = self.read_text("/proc/thread-self/schedstat");
+        let ran_ns = text
+            .split_whitespace()
+            .next()
+            .and_then(|ns| ns.parse().ok());
+        Moment {
+            wall_ns: self.env.clock().monotonic_ns(),
+            ran_ns: ran_ns.unwrap_or(0),
+        }
     }
 
-    /// Microseconds that each of `calls` calls took.
-    fn each_us(&self, calls: usize, mut call: impl FnMut(usize) -> Result<()>) -> Result<f64> {
-        let start = self.now_ns();
-        (0..calls).try_for_each(&mut call)?;
+    fn since(&self, start: Moment) -> Took {
+        let now = self.now();
         #[expect(clippy::cast_precision_loss, reason = "a duration for people")]
-        Ok((self.now_ns() - start) as f64 / 1e3 / calls as f64)
+        let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
+        Took {
+            wall_us: us(start.wall_ns, now.wall_ns),
+            ran_us: us(start.ran_ns, now.ran_ns),
+        }
+    }
+
+    fn read_text(&self, path: &str) -> String {
+        let mut text = [0; 256];
+        let file = self.env.storage().open(Path::new(path), OpenMode::Read);
+        let length = file
+            .and_then(|file| file.read_at(&mut text, 0))
+            .unwrap_or(0);
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    }
+
+    /// What each of `calls` calls took.
+    fn each(&self, calls: usize, mut call: impl FnMut(usize) -> Result<()>) -> Result<Took> {
+        let start = self.now();
+        (0..calls).try_for_each(&mut call)?;
+        Ok(self.since(start).by(calls))
     }
 
     /// The best of several rounds.
-    fn best_us(&self, calls: usize, mut call: impl FnMut(usize) -> Result<()>) -> Result<f64> {
-        let mut best = f64::INFINITY;
+    fn best(&self, calls: usize, mut call: impl FnMut(usize) -> Result<()>) -> Result<Took> {
+        let mut best = Took::NEVER;
         for round in 0..ROUNDS {
-            best = best.min(self.each_us(calls, |n| call(round * calls + n))?);
+            let took = self.each(calls, |n| call(round * calls + n))?;
+            best.wall_us = best.wall_us.min(took.wall_us);
+            best.ran_us = best.ran_us.min(took.ran_us);
         }
         Ok(best)
     }
@@ -130,19 +196,9 @@ impl Bench {
 
     /// Resident bytes of this process; 0 where the system does not tell.
     fn resident_bytes(&self) -> u64 {
-        let mut text = [0; 256];
-        let file = self
-            .env
-            .storage()
-            .open(Path::new("/proc/self/statm"), OpenMode::Read);
-        let length = file
-            .and_then(|file| file.read_at(&mut text, 0))
-            .unwrap_or(0);
-        let text = String::from_utf8_lossy(&text[..length]).into_owned();
-        let pages = text
-            .split_whitespace()
-            .nth(1)
-            .and_then(|pages| pages.parse::<u64>().ok());
+        let text = self.read_text("/proc/self/statm");
+        let pages = text.split_whitespace().nth(1);
+        let pages = pages.and_then(|pages| pages.parse::<u64>().ok());
         pages.unwrap_or(0) * 4_096
     }
 
@@ -155,9 +211,9 @@ impl Bench {
         };
         let tenth = self.tables / 10;
         for part in 0..10 {
-            let us = self.each_us(tenth, |n| create(part * tenth + n))?;
+            let took = self.each(tenth, |n| create(part * tenth + n))?;
             println!(
-                "create, Process, up to {:>7} tables {us:>10.2} us each",
+                "create, Process, up to {:>7} tables {took} each",
                 (part + 1) * tenth
             );
         }
@@ -166,24 +222,24 @@ impl Bench {
             "memory of an idle table {:>30} bytes",
             bytes / self.tables as u64
         );
-        let us = self.each_us(1_000, |n| {
+        let took = self.each(1_000, |n| {
             engine.drop_table(&name(n * (self.tables / 1_000)))
         })?;
-        println!("drop one of many {us:>37.2} us each");
-        let missing = self.best_us(1_000, |_| match engine.table("no such table") {
+        println!("drop one of many {took} each");
+        let missing = self.best(1_000, |_| match engine.table("no such table") {
             Err(_) => Ok(()),
             Ok(_) => unreachable!("nobody made it"),
         })?;
-        println!("look for a table that is missing {missing:>21.2} us each");
+        println!("look for a table that is missing {missing} each");
         engine.close()?;
         let engine = self.open_at(&self.directory.join("create"), Durability::Disk)?;
-        let us = self.each_us(1_000, |n| {
+        let took = self.each(1_000, |n| {
             let name = format!("disk_{n}");
             engine
                 .create_table(&name, &schema(), &CreateOptions::stream("ts"))
                 .map(|_| ())
         })?;
-        println!("create, Disk {us:>41.2} us each");
+        println!("create, Disk {took} each");
         engine.close()
     }
 
@@ -194,14 +250,15 @@ impl Bench {
             engine.checkpoint()?;
             let table = engine.table(&name(tables / 2))?;
             let figures = self.use_one(&engine, &table, tables)?;
-            let ratios = |at: usize| single.get(at).map_or(1.0, |one| figures[at].1 / one);
-            for (at, (what, us)) in figures.iter().enumerate() {
+            for (at, (what, took)) in figures.iter().enumerate() {
+                let one: Took = single.get(at).copied().unwrap_or(*took);
                 println!(
-                    "{tables:>7} tables: {what:<45} {us:>9.3} us, {:.2} of one",
-                    ratios(at)
+                    "{tables:>7} tables: {what:<30} {took}, {:.2} ({:.2}) of one",
+                    took.wall_us / one.wall_us,
+                    took.ran_us / one.ran_us
                 );
             }
-            single = figures.into_iter().map(|(_, us)| us).collect();
+            single = figures.into_iter().map(|(_, took)| took).collect();
             engine.close()?;
         }
         Ok(())
@@ -212,7 +269,7 @@ impl Bench {
         engine: &Engine,
         table: &Table,
         tables: usize,
-    ) -> Result<Vec<(&'static str, f64)>> {
+    ) -> Result<Vec<(&'static str, Took)>> {
         let key = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let put = |durability| move |n| table.put(&row(key(n)), Some(durability));
         let group = |durability| {
@@ -224,36 +281,36 @@ impl Bench {
         let mut figures = vec![
             (
                 "put, Process",
-                self.best_us(400_000, put(Durability::Process))?,
+                self.best(400_000, put(Durability::Process))?,
             ),
             (
                 "commit of a block, Process",
-                self.best_us(20_000, group(Durability::Process))?,
+                self.best(20_000, group(Durability::Process))?,
             ),
-            ("put, Disk", self.best_us(300, put(Durability::Disk))?),
+            ("put, Disk", self.best(300, put(Durability::Disk))?),
             (
                 "commit of a block, Disk",
-                self.best_us(300, group(Durability::Disk))?,
+                self.best(300, group(Durability::Disk))?,
             ),
         ];
         let middle = name(tables / 2);
         let find = |_| engine.table(&middle).map(|_| ());
-        figures.push(("lookup of one name", self.best_us(50_000, find)?));
+        figures.push(("lookup of one name", self.best(50_000, find)?));
         let mut at = 1;
         let find = |_| {
             at = (at * 48_271) % 2_147_483_647;
             engine.table(&name(at % tables)).map(|_| ())
         };
-        figures.push(("lookup of random names", self.best_us(50_000, find)?));
+        figures.push(("lookup of random names", self.best(50_000, find)?));
         let snapshot = |_| engine.snapshot().map(|_| ());
-        figures.push(("snapshot", self.best_us(50_000, snapshot)?));
+        figures.push(("snapshot", self.best(50_000, snapshot)?));
         if tables > 1 {
             let handles = (0..tables.min(10_000)).map(|n| engine.table(&name(n * 7 % tables)));
             let handles = handles.collect::<Result<Vec<_>>>()?;
             let spread =
                 |n: usize| handles[n % handles.len()].put(&row(key(n)), Some(Durability::Process));
-            let us = self.each_us(1_000_000, spread)?;
-            println!("{tables:>7} tables: put, Process, 10,000 tables in turn {us:>19.3} us");
+            let took = self.each(1_000_000, spread)?;
+            println!("{tables:>7} tables: put, Process, 10,000 tables in turn {took}");
         }
         Ok(figures)
     }
@@ -271,33 +328,50 @@ impl Bench {
             drop(engine);
             self.time_open(what, tables, "a clean close", &path)?;
             self.reader(what, tables, &path)?;
-            // Killed just before a checkpoint was due: as much to replay as there ever is.
-            let engine = self.open_at(&path, Durability::Process)?;
-            let table = engine.table(&name(0))?;
-            (0..16_000).try_for_each(|n| table.put(&row(n), None))?;
-            engine.flush()?;
-            let copy = self.directory.join("killed");
-            remove(&self.env, &copy);
-            copy_folder(&self.env, &path, &copy)?;
-            self.time_open(what, tables, "a kill", &copy)?;
-            engine.close()?;
+            self.kill(&path)?;
+            self.time_open(what, tables, "a kill", &path)?;
         }
         Ok(())
     }
 
+    fn open_again(&self) -> Result<()> {
+        let options = EngineOptions {
+            read_only: true,
+            ..EngineOptions::default()
+        };
+        let path = self.directory.join("open");
+        let open = |_| Engine::open(self.env.clone(), &path, options.clone())?.close();
+        println!("open and close for reading {}", self.best(2, open)?);
+        Ok(())
+    }
+
+    /// Has another process write as much as there ever is to replay, and kill itself.
+    fn kill(&self, path: &Path) -> Result<()> {
+        let failed = |e| Error::io("starting the process that is killed", e);
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut child = std::process::Command::new(program);
+        let ended = child.arg("0").arg(path).arg("killed").status();
+        ended.map_err(failed).map(|_| ())
+    }
+
+    fn killed(&self) -> Result<()> {
+        let engine = self.open_at(&self.directory, Durability::Process)?;
+        let table = engine.table(&name(0))?;
+        (0..16_000).try_for_each(|n| table.put(&row(n), None))?;
+        std::process::abort()
+    }
+
     fn time_open(&self, what: &str, tables: usize, after: &str, path: &Path) -> Result<()> {
         let before = self.resident_bytes();
-        let start = self.now_ns();
+        let start = self.now();
         let engine = self.open_at(path, Durability::Process)?;
-        let opened = self.now_ns();
+        let opened = self.since(start);
+        let start = self.now();
         engine.table(&name(tables / 2))?.put(&row(1 << 40), None)?;
-        let written = self.now_ns();
-        let bytes = self.resident_bytes().saturating_sub(before);
+        let first = self.since(start);
+        let bytes = self.resident_bytes().saturating_sub(before) / tables as u64;
         println!(
-            "{tables:>7} {what}: open after {after:<14} {:>8.1} ms, first commit {:>8.1} ms, {:>5} bytes each",
-            ms(opened - start),
-            ms(written - opened),
-            bytes / tables as u64
+            "{tables:>7} {what}: open after {after:<14} {opened}, first commit {first}, {bytes} bytes each"
         );
         engine.close()
     }
@@ -310,16 +384,14 @@ impl Bench {
             read_only: true,
             ..EngineOptions::default()
         };
-        let start = self.now_ns();
+        let start = self.now();
         let reader = Engine::open(self.env.clone(), path, options)?;
-        let opened = ms(self.now_ns() - start);
-        let us = self.best_us(10_000, |n| {
+        let opened = self.since(start);
+        let took = self.best(10_000, |n| {
             table.put(&row((1 << 42) + i64::try_from(n).unwrap_or(0)), None)?;
             reader.snapshot().map(|_| ())
         })?;
-        println!(
-            "{tables:>7} {what}: a reader opens in {opened:.1} ms; put and snapshot in it {us:.2} us"
-        );
+        println!("{tables:>7} {what}: a reader opens in {opened}; put and snapshot in it {took}");
         reader.close()?;
         writer.close()
     }
@@ -353,39 +425,6 @@ impl Bench {
         }
         Ok(())
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a duration for people")]
-fn ms(ns: u64) -> f64 {
-    ns as f64 / 1e6
-}
-
-fn copy_folder(env: &Env, from: &Path, to: &Path) -> Result<()> {
-    let failed = |e| Error::io("copying the database", e);
-    let storage = env.storage();
-    storage.create_dir_all(to).map_err(failed)?;
-    for entry in storage.list_dir(from).map_err(failed)? {
-        let (from, to) = (from.join(&entry.name), to.join(&entry.name));
-        if entry.is_dir {
-            copy_folder(env, &from, &to)?;
-            continue;
-        }
-        let (from, to) = (
-            storage.open(&from, OpenMode::Read).map_err(failed)?,
-            storage.open(&to, OpenMode::CreateNew).map_err(failed)?,
-        );
-        let mut bytes = vec![0; 1 << 20];
-        let mut at = 0;
-        loop {
-            let read = from.read_at(&mut bytes, at).map_err(failed)?;
-            if read == 0 {
-                break;
-            }
-            to.write_all_at(&bytes[..read], at).map_err(failed)?;
-            at += read as u64;
-        }
-    }
-    Ok(())
 }
 
 fn remove(env: &Env, path: &Path) {

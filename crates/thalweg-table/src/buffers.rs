@@ -77,8 +77,10 @@ impl Drop for Lent {
             return;
         };
         let buffer = std::mem::replace(&mut self.buffer, MutableBuffer::new(0));
-        let mut free = home.free.lock();
-        if free.bytes + buffer.capacity() <= MOST_KEPT_BYTES {
+        // Never waited for: in a child of a fork the lock may be held by a thread that is not there.
+        if let Some(mut free) = home.free.try_lock()
+            && free.bytes + buffer.capacity() <= MOST_KEPT_BYTES
+        {
             free.bytes += buffer.capacity();
             free.buffers.push(buffer);
         }

@@ -5,15 +5,15 @@
 //! many tables are used once.
 
 use crate::definition::TableDefinition;
+use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use thalweg_env::sync::Mutex;
-use thalweg_kernel::{Result, TableId, TableState};
+use thalweg_kernel::{Result, TableState};
 
 /// Encoded bytes of the definitions that are kept for tables that nobody holds; parsed they take about ten times as much.
-/// A definition that many tables share counts for each of them.
 const KEPT_BYTES: u64 = 2 << 20;
 /// About how large a definition is.
 const USUAL_BYTES: u64 = 512;
@@ -22,30 +22,35 @@ const LEAST_SWEPT: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Definitions {
-    /// By table and version.
-    kept: Cache<(TableId, u32), Kept, Weigh>,
+    /// By where the encoded bytes lie in memory. The kernel shares those of equal definitions, so this finds the one of any
+    /// number of tables without reading it.
+    kept: Cache<Place, Kept, Weigh>,
     parsed: Mutex<Parsed>,
 }
 
+/// Address and length of bytes that are not freed for as long as this is in use.
+type Place = (usize, usize);
+
 #[derive(Clone, Debug)]
 struct Kept {
+    /// Held, so that nothing else can get this place.
+    encoded: Bytes,
     definition: Arc<TableDefinition>,
-    encoded_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Weigh;
 
-impl Weighter<(TableId, u32), Kept> for Weigh {
-    fn weight(&self, _key: &(TableId, u32), kept: &Kept) -> u64 {
-        kept.encoded_bytes.max(1)
+impl Weighter<Place, Kept> for Weigh {
+    fn weight(&self, _place: &Place, kept: &Kept) -> u64 {
+        kept.encoded.len().max(1) as u64
     }
 }
 
 /// All that somebody holds, by their encoded bytes.
 #[derive(Debug, Default)]
 struct Parsed {
-    by_bytes: HashMap<bytes::Bytes, Weak<TableDefinition>>,
+    by_bytes: HashMap<Bytes, Weak<TableDefinition>>,
     sweep_at: usize,
 }
 
@@ -62,22 +67,23 @@ impl Default for Definitions {
 impl Definitions {
     /// The definition of a table in one of its states.
     pub(crate) fn of(&self, table: &TableState) -> Result<Arc<TableDefinition>> {
-        let key = (table.id, table.definition_version);
-        if let Some(kept) = self.kept.get(&key) {
+        let encoded = &table.definition;
+        let place = (encoded.as_ptr().addr(), encoded.len());
+        if let Some(kept) = self.kept.get(&place) {
             return Ok(kept.definition);
         }
-        let definition = self.parsed.lock().of(&table.definition)?;
+        let definition = self.parsed.lock().of(encoded)?;
         let kept = Kept {
+            encoded: encoded.clone(),
             definition: Arc::clone(&definition),
-            encoded_bytes: table.definition.len() as u64,
         };
-        self.kept.insert(key, kept);
+        self.kept.insert(place, kept);
         Ok(definition)
     }
 }
 
 impl Parsed {
-    fn of(&mut self, encoded: &bytes::Bytes) -> Result<Arc<TableDefinition>> {
+    fn of(&mut self, encoded: &Bytes) -> Result<Arc<TableDefinition>> {
         if let Some(known) = self.by_bytes.get(encoded).and_then(Weak::upgrade) {
             return Ok(known);
         }

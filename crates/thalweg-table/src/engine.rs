@@ -17,10 +17,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_env::Env;
-use thalweg_env::sim::SimEnv;
 use thalweg_env::sync::Mutex;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
+use thalweg_env::{Env, Owner};
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableSnapshot,
 };
@@ -29,6 +28,13 @@ use thalweg_kernel::{
 const MOST_LISTED: usize = 20;
 /// More threads than this only take memory.
 const MOST_THREADS: usize = 1_024;
+
+/// Largest log segment of a database in memory. Its log is memory as well: about three segments are kept beside the rows,
+/// the one that is written and those whose rows are moving into blocks elsewhere. Smaller ones are cleaned more often, and
+/// each time the index is walked.
+const IN_MEMORY_SEGMENT_BYTES: u64 = 8 << 20;
+/// A database in memory has nothing to sync, and its thread sleeps.
+const IN_MEMORY_SYNC_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -125,15 +131,21 @@ struct Inner {
     maintenance: Mutex<bool>,
 }
 
-/// Whether the database was closed. Its files may belong to another process from then on, so nothing is read any more.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Closed(Arc<AtomicBool>);
+/// Whether the database was closed. Its files may belong to another process from then on, so nothing is read any more. In a
+/// child of a fork it is of no use either, and nothing may be waited for there: the lock of a cache or of the pool may be held
+/// by a thread that the child does not have.
+#[derive(Clone, Debug)]
+pub(crate) struct Closed {
+    is_closed: Arc<AtomicBool>,
+    owner: Owner,
+}
 
 impl Closed {
     /// # Errors
-    /// `Unavailable` once the database is closed.
+    /// `Unavailable` once the database is closed, and in a child of the process that has opened it.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Acquire) {
+        self.owner.check().map_err(Error::not_owner)?;
+        if self.is_closed.load(Ordering::Acquire) {
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 "the database is closed: open it again",
@@ -170,6 +182,10 @@ impl Engine {
             0
         };
         let pool = Arc::new(Pool::new(env.clone(), helpers));
+        let closed = Closed {
+            is_closed: Arc::default(),
+            owner: env.owner(),
+        };
         let encoder = Arc::new(StreamEncoder::new(Arc::clone(&definitions)));
         let kernel = Kernel::open(env, path, &kernel_options(&options), encoder)?;
         Ok(Self {
@@ -179,13 +195,14 @@ impl Engine {
                 definitions,
                 pool,
                 encoders: Arc::default(),
-                closed: Closed::default(),
+                closed,
                 maintenance: Mutex::new(false),
             }),
         })
     }
 
-    /// A database of its own in memory, gone with the last clone.
+    /// Opens a new database in memory, which is gone with the last clone. Durability, sync interval and segment size are
+    /// those that suit memory, whatever the options say.
     ///
     /// # Errors
     /// `Invalid` when the options ask for a database that is there already.
@@ -195,16 +212,14 @@ impl Engine {
                 "a database in memory is always new: it cannot be opened read-only or have to exist",
             ));
         }
-        let os = Env::os();
-        let (clock, entropy, spawner) = (os.clock(), os.entropy(), os.spawner());
-        let disk = SimEnv::new(0).env();
-        let env = Env::new(
-            Arc::clone(disk.storage()),
-            Arc::clone(clock),
-            Arc::clone(entropy),
-            Arc::clone(spawner),
-        );
-        Self::open(env, Path::new("/memory"), options)
+        let options = EngineOptions {
+            // Nothing outlives the process, so nobody has to wait for a sync.
+            durability: Durability::Memory,
+            sync_interval: IN_MEMORY_SYNC_INTERVAL,
+            segment_bytes: options.segment_bytes.min(IN_MEMORY_SEGMENT_BYTES),
+            ..options
+        };
+        Self::open(Env::in_memory(), Path::new("/memory"), options)
     }
 
     /// Makes a table.
@@ -305,7 +320,7 @@ impl Engine {
     /// # Errors
     /// When the rest cannot be written.
     pub fn close(&self) -> Result<()> {
-        self.inner.closed.0.store(true, Ordering::Release);
+        self.inner.closed.is_closed.store(true, Ordering::Release);
         self.inner.kernel.close()
     }
 

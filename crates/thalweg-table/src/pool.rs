@@ -10,14 +10,16 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use thalweg_env::sync::{Condvar, Mutex};
-use thalweg_env::{Env, JoinHandle};
+use thalweg_env::{Env, JoinHandle, Owner, Panicked};
 
 /// Threads that run jobs.
 pub(crate) struct Pool {
     queue: Arc<Queue>,
     env: Env,
+    owner: Owner,
     most_threads: usize,
 }
 
@@ -53,6 +55,7 @@ impl Pool {
     pub(crate) fn new(env: Env, most_threads: usize) -> Self {
         Self {
             queue: Arc::default(),
+            owner: env.owner(),
             env,
             most_threads,
         }
@@ -86,6 +89,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if !self.owner.is_here() {
+            // A child of a fork has none of the threads, one of which may have held the lock.
+            return;
+        }
         let threads = {
             let mut state = self.queue.state.lock();
             state.closed = true;
@@ -104,7 +111,8 @@ fn work(queue: &Queue) {
     while !state.closed {
         if let Some(job) = state.jobs.pop_front() {
             drop(state);
-            job.run();
+            // A panic goes to whoever waits for the job. The thread goes on: nobody would start another one.
+            let _ = catch_unwind(AssertUnwindSafe(|| job.run()));
             drop(job);
             state = queue.state.lock();
             continue;
@@ -143,8 +151,9 @@ enum State<T> {
     Queued(Job<T>),
     Running,
     Done(T),
-    /// Taken, cancelled, or the job panicked.
+    /// Taken or cancelled.
     Gone,
+    Panicked(Panicked),
 }
 
 struct Task<T> {
@@ -170,27 +179,16 @@ impl<T: Send> Task<T> {
     }
 }
 
-/// Wakes the waiting thread even if the job panics.
-struct Finish<'a, T: Send> {
-    task: &'a Task<T>,
-    result: Option<T>,
-}
-
-impl<T: Send> Drop for Finish<'_, T> {
-    fn drop(&mut self) {
-        self.task
-            .finish(self.result.take().map_or(State::Gone, State::Done));
-    }
-}
-
 impl<T: Send> Run for Task<T> {
     fn run(&self) {
-        if let Some(job) = self.start() {
-            let mut finish = Finish {
-                task: self,
-                result: None,
-            };
-            finish.result = Some(job());
+        let Some(job) = self.start() else { return };
+        match catch_unwind(AssertUnwindSafe(job)) {
+            Ok(result) => self.finish(State::Done(result)),
+            // Whoever waits is woken, and hears of it.
+            Err(panic) => {
+                self.finish(State::Panicked(Panicked::from_payload(&*panic)));
+                resume_unwind(panic)
+            }
         }
     }
 }
@@ -246,7 +244,8 @@ impl<T: Send + 'static> Ticket<T> {
         loop {
             match std::mem::replace(&mut *state, State::Gone) {
                 State::Done(result) => return result,
-                State::Gone => panic!("a job of a worker thread panicked"),
+                State::Panicked(panicked) => panic!("a worker: {panicked}"),
+                State::Gone => panic!("a job that was cancelled is waited for"),
                 running => *state = running,
             }
             self.task.ended.wait(&mut state);
@@ -256,7 +255,10 @@ impl<T: Send + 'static> Ticket<T> {
 
 impl<T: Send> Drop for Ticket<T> {
     fn drop(&mut self) {
-        let mut state = self.task.state.lock();
+        // Who holds the lock has begun the job or ends it; or was not copied by the fork that made this process.
+        let Some(mut state) = self.task.state.try_lock() else {
+            return;
+        };
         if matches!(*state, State::Queued(_)) {
             let cancelled = std::mem::replace(&mut *state, State::Gone);
             drop(state);
@@ -326,7 +328,55 @@ mod tests {
             started.1.wait(&mut has_started);
         }
         drop(has_started);
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ticket.wait()));
-        assert!(outcome.is_err());
+        let outcome = catch_unwind(AssertUnwindSafe(|| ticket.wait()));
+        let message = Panicked::from_payload(&*outcome.unwrap_err()).message;
+        assert!(message.contains("broken job"), "{message}");
+    }
+
+    /// Runs a job on a worker; returns the name of its thread.
+    fn on_a_worker(pool: &Pool, job: impl FnOnce() + Send + 'static) -> Option<String> {
+        let started = Arc::new((Mutex::new(None), Condvar::new()));
+        let signal = Arc::clone(&started);
+        let ticket = Ticket::new(move || {
+            let name = std::thread::current().name().map(str::to_owned);
+            *signal.0.lock() = Some(name);
+            signal.1.notify_all();
+            job();
+        });
+        pool.submit(&ticket);
+        let mut name = started.0.lock();
+        loop {
+            match name.take() {
+                Some(name) => return name,
+                None => started.1.wait(&mut name),
+            }
+        }
+    }
+
+    #[test]
+    fn a_worker_survives_the_panics_of_its_jobs() {
+        let pool = Pool::new(Env::os(), 1);
+        for _ in 0..3 {
+            // Nobody would start another thread.
+            let name = on_a_worker(&pool, || panic!("broken job"));
+            assert_eq!(name.as_deref(), Some("thalweg-worker"));
+        }
+        assert_eq!(pool.queue.state.lock().threads.len(), 1);
+    }
+
+    #[test]
+    fn where_no_thread_can_be_started_the_waiting_one_does_the_work() {
+        let sim = thalweg_env::sim::SimEnv::new(1);
+        sim.set_spawn_mode(thalweg_env::sim::SpawnMode::Refuse);
+        let pool = Pool::new(sim.env(), 3);
+        let tickets = (0..20).map(|n| {
+            let ticket = Ticket::new(move || n);
+            pool.submit(&ticket);
+            ticket
+        });
+        let tickets: Vec<_> = tickets.collect();
+        let results: Vec<i32> = tickets.into_iter().map(Ticket::wait).collect();
+        assert_eq!(results, (0..20).collect::<Vec<_>>());
+        assert!(pool.queue.state.lock().jobs.len() <= 20);
     }
 }

@@ -116,6 +116,7 @@ impl Table {
         batches: impl IntoIterator<Item = Result<RecordBatch>>,
         durability: Option<Durability>,
     ) -> Result<u64> {
+        self.engine.closed().check()?;
         let durability = durability.unwrap_or(self.engine.options().durability);
         stream::append(self, &mut batches.into_iter(), durability)
     }
@@ -182,6 +183,7 @@ impl Table {
     /// `Unavailable` for a database that was opened read-only; whatever reading and writing leads to. Each step is stored
     /// whole or not at all.
     pub fn maintain(&self) -> Result<Maintained> {
+        self.engine.closed().check()?;
         stream::maintain(self)
     }
 
@@ -273,6 +275,12 @@ pub struct Maintained {
 
 impl TableView {
     pub(crate) fn new(engine: Engine, snapshot: TableSnapshot) -> Result<Self> {
+        engine.closed().check()?;
+        // Else the number of its rows and the range of its keys would be those of an earlier commit.
+        snapshot.check_index().map_err(|e| {
+            let message = format!("table \"{}\": {e}", snapshot.name);
+            Error::with_source(e.kind(), message, e)
+        })?;
         let definition = engine.definition_of(&snapshot)?;
         Ok(Self {
             engine,

@@ -355,3 +355,88 @@ fn files_of_an_append_that_fails_take_no_room() {
     assert_eq!(fragment_bytes(&sim), before);
     assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
 }
+
+/// Blocks of one row each in segments of which little else is left: compaction moves them into files as they are.
+fn with_tiny_blocks_in_files(engine: &Engine, rows: i64) -> Filled {
+    let other = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
+    let other = Arc::new(other);
+    let options = CreateOptions::stream("ts");
+    let gone = engine.create_table("gone", &other, &options).unwrap();
+    let mut filled = Filled::new(engine);
+    for row in 0..rows {
+        filled.append([row * 3].into_iter());
+        if row % 4 == 0 {
+            let mut random = fastrand::Rng::with_seed(row.cast_unsigned());
+            let keys = Int64Array::from_iter_values((0..300).map(|_| random.i64(..)));
+            let batch = RecordBatch::try_new(Arc::clone(&other), vec![Arc::new(keys)]).unwrap();
+            gone.append([Ok(batch)], Some(Durability::Process)).unwrap();
+        }
+    }
+    engine.drop_table("gone").unwrap();
+    engine.checkpoint().unwrap();
+    engine.kernel().run_due_work().unwrap();
+    filled
+}
+
+#[test]
+fn tiny_blocks_are_put_together_wherever_they_lie() {
+    let (sim, rows) = (SimEnv::new(11), 6_000);
+    let mut small = options();
+    // Every block of one row is a commit of its own.
+    small.append_limits.raw_bytes = 0;
+    small.append_limits.split_fragment_bytes = 4_000;
+    let engine = Engine::open(sim.env(), Path::new("/db"), small).unwrap();
+    let filled = with_tiny_blocks_in_files(&engine, rows);
+    let table = &filled.table;
+    let before = table.stats().unwrap();
+    assert_eq!(before.blocks, 6_000);
+    assert!(before.fragments > 0, "nothing was moved: {before:?}");
+    let largest = sim.files().into_iter();
+    let largest = largest.filter(|(path, _)| path.extension().is_some_and(|e| e == "frag"));
+    assert!(largest.map(|(_, bytes)| bytes).max() > Some(8_000));
+
+    let done = table.maintain().unwrap();
+    let after = table.stats().unwrap();
+    // Of 128 rows, as a load would have made them; 47 of those.
+    assert!(after.blocks <= 50, "{after:?} after {done:?}");
+    assert_eq!(numbers(&table.view().unwrap()), filled.expected());
+    // Rows are written once or twice, however many steps there are.
+    assert!(done.rows <= 2 * 6_000, "{done:?}");
+    assert_eq!(table.maintain().unwrap(), Maintained::default());
+}
+
+#[test]
+fn a_large_file_in_order_is_left_alone_while_short_blocks_come() {
+    let sim = SimEnv::new(12);
+    let mut small = options();
+    small.append_limits.raw_bytes = 0;
+    small.append_limits.split_fragment_bytes = 2_000;
+    small.append_limits.fragment_bytes = 64_000;
+    let engine = Engine::open(sim.env(), Path::new("/db"), small).unwrap();
+    let mut filled = Filled::new(&engine);
+    // Its last block is short.
+    let mut random = fastrand::Rng::with_seed(1);
+    filled.append((0..3_000).map(|n| n * 1_000 + random.i64(0..900)));
+    assert_eq!(filled.table.stats().unwrap().fragments, 1);
+    let files = |sim: &SimEnv| -> Vec<_> {
+        let files = sim.files().into_iter();
+        let files = files.filter(|(path, bytes)| {
+            *bytes > 6_000 && path.extension().is_some_and(|e| e == "frag")
+        });
+        files.collect()
+    };
+    let before = files(&sim);
+    assert_eq!(before.len(), 1);
+    let mut written = 0;
+    for turn in 0..40 {
+        for n in 0..5 {
+            filled.append([10_000_000 + turn * 5 + n].into_iter());
+        }
+        written += filled.table.maintain().unwrap().rows;
+        assert_eq!(files(&sim), before, "turn {turn}");
+    }
+    assert!(filled.table.stats().unwrap().blocks <= 24 + 4);
+    // Each maintenance adds a few rows to a short block; a full one is left alone.
+    assert!(written <= 40 * 128, "{written}");
+    assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
+}

@@ -15,6 +15,15 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/thalweg-codec/src/wide/prefix.rs",
     "crates/thalweg-env/src/os/locks.rs",
     "crates/thalweg-env/src/os/process.rs",
+    // An allocator that counts: the trait of allocators is unsafe.
+    "crates/thalweg-sim/tests/common/mod.rs",
+];
+
+/// Where the simulator is made and used.
+const SIMULATOR_CRATES: &[&str] = &[
+    "crates/thalweg-env/src/sim/",
+    "crates/thalweg-sim/",
+    "crates/thalweg-bench/",
 ];
 
 /// How many lines above an unsafe block its reason may start.
@@ -30,6 +39,7 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
             findings.extend(banned_in_rust(&file.path, text, &code));
             findings.extend(unsafe_code(&file.path, text, &code, UNSAFE_FILES));
             findings.extend(unsafe_is_refused(&file.path, &code));
+            findings.extend(simulator_in_product(&file.path, &code));
         }
         if let Some(text) = file.text_of("py") {
             findings.extend(skipped_in_python(&file.path, text));
@@ -137,6 +147,30 @@ fn unsafe_is_refused(path: &str, code: &str) -> Option<Finding> {
     })
 }
 
+/// The simulator keeps all that a crash could lose: nothing that a user runs is built on it.
+fn simulator_in_product(path: &str, code: &str) -> Vec<Finding> {
+    let mut parts = path.split('/');
+    let is_source = parts.next() == Some("crates") && parts.nth(1) == Some("src");
+    let is_exempt = SIMULATOR_CRATES
+        .iter()
+        .any(|of_crate| path.starts_with(of_crate))
+        || path.ends_with("/tests.rs")
+        || path.contains("/tests/");
+    if !is_source || is_exempt {
+        return Vec::new();
+    }
+    let product = code.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = lines_with_word(product, "sim", "::");
+    let lines = lines
+        .into_iter()
+        .chain(lines_with_word(product, "SimEnv", ""));
+    let message =
+        "the simulator is for tests: take the operating system's files or Env::in_memory()";
+    lines
+        .map(|line| Finding::new(path, Some(line), message.to_owned()))
+        .collect()
+}
+
 fn skipped_in_python(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -210,6 +244,22 @@ mod tests {
         assert_eq!(found("ok.rs", bare), 1);
         assert_eq!(found("other.rs", reasoned), 1);
         assert_eq!(found("other.rs", "#![forbid(unsafe_code)] // unsafe\n"), 0);
+    }
+
+    #[test]
+    fn the_simulator_stays_in_tests() {
+        let text = "use thalweg_env::sim::SimEnv;\n";
+        assert_eq!(findings("crates/a/src/b.rs", text).len(), 2);
+        let in_tests = format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n{text}}}\n");
+        assert!(findings("crates/a/src/b.rs", &in_tests).is_empty());
+        let allowed = [
+            "crates/a/src/b/tests.rs",
+            "crates/a/tests/b.rs",
+            "crates/thalweg-sim/src/a.rs",
+        ];
+        for path in allowed {
+            assert!(findings(path, text).is_empty(), "{path}");
+        }
     }
 
     #[test]

@@ -1,34 +1,170 @@
-//! Advisory locks owned by an open file handle, not by the process.
+//! Advisory locks on byte ranges, owned by an open file description and not by the process.
 //!
-//! Linux has open-file-description locks on byte ranges. Classic `fcntl` locks were rejected: a process
-//! loses them when it closes *any* handle of the file. Elsewhere `flock` gives the same ownership, but for
-//! the whole file only.
+//! Invariants
+//! - A lock excludes other handles of the same process as well, and goes with the handle. Classic `fcntl` locks were
+//!   rejected: a process loses them when it closes *any* handle of the file. So was `flock`: it covers the whole file, so
+//!   that two readers could not each own a slot of one. Systems without such locks are refused when this crate is built.
+//! - A child of a fork holds no lock of its parent, although it inherits the descriptors and, with them, the open file
+//!   descriptions that own the locks: a lock would stay until the last child has ended, however the parent ended.
+//!   Before anything else runs in the child, each descriptor that may own a lock is replaced by one of `/dev/null`. The
+//!   parent's lock is not touched, and whoever drops the inherited handle later closes a descriptor that is still its own.
+//!
+//! # Forks while other threads take and give back locks
+//! The descriptors that may own a lock are listed in [`LISTED`], without a mutex: the child of a fork has only the thread
+//! that forked, and a mutex that another thread held would stay locked for good. A descriptor is listed before its first
+//! lock is asked for, and leaves the list after its locks are given back and before it is closed. So at every instant a listed
+//! number is open and belongs to its [`LockedFile`], and a descriptor that is not listed owns no lock. Once the child has
+//! replaced a descriptor it never looks at the number again: programs close all descriptors they do not know after a fork,
+//! and the number may mean something else when the child forks in turn.
+//!
+//! `posix_spawn`, `vfork` and a bare `clone` do not call the handler; the descriptors are close-on-exec, so such a child
+//! loses them with its `exec`.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
 
+use super::process;
 use crate::storage::LockKind;
 
-pub(super) use imp::{is_locked, try_lock, unlock};
+/// An open file that can be locked.
+#[derive(Debug)]
+pub(super) struct LockedFile {
+    file: File,
+    /// Where its descriptor is listed, from its first lock on.
+    listed: OnceLock<&'static AtomicI32>,
+}
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+impl LockedFile {
+    pub(super) fn new(file: File) -> LockedFile {
+        LockedFile {
+            file,
+            listed: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn try_lock(&self, range: Range<u64>, kind: LockKind) -> io::Result<bool> {
+        let range = range_of(&range)?;
+        if !process::is_told_of_forks() {
+            return Err(io::Error::other(
+                "the system refuses a handler for forks: a child would keep the lock",
+            ));
+        }
+        // Before the lock is there: see the module's page on forks.
+        let descriptor = self.file.as_raw_fd();
+        self.listed.get_or_init(|| LISTED.list(descriptor));
+        imp::try_lock(&self.file, range, kind)
+    }
+
+    pub(super) fn unlock(&self, range: Range<u64>) -> io::Result<()> {
+        imp::unlock(&self.file, range_of(&range)?)
+    }
+
+    pub(super) fn is_locked(&self, range: Range<u64>) -> io::Result<bool> {
+        imp::is_locked(&self.file, range_of(&range)?)
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        if let Some(listed) = self.listed.get() {
+            // A child that is forked between here and the end of the handle inherits a description without a lock. In a
+            // child itself this is a descriptor of `/dev/null`.
+            let _ = imp::unlock(&self.file, WHOLE_FILE);
+            listed.store(FREE, Ordering::Release);
+        }
+    }
+}
+
+/// Start and length; a length of zero means "to the end of the file", whatever its length.
+type StartAndLen = (u64, u64);
+
+const WHOLE_FILE: StartAndLen = (0, 0);
+
+fn range_of(range: &Range<u64>) -> io::Result<StartAndLen> {
+    let len_bytes = range.end.checked_sub(range.start);
+    let len_bytes = len_bytes.filter(|len| *len > 0);
+    Ok((range.start, len_bytes.ok_or(ErrorKind::InvalidInput)?))
+}
+
+/// A place of the list that lists nothing.
+const FREE: RawFd = -1;
+/// A place whose descriptor was replaced in this child of a fork; its owner frees it.
+const REPLACED: RawFd = -2;
+const CHUNK_PLACES: usize = 32;
+
+/// The descriptors of this process that may own a lock.
+static LISTED: Chunk = Chunk::new();
+
+/// A part of the list. Chunks are added and never removed, so the list is as long as most locked files at one time.
+struct Chunk {
+    places: [AtomicI32; CHUNK_PLACES],
+    next: OnceLock<Box<Chunk>>,
+}
+
+impl Chunk {
+    const fn new() -> Chunk {
+        Chunk {
+            places: [const { AtomicI32::new(FREE) }; CHUNK_PLACES],
+            next: OnceLock::new(),
+        }
+    }
+
+    fn list(&'static self, descriptor: RawFd) -> &'static AtomicI32 {
+        let mut chunk = self;
+        loop {
+            let take = |place: &&AtomicI32| {
+                let taken =
+                    place.compare_exchange(FREE, descriptor, Ordering::AcqRel, Ordering::Relaxed);
+                taken.is_ok()
+            };
+            if let Some(place) = chunk.places.iter().find(take) {
+                return place;
+            }
+            chunk = chunk.next.get_or_init(|| Box::new(Chunk::new()));
+        }
+    }
+}
+
+/// Gives up the locks that this child of a fork has inherited. Runs before anything else does in the child, and calls
+/// nothing that takes a lock or memory.
+pub(super) fn let_go_in_child() {
+    let mut chunk = Some(&LISTED);
+    while let Some(here) = chunk {
+        for place in &here.places {
+            let descriptor = place.load(Ordering::Acquire);
+            if descriptor >= 0 {
+                imp::replace(descriptor);
+                place.store(REPLACED, Ordering::Release);
+            }
+        }
+        // `get` is one load: a chunk that was being added lists nothing that is locked yet.
+        chunk = here.next.get().map(|next| &**next);
+    }
+}
+
 #[expect(
     unsafe_code,
-    reason = "no safe wrapper we depend on offers F_OFD_SETLK"
+    reason = "no safe wrapper we depend on offers F_OFD_SETLK, nor calls that may be made right after a fork"
 )]
 mod imp {
-    use std::io::ErrorKind;
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsRawFd, RawFd};
 
-    use super::{File, LockKind, Range, io};
+    use super::{ErrorKind, File, LockKind, StartAndLen, io};
 
-    pub(crate) fn try_lock(file: &File, range: Range<u64>, kind: LockKind) -> io::Result<bool> {
+    pub(crate) fn try_lock(file: &File, range: StartAndLen, kind: LockKind) -> io::Result<bool> {
         let lock_type = match kind {
-            LockKind::Shared => libc::F_RDLCK,
-            LockKind::Exclusive => libc::F_WRLCK,
+            LockKind::Shared => libc::F_RDLCK.into(),
+            LockKind::Exclusive => libc::F_WRLCK.into(),
         };
-        match set_lock(file, range, lock_type) {
+        match call(file, libc::F_OFD_SETLK, &mut lock_of(range, lock_type)?) {
             Ok(()) => Ok(true),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
                 Ok(false)
@@ -37,34 +173,25 @@ mod imp {
         }
     }
 
-    pub(crate) fn unlock(file: &File, range: Range<u64>) -> io::Result<()> {
-        set_lock(file, range, libc::F_UNLCK)
+    pub(crate) fn unlock(file: &File, range: StartAndLen) -> io::Result<()> {
+        let mut lock = lock_of(range, libc::F_UNLCK.into())?;
+        call(file, libc::F_OFD_SETLK, &mut lock)
     }
 
-    pub(crate) fn is_locked(file: &File, range: Range<u64>) -> io::Result<bool> {
+    pub(crate) fn is_locked(file: &File, range: StartAndLen) -> io::Result<bool> {
         // What would be in the way of an exclusive lock is any lock.
-        let mut lock = lock_of(range, libc::F_WRLCK)?;
+        let mut lock = lock_of(range, libc::F_WRLCK.into())?;
         call(file, libc::F_OFD_GETLK, &mut lock)?;
-        Ok(libc::c_int::from(lock.l_type) != libc::F_UNLCK)
+        Ok(i64::from(lock.l_type) != i64::from(libc::F_UNLCK))
     }
 
-    fn set_lock(file: &File, range: Range<u64>, lock_type: libc::c_int) -> io::Result<()> {
-        call(file, libc::F_OFD_SETLK, &mut lock_of(range, lock_type)?)
-    }
-
-    fn lock_of(range: Range<u64>, lock_type: libc::c_int) -> io::Result<libc::flock> {
-        // A length of zero means "to the end of the file" to fcntl, which no caller here means.
-        let len_bytes = range
-            .end
-            .checked_sub(range.start)
-            .filter(|len| *len > 0)
-            .ok_or(ErrorKind::InvalidInput)?;
+    fn lock_of((start, len_bytes): StartAndLen, lock_type: i64) -> io::Result<libc::flock> {
         // SAFETY: `flock` is a plain C struct of integers, for which all zeros is a valid value; `l_pid`
         // must be zero for open-file-description locks, and some targets have padding fields.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         lock.l_type = libc::c_short::try_from(lock_type).map_err(io::Error::other)?;
         lock.l_whence = libc::c_short::try_from(libc::SEEK_SET).map_err(io::Error::other)?;
-        lock.l_start = libc::off_t::try_from(range.start).map_err(io::Error::other)?;
+        lock.l_start = libc::off_t::try_from(start).map_err(io::Error::other)?;
         lock.l_len = libc::off_t::try_from(len_bytes).map_err(io::Error::other)?;
         Ok(lock)
     }
@@ -83,35 +210,46 @@ mod imp {
             }
         }
     }
-}
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod imp {
-    use rustix::fs::{FlockOperation, flock};
-    use rustix::io::Errno;
-
-    use super::{File, LockKind, Range, io};
-
-    pub(crate) fn try_lock(file: &File, _range: Range<u64>, kind: LockKind) -> io::Result<bool> {
-        let operation = match kind {
-            LockKind::Shared => FlockOperation::NonBlockingLockShared,
-            LockKind::Exclusive => FlockOperation::NonBlockingLockExclusive,
-        };
-        match flock(file, operation) {
-            Ok(()) => Ok(true),
-            Err(Errno::WOULDBLOCK) => Ok(false),
-            Err(error) => Err(error.into()),
+    /// Makes an inherited descriptor one of `/dev/null`, which closes this process's reference to what it was.
+    pub(crate) fn replace(descriptor: RawFd) {
+        let null = open_null();
+        if null >= 0 {
+            put_in_place(null, descriptor);
+            return;
+        }
+        // Without a number that is free: the lowest one is then its own.
+        // SAFETY: the descriptor is listed, so it is open and belongs to a handle of ours. Its number is taken again at
+        // once, before anything else runs in this process.
+        unsafe { libc::close(descriptor) };
+        let null = open_null();
+        if null >= 0 && null != descriptor {
+            put_in_place(null, descriptor);
         }
     }
 
-    pub(crate) fn unlock(file: &File, _range: Range<u64>) -> io::Result<()> {
-        Ok(flock(file, FlockOperation::Unlock)?)
+    fn open_null() -> RawFd {
+        // SAFETY: the path is a C string that lives for ever; `open` may be called between a fork and whatever follows.
+        unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }
     }
-    pub(crate) fn is_locked(file: &File, range: Range<u64>) -> io::Result<bool> {
-        let is_free = try_lock(file, range.clone(), LockKind::Shared)?;
-        if is_free {
-            unlock(file, range)?;
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn put_in_place(null: RawFd, descriptor: RawFd) {
+        // SAFETY: `null` was opened here, and nobody else has it; `descriptor` is listed or was just closed, so its
+        // number belongs to a handle of ours. Both calls may be made between a fork and whatever follows.
+        unsafe {
+            libc::dup3(null, descriptor, libc::O_CLOEXEC);
+            libc::close(null);
         }
-        Ok(!is_free)
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn put_in_place(null: RawFd, descriptor: RawFd) {
+        // SAFETY: as above. No other thread runs in this process that could call `exec` between the first two.
+        unsafe {
+            libc::dup2(null, descriptor);
+            libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
+            libc::close(null);
+        }
     }
 }

@@ -9,7 +9,7 @@
 )]
 
 mod locks;
-mod process;
+pub(crate) mod process;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice};
@@ -22,6 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::runtime::{Clock, Entropy, JoinHandle, Spawner};
 use crate::storage::{DirEntry, File, LockKind, Metadata, OpenMode, Storage};
 use crate::sync::thread;
+use locks::LockedFile;
 
 /// The file system of the operating system.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Storage for OsStorage {
             .create_new(mode == OpenMode::CreateNew)
             .create(mode == OpenMode::OpenOrCreate);
         Ok(Arc::new(OsFile {
-            file: options.open(path)?,
+            file: LockedFile::new(options.open(path)?),
         }))
     }
 
@@ -108,32 +109,32 @@ impl Storage for OsStorage {
 /// An open file of the operating system.
 #[derive(Debug)]
 struct OsFile {
-    file: fs::File,
+    file: LockedFile,
 }
 
 impl File for OsFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buf, offset)
+        self.file.file().read_at(buf, offset)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        self.file.write_at(buf, offset)
+        self.file.file().write_at(buf, offset)
     }
 
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::pwritev(&self.file, bufs, offset)?)
+        Ok(rustix::io::pwritev(self.file.file(), bufs, offset)?)
     }
 
     fn len_bytes(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        Ok(self.file.file().metadata()?.len())
     }
 
     fn set_len(&self, len_bytes: u64) -> io::Result<()> {
-        self.file.set_len(len_bytes)
+        self.file.file().set_len(len_bytes)
     }
 
     fn allocate(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
-        match reserve(&self.file, offset, len_bytes) {
+        match reserve(self.file.file(), offset, len_bytes) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 let end = offset
                     .checked_add(len_bytes)
@@ -145,23 +146,23 @@ impl File for OsFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.file().sync_data()
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.file.sync_all()
+        self.file.file().sync_all()
     }
 
     fn try_lock(&self, range: Range<u64>, kind: LockKind) -> io::Result<bool> {
-        locks::try_lock(&self.file, range, kind)
+        self.file.try_lock(range, kind)
     }
 
     fn is_locked(&self, range: Range<u64>) -> io::Result<bool> {
-        locks::is_locked(&self.file, range)
+        self.file.is_locked(range)
     }
 
     fn unlock(&self, range: Range<u64>) -> io::Result<()> {
-        locks::unlock(&self.file, range)
+        self.file.unlock(range)
     }
 }
 

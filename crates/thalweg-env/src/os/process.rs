@@ -1,49 +1,52 @@
-//! Which process this is, asked for with every commit.
+//! Which process this is, asked for with every commit, and what becomes of a child of a fork.
 //!
-//! Invariant: what is remembered is right: a child of a fork forgets it before it runs anything else.
+//! Invariants: what is remembered is right: a child of a fork forgets it before it runs anything else. There it also lets go
+//! of its parent's locks ([`super::locks`]).
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) use imp::id;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) use std::process::id;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The C library of Linux asks the system each time: 150 ns, a seventh of what storing a row takes.
-#[cfg(any(target_os = "linux", target_os = "android"))]
+use super::locks;
+
+/// Not known yet.
+const UNKNOWN: u32 = 0;
+static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// The id of this process. The C library of Linux asks the system each time: 150 ns, a seventh of what storing a row takes.
+pub(crate) fn id() -> u32 {
+    match KNOWN.load(Ordering::Relaxed) {
+        UNKNOWN => learn(),
+        id => id,
+    }
+}
+
+#[cold]
+fn learn() -> u32 {
+    let told_of_forks = is_told_of_forks();
+    let id = std::process::id();
+    if told_of_forks {
+        KNOWN.store(id, Ordering::Relaxed);
+    }
+    id
+}
+
+/// Whether forks of this process run [`in_child`]; asked for before anything relies on it.
+pub(super) fn is_told_of_forks() -> bool {
+    static TOLD_OF_FORKS: OnceLock<bool> = OnceLock::new();
+    *TOLD_OF_FORKS.get_or_init(ask_to_be_told)
+}
+
 #[expect(
     unsafe_code,
     reason = "only the C library tells a child of a fork that it is one"
 )]
-mod imp {
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU32, Ordering};
+fn ask_to_be_told() -> bool {
+    // SAFETY: the handler is a function of the signature that is asked for, for as long as the process lives, and calls
+    // only what may be called between a fork and whatever follows: atomics, `open`, `dup3` or `dup2`, `fcntl` and `close`.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) == 0 }
+}
 
-    /// Not known yet.
-    const UNKNOWN: u32 = 0;
-    static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
-    static TOLD_OF_FORKS: OnceLock<bool> = OnceLock::new();
-
-    extern "C" fn forget() {
-        KNOWN.store(UNKNOWN, Ordering::Relaxed);
-    }
-
-    pub(crate) fn id() -> u32 {
-        match KNOWN.load(Ordering::Relaxed) {
-            UNKNOWN => learn(),
-            id => id,
-        }
-    }
-
-    #[cold]
-    fn learn() -> u32 {
-        let told_of_forks = *TOLD_OF_FORKS.get_or_init(|| {
-            // SAFETY: the handler is a function of the signature that is asked for, for as long as the process lives,
-            // and does nothing but an atomic store, which is allowed between a fork and whatever follows.
-            unsafe { libc::pthread_atfork(None, None, Some(forget)) == 0 }
-        });
-        let id = std::process::id();
-        if told_of_forks {
-            KNOWN.store(id, Ordering::Relaxed);
-        }
-        id
-    }
+extern "C" fn in_child() {
+    KNOWN.store(UNKNOWN, Ordering::Relaxed);
+    locks::let_go_in_child();
 }

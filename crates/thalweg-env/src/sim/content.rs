@@ -9,16 +9,53 @@
 //!   rejected: each of a million crash images would copy the whole database.
 
 use std::collections::BTreeSet;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::crash::SECTOR_BYTES;
 
-type Chunk = [u8; 4096];
+type Bytes = [u8; 4096];
 
 /// Unit of sharing and of space.
-pub(super) const CHUNK_BYTES: u64 = size_of::<Chunk>() as u64;
+pub(super) const CHUNK_BYTES: u64 = size_of::<Bytes>() as u64;
+
+/// Some bytes of a file, and their hash once somebody asked for it: half a million crash images are told apart by
+/// their hashes, and nearly all of their chunks are those of the image before.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Bytes,
+    hash: OnceLock<u64>,
+}
+
+impl Clone for Chunk {
+    /// A copy is made in order to be changed.
+    fn clone(&self) -> Chunk {
+        Chunk {
+            bytes: self.bytes,
+            hash: OnceLock::new(),
+        }
+    }
+}
+
+impl Chunk {
+    fn hash(&self) -> u64 {
+        *self.hash.get_or_init(|| hash_of(&self.bytes))
+    }
+}
+
+fn hash_of(bytes: &Bytes) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// The bytes of a chunk, to change them.
+fn bytes_mut(chunk: &mut Arc<Chunk>) -> &mut Bytes {
+    let chunk = Arc::make_mut(chunk);
+    chunk.hash = OnceLock::new();
+    &mut chunk.bytes
+}
 
 /// Longest simulated file: the list of chunk pointers has to fit in memory.
 pub(super) const MAX_FILE_BYTES: u64 = 16 << 30;
@@ -91,6 +128,10 @@ impl Content {
         self.unreadable.extend(sectors(&range));
     }
 
+    pub(super) fn has_unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
+    }
+
     /// The first byte of a range that cannot be read.
     pub(super) fn first_unreadable(&self, range: Range<u64>) -> Option<u64> {
         let range = range.start..range.end.min(self.len_bytes);
@@ -111,7 +152,7 @@ impl Content {
         for piece in pieces(offset..end, CHUNK_BYTES) {
             let target = &mut buf[index(piece.start - offset)..index(piece.end - offset)];
             match self.chunk(piece.start) {
-                Some(chunk) => target.copy_from_slice(&chunk[within_chunk(&piece)]),
+                Some(chunk) => target.copy_from_slice(&chunk.bytes[within_chunk(&piece)]),
                 None => target.fill(0),
             }
         }
@@ -131,7 +172,7 @@ impl Content {
         for piece in pieces(offset..end, CHUNK_BYTES) {
             let source = &bytes[index(piece.start - offset)..index(piece.end - offset)];
             let slot = self.slot(piece.start).get_or_insert_with(zero_chunk);
-            Arc::make_mut(slot)[within_chunk(&piece)].copy_from_slice(source);
+            bytes_mut(slot)[within_chunk(&piece)].copy_from_slice(source);
         }
         if !bytes.is_empty() {
             self.len_bytes = self.len_bytes.max(end);
@@ -150,7 +191,7 @@ impl Content {
             if cut > 0
                 && let Some(Some(last)) = self.chunks.get_mut(index(len_bytes / CHUNK_BYTES))
             {
-                Arc::make_mut(last)[cut..].fill(0);
+                bytes_mut(last)[cut..].fill(0);
             }
         }
         self.len_bytes = len_bytes;
@@ -179,8 +220,15 @@ impl Content {
 }
 
 impl Hash for Content {
+    /// Of the bytes and the length: a hole is the same as zeros.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.to_vec().hash(state);
+        static ZEROS: OnceLock<u64> = OnceLock::new();
+        self.len_bytes.hash(state);
+        for at in 0..index(self.len_bytes.div_ceil(CHUNK_BYTES)) {
+            let chunk = self.chunks.get(at).and_then(Option::as_ref);
+            let zeros = || *ZEROS.get_or_init(|| hash_of(&zero_chunk().bytes));
+            chunk.map_or_else(zeros, |chunk| chunk.hash()).hash(state);
+        }
         self.unreadable.hash(state);
     }
 }
@@ -199,7 +247,10 @@ fn whole_sectors(range: &Range<u64>) -> Range<u64> {
 }
 
 fn zero_chunk() -> Arc<Chunk> {
-    Arc::new([0; size_of::<Chunk>()])
+    Arc::new(Chunk {
+        bytes: [0; size_of::<Bytes>()],
+        hash: OnceLock::new(),
+    })
 }
 
 /// A piece of one chunk as a range of that chunk.
@@ -244,6 +295,12 @@ mod tests {
         }
     }
 
+    fn hash(content: &Content) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        content.hash(&mut hasher);
+        hasher.finish()
+    }
+
     proptest! {
         #[test]
         fn behaves_as_a_vector_and_copies_stay_apart(steps in prop::collection::vec(step(), 1..20)) {
@@ -251,6 +308,8 @@ mod tests {
             let mut model = Vec::new();
             for step in steps {
                 let (copy, before) = (content.clone(), model.clone());
+                // Known from here on: a change must not leave it as it is.
+                hash(&content);
                 apply_to_vec(&mut model, &step);
                 match &step {
                     Step::Write(at, bytes) => content.write(*at, bytes),
@@ -258,6 +317,7 @@ mod tests {
                     Step::Allocate(at, len) => content.allocate(*at..at + len),
                 }
                 prop_assert_eq!(content.to_vec(), &model[..]);
+                prop_assert_eq!(hash(&content), hash(&Content::from_bytes(&model)));
                 prop_assert_eq!(copy.to_vec(), before);
             }
         }

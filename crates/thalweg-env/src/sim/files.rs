@@ -62,9 +62,17 @@ impl Storage for SimStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let path = self.absolute(path);
         let process_id = self.acting();
-        let (handle, path) = self.call(CallKind::Open, &path, None, |machine, _| {
-            open(machine, &path, mode, process_id)
-        })?;
+        let mut opened = None;
+        let result = self.call(CallKind::Open, &path, None, |machine, _| {
+            let (handle, path) = open(machine, &path, mode, process_id)?;
+            opened = Some(handle);
+            Ok((handle, path))
+        });
+        if let (Err(_), Some(handle)) = (&result, &opened) {
+            // The file may be there now, but nobody has it open.
+            self.world.disk.machine.lock().close(handle.id, process_id);
+        }
+        let (handle, path) = result?;
         Ok(Arc::new(SimFile {
             world: Arc::clone(&self.world),
             handle,
@@ -322,11 +330,7 @@ impl File for SimFile {
     fn is_locked(&self, range: Range<u64>) -> io::Result<bool> {
         let len_bytes = range.end.saturating_sub(range.start);
         self.call(CallKind::TryLock, range.start, len_bytes, |machine, _| {
-            let is_free = machine.try_lock(&self.handle, range.clone(), LockKind::Shared)?;
-            if is_free {
-                machine.unlock(&self.handle, range)?;
-            }
-            Ok(!is_free)
+            machine.is_locked(&self.handle, &range)
         })
     }
 

@@ -582,6 +582,17 @@ impl Machine {
         Ok(true)
     }
 
+    /// Whether another handle holds a lock in the range; the handle's own locks stay as they are.
+    pub(super) fn is_locked(&self, handle: &Handle, range: &Range<u64>) -> io::Result<bool> {
+        if range.is_empty() {
+            return Err(Errno::INVAL.into());
+        }
+        let is_held = |lock: &HeldLock| {
+            lock.ino == handle.ino && lock.handle != handle.id && overlap(&lock.range, range)
+        };
+        Ok(self.locks.iter().any(is_held))
+    }
+
     pub(super) fn unlock(&mut self, handle: &Handle, range: Range<u64>) -> io::Result<()> {
         if range.is_empty() {
             return Err(Errno::INVAL.into());

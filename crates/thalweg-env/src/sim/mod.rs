@@ -49,6 +49,7 @@ mod race;
 mod runtime;
 mod state;
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -493,6 +494,41 @@ impl SimEnv {
     /// Sets the counters to zero; the numbers of calls go on.
     pub fn reset_stats(&self) {
         self.with(|machine| machine.stats = Stats::default());
+    }
+
+    /// Files that a process has open, each handle counted.
+    #[must_use]
+    pub fn open_handles(&self, process_id: u32) -> usize {
+        self.with(|machine| {
+            let open = machine.descriptions.values();
+            open.filter(|open| open.holders.contains(&process_id))
+                .count()
+        })
+    }
+
+    /// Of these, those of files that have no name any more: the space they take is free once they are closed.
+    #[must_use]
+    pub fn open_removed_files(&self, process_id: u32) -> usize {
+        self.with(|machine| {
+            let files = machine.fs.visible_files();
+            let named: BTreeSet<Ino> = files.into_iter().map(|(_, ino)| ino).collect();
+            let open = machine.descriptions.values();
+            let is_removed = |ino: &Ino| !named.contains(ino);
+            open.filter(|open| open.holders.contains(&process_id) && is_removed(&open.ino))
+                .count()
+        })
+    }
+
+    /// The files with sectors that cannot be read, as a crash has left them.
+    #[must_use]
+    pub fn unreadable_files(&self) -> Vec<PathBuf> {
+        let fs = self.fs();
+        let is_bad = |ino| fs.file(ino).is_ok_and(|file| file.visible.has_unreadable());
+        let files = fs.visible_files().into_iter();
+        files
+            .filter(|(_, ino)| is_bad(*ino))
+            .map(|(path, _)| path)
+            .collect()
     }
 
     /// Starts a new record of calls, or stops recording.

@@ -20,27 +20,56 @@ pub(crate) mod thread {
     )]
 
     use std::io;
+    use std::mem::ManuallyDrop;
     use std::thread;
     use std::time::Duration;
 
+    use crate::os::process;
+    use crate::owner::NotOwner;
     use crate::runtime::{Join, JoinHandle, Panicked};
 
     pub(crate) use std::thread::yield_now;
 
-    impl Join for thread::JoinHandle<()> {
-        fn join(self: Box<Self>) -> Result<(), Panicked> {
-            thread::JoinHandle::join(*self)
-                .map_err(|payload| Panicked::from_payload(payload.as_ref()))
+    /// A thread of the process that started it. A child of a fork has its handle and not the thread, whose number may be
+    /// that of another one there: to join or to detach it would hit that one.
+    struct Thread {
+        handle: Option<thread::JoinHandle<()>>,
+        process_id: u32,
+    }
+
+    impl Join for Thread {
+        fn join(mut self: Box<Self>) -> Result<(), Panicked> {
+            let is_here = self.process_id == process::id();
+            match self.handle.take_if(|_| is_here) {
+                Some(handle) => handle
+                    .join()
+                    .map_err(|payload| Panicked::from_payload(payload.as_ref())),
+                None => Err(Panicked {
+                    message: NotOwner.to_string(),
+                }),
+            }
         }
 
         fn is_finished(&self) -> bool {
-            thread::JoinHandle::is_finished(self)
+            let handle = self.handle.as_ref();
+            handle.is_none_or(thread::JoinHandle::is_finished)
+        }
+    }
+
+    impl Drop for Thread {
+        fn drop(&mut self) {
+            if self.process_id != process::id() {
+                let _not_detached = ManuallyDrop::new(self.handle.take());
+            }
         }
     }
 
     pub(crate) fn spawn(name: &str, job: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(job)?;
-        Ok(JoinHandle::new(Box::new(thread)))
+        let handle = thread::Builder::new().name(name.to_owned()).spawn(job)?;
+        Ok(JoinHandle::new(Box::new(Thread {
+            handle: Some(handle),
+            process_id: process::id(),
+        })))
     }
 
     pub(crate) fn sleep(duration: Duration) {

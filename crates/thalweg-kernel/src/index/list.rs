@@ -13,10 +13,10 @@ use crate::wire::{Parsed, Reader, put_varint, put_zigzag};
 use std::sync::Arc;
 
 /// Most entries of one list.
-const MAX_LIST_ENTRIES: usize = 1 << 16;
+pub const MAX_LIST_ENTRIES: usize = 1 << 16;
 
 /// Most column summaries of one list: 10 MiB in memory.
-const MAX_LIST_SUMMARIES: usize = 1 << 17;
+pub const MAX_LIST_SUMMARIES: usize = 1 << 17;
 
 const ENTRY_SORTED: u8 = 1;
 const ENTRY_PAGE: u8 = 2;

@@ -10,12 +10,14 @@
 mod held;
 mod list;
 mod page;
+mod pending;
 mod tree;
 mod walk;
 
 pub(crate) use held::HeldPages;
-pub use list::{decode_entries, encode_entries};
+pub use list::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, decode_entries, encode_entries};
 pub use page::{Page, PageLoader, UnsealedPage};
+pub(crate) use pending::Pending;
 pub use tree::{Tree, WrittenPages};
 pub(crate) use tree::{check_page, unequal_totals};
 pub use walk::{Blocks, Step, Walk};

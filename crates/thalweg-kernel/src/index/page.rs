@@ -12,6 +12,7 @@ use super::list::{encode_entries, parse_entries};
 use super::{Address, Entry, MAX_LEVEL, MAX_PAGE_ENTRIES, MAX_PAGE_SUMMARIES, MIN_PAGE_FANOUT};
 use crate::error::{Error, Result};
 use crate::ids::{DatabaseId, FileId, TableId};
+use crate::rules::page_entries;
 use crate::wire::{Parsed, Reader, is_sound, sealing_crc};
 use std::sync::{Arc, OnceLock};
 
@@ -261,8 +262,7 @@ impl Page {
 
     /// Whether a page may hold so many entries with so many summaries.
     pub(super) fn fits(entries: usize, summaries: usize) -> bool {
-        entries <= MAX_PAGE_ENTRIES
-            && (summaries <= MAX_PAGE_SUMMARIES || entries <= MIN_PAGE_FANOUT)
+        entries <= page_entries() && (summaries <= MAX_PAGE_SUMMARIES || entries <= MIN_PAGE_FANOUT)
     }
 
     /// Verifies the bytes of a page and reads them. `expected` is the entry that leads to it, `bytes` what lies there.

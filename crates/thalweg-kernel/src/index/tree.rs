@@ -8,13 +8,15 @@
 //!   only, and need no page from disk while that is in memory.
 //! - Pages filled in order stay full; others are split in halves and joined when they run empty.
 //! - Which items are on which page is a function of the changes alone, whatever is in memory, trimmed or loaded.
+//! - Where a page cannot be read, changes may wait for it ([`Tree::defer`]); until then the tree answers nothing.
 //! - A page is marked as written only after its bytes are safe ([`WrittenPages::publish`]).
 
 use super::page::{Child, Page, PageLoader, UnsealedPage};
 use super::walk::{Blocks, Step, Walk};
-use super::{Address, Entry, EntryKey};
+use super::{Address, Entry, EntryKey, Pending};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::TableId;
+use crate::ids::{CommitNo, TableId};
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -23,6 +25,8 @@ use std::sync::Arc;
 pub struct Tree {
     table: TableId,
     pub(super) root: Option<Arc<Child>>,
+    /// What is not in the pages yet, because one of them cannot be read.
+    pending: Option<Arc<Pending>>,
 }
 
 /// One item to be removed, added, or replaced by another one of the same key.
@@ -68,7 +72,11 @@ impl Tree {
     /// The tree of a table without rows.
     #[must_use]
     pub fn empty(table: TableId) -> Self {
-        Self { table, root: None }
+        Self {
+            table,
+            root: None,
+            pending: None,
+        }
     }
 
     /// The tree below a root page that is on disk; no page is read.
@@ -84,7 +92,93 @@ impl Tree {
         Self {
             table,
             root: root.map(Child::on_disk),
+            pending: None,
         }
+    }
+
+    /// The same tree with changes that wait for one of its pages.
+    pub(crate) fn with_pending(self, pending: Option<Pending>) -> Self {
+        Self {
+            pending: pending.map(Arc::new),
+            ..self
+        }
+    }
+
+    /// The changes that wait for a page that cannot be read. Without them the tree is of an earlier commit.
+    pub(crate) fn pending(&self) -> Option<&Pending> {
+        self.pending.as_deref()
+    }
+
+    /// The tree with one more change that waits, of commit `commit`, for a page that cannot be read for this `cause`.
+    pub(crate) fn defer(
+        &self,
+        commit: CommitNo,
+        removed: &[EntryKey],
+        added: Vec<Entry>,
+        cause: Error,
+    ) -> Self {
+        let mut pending = match self.pending() {
+            Some(pending) => pending.clone(),
+            None => Pending::new(commit, cause),
+        };
+        pending.push(removed, added);
+        self.clone().with_pending(Some(pending))
+    }
+
+    /// The tree with the changes that waited.
+    ///
+    /// # Errors
+    /// [`Pending::error`] if the page still cannot be read; whatever else changing the tree leads to.
+    pub(crate) fn settled(&self, loader: &dyn PageLoader) -> Result<Cow<'_, Self>> {
+        let Some(pending) = self.pending() else {
+            return Ok(Cow::Borrowed(self));
+        };
+        let pages = self.without_pending();
+        let settled = pages.replace(
+            &pending.removed,
+            pending.added.clone(),
+            loader,
+            &mut Vec::new(),
+        );
+        settled.map(Cow::Owned).map_err(|cause| {
+            let contradicts = matches!(cause.kind(), ErrorKind::Conflict | ErrorKind::Invalid);
+            let cause = if contradicts {
+                // These commits were taken: so it is the pages that are not what they were.
+                Error::corruption(format_args!("the index of table {}", self.table.0), cause)
+            } else {
+                cause
+            };
+            let pending = Pending {
+                cause,
+                ..pending.clone()
+            };
+            pending.error()
+        })
+    }
+
+    /// The same after another attempt, which is remembered if it fails.
+    pub(crate) fn settled_or_pending(&self, loader: &dyn PageLoader) -> Self {
+        match self.settled(loader) {
+            Ok(settled) => settled.into_owned(),
+            Err(error) => self
+                .clone()
+                .with_pending(self.pending().map(|pending| Pending {
+                    cause: error.cause().clone(),
+                    ..pending.clone()
+                })),
+        }
+    }
+
+    /// What the pages say, of an earlier commit where changes wait.
+    pub(crate) fn without_pending(&self) -> Self {
+        self.clone().with_pending(None)
+    }
+
+    /// # Errors
+    /// [`Pending::error`] where changes wait for a page that cannot be read.
+    pub(crate) fn check_settled(&self) -> Result<()> {
+        self.pending()
+            .map_or(Ok(()), |pending| Err(pending.error()))
     }
 
     /// The table it indexes.
@@ -93,7 +187,8 @@ impl Tree {
         self.table
     }
 
-    /// Counts, ranges and summaries of all rows; `None` without rows. Its address may be out of date.
+    /// Counts, ranges and summaries of all rows; `None` without rows. Its address may be out of date, and where changes wait
+    /// for a page all of it is.
     #[must_use]
     pub fn total(&self) -> Option<&Entry> {
         self.root.as_ref().map(|root| &root.entry)
@@ -166,8 +261,9 @@ impl Tree {
         keys: impl Iterator<Item = EntryKey>,
         loader: &dyn PageLoader,
     ) -> Result<()> {
+        let tree = self.settled(loader)?;
         for key in keys {
-            let mut next = self.root.clone();
+            let mut next = tree.root.clone();
             while let Some(child) = next.filter(|child| !child.entry.is_block()) {
                 let page = page_of(self.table, &child, loader)?;
                 // As in `change_pages`: what lies before the first goes into it.
@@ -206,6 +302,10 @@ impl Tree {
         loader: &dyn PageLoader,
         freed: &mut Vec<Address>,
     ) -> Result<Self> {
+        if self.pending.is_some() {
+            let settled = self.settled(loader)?;
+            return settled.replace(removed, added, loader, freed);
+        }
         let changes = changes_in_order(removed, added)?;
         if changes.is_empty() {
             return Ok(self.clone());
@@ -231,6 +331,7 @@ impl Tree {
         Ok(Self {
             table: self.table,
             root,
+            pending: None,
         })
     }
 
@@ -251,7 +352,8 @@ impl Tree {
 
     /// The same step by step: [`Walk::next`] returns one taken entry after the other. It needs no borrow of the tree.
     pub fn walk<L: PageLoader>(&self, range: Option<RangeInclusive<i64>>, loader: L) -> Walk<L> {
-        Walk::new(self.table, self.root.clone(), range, loader)
+        let refused = self.check_settled().err();
+        Walk::new(self.table, self.root.clone(), range, loader, refused)
     }
 
     /// The blocks that can hold keys of `range`, in order; pages are loaded when they are reached.
@@ -263,12 +365,13 @@ impl Tree {
     /// what lies below it is left out.
     ///
     /// # Errors
-    /// Those of loading that are no damage.
+    /// Those of loading that are no damage; changes that wait for a page.
     pub(crate) fn whole_items(
         &self,
         loader: &dyn PageLoader,
         lost: &mut dyn FnMut(&Entry, &Error),
     ) -> Result<Vec<Entry>> {
+        self.check_settled()?;
         let mut items = Vec::new();
         if let Some(root) = &self.root {
             collect_items(self.table, root, loader, &mut items, lost)?;
@@ -304,6 +407,7 @@ impl Tree {
         Self {
             table: self.table,
             root: self.root.as_ref().map(trim_child),
+            pending: self.pending.clone(),
         }
     }
 
@@ -312,6 +416,7 @@ impl Tree {
     /// # Errors
     /// `Corruption` that names the page.
     pub fn check_invariants(&self, loader: &dyn PageLoader) -> Result<u64> {
+        self.check_settled()?;
         let mut pages = 0;
         if let Some(root) = &self.root {
             check_child(self.table, root, loader, &mut pages)?;

@@ -43,6 +43,8 @@ pub struct Walk<L> {
     current: Option<Cursor>,
     waiting: BinaryHeap<Reverse<Cursor>>,
     pages: u64,
+    /// In the place of all entries.
+    refused: Option<Error>,
 }
 
 /// An open page and how far the walk came in it.
@@ -90,6 +92,7 @@ impl<L: PageLoader> Walk<L> {
         root: Option<Arc<Child>>,
         range: Option<RangeInclusive<i64>>,
         loader: L,
+        refused: Option<Error>,
     ) -> Self {
         let (start, end) = range.map_or((i64::MIN, i64::MAX), RangeInclusive::into_inner);
         Self {
@@ -101,6 +104,7 @@ impl<L: PageLoader> Walk<L> {
             current: None,
             waiting: BinaryHeap::new(),
             pages: 0,
+            refused,
         }
     }
 
@@ -124,6 +128,9 @@ impl<L: PageLoader> Walk<L> {
     }
 
     fn advance(&mut self, decide: &mut dyn FnMut(&Entry) -> Step) -> Result<Option<Entry>> {
+        if let Some(error) = self.refused.take() {
+            return Err(error);
+        }
         if let Some(root) = self.root.take() {
             let inside = root.entry.key_min <= self.end && root.entry.key_max >= self.start;
             match if inside {

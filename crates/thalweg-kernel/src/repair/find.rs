@@ -98,7 +98,7 @@ impl Catalogue {
                 }
                 (table, entries)
             }
-            Change::Edit(Edit::AddFragment { table, root, .. }) => (table, vec![root]),
+            Change::Edit(Edit::AddFragments { table, roots, .. }) => (table, roots),
             Change::Edit(Edit::Replace {
                 table,
                 removed,

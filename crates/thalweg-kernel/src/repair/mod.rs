@@ -14,11 +14,12 @@ mod salvage;
 mod start;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{Epoch, FileId, LogPosition, TableId};
+use crate::folders::make_folders;
+use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId, check_countable};
 use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::kernel::Options;
 use crate::leader::{Failure, Leader};
-use crate::open::{self, data_dir, highest_file, look_for_database, make_folders, take_lock};
+use crate::open::{self, data_dir, free_file_id, look_for_database, take_lock};
 use crate::root::RootFile;
 use crate::segment::list_segments;
 use crate::segment_supply::SegmentSupply;
@@ -69,6 +70,8 @@ pub fn repair(
     options: &Options,
     on_bytes: &mut dyn FnMut(u64),
 ) -> Result<RepairReport> {
+    // Whatever `on_bytes` does: a child that it forks must not repair what its parent does.
+    let env = &env.for_this_process();
     look(env, dir)?;
     let lock = take_lock(env, dir)?;
     let repaired = repair_locked(env, dir, options, on_bytes);
@@ -146,16 +149,24 @@ fn leave_out_lost_pages(
     let mut catalogue = None;
     for table in working.tables.clone().iter() {
         let mut lost: Vec<(Entry, Damage)> = Vec::new();
-        let mut items = table.tree.whole_items(store, &mut |page, error| {
+        let pages = table.tree.without_pending();
+        let mut items = pages.whole_items(store, &mut |page, error| {
             let file = file_name(store, page.address.file);
             lost.push((page.clone(), entry_damage(file, &table.name, page, error)));
         })?;
-        if lost.is_empty() {
+        let pending = table.tree.pending();
+        if lost.is_empty() && pending.is_none() {
             continue;
         }
-        let catalogue = match &mut catalogue {
-            Some(catalogue) => catalogue,
-            none => none.insert(Catalogue::read(store, working.commit)?),
+        let of_then;
+        let catalogue = match (pending, &mut catalogue) {
+            // The pages are of before that.
+            (Some(pending), _) if !lost.is_empty() => {
+                of_then = Catalogue::read(store, CommitNo(pending.since.0.saturating_sub(1)))?;
+                &of_then
+            }
+            (_, Some(catalogue)) => catalogue,
+            (_, none) => none.insert(Catalogue::read(store, working.commit)?),
         };
         let mut known: HashSet<EntryKey> = items.iter().map(Entry::key).collect();
         for (page, damage) in lost {
@@ -175,6 +186,12 @@ fn leave_out_lost_pages(
                     report.given_up.push(damage);
                 }
             }
+        }
+        if let Some(pending) = pending {
+            // What goes and is not there lay below a lost page.
+            let removed: HashSet<EntryKey> = pending.removed.iter().copied().collect();
+            items.retain(|item| !removed.contains(&item.key()));
+            items.extend_from_slice(&pending.added);
         }
         set_items(working, table, items, store)?;
     }
@@ -259,12 +276,20 @@ impl Repair {
         start: Start,
         report: &mut RepairReport,
     ) -> Result<()> {
+        let epoch = start.last_epoch.next()?;
+        check_countable(dir, "last commit", start.working.commit.0)?;
+        check_countable(
+            dir,
+            "segment of a checkpoint",
+            start.from.checkpoint.segment.0,
+        )?;
         let root = match start.root {
             Some(root) => root,
             None => RootFile::replacing(env, dir, start.from)?,
         };
         make_folders(env, dir)?;
-        let next_file = FileId(root.current.next_file.0.max(highest_file(env, dir)? + 1));
+        let known = root.current.next_file.max(root.current.checkpoint.segment);
+        let next_file = free_file_id(env, dir, known)?;
         let supply = SegmentSupply::new(
             env.clone(),
             dir.to_owned(),
@@ -283,7 +308,7 @@ impl Repair {
         // What it was read from may be damaged elsewhere, or go: nothing is built on it.
         leader.working.base = None;
         leader
-            .begin_epoch(start.last_epoch.next(), Vec::new())
+            .begin_epoch(epoch, Vec::new())
             .map_err(Failure::error)?;
         leader.live.sync()?;
         leader.supply.release();

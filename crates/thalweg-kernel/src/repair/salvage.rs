@@ -104,7 +104,10 @@ impl Salvage<'_> {
             let reached = self.working.commit;
             let frame = match found {
                 Found::Lost(lost) => {
-                    let behind = lost.skipped.last_lost.map(CommitNo::next);
+                    let behind = lost
+                        .skipped
+                        .last_lost
+                        .map(|last| CommitNo(last.0.saturating_add(1)));
                     if lost.skipped.to.is_none() || !behind.is_none_or(was_taken_over) {
                         self.open_end.get_or_insert(lost);
                     } else {
@@ -161,7 +164,7 @@ impl Salvage<'_> {
 
     /// Notes damage of the log, and the commits up to `last` that are lost by it.
     fn lose(&mut self, lost: &Lost, last: Option<CommitNo>) {
-        let first = self.working.commit.next();
+        let first = CommitNo(self.working.commit.0.saturating_add(1));
         let mut damage = log_damage(lost.skipped.from, &lost.error);
         let Some(last) = last else {
             self.report.mended.push(damage);
@@ -178,7 +181,7 @@ impl Salvage<'_> {
         };
         self.working.commit = known;
         if lost.skipped.may_hold_edits {
-            let commits = known.0 - first.0 + 1;
+            let commits = (known.0 - first.0).saturating_add(1);
             self.skip_tables(u32::try_from(commits).unwrap_or(u32::MAX));
         }
     }
@@ -253,7 +256,13 @@ impl Salvage<'_> {
                 covers: Some(_),
                 entries,
                 ..
-            } if !self.exact => {
+            }
+            | Change::Edit(Edit::AddFragments {
+                table,
+                covers: Some(_),
+                roots: entries,
+                ..
+            }) if !self.exact => {
                 let first = entries.iter().map(|entry| entry.commit_min).min();
                 (self.working.first_open(*table) != first).then_some("not just its rows are open")
             }
@@ -358,7 +367,11 @@ fn is_whole(replay: &Replay, frame: &Frame) -> Result<bool> {
 fn is_refusal(error: &Error) -> bool {
     matches!(
         error.kind(),
-        ErrorKind::NotFound | ErrorKind::Conflict | ErrorKind::AlreadyExists | ErrorKind::Invalid
+        ErrorKind::NotFound
+            | ErrorKind::Conflict
+            | ErrorKind::AlreadyExists
+            | ErrorKind::Invalid
+            | ErrorKind::Limit
     )
 }
 
@@ -371,7 +384,7 @@ fn table_of(change: &Change) -> Option<TableId> {
             Edit::DropTable { table }
             | Edit::RenameTable { table, .. }
             | Edit::SetDefinition { table, .. }
-            | Edit::AddFragment { table, .. }
+            | Edit::AddFragments { table, .. }
             | Edit::Replace { table, .. },
         ) => Some(*table),
     }
@@ -386,7 +399,11 @@ fn rows_of(change: &Change) -> u64 {
             entries,
             ..
         } => entries.iter().map(|entry| entry.rows).sum(),
-        Change::Edit(Edit::AddFragment { root, .. }) => root.rows,
+        Change::Edit(Edit::AddFragments {
+            covers: None,
+            roots,
+            ..
+        }) => roots.iter().map(|root| root.rows).sum(),
         _ => 0,
     }
 }
@@ -395,7 +412,10 @@ fn keys_of(changes: &[Change]) -> Option<(i64, i64)> {
     let ranges = changes.iter().flat_map(|change| match change {
         Change::Rows(part) => vec![(part.key_min, part.key_max)],
         Change::Group { entries, .. } => entries.iter().map(|e| (e.key_min, e.key_max)).collect(),
-        Change::Edit(Edit::AddFragment { root, .. }) => vec![(root.key_min, root.key_max)],
+        Change::Edit(Edit::AddFragments { roots, .. }) => roots
+            .iter()
+            .map(|root| (root.key_min, root.key_max))
+            .collect(),
         _ => Vec::new(),
     });
     ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
@@ -407,6 +427,12 @@ fn only_moves_rows(change: &Change) -> bool {
         Change::Group {
             covers: Some(_),
             ..
-        } | Change::Edit(Edit::Replace { .. })
+        } | Change::Edit(
+            Edit::Replace { .. }
+                | Edit::AddFragments {
+                    covers: Some(_),
+                    ..
+                }
+        )
     )
 }

@@ -20,6 +20,7 @@ use crate::store::segment_name;
 use crate::verify::log_damage;
 use crate::working::Working;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, OpenMode};
@@ -382,7 +383,9 @@ impl Frames {
         from: &Root,
         told: &Told,
     ) -> Result<Vec<EpochLog>> {
-        let behind = self.first.range(from.epoch.next()..);
+        let behind = self
+            .first
+            .range((Bound::Excluded(from.epoch), Bound::Unbounded));
         let logs = behind.map(|(epoch, (at, head))| {
             let checkpoints = self.checkpoints.iter().chain(&told.slots);
             let of_epoch = checkpoints.filter(|root| root.epoch == *epoch);

@@ -5,8 +5,13 @@
 //! - A step prepares fragments from one snapshot, without a lock, and one commit puts them in the place of what they
 //!   were made of. Before that commit nothing has changed; what is left of a step that failed is a file nobody knows.
 //! - Whoever holds an older snapshot goes on seeing the old blocks.
-//! - A step rewrites a bounded number of rows, one at least, however large the table is, and what it leaves in order is
-//!   not rewritten again. So maintenance ends, also while rows arrive.
+//! - A step does a bounded amount of work, one row at least, however large the table is: so many rows and encoded bytes, so
+//!   many blocks, and the rest of the fragments that they are in. What it leaves in order is not rewritten again. So
+//!   maintenance ends, also while rows arrive.
+//! - One rule says what is due, wherever it lies: blocks that overlap are, and short neighbours are where the files that are
+//!   rewritten for them lose a block for every `split_fragment_bytes`. A lone block is no file to be rewritten; a small file
+//!   is rewritten for one short block, a large one for as many as make it worth its size. What remains are the few short
+//!   blocks of large files in order, and what is rewritten has none left, so that no file is rewritten again and again.
 //!
 //! Arrival. A step takes all rows of the table whose keys lie in a range, apart from open ones, so its new blocks share
 //! keys with no other block: they are told apart by their numbers alone, and carry the smallest commit of what they were
@@ -26,7 +31,7 @@ use crate::range::KeyRange;
 use crate::reader::{Reader, arrival, keys_of};
 use crate::table::{Maintained, Table, TableView};
 use arrow_array::RecordBatch;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use thalweg_codec::Level;
 use thalweg_kernel::block::EncodedBlock;
@@ -37,6 +42,12 @@ use thalweg_kernel::{Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileI
 const GATHERED_BLOCKS: usize = 16;
 /// Bytes of merged rows that are cut at once.
 const GATHERED_BYTES: usize = 32 << 20;
+/// Most blocks outside of fragments that one step takes away: their keys take a sixth of a frame.
+const MOST_REMOVED: usize = 1 << 16;
+/// Most encoded bytes of blocks that are put together: short ones of long values are as large as others.
+const MOST_PACKED_BYTES: u64 = 8 << 20;
+/// Encoded bytes that are as much work as a row, where rows are wide.
+const BYTES_PER_ROW: u64 = 64;
 /// Steps in a row that may lose a race against another edit.
 const MOST_CONFLICTS: u32 = 16;
 /// Steps of one call, by the blocks that there are at first. Each takes away a late run or a short block, and leaves few
@@ -59,9 +70,10 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
     let mut done = Maintained::default();
     let mut conflicts = 0;
     let mut most_steps = None;
+    let mut unpackable = HashSet::new();
     loop {
         let view = table.view()?;
-        let Some(step) = Step::plan(&view, until)? else {
+        let Some(step) = Step::plan(&view, until, &unpackable)? else {
             break;
         };
         let blocks = step.list.blocks.len() as u64;
@@ -70,10 +82,11 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
             return Err(table.name_error(Error::corruption("the index", what)));
         }
         match step.run(table, &view) {
-            Ok(rows) => {
+            Ok(ran) => {
                 *has_garbage = true;
                 done.steps += 1;
-                done.rows += rows;
+                done.rows += ran.rows;
+                unpackable.extend(ran.unpackable);
                 conflicts = 0;
             }
             Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
@@ -105,6 +118,15 @@ struct Merge {
     blocks: Vec<usize>,
 }
 
+/// What a step did.
+#[derive(Default)]
+struct Ran {
+    /// Rows that were put in order.
+    rows: u64,
+    /// Blocks that are not one block together, though they are short.
+    unpackable: Vec<EntryKey>,
+}
+
 /// What is written to the new fragments.
 enum Part {
     /// A block as it is, because the rest of its fragment is rewritten.
@@ -117,7 +139,11 @@ enum Part {
 
 impl Step {
     /// What to do next; `None` when everything up to the commit `until` is in order, or has to wait for open rows.
-    fn plan(view: &TableView, until: CommitNo) -> Result<Option<Self>> {
+    fn plan(
+        view: &TableView,
+        until: CommitNo,
+        unpackable: &HashSet<EntryKey>,
+    ) -> Result<Option<Self>> {
         let list = BlockList::read(view)?;
         let runs = list.runs();
         let ranges = ranges_to_merge(view, &list, &runs, until);
@@ -148,87 +174,150 @@ impl Step {
             packs: Vec::new(),
             cuts,
         };
-        step.packs = step.short_neighbours(view, &runs, until);
+        step.packs = step.short_neighbours(view, &runs, until, unpackable);
         let idle = step.merges.is_empty() && step.packs.is_empty();
         Ok((!idle).then_some(step))
     }
 
-    /// Runs of blocks in order that are one block together.
+    /// Runs of blocks in order that are one block together, as many as one step takes.
     fn short_neighbours(
         &self,
         view: &TableView,
         runs: &[Range<usize>],
         until: CommitNo,
+        unpackable: &HashSet<EntryKey>,
+    ) -> Vec<Range<usize>> {
+        let open = open_parts(view);
+        let mut may_go: Vec<bool> = self
+            .list
+            .blocks
+            .iter()
+            .zip(&self.cuts)
+            .map(|(block, cut)| {
+                block.first_commit <= until && cut.is_empty() && !unpackable.contains(&block.key())
+            })
+            .collect();
+        let groups = loop {
+            let mut groups = self.groups(view, runs, &may_go);
+            groups.retain(|group| !self.waits(group, &open));
+            let kept = self.files_not_worth_it(view, &groups);
+            if kept.is_empty() {
+                break groups;
+            }
+            for (block, may_go) in self.list.blocks.iter().zip(&mut may_go) {
+                *may_go &= !kept.contains(&block.address.file);
+            }
+        };
+        self.within_budget(view, groups)
+    }
+
+    /// Runs of blocks in order that are one block together, among those that may go.
+    fn groups(
+        &self,
+        view: &TableView,
+        runs: &[Range<usize>],
+        may_go: &[bool],
     ) -> Vec<Range<usize>> {
         let most_rows = u64::from(view.definition().block_rows());
         let split_of = |at: usize| {
             let split = view.definition().split();
             split.map(|split| split.split_of(self.list.blocks[at].key_min))
         };
-        let rewritten = self.rewritten_files();
-        let small_bytes = view.engine().options().append_limits.split_fragment_bytes;
-        let may_go = |at: usize| {
-            let block = &self.list.blocks[at];
-            // A large file is not copied for the sake of a few short blocks.
-            let is_movable = match self.list.fragments.get(&block.address.file) {
-                Some(fragment) => {
-                    fragment.bytes <= small_bytes || rewritten.contains(&block.address.file)
-                }
-                None => true,
-            };
-            block.first_commit <= until && self.cuts[at].is_empty() && is_movable
-        };
-        let mut budget = view.engine().options().maintain_rows;
-        let mut packs: Vec<Range<usize>> = Vec::new();
+        let mut groups: Vec<Range<usize>> = Vec::new();
         let mut group = 0..0;
-        let mut rows = 0;
+        let (mut rows, mut bytes) = (0, 0);
         for run in runs {
             let at = run.start;
-            let single = run.len() == 1 && may_go(at);
-            let block_rows = self.list.blocks[at].rows;
+            let single = run.len() == 1 && may_go[at];
+            let block = &self.list.blocks[at];
             if single
                 && group.end == at
                 && !group.is_empty()
-                && rows + block_rows <= most_rows
+                && rows + block.rows <= most_rows
+                && bytes + block.block_bytes <= MOST_PACKED_BYTES
+                && group.len() < MOST_REMOVED
                 && split_of(group.start) == split_of(at)
             {
                 group.end = at + 1;
-                rows += block_rows;
+                rows += block.rows;
+                bytes += block.block_bytes;
                 continue;
             }
-            if let Some(group) = self.in_place_of_first(group.clone()) {
-                packs.push(group);
-                budget = budget.saturating_sub(rows);
-                if budget == 0 {
-                    break;
-                }
-            }
-            (group, rows) = if single {
-                (at..at + 1, block_rows)
+            groups.extend(self.in_place_of_first(group));
+            (group, rows, bytes) = if single {
+                (at..at + 1, block.rows, block.block_bytes)
             } else {
-                (0..0, 0)
+                (0..0, 0, 0)
             };
         }
-        if budget > 0 {
-            packs.extend(self.in_place_of_first(group));
+        groups.extend(self.in_place_of_first(group));
+        groups
+    }
+
+    /// Whether open rows with keys of a group came before one of its blocks did.
+    fn waits(&self, group: &Range<usize>, open: &[(CommitNo, KeyRange)]) -> bool {
+        let blocks = &self.list.blocks[group.clone()];
+        let last = blocks.iter().map(|block| block.key_max).max();
+        let keys = KeyRange {
+            first: blocks[0].key_min,
+            last: last.unwrap_or(i64::MAX),
+        };
+        let newest = blocks.iter().map(|block| block.commit_max).max();
+        open.iter()
+            .any(|(commit, part)| Some(*commit) < newest && !part.intersect(keys).is_empty())
+    }
+
+    /// Fragments with blocks in these groups that are not worth being written anew for them. A file is as due as a lone block
+    /// where a block goes for every few megabytes of it: so the copying that a short block can cause is bounded, and a file
+    /// in order, which has few of them, is left alone.
+    fn files_not_worth_it(&self, view: &TableView, groups: &[Range<usize>]) -> HashSet<FileId> {
+        let small_bytes = view.engine().options().append_limits.split_fragment_bytes;
+        let rewritten = self.rewritten_files();
+        let mut going: HashMap<FileId, u64> = HashMap::new();
+        for group in groups {
+            for (nth, block) in self.list.blocks[group.clone()].iter().enumerate() {
+                // All but the first of a group go.
+                *going.entry(block.address.file).or_default() += u64::from(nth > 0);
+            }
         }
-        let open = open_parts(view);
-        packs.retain(|group| {
+        let is_worth_it = |file: &FileId, going: u64| {
+            let fragment = self.list.fragments.get(file);
+            fragment.is_none_or(|fragment| {
+                rewritten.contains(file)
+                    || fragment.bytes <= small_bytes.saturating_mul(going.max(1))
+            })
+        };
+        let of_files = going.into_iter();
+        of_files
+            .filter(|(file, going)| !is_worth_it(file, *going))
+            .map(|(file, _)| file)
+            .collect()
+    }
+
+    /// The first groups, as many as one step takes, and what else is to be done in the files that they are in: a file is
+    /// written anew once, not once for each step.
+    fn within_budget(&self, view: &TableView, groups: Vec<Range<usize>>) -> Vec<Range<usize>> {
+        let mut budget = view.engine().options().maintain_rows.max(1);
+        let mut removed = 0;
+        let mut touched = self.rewritten_files();
+        let mut taken = Vec::new();
+        for group in groups {
             let blocks = &self.list.blocks[group.clone()];
-            let keys = KeyRange {
-                first: blocks[0].key_min,
-                last: blocks
-                    .iter()
-                    .map(|block| block.key_max)
-                    .max()
-                    .unwrap_or(i64::MAX),
+            let file = |block: &Entry| {
+                Some(block.address.file).filter(|f| self.list.fragments.contains_key(f))
             };
-            let newest = blocks.iter().map(|block| block.commit_max).max();
-            !open
-                .iter()
-                .any(|(commit, part)| Some(*commit) < newest && !part.intersect(keys).is_empty())
-        });
-        packs
+            let files: HashSet<FileId> = blocks.iter().filter_map(file).collect();
+            let lone = blocks.iter().filter(|block| file(block).is_none()).count();
+            let goes_along = !files.is_empty() && files.is_subset(&touched);
+            if (budget == 0 && !goes_along) || removed + lone > MOST_REMOVED {
+                continue;
+            }
+            budget = budget.saturating_sub(blocks.iter().map(cost).sum());
+            removed += lone;
+            touched.extend(files);
+            taken.push(group);
+        }
+        taken
     }
 
     /// As much of a group as can have the commit and number of its first block, if that is more than one block: rows of
@@ -261,8 +350,8 @@ impl Step {
             .collect()
     }
 
-    /// Writes the new fragments and puts them in the place of the old blocks. Returns how many rows were put in order.
-    fn run(&self, table: &Table, view: &TableView) -> Result<u64> {
+    /// Writes the new fragments and puts them in the place of the old blocks.
+    fn run(&self, table: &Table, view: &TableView) -> Result<Ran> {
         let mut packed = vec![false; self.list.blocks.len()];
         for group in &self.packs {
             packed[group.clone()].fill(true);
@@ -306,7 +395,7 @@ impl Step {
             table,
             view,
             output: Output::default(),
-            rows: 0,
+            ran: Ran::default(),
         };
         for (_, part) in parts {
             writer.write(part)?;
@@ -322,7 +411,7 @@ impl Step {
             ..Commit::default()
         };
         table.engine().kernel().commit(commit, Durability::Disk)?;
-        Ok(writer.rows)
+        Ok(writer.ran)
     }
 
     /// The keys of a block between and beside the ranges that are merged.
@@ -366,6 +455,7 @@ fn ranges_to_merge(
 ) -> Vec<KeyRange> {
     let open = open_parts(view);
     let mut budget = view.engine().options().maintain_rows.max(1);
+    let mut removed = 0;
     let mut ranges: Vec<KeyRange> = Vec::new();
     let mut last_run = None;
     for (number, run) in runs.iter().enumerate() {
@@ -375,8 +465,9 @@ fn ranges_to_merge(
         if old.count() < 2 {
             continue;
         }
-        let (keys, rows) = front_of_run(blocks, budget);
-        if waits_for_open_rows(&open, list, keys) {
+        let Front { keys, blocks, work } = front_of_run(blocks, budget, MOST_REMOVED - removed);
+        // All of them have one key: they are in order of arrival, and no commit could name them all.
+        if blocks > 4 * MOST_REMOVED || waits_for_open_rows(&open, list, keys) {
             continue;
         }
         // Nothing lies between two runs: together they make fuller blocks.
@@ -388,27 +479,49 @@ fn ranges_to_merge(
             _ => ranges.push(keys),
         }
         last_run = Some(number);
-        budget = budget.saturating_sub(rows);
-        if budget == 0 {
+        budget = budget.saturating_sub(work);
+        removed += blocks;
+        if budget == 0 || removed >= MOST_REMOVED {
             break;
         }
     }
     ranges
 }
 
-/// The keys of a run up to about so many rows, and how many they are.
-fn front_of_run(blocks: &[Entry], most_rows: u64) -> (KeyRange, u64) {
+/// What it takes to write a block anew, in rows.
+fn cost(block: &Entry) -> u64 {
+    block.rows.max(block.block_bytes / BYTES_PER_ROW)
+}
+
+/// The front of a run.
+struct Front {
+    keys: KeyRange,
+    blocks: usize,
+    /// What it takes to put it in order, in rows.
+    work: u64,
+}
+
+/// The keys of a run up to about so much work and so many blocks; at least all with the first key.
+fn front_of_run(blocks: &[Entry], most_work: u64, most_blocks: usize) -> Front {
     let first = blocks[0].key_min;
-    let (mut rows, mut last) = (0, first);
-    for block in blocks {
-        if rows >= most_rows && block.key_min > first {
+    let (mut work, mut last) = (0, first);
+    for (at, block) in blocks.iter().enumerate() {
+        if (work >= most_work || at >= most_blocks) && block.key_min > first {
             let last = block.key_min - 1;
-            return (KeyRange { first, last }, rows);
+            return Front {
+                keys: KeyRange { first, last },
+                blocks: at,
+                work,
+            };
         }
-        rows += block.rows;
+        work += cost(block);
         last = last.max(block.key_max);
     }
-    (KeyRange { first, last }, rows)
+    Front {
+        keys: KeyRange { first, last },
+        blocks: blocks.len(),
+        work,
+    }
 }
 
 /// Whether open rows with some of the keys arrived before blocks with some of them.
@@ -431,8 +544,7 @@ struct Writer<'a> {
     table: &'a Table,
     view: &'a TableView,
     output: Output,
-    /// Rows that were put in order.
-    rows: u64,
+    ran: Ran,
 }
 
 impl Writer<'_> {
@@ -528,7 +640,7 @@ impl Writer<'_> {
                 for cut in cuts {
                     for mut block in self.encode(&whole.slice(cut.start, cut.len()))? {
                         block.entry = block.entry.committed(first, last, ordinal);
-                        self.rows += block.entry.rows;
+                        self.ran.rows += block.entry.rows;
                         ordinal += 1;
                         self.stage(&block)?;
                     }
@@ -561,12 +673,14 @@ impl Writer<'_> {
         let mut blocks = self.encode(&rows)?;
         if blocks.len() != 1 {
             // Very long values: better as they are.
+            let keys = group.clone().map(|at| self.block(at).key());
+            self.ran.unpackable.extend(keys.collect::<Vec<_>>());
             return group.into_iter().try_for_each(|at| self.copy(at));
         }
         for block in &mut blocks {
             let entry = block.entry.clone();
             block.entry = entry.committed(first, last.unwrap_or(first), ordinal);
-            self.rows += block.entry.rows;
+            self.ran.rows += block.entry.rows;
             self.stage(block)?;
         }
         Ok(())

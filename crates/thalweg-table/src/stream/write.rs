@@ -10,7 +10,7 @@
 use crate::column::BlockEncoder;
 use crate::conform::conform;
 use crate::definition::TableDefinition;
-use crate::engine::{AppendLimits, Engine};
+use crate::engine::{AppendLimits, Closed, Engine};
 use crate::order::{Cutter, sorted_batch};
 use crate::pool::Ticket;
 use crate::reader::keys_of;
@@ -24,11 +24,19 @@ use std::sync::Arc;
 use thalweg_codec::Level;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::fragment::FragmentWriter;
-use thalweg_kernel::index::Entry;
-use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, GroupPart, Result, RowsPart};
+use thalweg_kernel::index::{Entry, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, encode_entries};
+use thalweg_kernel::{
+    Commit, Durability, Edit, Error, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, GroupRoom, Result,
+    RowsPart,
+};
 
 /// Batches that are kept in case that the definition changes while they are encoded.
 const KEPT_BYTES: usize = 64 << 20;
+
+/// Most bytes of the entries of all files of a commit: the rest of its frame.
+const DIRECTORY_LIMIT_BYTES: u64 = FRAME_LIMIT_BYTES - (64 << 10);
+/// How often the size at which a file ends with its split doubles until half of that is used: 64-fold.
+const SPLIT_DOUBLINGS: u64 = 6;
 
 /// Appends all batches in one commit.
 pub(crate) fn append(
@@ -37,6 +45,7 @@ pub(crate) fn append(
     durability: Durability,
 ) -> Result<u64> {
     let mut input = Input {
+        closed: table.engine().closed(),
         batches,
         kept: Vec::new(),
         kept_bytes: 0,
@@ -59,6 +68,7 @@ pub(crate) fn append(
 
 /// The batches of an append, for as long as they are few to be read more than once.
 struct Input<'a> {
+    closed: &'a Closed,
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch>>,
     kept: Vec<RecordBatch>,
     kept_bytes: usize,
@@ -81,7 +91,10 @@ impl Input<'_> {
             self.next += 1;
             return Ok(Some(batch.clone()));
         }
-        let Some(batch) = self.batches.next().transpose()? else {
+        let next = self.batches.next().transpose();
+        // The caller's code may have forked. In the child nothing is encoded: it lacks the threads of the pool.
+        self.closed.check()?;
+        let Some(batch) = next? else {
             return Ok(None);
         };
         self.kept_bytes += raw_bytes(&batch);
@@ -253,7 +266,10 @@ impl<'a> Intake<'a> {
 pub(super) struct Output {
     blocks: Vec<EncodedBlock>,
     block_bytes: u64,
+    room: GroupRoom,
     fragments: Vec<Entry>,
+    /// What the entries of the fragments take in a frame.
+    directory_bytes: u64,
     fragment: Option<OpenFragment>,
     /// Whose kernel has staged them.
     engine: Option<Engine>,
@@ -288,8 +304,9 @@ impl Output {
     ) -> Result<()> {
         if self.fragment.is_none() && self.fragments.is_empty() {
             self.block_bytes += block.bytes.len() as u64;
+            let fits = self.room.takes(&block);
             self.blocks.push(block);
-            if self.block_bytes <= table.engine().options().append_limits.group_bytes {
+            if fits && self.block_bytes <= table.engine().options().append_limits.group_bytes {
                 return Ok(());
             }
             let blocks = std::mem::take(&mut self.blocks);
@@ -311,9 +328,10 @@ impl Output {
             .split()
             .map(|split| split.split_of(block.entry.key_min));
         let limits = table.engine().options().append_limits;
+        let split_bytes = self.split_fragment_bytes(&limits);
         let is_full = |open: &OpenFragment| {
             open.bytes >= limits.fragment_bytes
-                || (open.bytes >= limits.split_fragment_bytes && open.split != split)
+                || (open.bytes >= split_bytes && open.split != split)
         };
         if self.fragment.as_ref().is_some_and(is_full) {
             self.finish_fragment()?;
@@ -336,11 +354,32 @@ impl Output {
         Ok(())
     }
 
+    /// A file that has this size ends where the next split begins. One commit names all files of an append, so where they
+    /// become many, each holds more splits: the entries of a wide table fill a frame with fewer files than splits.
+    fn split_fragment_bytes(&self, limits: &AppendLimits) -> u64 {
+        let doublings = 2 * SPLIT_DOUBLINGS * self.directory_bytes / DIRECTORY_LIMIT_BYTES;
+        limits.split_fragment_bytes << doublings.min(SPLIT_DOUBLINGS)
+    }
+
     fn finish_fragment(&mut self) -> Result<()> {
-        if let Some(open) = self.fragment.take() {
-            self.fragments.push(open.writer.finish()?);
+        let Some(open) = self.fragment.take() else {
+            return Ok(());
+        };
+        let root = open.writer.finish()?;
+        let mut entry = Vec::new();
+        encode_entries(std::slice::from_ref(&root), &mut entry)?;
+        self.directory_bytes += entry.len() as u64;
+        let columns = root.columns.len();
+        self.fragments.push(root);
+        if self.directory_bytes <= DIRECTORY_LIMIT_BYTES {
+            return Ok(());
         }
-        Ok(())
+        let message = format!(
+            "nothing of this append was stored: one commit cannot name more than the {} files of it so far, with {columns} \
+             summarised columns each; append it in several parts",
+            self.fragments.len() - 1
+        );
+        Err(Error::new(ErrorKind::Limit, message))
     }
 
     /// The root entries of the fragments, all of them on stable storage.
@@ -353,15 +392,14 @@ impl Output {
     fn into_commit(mut self, table: &Table, shape: &Shape) -> Result<Commit> {
         self.finish_fragment()?;
         let (table, definition_version) = (table.id(), shape.version);
-        let add = |root| Edit::AddFragment {
+        let add = |roots| Edit::AddFragments {
             table,
             definition_version,
-            root,
+            covers: None,
+            roots,
         };
-        let edits = std::mem::take(&mut self.fragments)
-            .into_iter()
-            .map(add)
-            .collect();
+        let roots = std::mem::take(&mut self.fragments);
+        let edits = lists(roots).into_iter().map(add).collect();
         let group = GroupPart {
             table,
             definition_version,
@@ -379,6 +417,25 @@ impl Output {
             ..Commit::default()
         })
     }
+}
+
+/// Entries in lists that are not too long for an edit.
+fn lists(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
+    let mut lists: Vec<Vec<Entry>> = Vec::new();
+    let mut summaries = 0;
+    for entry in entries {
+        summaries += entry.columns.len();
+        match lists.last_mut() {
+            Some(list) if list.len() < MAX_LIST_ENTRIES && summaries <= MAX_LIST_SUMMARIES => {
+                list.push(entry);
+            }
+            _ => {
+                summaries = entry.columns.len();
+                lists.push(vec![entry]);
+            }
+        }
+    }
+    lists
 }
 
 /// How the rows of a table are cut into blocks.

@@ -11,6 +11,7 @@
     reason = "real processes, clocks and files are what is tested, and whatever goes wrong fails the test"
 )]
 
+mod forks;
 mod handles;
 mod kill;
 mod ledger;

@@ -63,6 +63,7 @@ pub(crate) fn run() {
     match role.as_str() {
         "writer" => write(&place),
         "reader" => read(&place, usize::try_from(setting(READER, 0)).unwrap()),
+        "forker" => crate::forks::hold_and_fork(&place),
         "patient" => crate::stopped::read_patiently(&place, &place.ledger()),
         other => panic!("no role {other}"),
     }

@@ -1,0 +1,56 @@
+//! Changes of an index that wait for one of its pages, which cannot be read.
+//!
+//! Invariants: a tree with such changes answers nothing but their error: what it has without them are the rows of an earlier
+//! commit. It is changed further by adding to them, or by making them first. They are kept as what they come to: items of the
+//! tree that go, and items that come; so one change of the tree makes all of them, and they are as many as those items.
+
+use super::{Entry, EntryKey};
+use crate::error::Error;
+use crate::ids::CommitNo;
+
+/// What waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    /// The commit of the first change: the tree is as the commits before it have left it.
+    pub(crate) since: CommitNo,
+    /// Items of the tree that go.
+    pub(crate) removed: Vec<EntryKey>,
+    /// Items that come, of which no key is that of another one.
+    pub(crate) added: Vec<Entry>,
+    /// Why the page could not be read when that was last tried.
+    pub(crate) cause: Error,
+}
+
+impl Pending {
+    /// Nothing yet.
+    pub(crate) fn new(since: CommitNo, cause: Error) -> Self {
+        Self {
+            since,
+            removed: Vec::new(),
+            added: Vec::new(),
+            cause,
+        }
+    }
+
+    /// Adds a change that comes after those that wait.
+    pub(crate) fn push(&mut self, removed: &[EntryKey], added: Vec<Entry>) {
+        for key in removed {
+            match self.added.iter().position(|item| item.key() == *key) {
+                Some(at) => _ = self.added.swap_remove(at),
+                None => self.removed.push(*key),
+            }
+        }
+        self.added.extend(added);
+    }
+
+    /// What whoever reads or changes the table is told.
+    pub(crate) fn error(&self) -> Error {
+        let message = format!(
+            "{}; commits from {} on wait for this place of the index: restore the file from a backup, or run \
+             `thalweg verify --repair`",
+            self.cause.message(),
+            self.since.0
+        );
+        Error::with_source(self.cause.kind(), message, self.cause.clone())
+    }
+}

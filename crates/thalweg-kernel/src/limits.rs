@@ -1,0 +1,96 @@
+//! What one commit and one database may hold.
+//!
+//! Invariants: a commit that the format has no room for is refused as `Limit` before anything is written, begun or numbered
+//! for it. What is checked here bounds every count and length that a frame stores in a field of 16 or 32 bits, so that none
+//! of them can overflow where it is written.
+
+use crate::block::EncodedBlock;
+use crate::commit::{Commit, Edit};
+use crate::error::{Error, ErrorKind, Result};
+use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
+use crate::index::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
+use crate::leader::FRAME_LIMIT_BYTES;
+
+/// Names and definitions of all tables together: a checkpoint holds them all, in one frame.
+pub(crate) const CATALOGUE_LIMIT_BYTES: u64 = 1 << 30;
+
+/// What a table takes of that besides its name and its definition.
+pub(crate) const TABLE_BYTES: u64 = 128;
+
+/// Bytes of one removed item in an edit.
+pub(crate) const REMOVED_BYTES: usize = 20;
+
+/// More than an entry takes in the directory of a group, whatever it says.
+const MOST_ENTRY_BYTES: usize = 160;
+/// More than the summary of a column adds to that, its place in a set of columns included.
+const MOST_SUMMARY_BYTES: usize = 104;
+/// Left free of a frame for its header, its section table and the fixed parts of its sections.
+const FRAME_RESERVE_BYTES: u64 = 4 << 10;
+
+/// Refuses a commit that does not fit one frame.
+pub(crate) fn check_commit(commit: &Commit) -> Result<()> {
+    let sections = commit.rows.len()
+        + commit.edits.len()
+        + usize::from(commit.producer.is_some())
+        + 2 * commit.groups.len();
+    if sections > FRAME_MAX_SECTIONS {
+        let message = format!(
+            "a commit of {sections} parts does not fit one frame, which takes {FRAME_MAX_SECTIONS}: put the rows of a \
+             table into one part, or commit in several steps"
+        );
+        return Err(Error::new(ErrorKind::Limit, message));
+    }
+    let edits: usize = commit.edits.iter().map(edit_bytes).sum();
+    check_frame((commit.bytes() + edits + sections * SECTION_ENTRY_BYTES) as u64)
+}
+
+/// Refuses a commit whose frame is too long.
+pub(crate) fn check_frame(frame_bytes: u64) -> Result<()> {
+    if frame_bytes <= FRAME_LIMIT_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "a commit of {frame_bytes} bytes does not fit one frame, which takes {FRAME_LIMIT_BYTES}: stage its blocks as \
+         fragments, or commit in several steps"
+    );
+    Err(Error::new(ErrorKind::Limit, message))
+}
+
+/// At least what an edit takes in its frame.
+fn edit_bytes(edit: &Edit) -> usize {
+    match edit {
+        Edit::CreateTable { name, definition } => name.len() + definition.len(),
+        Edit::RenameTable { name, .. } => name.len(),
+        Edit::SetDefinition { definition, .. } => definition.len(),
+        Edit::Replace { removed, .. } => removed.len() * REMOVED_BYTES,
+        Edit::DropTable { .. } | Edit::AddFragments { .. } => 0,
+    }
+}
+
+/// Adds up blocks as long as they fit one group of a commit of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GroupRoom {
+    blocks: usize,
+    summaries: usize,
+    bytes: u64,
+}
+
+impl GroupRoom {
+    /// Adds a block; whether all of them still fit.
+    pub fn takes(&mut self, block: &EncodedBlock) -> bool {
+        let summaries = block.entry.columns.len();
+        let directory = MOST_ENTRY_BYTES + summaries * MOST_SUMMARY_BYTES;
+        self.blocks += 1;
+        self.summaries += summaries;
+        self.bytes += (block.bytes.len().next_multiple_of(8) + directory) as u64;
+        self.blocks <= MAX_LIST_ENTRIES
+            && self.summaries <= MAX_LIST_SUMMARIES
+            && self.bytes + FRAME_RESERVE_BYTES <= FRAME_LIMIT_BYTES
+    }
+}
+
+/// Whether blocks fit one group of a commit of its own.
+pub(crate) fn fit_one_group(blocks: &[EncodedBlock]) -> bool {
+    let mut room = GroupRoom::default();
+    blocks.iter().all(|block| room.takes(block))
+}

@@ -1,0 +1,166 @@
+//! The producers whose last commits are remembered, so that a resend is not stored twice.
+//!
+//! Invariants: at most [`MOST_PRODUCERS`] are remembered, those that have stored last. Which ones these are follows from the
+//! commits alone, in whatever process they are applied and from whatever checkpoint, because a commit has one producer at
+//! most and commits have one order. A resend is no use: it stores nothing, and no frame would tell a replay of it.
+//!
+//! Rejected: forgetting producers by age. The wall clock decides nothing here, and a checkpoint could still grow without
+//! bound within the time.
+
+use crate::commit::Producer;
+use crate::error::{Error, Result};
+use crate::fields::{Fields, PutFields, len_u32};
+use crate::ids::CommitNo;
+use std::collections::BTreeMap;
+
+/// Most producers that are remembered: 2 MiB of a checkpoint.
+pub const MOST_PRODUCERS: usize = 65_536;
+
+/// Bytes of a producer in a checkpoint.
+const PRODUCER_BYTES: usize = 32;
+
+/// The last sequence of each producer, and the commit that brought it.
+#[derive(Debug, Default)]
+pub(crate) struct Producers {
+    by_id: BTreeMap<[u8; 16], (u64, CommitNo)>,
+    by_commit: BTreeMap<CommitNo, [u8; 16]>,
+}
+
+impl Producers {
+    /// The commit under which this resend was stored, if it was.
+    pub(crate) fn stored_before(&self, producer: &Producer) -> Option<CommitNo> {
+        let (sequence, commit) = self.by_id.get(&producer.id)?;
+        (producer.sequence <= *sequence).then_some(*commit)
+    }
+
+    /// Notes a commit of a producer; the one that has not stored for longest is forgotten where there are too many.
+    pub(crate) fn note(&mut self, producer: &Producer, commit: CommitNo) {
+        let entry = (producer.sequence, commit);
+        if let Some((_, before)) = self.by_id.insert(producer.id, entry) {
+            self.by_commit.remove(&before);
+        }
+        self.by_commit.insert(commit, producer.id);
+        if self.by_id.len() > MOST_PRODUCERS
+            && let Some((_, oldest)) = self.by_commit.pop_first()
+        {
+            self.by_id.remove(&oldest);
+        }
+    }
+
+    /// Writes them in ascending order of their ids.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.put_u32(len_u32(self.by_id.len()));
+        for (id, (sequence, commit)) in &self.by_id {
+            out.extend_from_slice(id);
+            out.put_u64(*sequence);
+            out.put_u64(commit.0);
+        }
+    }
+
+    /// Reads what [`Self::put`] wrote as of commit `last`.
+    pub(crate) fn get(wire: &mut Fields<'_>, last: CommitNo) -> Result<Self> {
+        let damage = |what: &str| Error::corruption("checkpoint", what);
+        let count = wire.count(PRODUCER_BYTES)?;
+        if count > MOST_PRODUCERS {
+            return Err(damage("it remembers too many producers"));
+        }
+        let mut producers = Self::default();
+        for _ in 0..count {
+            let id = wire.id()?;
+            let (sequence, commit) = (wire.u64()?, CommitNo(wire.u64()?));
+            if producers
+                .by_id
+                .last_key_value()
+                .is_some_and(|(before, _)| *before >= id)
+            {
+                return Err(damage("producers out of order"));
+            }
+            producers.by_id.insert(id, (sequence, commit));
+            if commit > last || producers.by_commit.insert(commit, id).is_some() {
+                return Err(damage("the commit of a producer is not its own"));
+            }
+        }
+        Ok(producers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn producer(number: u64, sequence: u64) -> Producer {
+        let mut id = [0; 16];
+        // Not in the order of their numbers.
+        id[..8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+        id[8..].copy_from_slice(&number.to_le_bytes());
+        Producer { id, sequence }
+    }
+
+    fn bytes(producers: &Producers) -> Vec<u8> {
+        let mut out = Vec::new();
+        producers.put(&mut out);
+        out
+    }
+
+    fn read(bytes: &[u8], last: u64) -> Result<Producers> {
+        let mut wire = Fields::new(bytes, "producers");
+        let producers = Producers::get(&mut wire, CommitNo(last))?;
+        wire.finish()?;
+        Ok(producers)
+    }
+
+    #[test]
+    fn the_producers_that_have_stored_last_are_remembered() {
+        let most = MOST_PRODUCERS as u64;
+        let mut producers = Producers::default();
+        (1..=most).for_each(|n| producers.note(&producer(n, 7), CommitNo(n)));
+        // The first one stores again, then two new ones come: the second and the third go.
+        producers.note(&producer(1, 8), CommitNo(most + 1));
+        producers.note(&producer(most + 1, 1), CommitNo(most + 2));
+        producers.note(&producer(most + 2, 1), CommitNo(most + 3));
+        let stored = |n, sequence| producers.stored_before(&producer(n, sequence));
+        assert_eq!(stored(1, 8), Some(CommitNo(most + 1)));
+        assert_eq!(stored(1, 9), None);
+        assert_eq!((stored(2, 7), stored(3, 7)), (None, None));
+        assert_eq!(stored(4, 7), Some(CommitNo(4)));
+        assert_eq!(producers.by_id.len(), MOST_PRODUCERS);
+        assert_eq!(producers.by_commit.len(), MOST_PRODUCERS);
+        assert_eq!(bytes(&producers).len(), 4 + PRODUCER_BYTES * MOST_PRODUCERS);
+    }
+
+    #[test]
+    fn a_checkpoint_in_between_changes_nothing() {
+        let most = MOST_PRODUCERS as u64;
+        let mut whole = Producers::default();
+        let mut resumed = Producers::default();
+        for n in 1..=most + 300 {
+            // Some store twice.
+            let producer = producer(n - n % 3, n);
+            whole.note(&producer, CommitNo(n));
+            resumed.note(&producer, CommitNo(n));
+            if n % 20_000 == 0 {
+                resumed = read(&bytes(&resumed), n).unwrap();
+            }
+        }
+        assert_eq!(bytes(&whole), bytes(&resumed));
+    }
+
+    #[test]
+    fn damaged_lists_are_refused() {
+        let mut producers = Producers::default();
+        (1..=3).for_each(|n| producers.note(&producer(n, 1), CommitNo(n)));
+        let good = bytes(&producers);
+        assert_eq!(bytes(&read(&good, 3).unwrap()), good);
+        assert!(read(&good, 2).is_err(), "a commit that is still to come");
+        let mut twice = good.clone();
+        twice.copy_within(4 + 24..4 + 32, 4 + 32 + 24);
+        assert!(read(&twice, 3).is_err(), "two producers of one commit");
+        let mut order = good.clone();
+        order[4..4 + 64].rotate_left(32);
+        assert!(read(&order, 3).is_err(), "ids out of order");
+        let mut many = good;
+        many[..4].copy_from_slice(&(len_u32(MOST_PRODUCERS) + 1).to_le_bytes());
+        many.resize(4 + PRODUCER_BYTES * (MOST_PRODUCERS + 1), 0);
+        assert!(read(&many, 3).is_err(), "too many");
+    }
+}

@@ -1,0 +1,85 @@
+//! Values that are of use in the process that made them, and in no child of its fork.
+//!
+//! Invariants
+//! - Every call on an object that a child of a fork has inherited fails with a `thalweg.Error` that says so, and takes no lock
+//!   before: it may be held by a thread that the child does not have. Only names, columns and the like can still be asked for,
+//!   and closing does nothing.
+//! - A child drops nothing that it has inherited. Dropping would flush rows, wait for threads and let go of files, all of which
+//!   are its parent's. The child's copy of the memory goes with the child.
+
+use crate::error::raise;
+use pyo3::prelude::*;
+use std::sync::{Arc, LazyLock};
+use thalweg::ErrorKind;
+use thalweg_env::{Clock, Env};
+
+/// Knows the id of this process without asking the system each time.
+static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(Env::os().clock()));
+
+/// The process that made something.
+#[derive(Clone, Copy)]
+pub(crate) struct Home(u32);
+
+impl Home {
+    /// This process. Called when the module is loaded, so that no fork can meet the clock half made.
+    pub(crate) fn here() -> Self {
+        Self(CLOCK.process_id())
+    }
+
+    #[inline]
+    pub(crate) fn is_here(self) -> bool {
+        CLOCK.process_id() == self.0
+    }
+
+    /// # Errors
+    /// In a child of a fork.
+    #[inline]
+    pub(crate) fn check(self) -> PyResult<()> {
+        if self.is_here() { Ok(()) } else { Err(moved()) }
+    }
+}
+
+#[cold]
+fn moved() -> PyErr {
+    let message = "this was opened before a fork: open it again in the child process";
+    raise(ErrorKind::Unavailable, message)
+}
+
+/// A value that only the process that made it uses and drops.
+pub(crate) struct ProcessLocal<T> {
+    home: Home,
+    /// Until it is taken.
+    value: Option<T>,
+}
+
+impl<T> ProcessLocal<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            home: Home::here(),
+            value: Some(value),
+        }
+    }
+
+    /// # Errors
+    /// In a child of a fork.
+    #[inline]
+    pub(crate) fn get(&self) -> PyResult<&T> {
+        self.home.check()?;
+        self.value.as_ref().ok_or_else(moved)
+    }
+
+    /// # Errors
+    /// In a child of a fork.
+    pub(crate) fn get_mut(&mut self) -> PyResult<&mut T> {
+        self.home.check()?;
+        self.value.as_mut().ok_or_else(moved)
+    }
+}
+
+impl<T> Drop for ProcessLocal<T> {
+    fn drop(&mut self) {
+        if !self.home.is_here() {
+            std::mem::forget(self.value.take());
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Threads that panic or cannot be started, and processes that fork: nothing waits for ever, and the lock goes back.
+#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+
+use bytes::Bytes;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_env::{
+    Clock, DirEntry, Env, File, JoinHandle, LockKind, Metadata, OpenMode, Spawner, Storage,
+};
+use thalweg_kernel::block::EncodedBlock;
+use thalweg_kernel::{
+    Commit, Durability, Edit, Error, ErrorKind, Kernel, OpenRows, Options, Result, RowEncoder,
+    TableId, TableSnapshot, TableState,
+};
+use thalweg_sim::toy::{Row, Toy, ToyEncoder, block, rows_part};
+
+const THREADS: [&str; 4] = [
+    "thalweg-segments",
+    "thalweg-blocks",
+    "thalweg-cleaning",
+    "thalweg-sync",
+];
+/// Appends after which a database that ends with a panic must have ended: more than all open rows may take.
+const MOST_APPENDS: i64 = 4_000;
+const APPENDED: usize = 500;
+
+fn options(background: bool) -> Options {
+    Options {
+        segment_bytes: 64 << 10,
+        sync_interval: Duration::from_millis(1),
+        background,
+        ..Options::default()
+    }
+}
+
+fn rows(first: i64, count: usize) -> Vec<Row> {
+    (first..).take(count).map(|key| (key, key)).collect()
+}
+
+fn files(sim: &SimEnv) -> Vec<(PathBuf, u64)> {
+    sim.files()
+}
+
+/// Panics where it is told to, in one thread.
+#[derive(Clone, Debug, Default)]
+struct Bomb {
+    thread: &'static str,
+    is_armed: Arc<AtomicBool>,
+}
+
+impl Bomb {
+    fn strike(&self) {
+        let is_here = std::thread::current().name() == Some(self.thread);
+        assert!(
+            !(is_here && self.is_armed.load(Ordering::SeqCst)),
+            "a bug in {}",
+            self.thread
+        );
+    }
+}
+
+#[derive(Debug)]
+struct BombStorage(Arc<dyn Storage>, Bomb);
+
+#[derive(Debug)]
+struct BombFile(Arc<dyn File>, Bomb);
+
+impl Storage for BombStorage {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.1.strike();
+        Ok(Arc::new(BombFile(self.0.open(path, mode)?, self.1.clone())))
+    }
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.create_dir(path)
+    }
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.1.strike();
+        self.0.list_dir(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_file(path)
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_dir(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.sync_dir(path)
+    }
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        self.0.metadata(path)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.hard_link(from, to)
+    }
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
+        self.0.canonicalize(path)
+    }
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.0.free_bytes(path)
+    }
+}
+
+impl File for BombFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        self.0.write_at(buf, offset)
+    }
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        self.0.write_vectored_at(bufs, offset)
+    }
+    fn len_bytes(&self) -> io::Result<u64> {
+        self.0.len_bytes()
+    }
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.0.set_len(len_bytes)
+    }
+    fn allocate(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
+        self.0.allocate(offset, len_bytes)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.1.strike();
+        self.0.sync_data()
+    }
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+    fn try_lock(&self, range: Range<u64>, kind: LockKind) -> io::Result<bool> {
+        self.0.try_lock(range, kind)
+    }
+    fn is_locked(&self, range: Range<u64>) -> io::Result<bool> {
+        self.0.is_locked(range)
+    }
+    fn unlock(&self, range: Range<u64>) -> io::Result<()> {
+        self.0.unlock(range)
+    }
+}
+
+/// An encoder that panics while its bomb is armed, in whatever thread.
+struct Panics(Arc<AtomicBool>);
+
+impl RowEncoder for Panics {
+    fn block_rows(&self, _table: &TableState) -> Result<u32> {
+        Ok(64)
+    }
+
+    fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
+        assert!(!self.0.load(Ordering::SeqCst), "a bug in a codec");
+        ToyEncoder { block_rows: 64 }.encode(table, rows)
+    }
+}
+
+fn open_with(env: Env, encoder: Arc<dyn RowEncoder>, background: bool) -> Result<Toy> {
+    let kernel = Kernel::open(env, Path::new("/db"), &options(background), encoder)?;
+    Ok(Toy { kernel })
+}
+
+fn open(sim: &SimEnv) -> Result<Toy> {
+    open_with(sim.env(), Arc::new(ToyEncoder { block_rows: 64 }), false)
+}
+
+/// Appends to a database that has ended, or is about to, until it says so; returns the error and how many appends it took.
+fn append_until_it_ends(toy: &Toy, table: TableId) -> (Error, i64) {
+    for stored in 0..MOST_APPENDS {
+        let commit = Commit {
+            rows: vec![rows_part(table, &rows(stored * 1_000, APPENDED))],
+            ..Commit::default()
+        };
+        if let Err(error) = toy.kernel.commit(commit, Durability::Process) {
+            return (error, stored);
+        }
+    }
+    panic!("{MOST_APPENDS} appends, and nobody has heard of the panic");
+}
+
+fn assert_ended(error: &Error, panic: &str) {
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.to_string().contains(panic), "{error}");
+}
+
+#[test]
+fn a_panic_of_a_thread_ends_writing_and_closing_gives_the_lock_back() {
+    for thread in THREADS {
+        let sim = SimEnv::new(3);
+        let bomb = Bomb {
+            thread,
+            ..Bomb::default()
+        };
+        let env = sim.env();
+        let storage = Arc::new(BombStorage(Arc::clone(env.storage()), bomb.clone()));
+        let env = Env::new(
+            storage,
+            Arc::clone(env.clock()),
+            Arc::clone(env.entropy()),
+            Arc::clone(env.spawner()),
+        );
+        let codec = Arc::new(AtomicBool::new(false));
+        let toy = open_with(env, Arc::new(Panics(Arc::clone(&codec))), true).unwrap();
+        let table = toy.create("t").unwrap();
+        toy.append(table, &rows(-10, 10), Durability::Disk).unwrap();
+        codec.store(thread == "thalweg-blocks", Ordering::SeqCst);
+        bomb.is_armed.store(true, Ordering::SeqCst);
+        let cause = match thread {
+            "thalweg-blocks" => "a bug in a codec".to_owned(),
+            other => format!("a bug in {other}"),
+        };
+        let (error, stored) = append_until_it_ends(&toy, table);
+        assert_ended(&error, &cause);
+        assert_ended(&toy.kernel.flush().unwrap_err(), &cause);
+        assert_ended(&toy.kernel.checkpoint().unwrap_err(), &cause);
+        // Snapshots go on reading.
+        let there = toy.rows(table).unwrap().len();
+        assert!(there >= 10 + APPENDED * usize::try_from(stored).unwrap());
+        assert_ended(&toy.kernel.close().unwrap_err(), &cause);
+        // The append that met the panic may be stored.
+        let again = open(&sim).unwrap().rows(table).unwrap().len();
+        assert!(
+            again == there || again == there + APPENDED,
+            "{thread}: {again} rows, {there} before"
+        );
+    }
+}
+
+#[test]
+fn a_panic_in_the_thread_of_a_caller_ends_writing_too() {
+    let sim = SimEnv::new(4);
+    let codec = Arc::new(AtomicBool::new(false));
+    let toy = open_with(sim.env(), Arc::new(Panics(Arc::clone(&codec))), false).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append(table, &rows(0, 10), Durability::Disk).unwrap();
+    codec.store(true, Ordering::SeqCst);
+    let calls: [&dyn Fn() -> Result<()>; 2] = [&|| toy.kernel.encode_open_rows(table), &|| {
+        toy.append(table, &rows(100, 64), Durability::Disk)
+            .map(|_| ())
+    }];
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(calls[0]));
+    assert!(panicked.is_err());
+    for call in calls {
+        assert_ended(&call().unwrap_err(), "a bug in a codec");
+    }
+    assert_eq!(toy.rows(table).unwrap().len(), 10);
+    assert_ended(&toy.kernel.close().unwrap_err(), "a bug in a codec");
+    assert_eq!(open(&sim).unwrap().rows(table).unwrap().len(), 10);
+}
+
+/// Refuses the n-th start, and counts the threads that live.
+#[derive(Debug)]
+struct Refusing {
+    spawner: Arc<dyn Spawner>,
+    left: AtomicUsize,
+    living: Arc<AtomicUsize>,
+}
+
+impl Spawner for Refusing {
+    fn spawn(&self, name: &str, job: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let living = Arc::clone(&self.living);
+        living.fetch_add(1, Ordering::SeqCst);
+        let counted = move || {
+            job();
+            living.fetch_sub(1, Ordering::SeqCst);
+        };
+        self.spawner.spawn(name, Box::new(counted))
+    }
+}
+
+#[test]
+fn an_opening_that_cannot_start_a_thread_leaves_nothing_behind() {
+    let sim = SimEnv::new(5);
+    let toy = open(&sim).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append(table, &rows(0, 100), Durability::Disk).unwrap();
+    let sim = sim.crash_image(&CrashChoice::Kill);
+    let mut before = None;
+    for nth in (0..THREADS.len()).chain(0..THREADS.len()) {
+        let living = Arc::new(AtomicUsize::new(0));
+        let env = sim.env();
+        let spawner = Arc::new(Refusing {
+            spawner: Arc::clone(env.spawner()),
+            left: AtomicUsize::new(nth),
+            living: Arc::clone(&living),
+        });
+        let env = Env::new(
+            Arc::clone(env.storage()),
+            Arc::clone(env.clock()),
+            Arc::clone(env.entropy()),
+            spawner,
+        );
+        let encoder = Arc::new(ToyEncoder { block_rows: 64 });
+        let error = open_with(env, encoder, true).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error:?}");
+        assert!(error.to_string().contains(THREADS[nth]), "{error}");
+        assert_eq!(living.load(Ordering::SeqCst), 0, "threads are left");
+        // The first one has recovered the log; nothing grows from there.
+        let bytes: u64 = files(&sim).iter().map(|(_, bytes)| bytes).sum();
+        let now = (files(&sim).len(), bytes);
+        assert_eq!(*before.get_or_insert(now), now, "start {nth} was refused");
+    }
+    assert_eq!(open(&sim).unwrap().rows(table).unwrap(), rows(0, 100));
+}
+
+/// The clock of a process that forks.
+#[derive(Debug)]
+struct Forked {
+    clock: Arc<dyn Clock>,
+    process_id: AtomicU32,
+}
+
+impl Clock for Forked {
+    fn monotonic_ns(&self) -> u64 {
+        self.clock.monotonic_ns()
+    }
+    fn wall_ns(&self) -> i64 {
+        self.clock.wall_ns()
+    }
+    fn boot_id(&self) -> [u8; 16] {
+        self.clock.boot_id()
+    }
+    fn process_id(&self) -> u32 {
+        self.process_id.load(Ordering::SeqCst)
+    }
+    fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration);
+    }
+}
+
+/// An environment whose processes fork, and how.
+fn forking(sim: &SimEnv) -> (Env, Arc<Forked>) {
+    let env = sim.env();
+    let clock = Arc::new(Forked {
+        clock: Arc::clone(env.clock()),
+        process_id: AtomicU32::new(1),
+    });
+    let env = Env::new(
+        Arc::clone(env.storage()),
+        Arc::clone(&clock) as _,
+        Arc::clone(env.entropy()),
+        Arc::clone(env.spawner()),
+    );
+    (env, clock)
+}
+
+impl Forked {
+    fn in_child<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.process_id.store(2, Ordering::SeqCst);
+        let done = run();
+        self.process_id.store(1, Ordering::SeqCst);
+        done
+    }
+}
+
+#[test]
+fn a_child_of_a_fork_changes_no_file_of_its_parent() {
+    let sim = SimEnv::new(6);
+    let (env, clock) = forking(&sim);
+    let encoder = Arc::new(ToyEncoder { block_rows: 64 });
+    let toy = open_with(env, encoder, false).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append_group(table, &rows(0, 640), 64, Durability::Disk)
+        .unwrap();
+    let snapshot = toy.kernel.snapshot().unwrap();
+    let stage = || {
+        let mut writer = toy.kernel.stage_fragment(table).unwrap();
+        for part in 0..400 {
+            let rows: Vec<Row> = (0..4_000)
+                .map(|row| (part * 4_000 + row, (row * 7_919 * (part + 1)) ^ 0x55aa_55aa))
+                .collect();
+            writer.add_block(&block(table, rows, None)).unwrap();
+        }
+        writer
+    };
+    // As the child of a fork unwinds out of an append, with a copy of the writer.
+    let (dropped, mut used, finished, kept) = (stage(), stage(), stage(), stage());
+    let whole = files(&sim);
+    clock.in_child(|| {
+        drop(dropped);
+        let one = block(table, rows(0, 64), None);
+        assert_ended(&used.add_block(&one).unwrap_err(), "fork");
+        drop(used);
+        assert_ended(&finished.finish().unwrap_err(), "fork");
+        let table = snapshot.table(table).unwrap();
+        assert_ended(&toy.rows_of(&table).unwrap_err(), "fork");
+        assert_ended(&toy.kernel.snapshot().unwrap_err(), "fork");
+        assert_ended(&toy.kernel.abandon_fragments(&[]).unwrap_err(), "fork");
+        drop(snapshot);
+        // What a child closes is its own, and the lock is not.
+        toy.kernel.close().unwrap();
+    });
+    assert_eq!(files(&sim), whole);
+    assert_eq!(open(&sim).unwrap_err().kind(), ErrorKind::Locked);
+    let root = kept.finish().unwrap();
+    let edit = Edit::AddFragments {
+        table,
+        definition_version: 1,
+        covers: None,
+        roots: vec![root],
+    };
+    let commit = Commit {
+        edits: vec![edit],
+        ..Commit::default()
+    };
+    toy.kernel.commit(commit, Durability::Disk).unwrap();
+    assert_eq!(toy.rows(table).unwrap().len(), 640 + 400 * 4_000);
+    let create = Edit::CreateTable {
+        name: "u".into(),
+        definition: Bytes::from_static(b"toy"),
+    };
+    let commit = Commit {
+        edits: vec![create],
+        ..Commit::default()
+    };
+    toy.kernel.commit(commit, Durability::Disk).unwrap();
+    toy.kernel.close().unwrap();
+    drop(toy);
+    assert_eq!(
+        open(&sim).unwrap().rows(table).unwrap().len(),
+        640 + 1_600_000
+    );
+}

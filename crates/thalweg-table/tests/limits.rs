@@ -1,0 +1,251 @@
+//! Appends and rows at the limits of a frame: of many files, of many columns, of a block for each row.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampSecondArray};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_kernel::TableId;
+use thalweg_table::{
+    AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ScanRequest, SummaryOption,
+    Table, TableView, Value,
+};
+
+fn open(sim: &SimEnv, append_limits: AppendLimits) -> Engine {
+    let options = EngineOptions {
+        background: false,
+        threads: 1,
+        append_limits,
+        ..EngineOptions::default()
+    };
+    Engine::open(sim.env(), Path::new("/db"), options).unwrap()
+}
+
+fn id_of(table: &Table) -> TableId {
+    table.view().unwrap().snapshot().id
+}
+
+fn column(view: &TableView, at: usize) -> Vec<i64> {
+    let request = ScanRequest {
+        projection: Some(vec![at]),
+        ..ScanRequest::default()
+    };
+    let of = |batch: RecordBatch| {
+        batch
+            .column(0)
+            .as_primitive::<Int64Type>()
+            .values()
+            .to_vec()
+    };
+    let scan = view.scan(&request).unwrap();
+    scan.flat_map(|batch| of(batch.unwrap())).collect()
+}
+
+#[test]
+fn an_append_of_more_files_than_a_frame_has_sections_is_one_commit() {
+    let limits = AppendLimits {
+        raw_bytes: 1_000,
+        gather_bytes: 16_000,
+        group_bytes: 1_500,
+        fragment_bytes: 64 << 10,
+        split_fragment_bytes: 1 << 10,
+    };
+    let sim = SimEnv::new(1);
+    let engine = open(&sim, limits);
+    let time = DataType::Timestamp(TimeUnit::Second, None);
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("ts", time, false),
+        Field::new("v", DataType::Int64, false),
+    ]));
+    let options = CreateOptions {
+        time: Some("ts".into()),
+        split: Some("1 hour".into()),
+        block_rows: Some(128),
+        ..CreateOptions::default()
+    };
+    let table = engine.create_table("t", &schema, &options).unwrap();
+    let (hours, rows) = (5_000_i64, 150);
+    let mut random = fastrand::Rng::with_seed(1);
+    let batches = (0..hours).map(|hour| {
+        let times = TimestampSecondArray::from_iter_values((0..rows).map(|i| hour * 3_600 + i));
+        let values = Int64Array::from_iter_values((0..rows).map(|_| random.i64(..)));
+        let columns: Vec<ArrayRef> = vec![Arc::new(times), Arc::new(values)];
+        Ok(RecordBatch::try_new(Arc::clone(&schema), columns).unwrap())
+    });
+    let before = engine.snapshot().unwrap().commit();
+    let appended = table.append(batches, Some(Durability::Disk)).unwrap();
+    assert_eq!(appended, u64::try_from(hours * rows).unwrap());
+    assert_eq!(engine.snapshot().unwrap().commit(), before + 1);
+    let stats = table.stats().unwrap();
+    assert!(stats.fragments > 4_096, "{stats:?}");
+    let image = sim.crash_image(&CrashChoice::DropAll);
+    let again = open(&image, limits).table("t").unwrap().stats().unwrap();
+    assert_eq!(again, stats);
+}
+
+/// A table of a time and as many numbers as make `columns`.
+fn wide(engine: &Engine, columns: usize) -> Table {
+    let mut fields = vec![Field::new("ts", DataType::Int64, false)];
+    fields.extend((1..columns).map(|c| Field::new(format!("c{c}"), DataType::Int64, false)));
+    let options = CreateOptions {
+        time: Some("ts".into()),
+        summaries: SummaryOption::All,
+        ..CreateOptions::default()
+    };
+    engine
+        .create_table("t", &Schema::new(fields), &options)
+        .unwrap()
+}
+
+/// Rows one by one that alternate with blocks: each row is a section of its own, and so a block. Returns the times in order.
+fn alternate(table: &Table, columns: usize, turns: i64) -> Vec<i64> {
+    let schema = table.schema();
+    let mut times = Vec::new();
+    for turn in 0..turns {
+        let mut row = vec![Value::Int(turn * 100 + 50)];
+        row.extend((1..columns).map(|c| Value::Int(turn ^ i64::try_from(c).unwrap())));
+        table.put(&row, Some(Durability::Process)).unwrap();
+        // Larger than what is stored raw.
+        let rows = 2 + 2_100 / (8 * columns);
+        let numbers = 0..i64::try_from(rows).unwrap();
+        let keys = Int64Array::from_iter_values(numbers.map(|n| turn * 100 + n % 50));
+        times.push(turn * 100 + 50);
+        times.extend(keys.values().iter());
+        let mut batch: Vec<ArrayRef> = vec![Arc::new(keys)];
+        batch
+            .extend((1..columns).map(|_| Arc::new(Int64Array::from(vec![turn; rows])) as ArrayRef));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), batch).unwrap();
+        table
+            .append([Ok(batch)], Some(Durability::Process))
+            .unwrap();
+    }
+    times.sort_unstable();
+    times
+}
+
+const SMALL_RAW: AppendLimits = AppendLimits {
+    raw_bytes: 2_000,
+    gather_bytes: 8 << 20,
+    group_bytes: 4 << 20,
+    fragment_bytes: 256 << 20,
+    split_fragment_bytes: 4 << 20,
+};
+
+/// Rows of a table that no group of one frame holds must become blocks all the same.
+fn check_that_rows_become_blocks(columns: usize, turns: i64, limits: AppendLimits) {
+    let sim = SimEnv::new(2);
+    let engine = open(&sim, limits);
+    let table = wide(&engine, columns);
+    let times = alternate(&table, columns, turns);
+    engine.kernel().run_due_work().unwrap();
+    engine.kernel().encode_open_rows(id_of(&table)).unwrap();
+    let stats = table.stats().unwrap();
+    assert_eq!(stats.open_rows, 0, "{columns} columns");
+    assert_eq!(
+        column(&table.view().unwrap(), 0),
+        times,
+        "{columns} columns"
+    );
+    engine.flush().unwrap();
+    let image = sim.crash_image(&CrashChoice::DropAll);
+    let again = open(&image, limits);
+    let table = again.table("t").unwrap();
+    assert_eq!(column(&table.view().unwrap(), 0), times);
+    table.maintain().unwrap();
+    assert_eq!(column(&table.view().unwrap(), 0), times);
+    assert!(table.stats().unwrap().blocks < stats.blocks);
+}
+
+#[test]
+fn rows_between_barriers_become_blocks_however_wide_they_are() {
+    check_that_rows_become_blocks(1, 4_200, SMALL_RAW);
+    check_that_rows_become_blocks(40, 4_200, SMALL_RAW);
+}
+
+#[test]
+fn rows_of_four_thousand_columns_become_blocks() {
+    let limits = AppendLimits {
+        raw_bytes: 40_000,
+        ..SMALL_RAW
+    };
+    check_that_rows_become_blocks(4_000, 60, limits);
+}
+
+#[test]
+fn rows_of_one_commit_that_all_lie_in_splits_of_their_own_become_blocks() {
+    let sim = SimEnv::new(3);
+    let engine = open(&sim, AppendLimits::default());
+    let time = DataType::Timestamp(TimeUnit::Second, None);
+    let schema = Arc::new(Schema::new(vec![Field::new("ts", time, false)]));
+    let options = CreateOptions {
+        time: Some("ts".into()),
+        split: Some("1 hour".into()),
+        ..CreateOptions::default()
+    };
+    let table = engine.create_table("t", &schema, &options).unwrap();
+    let rows = 32_000_i64;
+    let times = TimestampSecondArray::from_iter_values((0..rows).map(|hour| hour * 3_600));
+    let batch = RecordBatch::try_new(schema, vec![Arc::new(times)]).unwrap();
+    table.append([Ok(batch)], None).unwrap();
+    engine.kernel().run_due_work().unwrap();
+    let stats = table.stats().unwrap();
+    assert_eq!((stats.open_rows, stats.blocks), (0, 32_000));
+    assert_eq!(stats.fragments, 1, "no group of one frame holds them");
+    let image = sim.crash_image(&CrashChoice::Kill);
+    let again = open(&image, AppendLimits::default());
+    assert_eq!(again.table("t").unwrap().stats().unwrap(), stats);
+}
+
+#[test]
+fn a_crash_while_rows_become_blocks_of_a_file_loses_and_doubles_nothing() {
+    let limits = SMALL_RAW;
+    let sim = SimEnv::new(4);
+    let engine = open(&sim, limits);
+    let (columns, turns) = (40, 3_400);
+    let table = wide(&engine, columns);
+    let times = alternate(&table, columns, turns);
+    engine.flush().unwrap();
+    let files = table.stats().unwrap().fragments;
+    let first_call = sim.calls() + 1;
+    sim.record_states(true);
+    engine.kernel().encode_open_rows(id_of(&table)).unwrap();
+    engine.flush().unwrap();
+    let last_call = sim.calls();
+    assert_eq!(table.stats().unwrap().fragments, files + 1);
+    let mut seen = 0;
+    for call in first_call..=last_call {
+        let Some(state) = sim.state_at(call) else {
+            continue;
+        };
+        for choice in [CrashChoice::DropAll, CrashChoice::Kill] {
+            let image = state.crash_image(&choice);
+            let again = open(&image, limits);
+            let table = again.table("t").unwrap();
+            assert_eq!(
+                column(&table.view().unwrap(), 0),
+                times,
+                "call {call}, {choice:?}"
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen} states");
+    // A file that could not be written is no loss either: the rows stay open, and become blocks the next time.
+    let image = sim
+        .state_at(first_call)
+        .unwrap()
+        .crash_image(&CrashChoice::Kill);
+    let again = open(&image, limits);
+    let table = again.table("t").unwrap();
+    let fails = FaultRule::new(Fault::Error(thalweg_env::sim::Errno::IO));
+    let fails = fails.on(&[CallKind::SyncAll]).path_suffix(".frag").once();
+    image.set_plan(FaultPlan::none().rule(fails));
+    again.kernel().encode_open_rows(id_of(&table)).unwrap_err();
+    assert_eq!(column(&table.view().unwrap(), 0), times);
+    again.kernel().encode_open_rows(id_of(&table)).unwrap();
+    assert_eq!(column(&table.view().unwrap(), 0), times);
+    assert_eq!(table.stats().unwrap().open_rows, 0);
+}
