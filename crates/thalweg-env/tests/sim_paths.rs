@@ -44,8 +44,8 @@ fn relative_paths_start_in_the_working_directory_of_their_process() {
 #[test]
 fn the_first_process_of_an_image_starts_where_the_last_one_was() {
     let sim = SimEnv::new(1);
-    sim.write_file(p("/work/f"), b"1").unwrap();
-    sim.set_working_dir(sim.process_id(), p("/work")).unwrap();
+    sim.write_file(p("/base/f"), b"1").unwrap();
+    sim.set_working_dir(sim.process_id(), p("/base")).unwrap();
     for choice in [CrashChoice::Kill, CrashChoice::DropAll] {
         let image = sim.crash_image(&choice);
         assert_eq!(
@@ -115,11 +115,11 @@ fn links_survive_and_files_are_known_by_their_own_path() {
 fn plans_name_calls_by_the_path_from_the_root() {
     let sim = SimEnv::new(1);
     let env = sim.env();
-    env.storage().create_dir_all(p("/work/db")).unwrap();
-    sim.set_working_dir(sim.process_id(), p("/work")).unwrap();
+    env.storage().create_dir_all(p("/base/db")).unwrap();
+    sim.set_working_dir(sim.process_id(), p("/base")).unwrap();
     let rule = FaultRule::new(Fault::Error(Errno::IO))
         .on(&[CallKind::Open])
-        .path_suffix("/work/db/f");
+        .path_suffix("/base/db/f");
     sim.set_plan(FaultPlan::none().rule(rule));
     assert!(
         env.storage()
