@@ -189,6 +189,8 @@ struct Stored {
     /// What it is a difference from.
     base: Option<Base>,
     written: WrittenTrees,
+    /// Of its INDEX section.
+    index_bytes: u64,
 }
 
 /// A commit in the form that is written and applied.
@@ -611,13 +613,17 @@ impl Leader {
         }
     }
 
-    /// A checkpoint, if there is anything behind the last one; a full one in any case with `always`.
+    /// A checkpoint, if there is anything behind the last one; with `always` in any case, and one that needs no segment but
+    /// the one that is written to.
     fn checkpoint(&mut self, always: bool) -> Outcome<CommitNo> {
         if always {
             self.ensure_epoch()?;
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
-            let stored = self.store_checkpoint(None, always)?;
+            // A base in an older segment would keep that.
+            let base_segment = self.working.base.map(|base| base.at.segment);
+            let full = always && base_segment != Some(self.written_segment());
+            let stored = self.store_checkpoint(None, full)?;
             self.switch_root(stored, false)?;
             self.publish().map_err(fatal)?;
         }
@@ -634,7 +640,7 @@ impl Leader {
         // Files may have been restored since.
         self.working.settle_pending(&*self.store);
         let base = self.base_of_next(full);
-        let (at, written) = self.place_checkpoint(base)?;
+        let (at, written, index_bytes) = self.place_checkpoint(base)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
         let full_bytes = base.map_or(frame_bytes, |base| base.frame_bytes.max(frame_bytes));
@@ -662,6 +668,7 @@ impl Leader {
             root,
             base,
             written,
+            index_bytes,
         })
     }
 
@@ -671,6 +678,7 @@ impl Leader {
             root,
             base,
             written,
+            index_bytes,
         } = stored;
         // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
         let both_slots = begins_epoch && Rule::BothSlots.is_kept();
@@ -689,7 +697,7 @@ impl Leader {
             frame_bytes: root.checkpoint_bytes,
             crc: root.checkpoint_crc,
         };
-        self.working.note_checkpoint(own, base);
+        self.working.note_checkpoint(own, base, index_bytes);
         let needed = base.unwrap_or(own).at.segment;
         let other = if both_slots {
             needed
@@ -703,20 +711,23 @@ impl Leader {
 
     /// Builds the frame of a checkpoint for the place where it will go. Sealed pages name their places, so it is built
     /// again if it turns out not to fit this segment.
-    fn place_checkpoint(&mut self, base: Option<Base>) -> Outcome<(LogPosition, WrittenTrees)> {
+    fn place_checkpoint(
+        &mut self,
+        base: Option<Base>,
+    ) -> Outcome<(LogPosition, WrittenTrees, u64)> {
         let mut needed_bytes = 0;
         loop {
             let at = self.room(needed_bytes, true)?.end();
-            let written = self
-                .build_checkpoint(at, base)
-                .map_err(|e| match e.kind() {
-                    // Nothing was written of it, and the state is as it was.
-                    ErrorKind::Limit => Failure::Refused(e),
-                    _ => fatal(e),
-                })?;
+            let (written, index_bytes) =
+                self.build_checkpoint(at, base)
+                    .map_err(|e| match e.kind() {
+                        // Nothing was written of it, and the state is as it was.
+                        ErrorKind::Limit => Failure::Refused(e),
+                        _ => fatal(e),
+                    })?;
             let frame_bytes = self.builder.frame_bytes() as u64;
             if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
-                return Ok((at, written));
+                return Ok((at, written, index_bytes));
             }
             // Addresses are numbers of variable length: elsewhere the frame may be a little longer.
             needed_bytes = frame_bytes + frame_bytes / 8 + 4096;
@@ -730,11 +741,15 @@ impl Leader {
     fn base_of_next(&self, full: bool) -> Option<Base> {
         let least_bytes = self.supply.limit_bytes() / LEAST_BASE_SHARE;
         let base = self.working.base.filter(|_| !full)?;
-        let base_bytes = u64::from(base.frame_bytes);
+        let base_bytes = self.working.base_bytes;
         (base_bytes >= least_bytes && self.working.difference_bytes < base_bytes).then_some(base)
     }
 
-    fn build_checkpoint(&mut self, at: LogPosition, base: Option<Base>) -> Result<WrittenTrees> {
+    fn build_checkpoint(
+        &mut self,
+        at: LogPosition,
+        base: Option<Base>,
+    ) -> Result<(WrittenTrees, u64)> {
         let (builder, working, database) = (&mut self.builder, &self.working, self.database);
         let first_page = at.offset + FrameBuilder::sections_offset(CHECKPOINT_SECTIONS) as u64;
         let mut written = WrittenTrees::new();
@@ -754,10 +769,14 @@ impl Leader {
             }
             Ok(())
         })?;
+        let mut index_bytes = 0;
         builder.section(SectionKind::Index, |out| {
-            put_checkpoint(working, base, &written, out)
+            let start = out.len();
+            put_checkpoint(working, base, &written, out)?;
+            index_bytes = (out.len() - start) as u64;
+            Ok(())
         })?;
-        Ok(written)
+        Ok((written, index_bytes))
     }
 }
 

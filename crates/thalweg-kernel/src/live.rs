@@ -170,11 +170,10 @@ impl LiveFile {
         let mut said = live.read();
         if said.as_ref().is_err_and(Error::is_unreadable) {
             // Written in place and never synced, so a power cut may tear it. A part of a sector that cannot be read cannot be
-            // written either.
+            // written either. Cut, not removed: reading processes go on in the file that they have opened.
             let path = database.join(LIVE_NAME);
-            let removed = env.storage().remove_file(&path);
-            removed.map_err(|e| Error::io(format_args!("removing {}", path.display()), e))?;
-            live = Self::open(env, database, OpenMode::OpenOrCreate)?;
+            let cut = live.file.set_len(0);
+            cut.map_err(|e| Error::io(format_args!("cutting {}", path.display()), e))?;
             said = live.read();
         }
         live.sequence = said?.map_or(0, |l| l.sequence);
