@@ -140,6 +140,7 @@ fn threads_are_joined_and_panics_reported() {
 fn fork(child: impl FnOnce() -> bool) -> libc::pid_t {
     // SAFETY: the child calls what `child` calls, which is system calls and atomics alone, and ends.
     match unsafe { libc::fork() } {
+        // SAFETY: ends the child at once, without anything of the parent's being run or dropped.
         0 => unsafe { libc::_exit(i32::from(!child())) },
         id => {
             assert!(id > 0, "{}", std::io::Error::last_os_error());

@@ -19,6 +19,10 @@ pub(crate) const LIVE_NAME: &str = "live";
 const LIVE_MAGIC: &[u8; 8] = b"THWLIVE1";
 const SLOT_BYTES: usize = 128;
 const SLOTS: usize = 2;
+/// As much as any disk writes at once, and a page of the cache.
+const SECTOR_BYTES: usize = 4096;
+/// How often the writer reads it before it counts as unreadable.
+const UNREADABLE_ATTEMPTS: usize = 3;
 /// How often it is read while it changes: a quick writer may be at both slots.
 const READ_ATTEMPTS: usize = 64;
 /// The byte of the file that is locked while a writer is open that has written to it.
@@ -168,12 +172,16 @@ impl LiveFile {
     pub(crate) fn open_writer(env: &Env, database: &Path) -> Result<Self> {
         let mut live = Self::open(env, database, OpenMode::OpenOrCreate)?;
         let mut said = live.read();
-        if said.as_ref().is_err_and(Error::is_unreadable) {
-            // Written in place and never synced, so a power cut may tear it. A part of a sector that cannot be read cannot be
-            // written either. Cut, not removed: reading processes go on in the file that they have opened.
-            let path = database.join(LIVE_NAME);
-            let cut = live.file.set_len(0);
-            cut.map_err(|e| Error::io(format_args!("cutting {}", path.display()), e))?;
+        for attempt in 1..=UNREADABLE_ATTEMPTS {
+            if !said.as_ref().is_err_and(Error::is_unreadable) {
+                break;
+            }
+            if attempt == UNREADABLE_ATTEMPTS {
+                // Written in place and never synced, so a power cut may tear it. It takes a write of all of the sector to make
+                // that readable: the rest need not be read for it. The file stays, as readers have it open.
+                let written = live.file.write_all_at(&[0; SECTOR_BYTES], 0);
+                written.map_err(|e| Error::io("writing `live` anew", e))?;
+            }
             said = live.read();
         }
         live.sequence = said?.map_or(0, |l| l.sequence);

@@ -203,6 +203,7 @@ pub fn fail_reads(patient: &Patient) -> RepairStage {
             stage.repairs += 1;
             match repair_once(&patient.shape, &repaired) {
                 Err(error) if error.kind() == ErrorKind::Io => stage.errors += 1,
+                // Of the root one slot suffices.
                 Ok(report) if report.is_clean() => stage.clean += 1,
                 ended => stage.violations.push(format!("{what}: {ended:?}")),
             }
