@@ -44,8 +44,10 @@ const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
 
-/// A full checkpoint that takes less than this part of a full segment is written anew each time.
+/// A full checkpoint that takes less than this part of a full segment is written anew each time, and so is one that takes
+/// less than so many bytes: each slot of the root then leads to all tables by itself, also where the other one is damaged.
 const LEAST_BASE_SHARE: u64 = 256;
+const LEAST_BASE_BYTES: u64 = 32 << 10;
 
 /// What calls for a checkpoint: recovery never has more than this to read.
 const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
@@ -739,7 +741,7 @@ impl Leader {
     /// All differences from one base together take no more than about the base: so writing checkpoints costs twice what
     /// changes at most, and reading one no more than twice a full one.
     fn base_of_next(&self, full: bool) -> Option<Base> {
-        let least_bytes = self.supply.limit_bytes() / LEAST_BASE_SHARE;
+        let least_bytes = (self.supply.limit_bytes() / LEAST_BASE_SHARE).max(LEAST_BASE_BYTES);
         let base = self.working.base.filter(|_| !full)?;
         let base_bytes = self.working.base_bytes;
         (base_bytes >= least_bytes && self.working.difference_bytes < base_bytes).then_some(base)
