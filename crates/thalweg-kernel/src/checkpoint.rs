@@ -4,22 +4,32 @@
 //! - With blocks and pages by address, a checkpoint needs nothing that lies before it but its base: uncovered rows are
 //!   copied into it. So recovery reads a checkpoint, at most one other, and what follows, whatever the size of the
 //!   database, and no quiet table pins an old segment.
-//! - A *full* checkpoint has all tables. Any other one has those that have changed since the last full one, its *base*, so
-//!   writing it costs what has changed, however many tables there are. A base is always full: at most two are read.
-//! - The segment of a base stays for as long as a slot of the root names a checkpoint that needs it.
+//! - A *full* checkpoint has all tables. Any other one has those that have changed since a full one, its *base*, so writing
+//!   it costs what has changed, however many tables there are. A base is always full: at most two checkpoints are read.
+//! - There are two bases, and checkpoints build on them in turn ([`crate::bases`]): no byte is needed by both of the
+//!   checkpoints that the slots of the root name.
+//! - Both bases stay for as long as a slot of the root, or the next checkpoint, needs them.
 //!
-//! What could go wrong, each with a test in this crate or in `thalweg-sim`: a table that changed and is not in the difference
-//! comes back old (all changes pass [`Working`]'s `put_table` or `remove_table`; open rows are taken from the tables that
-//! have some); a dropped table comes back (its id is listed, and removed from the base); a name moves from one table to
-//! another (all that changed is removed before anything is added); the base goes while a slot needs it (garbage asks for the
-//! segments of both slots, and writes full checkpoints first); an epoch that was not finished is the base of another one
-//! (a checkpoint becomes a base when the root names it).
+//! What could go wrong, each with a test in this crate or in `thalweg-sim`:
+//! - A table that changed is not in the difference, and comes back old: all changes pass [`Working`]'s `put_table` or
+//!   `remove_table`, open rows are taken from the tables that have some, and a checkpoint lists what has changed since the
+//!   base of the next one, which an opening that continues from here would not know.
+//! - A dropped table comes back: its id is listed, and removed from the base.
+//! - A name moves from one table to another: all that changed is removed before anything is added.
+//! - A base goes while something needs it: garbage asks for the segments of both slots and both bases, and writes two
+//!   checkpoints first that need no older segment.
+//! - An epoch that was not finished holds the base of another one: a checkpoint becomes a base when the root names it.
+//! - A frame is damaged: a repair takes the checkpoint of the other slot, and the log behind it. Where both slots name one,
+//!   the first of an epoch, it takes the one before, on the other base, whose log no garbage collection has removed yet.
+//! - A base is damaged, and checkpoints go on to build on it in their turn: those of the other turn are whole. `verify`
+//!   reads what both slots need, and the two next full checkpoints, which garbage collection writes, end it.
 //!
 //! Rejected: references to the frames of uncovered rows, appended again when a segment is left (engine sketch). It saves
 //! the copy, at most 8 MiB for each 8 MiB of raw rows, and costs a second way to find rows and a rule that must never
 //! be forgotten. Differences from differences: reading would follow a chain. Full checkpoints at longer intervals: for 100,000
 //! tables either the checkpoints take as long as the commits between them, or replaying those takes longer than opening may.
 
+use crate::bases::{Base, Bases};
 use crate::change::{get_keys, get_rows, put_keys, put_rows};
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields, len_u32};
@@ -28,13 +38,16 @@ use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{self, Entry, Pending, Tree, WrittenPages};
 use crate::open_rows::{OpenList, OpenRows};
 use crate::producers::Producers;
+use crate::rules::Rule;
 use crate::state::TableState;
 use crate::working::Working;
 use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 const CHECKPOINT_VERSION: u32 = 1;
+/// Bytes of the fields that name a base.
+const BASE_BYTES: usize = 40;
 
 /// Sections of an INDEX frame: PAGES, INDEX.
 pub(crate) const CHECKPOINT_SECTIONS: usize = 2;
@@ -42,33 +55,40 @@ pub(crate) const CHECKPOINT_SECTIONS: usize = 2;
 /// The pages that were written of the trees that have changed since the checkpoint before.
 pub(crate) type WrittenTrees = BTreeMap<TableId, WrittenPages>;
 
-/// Where a full checkpoint lies, for others that say only what has changed since.
+/// Where a checkpoint lies, and what proves that it is the one that is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Base {
+pub(crate) struct Place {
     pub(crate) at: LogPosition,
     pub(crate) frame_bytes: u32,
     /// Of the header of the frame: the checkpoints that build on it vouch for it.
     pub(crate) crc: u32,
 }
 
-/// Writes the INDEX section: of all tables, or of those that have changed since `base`. Trees that are not in `written`
-/// have all of their pages on disk.
+/// Writes the INDEX section: of all tables, or of those that have changed since the base whose turn it is. Trees that are
+/// not in `written` have all of their pages on disk.
 pub(crate) fn put_checkpoint(
     working: &Working,
-    base: Option<Base>,
+    is_full: bool,
     written: &WrittenTrees,
     out: &mut Vec<u8>,
 ) -> Result<()> {
+    let bases = &working.bases;
+    let base = bases.of_next().filter(|_| !is_full);
+    let other = bases.of_last();
+    assert!(is_full == base.is_none(), "a difference has a base");
     out.put_u32(CHECKPOINT_VERSION);
     put_base(base, out);
+    put_base(other, out);
+    put_ids(other.map(|other| bases.changed_since(other)), out);
     out.put_u64(working.commit.0);
     out.put_u32(working.next_table);
-    let changed = base.map(|_| working.changed_since_base());
-    let replaced = changed.iter().flatten();
-    out.put_u32(len_u32(replaced.clone().count()));
-    replaced.clone().for_each(|id| out.put_u32(id.0));
-    let tables: Vec<&Arc<TableState>> = match &changed {
-        Some(changed) => changed.iter().filter_map(|id| working.table(*id)).collect(),
+    let replaced = base.map(|base| working.replaced_since(base));
+    put_ids(replaced.clone(), out);
+    let tables: Vec<&Arc<TableState>> = match &replaced {
+        Some(replaced) => replaced
+            .iter()
+            .filter_map(|id| working.table(*id))
+            .collect(),
         None => working.tables.iter().collect(),
     };
     let definitions = put_definitions(&tables, out);
@@ -86,21 +106,22 @@ pub(crate) fn put_checkpoint(
     Ok(())
 }
 
-fn put_base(base: Option<Base>, out: &mut Vec<u8>) {
-    let none = Base {
-        at: LogPosition::default(),
-        frame_bytes: 0,
-        crc: 0,
+fn put_base(base: Option<&Base>, out: &mut Vec<u8>) {
+    let Some(base) = base else {
+        out.resize(out.len() + BASE_BYTES, 0);
+        return;
     };
-    let base = base.unwrap_or(none);
-    out.put_u64(base.at.segment.0);
-    out.put_u64(base.at.offset);
-    out.put_u32(base.frame_bytes);
-    out.put_u32(base.crc);
+    out.put_u64(base.place.at.segment.0);
+    out.put_u64(base.place.at.offset);
+    out.put_u32(base.place.frame_bytes);
+    out.put_u32(base.place.crc);
+    out.put_u64(base.bytes);
+    out.put_u64(base.difference_bytes);
 }
 
-fn get_base(wire: &mut Fields<'_>) -> Result<Option<Base>> {
-    let base = Base {
+/// Reads a base of a checkpoint that lies at `own`.
+fn get_base(wire: &mut Fields<'_>, own: Place) -> Result<Option<Base>> {
+    let place = Place {
         at: LogPosition {
             segment: FileId(wire.u64()?),
             offset: wire.u64()?,
@@ -108,7 +129,29 @@ fn get_base(wire: &mut Fields<'_>) -> Result<Option<Base>> {
         frame_bytes: wire.u32()?,
         crc: wire.u32()?,
     };
-    Ok((base.at != LogPosition::default()).then_some(base))
+    let (bytes, difference_bytes) = (wire.u64()?, wire.u64()?);
+    if place.at == LogPosition::default() {
+        return Ok(None);
+    }
+    // What a checkpoint builds on was written before it, so nothing leads round in a circle.
+    if place.at >= own.at {
+        return Err(Error::corruption("checkpoint", "its base lies behind it"));
+    }
+    Ok(Some(Base {
+        difference_bytes,
+        ..Base::new(place, bytes)
+    }))
+}
+
+fn put_ids(ids: Option<BTreeSet<TableId>>, out: &mut Vec<u8>) {
+    let ids = ids.unwrap_or_default();
+    out.put_u32(len_u32(ids.len()));
+    ids.iter().for_each(|id| out.put_u32(id.0));
+}
+
+fn get_ids(wire: &mut Fields<'_>) -> Result<BTreeSet<TableId>> {
+    let count = wire.count(4)?;
+    (0..count).map(|_| Ok(TableId(wire.u32()?))).collect()
 }
 
 /// Writes the definitions, each once; returns the number of each table's one.
@@ -202,9 +245,10 @@ fn put_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) 
     Ok(())
 }
 
-/// The full checkpoint that an INDEX section is a difference from; `None`: it is a full one itself.
-pub(crate) fn base_of(section: &[u8]) -> Result<Option<Base>> {
-    get_base(&mut fields_of(section)?)
+/// The full checkpoint that the one at `own` is a difference from; `None`: it is a full one itself.
+pub(crate) fn base_of(section: &[u8], own: Place) -> Result<Option<Place>> {
+    let base = get_base(&mut fields_of(section)?, own)?;
+    Ok(base.map(|base| base.place))
 }
 
 fn fields_of(section: &[u8]) -> Result<Fields<'_>> {
@@ -218,11 +262,20 @@ fn fields_of(section: &[u8]) -> Result<Fields<'_>> {
     }
 }
 
-/// Reads an INDEX section: `working` is the state of its base, or an empty one.
-pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Working> {
+/// Reads the INDEX section of the checkpoint at `own`: `working` is the state of its base, or an empty one.
+pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -> Result<Working> {
     let what = "checkpoint";
     let mut wire = fields_of(section)?;
-    get_base(&mut wire)?;
+    let base = get_base(&mut wire, own)?;
+    let other = get_base(&mut wire, own)?;
+    let changed_since_other = get_ids(&mut wire)?;
+    let place_of = |base: &Base| base.place.at;
+    if other.is_some()
+        && base.as_ref().map(place_of) == other.as_ref().map(place_of)
+        && Rule::TwoBases.is_kept()
+    {
+        return Err(Error::corruption(what, "the next one has the same base"));
+    }
     let (base_commit, base_next) = (working.commit, working.next_table);
     working.commit = CommitNo(wire.u64()?);
     working.next_table = wire.u32()?;
@@ -232,9 +285,10 @@ pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Wor
     if working.commit < base_commit || working.next_table < base_next {
         return Err(Error::corruption(what, "it is older than its base"));
     }
+    let replaced = get_ids(&mut wire)?;
     // All of them go before any is added: a table may have the name that another one had.
-    for _ in 0..wire.count(4)? {
-        working.remove_table(TableId(wire.u32()?));
+    for id in &replaced {
+        working.remove_table(*id);
     }
     let definitions = (0..wire.count(4)?)
         .map(|_| Ok(working.share_definition(wire.bytes()?)))
@@ -261,6 +315,19 @@ pub(crate) fn get_checkpoint(section: &[u8], mut working: Working) -> Result<Wor
     }
     working.producers = Producers::get(&mut wire, working.commit)?;
     wire.finish()?;
+    let last = match base {
+        Some(base) => Base {
+            difference_bytes: base.difference_bytes.saturating_add(section.len() as u64),
+            changed: replaced,
+            ..base
+        },
+        None => Base::new(own, section.len() as u64),
+    };
+    let other = other.map(|other| Base {
+        changed: changed_since_other,
+        ..other
+    });
+    working.bases = Bases::of_checkpoint(last, other);
     Ok(working)
 }
 
@@ -332,3 +399,6 @@ pub(crate) fn index_section(head: &FrameHead) -> Option<&crate::frame::SectionEn
 /// Bytes of header and section table of a checkpoint frame.
 pub(crate) const CHECKPOINT_HEAD_BYTES: usize =
     FRAME_HEADER_BYTES + CHECKPOINT_SECTIONS * SECTION_ENTRY_BYTES;
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@
 //! except behind that, where nobody can see it.
 
 use crate::change::Change;
-use crate::checkpoint::{Base, CHECKPOINT_SECTIONS, WrittenTrees, put_checkpoint};
+use crate::checkpoint::{CHECKPOINT_SECTIONS, Place, WrittenTrees, put_checkpoint};
 use crate::commit::{Commit, Durability, Edit};
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
@@ -44,11 +44,6 @@ const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
 const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
-
-/// A full checkpoint that takes less than this part of a full segment is written anew each time, and so is one that takes
-/// less than so many bytes: each slot of the root then leads to all tables by itself, also where the other one is damaged.
-const LEAST_BASE_SHARE: u64 = 256;
-const LEAST_BASE_BYTES: u64 = 32 << 10;
 
 /// What calls for a checkpoint: recovery never has more than this to read.
 const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
@@ -160,9 +155,6 @@ pub(crate) struct Leader {
     pub(crate) live: LiveFile,
     pub(crate) boot: [u8; 16],
     pub(crate) gc_floor: PinPlace,
-    /// The segments that the checkpoints of the root's slots need besides their own; what the older slot needs is not known
-    /// before it was written.
-    pub(crate) base_segments: [FileId; 2],
     pub(crate) store: Arc<Store>,
     pub(crate) supply: Arc<SegmentSupply>,
     pub(crate) published: Published,
@@ -189,8 +181,8 @@ pub(crate) struct Leader {
 /// A checkpoint that is synced and that no root names yet.
 struct Stored {
     root: Root,
-    /// What it is a difference from.
-    base: Option<Base>,
+    /// Else it is a difference.
+    is_full: bool,
     written: WrittenTrees,
     /// Of its INDEX section.
     index_bytes: u64,
@@ -485,10 +477,11 @@ impl Leader {
             .map_or(FileId(0), |other| other.checkpoint.segment.min(current))
     }
 
-    /// The first segment that a recovery from either root slot would read anything of.
+    /// The first segment that a recovery from either root slot would read anything of, or that the next checkpoint builds on.
     pub(crate) fn oldest_needed_segment(&self) -> FileId {
-        let [first, second] = self.base_segments;
-        self.oldest_replayed_segment().min(first).min(second)
+        let replayed = self.oldest_replayed_segment();
+        let of_bases = self.working.bases.first_segment();
+        of_bases.map_or(replayed, |first| first.min(replayed))
     }
 
     /// The segment that is written to, or would be replayed last.
@@ -556,9 +549,10 @@ impl Leader {
         // With room for the checkpoint as well, which is about the last one and what was replayed since: a second segment
         // would be two syncs more. If it does not suffice there is one all the same.
         let replayed = &self.working.since_checkpoint;
-        let last_bytes = match (self.base_of_next(false), self.working.base) {
-            (None, Some(base)) => base.frame_bytes.max(self.root.current.checkpoint_bytes),
-            _ => self.root.current.checkpoint_bytes,
+        let bases = &self.working.bases;
+        let last_bytes = match bases.of_next() {
+            None => bases.frame_bytes().max(self.root.current.checkpoint_bytes),
+            Some(_) => self.root.current.checkpoint_bytes,
         };
         let checkpoint_bytes =
             2 * u64::from(last_bytes) + 2 * replayed.directory_bytes + replayed.rows_bytes;
@@ -613,9 +607,10 @@ impl Leader {
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
             // A base in an older segment would keep that.
-            let base_segment = self.working.base.map(|base| base.at.segment);
-            let full = always && base_segment != Some(self.written_segment());
-            let stored = self.store_checkpoint(None, full)?;
+            let base = self.working.bases.of_next();
+            let base_segment = base.map(|base| base.place.at.segment);
+            let must_be_full = always && base_segment != Some(self.written_segment());
+            let stored = self.store_checkpoint(None, must_be_full)?;
             self.switch_root(stored, false)?;
             self.publish().map_err(fatal)?;
         }
@@ -623,19 +618,23 @@ impl Leader {
     }
 
     /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the segment that the epoch of this
-    /// checkpoint begins with, and its path if it has no name yet.
+    /// checkpoint begins with, and its path if it has no name yet. Unless it `must_be_full` it is a difference from the base
+    /// whose turn it is, if that is not used up.
     fn store_checkpoint(
         &mut self,
         first: Option<(FileId, Option<&Path>)>,
-        full: bool,
+        must_be_full: bool,
     ) -> Outcome<Stored> {
         // Files may have been restored since.
         self.working.settle_pending(&*self.store);
-        let base = self.base_of_next(full);
-        let (at, written, index_bytes) = self.place_checkpoint(base)?;
+        let is_full = must_be_full || self.working.bases.of_next().is_none();
+        let (at, written, index_bytes) = self.place_checkpoint(is_full)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
-        let full_bytes = base.map_or(frame_bytes, |base| base.frame_bytes.max(frame_bytes));
+        let full_bytes = match is_full {
+            true => frame_bytes,
+            false => self.working.bases.frame_bytes().max(frame_bytes),
+        };
         self.supply.note_checkpoint(u64::from(full_bytes));
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         let in_place = log
@@ -658,7 +657,7 @@ impl Leader {
         };
         Ok(Stored {
             root,
-            base,
+            is_full,
             written,
             index_bytes,
         })
@@ -668,7 +667,7 @@ impl Leader {
     fn switch_root(&mut self, stored: Stored, begins_epoch: bool) -> Outcome<()> {
         let Stored {
             root,
-            base,
+            is_full,
             written,
             index_bytes,
         } = stored;
@@ -684,39 +683,29 @@ impl Leader {
             pages.publish(&*self.store);
         }
         self.working.trim();
-        let own = Base {
+        let own = Place {
             at: root.checkpoint,
             frame_bytes: root.checkpoint_bytes,
             crc: root.checkpoint_crc,
         };
-        self.working.note_checkpoint(own, base, index_bytes);
-        let needed = base.unwrap_or(own).at.segment;
-        let other = if both_slots {
-            needed
-        } else {
-            self.base_segments[0]
-        };
-        self.base_segments = [needed, other];
+        self.working.note_checkpoint(own, is_full, index_bytes);
         self.due.look_at_garbage_again();
         Ok(())
     }
 
     /// Builds the frame of a checkpoint for the place where it will go. Sealed pages name their places, so it is built
     /// again if it turns out not to fit this segment.
-    fn place_checkpoint(
-        &mut self,
-        base: Option<Base>,
-    ) -> Outcome<(LogPosition, WrittenTrees, u64)> {
+    fn place_checkpoint(&mut self, is_full: bool) -> Outcome<(LogPosition, WrittenTrees, u64)> {
         let mut needed_bytes = 0;
         loop {
             let at = self.room(needed_bytes, true)?.end();
-            let (written, index_bytes) =
-                self.build_checkpoint(at, base)
-                    .map_err(|e| match e.kind() {
-                        // Nothing was written of it, and the state is as it was.
-                        ErrorKind::Limit => Failure::Refused(e),
-                        _ => fatal(e),
-                    })?;
+            let (written, index_bytes) = self.build_checkpoint(at, is_full).map_err(|e| match e
+                .kind()
+            {
+                // Nothing was written of it, and the state is as it was.
+                ErrorKind::Limit => Failure::Refused(e),
+                _ => fatal(e),
+            })?;
             let frame_bytes = self.builder.frame_bytes() as u64;
             if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
                 return Ok((at, written, index_bytes));
@@ -726,22 +715,7 @@ impl Leader {
         }
     }
 
-    /// What the next checkpoint is a difference from; `None`: it is a full one.
-    ///
-    /// All differences from one base together take no more than about the base: so writing checkpoints costs twice what
-    /// changes at most, and reading one no more than twice a full one.
-    fn base_of_next(&self, full: bool) -> Option<Base> {
-        let least_bytes = (self.supply.limit_bytes() / LEAST_BASE_SHARE).max(LEAST_BASE_BYTES);
-        let base = self.working.base.filter(|_| !full)?;
-        let base_bytes = self.working.base_bytes;
-        (base_bytes >= least_bytes && self.working.difference_bytes < base_bytes).then_some(base)
-    }
-
-    fn build_checkpoint(
-        &mut self,
-        at: LogPosition,
-        base: Option<Base>,
-    ) -> Result<(WrittenTrees, u64)> {
+    fn build_checkpoint(&mut self, at: LogPosition, is_full: bool) -> Result<(WrittenTrees, u64)> {
         let (builder, working, database) = (&mut self.builder, &self.working, self.database);
         let first_page = at.offset + FrameBuilder::sections_offset(CHECKPOINT_SECTIONS) as u64;
         let mut written = WrittenTrees::new();
@@ -764,7 +738,7 @@ impl Leader {
         let mut index_bytes = 0;
         builder.section(SectionKind::Index, |out| {
             let start = out.len();
-            put_checkpoint(working, base, &written, out)?;
+            put_checkpoint(working, is_full, &written, out)?;
             index_bytes = (out.len() - start) as u64;
             Ok(())
         })?;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod bases;
 pub mod bitmap;
 pub mod block;
 mod catalog;

@@ -210,7 +210,7 @@ fn create_with(
     let mut builder = FrameBuilder::default();
     builder.section(SectionKind::Pages, |_| Ok(()))?;
     builder.section(SectionKind::Index, |out| {
-        crate::checkpoint::put_checkpoint(&Working::empty(), None, &WrittenTrees::new(), out)
+        crate::checkpoint::put_checkpoint(&Working::empty(), true, &WrittenTrees::new(), out)
     })?;
     let checkpoint = log.push(CommitNo(0), &builder, Vec::new(), false);
     log.write()?;
@@ -448,7 +448,6 @@ pub(crate) fn leader(
         live,
         boot: env.clock().boot_id(),
         gc_floor: PinPlace::default(),
-        base_segments: [FileId(0); 2],
         store,
         supply,
         published,

@@ -5,7 +5,7 @@
 //! damage ([`Replay::skip_damage`]).
 
 use crate::change::{Change, changes_of};
-use crate::checkpoint::{Base, CHECKPOINT_HEAD_BYTES, base_of, get_checkpoint, index_section};
+use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, Place, base_of, get_checkpoint, index_section};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::frame::{
@@ -113,7 +113,7 @@ impl Replay {
     /// The same as [`Self::start`] whatever the header of the segment says: the frame is sealed itself.
     pub(crate) fn behind_checkpoint(env: &Env, dir: &Path, root: &Root) -> Result<(Self, Working)> {
         let at = root.checkpoint;
-        let own = Base {
+        let own = Place {
             at,
             frame_bytes: root.checkpoint_bytes,
             crc: root.checkpoint_crc,
@@ -124,11 +124,10 @@ impl Replay {
         if head.id.epoch != root.epoch {
             return Err(damage("the checkpoint is not the one that the root names"));
         }
-        let base = base_of(&section).map_err(|e| damage(e.message()))?;
+        let base = base_of(&section, own).map_err(|e| damage(e.message()))?;
         let before = base.map(|base| read_base(env, dir, root.database, base));
         let before = before.transpose()?.unwrap_or_else(Working::empty);
-        let mut working = get_checkpoint(&section, before).map_err(|e| damage(e.message()))?;
-        working.note_checkpoint(own, base, section.len() as u64);
+        let working = get_checkpoint(&section, own, before).map_err(|e| damage(e.message()))?;
         if working.commit != root.commit || head.id.commit != root.commit {
             return Err(damage(
                 "the checkpoint is of another commit than the root says",
@@ -663,7 +662,7 @@ fn read_checkpoint(
     env: &Env,
     dir: &Path,
     database: DatabaseId,
-    checkpoint: Base,
+    checkpoint: Place,
 ) -> Result<(FrameHead, Vec<u8>, Arc<dyn File>)> {
     let at = checkpoint.at;
     let place = place_of(dir, at);
@@ -693,19 +692,14 @@ fn read_checkpoint(
 }
 
 /// The state of the full checkpoint that another one is a difference from.
-fn read_base(env: &Env, dir: &Path, database: DatabaseId, base: Base) -> Result<Working> {
+fn read_base(env: &Env, dir: &Path, database: DatabaseId, base: Place) -> Result<Working> {
     let (_, section, _) = read_checkpoint(env, dir, database, base)?;
     let damage = |what: &str| Error::corruption(place_of(dir, base.at), what);
-    if base_of(&section)
-        .map_err(|e| damage(e.message()))?
-        .is_some()
-    {
+    let of_base = base_of(&section, base).map_err(|e| damage(e.message()))?;
+    if of_base.is_some() {
         return Err(damage("the base of a checkpoint is not a full one"));
     }
-    let mut working =
-        get_checkpoint(&section, Working::empty()).map_err(|e| damage(e.message()))?;
-    working.note_checkpoint(base, None, section.len() as u64);
-    Ok(working)
+    get_checkpoint(&section, base, Working::empty()).map_err(|e| damage(e.message()))
 }
 
 pub(crate) fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {

@@ -6,7 +6,7 @@
 //! was prepared from any of its snapshots is checked against the same commits.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, FileId, LogPosition, TableId};
+use crate::ids::{CommitNo, LogPosition, TableId};
 use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
 use crate::live::same_boot;
 use crate::open::{io_at, live_of_epoch, unfinished_epochs};
@@ -38,11 +38,9 @@ impl Leader {
         let recovered = recovered.map_err(Failure::Refused)?;
         self.check_shown(&recovered).map_err(fatal)?;
         self.working = recovered.working;
-        let of_base = self.working.base.map_or(0, |base| base.frame_bytes);
-        let full_bytes = of_base.max(self.root.current.checkpoint_bytes);
+        let of_bases = self.working.bases.frame_bytes();
+        let full_bytes = of_bases.max(self.root.current.checkpoint_bytes);
         self.supply.note_checkpoint(u64::from(full_bytes));
-        // What the slots need is not all known: nothing goes before both were written.
-        self.base_segments = [FileId(0); 2];
         // Orphans of whoever was here before.
         self.due.expect_garbage();
         // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the

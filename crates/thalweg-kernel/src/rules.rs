@@ -20,6 +20,8 @@ pub enum Rule {
     RewriteTail,
     /// A new epoch is in both slots of the root before anything of it is acknowledged.
     BothSlots,
+    /// Checkpoints build on two bases in turn.
+    TwoBases,
     /// A segment is synced before the log goes on in the next one.
     SyncBeforeNext,
     /// The name of a segment is durable before anything goes into it.
@@ -34,7 +36,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -42,6 +44,7 @@ impl Rule {
         Self::CoverCounts,
         Self::RewriteTail,
         Self::BothSlots,
+        Self::TwoBases,
         Self::SyncBeforeNext,
         Self::SyncNames,
         Self::HideUnsynced,

@@ -101,11 +101,6 @@ impl SegmentSupply {
         })
     }
 
-    /// The size of a full segment.
-    pub(crate) fn limit_bytes(&self) -> u64 {
-        self.limit_bytes
-    }
-
     /// A file id that was never used.
     pub(crate) fn next_file_id(&self) -> FileId {
         FileId(self.next_file.fetch_add(1, Ordering::Relaxed))

@@ -16,7 +16,7 @@ use crate::kernel::Kernel;
 use crate::live::{LIVE_NAME, LiveFile};
 use crate::open::writer_is_alive;
 use crate::replay::Replay;
-use crate::root::RootFile;
+use crate::root::{Root, RootFile};
 use crate::segment::read_header;
 use crate::state::TableSnapshot;
 use crate::store::{Store, fragment_name, segment_name};
@@ -373,11 +373,12 @@ fn without_place(error: &Error, place: &dyn fmt::Display) -> String {
         .to_owned()
 }
 
-/// Reads all frames behind the checkpoint; says how many.
+/// Reads all frames behind the checkpoint, and what the other slot of the root leads to if that is lost; says how many.
 fn check_log(store: &Store) -> Result<u64, (LogPosition, Error)> {
     let (env, dir) = (store.env(), store.dir());
     let at_start = |error: Error| (LogPosition::default(), error);
-    let root = RootFile::open(env, dir, false).map_err(at_start)?.current;
+    let file = RootFile::open(env, dir, false).map_err(at_start)?;
+    let root = file.current;
     // Read before the log: what it proves was written before.
     let live =
         LiveFile::open_reader(env, dir).and_then(|live| live.map_or(Ok(None), |live| live.read()));
@@ -401,7 +402,19 @@ fn check_log(store: &Store) -> Result<u64, (LogPosition, Error)> {
     }
     let end = replay.at();
     replay.judge_end(proven).map_err(|error| (end, error))?;
-    Ok(frames)
+    match other_checkpoint(&file) {
+        None => Ok(frames),
+        Some(other) => match Replay::behind_checkpoint(env, dir, other) {
+            Ok(_) => Ok(frames),
+            Err(error) => Err((other.checkpoint, error)),
+        },
+    }
+}
+
+/// What the slot of the root that does not count names, unless it is the same checkpoint.
+pub(crate) fn other_checkpoint(root: &RootFile) -> Option<&Root> {
+    let other = root.other.as_ref()?;
+    (other.checkpoint != root.current.checkpoint).then_some(other)
 }
 
 pub(crate) fn log_damage(at: LogPosition, error: &Error) -> Damage {

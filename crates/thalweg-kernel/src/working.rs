@@ -7,9 +7,10 @@
 //! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
 //! checkpoints.
 
+use crate::bases::{Base, Bases};
 use crate::catalog::{Catalog, SharedDefinitions, fold_name};
 use crate::change::Change;
-use crate::checkpoint::Base;
+use crate::checkpoint::Place;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
@@ -58,13 +59,8 @@ pub(crate) struct Working {
     /// Tables changed since the last [`Working::publish`] in more than what their published states can show.
     pub(crate) changed: bool,
     pub(crate) since_checkpoint: SinceCheckpoint,
-    /// The last full checkpoint, if there is one.
-    pub(crate) base: Option<Base>,
-    /// Bytes of its INDEX section, and of those of all checkpoints that were written since as differences from it.
-    pub(crate) base_bytes: u64,
-    pub(crate) difference_bytes: u64,
-    /// Tables that were made, changed or dropped since it, but for rows that are open.
-    changed_since_base: BTreeSet<TableId>,
+    /// The full checkpoints that others build on, and which tables have changed since.
+    pub(crate) bases: Bases,
 }
 
 impl Working {
@@ -82,10 +78,7 @@ impl Working {
             commit: CommitNo(0),
             changed: true,
             since_checkpoint: SinceCheckpoint::default(),
-            base: None,
-            base_bytes: 0,
-            difference_bytes: 0,
-            changed_since_base: BTreeSet::new(),
+            bases: Bases::default(),
         }
     }
 
@@ -509,7 +502,7 @@ impl Working {
 
     /// `None` without such a table.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
-        self.changed_since_base.insert(table);
+        self.bases.note_change(table);
         self.names_bytes -= names_bytes(self.table(table)?);
         self.tables.remove(table)?;
         self.changed_trees.remove(&table);
@@ -519,27 +512,18 @@ impl Working {
         Some(())
     }
 
-    /// The tables of which the last full checkpoint may say something else than this state.
-    pub(crate) fn changed_since_base(&self) -> BTreeSet<TableId> {
+    /// The tables of which a base may say something else than this state.
+    pub(crate) fn replaced_since(&self, base: &Base) -> BTreeSet<TableId> {
         // Rows may have been appended to all that have open rows; to others they are covered by now, which is a change.
-        self.open
-            .ids()
-            .chain(self.changed_since_base.iter().copied())
-            .collect()
+        let mut replaced = self.bases.changed_since(base);
+        replaced.extend(self.open.ids());
+        replaced
     }
 
-    /// A checkpoint was written, or read: `own` is where it lies, `base` what it is a difference from, `index_bytes` how long
-    /// its INDEX section is.
-    pub(crate) fn note_checkpoint(&mut self, own: Base, base: Option<Base>, index_bytes: u64) {
+    /// A checkpoint was written and the root names it: `own` is where it lies, `index_bytes` how long its INDEX section is.
+    pub(crate) fn note_checkpoint(&mut self, own: Place, is_full: bool, index_bytes: u64) {
         self.since_checkpoint = SinceCheckpoint::default();
-        match base {
-            Some(_) => self.difference_bytes += index_bytes,
-            None => {
-                (self.base_bytes, self.difference_bytes) = (index_bytes, 0);
-                self.changed_since_base.clear();
-            }
-        }
-        self.base = base.or(Some(own));
+        self.bases.note_checkpoint(own, is_full, index_bytes);
     }
 
     /// The bytes of a definition, shared by all tables that have it.
@@ -550,7 +534,7 @@ impl Working {
     fn put_table(&mut self, table: TableState) {
         let before = self.table(table.id).map_or(0, |before| names_bytes(before));
         self.names_bytes = self.names_bytes - before + names_bytes(&table);
-        self.changed_since_base.insert(table.id);
+        self.bases.note_change(table.id);
         match table.tree.pending() {
             Some(_) => _ = self.pending.insert(table.id),
             None => _ = self.pending.remove(&table.id),

@@ -270,7 +270,7 @@ impl Writer {
         let least_bytes = if is_full {
             0
         } else {
-            self.with_leader(|leader| leader.working.base_bytes)
+            self.with_leader(|leader| leader.working.bases.index_bytes())
         };
         let collected = marked.and_then(|marked| garbage::collect(self, marked, least_bytes));
         let pinned = collected.as_ref().ok().and_then(|c| c.pinned);

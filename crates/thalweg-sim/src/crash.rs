@@ -5,6 +5,7 @@
 //! does not change it for the next check: each check has its own copy. Whatever opens an image has a bounded number of
 //! storage calls: what neither returns nor fails by then makes no progress.
 
+use crate::checkpoints::CheckpointCounts;
 use crate::driver::{DIR, Shape};
 use crate::oracle::{Bounds, Contents, Prefixes, Violation, check_prefix, contents_of, difference};
 use crate::report::{Dice, panic_text};
@@ -92,6 +93,8 @@ pub struct CrashReport {
     pub check_calls_max: u64,
     /// Levels of the highest index.
     pub index_levels: u8,
+    /// The checkpoints of the workloads.
+    pub checkpoints: CheckpointCounts,
     /// Memory of the database at the end of the workload, and its bound; zeros where nobody counts.
     pub memory_bytes: (u64, u64),
     /// What went wrong, with the way to repeat it.
@@ -115,6 +118,7 @@ impl CrashReport {
         self.open_bytes_max = self.open_bytes_max.max(other.open_bytes_max);
         self.check_calls_max = self.check_calls_max.max(other.check_calls_max);
         self.index_levels = self.index_levels.max(other.index_levels);
+        self.checkpoints.add(other.checkpoints);
         self.memory_bytes = self.memory_bytes.max(other.memory_bytes);
         self.violations.extend(other.violations);
     }
@@ -149,6 +153,7 @@ pub fn crash_everywhere(workload: &Workload, plan: &CrashPlan) -> CrashReport {
         report: CrashReport {
             calls,
             index_levels: driver.index_levels(),
+            checkpoints: driver.checkpoints,
             ..CrashReport::default()
         },
     };

@@ -3,6 +3,7 @@
 //! Invariants: one operation at a time, but for [`Driver::append_together`]; without faults every operation must succeed;
 //! with faults an error is an outcome, and the operations after it are tried all the same.
 
+use crate::checkpoints::CheckpointCounts;
 use crate::follower::Follower;
 use crate::hooks;
 use crate::oracle::{Arrived, Contents, Effect, Ledger, Op, Outcome, Violation, contents_of};
@@ -87,6 +88,8 @@ pub struct Driver {
     /// Any sync failed at any time: what readers see may be gone from the cache.
     any_sync_failed: bool,
     follower: Option<Follower>,
+    /// The checkpoints that the root has named, looked at after each operation.
+    pub checkpoints: CheckpointCounts,
     /// What went against the rules already during the run.
     pub violations: Vec<Violation>,
     /// The storage calls, where errors are outcomes.
@@ -108,6 +111,7 @@ impl Driver {
             sync_failed: false,
             any_sync_failed: false,
             follower: None,
+            checkpoints: CheckpointCounts::default(),
             violations: Vec::new(),
             trace: Vec::new(),
         };
@@ -271,6 +275,7 @@ impl Driver {
             life: self.life,
         });
         self.note_failed_syncs();
+        self.checkpoints.look(&self.sim);
         let bounded = check_open_files(&self.sim, self.env.clock().process_id());
         self.violations.extend(bounded.err());
         self.look(false);

@@ -3,6 +3,7 @@
 //! Invariants: a case is one run of a workload with one fault; it ends in errors or success, and the ledger must explain
 //! what the open database shows, what a kill leaves and what a power cut leaves. No panic, no endless loop.
 
+use crate::checkpoints::CheckpointCounts;
 use crate::driver::{Driver, Shape};
 use crate::hooks::allocated_bytes;
 use crate::oracle::{Contents, Lost, Outcome, Violation, check_answers, contents_of};
@@ -24,6 +25,8 @@ pub struct ErrorReport {
     pub classes: BTreeMap<&'static str, u64>,
     /// Images that were opened afterwards.
     pub images: u64,
+    /// The checkpoints of the workloads without faults.
+    pub checkpoints: CheckpointCounts,
     /// Memory that the runs of a workload left behind, at most; zero where nobody counts.
     pub leaked_bytes: i64,
     /// What went wrong, with the way to repeat it.
@@ -35,6 +38,7 @@ impl ErrorReport {
     pub fn add(&mut self, other: Self) {
         self.cases += other.cases;
         self.images += other.images;
+        self.checkpoints.add(other.checkpoints);
         self.leaked_bytes = self.leaked_bytes.max(other.leaked_bytes);
         for (class, count) in other.classes {
             *self.classes.entry(class).or_default() += count;
@@ -120,6 +124,7 @@ pub fn fail_everywhere(
     clean.finish();
     let mut report = ErrorReport {
         violations: std::mem::take(&mut clean.violations),
+        checkpoints: clean.checkpoints,
         ..ErrorReport::default()
     };
     let memory_before = allocated_bytes();

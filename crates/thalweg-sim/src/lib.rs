@@ -9,6 +9,7 @@
     reason = "a failed expectation of the test layer is a failed test"
 )]
 
+pub mod checkpoints;
 pub mod crash;
 pub mod damage;
 pub mod driver;

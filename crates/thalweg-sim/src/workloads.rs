@@ -86,7 +86,7 @@ const fn workload(
 }
 
 /// All of them.
-pub const WORKLOADS: [Workload; 32] = [
+pub const WORKLOADS: [Workload; 33] = [
     // The slow ones first, so that no thread is left with one at the end.
     workload("index levels", 32768, 2, index_levels)
         .with_pages(6)
@@ -108,6 +108,7 @@ pub const WORKLOADS: [Workload; 32] = [
     workload("cover", 16384, 4, cover),
     workload("rolls", 4096, 8, rolls),
     workload("checkpoints", 8192, 8, checkpoints),
+    workload("differences", 8192, 8, differences),
     workload("fragments", 8192, 8, fragments),
     workload("tables", 8192, 8, tables),
     workload("merge", 8192, 4, merge),
@@ -221,6 +222,43 @@ fn checkpoints(db: &mut Driver) {
     db.append("t", 5..7, Disk);
     db.checkpoint();
     db.append("t", 7..8, Process);
+}
+
+/// So many tables and names so long that most checkpoints are differences, and bases are renewed several times.
+fn differences(db: &mut Driver) {
+    let names: Vec<String> = (0..12).map(long_name).collect();
+    db.create_all(&names);
+    for round in 0..5 {
+        db.append(&names[3], [round, -round], Process);
+        db.checkpoint();
+    }
+    db.rename(&names[1], "renamed");
+    db.checkpoint();
+    db.drop_table(&names[2]);
+    db.create(&names[1]);
+    db.append(&names[1], 0..9, Process);
+    db.checkpoint();
+    db.kill();
+    db.append_group(&names[4], 0..20, Disk);
+    db.checkpoint();
+    db.append("renamed", 0..3, Disk);
+    db.checkpoint();
+    db.drop_table(&names[4]);
+    db.collect();
+    for table in [5, 5, 6, 7, 8] {
+        db.append(&names[table], [3, 1], Process);
+        db.checkpoint();
+    }
+    db.reopen();
+    db.append(&names[5], [2], Disk);
+    db.checkpoint();
+    db.kill();
+    db.append(&names[9], [7], Disk);
+}
+
+/// The name of one of many sensors.
+pub(crate) fn long_name(number: usize) -> String {
+    format!("plant 7, hall 12, line {number}: a sensor whose name says all that there is to say")
 }
 
 fn fragments(db: &mut Driver) {

@@ -68,6 +68,10 @@ fn a_crash_at_any_call_loses_nothing_acknowledged() {
             total.check_calls_max,
         ));
         say(format_args!(
+            "crash: checkpoints of the workloads: {} full ones, of them {} renewed bases, {} differences",
+            total.checkpoints.full, total.checkpoints.renewed, total.checkpoints.differences
+        ));
+        say(format_args!(
             "crash: {} levels of index pages, {} moments at which a reader saw no more than a power cut leaves, {} of them \
              in recoveries",
             total.index_levels, total.shown_early, total.shown_early_in_recovery
@@ -87,5 +91,8 @@ fn a_crash_at_any_call_loses_nothing_acknowledged() {
         assert!(total.shown_early_in_recovery >= 1_000 * rounds, "early");
         assert!(total.emptied >= 200 * rounds, "{} emptied", total.emptied);
         assert!(total.memory_bytes.0 > 0, "memory is counted");
+        let checkpoints = total.checkpoints;
+        assert!(checkpoints.differences >= 20 * rounds, "{checkpoints:?}");
+        assert!(checkpoints.renewed >= 10 * rounds, "{checkpoints:?}");
     }
 }

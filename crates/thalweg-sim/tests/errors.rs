@@ -64,11 +64,15 @@ fn any_failed_call_ends_in_an_error_or_success_that_the_ledger_explains() {
     });
     let total = total.into_inner();
     say(format_args!(
-        "errors: {} cases in {:.0} s, {} images opened, {:?}, at most {} bytes of memory left behind, seed {seed}",
+        "errors: {} cases in {:.0} s, {} images opened, {:?}, checkpoints without faults: {} full ones, of them {} renewed bases, {} differences, \
+         at most {} bytes of memory left behind, seed {seed}",
         total.cases,
         clock.seconds(),
         total.images,
         total.classes,
+        total.checkpoints.full,
+        total.checkpoints.renewed,
+        total.checkpoints.differences,
         total.leaked_bytes
     ));
     assert!(
@@ -81,5 +85,10 @@ fn any_failed_call_ends_in_an_error_or_success_that_the_ledger_explains() {
         only.is_some() || total.cases >= 15_000,
         "{} cases",
         total.cases
+    );
+    let checkpoints = total.checkpoints;
+    assert!(
+        only.is_some() || checkpoints.differences >= 20 && checkpoints.renewed >= 10,
+        "{checkpoints:?}"
     );
 }

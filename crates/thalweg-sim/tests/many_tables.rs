@@ -13,10 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::block::EncodedBlock;
+use thalweg_kernel::repair::repair;
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, ErrorKind, Kernel, OpenRows, Options, Result, RowEncoder,
     RowsPart, TableId, TableSnapshot, TableState,
 };
+use thalweg_sim::checkpoints::checkpoints_of;
+use thalweg_sim::damage::files_of;
 use thalweg_sim::toy::{Row, Toy, ToyEncoder, rows_part};
 
 const TABLES: usize = 2_000;
@@ -225,6 +228,54 @@ fn the_segment_of_a_base_stays_until_no_slot_needs_it() {
             .table_count(),
         TABLES
     );
+}
+
+/// Whichever checkpoint is damaged, another one leads to all tables: those of the last two build on different bases.
+#[test]
+fn a_damaged_checkpoint_costs_nothing() {
+    let sim = SimEnv::new(7);
+    let toy = open(&sim);
+    create_many(&toy);
+    let table = id(&toy, "table 9");
+    let append = |keys: std::ops::Range<i64>| {
+        let rows: Vec<Row> = keys.map(|key| (key, key)).collect();
+        toy.append_group(table, &rows, 64, Durability::Process)
+            .unwrap();
+    };
+    // What came before is removed: nothing but the checkpoints tells of the tables.
+    let dropped = toy.create("dropped").unwrap();
+    let rows: Vec<Row> = (0..400_000).map(|key| (key, key)).collect();
+    for rows in rows.chunks(100_000) {
+        toy.append_group(dropped, rows, 64, Durability::Process)
+            .unwrap();
+    }
+    edit(&toy, Edit::DropTable { table: dropped }).unwrap();
+    toy.kernel.collect_garbage().unwrap();
+    let segments = sim.files().into_iter();
+    let segments = segments.filter(|(path, _)| path.extension().is_some_and(|kind| kind == "seg"));
+    assert_eq!(segments.count(), 1, "the log of before is still there");
+    for key in 0..6 {
+        append(key..key + 1);
+        toy.kernel.checkpoint().unwrap();
+    }
+    append(6..7);
+    let expected = contents(&toy);
+    let image = sim.crash_image(&CrashChoice::Kill);
+    let checkpoints = checkpoints_of(&files_of(&image));
+    let differences = checkpoints.iter().filter(|found| found.base.is_some());
+    assert!(differences.count() >= 4, "{checkpoints:?}");
+    for checkpoint in checkpoints {
+        for at in [checkpoint.head.start + 9, checkpoint.index.end - 5] {
+            let image = image.crash_image(&CrashChoice::KeepAll);
+            let changed = image.overwrite_file(&checkpoint.path, at as u64, &[0x5A, 0xA5]);
+            changed.unwrap();
+            let what = format!("byte {at}: {:?}", checkpoint);
+            let repaired = repair(&image.env(), Path::new("/db"), &options(), &mut |_| {});
+            let repaired = repaired.unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(repaired.given_up.is_empty(), "{what}: {repaired:?}");
+            assert_eq!(contents(&open(&image)), expected, "{what}");
+        }
+    }
 }
 
 fn open_read_only(sim: &SimEnv) -> Toy {

@@ -3,6 +3,7 @@
 
 use std::panic::{set_hook, take_hook};
 use thalweg_kernel::{Rule, break_rule};
+use thalweg_sim::checkpoints::{damage_checkpoints, with_differences};
 use thalweg_sim::crash::{CrashPlan, crash_everywhere};
 use thalweg_sim::damage::{
     change_every_byte, damage_of_a_crashed_database, files_of, files_of_a_twin,
@@ -36,6 +37,11 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
         Rule::CoverCounts => crashes(named("cover")),
         Rule::RewriteTail => crashes(named("groups")),
         Rule::BothSlots => one_slot_of_the_root_lost().violations,
+        Rule::TwoBases => {
+            damage_checkpoints(&with_differences(9, false), 1 << 20)
+                .repaired
+                .violations
+        }
         Rule::SyncBeforeNext | Rule::SyncNames => crashes(named("rolls")),
         Rule::HideUnsynced => crashes(named("raw rows to disk")),
         Rule::Checksum => {

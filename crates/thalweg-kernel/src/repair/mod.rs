@@ -306,7 +306,7 @@ impl Repair {
         let synced = env.storage().sync_dir(dir);
         synced.map_err(|e| Error::io(format_args!("syncing {}", dir.display()), e))?;
         // What it was read from may be damaged elsewhere, or go: nothing is built on it.
-        leader.working.base = None;
+        leader.working.bases.forget();
         leader
             .begin_epoch(epoch, Vec::new())
             .map_err(Failure::error)?;

@@ -1,0 +1,137 @@
+//! The bytes of the INDEX section, what is read back of it, and which lies are refused.
+
+use super::*;
+use crate::change::Change;
+use crate::commit::{Edit, RowsPart};
+use crate::index::{Page, PageLoader};
+
+/// Where checkpoint `n` lies.
+fn place(n: u64) -> Place {
+    let at = LogPosition {
+        segment: FileId(n),
+        offset: 128 * n,
+    };
+    Place {
+        at,
+        frame_bytes: 1_000 + 8 * u32::try_from(n).unwrap(),
+        crc: 0xC0C0_0000 + u32::try_from(n).unwrap(),
+    }
+}
+
+/// No table has an index here.
+struct NoPages;
+
+impl PageLoader for NoPages {
+    fn load_page(&self, _: TableId, entry: &Entry) -> Result<Arc<Page>> {
+        Err(Error::corruption(entry.address, "there are no pages"))
+    }
+}
+
+fn apply(working: &mut Working, changes: impl IntoIterator<Item = Change>) {
+    let commit = working.commit.next().unwrap();
+    let applied = working.apply(commit, changes, LogPosition::default(), &NoPages);
+    applied.unwrap();
+}
+
+fn create(working: &mut Working, name: &str) {
+    let create = Edit::CreateTable {
+        name: name.to_owned(),
+        definition: Bytes::from_static(b"two columns"),
+    };
+    apply(working, [Change::Edit(create)]);
+}
+
+fn append(working: &mut Working, table: u32) {
+    let part = RowsPart {
+        table: TableId(table),
+        definition_version: 1,
+        rows: 1,
+        key_min: 7,
+        key_max: 7,
+        payload: Bytes::from_static(b"a row"),
+    };
+    apply(working, [Change::Rows(part)]);
+}
+
+/// Writes the next checkpoint, the n-th one.
+fn write(working: &mut Working, n: u64) -> Vec<u8> {
+    let is_full = working.bases.of_next().is_none();
+    let mut out = Vec::new();
+    put_checkpoint(working, is_full, &WrittenTrees::new(), &mut out).unwrap();
+    working.note_checkpoint(place(n), is_full, out.len() as u64);
+    out
+}
+
+/// Two full checkpoints, and the first difference.
+fn three() -> (Working, [Vec<u8>; 3]) {
+    let mut working = Working::empty();
+    create(&mut working, "boiler");
+    create(&mut working, "pump");
+    let first = write(&mut working, 1);
+    append(&mut working, 1);
+    let second = write(&mut working, 2);
+    create(&mut working, "valve");
+    apply(
+        &mut working,
+        [Change::Edit(Edit::DropTable { table: TableId(2) })],
+    );
+    let third = write(&mut working, 3);
+    (working, [first, second, third])
+}
+
+fn tables(working: &Working) -> Vec<(u32, String, u64)> {
+    let rows = |table: &TableState| table.open.iter(CommitNo(u64::MAX)).count() as u64;
+    let tables = working.tables.iter();
+    tables
+        .map(|table| (table.id.0, table.name.to_string(), rows(table)))
+        .collect()
+}
+
+#[test]
+fn golden_bytes() {
+    let (_, [_, _, third]) = three();
+    let hex: String = third.iter().map(|b| format!("{b:02x}")).collect();
+    let golden = include_str!("../../tests/golden/checkpoint.hex");
+    assert_eq!(hex, golden.split_whitespace().collect::<String>());
+}
+
+#[test]
+fn a_difference_reads_back_with_both_bases() {
+    let (written, [first, second, third]) = three();
+    assert_eq!(base_of(&second, place(2)).unwrap(), None);
+    assert_eq!(base_of(&third, place(3)).unwrap(), Some(place(1)));
+    let base = get_checkpoint(&first, place(1), Working::empty()).unwrap();
+    let read = get_checkpoint(&third, place(3), base).unwrap();
+    assert_eq!(tables(&read), tables(&written));
+    assert_eq!(
+        tables(&read),
+        [(1, "boiler".into(), 1), (3, "valve".into(), 0)]
+    );
+    assert_eq!(read.bases.of_next(), written.bases.of_next());
+    let next = read.bases.of_next().unwrap();
+    assert_eq!(next.place, place(2));
+    let changed: Vec<u32> = next.changed.iter().map(|table| table.0).collect();
+    assert_eq!(changed, [2, 3], "what was open then is open still");
+    // What is written of both from here on says the same.
+    let (mut read, mut written) = (read, written);
+    append(&mut read, 3);
+    append(&mut written, 3);
+    assert_eq!(write(&mut read, 4), write(&mut written, 4));
+}
+
+#[test]
+fn lies_about_bases_are_refused() {
+    let (_, [first, _, third]) = three();
+    let read = |section: &[u8]| {
+        let base = get_checkpoint(&first, place(1), Working::empty()).unwrap();
+        get_checkpoint(section, place(3), base).map(|_| ())
+    };
+    read(&third).unwrap();
+    let mut same = third.clone();
+    same.copy_within(4..28, 44);
+    assert!(read(&same).unwrap_err().message().contains("same base"));
+    let mut itself = third;
+    itself[4..12].copy_from_slice(&3_u64.to_le_bytes());
+    itself[12..20].copy_from_slice(&384_u64.to_le_bytes());
+    assert!(read(&itself).unwrap_err().message().contains("behind it"));
+}

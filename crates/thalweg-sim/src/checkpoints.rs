@@ -1,0 +1,403 @@
+//! Checkpoints as `docs/format/log.md` describes their bytes, without the kernel's code: where they lie, what they build on,
+//! and what damage to each of them costs.
+//!
+//! Invariant: whichever byte of the head or the INDEX section of one checkpoint is damaged, whether it is a full one or a
+//! difference, wherever a crash came before it and whatever was written since, a repair ends and no row is lost.
+
+use crate::damage::{End, Files, files_of, open_and_read};
+use crate::driver::{DIR, Driver, Shape};
+use crate::oracle::{Contents, Violation, contents_of, difference};
+use crate::repair::{Patient, RepairStage, Repaired, repair_and_check};
+use crate::workloads::{Workload, long_name};
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_kernel::store::segment_name;
+use thalweg_kernel::{Durability, FileId};
+
+const SEGMENT_HEADER_BYTES: usize = 128;
+const FRAME_HEADER_BYTES: usize = 64;
+const SECTION_ENTRY_BYTES: usize = 16;
+const KIND_INDEX: u8 = 6;
+const KIND_PAGES: u8 = 7;
+
+/// The segment and the offset of a frame.
+pub type Place = (u64, u64);
+
+/// The frame of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointFrame {
+    /// Its segment.
+    pub path: PathBuf,
+    /// Where it lies.
+    pub place: Place,
+    /// Its header and section table in the segment.
+    pub head: Range<usize>,
+    /// Its PAGES section.
+    pub pages: Range<usize>,
+    /// Its INDEX section.
+    pub index: Range<usize>,
+    /// The full checkpoint that it is a difference from.
+    pub base: Option<Place>,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let field = bytes.get(at..at + 4)?.try_into().ok()?;
+    usize::try_from(u32::from_le_bytes(field)).ok()
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The length of the frame at an offset.
+fn frame_bytes(segment: &[u8], at: usize) -> Option<usize> {
+    let is_frame = segment.get(at..at + 4)? == b"TFRM";
+    u32_at(segment, at + 24).filter(|bytes| is_frame && *bytes >= FRAME_HEADER_BYTES)
+}
+
+/// The checkpoint at an offset of a segment, if there is one.
+fn checkpoint_at(path: &Path, segment: &[u8], at: usize) -> Option<CheckpointFrame> {
+    frame_bytes(segment, at)?;
+    let section = |number: usize, kind: u8| {
+        let entry = at + FRAME_HEADER_BYTES + number * SECTION_ENTRY_BYTES;
+        let start = at + u32_at(segment, entry + 4)?;
+        let bytes = u32_at(segment, entry + 8)?;
+        (*segment.get(entry)? == kind).then_some(start..start + bytes)
+    };
+    let (pages, index) = (section(0, KIND_PAGES)?, section(1, KIND_INDEX)?);
+    let base = (
+        u64_at(segment, index.start + 4)?,
+        u64_at(segment, index.start + 12)?,
+    );
+    let id = u64::from_str_radix(path.file_stem()?.to_str()?, 16).ok()?;
+    Some(CheckpointFrame {
+        path: path.to_owned(),
+        place: (id, at as u64),
+        head: at..at + FRAME_HEADER_BYTES + 2 * SECTION_ENTRY_BYTES,
+        pages,
+        index,
+        base: (base != (0, 0)).then_some(base),
+    })
+}
+
+/// The checkpoints in the segments of a database, in their order.
+pub fn checkpoints_of(files: &Files) -> Vec<CheckpointFrame> {
+    let mut found = Vec::new();
+    for (path, bytes) in files {
+        if path.extension().is_none_or(|kind| kind != "seg") {
+            continue;
+        }
+        let mut at = SEGMENT_HEADER_BYTES;
+        while let Some(frame_bytes) = frame_bytes(bytes, at) {
+            found.extend(checkpoint_at(path, bytes, at));
+            at += frame_bytes;
+        }
+    }
+    found
+}
+
+/// What the slots of the root name, the newer one first, each with its sequence.
+pub fn named_by_slots(sim: &SimEnv) -> Vec<(u64, Place)> {
+    let root = sim.read_file(&Path::new(DIR).join("root"));
+    let root = root.unwrap_or_default();
+    let slot = |at: usize| {
+        Some((
+            u64_at(&root, at + 32)?,
+            (u64_at(&root, at + 48)?, u64_at(&root, at + 56)?),
+        ))
+    };
+    let mut slots: Vec<_> = [slot(0), slot(4096)].into_iter().flatten().collect();
+    slots.sort_unstable();
+    slots.reverse();
+    slots
+}
+
+/// How many checkpoints of which kind a database has had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointCounts {
+    /// Full ones.
+    pub full: u64,
+    /// Differences from a full one.
+    pub differences: u64,
+    /// Full ones that came after a difference: a base was renewed.
+    pub renewed: u64,
+    /// The root's sequence when it was last looked at.
+    last_sequence: u64,
+}
+
+impl CheckpointCounts {
+    /// Counts the checkpoint that the root names now, if it was not counted before.
+    pub fn look(&mut self, sim: &SimEnv) {
+        let Some((sequence, place)) = named_by_slots(sim).first().copied() else {
+            return;
+        };
+        if sequence <= self.last_sequence {
+            return;
+        }
+        self.last_sequence = sequence;
+        let path = Path::new(DIR).join(segment_name(FileId(place.0)));
+        let segment = sim.read_file(&path).unwrap_or_default();
+        let at = usize::try_from(place.1).unwrap_or(usize::MAX);
+        match checkpoint_at(&path, &segment, at) {
+            Some(found) if found.base.is_some() => self.differences += 1,
+            Some(_) => {
+                self.full += 1;
+                self.renewed += u64::from(self.differences > 0);
+            }
+            None => {}
+        }
+    }
+
+    /// Adds those of another database.
+    pub fn add(&mut self, other: Self) {
+        self.full += other.full;
+        self.differences += other.differences;
+        self.renewed += other.renewed;
+    }
+}
+
+/// What damage to checkpoints came to.
+#[derive(Debug, Default)]
+pub struct CheckpointStage {
+    /// The repairs.
+    pub repaired: RepairStage,
+    /// Full checkpoints that were damaged.
+    pub full: u64,
+    /// Of them, those that a checkpoint builds on which a slot of the root names.
+    pub bases: u64,
+    /// Differences that were damaged.
+    pub differences: u64,
+}
+
+impl CheckpointStage {
+    /// Adds another stage to this one.
+    pub fn add(&mut self, other: Self) {
+        self.repaired.add(other.repaired);
+        self.full += other.full;
+        self.bases += other.bases;
+        self.differences += other.differences;
+    }
+}
+
+/// Damages each checkpoint of a database, one byte of it at a time: all bytes of its head, one in `step` of its sections.
+pub fn damage_checkpoints(patient: &Patient, step: usize) -> CheckpointStage {
+    let mut stage = CheckpointStage::default();
+    let files = files_of(&patient.sim);
+    let checkpoints = checkpoints_of(&files);
+    let slots: BTreeSet<Place> = named_by_slots(&patient.sim)
+        .into_iter()
+        .map(|slot| slot.1)
+        .collect();
+    let needed: BTreeSet<Place> = (checkpoints.iter())
+        .filter(|checkpoint| slots.contains(&checkpoint.place))
+        .filter_map(|checkpoint| checkpoint.base)
+        .collect();
+    for (number, checkpoint) in checkpoints.iter().enumerate() {
+        match checkpoint.base {
+            Some(_) => stage.differences += 1,
+            None => stage.full += 1,
+        }
+        stage.bases += u64::from(needed.contains(&checkpoint.place));
+        // Other bytes of each.
+        let sampled = |section: &Range<usize>| {
+            let first = section.start + number % step;
+            (first..section.end).step_by(step)
+        };
+        let whole = checkpoint.head.clone().chain(sampled(&checkpoint.index));
+        for (at, keeps_all) in whole
+            .map(|at| (at, true))
+            .chain(sampled(&checkpoint.pages).map(|at| (at, false)))
+        {
+            let image = patient.image();
+            let new = files[&checkpoint.path][at] ^ (1 << (at % 8));
+            image
+                .overwrite_file(&checkpoint.path, at as u64, &[new])
+                .expect("a segment");
+            let what = format!(
+                "byte {at} of {}, of the checkpoint at {:?}",
+                checkpoint.path.display(),
+                checkpoint.place
+            );
+            let lost = match stage.repaired.run(patient, &image, &what) {
+                Some(Repaired::Error(error)) => error,
+                Some(Repaired::Done(_, contents)) if keeps_all && contents != patient.contents => {
+                    difference(&patient.contents, &contents)
+                }
+                _ => continue,
+            };
+            let violation = format!("{}: {what}: {lost}", patient.name);
+            stage.repaired.violations.push(violation);
+            if stage.repaired.violations.len() >= 5 {
+                return stage;
+            }
+        }
+    }
+    stage
+}
+
+/// A database of many tables with so many checkpoints behind the last removal of files: nothing else tells of the tables.
+pub fn with_differences(checkpoints: i64, is_closed: bool) -> Patient {
+    let sim = SimEnv::new(31);
+    let mut db = Driver::start(&sim, Shape::new(8192, 8), false);
+    let names: Vec<String> = (0..12).map(long_name).collect();
+    db.create_all(&names);
+    db.create("dropped");
+    db.append_group("dropped", 0..800, Durability::Process);
+    db.drop_table("dropped");
+    db.collect();
+    for round in 0..checkpoints {
+        db.append(&names[3], [round], Durability::Disk);
+        db.checkpoint();
+    }
+    if is_closed {
+        db.close();
+    } else {
+        db.append(&names[4], [1, 2], Durability::Disk);
+    }
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    let name = format!("{checkpoints} checkpoints, closed: {is_closed}");
+    Patient::of(&name, &db, image, is_closed, true)
+}
+
+/// The checkpoints that the slots of the root need.
+fn needed_by_slots(image: &SimEnv) -> Vec<CheckpointFrame> {
+    let slots: Vec<Place> = named_by_slots(image)
+        .into_iter()
+        .map(|slot| slot.1)
+        .collect();
+    let all = checkpoints_of(&files_of(image));
+    let named = all.iter().filter(|found| slots.contains(&found.place));
+    let needed: BTreeSet<Place> = named
+        .flat_map(|found| [Some(found.place), found.base])
+        .flatten()
+        .collect();
+    let is_needed = |found: &CheckpointFrame| needed.contains(&found.place);
+    all.into_iter().filter(is_needed).collect()
+}
+
+/// A copy with one byte of an INDEX section changed.
+fn damaged(image: &SimEnv, checkpoint: &CheckpointFrame) -> SimEnv {
+    let copy = image.crash_image(&CrashChoice::KeepAll);
+    let at = checkpoint.index.start + checkpoint.index.len() / 2;
+    let old = copy.read_file(&checkpoint.path).expect("a segment")[at];
+    let changed = copy.overwrite_file(&checkpoint.path, at as u64, &[old ^ 0x10]);
+    changed.expect("a segment");
+    copy
+}
+
+/// What is shown after a repair, if that is needed to open a database.
+fn rows_after_repair(shape: &Shape, image: &SimEnv) -> Result<Contents, Violation> {
+    match repair_and_check(shape, image)? {
+        Repaired::Done(report, rows) if report.given_up.is_empty() => Ok(rows),
+        Repaired::Done(report, _) => Err(format!("gave up {:?}", report.given_up)),
+        Repaired::Error(error) => Err(error),
+    }
+}
+
+/// Stops a workload at every call, in the process or by a power cut; then one checkpoint is damaged of those that a slot of
+/// the root needs. Returns how many databases were repaired, of them those of which a base was damaged.
+pub fn crash_then_damage(workload: &Workload, seed: u64) -> (u64, u64, Vec<Violation>) {
+    let sim = SimEnv::new(seed);
+    sim.record_states(true);
+    let mut driver = workload.run(&sim, false);
+    let (shape, mut seen) = (workload.shape(), HashSet::new());
+    let (mut repairs, mut of_bases, mut violations) = (0, 0, Vec::new());
+    for call in 1..=sim.calls() {
+        let Some(state) = sim.state_at(call) else {
+            continue;
+        };
+        for choice in [
+            CrashChoice::Kill,
+            CrashChoice::KeepAll,
+            CrashChoice::DropAll,
+        ] {
+            let image = state.crash_image(&choice);
+            if !seen.insert(image.content_hash()) {
+                continue;
+            }
+            let whole = image.crash_image(&CrashChoice::Kill);
+            let want = match open_and_read(&shape, &whole, false) {
+                End::Rows(want) if !want.is_empty() => want,
+                // There is no database yet, or nothing in it but its first checkpoint.
+                _ => continue,
+            };
+            for checkpoint in needed_by_slots(&image) {
+                repairs += 1;
+                of_bases += u64::from(checkpoint.base.is_none());
+                let lost = match rows_after_repair(&shape, &damaged(&image, &checkpoint)) {
+                    Ok(rows) if rows == want => continue,
+                    Ok(rows) => difference(&want, &rows),
+                    Err(violation) => violation,
+                };
+                violations.push(format!(
+                    "workload '{}', {choice:?} at call {call}, checkpoint at {:?}: {lost}",
+                    workload.name, checkpoint.place
+                ));
+                if violations.len() >= 5 {
+                    return (repairs, of_bases, violations);
+                }
+            }
+        }
+    }
+    driver.finish();
+    (repairs, of_bases, violations)
+}
+
+/// A checkpoint is damaged, nobody notices, and more are written, as many as `more`; with `collect` files are removed then. A
+/// database that does not open after that is repaired. Returns how many were opened and how many repaired.
+pub fn damage_then_go_on(
+    patient: &Patient,
+    more: i64,
+    collect: bool,
+) -> (u64, u64, Vec<Violation>) {
+    let (mut opened, mut repaired, mut violations) = (0, 0, Vec::new());
+    for checkpoint in needed_by_slots(&patient.sim) {
+        let image = damaged(&patient.sim, &checkpoint);
+        let go_on = || -> Result<(Contents, bool), Violation> {
+            let Ok(toy) = patient.shape.open(&image.env()) else {
+                return Ok((patient.contents.clone(), false));
+            };
+            let failed = |e| format!("going on: {e:?}");
+            let table = toy.create("new").map_err(failed)?;
+            for key in 0..more {
+                let rows = [(key, (1 << 40) + key)];
+                toy.append(table, &rows, Durability::Disk).map_err(failed)?;
+                toy.kernel.checkpoint().map_err(failed)?;
+            }
+            if collect {
+                toy.kernel.collect_garbage().map_err(failed)?;
+            }
+            Ok((contents_of(&toy)?.1, true))
+        };
+        let judged = go_on().and_then(|(want, was_open)| {
+            let left = image.crash_image(&CrashChoice::DropAll);
+            match open_and_read(&patient.shape, &left, false) {
+                End::Rows(rows) if rows == want => opened += 1,
+                End::Rows(rows) => return Err(difference(&want, &rows)),
+                End::Panic(text) => return Err(text),
+                End::Error(error) if was_open && collect => return Err(error),
+                End::Error(_) => {
+                    repaired += 1;
+                    let rows = rows_after_repair(&patient.shape, &left)?;
+                    if rows != want {
+                        return Err(difference(&want, &rows));
+                    }
+                }
+            }
+            Ok(())
+        });
+        let place = format!(
+            "{}, {more} more, checkpoint at {:?}",
+            patient.name, checkpoint.place
+        );
+        violations.extend(
+            judged
+                .err()
+                .map(|violation| format!("{place}: {violation}")),
+        );
+    }
+    (opened, repaired, violations)
+}

@@ -1,0 +1,67 @@
+//! Any one checkpoint is damaged, full or a difference: a repair loses nothing by it, wherever a crash came before and whatever
+//! was written since. `THALWEG_EFFORT` makes the samples larger; from 8 on they are all bytes.
+
+use thalweg_sim::checkpoints::{
+    CheckpointStage, crash_then_damage, damage_checkpoints, damage_then_go_on, with_differences,
+};
+use thalweg_sim::report::{Stopwatch, effort, say, seed};
+use thalweg_sim::workloads::named;
+
+#[test]
+fn any_byte_of_any_checkpoint() {
+    let clock = Stopwatch::start();
+    let mut stage = CheckpointStage::default();
+    for (checkpoints, is_closed) in [(0, false), (1, true), (2, false), (3, true), (9, false)] {
+        let patient = with_differences(checkpoints, is_closed);
+        stage.add(damage_checkpoints(&patient, (8 / effort()).max(1)));
+    }
+    let repaired = &stage.repaired;
+    say(format_args!(
+        "checkpoints: {} repairs in {:.0} s: bytes of {} full ones, {} of them needed as bases by a slot of the root, and of {} \
+         differences; {} lost nothing, {} found nothing, {} violations",
+        repaired.repairs,
+        clock.seconds(),
+        stage.full,
+        stage.bases,
+        stage.differences,
+        repaired.mended,
+        repaired.clean,
+        repaired.violations.len()
+    ));
+    let first: Vec<_> = repaired.violations.iter().take(5).cloned().collect();
+    assert!(first.is_empty(), "{}", first.join("\n"));
+    assert!(stage.bases >= 5 && stage.differences >= 10, "{stage:?}");
+    assert!(repaired.mended > 500, "{repaired:?}");
+}
+
+#[test]
+fn a_crash_and_then_damage() {
+    let (seed, clock) = (seed(), Stopwatch::start());
+    for name in ["differences", "checkpoints", "garbage", "everything"] {
+        let (repairs, of_bases, violations) = crash_then_damage(named(name), seed);
+        say(format_args!(
+            "checkpoints: {name}: {repairs} repairs after crashes, {of_bases} of a full checkpoint, {:.0} s so far, seed {seed}",
+            clock.seconds()
+        ));
+        assert!(violations.is_empty(), "{}", violations.join("\n"));
+        assert!(of_bases > 50 && repairs > of_bases, "{repairs} {of_bases}");
+    }
+}
+
+#[test]
+fn damage_that_nobody_notices_while_more_is_written() {
+    let (mut opened, mut repaired) = (0, 0);
+    for checkpoints in [2, 5] {
+        let patient = with_differences(checkpoints, false);
+        for (more, collect) in (0..6).flat_map(|more| [(more, false), (more, true)]) {
+            let ended = damage_then_go_on(&patient, more, collect);
+            assert!(ended.2.is_empty(), "{}", ended.2.join("\n"));
+            opened += ended.0;
+            repaired += ended.1;
+        }
+    }
+    say(format_args!(
+        "checkpoints: damage that nobody noticed: {opened} opened, {repaired} repaired"
+    ));
+    assert!(opened > 20 && repaired > 20, "{opened} {repaired}");
+}
