@@ -1,11 +1,15 @@
 //! The two full checkpoints that differences build on, and which tables have changed since each.
 //!
 //! Invariants
-//! - A checkpoint never builds on the base of the checkpoint before it. So the two slots of the root share no byte of a
+//! - A checkpoint does not build on the base of the checkpoint before it. So the two slots of the root share no byte of a
 //!   checkpoint, and damage to any one frame leaves one slot whole, with the log behind it.
+//! - The first checkpoint of an epoch is in both slots, and builds on the base that its recovery has just read: so an
+//!   opening never leads to a base that it knows nothing of. The checkpoints of the epoch before it are there until two more
+//!   were written.
 //! - A base is a full checkpoint that a slot of the root has named.
 //! - What the slots need is among the two bases: the newer slot's checkpoint builds on `last`, the older one's on `next`; or
-//!   both slots name one checkpoint, which builds on `last`.
+//!   both slots name one checkpoint, which builds on `last`. What the checkpoint of the older slot names as its `next` may
+//!   be gone: if the newer slot is lost, it counts for nothing.
 //! - The differences from a base are together no longer than it is, but for the last of them: writing checkpoints costs a
 //!   small multiple of what has changed, and the tables that have changed since a base stay few.
 //!
@@ -46,6 +50,17 @@ impl Base {
     }
 }
 
+/// What a checkpoint builds on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BuildsOn {
+    /// Nothing: it is a full one.
+    Nothing,
+    /// The base of the last checkpoint.
+    Last,
+    /// The other base, in its turn.
+    Next,
+}
+
 /// The bases of the last checkpoint and of the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Bases {
@@ -72,14 +87,31 @@ impl Bases {
         self.changed.insert(table);
     }
 
-    /// What the next checkpoint builds on; `None`: it is a full one.
-    pub(crate) fn of_next(&self) -> Option<&Base> {
-        self.next.as_ref().filter(|base| !base.is_used_up())
+    /// What the next checkpoint is to build on. `begins_epoch`: it will be in both slots of the root.
+    pub(crate) fn choose(&self, begins_epoch: bool) -> BuildsOn {
+        let choice = match begins_epoch {
+            true => BuildsOn::Last,
+            false => BuildsOn::Next,
+        };
+        let base = self.base(choice).filter(|base| !base.is_used_up());
+        base.map_or(BuildsOn::Nothing, |_| choice)
     }
 
-    /// What the last checkpoint builds on.
-    pub(crate) fn of_last(&self) -> Option<&Base> {
-        self.last.as_ref()
+    /// The base that a checkpoint builds on.
+    pub(crate) fn base(&self, of: BuildsOn) -> Option<&Base> {
+        match of {
+            BuildsOn::Nothing => None,
+            BuildsOn::Last => self.last.as_ref(),
+            BuildsOn::Next => self.next.as_ref(),
+        }
+    }
+
+    /// The base whose turn it is after a checkpoint that builds on `of`.
+    pub(crate) fn base_after(&self, of: BuildsOn) -> Option<&Base> {
+        match of {
+            BuildsOn::Last => self.next.as_ref(),
+            BuildsOn::Nothing | BuildsOn::Next => self.last.as_ref(),
+        }
     }
 
     /// The tables that have changed since a base, but for rows that are open.
@@ -87,27 +119,32 @@ impl Bases {
         base.changed.union(&self.changed).copied().collect()
     }
 
-    /// A checkpoint was written at `own` and is named by the root. `is_full`: else it builds on the base whose turn it was.
-    pub(crate) fn note_checkpoint(&mut self, own: Place, is_full: bool, index_bytes: u64) {
+    /// A checkpoint was written at `own` and is named by the root.
+    pub(crate) fn note_checkpoint(&mut self, own: Place, builds_on: BuildsOn, index_bytes: u64) {
         let changed = std::mem::take(&mut self.changed);
         for base in [&mut self.last, &mut self.next].into_iter().flatten() {
             base.changed.extend(&changed);
         }
-        let built_on = match self.next.take() {
-            Some(mut base) if !is_full => {
-                base.difference_bytes = base.difference_bytes.saturating_add(index_bytes);
-                base
-            }
-            before => {
-                assert!(is_full, "a difference from {before:?}");
-                Base::new(own, index_bytes)
-            }
-        };
-        self.next = match Rule::TwoBases.is_kept() {
-            true => self.last.take(),
-            false => Some(built_on.clone()),
-        };
-        self.last = Some(built_on);
+        match builds_on {
+            BuildsOn::Last => {}
+            BuildsOn::Next => std::mem::swap(&mut self.last, &mut self.next),
+            BuildsOn::Nothing => self.next = self.last.replace(Base::new(own, index_bytes)),
+        }
+        if builds_on != BuildsOn::Nothing {
+            assert!(self.last.is_some(), "a difference has a base");
+            let last = self.last.iter_mut();
+            last.for_each(|base| {
+                base.difference_bytes = base.difference_bytes.saturating_add(index_bytes)
+            });
+        }
+        if !Rule::TwoBases.is_kept() {
+            self.next.clone_from(&self.last);
+        }
+    }
+
+    /// The base whose turn it is may be gone: the next checkpoint is a full one, unless it begins an epoch.
+    pub(crate) fn forget_next(&mut self) {
+        self.next = None;
     }
 
     /// Nothing builds on what there is: the next two checkpoints are full ones.
@@ -150,13 +187,17 @@ mod tests {
         }
     }
 
+    fn offset(base: Option<&Base>) -> Option<u64> {
+        base.map(|base| base.place.at.offset)
+    }
+
     /// Writes checkpoints of so many bytes each, one after the other; returns what each of them builds on.
     fn write(bases: &mut Bases, bytes: &[u64]) -> Vec<u64> {
         let offsets = (1..).map(|n| n * 10);
-        let written = offsets.zip(bytes).map(|(offset, bytes)| {
-            let base = bases.of_next().map(|base| base.place.at.offset);
-            bases.note_checkpoint(place(offset), base.is_none(), *bytes);
-            base.unwrap_or(offset)
+        let written = offsets.zip(bytes).map(|(own, bytes)| {
+            let choice = bases.choose(false);
+            bases.note_checkpoint(place(own), choice, *bytes);
+            offset(bases.base(BuildsOn::Last)).unwrap_or(0)
         });
         written.collect()
     }
@@ -175,7 +216,25 @@ mod tests {
         // The first one is used up by 60 and 50, the second one is not by 60 and 10.
         let built_on = write(&mut bases, &[100, 100, 60, 60, 50, 10, 100, 10, 10]);
         assert_eq!(built_on, [10, 20, 10, 20, 10, 20, 70, 20, 70]);
-        assert_eq!(bases.first_segment(), Some(FileId(1)));
+    }
+
+    #[test]
+    fn an_epoch_begins_on_the_base_that_was_read() {
+        let mut bases = Bases::default();
+        write(&mut bases, &[100, 100, 10]);
+        let choice = bases.choose(true);
+        assert_eq!(
+            (choice, offset(bases.base(choice))),
+            (BuildsOn::Last, Some(10))
+        );
+        assert_eq!(offset(bases.base_after(choice)), Some(20));
+        bases.note_checkpoint(place(40), choice, 90);
+        assert_eq!(offset(bases.base(bases.choose(false))), Some(20));
+        // It is used up by now: a full one takes the place of the other base, of which less is known.
+        let choice = bases.choose(true);
+        bases.note_checkpoint(place(50), choice, 100);
+        let both = [BuildsOn::Last, BuildsOn::Next].map(|of| offset(bases.base(of)));
+        assert_eq!((choice, both), (BuildsOn::Nothing, [Some(50), Some(10)]));
     }
 
     #[test]
@@ -186,16 +245,22 @@ mod tests {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             dice >> 60
         };
-        let mut before = 0;
-        for offset in (10..20_000).step_by(10) {
-            let forced = draw() == 0;
-            let base = bases.of_next().filter(|_| !forced);
-            let base = base.map(|base| base.place.at.offset);
-            bases.note_checkpoint(place(offset), base.is_none(), draw());
-            let built_on = base.unwrap_or(offset);
-            assert_ne!(built_on, before);
-            assert_eq!(bases.of_last().map(|b| b.place.at.offset), Some(built_on));
-            before = built_on;
+        let mut before = None;
+        for own in (10..20_000).step_by(10) {
+            let (begins_epoch, must_be_full) = (draw() == 0, draw() == 0);
+            let choice = match must_be_full {
+                true => BuildsOn::Nothing,
+                false => bases.choose(begins_epoch),
+            };
+            let after = offset(bases.base_after(choice));
+            bases.note_checkpoint(place(own), choice, draw());
+            let [last, next] = [BuildsOn::Last, BuildsOn::Next].map(|of| offset(bases.base(of)));
+            assert!(last.is_some() && last != next && next == after);
+            assert!(
+                choice == BuildsOn::Last || last != before,
+                "{own} builds on {last:?}"
+            );
+            before = last;
         }
     }
 
@@ -207,7 +272,7 @@ mod tests {
         write(&mut bases, &[10]);
         bases.note_change(TableId(2));
         let since = |bases: &Bases| {
-            let base = bases.of_next().expect("a base");
+            let base = bases.base(BuildsOn::Next).expect("a base");
             let changed = bases.changed_since(base).into_iter();
             changed.map(|table| table.0).collect::<Vec<_>>()
         };
@@ -215,7 +280,7 @@ mod tests {
         write(&mut bases, &[10]);
         assert_eq!(since(&bases), [1, 2]);
         // A full one in the place of the base whose turn it is.
-        bases.note_checkpoint(place(90), true, 100);
+        bases.note_checkpoint(place(90), BuildsOn::Nothing, 100);
         bases.note_change(TableId(3));
         assert_eq!(since(&bases), [1, 2, 3]);
         write(&mut bases, &[10]);

@@ -21,15 +21,17 @@
 //! - An epoch that was not finished holds the base of another one: a checkpoint becomes a base when the root names it.
 //! - A frame is damaged: a repair takes the checkpoint of the other slot, and the log behind it. Where both slots name one,
 //!   the first of an epoch, it takes the one before, on the other base, whose log no garbage collection has removed yet.
-//! - A base is damaged, and checkpoints go on to build on it in their turn: those of the other turn are whole. `verify`
-//!   reads what both slots need, and the two next full checkpoints, which garbage collection writes, end it.
+//! - A base is damaged, and checkpoints go on to build on it in their turn: those of the other turn are whole, and an opening
+//!   begins its epoch on the base that it has read. `verify` reads what both slots and the next checkpoint need.
+//! - The newer slot of the root is lost, and the checkpoint of the older one names a base that went when the newer one was
+//!   written: then the next checkpoint builds on none that it names.
 //!
 //! Rejected: references to the frames of uncovered rows, appended again when a segment is left (engine sketch). It saves
 //! the copy, at most 8 MiB for each 8 MiB of raw rows, and costs a second way to find rows and a rule that must never
 //! be forgotten. Differences from differences: reading would follow a chain. Full checkpoints at longer intervals: for 100,000
 //! tables either the checkpoints take as long as the commits between them, or replaying those takes longer than opening may.
 
-use crate::bases::{Base, Bases};
+use crate::bases::{Base, Bases, BuildsOn};
 use crate::change::{get_keys, get_rows, put_keys, put_rows};
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields, len_u32};
@@ -64,18 +66,16 @@ pub(crate) struct Place {
     pub(crate) crc: u32,
 }
 
-/// Writes the INDEX section: of all tables, or of those that have changed since the base whose turn it is. Trees that are
+/// Writes the INDEX section: of all tables, or of those that have changed since the base that it builds on. Trees that are
 /// not in `written` have all of their pages on disk.
 pub(crate) fn put_checkpoint(
     working: &Working,
-    is_full: bool,
+    builds_on: BuildsOn,
     written: &WrittenTrees,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let bases = &working.bases;
-    let base = bases.of_next().filter(|_| !is_full);
-    let other = bases.of_last();
-    assert!(is_full == base.is_none(), "a difference has a base");
+    let (base, other) = (bases.base(builds_on), bases.base_after(builds_on));
     out.put_u32(CHECKPOINT_VERSION);
     put_base(base, out);
     put_base(other, out);

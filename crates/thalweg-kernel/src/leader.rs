@@ -8,6 +8,7 @@
 //! writing until the log was recovered (`resume`), else for good. So the state in memory never holds what the log does not,
 //! except behind that, where nobody can see it.
 
+use crate::bases::BuildsOn;
 use crate::change::Change;
 use crate::checkpoint::{CHECKPOINT_SECTIONS, Place, WrittenTrees, put_checkpoint};
 use crate::commit::{Commit, Durability, Edit};
@@ -181,8 +182,7 @@ pub(crate) struct Leader {
 /// A checkpoint that is synced and that no root names yet.
 struct Stored {
     root: Root,
-    /// Else it is a difference.
-    is_full: bool,
+    builds_on: BuildsOn,
     written: WrittenTrees,
     /// Of its INDEX section.
     index_bytes: u64,
@@ -550,9 +550,9 @@ impl Leader {
         // would be two syncs more. If it does not suffice there is one all the same.
         let replayed = &self.working.since_checkpoint;
         let bases = &self.working.bases;
-        let last_bytes = match bases.of_next() {
-            None => bases.frame_bytes().max(self.root.current.checkpoint_bytes),
-            Some(_) => self.root.current.checkpoint_bytes,
+        let last_bytes = match bases.choose(true) {
+            BuildsOn::Nothing => bases.frame_bytes().max(self.root.current.checkpoint_bytes),
+            _ => self.root.current.checkpoint_bytes,
         };
         let checkpoint_bytes =
             2 * u64::from(last_bytes) + 2 * replayed.directory_bytes + replayed.rows_bytes;
@@ -607,7 +607,7 @@ impl Leader {
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
             // A base in an older segment would keep that.
-            let base = self.working.bases.of_next();
+            let base = self.working.bases.base(BuildsOn::Next);
             let base_segment = base.map(|base| base.place.at.segment);
             let must_be_full = always && base_segment != Some(self.written_segment());
             let stored = self.store_checkpoint(None, must_be_full)?;
@@ -618,8 +618,8 @@ impl Leader {
     }
 
     /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the segment that the epoch of this
-    /// checkpoint begins with, and its path if it has no name yet. Unless it `must_be_full` it is a difference from the base
-    /// whose turn it is, if that is not used up.
+    /// checkpoint begins with, and its path if it has no name yet. Unless it `must_be_full` it is a difference, if the base is
+    /// not used up.
     fn store_checkpoint(
         &mut self,
         first: Option<(FileId, Option<&Path>)>,
@@ -627,13 +627,16 @@ impl Leader {
     ) -> Outcome<Stored> {
         // Files may have been restored since.
         self.working.settle_pending(&*self.store);
-        let is_full = must_be_full || self.working.bases.of_next().is_none();
-        let (at, written, index_bytes) = self.place_checkpoint(is_full)?;
+        let builds_on = match must_be_full {
+            true => BuildsOn::Nothing,
+            false => self.working.bases.choose(first.is_some()),
+        };
+        let (at, written, index_bytes) = self.place_checkpoint(builds_on)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
-        let full_bytes = match is_full {
-            true => frame_bytes,
-            false => self.working.bases.frame_bytes().max(frame_bytes),
+        let full_bytes = match builds_on {
+            BuildsOn::Nothing => frame_bytes,
+            _ => self.working.bases.frame_bytes().max(frame_bytes),
         };
         self.supply.note_checkpoint(u64::from(full_bytes));
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
@@ -657,7 +660,7 @@ impl Leader {
         };
         Ok(Stored {
             root,
-            is_full,
+            builds_on,
             written,
             index_bytes,
         })
@@ -667,7 +670,7 @@ impl Leader {
     fn switch_root(&mut self, stored: Stored, begins_epoch: bool) -> Outcome<()> {
         let Stored {
             root,
-            is_full,
+            builds_on,
             written,
             index_bytes,
         } = stored;
@@ -688,24 +691,27 @@ impl Leader {
             frame_bytes: root.checkpoint_bytes,
             crc: root.checkpoint_crc,
         };
-        self.working.note_checkpoint(own, is_full, index_bytes);
+        self.working.note_checkpoint(own, builds_on, index_bytes);
         self.due.look_at_garbage_again();
         Ok(())
     }
 
     /// Builds the frame of a checkpoint for the place where it will go. Sealed pages name their places, so it is built
     /// again if it turns out not to fit this segment.
-    fn place_checkpoint(&mut self, is_full: bool) -> Outcome<(LogPosition, WrittenTrees, u64)> {
+    fn place_checkpoint(
+        &mut self,
+        builds_on: BuildsOn,
+    ) -> Outcome<(LogPosition, WrittenTrees, u64)> {
         let mut needed_bytes = 0;
         loop {
             let at = self.room(needed_bytes, true)?.end();
-            let (written, index_bytes) = self.build_checkpoint(at, is_full).map_err(|e| match e
-                .kind()
-            {
-                // Nothing was written of it, and the state is as it was.
-                ErrorKind::Limit => Failure::Refused(e),
-                _ => fatal(e),
-            })?;
+            let (written, index_bytes) =
+                self.build_checkpoint(at, builds_on)
+                    .map_err(|e| match e.kind() {
+                        // Nothing was written of it, and the state is as it was.
+                        ErrorKind::Limit => Failure::Refused(e),
+                        _ => fatal(e),
+                    })?;
             let frame_bytes = self.builder.frame_bytes() as u64;
             if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
                 return Ok((at, written, index_bytes));
@@ -715,7 +721,11 @@ impl Leader {
         }
     }
 
-    fn build_checkpoint(&mut self, at: LogPosition, is_full: bool) -> Result<(WrittenTrees, u64)> {
+    fn build_checkpoint(
+        &mut self,
+        at: LogPosition,
+        builds_on: BuildsOn,
+    ) -> Result<(WrittenTrees, u64)> {
         let (builder, working, database) = (&mut self.builder, &self.working, self.database);
         let first_page = at.offset + FrameBuilder::sections_offset(CHECKPOINT_SECTIONS) as u64;
         let mut written = WrittenTrees::new();
@@ -738,7 +748,7 @@ impl Leader {
         let mut index_bytes = 0;
         builder.section(SectionKind::Index, |out| {
             let start = out.len();
-            put_checkpoint(working, is_full, &written, out)?;
+            put_checkpoint(working, builds_on, &written, out)?;
             index_bytes = (out.len() - start) as u64;
             Ok(())
         })?;

@@ -4,7 +4,8 @@
 //! whatever a crash leaves before that is removed by the next opening.
 //! A folder with anything else in it is never touched. Recovery is done before the caller gets anything.
 
-use crate::checkpoint::WrittenTrees;
+use crate::bases::BuildsOn;
+use crate::checkpoint::{WrittenTrees, put_checkpoint};
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folders::{make_database_folder, make_folders};
@@ -210,7 +211,12 @@ fn create_with(
     let mut builder = FrameBuilder::default();
     builder.section(SectionKind::Pages, |_| Ok(()))?;
     builder.section(SectionKind::Index, |out| {
-        crate::checkpoint::put_checkpoint(&Working::empty(), true, &WrittenTrees::new(), out)
+        put_checkpoint(
+            &Working::empty(),
+            BuildsOn::Nothing,
+            &WrittenTrees::new(),
+            out,
+        )
     })?;
     let checkpoint = log.push(CommitNo(0), &builder, Vec::new(), false);
     log.write()?;

@@ -154,6 +154,16 @@ impl Replay {
         Ok((replay, working))
     }
 
+    /// Whether the full checkpoint at a place is whole.
+    pub(crate) fn check_base(
+        env: &Env,
+        dir: &Path,
+        database: DatabaseId,
+        base: Place,
+    ) -> Result<()> {
+        read_base(env, dir, database, base).map(|_| ())
+    }
+
     pub(crate) fn at(&self) -> LogPosition {
         self.at
     }

@@ -38,6 +38,10 @@ impl Leader {
         let recovered = recovered.map_err(Failure::Refused)?;
         self.check_shown(&recovered).map_err(fatal)?;
         self.working = recovered.working;
+        if self.root.other.is_none() {
+            // The lost slot may be the newer one, and its checkpoint may have taken the place of a base that went since.
+            self.working.bases.forget_next();
+        }
         let of_bases = self.working.bases.frame_bytes();
         let full_bytes = of_bases.max(self.root.current.checkpoint_bytes);
         self.supply.note_checkpoint(u64::from(full_bytes));

@@ -7,6 +7,7 @@
 //!   lies below the header of a file and the footer of a fragment: reading needs neither.
 //! - What a crash may leave is not damage: the torn end of the log, files that nothing leads to.
 
+use crate::bases::{Bases, BuildsOn};
 use crate::block;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::verify_ends;
@@ -16,13 +17,14 @@ use crate::kernel::Kernel;
 use crate::live::{LIVE_NAME, LiveFile};
 use crate::open::writer_is_alive;
 use crate::replay::Replay;
-use crate::root::{Root, RootFile};
+use crate::root::RootFile;
 use crate::segment::read_header;
 use crate::state::TableSnapshot;
 use crate::store::{Store, fragment_name, segment_name};
 use std::collections::HashSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use thalweg_env::Env;
 
 /// How often the log is read again when it seems damaged and a writer is at work in it: it may have been under its hand.
 const ATTEMPTS: usize = 16;
@@ -373,7 +375,7 @@ fn without_place(error: &Error, place: &dyn fmt::Display) -> String {
         .to_owned()
 }
 
-/// Reads all frames behind the checkpoint, and what the other slot of the root leads to if that is lost; says how many.
+/// Reads all frames behind the checkpoint, and the checkpoints that count if that is lost; says how many frames.
 fn check_log(store: &Store) -> Result<u64, (LogPosition, Error)> {
     let (env, dir) = (store.env(), store.dir());
     let at_start = |error: Error| (LogPosition::default(), error);
@@ -385,7 +387,7 @@ fn check_log(store: &Store) -> Result<u64, (LogPosition, Error)> {
     let said = live
         .map_err(at_start)?
         .filter(|live| live.database == root.database && live.epoch == root.epoch);
-    let (mut replay, _) =
+    let (mut replay, working) =
         Replay::start(env, dir, &root).map_err(|error| (root.checkpoint, error))?;
     let mut proven = said
         .map_or(root.proven, |live| live.synced.max(root.proven))
@@ -402,19 +404,31 @@ fn check_log(store: &Store) -> Result<u64, (LogPosition, Error)> {
     }
     let end = replay.at();
     replay.judge_end(proven).map_err(|error| (end, error))?;
-    match other_checkpoint(&file) {
-        None => Ok(frames),
-        Some(other) => match Replay::behind_checkpoint(env, dir, other) {
-            Ok(_) => Ok(frames),
-            Err(error) => Err((other.checkpoint, error)),
-        },
-    }
+    check_other(env, dir, &file, &working.bases)?;
+    Ok(frames)
 }
 
-/// What the slot of the root that does not count names, unless it is the same checkpoint.
-pub(crate) fn other_checkpoint(root: &RootFile) -> Option<&Root> {
-    let other = root.other.as_ref()?;
-    (other.checkpoint != root.current.checkpoint).then_some(other)
+/// Checks what counts if the newest checkpoint is lost, and what the next one builds on: the checkpoint of the other slot
+/// with its base, which is the one whose turn it is; or that base alone, where both slots name one checkpoint. Without
+/// another slot nothing is known of either.
+pub(crate) fn check_other(
+    env: &Env,
+    dir: &Path,
+    root: &RootFile,
+    bases: &Bases,
+) -> Result<(), (LogPosition, Error)> {
+    let Some(other) = &root.other else {
+        return Ok(());
+    };
+    if other.checkpoint != root.current.checkpoint {
+        let found = Replay::behind_checkpoint(env, dir, other);
+        return found.map(|_| ()).map_err(|error| (other.checkpoint, error));
+    }
+    match bases.base(BuildsOn::Next) {
+        None => Ok(()),
+        Some(base) => Replay::check_base(env, dir, other.database, base.place)
+            .map_err(|error| (base.place.at, error)),
+    }
 }
 
 pub(crate) fn log_damage(at: LogPosition, error: &Error) -> Damage {

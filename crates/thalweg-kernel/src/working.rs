@@ -7,7 +7,7 @@
 //! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
 //! checkpoints.
 
-use crate::bases::{Base, Bases};
+use crate::bases::{Base, Bases, BuildsOn};
 use crate::catalog::{Catalog, SharedDefinitions, fold_name};
 use crate::change::Change;
 use crate::checkpoint::Place;
@@ -521,9 +521,9 @@ impl Working {
     }
 
     /// A checkpoint was written and the root names it: `own` is where it lies, `index_bytes` how long its INDEX section is.
-    pub(crate) fn note_checkpoint(&mut self, own: Place, is_full: bool, index_bytes: u64) {
+    pub(crate) fn note_checkpoint(&mut self, own: Place, builds_on: BuildsOn, index_bytes: u64) {
         self.since_checkpoint = SinceCheckpoint::default();
-        self.bases.note_checkpoint(own, is_full, index_bytes);
+        self.bases.note_checkpoint(own, builds_on, index_bytes);
     }
 
     /// The bytes of a definition, shared by all tables that have it.

@@ -184,6 +184,13 @@ impl Ledger {
 }
 
 impl Prefixes {
+    /// Whether contents are those after a prefix that begins with the one that left `from`, of operations that were submitted.
+    pub fn go_on(&self, from: &Contents, to: &Contents, submitted: usize) -> bool {
+        let behind = self.states.iter().skip_while(|state| state.2 != *from);
+        let submitted = behind.take_while(|state| state.1 <= submitted);
+        { submitted }.any(|state| state.2 == *to)
+    }
+
     /// The contents as of a commit, and how many operations must have been submitted for it.
     pub fn at(&self, commit: CommitNo) -> (&Contents, usize) {
         let end = self.states.partition_point(|(c, ..)| *c <= commit);

@@ -51,7 +51,7 @@ fn a_crash_and_then_damage() {
 #[test]
 fn damage_that_nobody_notices_while_more_is_written() {
     let (mut opened, mut repaired) = (0, 0);
-    for checkpoints in [2, 5] {
+    for checkpoints in [0, 2, 5] {
         let patient = with_differences(checkpoints, false);
         for (more, collect) in (0..6).flat_map(|more| [(more, false), (more, true)]) {
             let ended = damage_then_go_on(&patient, more, collect);

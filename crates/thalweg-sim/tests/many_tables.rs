@@ -18,7 +18,7 @@ use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, ErrorKind, Kernel, OpenRows, Options, Result, RowEncoder,
     RowsPart, TableId, TableSnapshot, TableState,
 };
-use thalweg_sim::checkpoints::checkpoints_of;
+use thalweg_sim::checkpoints::{CheckpointFrame, checkpoints_of};
 use thalweg_sim::damage::files_of;
 use thalweg_sim::toy::{Row, Toy, ToyEncoder, rows_part};
 
@@ -65,20 +65,27 @@ fn written(sim: &SimEnv, work: impl FnOnce()) -> u64 {
     sim.stats().bytes_written - before
 }
 
-/// Writes checkpoints until the last one was a small difference from a full one; returns the bytes of the largest.
-fn write_full_checkpoint(sim: &SimEnv, toy: &Toy) -> u64 {
+/// Writes checkpoints until the last two are small differences from two full ones of all tables; returns the bytes of one.
+fn write_full_checkpoints(sim: &SimEnv, toy: &Toy) -> u64 {
     let table = id(toy, "Table 0");
-    let mut largest = 0;
-    for key in 0..20 {
+    for key in 0..60 {
         toy.append(table, &[(key, key)], Durability::Process)
             .unwrap();
-        let bytes = written(sim, || toy.kernel.checkpoint().unwrap());
-        largest = largest.max(bytes);
-        if bytes < largest / 8 {
-            return largest;
+        toy.kernel.checkpoint().unwrap();
+        let all = checkpoints_of(&files_of(sim));
+        let of_base = |found: &CheckpointFrame| {
+            let is_base = |other: &&CheckpointFrame| Some(other.place) == found.base;
+            all.iter().find(is_base).map(|base| base.index.len())
+        };
+        let last = all.last_chunk::<2>().unwrap();
+        if last
+            .iter()
+            .all(|found| of_base(found) > Some((TABLES * 40).max(8 * found.index.len())))
+        {
+            return of_base(&last[0]).unwrap() as u64;
         }
     }
-    panic!("no full checkpoint was written");
+    panic!("no full checkpoints were written");
 }
 
 #[test]
@@ -86,7 +93,7 @@ fn a_checkpoint_costs_what_has_changed() {
     let sim = SimEnv::new(1);
     let toy = open(&sim);
     create_many(&toy);
-    let full = write_full_checkpoint(&sim, &toy);
+    let full = write_full_checkpoints(&sim, &toy);
     assert!(full > TABLES as u64 * 40, "{full} bytes");
     let table = id(&toy, "table 77");
     let mut total = 0;
@@ -148,7 +155,7 @@ fn a_checkpoint_that_says_what_has_changed_says_all_of_it() {
         .for_each(|table| append(*table, 1));
     toy.append_group(dropped, &[(1, 1)], 1, Durability::Process)
         .unwrap();
-    let full = write_full_checkpoint(&sim, &toy);
+    let full = write_full_checkpoints(&sim, &toy);
     // Names change places; one is taken by a new table.
     let rename = |table, name: &str| {
         let name = name.to_owned();
@@ -203,7 +210,7 @@ fn the_segment_of_a_base_stays_until_no_slot_needs_it() {
     let sim = SimEnv::new(3);
     let toy = open(&sim);
     create_many(&toy);
-    write_full_checkpoint(&sim, &toy);
+    write_full_checkpoints(&sim, &toy);
     let table = id(&toy, "table 9");
     for key in 0..60 {
         // Segments are filled, left and removed meanwhile.

@@ -55,10 +55,10 @@ fn append(working: &mut Working, table: u32) {
 
 /// Writes the next checkpoint, the n-th one.
 fn write(working: &mut Working, n: u64) -> Vec<u8> {
-    let is_full = working.bases.of_next().is_none();
+    let builds_on = working.bases.choose(false);
     let mut out = Vec::new();
-    put_checkpoint(working, is_full, &WrittenTrees::new(), &mut out).unwrap();
-    working.note_checkpoint(place(n), is_full, out.len() as u64);
+    put_checkpoint(working, builds_on, &WrittenTrees::new(), &mut out).unwrap();
+    working.note_checkpoint(place(n), builds_on, out.len() as u64);
     out
 }
 
@@ -107,8 +107,8 @@ fn a_difference_reads_back_with_both_bases() {
         tables(&read),
         [(1, "boiler".into(), 1), (3, "valve".into(), 0)]
     );
-    assert_eq!(read.bases.of_next(), written.bases.of_next());
-    let next = read.bases.of_next().unwrap();
+    let next = read.bases.base(BuildsOn::Next).unwrap();
+    assert_eq!(Some(next), written.bases.base(BuildsOn::Next));
     assert_eq!(next.place, place(2));
     let changed: Vec<u32> = next.changed.iter().map(|table| table.0).collect();
     assert_eq!(changed, [2, 3], "what was open then is open still");

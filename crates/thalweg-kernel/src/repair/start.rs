@@ -17,7 +17,7 @@ use crate::replay::{Replay, find_frame};
 use crate::root::{ROOT_NAME, Root, RootFile};
 use crate::segment::{SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path, whole_header};
 use crate::store::segment_name;
-use crate::verify::{log_damage, other_checkpoint};
+use crate::verify::{check_other, log_damage};
 use crate::working::Working;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -88,10 +88,14 @@ pub(crate) fn find_start(env: &Env, dir: &Path, report: &mut RepairReport) -> Re
         Some(root) => start_from(env, dir, &root, live, report)?,
         None => None,
     };
-    if found.is_some()
-        && let Some(other) = root.as_ref().and_then(other_checkpoint)
-    {
-        check_other(env, dir, other, report)?;
+    if let (Some((.., working)), Some(root)) = (&found, &root) {
+        match check_other(env, dir, root, &working.bases) {
+            Err((at, error)) if error.kind() == ErrorKind::Corruption => {
+                // Nothing is lost yet.
+                report.mended.push(log_damage(at, &error));
+            }
+            checked => checked.map_err(|(_, error)| error)?,
+        }
     }
     segments.epochs.extend(told.begun());
     let mut logs = Vec::new();
@@ -187,18 +191,6 @@ fn start_from(
     }
     report.mended.push(log_damage(place, &error));
     Ok(found.ok().map(|(replay, working)| (*root, replay, working)))
-}
-
-/// Notes where the checkpoint is damaged that a repair would take if the one that counts were: nothing is lost yet.
-fn check_other(env: &Env, dir: &Path, other: &Root, report: &mut RepairReport) -> Result<()> {
-    match Replay::behind_checkpoint(env, dir, other) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::Corruption => {
-            report.mended.push(log_damage(other.checkpoint, &error));
-            Ok(())
-        }
-        Err(error) => Err(error),
-    }
 }
 
 fn check_age(root: &Root, live: Option<Live>) -> Result<()> {
