@@ -21,6 +21,10 @@ use crate::ids::{FileId, TableId};
 use crate::rules::Rule;
 use std::collections::BTreeSet;
 
+/// A full checkpoint of fewer bytes is written anew each time. Disks write whole pages, so a difference would save nothing;
+/// and a checkpoint that builds on nothing can be read wherever it is found.
+pub(crate) const LEAST_BASE_BYTES: u64 = 4 << 10;
+
 /// A full checkpoint that others build on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
@@ -45,8 +49,9 @@ impl Base {
         }
     }
 
-    fn is_used_up(&self) -> bool {
-        self.difference_bytes >= self.bytes
+    /// Whether another difference is worth its while.
+    fn is_of_use(&self) -> bool {
+        self.bytes >= LEAST_BASE_BYTES && self.difference_bytes < self.bytes
     }
 }
 
@@ -93,7 +98,7 @@ impl Bases {
             true => BuildsOn::Last,
             false => BuildsOn::Next,
         };
-        let base = self.base(choice).filter(|base| !base.is_used_up());
+        let base = self.base(choice).filter(|base| base.is_of_use());
         base.map_or(BuildsOn::Nothing, |_| choice)
     }
 
@@ -205,7 +210,7 @@ mod tests {
     #[test]
     fn checkpoints_build_on_two_bases_in_turn() {
         let mut bases = Bases::default();
-        let built_on = write(&mut bases, &[100, 100, 10, 10, 10, 10, 10]);
+        let built_on = write(&mut bases, &[9_000, 9_000, 10, 10, 10, 10, 10]);
         assert_eq!(built_on, [10, 20, 10, 20, 10, 20, 10]);
         assert_eq!(bases.first_segment(), Some(FileId(1)));
     }
@@ -213,26 +218,36 @@ mod tests {
     #[test]
     fn a_base_is_renewed_when_its_differences_are_as_long() {
         let mut bases = Bases::default();
-        // The first one is used up by 60 and 50, the second one is not by 60 and 10.
-        let built_on = write(&mut bases, &[100, 100, 60, 60, 50, 10, 100, 10, 10]);
+        // The first one is used up by 6,000 and 5,000, the second one is not by 6,000 and 10.
+        let built_on = write(
+            &mut bases,
+            &[9_000, 9_000, 6_000, 6_000, 5_000, 10, 9_000, 10, 10],
+        );
         assert_eq!(built_on, [10, 20, 10, 20, 10, 20, 70, 20, 70]);
+    }
+
+    #[test]
+    fn a_small_checkpoint_is_no_base() {
+        let mut bases = Bases::default();
+        let built_on = write(&mut bases, &[4_095, 4_096, 4_096, 10, 10, 10]);
+        assert_eq!(built_on, [10, 20, 30, 20, 30, 20]);
     }
 
     #[test]
     fn an_epoch_begins_on_the_base_that_was_read() {
         let mut bases = Bases::default();
-        write(&mut bases, &[100, 100, 10]);
+        write(&mut bases, &[9_000, 9_000, 10]);
         let choice = bases.choose(true);
         assert_eq!(
             (choice, offset(bases.base(choice))),
             (BuildsOn::Last, Some(10))
         );
         assert_eq!(offset(bases.base_after(choice)), Some(20));
-        bases.note_checkpoint(place(40), choice, 90);
+        bases.note_checkpoint(place(40), choice, 8_990);
         assert_eq!(offset(bases.base(bases.choose(false))), Some(20));
         // It is used up by now: a full one takes the place of the other base, of which less is known.
         let choice = bases.choose(true);
-        bases.note_checkpoint(place(50), choice, 100);
+        bases.note_checkpoint(place(50), choice, 9_000);
         let both = [BuildsOn::Last, BuildsOn::Next].map(|of| offset(bases.base(of)));
         assert_eq!((choice, both), (BuildsOn::Nothing, [Some(50), Some(10)]));
     }
@@ -253,7 +268,7 @@ mod tests {
                 false => bases.choose(begins_epoch),
             };
             let after = offset(bases.base_after(choice));
-            bases.note_checkpoint(place(own), choice, draw());
+            bases.note_checkpoint(place(own), choice, 1_000 * draw());
             let [last, next] = [BuildsOn::Last, BuildsOn::Next].map(|of| offset(bases.base(of)));
             assert!(last.is_some() && last != next && next == after);
             assert!(
@@ -267,7 +282,7 @@ mod tests {
     #[test]
     fn a_table_counts_as_changed_until_its_base_is_renewed() {
         let mut bases = Bases::default();
-        write(&mut bases, &[100, 100]);
+        write(&mut bases, &[9_000, 9_000]);
         bases.note_change(TableId(1));
         write(&mut bases, &[10]);
         bases.note_change(TableId(2));
@@ -280,7 +295,7 @@ mod tests {
         write(&mut bases, &[10]);
         assert_eq!(since(&bases), [1, 2]);
         // A full one in the place of the base whose turn it is.
-        bases.note_checkpoint(place(90), BuildsOn::Nothing, 100);
+        bases.note_checkpoint(place(90), BuildsOn::Nothing, 9_000);
         bases.note_change(TableId(3));
         assert_eq!(since(&bases), [1, 2, 3]);
         write(&mut bases, &[10]);

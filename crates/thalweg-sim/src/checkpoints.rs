@@ -8,7 +8,7 @@ use crate::damage::{End, Files, files_of, open_and_read};
 use crate::driver::{DIR, Driver, Shape};
 use crate::oracle::{Contents, Violation, contents_of, difference};
 use crate::repair::{Patient, RepairStage, Repaired, repair_and_check};
-use crate::workloads::{Workload, long_name};
+use crate::workloads::{Workload, long_names};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -240,11 +240,11 @@ pub fn damage_checkpoints(patient: &Patient, step: usize) -> CheckpointStage {
 /// A database of many tables with so many checkpoints behind the last removal of files: nothing else tells of the tables.
 pub fn with_differences(checkpoints: i64, is_closed: bool) -> Patient {
     let sim = SimEnv::new(31);
-    let mut db = Driver::start(&sim, Shape::new(8192, 8), false);
-    let names: Vec<String> = (0..12).map(long_name).collect();
+    let mut db = Driver::start(&sim, Shape::new(16384, 8), false);
+    let names = long_names();
     db.create_all(&names);
     db.create("dropped");
-    db.append_group("dropped", 0..800, Durability::Process);
+    db.append_group("dropped", 0..2_000, Durability::Process);
     db.drop_table("dropped");
     db.collect();
     for round in 0..checkpoints {

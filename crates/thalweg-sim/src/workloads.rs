@@ -86,7 +86,7 @@ const fn workload(
 }
 
 /// All of them.
-pub const WORKLOADS: [Workload; 33] = [
+pub const WORKLOADS: [Workload; 34] = [
     // The slow ones first, so that no thread is left with one at the end.
     workload("index levels", 32768, 2, index_levels)
         .with_pages(6)
@@ -108,7 +108,8 @@ pub const WORKLOADS: [Workload; 33] = [
     workload("cover", 16384, 4, cover),
     workload("rolls", 4096, 8, rolls),
     workload("checkpoints", 8192, 8, checkpoints),
-    workload("differences", 8192, 8, differences),
+    workload("differences", 16384, 8, differences).large(2),
+    workload("everything among many", 16384, 4, everything_among_many).large(2),
     workload("fragments", 8192, 8, fragments),
     workload("tables", 8192, 8, tables),
     workload("merge", 8192, 4, merge),
@@ -226,7 +227,7 @@ fn checkpoints(db: &mut Driver) {
 
 /// So many tables and names so long that most checkpoints are differences, and bases are renewed several times.
 fn differences(db: &mut Driver) {
-    let names: Vec<String> = (0..12).map(long_name).collect();
+    let names = long_names();
     db.create_all(&names);
     for round in 0..5 {
         db.append(&names[3], [round, -round], Process);
@@ -256,9 +257,24 @@ fn differences(db: &mut Driver) {
     db.append(&names[9], [7], Disk);
 }
 
-/// The name of one of many sensors.
-pub(crate) fn long_name(number: usize) -> String {
-    format!("plant 7, hall 12, line {number}: a sensor whose name says all that there is to say")
+/// All kinds of changes among many tables that are idle.
+fn everything_among_many(db: &mut Driver) {
+    db.create_all(&long_names());
+    db.checkpoint();
+    db.checkpoint();
+    everything(db);
+    db.checkpoint();
+    db.append("t", [2], Disk);
+}
+
+/// Names of tables, so many and so long that a checkpoint of all of them is worth to build on.
+pub(crate) fn long_names() -> Vec<String> {
+    let name = |n| {
+        format!(
+            "plant 7, hall 12, line {n}: a sensor whose name says all that there is to say of it"
+        )
+    };
+    (0..44).map(name).collect()
 }
 
 fn fragments(db: &mut Driver) {

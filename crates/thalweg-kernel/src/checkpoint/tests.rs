@@ -33,11 +33,9 @@ fn apply(working: &mut Working, changes: impl IntoIterator<Item = Change>) {
     applied.unwrap();
 }
 
-fn create(working: &mut Working, name: &str) {
-    let create = Edit::CreateTable {
-        name: name.to_owned(),
-        definition: Bytes::from_static(b"two columns"),
-    };
+fn create(working: &mut Working, name: &str, definition: Bytes) {
+    let name = name.to_owned();
+    let create = Edit::CreateTable { name, definition };
     apply(working, [Change::Edit(create)]);
 }
 
@@ -65,12 +63,14 @@ fn write(working: &mut Working, n: u64) -> Vec<u8> {
 /// Two full checkpoints, and the first difference.
 fn three() -> (Working, [Vec<u8>; 3]) {
     let mut working = Working::empty();
-    create(&mut working, "boiler");
-    create(&mut working, "pump");
+    let two_columns = Bytes::from_static(b"two columns");
+    create(&mut working, "boiler", two_columns.clone());
+    // So long that differences are worth their while.
+    create(&mut working, "pump", Bytes::from(vec![7; 4 << 10]));
     let first = write(&mut working, 1);
     append(&mut working, 1);
     let second = write(&mut working, 2);
-    create(&mut working, "valve");
+    create(&mut working, "valve", two_columns);
     apply(
         &mut working,
         [Change::Edit(Edit::DropTable { table: TableId(2) })],
