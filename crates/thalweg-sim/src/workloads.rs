@@ -233,6 +233,11 @@ fn differences(db: &mut Driver) {
         db.append(&names[3], [round, -round], Process);
         db.checkpoint();
     }
+    // So many change that both bases are used up.
+    for round in 0..6 {
+        db.append_to_all(&names[16..40], &[round], Process);
+        db.checkpoint();
+    }
     db.rename(&names[1], "renamed");
     db.checkpoint();
     db.drop_table(&names[2]);

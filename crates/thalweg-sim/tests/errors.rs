@@ -88,7 +88,7 @@ fn any_failed_call_ends_in_an_error_or_success_that_the_ledger_explains() {
     );
     let checkpoints = total.checkpoints;
     assert!(
-        only.is_some() || checkpoints.differences >= 20 && checkpoints.renewed >= 10,
+        only.is_some() || checkpoints.differences >= 16 && checkpoints.renewed >= 6,
         "{checkpoints:?}"
     );
 }
