@@ -79,7 +79,8 @@ impl<T> ProcessLocal<T> {
 impl<T> Drop for ProcessLocal<T> {
     fn drop(&mut self) {
         if !self.home.is_here() {
-            std::mem::forget(self.value.take());
+            // Kept for ever: what it would give back belongs to the parent.
+            let _ = std::mem::ManuallyDrop::new(self.value.take());
         }
     }
 }
