@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 
 /// A full checkpoint of fewer bytes is written anew each time. Disks write whole pages, so a difference would save nothing;
 /// and a checkpoint that builds on nothing can be read wherever it is found.
-pub(crate) const LEAST_BASE_BYTES: u64 = 4 << 10;
+const LEAST_BASE_BYTES: u64 = 4 << 10;
 
 /// A full checkpoint that others build on.
 #[derive(Clone, Debug, PartialEq, Eq)]

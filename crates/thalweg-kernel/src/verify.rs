@@ -7,7 +7,7 @@
 //!   lies below the header of a file and the footer of a fragment: reading needs neither.
 //! - What a crash may leave is not damage: the torn end of the log, files that nothing leads to.
 
-use crate::bases::{Bases, BuildsOn};
+use crate::bases::Bases;
 use crate::block;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::verify_ends;
@@ -409,8 +409,8 @@ fn check_log(store: &Store) -> Result<u64, (LogPosition, Error)> {
 }
 
 /// Checks what counts if the newest checkpoint is lost, and what the next one builds on: the checkpoint of the other slot
-/// with its base, which is the one whose turn it is; or that base alone, where both slots name one checkpoint. Without
-/// another slot nothing is known of either.
+/// with its base, which is the one whose turn it is; or that base alone, where both slots name one checkpoint. Without the
+/// other slot neither is known.
 pub(crate) fn check_other(
     env: &Env,
     dir: &Path,
@@ -424,7 +424,7 @@ pub(crate) fn check_other(
         let found = Replay::behind_checkpoint(env, dir, other);
         return found.map(|_| ()).map_err(|error| (other.checkpoint, error));
     }
-    match bases.base(BuildsOn::Next) {
+    match bases.base(bases.choose(false)) {
         None => Ok(()),
         Some(base) => Replay::check_base(env, dir, other.database, base.place)
             .map_err(|error| (base.place.at, error)),
