@@ -10,8 +10,8 @@
 //! - What the slots need is among the two bases: the newer slot's checkpoint builds on `last`, the older one's on `next`; or
 //!   both slots name one checkpoint, which builds on `last`. What the checkpoint of the older slot names as its `next` may
 //!   be gone: if the newer slot is lost, it counts for nothing.
-//! - The differences from a base are together no longer than it is, but for the last of them: writing checkpoints costs a
-//!   small multiple of what has changed, and the tables that have changed since a base stay few.
+//! - The differences from a base are together no longer than it is, but for the last of them and those that begin an epoch:
+//!   writing checkpoints costs a small multiple of what has changed, and the tables that have changed since a base stay few.
 //!
 //! Rejected: one base, which two checkpoints then need; and one base in two copies, which costs as many bytes but needs a
 //! rule for a crash between the copies, one for a copy that is damaged, and one for segments that hold just one of them.
@@ -49,9 +49,8 @@ impl Base {
         }
     }
 
-    /// Whether another difference is worth its while.
-    fn is_of_use(&self) -> bool {
-        self.bytes >= LEAST_BASE_BYTES && self.difference_bytes < self.bytes
+    fn is_used_up(&self) -> bool {
+        self.difference_bytes >= self.bytes
     }
 }
 
@@ -92,13 +91,16 @@ impl Bases {
         self.changed.insert(table);
     }
 
-    /// What the next checkpoint is to build on. `begins_epoch`: it will be in both slots of the root.
+    /// What the next checkpoint is to build on. `begins_epoch`: it will be in both slots of the root, and somebody waits for
+    /// the opening or the first commit; so a base that is used up is left to the next checkpoint in its turn.
     pub(crate) fn choose(&self, begins_epoch: bool) -> BuildsOn {
         let choice = match begins_epoch {
             true => BuildsOn::Last,
             false => BuildsOn::Next,
         };
-        let base = self.base(choice).filter(|base| base.is_of_use());
+        let is_of_use =
+            |base: &&Base| base.bytes >= LEAST_BASE_BYTES && (begins_epoch || !base.is_used_up());
+        let base = self.base(choice).filter(is_of_use);
         base.map_or(BuildsOn::Nothing, |_| choice)
     }
 
@@ -245,11 +247,10 @@ mod tests {
         assert_eq!(offset(bases.base_after(choice)), Some(20));
         bases.note_checkpoint(place(40), choice, 8_990);
         assert_eq!(offset(bases.base(bases.choose(false))), Some(20));
-        // It is used up by now: a full one takes the place of the other base, of which less is known.
-        let choice = bases.choose(true);
-        bases.note_checkpoint(place(50), choice, 9_000);
-        let both = [BuildsOn::Last, BuildsOn::Next].map(|of| offset(bases.base(of)));
-        assert_eq!((choice, both), (BuildsOn::Nothing, [Some(50), Some(10)]));
+        // The first one is used up by now, which is left to the checkpoint whose turn it will be.
+        assert_eq!(bases.choose(true), BuildsOn::Last);
+        bases.note_checkpoint(place(50), bases.choose(false), 10);
+        assert_eq!(bases.choose(false), BuildsOn::Nothing);
     }
 
     #[test]

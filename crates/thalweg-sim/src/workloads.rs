@@ -234,8 +234,8 @@ fn differences(db: &mut Driver) {
         db.checkpoint();
     }
     // So many change that both bases are used up.
-    for round in 0..6 {
-        db.append_to_all(&names[16..40], &[round], Process);
+    for round in 0..10 {
+        db.append_to_all(&names[16..24], &[round], Process);
         db.checkpoint();
     }
     db.rename(&names[1], "renamed");
