@@ -550,7 +550,7 @@ impl Leader {
         // would be two syncs more. If it does not suffice there is one all the same.
         let replayed = &self.working.since_checkpoint;
         let bases = &self.working.bases;
-        let last_bytes = match bases.choose(true) {
+        let last_bytes = match self.working.choose_base(true) {
             BuildsOn::Nothing => bases.frame_bytes().max(self.root.current.checkpoint_bytes),
             _ => self.root.current.checkpoint_bytes,
         };
@@ -629,7 +629,7 @@ impl Leader {
         self.working.settle_pending(&*self.store);
         let builds_on = match must_be_full {
             true => BuildsOn::Nothing,
-            false => self.working.bases.choose(first.is_some()),
+            false => self.working.choose_base(first.is_some()),
         };
         let (at, written, index_bytes) = self.place_checkpoint(builds_on)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;

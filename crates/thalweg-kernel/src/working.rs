@@ -512,6 +512,18 @@ impl Working {
         Some(())
     }
 
+    /// What the next checkpoint is to build on. Where more than half of all tables have changed since the base, as when many
+    /// are made at once, a full one costs little more, and what openings read and first checkpoints write stays short.
+    pub(crate) fn choose_base(&self, begins_epoch: bool) -> BuildsOn {
+        let choice = self.bases.choose(begins_epoch);
+        let base = self.bases.base(choice);
+        let changed = base.map_or(0, |base| self.bases.changed_since(base).len());
+        match 2 * changed > self.tables.len() {
+            true => BuildsOn::Nothing,
+            false => choice,
+        }
+    }
+
     /// The tables of which a base may say something else than this state.
     pub(crate) fn replaced_since(&self, base: &Base) -> BTreeSet<TableId> {
         // Rows may have been appended to all that have open rows; to others they are covered by now, which is a change.

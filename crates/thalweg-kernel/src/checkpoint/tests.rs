@@ -120,6 +120,25 @@ fn a_difference_reads_back_with_both_bases() {
 }
 
 #[test]
+fn many_changes_are_worth_a_full_one() {
+    let mut working = Working::empty();
+    let definition = Bytes::from(vec![7; 4 << 10]);
+    for name in ["a", "b", "c", "d"] {
+        create(&mut working, name, definition.clone());
+    }
+    write(&mut working, 1);
+    write(&mut working, 2);
+    for (table, expected) in [
+        (1, BuildsOn::Next),
+        (2, BuildsOn::Next),
+        (3, BuildsOn::Nothing),
+    ] {
+        append(&mut working, table);
+        assert_eq!(working.choose_base(false), expected, "table {table}");
+    }
+}
+
+#[test]
 fn lies_about_bases_are_refused() {
     let (_, [first, _, third]) = three();
     let read = |section: &[u8]| {
