@@ -5,6 +5,8 @@
 //! that says what can.
 
 use crate::error::{Error, exception, raise};
+use crate::finalize::Callback;
+use crate::process::Home;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
@@ -15,6 +17,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::ArrayReader;
 use pyo3_arrow::{PyArray, PyArrayReader, PySchema};
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 use thalweg::{ErrorKind, ExtraTable};
 
 /// Rows from Python.
@@ -28,6 +31,7 @@ pub(crate) enum Input {
 /// `data` as rows for a table with these columns; `None` when it is no table at all.
 pub(crate) fn read(data: &Bound<'_, PyAny>, columns: &Schema) -> PyResult<Option<Input>> {
     let py = data.py();
+    let _running = Callback::begin()?;
     if let Some(export) = data.getattr_opt(intern!(py, "__arrow_c_array__"))? {
         return read_array(&export).map(Input::Batch).map(Some);
     }
@@ -192,7 +196,10 @@ impl Iterator for Rows {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let array = self.arrays.next()?;
+        let array = match Callback::begin() {
+            Ok(_running) => self.arrays.next()?,
+            Err(ended) => return Some(Err(ArrowError::ExternalError(Box::new(ended)))),
+        };
         Some(array.and_then(|array| batch_of(&array, &self.schema)))
     }
 }
@@ -207,6 +214,9 @@ impl RecordBatchReader for Rows {
 struct Batches {
     schema: SchemaRef,
     reader: Py<PyAny>,
+    home: Home,
+    /// The thread that waits for what becomes of the batches.
+    caller: ThreadId,
 }
 
 impl Batches {
@@ -215,12 +225,17 @@ impl Batches {
         Ok(Self {
             schema: schema.extract::<PySchema>()?.into_inner(),
             reader: reader.clone().unbind(),
+            home: Home::here(),
+            caller: thread::current().id(),
         })
     }
 
     fn read(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        let _running = Callback::begin()?;
         let reader = self.reader.bind(py);
-        match reader.call_method0(intern!(py, "read_next_batch")) {
+        let next = reader.call_method0(intern!(py, "read_next_batch"));
+        self.home.check_return(py, self.caller)?;
+        match next {
             Ok(batch) => read_array(&batch.getattr(intern!(py, "__arrow_c_array__"))?).map(Some),
             Err(end) if end.is_instance_of::<PyStopIteration>(py) => Ok(None),
             Err(raised) => Err(raised),

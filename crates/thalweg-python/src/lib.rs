@@ -11,6 +11,7 @@ mod appender;
 mod cells;
 mod database;
 mod error;
+mod finalize;
 mod input;
 mod options;
 mod process;
@@ -34,7 +35,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// The compiled part of the package.
 #[pymodule(name = "_thalweg")]
 fn compiled(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    process::Home::here();
+    finalize::register(module)?;
     error::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<database::PyDatabase>()?;

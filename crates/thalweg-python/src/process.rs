@@ -10,11 +10,12 @@
 use crate::error::raise;
 use pyo3::prelude::*;
 use std::sync::{Arc, LazyLock};
+use std::thread::{self, ThreadId};
 use thalweg::ErrorKind;
 use thalweg_env::{Clock, Env};
 
 /// Knows the id of this process without asking the system each time.
-static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(Env::os().clock()));
+pub(crate) static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(Env::os().clock()));
 
 /// The process that made something.
 #[derive(Clone, Copy)]
@@ -37,6 +38,31 @@ impl Home {
     pub(crate) fn check(self) -> PyResult<()> {
         if self.is_here() { Ok(()) } else { Err(moved()) }
     }
+
+    /// Called behind Python code that may have forked. In the child, a thread that has called the engine gets the error. A
+    /// thread of the engine has nobody to return to, since its callers are threads that the child does not have, and the
+    /// interpreter does not take it back: it ends the child.
+    ///
+    /// # Errors
+    /// In a child of a fork.
+    pub(crate) fn check_return(self, py: Python<'_>, caller: ThreadId) -> PyResult<()> {
+        if !self.is_here() && thread::current().id() != caller {
+            end_child(py);
+        }
+        self.check()
+    }
+}
+
+fn end_child(py: Python<'_>) -> ! {
+    let message = "thalweg: a fork within what feeds a statement: the child cannot go on with it and ends. \
+                   End it with os._exit(), or fork elsewhere.\n";
+    let end = || -> PyResult<()> {
+        let os = py.import("os")?;
+        os.call_method1("write", (2, message.as_bytes()))?;
+        os.call_method1("_exit", (1,)).map(drop)
+    };
+    let _ = end();
+    std::process::abort()
 }
 
 #[cold]

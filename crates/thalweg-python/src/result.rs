@@ -10,13 +10,13 @@ use crate::show;
 use crate::signals::{Stopped, next_batch};
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
-use parking_lot::Mutex;
 use pyo3::exceptions::PyStopIteration;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
 use thalweg::{ErrorKind, QueryResult};
+use thalweg_env::sync::Mutex;
 
 /// The rows of a statement. They stream, and can be read once.
 ///

@@ -10,12 +10,12 @@ use crate::result::PyQueryResult;
 use crate::row::with_row;
 use crate::scan::{Asked, scan};
 use arrow_schema::DataType;
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3_arrow::PySchema;
 use std::sync::Arc;
 use thalweg::{Error, ErrorKind, Table, key_to_text};
+use thalweg_env::sync::Mutex;
 use thalweg_table::time::key_to_scalar;
 
 /// A table; made by Database.create_table() and Database.table().
