@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use thalweg_env::sync::Mutex;
 use thalweg_env::{Env, LockKind, OpenMode};
 
 /// Run by [`locks_exclude_other_processes`] in a second process; does nothing otherwise.
@@ -139,6 +140,7 @@ fn threads_are_joined_and_panics_reported() {
 fn fork(child: impl FnOnce() -> bool) -> libc::pid_t {
     // SAFETY: the child calls what `child` calls, which is system calls and atomics alone, and ends.
     match unsafe { libc::fork() } {
+        // SAFETY: ends the child at once, without anything of the parent's being run or dropped.
         0 => unsafe { libc::_exit(i32::from(!child())) },
         id => {
             assert!(id > 0, "{}", std::io::Error::last_os_error());
@@ -258,6 +260,9 @@ fn forks_hit_only_the_descriptors_of_locks() {
     std::fs::write(&witness, "x").unwrap();
     let inode = std::fs::metadata(&witness).unwrap().ino();
     let (opened, locked) = (AtomicI32::new(-1), AtomicU64::new(0));
+    // A fork copies the descriptors first and the memory after them. While it does, the witness stays as it is: else a child
+    // may know of a descriptor that it did not inherit. The threads that lock go on.
+    let steady = Mutex::new(());
     std::thread::scope(|scope| {
         for thread in 0..2 {
             let (env, ended, locked) = (&env, &ended, &locked);
@@ -272,17 +277,23 @@ fn forks_hit_only_the_descriptors_of_locks() {
                 }
             });
         }
-        let (ended, opened) = (&ended, &opened);
+        let (ended, opened, steady) = (&ended, &opened, &steady);
         scope.spawn(move || {
+            let mut kept = None;
             while !ended.load(Ordering::Relaxed) {
+                let changes = steady.lock();
+                // The number that is free may be that of a locked file a moment before.
+                drop(kept.take());
                 let file = std::fs::File::open(&witness).unwrap();
                 opened.store(file.as_raw_fd(), Ordering::SeqCst);
+                kept = Some(file);
+                drop(changes);
                 std::thread::yield_now();
-                opened.store(-1, Ordering::SeqCst);
             }
         });
         let mut waiting = std::collections::VecDeque::new();
         for _ in 0..FORKS {
+            let held = steady.lock();
             waiting.push_back(fork(|| {
                 let descriptor = opened.load(Ordering::SeqCst);
                 if descriptor < 0 {
@@ -294,6 +305,7 @@ fn forks_hit_only_the_descriptors_of_locks() {
                     libc::fstat(descriptor, &raw mut found) == 0 && found.st_ino == inode
                 }
             }));
+            drop(held);
             // Several are alive at any time.
             if waiting.len() > 4 {
                 let status = waiting.pop_front().map(exit_status);

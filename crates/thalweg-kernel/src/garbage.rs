@@ -106,12 +106,13 @@ impl Marked {
     }
 }
 
-/// Deletes what can go.
-pub(crate) fn collect(writer: &Writer, marked: Marked) -> Result<Collected> {
+/// Deletes what can go, if that is at least `least_bytes`.
+pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Result<Collected> {
     let commit = marked.snapshot.commit();
     let mut dead = unneeded(writer, &marked)?;
     // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
-    if dead.iter().all(|dead| dead.is_empty(writer)) {
+    let dead_bytes: u64 = dead.iter().map(|dead| dead.bytes(writer)).sum();
+    if dead_bytes < least_bytes.max(1) {
         return Ok(Collected {
             files: 0,
             pinned: None,
@@ -180,9 +181,10 @@ struct Dead {
 }
 
 impl Dead {
-    fn is_empty(&self, writer: &Writer) -> bool {
+    /// 0 if it is gone.
+    fn bytes(&self, writer: &Writer) -> u64 {
         let found = writer.env.storage().metadata(&self.path);
-        found.is_ok_and(|found| found.len_bytes == 0)
+        found.map_or(0, |found| found.len_bytes)
     }
 }
 

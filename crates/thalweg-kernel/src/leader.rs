@@ -8,9 +8,9 @@
 //! writing until the log was recovered (`resume`), else for good. So the state in memory never holds what the log does not,
 //! except behind that, where nobody can see it.
 
-use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
+use crate::change::Change;
 use crate::checkpoint::{Base, CHECKPOINT_SECTIONS, WrittenTrees, put_checkpoint};
-use crate::commit::{Commit, Durability, Edit, GroupPart};
+use crate::commit::{Commit, Durability, Edit};
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::len_u32;
@@ -22,6 +22,7 @@ use crate::kernel::{Published, RowEncoder};
 use crate::limits::{check_commit, check_frame};
 use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
+use crate::lowered::{build, lower};
 use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::{Root, RootFile};
@@ -44,8 +45,10 @@ const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
 
-/// A full checkpoint that takes less than this part of a full segment is written anew each time.
+/// A full checkpoint that takes less than this part of a full segment is written anew each time, and so is one that takes
+/// less than so many bytes: each slot of the root then leads to all tables by itself, also where the other one is damaged.
 const LEAST_BASE_SHARE: u64 = 256;
+const LEAST_BASE_BYTES: u64 = 32 << 10;
 
 /// What calls for a checkpoint: recovery never has more than this to read.
 const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
@@ -65,6 +68,15 @@ pub(crate) enum Job {
     Checkpoint {
         always: bool,
     },
+}
+
+/// What the callers of a batch want between them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wants {
+    /// Somebody waits for a sync.
+    pub(crate) sync: bool,
+    /// Somebody drops a table.
+    pub(crate) freed_space: bool,
 }
 
 /// Why a job was not done.
@@ -164,6 +176,8 @@ pub(crate) struct Leader {
     pub(crate) ended: Ended,
     /// Writing has ended for want of space before: space is made sure of before anything is written to it.
     pub(crate) was_full: bool,
+    /// What was synced of an epoch before a recovery in this handle.
+    pub(crate) known_synced: (Epoch, LogPosition),
     /// As of which commit, and when, space was looked for because there was none.
     pub(crate) space_sought: Option<(CommitNo, u64)>,
     /// Nobody of this batch waits for a sync.
@@ -178,17 +192,8 @@ struct Stored {
     /// What it is a difference from.
     base: Option<Base>,
     written: WrittenTrees,
-}
-
-/// A commit in the form that is written and applied.
-struct Lowered {
-    changes: Vec<Change>,
-    /// One list per GROUP.
-    blocks: Vec<Vec<Vec<u8>>>,
-    /// Does nothing but free space: may use the reserve.
-    frees_space: bool,
-    /// Whole as soon as it verifies: blocks are written behind what verifies.
-    is_small: bool,
+    /// Of its INDEX section.
+    index_bytes: u64,
 }
 
 impl Leader {
@@ -197,14 +202,14 @@ impl Leader {
     pub(crate) fn run(
         &mut self,
         jobs: impl Iterator<Item = (Job, Durability)>,
-        waits_for_sync: bool,
+        wants: Wants,
         answer: &mut impl FnMut(Result<CommitNo>),
     ) -> Result<(), Broken> {
         if self.ended == Ended::UntilRecovered {
-            self.resume()?;
+            self.resume(wants.freed_space)?;
         }
         self.check_not_ended().map_err(fatal)?;
-        self.shows_on_write = !waits_for_sync;
+        self.shows_on_write = !wants.sync;
         // A panic leaves it so.
         self.ended = Ended::ForGood;
         let mut settled = 0;
@@ -296,6 +301,9 @@ impl Leader {
             .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
         let number = self.working.commit.next().map_err(Failure::Refused)?;
+        if commit.drops_tables() {
+            self.make_room_to_drop()?;
+        }
         self.ensure_epoch()?;
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
@@ -358,11 +366,19 @@ impl Leader {
 
     /// The log with room for a frame.
     fn room(&mut self, frame_bytes: u64, may_use_reserve: bool) -> Outcome<&mut LogWriter> {
+        let log = self.log.as_ref().ok_or_else(|| fatal(no_epoch()))?;
+        let is_full = !log.fits(frame_bytes) || (log.is_reserve() && !may_use_reserve);
+        if is_full {
+            self.try_room_in_place()?;
+        }
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        if !log.fits(frame_bytes) || (log.is_reserve() && !may_use_reserve) {
+        if is_full {
             let last_bytes = log.capacity_bytes();
             let next = self.supply.take(last_bytes, frame_bytes, may_use_reserve)?;
-            log.roll(next, self.working.commit).map_err(fatal)?;
+            let rolled = log.roll(next, self.working.commit);
+            rolled
+                .inspect_err(|e| self.supply.note_failed_write(e))
+                .map_err(fatal)?;
             // The rows of the last segment may all be in blocks elsewhere by now.
             self.due.expect_garbage();
         }
@@ -374,7 +390,8 @@ impl Leader {
         let Some(log) = &mut self.log else {
             return Ok(());
         };
-        log.write()?;
+        log.write()
+            .inspect_err(|e| self.supply.note_failed_write(e))?;
         if sync || log.unsynced_bytes() > UNSYNCED_LIMIT_BYTES {
             log.sync()?;
             self.untold = true;
@@ -509,6 +526,10 @@ impl Leader {
 
     /// A file for blocks of a table.
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
+        if self.supply.is_given_back() && self.supply.is_short() {
+            let message = "the disk is full: what room there is serves commits that free space";
+            return Err(Error::new(ErrorKind::DiskFull, message));
+        }
         FragmentWriter::stage(&self.store, &self.supply, table, &self.staged)
     }
 
@@ -541,7 +562,10 @@ impl Leader {
         };
         let checkpoint_bytes =
             2 * u64::from(last_bytes) + 2 * replayed.directory_bytes + replayed.rows_bytes;
-        let prepared = if self.was_full {
+        let prepared = if self.supply.is_given_back() {
+            // What was given back is all the room there is.
+            self.supply.take_least(tail_bytes)?
+        } else if self.was_full {
             let wanted_bytes = tail_bytes + checkpoint_bytes;
             self.supply.take(wanted_bytes, tail_bytes, true)?
         } else {
@@ -581,13 +605,17 @@ impl Leader {
         }
     }
 
-    /// A checkpoint, if there is anything behind the last one; a full one in any case with `always`.
+    /// A checkpoint, if there is anything behind the last one; with `always` in any case, and one that needs no segment but
+    /// the one that is written to.
     fn checkpoint(&mut self, always: bool) -> Outcome<CommitNo> {
         if always {
             self.ensure_epoch()?;
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
-            let stored = self.store_checkpoint(None, always)?;
+            // A base in an older segment would keep that.
+            let base_segment = self.working.base.map(|base| base.at.segment);
+            let full = always && base_segment != Some(self.written_segment());
+            let stored = self.store_checkpoint(None, full)?;
             self.switch_root(stored, false)?;
             self.publish().map_err(fatal)?;
         }
@@ -604,13 +632,16 @@ impl Leader {
         // Files may have been restored since.
         self.working.settle_pending(&*self.store);
         let base = self.base_of_next(full);
-        let (at, written) = self.place_checkpoint(base)?;
+        let (at, written, index_bytes) = self.place_checkpoint(base)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
         let full_bytes = base.map_or(frame_bytes, |base| base.frame_bytes.max(frame_bytes));
         self.supply.note_checkpoint(u64::from(full_bytes));
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        log.write().and_then(|()| log.sync()).map_err(fatal)?;
+        let in_place = log
+            .write()
+            .inspect_err(|e| self.supply.note_failed_write(e));
+        in_place.and_then(|()| log.sync()).map_err(fatal)?;
         if let Some((id, unnamed)) = first {
             segment::name_first(&self.env, &self.dir, id, unnamed).map_err(fatal)?;
         }
@@ -629,6 +660,7 @@ impl Leader {
             root,
             base,
             written,
+            index_bytes,
         })
     }
 
@@ -638,11 +670,15 @@ impl Leader {
             root,
             base,
             written,
+            index_bytes,
         } = stored;
         // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
         let both_slots = begins_epoch && Rule::BothSlots.is_kept();
         for _ in 0..if both_slots { 2 } else { 1 } {
-            self.root.switch(root).map_err(fatal)?;
+            let switched = self.root.switch(root);
+            switched
+                .inspect_err(|e| self.supply.note_failed_write(e))
+                .map_err(fatal)?;
         }
         for (_, pages) in written {
             pages.publish(&*self.store);
@@ -653,7 +689,7 @@ impl Leader {
             frame_bytes: root.checkpoint_bytes,
             crc: root.checkpoint_crc,
         };
-        self.working.note_checkpoint(own, base);
+        self.working.note_checkpoint(own, base, index_bytes);
         let needed = base.unwrap_or(own).at.segment;
         let other = if both_slots {
             needed
@@ -667,20 +703,23 @@ impl Leader {
 
     /// Builds the frame of a checkpoint for the place where it will go. Sealed pages name their places, so it is built
     /// again if it turns out not to fit this segment.
-    fn place_checkpoint(&mut self, base: Option<Base>) -> Outcome<(LogPosition, WrittenTrees)> {
+    fn place_checkpoint(
+        &mut self,
+        base: Option<Base>,
+    ) -> Outcome<(LogPosition, WrittenTrees, u64)> {
         let mut needed_bytes = 0;
         loop {
             let at = self.room(needed_bytes, true)?.end();
-            let written = self
-                .build_checkpoint(at, base)
-                .map_err(|e| match e.kind() {
-                    // Nothing was written of it, and the state is as it was.
-                    ErrorKind::Limit => Failure::Refused(e),
-                    _ => fatal(e),
-                })?;
+            let (written, index_bytes) =
+                self.build_checkpoint(at, base)
+                    .map_err(|e| match e.kind() {
+                        // Nothing was written of it, and the state is as it was.
+                        ErrorKind::Limit => Failure::Refused(e),
+                        _ => fatal(e),
+                    })?;
             let frame_bytes = self.builder.frame_bytes() as u64;
             if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
-                return Ok((at, written));
+                return Ok((at, written, index_bytes));
             }
             // Addresses are numbers of variable length: elsewhere the frame may be a little longer.
             needed_bytes = frame_bytes + frame_bytes / 8 + 4096;
@@ -692,13 +731,17 @@ impl Leader {
     /// All differences from one base together take no more than about the base: so writing checkpoints costs twice what
     /// changes at most, and reading one no more than twice a full one.
     fn base_of_next(&self, full: bool) -> Option<Base> {
-        let least_bytes = self.supply.limit_bytes() / LEAST_BASE_SHARE;
+        let least_bytes = (self.supply.limit_bytes() / LEAST_BASE_SHARE).max(LEAST_BASE_BYTES);
         let base = self.working.base.filter(|_| !full)?;
-        let base_bytes = u64::from(base.frame_bytes);
+        let base_bytes = self.working.base_bytes;
         (base_bytes >= least_bytes && self.working.difference_bytes < base_bytes).then_some(base)
     }
 
-    fn build_checkpoint(&mut self, at: LogPosition, base: Option<Base>) -> Result<WrittenTrees> {
+    fn build_checkpoint(
+        &mut self,
+        at: LogPosition,
+        base: Option<Base>,
+    ) -> Result<(WrittenTrees, u64)> {
         let (builder, working, database) = (&mut self.builder, &self.working, self.database);
         let first_page = at.offset + FrameBuilder::sections_offset(CHECKPOINT_SECTIONS) as u64;
         let mut written = WrittenTrees::new();
@@ -718,10 +761,14 @@ impl Leader {
             }
             Ok(())
         })?;
+        let mut index_bytes = 0;
         builder.section(SectionKind::Index, |out| {
-            put_checkpoint(working, base, &written, out)
+            let start = out.len();
+            put_checkpoint(working, base, &written, out)?;
+            index_bytes = (out.len() - start) as u64;
+            Ok(())
         })?;
-        Ok(written)
+        Ok((written, index_bytes))
     }
 }
 
@@ -747,180 +794,4 @@ fn no_epoch() -> Error {
         ErrorKind::Unavailable,
         "the log of this opening was not begun",
     )
-}
-
-/// Gives the parts of a commit their numbers.
-fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<Lowered> {
-    let Commit {
-        rows,
-        groups,
-        edits,
-        prepared_at: _,
-        producer,
-    } = commit;
-    if rows.is_empty() && groups.is_empty() && edits.is_empty() {
-        return Err(Error::new(ErrorKind::Invalid, "a commit without content"));
-    }
-    let frees = |edit: &Edit| matches!(edit, Edit::DropTable { .. } | Edit::Replace { .. });
-    let frees_space = rows.is_empty() && groups.is_empty() && edits.iter().all(frees);
-    let both = groups
-        .iter()
-        .find(|g| g.covers.is_none() && rows.iter().any(|r| r.table == g.table));
-    if both.is_some() {
-        let message =
-            "a commit holds rows of a table either raw or in blocks: arrival order would be lost";
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
-    let mut ordinals: Vec<(TableId, u32)> = Vec::new();
-    let is_small = groups.is_empty() && edits.is_empty();
-    changes.extend(rows.into_iter().map(Change::Rows));
-    for mut edit in edits {
-        if let Edit::AddFragments {
-            covers: Some(_),
-            roots,
-            ..
-        } = &edit
-            && roots.iter().any(|root| root.commit_max == CommitNo(0))
-        {
-            let message = "blocks of open rows have the commits of their rows";
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        if let Edit::AddFragments {
-            table,
-            covers: None,
-            roots,
-            ..
-        } = &mut edit
-        {
-            for root in roots {
-                let blocks = u32::try_from(root.blocks).map_err(|_| too_many_blocks())?;
-                let first = take_ordinals(&mut ordinals, *table, blocks)?;
-                *root = root.clone().committed(number, number, first);
-            }
-        }
-        changes.push(Change::Edit(edit));
-    }
-    changes.extend(producer.map(Change::Producer));
-    let mut blocks = Vec::with_capacity(groups.len());
-    for group in groups {
-        let (change, group_blocks) = lower_group(group, number, &mut ordinals)?;
-        changes.push(change);
-        blocks.push(group_blocks);
-    }
-    Ok(Lowered {
-        changes,
-        blocks,
-        frees_space,
-        is_small,
-    })
-}
-
-fn lower_group(
-    group: GroupPart,
-    number: CommitNo,
-    ordinals: &mut Vec<(TableId, u32)>,
-) -> Result<(Change, Vec<Vec<u8>>)> {
-    let GroupPart {
-        table,
-        definition_version,
-        blocks,
-        covers,
-    } = group;
-    if blocks.is_empty() {
-        return Err(Error::new(ErrorKind::Invalid, "a group without blocks"));
-    }
-    let mut offset = 0;
-    let mut entries = Vec::with_capacity(blocks.len());
-    let mut bytes = Vec::with_capacity(blocks.len());
-    for block in blocks {
-        let mut entry = block.entry;
-        let ordinal = take_ordinals(ordinals, table, 1)?;
-        if covers.is_some() {
-            entry.ordinal = ordinal;
-        } else {
-            entry = entry.committed(number, number, ordinal);
-        }
-        entry.address.offset = offset;
-        assert!(
-            entry.address.bytes as usize == block.bytes.len(),
-            "a block is as long as its entry says"
-        );
-        offset += block.bytes.len().next_multiple_of(FRAME_ALIGN) as u64;
-        entries.push(entry);
-        bytes.push(block.bytes);
-    }
-    Ok((
-        Change::Group {
-            table,
-            definition_version,
-            covers,
-            entries,
-            blocks_offset: 0,
-        },
-        bytes,
-    ))
-}
-
-fn take_ordinals(ordinals: &mut Vec<(TableId, u32)>, table: TableId, count: u32) -> Result<u32> {
-    let at = ordinals
-        .iter()
-        .position(|(t, _)| *t == table)
-        .unwrap_or_else(|| {
-            ordinals.push((table, 0));
-            ordinals.len() - 1
-        });
-    let first = ordinals[at].1;
-    ordinals[at].1 = first.checked_add(count).ok_or_else(too_many_blocks)?;
-    Ok(first)
-}
-
-fn too_many_blocks() -> Error {
-    Error::new(
-        ErrorKind::Limit,
-        "a commit has more than 2^32 blocks: split it",
-    )
-}
-
-/// Builds the frame of a commit, and tells its groups where their blocks lie in it.
-fn build(builder: &mut FrameBuilder, lowered: &mut Lowered) -> Result<()> {
-    builder.clear();
-    for change in &lowered.changes {
-        match change {
-            Change::Rows(part) => builder.section(SectionKind::Rows, |out| {
-                put_rows(part, out);
-                Ok(())
-            })?,
-            Change::Edit(edit) => builder.section(SectionKind::Edit, |out| put_edit(edit, out))?,
-            Change::Producer(producer) => builder.section(SectionKind::Producer, |out| {
-                put_producer(producer, out);
-                Ok(())
-            })?,
-            Change::Group {
-                table,
-                definition_version,
-                covers,
-                entries,
-                ..
-            } => {
-                builder.section(SectionKind::Group, |out| {
-                    put_group(*table, *definition_version, *covers, entries, out)
-                })?;
-            }
-        }
-    }
-    for blocks in &lowered.blocks {
-        builder.blocks(
-            blocks
-                .iter()
-                .map(|b| b.len().next_multiple_of(FRAME_ALIGN))
-                .sum(),
-        );
-    }
-    let mut offsets = builder.blocks_offsets();
-    for change in &mut lowered.changes {
-        if let Change::Group { blocks_offset, .. } = change {
-            *blocks_offset = offsets.next().unwrap_or_default();
-        }
-    }
-    Ok(())
 }

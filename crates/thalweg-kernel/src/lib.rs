@@ -27,6 +27,7 @@ mod leader;
 mod limits;
 mod live;
 mod log_writer;
+mod lowered;
 mod open;
 mod open_rows;
 mod open_tables;

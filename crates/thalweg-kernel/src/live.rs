@@ -19,8 +19,12 @@ pub(crate) const LIVE_NAME: &str = "live";
 const LIVE_MAGIC: &[u8; 8] = b"THWLIVE1";
 const SLOT_BYTES: usize = 128;
 const SLOTS: usize = 2;
-/// How often it is read before it counts as damaged: both slots may be under the hand of a quick writer.
-const READ_ATTEMPTS: usize = 4;
+/// As much as any disk writes at once, and a page of the cache.
+const SECTOR_BYTES: usize = 4096;
+/// How often the writer reads it before it counts as unreadable.
+const UNREADABLE_ATTEMPTS: usize = 3;
+/// How often it is read while it changes: a quick writer may be at both slots.
+const READ_ATTEMPTS: usize = 64;
 /// The byte of the file that is locked while a writer is open that has written to it.
 const LOCKED: std::ops::Range<u64> = 0..1;
 
@@ -157,6 +161,8 @@ pub(crate) struct Told {
 pub(crate) struct LiveFile {
     file: Arc<dyn File>,
     sequence: u64,
+    /// Said last by this handle.
+    said: Option<Live>,
     /// The writer holds the lock that says that it has written here.
     is_locked: bool,
 }
@@ -166,13 +172,16 @@ impl LiveFile {
     pub(crate) fn open_writer(env: &Env, database: &Path) -> Result<Self> {
         let mut live = Self::open(env, database, OpenMode::OpenOrCreate)?;
         let mut said = live.read();
-        if said.as_ref().is_err_and(Error::is_unreadable) {
-            // Written in place and never synced, so a power cut may tear it. A part of a sector that cannot be read cannot be
-            // written either.
-            let path = database.join(LIVE_NAME);
-            let removed = env.storage().remove_file(&path);
-            removed.map_err(|e| Error::io(format_args!("removing {}", path.display()), e))?;
-            live = Self::open(env, database, OpenMode::OpenOrCreate)?;
+        for attempt in 1..=UNREADABLE_ATTEMPTS {
+            if !said.as_ref().is_err_and(Error::is_unreadable) {
+                break;
+            }
+            if attempt == UNREADABLE_ATTEMPTS {
+                // Written in place and never synced, so a power cut may tear it. It takes a write of all of the sector to make
+                // that readable: the rest need not be read for it. The file stays, as readers have it open.
+                let written = live.file.write_all_at(&[0; SECTOR_BYTES], 0);
+                written.map_err(|e| Error::io("writing `live` anew", e))?;
+            }
             said = live.read();
         }
         live.sequence = said?.map_or(0, |l| l.sequence);
@@ -205,6 +214,7 @@ impl LiveFile {
         Ok(Self {
             file,
             sequence: 0,
+            said: None,
             is_locked: false,
         })
     }
@@ -217,6 +227,7 @@ impl LiveFile {
         self.file
             .write_all_at(&live.encode(), slot)
             .map_err(|e| Error::io("writing `live`", e))?;
+        self.said = Some(live);
         // Behind the write: under the lock a reader finds what this writer wrote. One that cannot be had yet, because the
         // handle of a writer before is not closed, is tried for again; without it readers may have to read more.
         self.is_locked = self.is_locked
@@ -234,6 +245,11 @@ impl LiveFile {
             unlocked.map_err(|e| Error::io("giving back the lock of `live`", e))?;
         }
         Ok(())
+    }
+
+    /// Says the same again, if anything was said: whether there is room for a write in place shows so without harm.
+    pub(crate) fn say_again(&mut self) -> Result<()> {
+        self.said.map_or(Ok(()), |said| self.write(said))
     }
 
     /// Makes the file durable: a closed database leaves it so.
@@ -269,19 +285,26 @@ impl LiveFile {
     }
 
     /// The same as [`Self::read`], and whether a slot does not verify.
+    ///
+    /// Where both verify, the newer one is no older than what was there when the read began. A slot that is being written
+    /// does not verify; the other one may then have been read before the writer came round to it, and what it says may be
+    /// two writes old. If a second read finds it unchanged, no write was finished between the two.
     pub(crate) fn read_slots(&self) -> Result<Slots> {
         let mut slots = self.read_once()?;
         for _ in 1..READ_ATTEMPTS {
-            if slots.said.is_some() {
+            if !slots.is_damaged {
                 break;
             }
-            slots = self.read_once()?;
+            let again = self.read_once()?;
+            let is_settled = again.said.is_some() && again.said == slots.said;
+            slots = again;
+            if is_settled {
+                break;
+            }
         }
         Ok(slots)
     }
 
-    /// A slot that is being written does not verify; then the other one is the newest whole one, unless the writer has
-    /// come round to it before it was read.
     fn read_once(&self) -> Result<Slots> {
         let mut bytes = [0; SLOTS * SLOT_BYTES];
         let mut done = 0;

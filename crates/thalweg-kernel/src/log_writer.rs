@@ -29,6 +29,8 @@ pub(crate) struct LogWriter {
     synced: LogPosition,
     /// Bytes handed to the operating system.
     written: u64,
+    /// A sync failed: what it was for is not known to be anywhere, whatever the next one says.
+    sync_failed: bool,
     pending: Pending,
 }
 
@@ -74,6 +76,7 @@ impl LogWriter {
             previous_crc: header.previous_crc,
             synced: previous.map_or(start, |(at, _)| at),
             written: 0,
+            sync_failed: false,
             pending: Pending {
                 bytes: header.encode().to_vec(),
                 blocks: Vec::new(),
@@ -125,6 +128,11 @@ impl LogWriter {
     /// Whether the segment is one that was kept for a full disk.
     pub(crate) fn is_reserve(&self) -> bool {
         self.is_reserve
+    }
+
+    /// Keeps what is left of the segment for what frees space.
+    pub(crate) fn keep_for_freeing(&mut self) {
+        self.is_reserve = true;
     }
 
     pub(crate) fn fits(&self, frame_bytes: u64) -> bool {
@@ -229,10 +237,27 @@ impl LogWriter {
         if self.synced == self.end {
             return Ok(());
         }
-        self.file
-            .sync_data()
-            .map_err(|e| Error::io(format_args!("syncing the log at {:?}", self.end), e))?;
+        self.sync_file()?;
         self.synced = self.end;
         Ok(())
+    }
+
+    /// Behind a write that failed: makes durable what was written before it, and returns where that ends. Nothing where it
+    /// cannot be made so.
+    pub(crate) fn sync_written(&mut self) -> Option<LogPosition> {
+        if self.sync_failed || self.written == 0 {
+            return None;
+        }
+        self.sync_file().ok()?;
+        Some(LogPosition {
+            offset: self.written,
+            ..self.end
+        })
+    }
+
+    fn sync_file(&mut self) -> Result<()> {
+        let synced = self.file.sync_data();
+        self.sync_failed |= synced.is_err();
+        synced.map_err(|e| Error::io(format_args!("syncing the log at {:?}", self.end), e))
     }
 }

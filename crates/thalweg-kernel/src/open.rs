@@ -325,7 +325,12 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         options.segment_bytes,
     )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    if let Err(failure) = leader.recover_log() {
+    let recovered = match leader.recover_log() {
+        // On a copy-on-write file system what was prepared before has to go first.
+        Err(Failure::Full(_)) => leader.resume(true),
+        done => done,
+    };
+    if let Err(failure) = recovered {
         leader.supply.give_up();
         return Err(failure.error());
     }
@@ -454,6 +459,7 @@ pub(crate) fn leader(
         changes: Vec::new(),
         ended: Ended::No,
         was_full: false,
+        known_synced: (Epoch::default(), LogPosition::default()),
         space_sought: None,
         shows_on_write: false,
         untold: true,

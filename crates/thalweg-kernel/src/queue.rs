@@ -10,7 +10,7 @@ use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitNo;
 use crate::index::Entry;
-use crate::leader::{Broken, Failure, Job, Leader, outcome_unknown};
+use crate::leader::{Broken, Failure, Job, Leader, Wants, outcome_unknown};
 use crate::panics::watched;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -105,9 +105,12 @@ impl CommitQueue {
     fn lead_alone(&self, job: Job, durability: Durability) -> Result<CommitNo> {
         let batch = Batch::new(self);
         let mut mine = None;
+        let wants = Wants {
+            sync: durability == Durability::Disk,
+            freed_space: job.drops_tables(),
+        };
         let jobs = std::iter::once((job, durability));
-        let waits_for_sync = durability == Durability::Disk;
-        let done = self.run(jobs, waits_for_sync, &mut |result| mine = Some(result));
+        let done = self.run(jobs, wants, &mut |result| mine = Some(result));
         batch.finish(mine, done, None)
     }
 
@@ -127,23 +130,24 @@ impl CommitQueue {
                 batch.callers.push(next.caller);
             }
         }
-        let waits_for_sync = jobs.iter().any(|(_, level)| *level == Durability::Disk);
+        let wants = Wants {
+            sync: jobs.iter().any(|(_, level)| *level == Durability::Disk),
+            freed_space: jobs.iter().any(|(job, _)| job.drops_tables()),
+        };
         let mut results = Vec::with_capacity(jobs.len());
-        let done = self.run(jobs.into_iter(), waits_for_sync, &mut |result| {
-            results.push(result);
-        });
+        let done = self.run(jobs.into_iter(), wants, &mut |result| results.push(result));
         batch.finish(results, done, Some(own))
     }
 
     fn run(
         &self,
         jobs: impl Iterator<Item = (Job, Durability)>,
-        waits_for_sync: bool,
+        wants: Wants,
         answer: &mut impl FnMut(Result<CommitNo>),
     ) -> Result<(), Broken> {
         let ends = |error| self.poison_with(error);
         watched("writing to the database", ends, || {
-            self.leader.lock().run(jobs, waits_for_sync, answer)
+            self.leader.lock().run(jobs, wants, answer)
         })
     }
 
@@ -276,6 +280,11 @@ impl Job {
             Self::Flush | Self::Checkpoint { .. } => 0,
         }
     }
+
+    /// Does nothing but drop tables.
+    pub(crate) fn drops_tables(&self) -> bool {
+        matches!(self, Self::Commit(commit) if commit.drops_tables())
+    }
 }
 
 impl Commit {
@@ -287,6 +296,18 @@ impl Commit {
             }
             _ => &[],
         })
+    }
+
+    /// Does nothing but free space.
+    pub(crate) fn frees_space(&self) -> bool {
+        let frees = |edit: &Edit| matches!(edit, Edit::DropTable { .. } | Edit::Replace { .. });
+        self.rows.is_empty() && self.groups.is_empty() && self.edits.iter().all(frees)
+    }
+
+    /// Does nothing but drop tables.
+    pub(crate) fn drops_tables(&self) -> bool {
+        let drops = |edit: &Edit| matches!(edit, Edit::DropTable { .. });
+        self.frees_space() && self.edits.iter().all(drops)
     }
 
     /// About what it takes in the log.

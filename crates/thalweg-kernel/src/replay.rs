@@ -128,7 +128,7 @@ impl Replay {
         let before = base.map(|base| read_base(env, dir, root.database, base));
         let before = before.transpose()?.unwrap_or_else(Working::empty);
         let mut working = get_checkpoint(&section, before).map_err(|e| damage(e.message()))?;
-        working.note_checkpoint(own, base);
+        working.note_checkpoint(own, base, section.len() as u64);
         if working.commit != root.commit || head.id.commit != root.commit {
             return Err(damage(
                 "the checkpoint is of another commit than the root says",
@@ -704,7 +704,7 @@ fn read_base(env: &Env, dir: &Path, database: DatabaseId, base: Base) -> Result<
     }
     let mut working =
         get_checkpoint(&section, Working::empty()).map_err(|e| damage(e.message()))?;
-    working.note_checkpoint(base, None);
+    working.note_checkpoint(base, None, section.len() as u64);
     Ok(working)
 }
 

@@ -25,7 +25,12 @@ impl Leader {
             let removed = env.storage().remove_file(&path);
             removed.map_err(|e| Failure::Refused(io_at("removing", &path)(e)))?;
         }
-        let proven = said.map_or_else(LogPosition::default, |live| live.synced);
+        let said_synced = said.map_or_else(LogPosition::default, |live| live.synced);
+        let (epoch, synced_here) = self.known_synced;
+        let proven = match epoch == self.root.current.epoch {
+            true => said_synced.max(synced_here),
+            false => said_synced,
+        };
         let root = &self.root.current;
         // Only a power cut tears a write so that it cannot be read.
         let may_be_torn = said.is_none_or(|live| !same_boot(live.boot, self.boot));
@@ -80,11 +85,13 @@ impl Leader {
     /// Makes the log fit to be written to again, once there is space.
     ///
     /// What fails before anything was written is tried again by whoever comes next; so is what fails for want of space.
-    pub(crate) fn resume(&mut self) -> Outcome<()> {
+    ///
+    /// `for_drop`: for the sake of a table that is dropped; what is kept for a full disk may then be given back.
+    pub(crate) fn resume(&mut self, for_drop: bool) -> Outcome<()> {
         // A panic leaves it so.
         self.ended = Ended::ForGood;
         let replaced = std::mem::take(&mut self.working.replaced);
-        let done = self.recover_again();
+        let done = self.recover_again(for_drop);
         self.remember_replaced(replaced);
         match done {
             Ok(()) => {
@@ -112,14 +119,55 @@ impl Leader {
         }
     }
 
-    fn recover_again(&mut self) -> Outcome<()> {
+    fn recover_again(&mut self, for_drop: bool) -> Outcome<()> {
         // Looked at first, so that appends to a full disk do not read the log each time.
-        if !self.supply.may_have_room() {
+        let is_short = self.supply.needs_room_in_place();
+        if is_short && for_drop {
+            self.supply.give_back();
+        }
+        // The checkpoints behind a drop go on with what was given back for it.
+        let may_write = !is_short || self.supply.is_given_back();
+        if !may_write || !self.supply.may_have_room() {
             let message = "the disk is full: writing goes on once there is space";
             return Err(Failure::Refused(Error::new(ErrorKind::DiskFull, message)));
+        }
+        // What is known to be on disk need not be written again, for which there may be no room.
+        if let Some(log) = &mut self.log
+            && let Some(synced) = log.sync_written()
+        {
+            self.known_synced = (log.epoch(), synced);
         }
         self.log = None;
         self.root = RootFile::open(&self.env, &self.dir, true).map_err(Failure::Refused)?;
         self.recover_log()
+    }
+
+    /// Before a table is dropped: on a full disk that takes room for writes in place as well, what is kept for this is given
+    /// back, and serves the drop from there. Not for replacements: they come by themselves, again and again, and between
+    /// two of them another program could take the room.
+    pub(crate) fn make_room_to_drop(&mut self) -> Outcome<()> {
+        self.try_room_in_place()?;
+        if self.supply.needs_room_in_place() {
+            self.supply.give_back();
+            if let Some(log) = &mut self.log {
+                log.keep_for_freeing();
+            }
+        }
+        Ok(())
+    }
+
+    /// Where space is short: finds out whether writes in place need some. What readers are told does not change by it, so
+    /// nothing is lost if there is none.
+    pub(crate) fn try_room_in_place(&mut self) -> Outcome<()> {
+        if !self.supply.is_short() {
+            return Ok(());
+        }
+        match self.live.say_again() {
+            Err(e) if e.kind() == ErrorKind::DiskFull => {
+                self.supply.note_failed_write(&e);
+                Ok(())
+            }
+            said => said.map_err(fatal),
+        }
     }
 }

@@ -256,7 +256,14 @@ impl RootFile {
         if !self.is_durable {
             // A process that was killed may have left it in the cache only, where a power cut could take it while the
             // other slot is half written. Written again, not just synced: after a failed sync the cache looks clean.
-            self.write_slot(self.current_slot, &self.current)?;
+            // Where the other slot is lost this one is on disk, or the other would not have been written to; and it is all
+            // there is: a power cut in the midst of writing it again could leave it unreadable.
+            if self.other.is_some() {
+                self.write_slot(self.current_slot, &self.current)?;
+            } else {
+                let synced = self.file.sync_data();
+                synced.map_err(|e| Error::io("syncing the root", e))?;
+            }
             self.is_durable = true;
         }
         let slot = SLOTS - 1 - self.current_slot;

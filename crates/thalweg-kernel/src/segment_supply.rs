@@ -5,8 +5,14 @@
 //! are the edit and two. Once it is used, other commits get a segment only after there is another one, so a drop frees space however
 //! often the disk gets full. A spare gets its id when it is used, so ids rise along the log. Taking a segment never waits for the
 //! preparing thread for longer than that thread needs for the segment it is making.
+//!
+//! Copy-on-write file systems (Btrfs, ZFS, bcachefs) take room for writes in place as well: on a full disk the reserve cannot
+//! be written into, and neither can the segment in use, `root` or `live`. There it is given back instead: its space serves
+//! the writes of the commit that frees space. That a write into a prepared segment, `root` or `live` finds no room is what
+//! tells such a file system from others; on those the reserve stays where it is, because another program could take the
+//! space first. Segments taken while it is given back count as the reserve: nothing else goes into them.
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::frame::NEXT_FRAME_BYTES;
 use crate::ids::{FileId, counts_as_used};
 use crate::leader::{Failure, Outcome};
@@ -20,6 +26,14 @@ use thalweg_env::sync::{Condvar, Mutex};
 /// removing files needs, one for the edits that call for it.
 const RESERVE_SHARE: u64 = 16;
 const RESERVE_CHECKPOINTS: u64 = 3;
+/// Of a reserve that is given back, a segment for three checkpoints takes half: on a copy-on-write file system its zeros, and
+/// what is written over them.
+const WRITTEN_TWICE: u64 = 2;
+/// So many times as large is a reserve that is known to be given back: it takes what is written twice, and the first
+/// checkpoint, which may be larger than the last one was.
+const GIVEN_BACK_SHARE: u64 = 4;
+/// Takes `root` and `live` in place, and directories.
+const IN_PLACE_BYTES: u64 = 32 << 10;
 const RESERVE_MIN_BYTES: u64 = 64 << 10;
 
 /// A spare and a reserve are what an earlier process had.
@@ -40,8 +54,12 @@ pub(crate) struct SegmentSupply {
 struct State {
     spare: Option<Spare>,
     reserve: Option<Spare>,
-    /// It was given away, and there is no other yet.
+    /// It was given away or given back, and there is no other yet.
     reserve_is_used: bool,
+    /// A write in place has found no room.
+    copies_on_write: bool,
+    /// The space of the reserve is free for commits that free space.
+    is_given_back: bool,
     /// What an earlier process had prepared: taken on a full disk, else removed.
     leftovers: Vec<PathBuf>,
     /// Capacity wanted for the next spare; 0: none.
@@ -106,7 +124,7 @@ impl SegmentSupply {
         frame_bytes: u64,
         may_use_reserve: bool,
     ) -> Outcome<Prepared> {
-        let capacity_bytes = segment::next_capacity(last_bytes, self.limit_bytes, frame_bytes);
+        let mut capacity_bytes = segment::next_capacity(last_bytes, self.limit_bytes, frame_bytes);
         let needed_bytes = segment::SEGMENT_HEADER_BYTES as u64 + frame_bytes + NEXT_FRAME_BYTES;
         let mut state = self.state.lock();
         while state.preparing {
@@ -117,14 +135,24 @@ impl SegmentSupply {
         if state.reserve_is_used && !may_use_reserve {
             self.renew_reserve(&mut state).map_err(Failure::Refused)?;
         }
+        let is_given_back = state.is_given_back;
+        if is_given_back {
+            capacity_bytes = self.least_bytes(frame_bytes);
+        }
         let fitting = state.spare.take_if(|s| s.capacity_bytes >= needed_bytes);
         let spare = match fitting.map_or_else(|| self.make(capacity_bytes), Ok) {
-            Err(error) if may_use_reserve && error.kind() == ErrorKind::DiskFull => {
+            // A reserve that cannot be written into is kept, to be given back.
+            Err(error)
+                if may_use_reserve
+                    && error.kind() == ErrorKind::DiskFull
+                    && (is_given_back || !state.copies_on_write) =>
+            {
                 is_reserve = true;
                 let reserve = state.reserve.take_if(|r| r.capacity_bytes >= needed_bytes);
                 state.reserve_is_used |= reserve.is_some();
                 reserve
                     .or_else(|| self.adopt(&mut state.leftovers, needed_bytes))
+                    .or_else(|| self.make(self.least_bytes(frame_bytes)).ok())
                     .ok_or(error)
             }
             made => made,
@@ -146,28 +174,97 @@ impl SegmentSupply {
         }
         drop(state);
         self.changed.notify_all();
+        let is_reserve = is_reserve || is_given_back;
         used.map(|used| Prepared { is_reserve, ..used })
     }
 
     /// Another reserve in the place of the one that was used, before there is room for anything else.
     fn renew_reserve(&self, state: &mut State) -> Result<()> {
         if state.reserve.is_none() {
-            // A spare in the way is better had as the reserve.
-            state.reserve = Some(match state.spare.take() {
+            // A spare in the way is better had as the reserve. One that is only given back has to be larger, if there is room.
+            let larger = match state.copies_on_write {
+                true => self.make(self.reserve_bytes(false)).ok(),
+                false => None,
+            };
+            state.reserve = Some(match larger.or_else(|| state.spare.take()) {
                 Some(spare) => spare,
-                None => self.make(self.reserve_bytes())?,
+                None => self.make(self.reserve_bytes(true))?,
             });
         }
         state.reserve_is_used = false;
+        state.is_given_back = false;
         Ok(())
     }
 
-    fn reserve_bytes(&self) -> u64 {
+    /// How large a reserve is to be; `is_written_in`: a segment in the end, else only given back.
+    fn reserve_bytes(&self, is_written_in: bool) -> u64 {
         let checkpoint_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
-        (self.limit_bytes / RESERVE_SHARE)
+        let bytes = (self.limit_bytes / RESERVE_SHARE)
             .max(RESERVE_MIN_BYTES)
-            .max((RESERVE_CHECKPOINTS * checkpoint_bytes).next_power_of_two())
-            .min(self.limit_bytes)
+            .max((RESERVE_CHECKPOINTS * checkpoint_bytes).next_power_of_two());
+        match is_written_in {
+            true => bytes.min(self.limit_bytes),
+            false => bytes * GIVEN_BACK_SHARE,
+        }
+    }
+
+    /// As much as a segment must have for a frame, and for a checkpoint behind it. The next one gets a segment of its own: while
+    /// each is synced before the next, the room for writing twice is that of one.
+    fn least_bytes(&self, frame_bytes: u64) -> u64 {
+        let checkpoint_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
+        let more_bytes = checkpoint_bytes + checkpoint_bytes / 8;
+        segment::next_capacity(0, 0, frame_bytes + more_bytes + NEXT_FRAME_BYTES)
+    }
+
+    /// Learns from a write into a prepared segment, `root` or `live` that failed: elsewhere these have their room.
+    pub(crate) fn note_failed_write(&self, error: &Error) {
+        if error.kind() == ErrorKind::DiskFull {
+            self.state.lock().copies_on_write = true;
+        }
+    }
+
+    /// Whether there may be no room for what is written in place.
+    pub(crate) fn is_short(&self) -> bool {
+        let free = self.env.storage().free_bytes(&self.dir);
+        free.is_ok_and(|free| free < WRITTEN_TWICE * self.reserve_bytes(true) + IN_PLACE_BYTES)
+    }
+
+    /// The same where it is known to matter.
+    pub(crate) fn needs_room_in_place(&self) -> bool {
+        self.state.lock().copies_on_write && self.is_short()
+    }
+
+    /// Whether the space of the reserve is free, and for what.
+    pub(crate) fn is_given_back(&self) -> bool {
+        self.state.lock().is_given_back
+    }
+
+    /// Removes all that is prepared: its space then serves writes in place. Commits that free no space wait until there is
+    /// another reserve.
+    pub(crate) fn give_back(&self) {
+        let mut state = self.state.lock();
+        while state.preparing {
+            self.changed.wait(&mut state);
+        }
+        let prepared = [state.reserve.take(), state.spare.take()];
+        let paths = prepared.into_iter().flatten().map(|spare| spare.path);
+        paths
+            .chain(std::mem::take(&mut state.leftovers))
+            .for_each(|path| self.remove(&path));
+        (state.reserve_is_used, state.is_given_back) = (true, true);
+        state.wanted_bytes = 0;
+    }
+
+    /// The first segment of an epoch on a disk where the reserve was given back: no larger than it must be, and for what
+    /// frees space.
+    pub(crate) fn take_least(&self, frame_bytes: u64) -> Outcome<Prepared> {
+        let capacity_bytes = self.least_bytes(frame_bytes);
+        let made = self.make(capacity_bytes).map_err(Failure::Refused)?;
+        let used = segment::use_spare(&self.env, &self.dir, &made, self.next_file_id());
+        used.map(|used| Prepared {
+            is_reserve: true,
+            ..used
+        })
     }
 
     /// Tells how large a checkpoint is: the reserve takes some of them.
@@ -181,9 +278,13 @@ impl SegmentSupply {
         if state.spare.is_some() || state.reserve.is_some() {
             return true;
         }
+        let wanted_bytes = match state.is_given_back {
+            true => self.least_bytes(0),
+            false => segment::next_capacity(0, self.limit_bytes, 0),
+        };
         drop(state);
         let free = self.env.storage().free_bytes(&self.dir);
-        free.is_ok_and(|free| free >= segment::next_capacity(0, self.limit_bytes, 0))
+        free.is_ok_and(|free| free >= wanted_bytes)
     }
 
     /// A segment for the beginning of an epoch, with room for `frame_bytes` and, up to the usual size of segments, for
@@ -276,18 +377,23 @@ impl SegmentSupply {
         let preparing = Preparing(self);
         let wanted_bytes = std::mem::take(&mut state.wanted_bytes);
         let (new_reserve, no_spare) = (self.needs_reserve(&state), state.spare.is_none());
+        // What was given back is not to be taken from those it was given to, not even while it is tried.
+        if state.is_given_back && self.is_short() {
+            state.preparing = false;
+            return;
+        }
         let leftovers = std::mem::take(&mut state.leftovers);
+        let reserve_bytes = self.reserve_bytes(!state.copies_on_write);
         drop(state);
         leftovers.iter().for_each(|path| self.remove(path));
-        let reserve = new_reserve
-            .then(|| self.make(self.reserve_bytes()).ok())
-            .flatten();
+        let reserve = new_reserve.then(|| self.make(reserve_bytes).ok()).flatten();
         let spare = (no_spare && wanted_bytes > 0)
             .then(|| self.make(wanted_bytes).ok())
             .flatten();
         let mut state = self.state.lock();
         let small = reserve.and_then(|reserve| state.reserve.replace(reserve));
         state.reserve_is_used &= state.reserve.is_none();
+        state.is_given_back &= state.reserve.is_none();
         state.spare = state.spare.take().or(spare);
         drop(state);
         small.iter().for_each(|spare| self.remove(&spare.path));
@@ -295,7 +401,7 @@ impl SegmentSupply {
     }
 
     fn needs_reserve(&self, state: &State) -> bool {
-        let wanted_bytes = self.reserve_bytes();
+        let wanted_bytes = self.reserve_bytes(!state.copies_on_write);
         let reserve = state.reserve.as_ref();
         reserve.is_none_or(|reserve| reserve.capacity_bytes < wanted_bytes)
     }

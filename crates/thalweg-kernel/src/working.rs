@@ -60,7 +60,8 @@ pub(crate) struct Working {
     pub(crate) since_checkpoint: SinceCheckpoint,
     /// The last full checkpoint, if there is one.
     pub(crate) base: Option<Base>,
-    /// Bytes of the checkpoints that were written since as differences from it.
+    /// Bytes of its INDEX section, and of those of all checkpoints that were written since as differences from it.
+    pub(crate) base_bytes: u64,
     pub(crate) difference_bytes: u64,
     /// Tables that were made, changed or dropped since it, but for rows that are open.
     changed_since_base: BTreeSet<TableId>,
@@ -82,6 +83,7 @@ impl Working {
             changed: true,
             since_checkpoint: SinceCheckpoint::default(),
             base: None,
+            base_bytes: 0,
             difference_bytes: 0,
             changed_since_base: BTreeSet::new(),
         }
@@ -526,13 +528,14 @@ impl Working {
             .collect()
     }
 
-    /// A checkpoint was written, or read: `own` is where it lies, `base` what it is a difference from.
-    pub(crate) fn note_checkpoint(&mut self, own: Base, base: Option<Base>) {
+    /// A checkpoint was written, or read: `own` is where it lies, `base` what it is a difference from, `index_bytes` how long
+    /// its INDEX section is.
+    pub(crate) fn note_checkpoint(&mut self, own: Base, base: Option<Base>, index_bytes: u64) {
         self.since_checkpoint = SinceCheckpoint::default();
         match base {
-            Some(_) => self.difference_bytes += u64::from(own.frame_bytes),
+            Some(_) => self.difference_bytes += index_bytes,
             None => {
-                self.difference_bytes = 0;
+                (self.base_bytes, self.difference_bytes) = (index_bytes, 0);
                 self.changed_since_base.clear();
             }
         }

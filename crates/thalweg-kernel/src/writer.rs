@@ -266,7 +266,13 @@ impl Writer {
         let is_partial = marked
             .as_ref()
             .is_ok_and(|marked| !marked.needed.unreadable.is_empty());
-        let collected = marked.and_then(|marked| garbage::collect(self, marked));
+        // Removing files takes a full checkpoint: those that free less than it takes wait for others.
+        let least_bytes = if is_full {
+            0
+        } else {
+            self.with_leader(|leader| leader.working.base_bytes)
+        };
+        let collected = marked.and_then(|marked| garbage::collect(self, marked, least_bytes));
         let pinned = collected.as_ref().ok().and_then(|c| c.pinned);
         *self.behind_pins.lock() = pinned;
         if compacted.is_err() || collected.is_err() || pinned.is_some() || is_partial {
@@ -401,7 +407,7 @@ impl Writer {
         let _one_at_a_time = self.cleaning.lock();
         self.work(CLEANING, || {
             let marked = Marked::new(self)?;
-            garbage::collect(self, marked).map(|collected| collected.files)
+            garbage::collect(self, marked, 0).map(|collected| collected.files)
         })
     }
 

@@ -566,9 +566,10 @@ impl Driver {
             let items = items_of(toy, &state)?;
             let end = places.end.min(items.len());
             let chosen = &items[places.start.min(end)..end];
+            let earlier = all_earlier(chosen, last);
             let chosen: Vec<_> = chosen
                 .iter()
-                .filter(|item| item.commit_max < last)
+                .filter(|item| item.commit_max < earlier)
                 .collect();
             let Some(first) = chosen.iter().map(|item| item.commit_min).min() else {
                 return Ok(snapshot.commit());
@@ -798,6 +799,20 @@ fn items_of(toy: &Toy, state: &TableSnapshot) -> Result<Vec<Entry>> {
         }
     })?;
     Ok(items)
+}
+
+/// The commit before which items are, all of their rows, earlier than those that reach `last` or beyond. A fragment that
+/// compaction has made may hold blocks of both sides: what overlaps it stays with it.
+fn all_earlier(items: &[Entry], last: CommitNo) -> CommitNo {
+    let mut bound = last;
+    loop {
+        let stay = items.iter().filter(|item| item.commit_max >= bound);
+        let first = stay.map(|item| item.commit_min).min();
+        match first {
+            Some(first) if first < bound => bound = first,
+            _ => return bound,
+        }
+    }
 }
 
 /// The rows of an item: key, arrival, value.

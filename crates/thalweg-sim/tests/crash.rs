@@ -51,14 +51,15 @@ fn a_crash_at_any_call_loses_nothing_acknowledged() {
             total.add(report);
         }
         say(format_args!(
-            "crash: {} states ({} in recovery, {} in recovery of a recovery), {} distinct images, {} written to, {} \
-             emptied, {} of {} calls hit, {:.0} states/s, at most {} bytes read at open, at most {} calls per image, seed \
+            "crash: {} states ({} in recovery, {} in recovery of a recovery), {} distinct images, {} written to, \
+             {} refused for unreadable sectors, {} emptied, {} of {} calls hit, {:.0} states/s, at most {} bytes read at open, at most {} calls per image, seed \
              {seed}",
             total.states,
             total.second,
             total.third,
             total.distinct,
             total.deep,
+            total.refused,
             total.emptied,
             total.calls_hit,
             total.calls,

@@ -162,17 +162,20 @@ fn a_frame_that_was_torn_inside_is_no_commit_behind_a_power_cut() {
 #[test]
 fn live_is_made_anew_where_it_cannot_be_read() {
     let (sim, _toy, table) = acknowledged();
-    let sim = sim.crash_image(&CrashChoice::KeepAll);
-    let fails = FaultRule::new(Fault::Error(Errno::IO))
-        .on(&[CallKind::Read])
-        .path_suffix("/live")
-        .once();
-    sim.set_plan(FaultPlan::none().rule(fails));
-    let toy = open(&sim).unwrap();
-    toy.append(table, &rows(300, 1), Durability::Disk).unwrap();
-    assert_eq!(toy.rows(table).unwrap(), rows(0, 301));
-    let sim = sim.crash_image(&CrashChoice::DropAll);
-    assert_eq!(open(&sim).unwrap().rows(table).unwrap(), rows(0, 301));
+    // Once, and until it is written as a whole.
+    for times in [1, 3] {
+        let sim = sim.crash_image(&CrashChoice::KeepAll);
+        let fails = FaultRule::new(Fault::Error(Errno::IO))
+            .on(&[CallKind::Read])
+            .path_suffix("/live")
+            .times(times);
+        sim.set_plan(FaultPlan::none().rule(fails));
+        let toy = open(&sim).unwrap();
+        toy.append(table, &rows(300, 1), Durability::Disk).unwrap();
+        assert_eq!(toy.rows(table).unwrap(), rows(0, 301));
+        let sim = sim.crash_image(&CrashChoice::DropAll);
+        assert_eq!(open(&sim).unwrap().rows(table).unwrap(), rows(0, 301));
+    }
 }
 
 #[test]

@@ -15,6 +15,10 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/thalweg-codec/src/wide/prefix.rs",
     "crates/thalweg-env/src/os/locks.rs",
     "crates/thalweg-env/src/os/process.rs",
+    // Nothing but a real fork shows what a fork does.
+    "crates/thalweg-env/tests/agree.rs",
+    "crates/thalweg-env/tests/os.rs",
+    "crates/thalweg/tests/processes/forks.rs",
     // An allocator that counts: the trait of allocators is unsafe.
     "crates/thalweg-sim/tests/common/mod.rs",
 ];

@@ -2,13 +2,18 @@
 //!
 //! Invariants
 //! - A chunk that is absent is a hole: it reads as zeros and takes no space of the quota.
+//! - A sector is unreadable from [`Content::make_unreadable`] until it is written as a whole or cut off; its bytes stay,
+//!   for whoever looks from outside. Reading and writing do not check for it: the machine does.
 //! - Bytes of the last chunk behind the length are zero, so that growing the file shows zeros.
 //! - A copy of a content costs one pointer per chunk, a change one chunk. A flat vector per file was
 //!   rejected: each of a million crash images would copy the whole database.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+
+use super::crash::SECTOR_BYTES;
 
 type Bytes = [u8; 4096];
 
@@ -59,6 +64,8 @@ pub(super) const MAX_FILE_BYTES: u64 = 16 << 30;
 pub(super) struct Content {
     len_bytes: u64,
     chunks: Vec<Option<Arc<Chunk>>>,
+    /// Numbers of sectors.
+    unreadable: BTreeSet<u64>,
 }
 
 /// A number of bytes or chunks as an index.
@@ -116,6 +123,29 @@ impl Content {
         &mut self.chunks[at]
     }
 
+    /// Lets reads of every sector that the range touches fail.
+    pub(super) fn make_unreadable(&mut self, range: Range<u64>) {
+        self.unreadable.extend(sectors(&range));
+    }
+
+    pub(super) fn has_unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
+    }
+
+    /// The first byte of a range that cannot be read.
+    pub(super) fn first_unreadable(&self, range: Range<u64>) -> Option<u64> {
+        let range = range.start..range.end.min(self.len_bytes);
+        let first = self.unreadable.range(sectors(&range)).next()?;
+        Some(range.start.max(first * SECTOR_BYTES))
+    }
+
+    /// Whether a write of the range covers an unreadable sector in part: the rest of it would have to be read.
+    pub(super) fn must_read_to_write(&self, range: &Range<u64>) -> bool {
+        let covered = whole_sectors(range);
+        let mut touched = self.unreadable.range(sectors(range));
+        touched.any(|sector| !covered.contains(sector))
+    }
+
     /// Copies bytes out; what lies behind the end is left alone and not counted.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
         let end = self.len_bytes.min(offset.saturating_add(buf.len() as u64));
@@ -147,6 +177,10 @@ impl Content {
         if !bytes.is_empty() {
             self.len_bytes = self.len_bytes.max(end);
         }
+        if !self.unreadable.is_empty() {
+            let covered = whole_sectors(&(offset..end));
+            self.unreadable.retain(|sector| !covered.contains(sector));
+        }
     }
 
     /// Cuts or grows the file; new bytes are a hole.
@@ -161,6 +195,8 @@ impl Content {
             }
         }
         self.len_bytes = len_bytes;
+        let left = sectors(&(0..len_bytes));
+        self.unreadable.retain(|sector| left.contains(sector));
     }
 
     /// Fills the holes of a range with zeros that take space, and grows the file to its end.
@@ -193,7 +229,21 @@ impl Hash for Content {
             let zeros = || *ZEROS.get_or_init(|| hash_of(&zero_chunk().bytes));
             chunk.map_or_else(zeros, |chunk| chunk.hash()).hash(state);
         }
+        self.unreadable.hash(state);
     }
+}
+
+/// Numbers of the sectors that a range touches.
+fn sectors(range: &Range<u64>) -> Range<u64> {
+    if range.is_empty() {
+        return 0..0;
+    }
+    range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES)
+}
+
+/// Numbers of the sectors that a range covers from end to end.
+fn whole_sectors(range: &Range<u64>) -> Range<u64> {
+    range.start.div_ceil(SECTOR_BYTES)..range.end / SECTOR_BYTES
 }
 
 fn zero_chunk() -> Arc<Chunk> {

@@ -72,6 +72,17 @@ pub enum ItemFate {
         /// the end of the last unit that did.
         grows: bool,
     },
+    /// Of a write only some units survive, and of others nothing can be read until they are written again (`EIO`). Such a
+    /// unit takes all that lies in it along, also what was durable before. The file grows as if the write had survived
+    /// whole. Other items survive.
+    Unreadable {
+        /// Edges of the units: [`SECTOR_BYTES`] or [`PAGE_BYTES`].
+        unit_bytes: u64,
+        /// The units that survive, if they can be read.
+        kept: Kept,
+        /// The units that cannot be read.
+        unreadable: Kept,
+    },
     /// Of a write only the growth of the file survives, and the new range shows these bytes. Other items
     /// survive.
     SizeOnly(Fill),
@@ -268,6 +279,42 @@ fn tears_of(item: &PendingItem, limit: usize) -> Vec<CrashChoice> {
     all.into_iter().step_by(step).take(limit).collect()
 }
 
+/// Everything survives, but of the last pending write one sector that it covers from end to end cannot be read, each one
+/// in turn up to `limit` of them; then all of those.
+pub(super) fn unreadable_choices(fs: &FsState, limit: usize) -> Vec<CrashChoice> {
+    let items = pending_items(fs);
+    let is_write = |item: &PendingItem| matches!(item, PendingItem::Write { .. });
+    let Some(last) = items.iter().rposition(is_write) else {
+        return Vec::new();
+    };
+    let PendingItem::Write { range, .. } = &items[last] else {
+        return Vec::new();
+    };
+    let is_whole = |piece: &Range<u64>| piece.end - piece.start == SECTOR_BYTES;
+    let whole: Vec<u64> = (0..64)
+        .zip(pieces(range.clone(), SECTOR_BYTES))
+        .filter(|(_, piece)| is_whole(piece))
+        .map(|(unit, _)| 1 << unit)
+        .collect();
+    let step = whole.len().div_ceil(limit.max(1)).max(1);
+    let mut chosen: Vec<u64> = whole.iter().copied().step_by(step).collect();
+    if whole.len() > 1 {
+        chosen.push(whole.iter().sum());
+    }
+    let with = |bits: u64| {
+        let mut fates = vec![ItemFate::Keep; items.len()];
+        fates[last] = ItemFate::Unreadable {
+            unit_bytes: SECTOR_BYTES,
+            kept: Kept::Bits(!bits),
+            unreadable: Kept::Bits(bits),
+        };
+        CrashChoice::Items(fates)
+    };
+    // Units from the 64th on repeat the bits of the first ones: larger writes are left to choices made by hand.
+    let is_small = pieces(range.clone(), SECTOR_BYTES).count() <= 64;
+    chosen.into_iter().filter(|_| is_small).map(with).collect()
+}
+
 fn growth_without_data(items: &[PendingItem], last: usize) -> Vec<CrashChoice> {
     if !matches!(items[last], PendingItem::Write { grows: true, .. }) {
         return Vec::new();
@@ -319,6 +366,7 @@ pub(super) fn crash(fs: &FsState, choice: &CrashChoice) -> FsState {
                 durable,
             })
         }
+        Node::Link(target) => Node::Link(Arc::clone(target)),
     };
     keep_reachable(fs, &lossy, survive)
 }
@@ -430,6 +478,24 @@ fn survive(fs: &FsState, content: &mut Content, change: &ByteChange, fate: ItemF
             }
             if grows && end > content.len_bytes() {
                 content.set_len(end);
+            }
+        }
+        ItemFate::Unreadable {
+            unit_bytes,
+            kept,
+            unreadable,
+        } => {
+            let torn = ItemFate::Torn {
+                unit_bytes,
+                kept,
+                grows: true,
+            };
+            survive(fs, content, change, torn);
+            for (unit, piece) in (0..).zip(pieces(*offset..end, unit_bytes)) {
+                if unreadable.contains(unit) {
+                    let start = piece.start / unit_bytes * unit_bytes;
+                    content.make_unreadable(start..start + unit_bytes);
+                }
             }
         }
         ItemFate::SizeOnly(fill) if end > old_len => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub use rustix::io::Errno;
 
-/// The storage calls, each of which gets a number and can fail.
+/// The calls that can fail: those of storage, each of which gets a number, and the start of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "named as the methods of Storage and File")]
 pub enum CallKind {
@@ -34,6 +34,8 @@ pub enum CallKind {
     SyncAll,
     TryLock,
     Unlock,
+    /// Starting a thread, whose name stands for the path. It has no number, and befalls only what names it.
+    Spawn,
 }
 
 impl CallKind {
@@ -105,9 +107,16 @@ pub enum Fault {
     Delay(Duration),
     /// The call blocks until [`super::SimEnv::release_hung_calls`] or a crash, then goes on.
     Hang,
+    /// The call is under way until [`super::SimEnv::release_hung_calls`] or a crash: what it writes or names, others find
+    /// done in any part, another one each time they look; what it reads or lists may be of before or after whatever is
+    /// done meanwhile, each part for itself.
+    Linger,
+    /// The call is under way, as with `Linger`, while the watcher runs ([`super::SimEnv::set_watcher`]), in the same
+    /// thread. Calls of the watcher itself are not watched.
+    Watched,
 }
 
-/// One kind of fault and the calls it befalls. By default: every call.
+/// One kind of fault and the calls it befalls. By default: every storage call.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
     fault: Fault,
@@ -194,7 +203,11 @@ impl FaultRule {
             let end = call.offset.saturating_add(call.len_bytes);
             range.start < end && call.offset < range.end
         };
-        (self.kinds.is_empty() || self.kinds.contains(&call.kind))
+        let is_meant = match &self.kinds[..] {
+            [] => call.kind != CallKind::Spawn,
+            kinds => kinds.contains(&call.kind),
+        };
+        is_meant
             && self.calls.contains(&call.number)
             && self.bytes.as_ref().is_none_or(in_bytes)
             && self
@@ -233,6 +246,13 @@ impl FaultPlan {
     #[must_use]
     pub fn fail_from(call: u64, errno: Errno) -> FaultPlan {
         FaultPlan::none().rule(FaultRule::new(fail(errno)).from_call(call))
+    }
+
+    /// So many threads are started, then one start fails with `EAGAIN`, as where the system has no more.
+    #[must_use]
+    pub fn refuse_thread(after: u64) -> FaultPlan {
+        let refused = FaultRule::new(Fault::Error(Errno::AGAIN)).on(&[CallKind::Spawn]);
+        FaultPlan::none().rule(refused.skip(after).once())
     }
 
     /// Adds a rule; rules added earlier go first.

@@ -1,6 +1,5 @@
 //! The storage traits on the simulated machine.
 
-use std::ffi::OsString;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,8 @@ use std::sync::Arc;
 use super::World;
 use super::fault::{CallKind, Errno};
 use super::machine::{Context, Handle, Machine, Request};
-use super::state::{Node, normalise};
+use super::paths::{LastLink, absolute, normalise};
+use super::state::Node;
 use crate::storage::{DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage};
 
 /// What `free_bytes` says where there is no quota.
@@ -23,6 +23,21 @@ pub(super) struct SimStorage {
 }
 
 impl SimStorage {
+    /// The process that calls: the one of this environment, or a child of it.
+    fn acting(&self) -> u32 {
+        self.world.acting(self.process_id)
+    }
+
+    /// Paths from the root; they still hold what only the file system resolves.
+    fn absolute(&self, path: &Path) -> PathBuf {
+        if path.is_absolute() {
+            return path.to_owned();
+        }
+        let process_id = self.acting();
+        let machine = self.world.disk.machine.lock();
+        absolute(machine.settings.working_dir(process_id), path)
+    }
+
     fn call<T>(
         &self,
         kind: CallKind,
@@ -30,11 +45,12 @@ impl SimStorage {
         to: Option<&Path>,
         body: impl FnOnce(&mut Machine, &Context) -> io::Result<T>,
     ) -> io::Result<T> {
+        let to = to.map(normalise);
         let request = Request {
             kind,
-            process_id: self.process_id,
-            path,
-            to,
+            process_id: self.acting(),
+            path: &normalise(path),
+            to: to.as_deref(),
             offset: 0,
             len_bytes: 0,
         };
@@ -44,18 +60,19 @@ impl SimStorage {
 
 impl Storage for SimStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let path = normalise(path);
+        let path = self.absolute(path);
+        let process_id = self.acting();
         let mut opened = None;
         let result = self.call(CallKind::Open, &path, None, |machine, _| {
-            let handle = open(machine, &path, mode, self.process_id)?;
+            let (handle, path) = open(machine, &path, mode, process_id)?;
             opened = Some(handle);
-            Ok(handle)
+            Ok((handle, path))
         });
         if let (Err(_), Some(handle)) = (&result, &opened) {
             // The file may be there now, but nobody has it open.
-            self.world.disk.machine.lock().close_handle(handle);
+            self.world.disk.machine.lock().close(handle.id, process_id);
         }
-        let handle = result?;
+        let (handle, path) = result?;
         Ok(Arc::new(SimFile {
             world: Arc::clone(&self.world),
             handle,
@@ -64,59 +81,68 @@ impl Storage for SimStorage {
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let path = normalise(path);
+        let path = self.absolute(path);
         self.call(CallKind::CreateDir, &path, None, |machine, _| {
             machine.fs_mut().create_dir(&path)
         })
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        let path = normalise(path);
-        self.call(CallKind::ListDir, &path, None, |machine, _| {
+        let path = self.absolute(path);
+        self.call(CallKind::ListDir, &path, None, |machine, context| {
+            let dir = machine.fs.lookup(&path)?;
+            machine.fs.dir(dir)?;
+            let entries = machine.list_racing(dir, context.before());
             let fs = &machine.fs;
-            let entries = fs.dir(fs.lookup(&path)?)?.visible.iter();
+            // What has no node any more was removed meanwhile, as in the real environment.
             let describe = |(name, ino)| {
-                let found = metadata(fs.nodes.get(ino)?);
+                let found = metadata(fs.nodes.get(&ino)?);
                 Some(DirEntry {
-                    name: OsString::clone(name),
+                    name,
                     is_dir: found.is_dir,
                     len_bytes: found.len_bytes,
                 })
             };
-            Ok(entries.filter_map(describe).collect())
+            Ok(entries.into_iter().filter_map(describe).collect())
         })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (from, to) = (normalise(from), normalise(to));
+        let (from, to) = (self.absolute(from), self.absolute(to));
         self.call(CallKind::Rename, &from, Some(&to), |machine, _| {
             machine.rename(&from, &to)
         })
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let path = normalise(path);
+        let path = self.absolute(path);
         self.call(CallKind::RemoveFile, &path, None, |machine, _| {
             machine.fs_mut().remove_file(&path)
         })
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let path = normalise(path);
+        let path = self.absolute(path);
         self.call(CallKind::RemoveDir, &path, None, |machine, _| {
             machine.fs_mut().remove_dir(&path)
         })
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let path = normalise(path);
+        let path = self.absolute(path);
+        // As in the real environment: the parent of a relative path may be spelled so.
+        let path = if path.as_os_str().is_empty() {
+            self.absolute(Path::new("."))
+        } else {
+            path
+        };
         self.call(CallKind::SyncDir, &path, None, |machine, context| {
             machine.sync_dir(&path, context)
         })
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        let path = normalise(path);
+        let path = self.absolute(path);
         self.call(CallKind::Metadata, &path, None, |machine, _| {
             let ino = machine.fs.lookup(&path)?;
             machine
@@ -129,22 +155,22 @@ impl Storage for SimStorage {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (from, to) = (normalise(from), normalise(to));
+        let (from, to) = (self.absolute(from), self.absolute(to));
         self.call(CallKind::HardLink, &from, Some(&to), |machine, _| {
             machine.fs_mut().hard_link(&from, &to)
         })
     }
 
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
-        let path = normalise(path);
+        let path = self.absolute(path);
         self.call(CallKind::Canonicalize, &path, None, |machine, _| {
-            machine.fs.lookup(&path).map(drop)
-        })?;
-        Ok(path)
+            let (place, _) = machine.fs.lookup_place(&path)?;
+            Ok(place.path)
+        })
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        let path = normalise(path);
+        let path = self.absolute(path);
         self.call(CallKind::FreeBytes, &path, None, |machine, _| {
             machine.fs.lookup(&path)?;
             Ok(machine.room_bytes().unwrap_or(UNLIMITED_BYTES))
@@ -162,26 +188,46 @@ fn metadata(node: &Node) -> Metadata {
             len_bytes: 0,
             is_dir: true,
         },
+        Node::Link(target) => Metadata {
+            len_bytes: target.as_os_str().len() as u64,
+            is_dir: false,
+        },
     }
 }
 
-fn open(machine: &mut Machine, path: &Path, mode: OpenMode, process_id: u32) -> io::Result<Handle> {
+/// Opens a file; returns its path without links as well.
+fn open(
+    machine: &mut Machine,
+    path: &Path,
+    mode: OpenMode,
+    process_id: u32,
+) -> io::Result<(Handle, PathBuf)> {
     let writable = mode != OpenMode::Read;
     if writable && machine.settings.read_only {
         return Err(Errno::ROFS.into());
     }
-    let ino = match (machine.fs.lookup(path), mode) {
-        (Ok(_), OpenMode::CreateNew) => return Err(Errno::EXIST.into()),
-        (Ok(ino), _) => ino,
-        (Err(error), OpenMode::CreateNew | OpenMode::OpenOrCreate)
-            if error.kind() == io::ErrorKind::NotFound =>
-        {
-            machine.fs_mut().create_file(path)?
-        }
-        (Err(error), _) => return Err(error),
+    let creates = matches!(mode, OpenMode::CreateNew | OpenMode::OpenOrCreate);
+    let last = match mode {
+        OpenMode::CreateNew => LastLink::Itself,
+        _ => LastLink::Followed,
     };
+    let place = machine.fs.resolve(path, last)?;
+    // As on Linux: who asks to create a directory this way is refused before it is looked at.
+    if creates && place.asks_for_dir {
+        let is_dots = place.name.is_none() && mode == OpenMode::CreateNew;
+        return Err(if is_dots { Errno::EXIST } else { Errno::ISDIR }.into());
+    }
+    let path = place.path.clone();
+    let ino = match (place.target, mode) {
+        (Some(_), OpenMode::CreateNew) => return Err(Errno::EXIST.into()),
+        (Some(ino), _) if place.asks_for_dir => machine.fs.dir(ino).map(|_| ino)?,
+        (Some(ino), _) => ino,
+        (None, _) if creates => machine.fs_mut().create_file(place)?,
+        (None, _) => return Err(Errno::NOENT.into()),
+    };
+    // Stricter than Linux, which opens directories for reading.
     machine.fs.file(ino)?;
-    Ok(machine.open_handle(ino, process_id, writable))
+    Ok((machine.open_handle(ino, process_id, writable), path))
 }
 
 /// An open file of the simulation.
@@ -200,7 +246,7 @@ impl SimFile {
         len_bytes: u64,
         body: impl FnOnce(&mut Machine, &Context) -> io::Result<T>,
     ) -> io::Result<T> {
-        let process_id = self.handle.process_id;
+        let process_id = self.world.acting(self.handle.process_id);
         let request = Request {
             kind,
             process_id,
@@ -209,7 +255,10 @@ impl SimFile {
             offset,
             len_bytes,
         };
-        self.world.call(&request, body)
+        self.world.call(&request, |machine, context| {
+            machine.check_held(&self.handle, process_id)?;
+            body(machine, context)
+        })
     }
 }
 
@@ -295,6 +344,8 @@ impl File for SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        self.world.disk.machine.lock().close_handle(&self.handle);
+        let process_id = self.world.acting(self.handle.process_id);
+        let mut machine = self.world.disk.machine.lock();
+        machine.close(self.handle.id, process_id);
     }
 }

@@ -5,6 +5,7 @@
 //!   the lock up meanwhile.
 //! - After a crash no call has an effect any more, and all fail alike.
 //! - A sync covers what was changed before it began, not what other threads add while it is delayed.
+//! - A call that is under way holds the lock no longer (`race`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
@@ -13,11 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::content::pieces;
-use super::content::{CHUNK_BYTES, index};
+use super::content::{CHUNK_BYTES, Content, index};
 use super::fault::{Call, CallKind, Errno, Fault, FaultPlan, Injected, MUTATING, ReadsAfter};
+use super::paths::ROOT_PATH;
+use super::process::Description;
+use super::race::{Flight, flights_of};
 use super::state::{ByteChange, FsState, Ino};
 use crate::storage::LockKind;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// A call that was made, as recorded by [`super::SimEnv::set_trace`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,19 +82,21 @@ pub(super) struct Context {
     /// Changes with lower sequence numbers were made before the call began.
     before_seq: u64,
     injected: Option<Injected>,
+    /// The state before what was done while this call was under way.
+    before: Option<Arc<FsState>>,
 }
 
 /// A lock on a range of a file.
 #[derive(Clone, Debug)]
-struct HeldLock {
+pub(super) struct HeldLock {
     ino: Ino,
-    handle: u64,
-    process_id: u32,
+    /// The open file description.
+    pub(super) handle: u64,
     range: Range<u64>,
     kind: LockKind,
 }
 
-/// An open handle as the machine sees it.
+/// An open file, by the number of its description, and who opened it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handle {
     pub(super) id: u64,
@@ -116,11 +122,15 @@ pub(super) struct Machine {
     pub(super) hung_calls: usize,
     /// Counts releases, so that a call hangs until the next one.
     pub(super) releases: u64,
-    locks: Vec<HeldLock>,
-    open: BTreeMap<Ino, u64>,
-    /// The files and processes of the open handles.
-    pub(super) handles: BTreeMap<u64, (Ino, u32)>,
-    next_handle: u64,
+    pub(super) locks: Vec<HeldLock>,
+    pub(super) descriptions: BTreeMap<u64, Description>,
+    pub(super) next_handle: u64,
+    /// Changes under way, by the number of their call.
+    pub(super) flights: BTreeMap<u64, Vec<Flight>>,
+    /// Chunks that were written in place on a copy-on-write disk, by file: the old ones take space until its sync.
+    superseded: BTreeMap<Ino, BTreeSet<u64>>,
+    /// Decides what is seen of them.
+    pub(super) races: fastrand::Rng,
 }
 
 /// What stays the same over a crash.
@@ -131,8 +141,26 @@ pub(super) struct Settings {
     pub(super) lying_disk: bool,
     pub(super) quota_bytes: Option<u64>,
     pub(super) quota_at_sync: bool,
+    pub(super) copy_on_write: bool,
     pub(super) write_back_after: Option<usize>,
     pub(super) call_cost_ns: u64,
+    /// A child of a fork closes the descriptors whose files its parent holds locks of.
+    pub(super) forks_close_locked: bool,
+    /// Where the relative paths of a process start, if not in the root.
+    pub(super) working_dirs: BTreeMap<u32, PathBuf>,
+}
+
+impl Settings {
+    /// After a crash there is one process, in the directory of the one before.
+    pub(super) fn pass_on_working_dir(&mut self, from: u32, to: u32) {
+        let dir = self.working_dir(from).to_owned();
+        self.working_dirs = BTreeMap::from([(to, dir)]);
+    }
+
+    pub(super) fn working_dir(&self, process_id: u32) -> &Path {
+        let given = self.working_dirs.get(&process_id);
+        given.map_or(Path::new(ROOT_PATH), PathBuf::as_path)
+    }
 }
 
 /// The error of every call after a crash.
@@ -141,7 +169,7 @@ pub(super) fn simulated_crash() -> io::Error {
 }
 
 impl Machine {
-    pub(super) fn new(fs: FsState, settings: Settings) -> Machine {
+    pub(super) fn new(fs: FsState, settings: Settings, seed: u64) -> Machine {
         Machine {
             fs: Arc::new(fs),
             plan: FaultPlan::none(),
@@ -156,9 +184,11 @@ impl Machine {
             hung_calls: 0,
             releases: 0,
             locks: Vec::new(),
-            open: BTreeMap::new(),
-            handles: BTreeMap::new(),
+            descriptions: BTreeMap::new(),
             next_handle: 1,
+            flights: BTreeMap::new(),
+            superseded: BTreeMap::new(),
+            races: fastrand::Rng::with_seed(seed),
         }
     }
 
@@ -173,12 +203,6 @@ impl Machine {
         } else {
             Ok(())
         }
-    }
-
-    /// Ends a process: its calls fail from now on, and its locks are gone.
-    pub(super) fn kill(&mut self, process_id: u32) {
-        self.killed.insert(process_id);
-        self.locks.retain(|lock| lock.process_id != process_id);
     }
 
     /// Counts the call and asks the plan.
@@ -202,6 +226,29 @@ impl Machine {
             offset,
             len_bytes,
         }))
+    }
+
+    /// Asks the plan whether a thread can be started, which is no call of storage.
+    pub(super) fn spawn_fault(&mut self, name: &str, process_id: u32) -> io::Result<()> {
+        self.check_alive(process_id)?;
+        let injected = self.plan.decide(&Call {
+            number: self.calls,
+            kind: CallKind::Spawn,
+            path: Path::new(name),
+            to: None,
+            offset: 0,
+            len_bytes: 0,
+        });
+        match injected.map(|injected| injected.fault) {
+            Some(
+                Fault::Error(errno) | Fault::ErrorAfter(errno) | Fault::FlushError { errno, .. },
+            ) => Err(errno.into()),
+            Some(Fault::Crash) => {
+                self.crashed = true;
+                Err(simulated_crash())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Runs the body of a call as its fault allows.
@@ -277,30 +324,6 @@ impl Machine {
         Err(io::Error::other(text))
     }
 
-    pub(super) fn open_handle(&mut self, ino: Ino, process_id: u32, writable: bool) -> Handle {
-        self.stats.opens += 1;
-        *self.open.entry(ino).or_default() += 1;
-        self.next_handle += 1;
-        self.handles.insert(self.next_handle, (ino, process_id));
-        Handle {
-            id: self.next_handle,
-            ino,
-            process_id,
-            writable,
-        }
-    }
-
-    pub(super) fn close_handle(&mut self, handle: &Handle) {
-        self.locks.retain(|lock| lock.handle != handle.id);
-        self.handles.remove(&handle.id);
-        if let Some(count) = self.open.get_mut(&handle.ino) {
-            *count -= 1;
-            if *count == 0 {
-                self.open.remove(&handle.ino);
-            }
-        }
-    }
-
     pub(super) fn read(
         &mut self,
         handle: &Handle,
@@ -312,10 +335,26 @@ impl Machine {
         let limit = context
             .short()
             .map_or(buf.len(), |most| most.min(buf.len()));
-        let count = file.visible.read(offset, &mut buf[..limit]);
+        let mut count = file.visible.read(offset, &mut buf[..limit]);
+        let end = offset + count as u64;
+        if let Some(bad) = file.visible.first_unreadable(offset..end) {
+            // Some systems return what lies before it.
+            if bad == offset || self.races.bool() {
+                return Err(Errno::IO.into());
+            }
+            count = index(bad - offset);
+        }
+        let file = Arc::clone(&file.visible);
+        count = self.read_racing(
+            handle.ino,
+            &mut buf[..count],
+            offset,
+            count,
+            context.before(),
+        );
         context.damage(&mut buf[..count], offset, |from, part| {
             part.fill(0);
-            file.visible.read(from, part);
+            file.read(from, part);
         });
         self.stats.reads += 1;
         self.stats.bytes_read += count as u64;
@@ -338,6 +377,16 @@ impl Machine {
         let end = offset.checked_add(bytes.len() as u64).ok_or(Errno::FBIG)?;
         bytes.truncate(index(self.fitting(handle.ino, offset..end)?));
         let count = bytes.len();
+        let written = offset..offset + count as u64;
+        if self
+            .fs
+            .file(handle.ino)?
+            .visible
+            .must_read_to_write(&written)
+        {
+            return Err(Errno::IO.into());
+        }
+        self.supersede(handle.ino, written)?;
         if count > 0 {
             self.change_bytes(
                 handle,
@@ -398,7 +447,7 @@ impl Machine {
         let file = self.fs.file(ino)?;
         let mut end = range.start;
         for piece in pieces(range.clone(), CHUNK_BYTES) {
-            let missing = file.visible.missing_bytes(piece.clone());
+            let missing = self.needed_bytes(ino, &file.visible, piece.clone());
             if missing > room {
                 break;
             }
@@ -412,16 +461,42 @@ impl Machine {
         }
     }
 
+    /// Notes what a write in place takes beside the old bytes, which stay until the next sync.
+    fn supersede(&mut self, ino: Ino, range: Range<u64>) -> io::Result<()> {
+        if !self.settings.copy_on_write {
+            return Ok(());
+        }
+        let content = Arc::clone(&self.fs.file(ino)?.visible);
+        let chunks = pieces(range, CHUNK_BYTES)
+            .filter(|piece| content.missing_bytes(piece.clone()) == 0)
+            .map(|piece| piece.start / CHUNK_BYTES);
+        self.superseded.entry(ino).or_default().extend(chunks);
+        Ok(())
+    }
+
+    /// Space that a write of a piece of one chunk takes.
+    fn needed_bytes(&self, ino: Ino, content: &Content, piece: Range<u64>) -> u64 {
+        let is_new = || {
+            let noted = self.superseded.get(&ino);
+            !noted.is_some_and(|chunks| chunks.contains(&(piece.start / CHUNK_BYTES)))
+        };
+        match content.missing_bytes(piece.clone()) {
+            0 if self.settings.copy_on_write && is_new() => CHUNK_BYTES,
+            missing => missing,
+        }
+    }
+
     /// What the quota leaves; nothing if there is none.
     pub(super) fn room_bytes(&self) -> Option<u64> {
-        let used = || self.fs.used_bytes(self.open.keys().copied());
+        let superseded: usize = self.superseded.values().map(BTreeSet::len).sum();
+        let used = || self.fs.used_bytes(self.open_files()) + superseded as u64 * CHUNK_BYTES;
         self.settings
             .quota_bytes
             .map(|quota| quota.saturating_sub(used()))
     }
 
     fn over_quota(&self) -> bool {
-        let used = || self.fs.used_bytes(self.open.keys().copied());
+        let used = || self.fs.used_bytes(self.open_files());
         self.settings.quota_at_sync
             && self
                 .settings
@@ -441,6 +516,7 @@ impl Machine {
         if !self.settings.lying_disk {
             self.fs_mut().sync_file(ino, context.before_seq)?;
         }
+        self.superseded.remove(&ino);
         self.stats.syncs += 1;
         Ok(())
     }
@@ -453,7 +529,7 @@ impl Machine {
         }
         self.fs.dir(ino)?;
         if !self.settings.lying_disk {
-            let open: Vec<Ino> = self.open.keys().copied().collect();
+            let open: Vec<Ino> = self.open_files().collect();
             let fs = self.fs_mut();
             fs.sync_dir(ino, context.before_seq)?;
             fs.collect(open);
@@ -465,7 +541,8 @@ impl Machine {
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         let unsynced = self
             .fs
-            .lookup(from)
+            .entry(from)
+            .and_then(|place| Ok(place.target.ok_or(Errno::NOENT)?))
             .and_then(|ino| Ok(!self.fs.file(ino)?.pending.is_empty()));
         self.breach(unsynced.unwrap_or(false), || {
             format!(
@@ -496,16 +573,9 @@ impl Machine {
             return Ok(false);
         }
         self.unlock(handle, range.clone())?;
-        let Handle {
-            id,
-            ino,
-            process_id,
-            ..
-        } = *handle;
         self.locks.push(HeldLock {
-            ino,
-            handle: id,
-            process_id,
+            ino: handle.ino,
+            handle: handle.id,
             range,
             kind,
         });
@@ -551,6 +621,11 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 impl Context {
     fn fault(&self) -> Option<Fault> {
         self.injected.as_ref().map(|injected| injected.fault)
+    }
+
+    /// The state before what was done while this call was under way.
+    pub(super) fn before(&self) -> Option<&FsState> {
+        self.before.as_deref()
     }
 
     fn short(&self) -> Option<usize> {
@@ -602,38 +677,85 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Makes one storage call; `advance` lets simulated time pass.
+    /// Makes one storage call; `advance` lets simulated time pass, `watch` runs the watcher.
     pub(super) fn call<T>(
         &self,
         request: &Request<'_>,
         advance: impl Fn(u64),
+        watch: impl Fn(),
         body: impl FnOnce(&mut Machine, &Context) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut machine = self.machine.lock();
         let injected = machine.begin(request)?;
         let number = machine.calls;
-        let context = Context {
+        let mut context = Context {
             before_seq: machine.fs.next_seq(),
             injected,
+            before: None,
         };
         advance(machine.settings.call_cost_ns);
-        match context.fault() {
+        let process_id = request.process_id;
+        let fault = context.fault();
+        match fault {
             Some(Fault::Delay(time)) => advance(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
-            Some(Fault::Hang) => {
-                let (releases, process_id) = (machine.releases, request.process_id);
-                machine.hung_calls += 1;
-                while machine.releases == releases && machine.check_alive(process_id).is_ok() {
-                    self.released.wait(&mut machine);
-                }
-                machine.hung_calls -= 1;
-                machine.check_alive(process_id)?;
-            }
+            Some(Fault::Hang) => self.wait_for_release(&mut machine, process_id)?,
             _ => {}
         }
-        let result = machine.run(request, number, &context, body);
+        let is_racing = matches!(fault, Some(Fault::Linger | Fault::Watched));
+        let looks = matches!(request.kind, CallKind::Read | CallKind::ListDir);
+        if is_racing && looks {
+            context.before = Some(Arc::clone(&machine.fs));
+            let alive;
+            (machine, alive) = self.be_under_way(machine, request, fault, &watch);
+            alive?;
+        }
+        let before = (is_racing && !looks).then(|| Arc::clone(&machine.fs));
+        let mut result = machine.run(request, number, &context, body);
+        if let Some(before) = before {
+            let flights = flights_of(&before, &machine.fs, context.before_seq);
+            machine.flights.insert(number, flights);
+            let alive;
+            (machine, alive) = self.be_under_way(machine, request, fault, &watch);
+            machine.flights.remove(&number);
+            result = alive.and(result);
+        }
         if machine.crashed {
             self.released.notify_all();
         }
         result
+    }
+
+    /// Lets others make calls while this one is under way, as its fault says.
+    fn be_under_way<'a>(
+        &'a self,
+        mut machine: MutexGuard<'a, Machine>,
+        request: &Request<'_>,
+        fault: Option<Fault>,
+        watch: impl Fn(),
+    ) -> (MutexGuard<'a, Machine>, io::Result<()>) {
+        if fault == Some(Fault::Linger) {
+            let released = self.wait_for_release(&mut machine, request.process_id);
+            return (machine, released);
+        }
+        drop(machine);
+        watch();
+        let machine = self.machine.lock();
+        let alive = machine.check_alive(request.process_id);
+        (machine, alive)
+    }
+
+    /// Blocks until the next release, or the end of machine or process.
+    fn wait_for_release(
+        &self,
+        machine: &mut MutexGuard<'_, Machine>,
+        process_id: u32,
+    ) -> io::Result<()> {
+        let releases = machine.releases;
+        machine.hung_calls += 1;
+        while machine.releases == releases && machine.check_alive(process_id).is_ok() {
+            self.released.wait(machine);
+        }
+        machine.hung_calls -= 1;
+        machine.check_alive(process_id)
     }
 }

@@ -30,11 +30,12 @@
 //! once with [`SimEnv::record_states`] and take [`SimEnv::state_at`] of each call: the same states, much faster.
 //!
 //! Invariants
-//! - One seed gives one run, as long as the code under test starts no real threads.
+//! - One seed gives one run, as long as the code under test starts no real threads. What is seen of calls that are under
+//!   way ([`Fault::Linger`], [`Fault::Watched`]) is drawn from it as well.
 //! - Images share nothing that changes: an image can be crashed and damaged again, any number of times.
 //! - Stricter than any one file system: names and bytes are independent, a sync of a file does not make its
-//!   name durable, pending changes survive in any subset. Not modelled: symbolic links, permissions
-//!   beyond [`SimEnv::set_read_only`], and times of files.
+//!   name durable, pending changes survive in any subset. Not modelled: permissions beyond
+//!   [`SimEnv::set_read_only`], and times of files.
 //! - With the cargo feature `shuttle` everything here must run inside a shuttle execution.
 
 mod content;
@@ -42,6 +43,9 @@ mod crash;
 mod fault;
 mod files;
 mod machine;
+mod paths;
+mod process;
+mod race;
 mod runtime;
 mod state;
 
@@ -55,14 +59,26 @@ use std::time::Duration;
 pub use crash::{CrashChoice, Fill, ItemFate, Kept, PAGE_BYTES, PendingItem, SECTOR_BYTES};
 pub use fault::{CallKind, Errno, Fault, FaultPlan, FaultRule, MUTATING, ReadsAfter, SYNCS};
 pub use machine::{Stats, TraceRecord};
+pub use race::RACE_BYTES;
 pub use runtime::SpawnMode;
 
 use crate::Env;
 use crate::sync::{Condvar, Mutex};
 use content::Content;
 use machine::{Context, Disk, Machine, Request, Settings};
+use paths::absolute;
+use process::Processes;
 use runtime::{Jobs, SimClock, SimEntropy, SimSpawner, Time};
-use state::{FsState, Ino, normalise};
+use state::{FsState, Ino};
+
+/// What runs while a call is under way.
+struct Watcher(Box<dyn FnMut() + Send>);
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watcher")
+    }
+}
 
 /// Everything the handles of one simulation share.
 #[derive(Debug)]
@@ -70,6 +86,9 @@ struct World {
     disk: Disk,
     time: Mutex<Time>,
     random: Mutex<fastrand::Rng>,
+    processes: Mutex<Processes>,
+    /// Away while it runs.
+    watcher: Mutex<Option<Watcher>>,
     jobs: Mutex<Jobs>,
     boot_id: [u8; 16],
     seed: u64,
@@ -81,7 +100,17 @@ impl World {
         request: &Request<'_>,
         body: impl FnOnce(&mut Machine, &Context) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.disk.call(request, |ns| self.advance_ns(ns), body)
+        let advance = |ns| self.advance_ns(ns);
+        self.disk.call(request, advance, || self.watch(), body)
+    }
+
+    fn watch(&self) {
+        // What the watcher does is not watched itself.
+        let Some(mut watcher) = self.watcher.lock().take() else {
+            return;
+        };
+        watcher.0();
+        self.watcher.lock().get_or_insert(watcher);
     }
 
     fn advance_ns(&self, ns: u64) {
@@ -123,11 +152,13 @@ impl SimEnv {
     ) -> SimEnv {
         let world = World {
             disk: Disk {
-                machine: Mutex::new(Machine::new(fs, settings)),
+                machine: Mutex::new(Machine::new(fs, settings, seed)),
                 released: Condvar::new(),
             },
             time: Mutex::new(time),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
+            processes: Mutex::default(),
+            watcher: Mutex::new(None),
             jobs: Mutex::new(Jobs::default()),
             boot_id,
             seed,
@@ -140,23 +171,17 @@ impl SimEnv {
 
     /// The machine that goes on from a state: another process of this boot, or the next boot.
     fn successor(&self, fs: FsState, same_boot: bool) -> SimEnv {
-        let settings = Settings {
-            lying_disk: false,
-            ..self.world.disk.machine.lock().settings.clone()
-        };
+        let mut settings = self.world.disk.machine.lock().settings.clone();
+        settings.lying_disk = false;
+        let next_process = if same_boot { self.process_id + 1 } else { 1 };
+        settings.pass_on_working_dir(self.process_id, next_process);
         let seed = self.world.seed.wrapping_add(1);
         let time = self.world.time.lock().clone();
         if same_boot {
-            SimEnv::assemble(
-                fs,
-                settings,
-                time,
-                self.world.boot_id,
-                seed,
-                self.process_id + 1,
-            )
+            SimEnv::assemble(fs, settings, time, self.world.boot_id, seed, next_process)
         } else {
-            SimEnv::assemble(fs, settings, time.rebooted(), boot_id(seed), seed, 1)
+            let time = time.rebooted();
+            SimEnv::assemble(fs, settings, time, boot_id(seed), seed, next_process)
         }
     }
 
@@ -166,10 +191,17 @@ impl SimEnv {
         self.env_of_process(self.process_id)
     }
 
+    /// The id of the first process.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process_id
+    }
+
     /// The environment of another process on the same machine.
     #[must_use]
     pub fn env_of_process(&self, process_id: u32) -> Env {
         let world = &self.world;
+        world.processes.lock().note(process_id);
         Env::new(
             Arc::new(files::SimStorage {
                 world: Arc::clone(world),
@@ -184,8 +216,14 @@ impl SimEnv {
             }),
             Arc::new(SimSpawner {
                 world: Arc::clone(world),
+                process_id,
             }),
         )
+    }
+
+    /// A path as the first process means it.
+    fn absolute(&self, path: &Path) -> PathBuf {
+        self.with(|machine| absolute(machine.settings.working_dir(self.process_id), path))
     }
 
     fn with<T>(&self, action: impl FnOnce(&mut Machine) -> T) -> T {
@@ -223,10 +261,17 @@ impl SimEnv {
         self.with(|machine| machine.crashed)
     }
 
-    /// Ends one process (`kill -9`): its later calls fail, and its locks are gone.
+    /// Ends one process (`kill -9`): its later calls fail, and its locks are gone, but for those that a child of a fork has
+    /// inherited.
     pub fn kill_process(&self, process_id: u32) {
         self.with(|machine| machine.kill(process_id));
         self.world.disk.released.notify_all();
+    }
+
+    /// Runs at each call that the plan has watched ([`Fault::Watched`]), while that call is under way: as another process
+    /// that happens to run just then. `None`: nothing runs.
+    pub fn set_watcher(&self, watcher: Option<Box<dyn FnMut() + Send>>) {
+        *self.world.watcher.lock() = watcher.map(Watcher);
     }
 
     /// The changes that a crash now may keep or lose, in the order they were made.
@@ -240,6 +285,13 @@ impl SimEnv {
     #[must_use]
     pub fn crash_choices(&self, subsets: usize, tears: usize, seed: u64) -> Vec<CrashChoice> {
         crash::crash_choices(&self.fs(), subsets, tears, seed)
+    }
+
+    /// Choices that leave sectors of the last pending write unreadable, all else as it should be: up to `limit` of those
+    /// that the write covers from end to end, one at a time, then all of them. None for writes of more than 32 KiB.
+    #[must_use]
+    pub fn unreadable_choices(&self, limit: usize) -> Vec<CrashChoice> {
+        crash::unreadable_choices(&self.fs(), limit)
     }
 
     /// A new machine with what survives if this one crashed now; this one goes on undisturbed.
@@ -288,6 +340,30 @@ impl SimEnv {
     }
 }
 
+/// Processes.
+impl SimEnv {
+    /// Forks a process; returns the id of the child. It shares the open files of its parent, their locks included, and its
+    /// working directory. [`SimEnv::as_process`] acts as the child, [`SimEnv::kill_process`] ends it.
+    #[must_use]
+    pub fn fork_process(&self, parent: u32) -> u32 {
+        self.world.fork(parent)
+    }
+
+    /// Whether a child of a fork closes at once all files of which its parent holds locks. The operating system does not;
+    /// an environment that is told of forks can. Off by default.
+    pub fn set_forks_close_locked(&self, on: bool) {
+        self.with(|machine| machine.settings.forks_close_locked = on);
+    }
+
+    /// Acts as a child of a fork, in this thread: what its ancestors opened and made before the fork is used by the child.
+    /// What is dropped here is let go of by the child alone; its ancestors hold it until they end.
+    #[cfg(not(feature = "shuttle"))]
+    pub fn as_process<T>(&self, process_id: u32, action: impl FnOnce() -> T) -> T {
+        let _acting = self.world.act_as(process_id);
+        action()
+    }
+}
+
 /// Settings of the disk.
 impl SimEnv {
     /// Limits the space that files take, in units of 4 KiB; writes behind it fail with `ENOSPC` (or are short).
@@ -300,9 +376,27 @@ impl SimEnv {
         self.with(|machine| machine.settings.quota_at_sync = at_sync);
     }
 
+    /// Whether the quota holds for writes in place as well, as on copy-on-write file systems (Btrfs, ZFS, bcachefs): they go
+    /// elsewhere, and the place of the old bytes is free after the next sync of the file.
+    pub fn set_copy_on_write(&self, on: bool) {
+        self.with(|machine| machine.settings.copy_on_write = on);
+    }
+
     /// Whether syncs succeed without doing anything. Images after a crash have an honest disk again.
     pub fn set_lying_disk(&self, lying: bool) {
         self.with(|machine| machine.settings.lying_disk = lying);
+    }
+
+    /// Gives a process (by default the first one: [`SimEnv::process_id`]) another working directory, where its relative
+    /// paths start from now on; `/` before. The first process of an image starts where the first one here was.
+    pub fn set_working_dir(&self, process_id: u32, path: &Path) -> io::Result<()> {
+        self.with(|machine| {
+            let path = absolute(machine.settings.working_dir(process_id), path);
+            let (place, ino) = machine.fs.lookup_place(&path)?;
+            machine.fs.dir(ino)?;
+            machine.settings.working_dirs.insert(process_id, place.path);
+            Ok(())
+        })
     }
 
     /// Whether changes are refused with `EROFS`.
@@ -324,7 +418,7 @@ impl SimEnv {
 
     /// Marks a file as complete: strict mode refuses to change it from now on.
     pub fn seal(&self, path: &Path) -> io::Result<()> {
-        let path = normalise(path);
+        let path = self.absolute(path);
         self.with(|machine| {
             let ino = machine.fs.lookup(&path)?;
             machine.fs_mut().file_mut(ino)?.sealed = true;
@@ -406,8 +500,9 @@ impl SimEnv {
     #[must_use]
     pub fn open_handles(&self, process_id: u32) -> usize {
         self.with(|machine| {
-            let handles = machine.handles.values();
-            handles.filter(|(_, owner)| *owner == process_id).count()
+            let open = machine.descriptions.values();
+            open.filter(|open| open.holders.contains(&process_id))
+                .count()
         })
     }
 
@@ -417,11 +512,23 @@ impl SimEnv {
         self.with(|machine| {
             let files = machine.fs.visible_files();
             let named: BTreeSet<Ino> = files.into_iter().map(|(_, ino)| ino).collect();
-            let handles = machine.handles.values();
-            handles
-                .filter(|(ino, owner)| *owner == process_id && !named.contains(ino))
+            let open = machine.descriptions.values();
+            let is_removed = |ino: &Ino| !named.contains(ino);
+            open.filter(|open| open.holders.contains(&process_id) && is_removed(&open.ino))
                 .count()
         })
+    }
+
+    /// The files with sectors that cannot be read, as a crash has left them.
+    #[must_use]
+    pub fn unreadable_files(&self) -> Vec<PathBuf> {
+        let fs = self.fs();
+        let is_bad = |ino| fs.file(ino).is_ok_and(|file| file.visible.has_unreadable());
+        let files = fs.visible_files().into_iter();
+        files
+            .filter(|(_, ino)| is_bad(*ino))
+            .map(|(path, _)| path)
+            .collect()
     }
 
     /// Starts a new record of calls, or stops recording.
@@ -473,12 +580,12 @@ impl SimEnv {
     /// The bytes of a file.
     pub fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
         let fs = self.fs();
-        Ok(fs.file(fs.lookup(&normalise(path))?)?.visible.to_vec())
+        Ok(fs.file(fs.lookup(&self.absolute(path))?)?.visible.to_vec())
     }
 
     /// Gives a file new bytes; it and the directories it lacks are created.
     pub fn write_file(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let path = normalise(path);
+        let path = self.absolute(path);
         self.damage(|fs| {
             let mut parents: Vec<&Path> = path.ancestors().skip(1).collect();
             parents.reverse();
@@ -487,7 +594,9 @@ impl SimEnv {
                     fs.create_dir(parent)?;
                 }
             }
-            let ino = fs.lookup(&path).or_else(|_| fs.create_file(&path))?;
+            let ino = fs
+                .lookup(&path)
+                .or_else(|_| fs.create_file(fs.free_entry(&path)?))?;
             fs.file_mut(ino)?.visible = Arc::new(Content::from_bytes(bytes));
             Ok(())
         })
@@ -505,7 +614,14 @@ impl SimEnv {
 
     /// Removes a file.
     pub fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.damage(|fs| fs.remove_file(&normalise(path)))
+        let path = self.absolute(path);
+        self.damage(|fs| fs.remove_file(&path))
+    }
+
+    /// Makes a symbolic link to a path, which need not exist; a relative target starts where the link is.
+    pub fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
+        let link = self.absolute(link);
+        self.damage(|fs| fs.symlink(target, &link))
     }
 
     /// Makes everything visible durable.
@@ -523,8 +639,9 @@ impl SimEnv {
     }
 
     fn damage_file(&self, path: &Path, action: impl FnOnce(&mut Content)) -> io::Result<()> {
+        let path = self.absolute(path);
         self.damage(|fs| {
-            let ino: Ino = fs.lookup(&normalise(path))?;
+            let ino: Ino = fs.lookup(&path)?;
             action(Arc::make_mut(&mut fs.file_mut(ino)?.visible));
             Ok(())
         })

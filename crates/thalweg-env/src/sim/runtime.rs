@@ -80,7 +80,7 @@ impl Clock for SimClock {
     }
 
     fn process_id(&self) -> u32 {
-        self.process_id
+        self.world.acting(self.process_id)
     }
 
     fn sleep(&self, duration: Duration) {
@@ -163,10 +163,18 @@ impl World {
 #[derive(Debug)]
 pub(super) struct SimSpawner {
     pub(super) world: Arc<World>,
+    pub(super) process_id: u32,
 }
 
 impl Spawner for SimSpawner {
     fn spawn(&self, name: &str, job: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
+        let process_id = self.world.acting(self.process_id);
+        self.world
+            .disk
+            .machine
+            .lock()
+            .spawn_fault(name, process_id)?;
+        let job = self.in_this_process(job);
         let mut jobs = self.world.jobs.lock();
         match jobs.mode {
             SpawnMode::Threads => thread::spawn(name, job),
@@ -185,6 +193,27 @@ impl Spawner for SimSpawner {
                 Ok(JoinHandle::new(Box::new(queued)))
             }
         }
+    }
+}
+
+impl SimSpawner {
+    /// The job as a thread of the process that starts it.
+    #[cfg(not(feature = "shuttle"))]
+    fn in_this_process(&self, job: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
+        let Some(process_id) = self.world.acting_process() else {
+            return job;
+        };
+        let world = Arc::clone(&self.world);
+        Box::new(move || {
+            let _acting = world.act_as(process_id);
+            job();
+        })
+    }
+
+    #[cfg(feature = "shuttle")]
+    #[expect(clippy::unused_self, reason = "the same signature as above")]
+    fn in_this_process(&self, job: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
+        job
     }
 }
 

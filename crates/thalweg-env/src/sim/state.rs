@@ -8,16 +8,17 @@
 //! - Copying a state copies pointers; contents are shared until one side changes them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::ops::Range;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::content::{Content, MAX_FILE_BYTES};
 use super::fault::ReadsAfter;
+use super::paths::Place;
 
 /// Number of a file or directory.
 pub(super) type Ino = u64;
@@ -54,6 +55,8 @@ pub(super) struct DirNode {
 pub(super) enum Node {
     File(FileNode),
     Dir(DirNode),
+    /// A symbolic link to a path, which need not exist.
+    Link(Arc<PathBuf>),
 }
 
 /// A pending change of a file's bytes or length.
@@ -108,36 +111,6 @@ pub(super) struct FsState {
     next_seq: u64,
 }
 
-/// A place in a directory: what a path means before it is known whether it exists.
-#[derive(Clone, Debug)]
-struct Slot {
-    dir: Ino,
-    name: OsString,
-    target: Option<Ino>,
-}
-
-/// The components of a path from the root; relative paths start there, `..` is resolved by name.
-pub(super) fn normalise(path: &Path) -> PathBuf {
-    let mut whole = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => whole.push(name),
-            Component::ParentDir => {
-                whole.pop();
-            }
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-        }
-    }
-    whole
-}
-
-fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
-    path.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(name),
-        _ => None,
-    })
-}
-
 impl FsState {
     /// An empty root directory.
     pub(super) fn new() -> FsState {
@@ -170,7 +143,7 @@ impl FsState {
     pub(super) fn dir(&self, ino: Ino) -> io::Result<&DirNode> {
         match self.nodes.get(&ino) {
             Some(Node::Dir(dir)) => Ok(dir),
-            Some(Node::File(_)) => Err(Errno::NOTDIR.into()),
+            Some(Node::File(_) | Node::Link(_)) => Err(Errno::NOTDIR.into()),
             None => Err(Errno::NOENT.into()),
         }
     }
@@ -179,6 +152,7 @@ impl FsState {
         match self.nodes.get(&ino) {
             Some(Node::File(file)) => Ok(file),
             Some(Node::Dir(_)) => Err(Errno::ISDIR.into()),
+            Some(Node::Link(_)) => Err(Errno::INVAL.into()),
             None => Err(Errno::NOENT.into()),
         }
     }
@@ -187,48 +161,9 @@ impl FsState {
         match self.nodes.get_mut(&ino) {
             Some(Node::File(file)) => Ok(file),
             Some(Node::Dir(_)) => Err(Errno::ISDIR.into()),
+            Some(Node::Link(_)) => Err(Errno::INVAL.into()),
             None => Err(Errno::NOENT.into()),
         }
-    }
-
-    /// What a path names.
-    pub(super) fn lookup(&self, path: &Path) -> io::Result<Ino> {
-        names(path).try_fold(ROOT, |dir, name| {
-            self.dir(dir)?
-                .visible
-                .get(name)
-                .copied()
-                .ok_or(Errno::NOENT.into())
-        })
-    }
-
-    /// Where a path's last name belongs; an error for the root, which has no name.
-    fn slot(&self, path: &Path) -> io::Result<Slot> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(Errno::BUSY.into());
-        };
-        let dir = self.lookup(parent)?;
-        let target = self.dir(dir)?.visible.get(name).copied();
-        Ok(Slot {
-            dir,
-            name: name.to_owned(),
-            target,
-        })
-    }
-
-    fn free_slot(&self, path: &Path) -> io::Result<Slot> {
-        let slot = self.slot(path)?;
-        if slot.target.is_some() {
-            Err(Errno::EXIST.into())
-        } else {
-            Ok(slot)
-        }
-    }
-
-    fn taken_slot(&self, path: &Path) -> io::Result<(Slot, Ino)> {
-        let slot = self.slot(path)?;
-        let target = slot.target.ok_or(Errno::NOENT)?;
-        Ok((slot, target))
     }
 
     fn is_dir(&self, ino: Ino) -> bool {
@@ -253,51 +188,74 @@ impl FsState {
         Arc::make_mut(&mut self.name_changes).push(NameChange { seq, entries });
     }
 
-    pub(super) fn create_file(&mut self, path: &Path) -> io::Result<Ino> {
-        let slot = self.free_slot(path)?;
+    pub(super) fn create_file(&mut self, place: Place) -> io::Result<Ino> {
+        if place.asks_for_dir {
+            return Err(Errno::ISDIR.into());
+        }
         let ino = self.insert(Node::File(FileNode {
             durable: Arc::default(),
             visible: Arc::default(),
             pending: Arc::default(),
-            path: Arc::new(path.to_owned()),
+            path: Arc::new(place.path.clone()),
             sealed: false,
         }));
-        self.change_names(vec![slot.becomes(Some(ino))]);
+        self.change_names(vec![place.becomes(Some(ino))?]);
         Ok(ino)
     }
 
     pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
-        if path.parent().is_none() {
-            return Err(Errno::EXIST.into());
-        }
-        let slot = self.free_slot(path)?;
+        let place = self.free_entry(path)?;
         let ino = self.insert(Node::Dir(DirNode::default()));
-        self.change_names(vec![slot.becomes(Some(ino))]);
+        self.change_names(vec![place.becomes(Some(ino))?]);
+        Ok(())
+    }
+
+    pub(super) fn symlink(&mut self, target: &Path, path: &Path) -> io::Result<()> {
+        let place = self.free_entry(path)?;
+        if place.asks_for_dir || target.as_os_str().is_empty() {
+            return Err(Errno::NOENT.into());
+        }
+        let ino = self.insert(Node::Link(Arc::new(target.to_owned())));
+        self.change_names(vec![place.becomes(Some(ino))?]);
         Ok(())
     }
 
     pub(super) fn hard_link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let (_, ino) = self.taken_slot(from)?;
+        let (_, ino) = self.taken_entry(from)?;
+        let place = self.free_entry(to)?;
         if self.is_dir(ino) {
             return Err(Errno::PERM.into());
         }
-        let slot = self.free_slot(to)?;
-        self.change_names(vec![slot.becomes(Some(ino))]);
+        if place.asks_for_dir {
+            return Err(Errno::NOENT.into());
+        }
+        self.change_names(vec![place.becomes(Some(ino))?]);
         Ok(())
     }
 
     pub(super) fn remove_file(&mut self, path: &Path) -> io::Result<()> {
-        let (slot, ino) = self.taken_slot(path)?;
-        self.file(ino)?;
+        let (place, ino) = self.taken_entry(path)?;
+        if self.is_dir(ino) {
+            return Err(Errno::ISDIR.into());
+        }
         self.keep_stale(ino);
-        self.change_names(vec![slot.becomes(None)]);
+        self.change_names(vec![place.becomes(None)?]);
         Ok(())
     }
 
     pub(super) fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
-        let (slot, ino) = self.taken_slot(path)?;
+        let (place, ino) = self.taken_entry(path)?;
+        if place.name.is_none() {
+            let by_dot = path.as_os_str().as_encoded_bytes().ends_with(b"/.");
+            return Err(if by_dot {
+                Errno::INVAL
+            } else {
+                Errno::NOTEMPTY
+            }
+            .into());
+        }
         self.check_empty(ino)?;
-        self.change_names(vec![slot.becomes(None)]);
+        self.change_names(vec![place.becomes(None)?]);
         Ok(())
     }
 
@@ -310,26 +268,31 @@ impl FsState {
     }
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let (source, ino) = self.taken_slot(from)?;
-        let target = self.slot(to)?;
-        if target.target == Some(ino) {
+        let (from, to) = (self.entry(from)?, self.entry(to)?);
+        if from.name.is_none() || to.name.is_none() {
+            return Err(Errno::BUSY.into());
+        }
+        let ino = from.target.ok_or(Errno::NOENT)?;
+        let is_dir = self.is_dir(ino);
+        if !is_dir && (from.asks_for_dir || to.asks_for_dir) {
+            return Err(Errno::NOTDIR.into());
+        }
+        if to.target == Some(ino) {
             return Ok(());
         }
-        if to.starts_with(from) {
+        if is_dir && to.path.starts_with(&from.path) {
             return Err(Errno::INVAL.into());
         }
-        match (self.is_dir(ino), target.target) {
+        match (is_dir, to.target) {
             (true, Some(replaced)) => self.check_empty(replaced)?,
-            (false, Some(replaced)) => {
-                self.file(replaced)?;
-                self.keep_stale(replaced);
-            }
+            (false, Some(replaced)) if self.is_dir(replaced) => return Err(Errno::ISDIR.into()),
+            (false, Some(replaced)) => self.keep_stale(replaced),
             (_, None) => {}
         }
         if let Ok(file) = self.file_mut(ino) {
-            file.path = Arc::new(to.to_owned());
+            file.path = Arc::new(to.path.clone());
         }
-        self.change_names(vec![source.becomes(None), target.becomes(Some(ino))]);
+        self.change_names(vec![from.becomes(None)?, to.becomes(Some(ino))?]);
         Ok(())
     }
 
@@ -447,6 +410,7 @@ impl FsState {
                     file.pending = Arc::default();
                 }
                 Node::Dir(dir) => dir.durable = Arc::clone(&dir.visible),
+                Node::Link(_) => {}
             }
         }
     }
@@ -489,10 +453,10 @@ impl FsState {
     fn walk(&self, dir: Ino, path: &Path, files: &mut Vec<(PathBuf, Ino)>) {
         let Ok(node) = self.dir(dir) else { return };
         for (name, ino) in node.visible.iter() {
-            if self.is_dir(*ino) {
-                self.walk(*ino, &path.join(name), files);
-            } else {
-                files.push((path.join(name), *ino));
+            match self.nodes.get(ino) {
+                Some(Node::Dir(_)) => self.walk(*ino, &path.join(name), files),
+                Some(Node::File(_)) => files.push((path.join(name), *ino)),
+                Some(Node::Link(_)) | None => {}
             }
         }
     }
@@ -517,16 +481,6 @@ impl EntryChange {
             Some(ino) => entries.insert(self.name.clone(), ino),
             None => entries.remove(&self.name),
         };
-    }
-}
-
-impl Slot {
-    fn becomes(self, target: Option<Ino>) -> EntryChange {
-        EntryChange {
-            dir: self.dir,
-            name: self.name,
-            target,
-        }
     }
 }
 

@@ -7,6 +7,7 @@
 //!   covers fewer rows than the entry; only [`Entry::covering_summary`] may be used to answer or to prune.
 //! - Pages are immutable and hold entries by value: whoever refers to a page or block vouches for its head by checksum.
 
+mod check;
 mod held;
 mod list;
 mod page;
@@ -14,12 +15,12 @@ mod pending;
 mod tree;
 mod walk;
 
+pub(crate) use check::{check_page, unequal_totals};
 pub(crate) use held::HeldPages;
 pub use list::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, decode_entries, encode_entries};
 pub use page::{Page, PageLoader, UnsealedPage};
 pub(crate) use pending::Pending;
 pub use tree::{Tree, WrittenPages};
-pub(crate) use tree::{check_page, unequal_totals};
 pub use walk::{Blocks, Step, Walk};
 
 use crate::ids::{CommitNo, FileId};

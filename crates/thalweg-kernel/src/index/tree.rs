@@ -11,6 +11,7 @@
 //! - Where a page cannot be read, changes may wait for it ([`Tree::defer`]); until then the tree answers nothing.
 //! - A page is marked as written only after its bytes are safe ([`WrittenPages::publish`]).
 
+use super::check::{check_child, check_page};
 use super::page::{Child, Page, PageLoader, UnsealedPage};
 use super::walk::{Blocks, Step, Walk};
 use super::{Address, Entry, EntryKey, Pending};
@@ -789,15 +790,6 @@ fn collect_items(
         .try_for_each(|below| collect_items(table, below, loader, items, lost))
 }
 
-/// Whether a page that verified says of itself what the entry that leads to it says.
-pub(crate) fn check_page(entry: &Entry, page: &Page) -> Result<()> {
-    let wrong = |what: &str| Error::corruption(entry.address, what);
-    for below in page.entries() {
-        below.check().map_err(wrong)?;
-    }
-    unequal_totals(entry, &page.total()).map_or(Ok(()), |what| Err(wrong(what)))
-}
-
 fn trim_child(child: &Arc<Child>) -> Arc<Child> {
     let Some(page) = &child.page else {
         return Arc::clone(child);
@@ -814,96 +806,4 @@ fn trim_child(child: &Arc<Child>) -> Arc<Child> {
         entry: child.entry.clone(),
         page,
     })
-}
-
-fn check_child(
-    table: TableId,
-    child: &Child,
-    loader: &dyn PageLoader,
-    pages: &mut u64,
-) -> Result<()> {
-    let entry = &child.entry;
-    let wrong = |what: &str| {
-        let place = child.addressed().unwrap_or_else(|| entry.clone()).address;
-        Err(Error::corruption(
-            place,
-            format_args!("the index of table {} contradicts itself: {what}", table.0),
-        ))
-    };
-    if let Err(what) = entry.check() {
-        return wrong(what);
-    }
-    if entry.is_block() {
-        return Ok(());
-    }
-    let page = match &child.page {
-        Some(page) => Arc::clone(page),
-        None => loader.load_page(table, entry)?,
-    };
-    *pages += 1;
-    if page.table() != table || page.level() != entry.level {
-        return wrong("a page has another table or level than its entry says");
-    }
-    if !page.is_within_limits() {
-        return wrong("a page is too large");
-    }
-    if !page.entries().is_sorted_by(|a, b| a.key() < b.key()) {
-        return wrong("the entries of a page are not in order");
-    }
-    if page.level() > 1 && page.entries().any(|below| below.level != page.level() - 1) {
-        return wrong("an entry has the wrong level");
-    }
-    if page.address().is_some()
-        && page
-            .children()
-            .iter()
-            .any(|below| below.addressed().is_none())
-    {
-        return wrong("a page was written before one below it");
-    }
-    if let Some(what) = unequal_totals(entry, &page.total()) {
-        return wrong(what);
-    }
-    page.children()
-        .iter()
-        .try_for_each(|below| check_child(table, below, loader, pages))
-}
-
-/// What differs between the entry of a page and what its entries add up to. Float sums may differ by their rounding.
-pub(crate) fn unequal_totals(entry: &Entry, sum: &Entry) -> Option<&'static str> {
-    let inherits = entry.commit_max.0 > 0 && sum.commit_max.0 == 0;
-    let commits = |entry: &Entry| {
-        (
-            entry.commit_min,
-            entry.commit_max,
-            entry.first_commit,
-            entry.ordinal,
-        )
-    };
-    if (entry.rows, entry.blocks, entry.block_bytes) != (sum.rows, sum.blocks, sum.block_bytes) {
-        return Some("counts do not add up");
-    }
-    if (entry.key_min, entry.key_max) != (sum.key_min, sum.key_max) {
-        return Some("key ranges do not add up");
-    }
-    if !inherits && commits(entry) != commits(sum) {
-        return Some("commits do not add up");
-    }
-    let exact = |summaries: &Entry| -> Vec<_> {
-        let counts = |column: &crate::summary::ColumnSummary| {
-            let sum = column.int_sum();
-            (
-                column.column_id,
-                column.kind,
-                column.null_rows,
-                column.nan_rows,
-                column.value_rows,
-                column.min,
-                column.max,
-                sum,
-            )
-        };
-        summaries.columns.iter().map(counts).collect()
-    };
-    (exact(entry) != exact(sum)).then_some("summaries do not add up")
 }

@@ -1,0 +1,196 @@
+//! A commit in the form that is written and applied: its parts with their numbers, and the frame that holds them.
+//!
+//! Invariants: blocks and fragments of a commit are numbered in the order they came, each table's from 0; a block knows its
+//! place in the frame before the frame knows its place in the log.
+
+use crate::change::{Change, put_edit, put_group, put_producer, put_rows};
+use crate::commit::{Commit, Edit, GroupPart};
+use crate::error::{Error, ErrorKind, Result};
+use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
+use crate::ids::{CommitNo, TableId};
+
+/// A commit in the form that is written and applied.
+pub(crate) struct Lowered {
+    pub(crate) changes: Vec<Change>,
+    /// One list per GROUP.
+    pub(crate) blocks: Vec<Vec<Vec<u8>>>,
+    /// Does nothing but free space: may use the reserve.
+    pub(crate) frees_space: bool,
+    /// Whole as soon as it verifies: blocks are written behind what verifies.
+    pub(crate) is_small: bool,
+}
+
+/// Gives the parts of a commit their numbers.
+pub(crate) fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<Lowered> {
+    let frees_space = commit.frees_space();
+    let Commit {
+        rows,
+        groups,
+        edits,
+        prepared_at: _,
+        producer,
+    } = commit;
+    if rows.is_empty() && groups.is_empty() && edits.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, "a commit without content"));
+    }
+    let both = groups
+        .iter()
+        .find(|g| g.covers.is_none() && rows.iter().any(|r| r.table == g.table));
+    if both.is_some() {
+        let message =
+            "a commit holds rows of a table either raw or in blocks: arrival order would be lost";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let mut ordinals: Vec<(TableId, u32)> = Vec::new();
+    let is_small = groups.is_empty() && edits.is_empty();
+    changes.extend(rows.into_iter().map(Change::Rows));
+    for mut edit in edits {
+        if let Edit::AddFragments {
+            covers: Some(_),
+            roots,
+            ..
+        } = &edit
+            && roots.iter().any(|root| root.commit_max == CommitNo(0))
+        {
+            let message = "blocks of open rows have the commits of their rows";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if let Edit::AddFragments {
+            table,
+            covers: None,
+            roots,
+            ..
+        } = &mut edit
+        {
+            for root in roots {
+                let blocks = u32::try_from(root.blocks).map_err(|_| too_many_blocks())?;
+                let first = take_ordinals(&mut ordinals, *table, blocks)?;
+                *root = root.clone().committed(number, number, first);
+            }
+        }
+        changes.push(Change::Edit(edit));
+    }
+    changes.extend(producer.map(Change::Producer));
+    let mut blocks = Vec::with_capacity(groups.len());
+    for group in groups {
+        let (change, group_blocks) = lower_group(group, number, &mut ordinals)?;
+        changes.push(change);
+        blocks.push(group_blocks);
+    }
+    Ok(Lowered {
+        changes,
+        blocks,
+        frees_space,
+        is_small,
+    })
+}
+
+fn lower_group(
+    group: GroupPart,
+    number: CommitNo,
+    ordinals: &mut Vec<(TableId, u32)>,
+) -> Result<(Change, Vec<Vec<u8>>)> {
+    let GroupPart {
+        table,
+        definition_version,
+        blocks,
+        covers,
+    } = group;
+    if blocks.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, "a group without blocks"));
+    }
+    let mut offset = 0;
+    let mut entries = Vec::with_capacity(blocks.len());
+    let mut bytes = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let mut entry = block.entry;
+        let ordinal = take_ordinals(ordinals, table, 1)?;
+        if covers.is_some() {
+            entry.ordinal = ordinal;
+        } else {
+            entry = entry.committed(number, number, ordinal);
+        }
+        entry.address.offset = offset;
+        assert!(
+            entry.address.bytes as usize == block.bytes.len(),
+            "a block is as long as its entry says"
+        );
+        offset += block.bytes.len().next_multiple_of(FRAME_ALIGN) as u64;
+        entries.push(entry);
+        bytes.push(block.bytes);
+    }
+    Ok((
+        Change::Group {
+            table,
+            definition_version,
+            covers,
+            entries,
+            blocks_offset: 0,
+        },
+        bytes,
+    ))
+}
+
+fn take_ordinals(ordinals: &mut Vec<(TableId, u32)>, table: TableId, count: u32) -> Result<u32> {
+    let at = ordinals
+        .iter()
+        .position(|(t, _)| *t == table)
+        .unwrap_or_else(|| {
+            ordinals.push((table, 0));
+            ordinals.len() - 1
+        });
+    let first = ordinals[at].1;
+    ordinals[at].1 = first.checked_add(count).ok_or_else(too_many_blocks)?;
+    Ok(first)
+}
+
+fn too_many_blocks() -> Error {
+    Error::new(
+        ErrorKind::Limit,
+        "a commit has more than 2^32 blocks: split it",
+    )
+}
+
+/// Builds the frame of a commit, and tells its groups where their blocks lie in it.
+pub(crate) fn build(builder: &mut FrameBuilder, lowered: &mut Lowered) -> Result<()> {
+    builder.clear();
+    for change in &lowered.changes {
+        match change {
+            Change::Rows(part) => builder.section(SectionKind::Rows, |out| {
+                put_rows(part, out);
+                Ok(())
+            })?,
+            Change::Edit(edit) => builder.section(SectionKind::Edit, |out| put_edit(edit, out))?,
+            Change::Producer(producer) => builder.section(SectionKind::Producer, |out| {
+                put_producer(producer, out);
+                Ok(())
+            })?,
+            Change::Group {
+                table,
+                definition_version,
+                covers,
+                entries,
+                ..
+            } => {
+                builder.section(SectionKind::Group, |out| {
+                    put_group(*table, *definition_version, *covers, entries, out)
+                })?;
+            }
+        }
+    }
+    for blocks in &lowered.blocks {
+        builder.blocks(
+            blocks
+                .iter()
+                .map(|b| b.len().next_multiple_of(FRAME_ALIGN))
+                .sum(),
+        );
+    }
+    let mut offsets = builder.blocks_offsets();
+    for change in &mut lowered.changes {
+        if let Change::Group { blocks_offset, .. } = change {
+            *blocks_offset = offsets.next().unwrap_or_default();
+        }
+    }
+    Ok(())
+}
