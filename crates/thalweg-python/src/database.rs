@@ -3,7 +3,7 @@
 use crate::error::{NotFoundError, OrRaise, raise};
 use crate::input;
 use crate::options::{duration, whole_number};
-use crate::process::ProcessLocal;
+use crate::process::{ProcessLocal, initialise};
 use crate::result::PyQueryResult;
 use crate::schema::schema;
 use crate::signals;
@@ -66,6 +66,7 @@ pub(crate) fn connect(
     if let Some(interval) = duration("sync_interval", sync_interval)? {
         builder = builder.sync_interval(interval);
     }
+    initialise(py)?;
     let db = py.detach(|| builder.open(&path)).or_raise()?;
     let closed = AtomicBool::new(false);
     Ok(PyDatabase {

@@ -6,16 +6,44 @@
 //!   and closing does nothing.
 //! - A child drops nothing that it has inherited. Dropping would flush rows, wait for threads and let go of files, all of which
 //!   are its parent's. The child's copy of the memory goes with the child.
+//! - What the process makes once, at its first use, is made before the first connection, with the interpreter held: a child
+//!   whose parent was in the middle of that when it forked would wait for the end of it for ever. `os.fork` needs the
+//!   interpreter too, so it comes before or after.
 
-use crate::error::raise;
+use crate::error::{OrRaise, raise};
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, ThreadId};
-use thalweg::ErrorKind;
+use thalweg::{Database, ErrorKind};
 use thalweg_env::{Clock, Env};
 
 /// Knows the id of this process without asking the system each time.
 pub(crate) static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(Env::os().clock()));
+
+/// Touches most of what statements make once per process: the functions of SQL, and what parsing, planning, sorting and
+/// grouping need. Takes some milliseconds.
+const FIRST_STATEMENT: &str = "SELECT v, count(*), sum(v), max(abs(v)) FROM (SELECT 1 AS v UNION ALL SELECT 2) \
+    WHERE v > 0 GROUP BY v ORDER BY v";
+
+/// Makes what is made once per process. It must be called with the interpreter held, and holds it to the end.
+///
+/// # Errors
+/// When the engine cannot work in this process.
+pub(crate) fn initialise(_py: Python<'_>) -> PyResult<()> {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if IS_DONE.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let run = || {
+        let db = Database::builder().threads(1).open(":memory:")?;
+        db.sql(FIRST_STATEMENT)?.collect()?;
+        db.close()
+    };
+    run().or_raise()?;
+    IS_DONE.store(true, Ordering::Release);
+    Ok(())
+}
 
 /// The process that made something.
 #[derive(Clone, Copy)]

@@ -7,6 +7,11 @@
 //! the process. The child of a fork inherits the queues with threads that it does not have, whose memory is given out again:
 //! a database that it opened for itself hung in them, or crashed.
 
+#![cfg_attr(
+    not(feature = "shuttle"),
+    expect(clippy::disallowed_types, reason = "the one place that wraps them")
+)]
+
 use std::fmt::Debug;
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
