@@ -2,6 +2,7 @@
 
 use crate::error::{NotFoundError, OrRaise, raise};
 use crate::input;
+use crate::once::name;
 use crate::options::{duration, whole_number};
 use crate::process::{ProcessLocal, initialise};
 use crate::result::PyQueryResult;
@@ -10,7 +11,6 @@ use crate::signals;
 use crate::table::PyTable;
 use crate::value::params;
 use arrow_schema::Schema;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
@@ -339,12 +339,12 @@ fn variables(
     missing: &thalweg::Error,
 ) -> PyResult<Vec<(String, ExtraTable)>> {
     let frame = py
-        .import(intern!(py, "sys"))?
-        .getattr(intern!(py, "_getframe"))?
+        .import(name!(py, "sys"))?
+        .getattr(name!(py, "_getframe"))?
         .call0()?;
     let scopes = [
-        frame.getattr(intern!(py, "f_locals"))?,
-        frame.getattr(intern!(py, "f_globals"))?,
+        frame.getattr(name!(py, "f_locals"))?,
+        frame.getattr(name!(py, "f_globals"))?,
     ];
     let mut tables = Vec::new();
     for name in names {
@@ -359,7 +359,7 @@ fn variables(
             return Err(NotFoundError::new_err(message));
         };
         // Readers and results can be read once; frames and tables as often as one likes.
-        let is_once = !found.hasattr(intern!(py, "__len__"))?;
+        let is_once = !found.hasattr(name!(py, "__len__"))?;
         tables.push((name.clone(), rows.into_extra(is_once)?));
     }
     Ok(tables)

@@ -1,6 +1,7 @@
 //! Python code that the engine calls, and the end of the interpreter.
 //!
-//! Invariant: no thread runs Python code below frames of Rust while the interpreter finalises. Up to Python 3.13 it ends such a
+//! Invariant: no thread runs Python code, or gives back memory of Python objects, below frames of Rust while the interpreter
+//! finalises. Up to Python 3.13 it ends such a
 //! thread by unwinding its stack, which aborts the process when it meets Rust or C++. (A thread that only comes back to the
 //! interpreter is stopped by PyO3.) So the hook that runs first refuses such calls, and waits for those under way; the
 //! statement or append that needed them fails, and nothing of it is stored.
@@ -15,7 +16,7 @@ use std::time::Duration;
 use thalweg::ErrorKind;
 
 /// How long the end of the interpreter waits for Python code that threads run for the engine.
-const MOST_WAIT: Duration = Duration::from_secs(2);
+const MOST_WAIT: Duration = Duration::from_secs(5);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 static RUNNING: AtomicUsize = AtomicUsize::new(0);

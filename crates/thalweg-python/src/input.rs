@@ -6,12 +6,12 @@
 
 use crate::error::{Error, exception, raise};
 use crate::finalize::Callback;
+use crate::once::name;
 use crate::process::Home;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use pyo3::exceptions::{PyException, PyStopIteration};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::ArrayReader;
@@ -32,7 +32,7 @@ pub(crate) enum Input {
 pub(crate) fn read(data: &Bound<'_, PyAny>, columns: &Schema) -> PyResult<Option<Input>> {
     let py = data.py();
     let _running = Callback::begin()?;
-    if let Some(export) = data.getattr_opt(intern!(py, "__arrow_c_array__"))? {
+    if let Some(export) = data.getattr_opt(name!(py, "__arrow_c_array__"))? {
         return read_array(&export).map(Input::Batch).map(Some);
     }
     if let Ok(columns) = data.cast::<PyDict>() {
@@ -44,7 +44,7 @@ pub(crate) fn read(data: &Bound<'_, PyAny>, columns: &Schema) -> PyResult<Option
     if is_pyarrow_reader(data)? {
         return Batches::new(data).map(|batches| Some(Input::Stream(Box::new(batches))));
     }
-    match data.getattr_opt(intern!(py, "__arrow_c_stream__"))? {
+    match data.getattr_opt(name!(py, "__arrow_c_stream__"))? {
         Some(export) => read_stream(&export).map(Input::Stream).map(Some),
         None => Ok(None),
     }
@@ -64,7 +64,7 @@ fn is_pyarrow_reader(data: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = data.get_type();
     let module = class.module()?;
     let is_pyarrow = module.to_str()?.starts_with("pyarrow.");
-    Ok(is_pyarrow && data.hasattr(intern!(data.py(), "read_next_batch"))?)
+    Ok(is_pyarrow && data.hasattr(name!(data.py(), "read_next_batch"))?)
 }
 
 /// What a function of the Python part makes of it: an object that exports Arrow.
@@ -74,9 +74,9 @@ fn through<'py>(
     arguments: impl pyo3::call::PyCallArgs<'py>,
 ) -> PyResult<Option<Input>> {
     let made = py
-        .import(intern!(py, "thalweg._data"))?
+        .import(name!(py, "thalweg._data"))?
         .call_method1(function, arguments)?;
-    let export = made.getattr(intern!(py, "__arrow_c_stream__"))?;
+    let export = made.getattr(name!(py, "__arrow_c_stream__"))?;
     read_stream(&export).map(Input::Stream).map(Some)
 }
 
@@ -221,7 +221,7 @@ struct Batches {
 
 impl Batches {
     fn new(reader: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let schema = reader.getattr(intern!(reader.py(), "schema"))?;
+        let schema = reader.getattr(name!(reader.py(), "schema"))?;
         Ok(Self {
             schema: schema.extract::<PySchema>()?.into_inner(),
             reader: reader.clone().unbind(),
@@ -233,10 +233,10 @@ impl Batches {
     fn read(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         let _running = Callback::begin()?;
         let reader = self.reader.bind(py);
-        let next = reader.call_method0(intern!(py, "read_next_batch"));
+        let next = reader.call_method0(name!(py, "read_next_batch"));
         self.home.check_return(py, self.caller)?;
         match next {
-            Ok(batch) => read_array(&batch.getattr(intern!(py, "__arrow_c_array__"))?).map(Some),
+            Ok(batch) => read_array(&batch.getattr(name!(py, "__arrow_c_array__"))?).map(Some),
             Err(end) if end.is_instance_of::<PyStopIteration>(py) => Ok(None),
             Err(raised) => Err(raised),
         }

@@ -13,6 +13,7 @@ mod database;
 mod error;
 mod finalize;
 mod input;
+mod once;
 mod options;
 mod process;
 mod result;

@@ -5,13 +5,13 @@
 
 use crate::cells::{Converter, Page};
 use crate::error::raise;
+use crate::once::name;
 use crate::process::{Home, ProcessLocal};
 use crate::show;
 use crate::signals::{Stopped, next_batch};
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::exceptions::PyStopIteration;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
@@ -167,8 +167,8 @@ impl PyQueryResult {
         let reader = RecordBatchIterator::new(batches, SchemaRef::clone(&self.schema));
         let reader = Bound::new(py, PyRecordBatchReader::new(Box::new(reader)))?;
         reader_class(py)?
-            .call_method1(intern!(py, "from_stream"), (reader,))?
-            .call_method0(intern!(py, "read_all"))
+            .call_method1(name!(py, "from_stream"), (reader,))?
+            .call_method0(name!(py, "read_all"))
     }
 
     /// The same as arrow().
@@ -180,7 +180,7 @@ impl PyQueryResult {
     fn df<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         // Said before the rows are gone.
         py.import("pandas")?;
-        self.arrow(py)?.call_method0(intern!(py, "to_pandas"))
+        self.arrow(py)?.call_method0(name!(py, "to_pandas"))
     }
 
     /// The same as df().
@@ -191,7 +191,7 @@ impl PyQueryResult {
     /// All rows as a polars.DataFrame.
     fn pl<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let polars = py.import("polars")?;
-        polars.call_method1(intern!(py, "from_arrow"), (self.arrow(py)?,))
+        polars.call_method1(name!(py, "from_arrow"), (self.arrow(py)?,))
     }
 
     /// The same as pl().
@@ -241,7 +241,7 @@ impl PyQueryResult {
             rows: Mutex::new(Some(rows)),
         };
         class.call_method1(
-            intern!(py, "from_batches"),
+            name!(py, "from_batches"),
             (schema, Bound::new(py, batches)?),
         )
     }
@@ -262,7 +262,7 @@ impl PyQueryResult {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let stream = Bound::new(py, self.stream()?)?;
-        stream.call_method1(intern!(py, "__arrow_c_stream__"), (requested_schema,))
+        stream.call_method1(name!(py, "__arrow_c_stream__"), (requested_schema,))
     }
 
     /// The columns as a pyarrow.Schema.
@@ -303,8 +303,8 @@ impl PyQueryResult {
 }
 
 fn reader_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    py.import(intern!(py, "pyarrow"))?
-        .getattr(intern!(py, "RecordBatchReader"))
+    py.import(name!(py, "pyarrow"))?
+        .getattr(name!(py, "RecordBatchReader"))
 }
 
 /// The rest of the rows as an iterator of batches, for pyarrow to read from. Through the stream interface errors would

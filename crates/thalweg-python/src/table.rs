@@ -4,6 +4,7 @@ use crate::appender::PyAppender;
 use crate::cells::cell;
 use crate::database::{Handle, unsupported};
 use crate::error::{OrRaise, exception, raise};
+use crate::finalize::Callback;
 use crate::input::{self, Input};
 use crate::process::ProcessLocal;
 use crate::result::PyQueryResult;
@@ -84,6 +85,8 @@ impl PyTable {
     /// >>> t.append({"ts": numpy.arange(3), "v": numpy.array([0.5, 1.5, numpy.nan])})
     /// 3
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
+        // To the end: memory of Python objects is given back with the interpreter held.
+        let _running = Callback::begin()?;
         let table = self.open()?;
         let schema = table.schema();
         let Some(input) = input::read(data, &schema)? else {

@@ -27,7 +27,7 @@ def in_child(function):
     '''Runs it in a child of a fork, which must end well and soon.'''
     pid = os.fork()
     if pid == 0:
-        signal.alarm(30)  # ends whatever hangs, by default without asking the interpreter
+        signal.alarm(60)  # ends whatever hangs, by default without asking the interpreter
         try:
             function()
         except BaseException:

@@ -28,7 +28,7 @@ def collect():
 def query():
     started.wait()
     while True:
-        db.sql("SELECT v, count(*) FROM t GROUP BY v ORDER BY v LIMIT 3").fetchall()
+        db.sql("SELECT ts % 100, count(*) FROM t WHERE ts < 100000 GROUP BY 1 ORDER BY 2").fetchall()
 
 def iterate():
     started.wait()
