@@ -1,5 +1,9 @@
 //! A full disk whose file system takes room for writes in place as well: Btrfs, ZFS, bcachefs.
-#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a step that fails is a test that fails"
+)]
 
 use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, Result, TableId};

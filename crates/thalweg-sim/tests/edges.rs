@@ -1,5 +1,9 @@
 //! The edges of the machine: forks, threads that cannot be started, paths, calls that race, sectors that are lost.
-#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a step that fails is a test that fails"
+)]
 
 use std::path::Path;
 use std::sync::Arc;

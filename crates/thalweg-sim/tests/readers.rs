@@ -1,5 +1,11 @@
 //! Reading processes beside writers that recover, checkpoint, merge and remove files: what they show, and what they keep.
-#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a step that fails is a test that fails"
+)]
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

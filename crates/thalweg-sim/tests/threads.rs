@@ -1,5 +1,9 @@
 //! Threads that panic or cannot be started, and processes that fork: nothing waits for ever, and the lock goes back.
-#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a step that fails is a test that fails"
+)]
 
 use bytes::Bytes;
 use std::io::{self, IoSlice};
