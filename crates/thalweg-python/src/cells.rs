@@ -16,9 +16,9 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, FieldRef, Schema, TimeUnit};
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDelta, PyList, PyString, PyTuple, PyType, PyTzInfo};
-use pyo3::{IntoPyObjectExt, intern};
 use pyo3_arrow::PyArray;
 use std::sync::OnceLock;
 use thalweg::ErrorKind;

@@ -7,12 +7,12 @@ use crate::error::raise;
 use crate::once::{name, once};
 use crate::options::shown;
 use arrow_schema::TimeUnit;
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyInt, PyList, PyString,
     PyTuple, PyType,
 };
-use pyo3::{Borrowed, intern};
 use std::sync::OnceLock;
 use thalweg::{ErrorKind, TimeBound, Value};
 use thalweg::{Params, ScalarValue};

@@ -50,6 +50,24 @@ time.sleep(0.3)  # so that all are in the middle of something; correct without
 """
 
 
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("", 0),
+        ("sys.exit(5)", 5),
+        ("raise KeyError('gone')", 1),
+        ("atexit.register(db.close)", 0),
+        ("atexit.register(lambda: (table.put(1, 0.5), db.sql('SELECT count(*) FROM t').fetchone()))", 0),
+        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(30)", -2),
+        ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)", -15),
+        ("os._exit(4)", 4),
+    ],
+)
+def test_daemon_threads_at_the_end_of_the_interpreter(path, end, status):
+    run(BUSY + end, path, status=status)
+    assert check(path) >= 300_000
+
+
 UNCLOSED = """
 db = thalweg.connect(path)
 table = create(db)

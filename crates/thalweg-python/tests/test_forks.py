@@ -143,7 +143,8 @@ def test_however_a_child_ends_its_parent_goes_on(path, end, status):
 BUSY = """
 db = thalweg.connect(path, durability="process")
 table = create(db)
-stored, stop = [0, 0, 0, 0], threading.Event()
+# One append before there are threads: pyarrow has a lock of its own at its first use, which a fork would leave taken.
+stored, stop = [0, table.append(batch(0, 1)), 0, 0], threading.Event()
 
 def put():
     while not stop.is_set():
