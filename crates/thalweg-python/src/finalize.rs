@@ -1,14 +1,14 @@
 //! Python code that the engine calls, and the end of the interpreter.
 //!
 //! Invariant: no thread runs Python code, or gives back memory of Python objects, below frames of Rust while the interpreter
-//! finalises. Up to Python 3.13 it ends such a
-//! thread by unwinding its stack, which aborts the process when it meets Rust or C++. (A thread that only comes back to the
-//! interpreter is stopped by PyO3.) So the hook that runs first refuses such calls, and waits for those under way; the
-//! statement or append that needed them fails, and nothing of it is stored.
+//! finalises. Up to Python 3.13 it ends such a thread by unwinding its stack, which aborts the process at the first frame of
+//! Rust or C++. (A thread that only returns to the interpreter is stopped by PyO3.) So a hook of `atexit` refuses such calls
+//! and waits for those under way; the statement or append that needed them fails, and nothing of it is stored.
 
 use crate::error::raise;
 use crate::process::{CLOCK, Home};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::thread::{self, ThreadId};
@@ -24,7 +24,7 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 static ENDING: OnceLock<ThreadId> = OnceLock::new();
 
 /// Python code that runs below frames of Rust, for as long as this lives.
-pub(crate) struct Callback;
+pub(crate) struct Callback(Home);
 
 impl Callback {
     /// # Errors
@@ -32,11 +32,9 @@ impl Callback {
     pub(crate) fn begin() -> PyResult<Self> {
         // Counted before the look: whoever ends the interpreter sees the count, or is seen.
         RUNNING.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        let running = Self;
+        let running = Self(Home::here());
         match ENDING.get() {
             Some(ending) if *ending != thread::current().id() => {
-                drop(running);
                 let message = "the interpreter ends: what feeds this call is not read any more";
                 Err(raise(ErrorKind::Unavailable, message))
             }
@@ -47,15 +45,17 @@ impl Callback {
 
 impl Drop for Callback {
     fn drop(&mut self) {
-        RUNNING.fetch_sub(1, Ordering::SeqCst);
+        // A child of a fork counts anew.
+        if self.0.is_here() {
+            RUNNING.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 
 /// Called by `atexit`.
 #[pyfunction]
 fn interpreter_ends(py: Python<'_>) {
-    if ENDING.set(thread::current().id()).is_err() || !loaded_in().is_here() {
-        // In a child of a fork the count is of threads that are not there.
+    if ENDING.set(thread::current().id()).is_err() {
         return;
     }
     fence(Ordering::SeqCst);
@@ -68,16 +68,20 @@ fn interpreter_ends(py: Python<'_>) {
     });
 }
 
-/// The process that loaded the module.
-fn loaded_in() -> Home {
-    static LOADED_IN: OnceLock<Home> = OnceLock::new();
-    *LOADED_IN.get_or_init(Home::here)
+/// Called in the child of a fork: what was counted are threads that it does not have.
+#[pyfunction]
+fn forked() {
+    RUNNING.store(0, Ordering::SeqCst);
 }
 
-/// Asks to be told of the end of the interpreter.
+/// Has the interpreter call the functions above.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    loaded_in();
-    let hook = wrap_pyfunction!(interpreter_ends, module)?;
-    let atexit = module.py().import("atexit")?;
-    atexit.call_method1("register", (hook,)).map(drop)
+    let py = module.py();
+    let at_end = wrap_pyfunction!(interpreter_ends, module)?;
+    py.import("atexit")?.call_method1("register", (at_end,))?;
+    let after_fork = PyDict::new(py);
+    after_fork.set_item("after_in_child", wrap_pyfunction!(forked, module)?)?;
+    py.import("os")?
+        .call_method("register_at_fork", (), Some(&after_fork))
+        .map(drop)
 }

@@ -310,7 +310,7 @@ fn reader_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 /// The rest of the rows as an iterator of batches, for pyarrow to read from. Through the stream interface errors would
 /// lose their kind, and Ctrl-C would be one of them.
 #[pyclass(frozen)]
-struct Batches {
+pub(crate) struct Batches {
     home: Home,
     /// Taken while a batch is pulled, and at the end.
     rows: Mutex<Option<Box<Rows>>>,
