@@ -5,6 +5,7 @@
 //! here are left to pyarrow, a batch at a time.
 
 use crate::error::raise;
+use crate::finalize::Callback;
 use crate::once::{name, once};
 use crate::value::{decimal_type, epoch};
 use arrow_array::cast::AsArray;
@@ -139,6 +140,7 @@ pub(crate) fn cell<'py>(
 fn through_pyarrow(py: Python<'_>, field: &FieldRef, array: &ArrayRef) -> PyResult<Py<PyList>> {
     let exported = PyArray::try_new(ArrayRef::clone(array), FieldRef::clone(field));
     let exported = exported.map_err(|error| raise(ErrorKind::Query, error.to_string()))?;
+    let _running = Callback::begin()?;
     let exported = exported.to_pyarrow(py)?;
     Ok(exported
         .call_method0(name!(py, "to_pylist"))?

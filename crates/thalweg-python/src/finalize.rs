@@ -1,9 +1,9 @@
-//! Python code that the engine calls, and the end of the interpreter.
+//! Python code that Rust calls, and the end of the interpreter.
 //!
 //! Invariant: no thread runs Python code, or gives back memory of Python objects, below frames of Rust while the interpreter
 //! finalises. Up to Python 3.13 it ends such a thread by unwinding its stack, which aborts the process at the first frame of
 //! Rust or C++. (A thread that only returns to the interpreter is stopped by PyO3.) So a hook of `atexit` refuses such calls
-//! and waits for those under way; the statement or append that needed them fails, and nothing of it is stored.
+//! and waits for those under way. The statement or append that needed one fails, and nothing of it is stored.
 
 use crate::error::raise;
 use crate::process::{CLOCK, Home};
@@ -15,7 +15,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 use thalweg::ErrorKind;
 
-/// How long the end of the interpreter waits for Python code that threads run for the engine.
+/// How long the end of the interpreter waits for Python code that other threads run below frames of Rust.
 const MOST_WAIT: Duration = Duration::from_secs(5);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
@@ -35,7 +35,8 @@ impl Callback {
         let running = Self(Home::here());
         match ENDING.get() {
             Some(ending) if *ending != thread::current().id() => {
-                let message = "the interpreter ends: what feeds this call is not read any more";
+                let message =
+                    "the interpreter is shutting down: this thread can call no more Python code";
                 Err(raise(ErrorKind::Unavailable, message))
             }
             _ => Ok(running),

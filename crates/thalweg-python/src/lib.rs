@@ -29,7 +29,7 @@ use pyo3::prelude::*;
 use tikv_jemallocator::Jemalloc;
 
 /// Results of some megabytes come and go. Given back to the system and taken again, each costs a page fault per 4 KiB,
-/// half the time of a large scan: this allocator keeps what is freed for about a second.
+/// half the time of a large scan: this allocator keeps what is freed for some seconds. And it survives a fork.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

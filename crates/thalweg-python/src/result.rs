@@ -5,6 +5,7 @@
 
 use crate::cells::{Converter, Page};
 use crate::error::raise;
+use crate::finalize::Callback;
 use crate::once::name;
 use crate::process::{Home, ProcessLocal};
 use crate::show;
@@ -164,6 +165,7 @@ impl PyQueryResult {
     /// [{'a': 1}]
     fn arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let batches = self.collect()?.into_iter().map(Ok);
+        let _running = Callback::begin()?;
         let reader = RecordBatchIterator::new(batches, SchemaRef::clone(&self.schema));
         let reader = Bound::new(py, PyRecordBatchReader::new(Box::new(reader)))?;
         reader_class(py)?
@@ -178,9 +180,11 @@ impl PyQueryResult {
 
     /// All rows as a pandas.DataFrame.
     fn df<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        // Said before the rows are gone.
+        // Reported before the rows are gone.
         py.import("pandas")?;
-        self.arrow(py)?.call_method0(name!(py, "to_pandas"))
+        let table = self.arrow(py)?;
+        let _running = Callback::begin()?;
+        table.call_method0(name!(py, "to_pandas"))
     }
 
     /// The same as df().
@@ -191,7 +195,9 @@ impl PyQueryResult {
     /// All rows as a polars.DataFrame.
     fn pl<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let polars = py.import("polars")?;
-        polars.call_method1(name!(py, "from_arrow"), (self.arrow(py)?,))
+        let table = self.arrow(py)?;
+        let _running = Callback::begin()?;
+        polars.call_method1(name!(py, "from_arrow"), (table,))
     }
 
     /// The same as pl().
@@ -205,8 +211,10 @@ impl PyQueryResult {
     /// >>> thalweg.connect(":memory:").sql("SELECT 1.5 AS a").numpy()
     /// {'a': array([1.5])}
     fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let table = self.arrow(py)?;
+        let _running = Callback::begin()?;
         py.import("thalweg._frames")?
-            .call_method1("to_numpy", (self.arrow(py)?,))
+            .call_method1("to_numpy", (table,))
     }
 
     /// The same as numpy().
@@ -233,6 +241,7 @@ impl PyQueryResult {
 
     /// The rows as a pyarrow.RecordBatchReader, which pulls them as it is read.
     fn reader<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _running = Callback::begin()?;
         let class = reader_class(py)?;
         let schema = self.schema(py)?;
         let rows = self.take(State::Taken)?;

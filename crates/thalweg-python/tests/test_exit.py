@@ -7,7 +7,7 @@ BUSY = """
 db = thalweg.connect(path, durability="process")
 table = create(db)
 table.append(batch(0, 300_000))
-started = threading.Barrier(7)
+started = threading.Barrier(8)
 
 def put():
     started.wait()
@@ -43,7 +43,12 @@ def feed():
     started.wait()
     table.append(pyarrow.RecordBatchReader.from_batches(pyarrow.RecordBatch.from_pydict(batch(0, 1)).schema, batches()))
 
-for work in (put, append, collect, query, iterate, feed):
+def convert():
+    started.wait()
+    while True:
+        table.scan().df(), table.scan().reader(), table.scan().numpy()
+
+for work in (put, append, collect, query, iterate, feed, convert):
     threading.Thread(target=work, daemon=True).start()
 started.wait()
 time.sleep(0.3)  # so that all are in the middle of something; correct without
@@ -65,6 +70,18 @@ time.sleep(0.3)  # so that all are in the middle of something; correct without
 )
 def test_daemon_threads_at_the_end_of_the_interpreter(path, end, status):
     run(BUSY + end, path, status=status)
+    assert check(path) >= 300_000
+
+
+CHILD = """
+pid = os.fork()
+if pid:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_daemon_threads_at_the_end_of_a_child(path):
+    run(CHILD + BUSY + "sys.exit(5)", path, status=5)
     assert check(path) >= 300_000
 
 
