@@ -1,6 +1,7 @@
 //! An open database.
 
 use crate::error::{NotFoundError, OrRaise, raise};
+use crate::finalize::Callback;
 use crate::input;
 use crate::once::name;
 use crate::options::{duration, whole_number};
@@ -224,6 +225,8 @@ impl PyDatabase {
             Err(error) if error.kind() == ErrorKind::NotFound => error,
             other => return other.or_raise().map(PyQueryResult::new),
         };
+        // To the end: what an INSERT read from Python is given back with the interpreter held.
+        let _running = Callback::begin()?;
         let names = py.detach(|| db.unknown_tables(text)).unwrap_or_default();
         let extra = variables(py, &names, &missing)?;
         if extra.is_empty() {

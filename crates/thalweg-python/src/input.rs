@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::ArrayReader;
 use pyo3_arrow::{PyArray, PyArrayReader, PySchema};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use thalweg::{ErrorKind, ExtraTable};
@@ -115,6 +116,7 @@ fn read_stream(export: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader 
     let arrays = import().map_err(|error| unreadable(error, py))?;
     let schema = schema_of(arrays.field().data_type());
     let schema = schema.map_err(|error| raise(ErrorKind::Schema, message(&error)))?;
+    let arrays = Some(arrays);
     Ok(Box::new(Rows { schema, arrays }))
 }
 
@@ -189,7 +191,15 @@ fn is_fixed(data_type: &DataType) -> bool {
 /// A stream of structs as batches.
 struct Rows {
     schema: SchemaRef,
-    arrays: Box<dyn ArrayReader + Send>,
+    /// Until it is dropped.
+    arrays: Option<Box<dyn ArrayReader + Send>>,
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        // Whoever exports may need the interpreter to end the stream.
+        give_back(self.arrays.take());
+    }
 }
 
 impl Iterator for Rows {
@@ -197,7 +207,7 @@ impl Iterator for Rows {
 
     fn next(&mut self) -> Option<Self::Item> {
         let array = match Callback::begin() {
-            Ok(_running) => self.arrays.next()?,
+            Ok(_running) => self.arrays.as_mut()?.next()?,
             Err(ended) => return Some(Err(ArrowError::ExternalError(Box::new(ended)))),
         };
         Some(array.and_then(|array| batch_of(&array, &self.schema)))
@@ -213,10 +223,29 @@ impl RecordBatchReader for Rows {
 /// The batches of a reader that may run Python; what that raises is in the error.
 struct Batches {
     schema: SchemaRef,
-    reader: Py<PyAny>,
+    /// Until it is dropped.
+    reader: Option<Py<PyAny>>,
     home: Home,
     /// The thread that waits for what becomes of the batches.
     caller: ThreadId,
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        // Without the interpreter PyO3 would leave it to whatever thread has it next.
+        let reader = self.reader.take();
+        Python::try_attach(|_| give_back(reader));
+    }
+}
+
+/// Drops what belongs to Python, or keeps it for ever when the interpreter ends.
+fn give_back<T>(owned: T) {
+    match Callback::begin() {
+        Ok(_running) => drop(owned),
+        Err(_) => {
+            let _kept = ManuallyDrop::new(owned);
+        }
+    }
 }
 
 impl Batches {
@@ -224,7 +253,7 @@ impl Batches {
         let schema = reader.getattr(name!(reader.py(), "schema"))?;
         Ok(Self {
             schema: schema.extract::<PySchema>()?.into_inner(),
-            reader: reader.clone().unbind(),
+            reader: Some(reader.clone().unbind()),
             home: Home::here(),
             caller: thread::current().id(),
         })
@@ -232,7 +261,10 @@ impl Batches {
 
     fn read(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         let _running = Callback::begin()?;
-        let reader = self.reader.bind(py);
+        let Some(reader) = &self.reader else {
+            return Ok(None);
+        };
+        let reader = reader.bind(py);
         let next = reader.call_method0(name!(py, "read_next_batch"));
         self.home.check_return(py, self.caller)?;
         match next {

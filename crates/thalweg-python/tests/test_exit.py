@@ -7,7 +7,7 @@ BUSY = """
 db = thalweg.connect(path, durability="process")
 table = create(db)
 table.append(batch(0, 300_000))
-started = threading.Barrier(8)
+started = threading.Barrier(10)
 
 def put():
     started.wait()
@@ -36,19 +36,33 @@ def iterate():
         for row in table.scan():
             pass
 
+schema = pyarrow.RecordBatch.from_pydict(batch(0, 1)).schema
+
+def batches():
+    while True:
+        yield pyarrow.RecordBatch.from_pydict(batch(0, 50_000))
+
 def feed():
-    def batches():
-        while True:
-            yield pyarrow.RecordBatch.from_pydict(batch(0, 50_000))
     started.wait()
-    table.append(pyarrow.RecordBatchReader.from_batches(pyarrow.RecordBatch.from_pydict(batch(0, 1)).schema, batches()))
+    table.append(pyarrow.RecordBatchReader.from_batches(schema, batches()))
+
+def insert():
+    started.wait()
+    reader = pyarrow.RecordBatchReader.from_batches(schema, batches())
+    db.sql("INSERT INTO t SELECT * FROM reader")
+
+def read_frames():
+    started.wait()
+    while True:
+        reader = pyarrow.RecordBatchReader.from_batches(schema, batches())
+        db.sql("SELECT * FROM reader").fetchone()
 
 def convert():
     started.wait()
     while True:
         table.scan().df(), table.scan().reader(), table.scan().numpy()
 
-for work in (put, append, collect, query, iterate, feed, convert):
+for work in (put, append, collect, query, iterate, feed, insert, read_frames, convert):
     threading.Thread(target=work, daemon=True).start()
 started.wait()
 time.sleep(0.3)  # so that all are in the middle of something; correct without
