@@ -208,7 +208,6 @@ fn child_holds_a_lock_and_forks() {
     };
     let (file, other) = (open(""), open(".other"));
     assert!(file.try_lock(0..1, LockKind::Exclusive).unwrap());
-    assert!(other.try_lock(64..128, LockKind::Shared).unwrap());
     let worker = fork(|| {
         #[expect(unsafe_code, reason = "waits without a lock of the C library")]
         // SAFETY: the call takes nothing.
@@ -217,6 +216,8 @@ fn child_holds_a_lock_and_forks() {
         }
         true
     });
+    // Open before the fork and locked after it: the worker shared the file when it began.
+    assert!(other.try_lock(64..128, LockKind::Shared).unwrap());
     std::fs::write(format!("{path}.said"), worker.to_string()).unwrap();
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
 }

@@ -15,8 +15,6 @@ use super::process;
 
 /// Threads that are starting others.
 static STARTING: AtomicUsize = AtomicUsize::new(0);
-/// Forks under way.
-static FORKING: AtomicUsize = AtomicUsize::new(0);
 
 const LOOK_AGAIN_AFTER: Duration = Duration::from_micros(50);
 /// A fork goes on after about a second: better a small risk for the child than a process that hangs, should somebody fork
@@ -35,12 +33,12 @@ struct Starting {
 
 impl Starting {
     fn begin() -> Starting {
-        // Asking for it registers the handlers of forks.
+        // Asking for it has forks call the functions below.
         let process_id = process::id();
         loop {
             // Counted before the look, and a fork is too: one of both sees the other.
             STARTING.fetch_add(1, Ordering::SeqCst);
-            if FORKING.load(Ordering::SeqCst) == 0 {
+            if !process::is_fork_under_way() {
                 return Starting { process_id };
             }
             STARTING.fetch_sub(1, Ordering::SeqCst);
@@ -58,9 +56,8 @@ impl Drop for Starting {
     }
 }
 
-/// Called before a fork.
-pub(super) fn hold() {
-    FORKING.fetch_add(1, Ordering::SeqCst);
+/// Waits until no thread starts others. Called before a fork, which is counted already.
+pub(super) fn wait() {
     for _ in 0..MOST_LOOKS {
         if STARTING.load(Ordering::SeqCst) == 0 {
             return;
@@ -69,13 +66,7 @@ pub(super) fn hold() {
     }
 }
 
-/// Called in the parent after a fork.
-pub(super) fn go_on_in_parent() {
-    FORKING.fetch_sub(1, Ordering::SeqCst);
-}
-
 /// Called in the child of a fork, which has no other thread.
-pub(super) fn go_on_in_child() {
+pub(super) fn forget() {
     STARTING.store(0, Ordering::SeqCst);
-    FORKING.store(0, Ordering::SeqCst);
 }
