@@ -10,6 +10,7 @@
 
 mod locks;
 pub(crate) mod process;
+mod thread_starts;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice};
@@ -23,6 +24,7 @@ use crate::runtime::{Clock, Entropy, JoinHandle, Spawner};
 use crate::storage::{DirEntry, File, LockKind, Metadata, OpenMode, Storage};
 use crate::sync::thread;
 use locks::ListedFile;
+pub use thread_starts::start_threads;
 
 /// The file system of the operating system.
 #[derive(Debug)]
@@ -258,6 +260,6 @@ pub(crate) struct OsSpawner;
 
 impl Spawner for OsSpawner {
     fn spawn(&self, name: &str, job: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
-        thread::spawn(name, job)
+        start_threads(|| thread::spawn(name, job))
     }
 }
