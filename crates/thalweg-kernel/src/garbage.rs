@@ -109,7 +109,7 @@ impl Marked {
 /// Deletes what can go, if that is at least `least_bytes`.
 pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Result<Collected> {
     let commit = marked.snapshot.commit();
-    let mut dead = unneeded(writer, &marked)?;
+    let dead = unneeded(writer, &marked)?;
     // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
     let dead_bytes: u64 = dead.iter().map(|dead| dead.bytes(writer)).sum();
     if dead_bytes < least_bytes.max(1) {
@@ -125,25 +125,25 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     if is_pinned_before(writer, commit)? {
         return Ok(stays);
     }
-    // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
+    // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own. They
+    // sync the log as well: a drop that only the operating system had could be undone by a power cut, after the files are
+    // gone.
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
     writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
-    let after = writer.snapshot();
-    let still_needed = live_files(&after, &writer.store, &mut writer.known_uses.lock());
-    // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was
-    // given out anew would name two files.
     let (log_floor, next_file) = writer.with_leader(|leader| {
+        leader.raise_gc_floor(commit)?;
         let next_file = leader.root.current.next_file;
-        (leader.oldest_needed_segment(), next_file)
-    });
-    dead.retain(|dead| {
-        let is_replayed = dead.is_segment && dead.id >= log_floor;
-        dead.id < next_file && !is_replayed && !still_needed.may_need(dead, &writer.store)
-    });
-    // A drop that only the operating system has could be undone by a power cut, after the files are gone.
-    writer.flush()?;
-    writer.with_leader(|leader| leader.raise_gc_floor(commit))?;
-    drop((marked, after));
+        Ok::<_, Error>((leader.oldest_needed_segment(), next_file))
+    })?;
+    for Dead { id, is_segment, .. } in &dead {
+        // Else its removal could be undone by a power cut, and an id that was given out anew would name two files.
+        assert!(*id < next_file, "the root lies above the ids of dead files");
+        assert!(
+            !is_segment || *id < log_floor,
+            "no recovery replays a segment before the one that was written to"
+        );
+    }
+    drop(marked);
     if is_pinned_before(writer, commit)? {
         // A reader may still need them; a later round will see.
         return Ok(stays);

@@ -3,6 +3,9 @@
 //! Invariants
 //! - What is tried first is the binary that the list names, then all others, the quickest first. A test that fails ends its
 //!   binary at once; one that takes far longer than without a mutation hangs, which is noticed as well.
+//! - A binary counts only once it has passed without a mutation. The slow ones are asked for that when they are first needed: as
+//!   long as the list names the right binaries, they hardly are.
+//! - What is said to change nothing is held against the quick ones only: to pass takes all of a binary's time.
 //! - A binary runs in a process group of its own, which is killed as a whole: tests start processes.
 //! - Tests that draw random cases draw the same ones each time, so that a survivor can be looked at again.
 
@@ -24,6 +27,16 @@ const WORKERS: usize = 2;
 /// A binary that takes so many times as long as without a mutation, and this much more, hangs.
 const HANGS_AFTER_TIMES: u32 = 5;
 const HANGS_AFTER_MORE: Duration = Duration::from_secs(60);
+/// No binary takes as long without a mutation.
+const LONGEST: Duration = Duration::from_secs(3_600);
+/// The binaries that take minutes, the quickest first.
+const SLOW: [&str; 5] = [
+    "thalweg/processes",
+    "thalweg-sim/damage",
+    "thalweg-sim/crash",
+    "thalweg-sim/errors",
+    "thalweg-sim/explored",
+];
 /// How often a running binary is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The environment variable that makes the random cases of the tests the same each time, unless the caller has set it.
@@ -52,13 +65,41 @@ const BUILDS: [&[&str]; 3] = [
 ];
 
 /// A test binary.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Binary {
     name: String,
     executable: PathBuf,
     package: PathBuf,
+    /// How long it takes without a mutation, or how it fails; once that was asked for.
+    unmutated: Mutex<Option<Result<Duration, String>>>,
+}
+
+impl Binary {
+    /// Its place among those that take minutes.
+    fn slowness(&self) -> Option<usize> {
+        SLOW.iter().position(|slow| *slow == self.name)
+    }
+
     /// How long it takes without a mutation.
-    takes: Duration,
+    fn takes(&self, log: &Path) -> Result<Duration, String> {
+        let mut unmutated = lock(&self.unmutated);
+        unmutated.get_or_insert_with(|| self.time(log)).clone()
+    }
+
+    fn time(&self, log: &Path) -> Result<Duration, String> {
+        let started = Instant::now();
+        let output = log.join(self.name.replace('/', "."));
+        match run_binary(self, 0, LONGEST, &output)? {
+            Outcome::Failed(test) => {
+                Err(format!("{} fails without a mutation: {test}", self.name))
+            }
+            Outcome::Passed => {
+                let takes = started.elapsed();
+                println!("{:>6.1} s  {}", takes.as_secs_f64(), self.name);
+                Ok(takes)
+            }
+        }
+    }
 }
 
 /// What tells whether a mutation is noticed, the quickest first.
@@ -74,7 +115,7 @@ enum Outcome {
     Failed(String),
 }
 
-/// Builds the tests of the copy and runs each once without a mutation.
+/// Builds the tests of the copy and runs the quick ones once without a mutation.
 pub(super) fn build(checkout: &Path, target: &Path) -> Result<Suite, String> {
     let mut binaries = Vec::new();
     for arguments in BUILDS {
@@ -83,17 +124,20 @@ pub(super) fn build(checkout: &Path, target: &Path) -> Result<Suite, String> {
     let log = target.join("output");
     std::fs::create_dir_all(&log)
         .map_err(|error| format!("creating {}: {error}", log.display()))?;
-    for binary in &mut binaries {
-        let started = Instant::now();
-        let output = log.join(format!("{}.unmutated", binary.name));
-        if let Outcome::Failed(test) = run_binary(binary, 0, Duration::from_secs(3_600), &output)? {
-            return Err(format!("{} fails without a mutation: {test}", binary.name));
-        }
-        binary.takes = started.elapsed();
-        println!("{:>6.1} s  {}", binary.takes.as_secs_f64(), binary.name);
+    let (mut slow, quick): (Vec<Binary>, Vec<Binary>) = binaries
+        .into_iter()
+        .partition(|binary| binary.slowness().is_some());
+    slow.sort_by_key(Binary::slowness);
+    let mut timed = Vec::new();
+    for binary in quick {
+        timed.push((binary.takes(&log)?, binary));
     }
-    binaries.sort_by_key(|binary| binary.takes);
-    Ok(Suite { binaries, log })
+    timed.sort_by_key(|(takes, _)| *takes);
+    let quick = timed.into_iter().map(|(_, binary)| binary);
+    Ok(Suite {
+        binaries: quick.chain(slow).collect(),
+        log,
+    })
 }
 
 fn build_one(checkout: &Path, target: &Path, arguments: &[&str]) -> Result<Vec<Binary>, String> {
@@ -134,7 +178,7 @@ fn build_one(checkout: &Path, target: &Path, arguments: &[&str]) -> Result<Vec<B
             name: format!("{crate_name}/{target_name}"),
             executable: executable.into(),
             package: package.into(),
-            takes: Duration::ZERO,
+            unmutated: Mutex::default(),
         })
     });
     Ok(binaries.collect())
@@ -143,7 +187,7 @@ fn build_one(checkout: &Path, target: &Path, arguments: &[&str]) -> Result<Vec<B
 /// Tries mutations, several at once; the survivors.
 pub(super) fn run(suite: &Suite, mutations: &[(usize, &Mutation)]) -> Result<Vec<Finding>, String> {
     let next = AtomicUsize::new(0);
-    let findings: Mutex<Vec<Finding>> = Mutex::default();
+    let findings = Mutex::new(unknown_tests(suite, mutations));
     let failure: Mutex<Option<String>> = Mutex::default();
     let caught: Mutex<BTreeMap<String, usize>> = Mutex::default();
     std::thread::scope(|scope| {
@@ -181,6 +225,22 @@ pub(super) fn run(suite: &Suite, mutations: &[(usize, &Mutation)]) -> Result<Vec
     Ok(std::mem::take(&mut *all))
 }
 
+/// Entries that name a test binary which is not there.
+fn unknown_tests(suite: &Suite, mutations: &[(usize, &Mutation)]) -> Vec<Finding> {
+    let is_known = |test: &str| suite.binaries.iter().any(|binary| binary.name == test);
+    let unknown = mutations
+        .iter()
+        .filter(|(_, mutation)| !mutation.test.is_empty() && !is_known(&mutation.test));
+    let finding = |(_, mutation): &(usize, &Mutation)| {
+        let message = format!(
+            "mutation \"{}\": there is no test binary {}",
+            mutation.name, mutation.test
+        );
+        Finding::new(super::list::PATH, None, message)
+    };
+    unknown.map(finding).collect()
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
@@ -216,12 +276,12 @@ fn notice(
     number: usize,
     mutation: &Mutation,
 ) -> Result<Option<(String, String)>, String> {
-    let is_first =
-        |binary: &&Binary| !mutation.test.is_empty() && binary.name.ends_with(&mutation.test);
+    let is_first = |binary: &&Binary| binary.name == mutation.test;
     let first = suite.binaries.iter().filter(is_first);
     let others = suite.binaries.iter().filter(|binary| !is_first(binary));
-    for binary in first.chain(others) {
-        let limit = binary.takes * HANGS_AFTER_TIMES + HANGS_AFTER_MORE;
+    let is_tried = |binary: &&Binary| mutation.equivalent.is_none() || binary.slowness().is_none();
+    for binary in first.chain(others).filter(is_tried) {
+        let limit = binary.takes(&suite.log)? * HANGS_AFTER_TIMES + HANGS_AFTER_MORE;
         let output = suite.log.join(number.to_string());
         if let Outcome::Failed(test) = run_binary(binary, number, limit, &output)? {
             return Ok(Some((binary.name.clone(), test)));
