@@ -320,10 +320,7 @@ mod tests {
         assert_eq!(flush(&kernel, || Job::Flush), None);
         kernel.close().unwrap();
         let calls = sim.calls();
-        assert_eq!(
-            flush(&kernel, || Job::Flush),
-            Some(ErrorKind::Unavailable)
-        );
+        assert_eq!(flush(&kernel, || Job::Flush), Some(ErrorKind::Unavailable));
         assert_eq!(sim.calls(), calls);
     }
 
@@ -340,9 +337,6 @@ mod tests {
         let commit = kernel.snapshot().unwrap().commit();
         let told = writer.with_leader(|leader| leader.raise_gc_floor(commit));
         assert_eq!(told.unwrap_err().kind(), ErrorKind::Unavailable);
-        assert_eq!(
-            flush(&kernel, || Job::Flush),
-            Some(ErrorKind::Unavailable)
-        );
+        assert_eq!(flush(&kernel, || Job::Flush), Some(ErrorKind::Unavailable));
     }
 }

@@ -163,7 +163,10 @@ fn merge(toy: &Toy, table: TableId) {
         .collect();
     let commits = |entry: &Entry| [entry.commit_min, entry.commit_max];
     let commits: Vec<_> = entries.iter().flat_map(commits).collect();
-    let commits = (*commits.iter().min().unwrap(), *commits.iter().max().unwrap());
+    let commits = (
+        *commits.iter().min().unwrap(),
+        *commits.iter().max().unwrap(),
+    );
     let mut fragment = toy.kernel.stage_fragment(table).unwrap();
     let merged = block(table, toy.rows(table).unwrap(), Some(commits));
     fragment.add_block(&merged).unwrap();
@@ -183,11 +186,14 @@ fn a_block_that_is_merged_while_it_is_moved_stays_merged() {
     // The last block lies in a segment of which all is needed: only the first one is moved.
     let rows = rows();
     let (early, late) = rows.split_at(100);
-    toy.append_group(table, early, 100, Durability::Disk).unwrap();
+    toy.append_group(table, early, 100, Durability::Disk)
+        .unwrap();
     for _ in 0..8 {
-        toy.append_group(doomed, &rows, 100, Durability::Disk).unwrap();
+        toy.append_group(doomed, &rows, 100, Durability::Disk)
+            .unwrap();
     }
-    toy.append_group(table, late, 100, Durability::Disk).unwrap();
+    toy.append_group(table, late, 100, Durability::Disk)
+        .unwrap();
     toy.kernel.checkpoint().unwrap();
     toy.append(table, &[(9999, 1)], Durability::Disk).unwrap();
     toy.kernel.checkpoint().unwrap();

@@ -180,7 +180,10 @@ fn a_power_cut_takes_a_few_megabytes_of_what_nobody_syncs() {
         most_rows = most_rows.max(k * rows_each - left);
     }
     let most_bytes = most_rows * 16;
-    assert!(most_bytes <= 5 << 20, "{most_bytes} bytes of rows were lost");
+    assert!(
+        most_bytes <= 5 << 20,
+        "{most_bytes} bytes of rows were lost"
+    );
 }
 
 #[test]

@@ -90,9 +90,7 @@ impl Binary {
         let started = Instant::now();
         let output = log.join(self.name.replace('/', "."));
         match run_binary(self, 0, LONGEST, &output)? {
-            Outcome::Failed(test) => {
-                Err(format!("{} fails without a mutation: {test}", self.name))
-            }
+            Outcome::Failed(test) => Err(format!("{} fails without a mutation: {test}", self.name)),
             Outcome::Passed => {
                 let takes = started.elapsed();
                 println!("{:>6.1} s  {}", takes.as_secs_f64(), self.name);
