@@ -39,6 +39,7 @@ pub mod sync;
 
 use std::sync::Arc;
 
+pub use os::start_threads;
 pub use owner::{NotOwner, Owner};
 pub use runtime::{Clock, Entropy, Join, JoinHandle, Panicked, Spawner};
 pub use storage::{

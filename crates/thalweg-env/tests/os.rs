@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_env::sync::Mutex;
-use thalweg_env::{Env, LockKind, OpenMode};
+use thalweg_env::{Env, LockKind, OpenMode, start_threads};
 
 /// Run by [`locks_exclude_other_processes`] in a second process; does nothing otherwise.
 #[test]
@@ -158,6 +158,34 @@ fn exit_status(child: libc::pid_t) -> i32 {
     status
 }
 
+#[test]
+fn forks_wait_until_threads_are_started() {
+    static IS_STARTING: AtomicBool = AtomicBool::new(false);
+    let worker = Env::os().spawner().spawn(
+        "worker",
+        Box::new(|| {
+            for _ in 0..2_000 {
+                start_threads(|| {
+                    IS_STARTING.store(true, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    IS_STARTING.store(false, Ordering::SeqCst);
+                });
+            }
+        }),
+    );
+    let worker = worker.unwrap();
+    let mut forks = 0;
+    while !worker.is_finished() || forks == 0 {
+        let child = fork(|| {
+            // A thread of the child starts others as well, and a child of the child waits for nobody.
+            !IS_STARTING.load(Ordering::SeqCst) && start_threads(|| true)
+        });
+        assert_eq!(exit_status(child), 0);
+        forks += 1;
+    }
+    worker.join().unwrap();
+}
+
 #[expect(unsafe_code, reason = "forks are what is tested")]
 fn signal(process: libc::pid_t, signal: i32) -> bool {
     // SAFETY: the call takes two numbers.
@@ -180,7 +208,6 @@ fn child_holds_a_lock_and_forks() {
     };
     let (file, other) = (open(""), open(".other"));
     assert!(file.try_lock(0..1, LockKind::Exclusive).unwrap());
-    assert!(other.try_lock(64..128, LockKind::Shared).unwrap());
     let worker = fork(|| {
         #[expect(unsafe_code, reason = "waits without a lock of the C library")]
         // SAFETY: the call takes nothing.
@@ -189,6 +216,8 @@ fn child_holds_a_lock_and_forks() {
         }
         true
     });
+    // Open before the fork and locked after it: the worker shared the file when it began.
+    assert!(other.try_lock(64..128, LockKind::Shared).unwrap());
     std::fs::write(format!("{path}.said"), worker.to_string()).unwrap();
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
 }

@@ -159,17 +159,22 @@ impl SegmentSupply {
         }
         .map_err(Failure::Refused)?;
         state.wanted_bytes = segment::next_capacity(spare.capacity_bytes, self.limit_bytes, 0);
-        let used = segment::use_spare(&self.env, &self.dir, &spare, self.next_file_id());
-        if matches!(&used, Err(Failure::Refused(error)) if error.kind() != ErrorKind::NotFound) {
-            // It has kept its name, and its room: a full disk has no other.
+        let id = self.next_file_id();
+        let used = segment::use_spare(&self.env, &self.dir, &spare, id);
+        if matches!(&used, Err(Failure::Refused(_))) {
             state.reserve_is_used = was_used && state.reserve_is_used;
             let place = match is_reserve {
                 true => &mut state.reserve,
                 false => &mut state.spare,
             };
-            match place {
-                None => *place = Some(spare),
-                Some(_) => self.remove(&spare.path),
+            if !self.is_there(&spare.path) {
+                // The rename has happened although it failed: nothing will be written under the new name.
+                self.remove(&segment::segment_path(&self.dir, id));
+            } else if place.is_none() {
+                // It has kept its name, and its room: a full disk has no other.
+                *place = Some(spare);
+            } else {
+                self.remove(&spare.path);
             }
         }
         drop(state);
@@ -338,6 +343,12 @@ impl SegmentSupply {
             }
         }
         None
+    }
+
+    /// Whether a file may still have this name.
+    fn is_there(&self, path: &std::path::Path) -> bool {
+        let found = self.env.storage().metadata(path);
+        !found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     }
 
     fn remove(&self, path: &std::path::Path) {

@@ -3,10 +3,10 @@
 use crate::error::{OrRaise, raise};
 use crate::process::ProcessLocal;
 use crate::row::with_row;
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use thalweg::{Appender, ErrorKind};
+use thalweg_env::sync::Mutex;
 
 /// Collects rows for a table and commits them in batches; made by Table.appender().
 ///

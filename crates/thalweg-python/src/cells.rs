@@ -5,6 +5,8 @@
 //! here are left to pyarrow, a batch at a time.
 
 use crate::error::raise;
+use crate::finalize::Callback;
+use crate::once::{name, once};
 use crate::value::{decimal_type, epoch};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -15,11 +17,11 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, FieldRef, Schema, TimeUnit};
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDelta, PyList, PyString, PyTuple, PyType, PyTzInfo};
-use pyo3::{IntoPyObjectExt, intern};
 use pyo3_arrow::PyArray;
+use std::sync::OnceLock;
 use thalweg::ErrorKind;
 
 /// `datetime.date.toordinal` of 1970-01-01.
@@ -138,9 +140,10 @@ pub(crate) fn cell<'py>(
 fn through_pyarrow(py: Python<'_>, field: &FieldRef, array: &ArrayRef) -> PyResult<Py<PyList>> {
     let exported = PyArray::try_new(ArrayRef::clone(array), FieldRef::clone(field));
     let exported = exported.map_err(|error| raise(ErrorKind::Query, error.to_string()))?;
+    let _running = Callback::begin()?;
     let exported = exported.to_pyarrow(py)?;
     Ok(exported
-        .call_method0(intern!(py, "to_pylist"))?
+        .call_method0(name!(py, "to_pylist"))?
         .cast_into::<PyList>()?
         .unbind())
 }
@@ -291,18 +294,25 @@ fn datetime<'py>(
         .map_err(|_| out_of_range())?;
     match zone {
         Some(zone) if !zone.is(PyTzInfo::utc(py)?) => instant
-            .call_method1(intern!(py, "astimezone"), (zone,))
+            .call_method1(name!(py, "astimezone"), (zone,))
             .map_err(|_| out_of_range()),
         _ => Ok(instant),
     }
 }
 
 fn date(py: Python<'_>, days: i32) -> PyResult<Bound<'_, PyAny>> {
-    static DATE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static DATE: OnceLock<Py<PyType>> = OnceLock::new();
+    let import = || {
+        Ok(py
+            .import("datetime")?
+            .getattr("date")?
+            .cast_into()?
+            .unbind())
+    };
     let ordinal = i64::from(days) + EPOCH_ORDINAL;
-    let made = DATE
-        .import(py, "datetime", "date")?
-        .call_method1(intern!(py, "fromordinal"), (ordinal,));
+    let made = once(&DATE, import)?
+        .bind(py)
+        .call_method1(name!(py, "fromordinal"), (ordinal,));
     made.map_err(|_| beyond(py, "the date", format!("{days} days after 1970-01-01")))
 }
 

@@ -1,16 +1,17 @@
 //! An open database.
 
 use crate::error::{NotFoundError, OrRaise, raise};
+use crate::finalize::Callback;
 use crate::input;
+use crate::once::name;
 use crate::options::{duration, whole_number};
-use crate::process::ProcessLocal;
+use crate::process::{ProcessLocal, initialise};
 use crate::result::PyQueryResult;
 use crate::schema::schema;
 use crate::signals;
 use crate::table::PyTable;
 use crate::value::params;
 use arrow_schema::Schema;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
@@ -66,6 +67,7 @@ pub(crate) fn connect(
     if let Some(interval) = duration("sync_interval", sync_interval)? {
         builder = builder.sync_interval(interval);
     }
+    initialise(py)?;
     let db = py.detach(|| builder.open(&path)).or_raise()?;
     let closed = AtomicBool::new(false);
     Ok(PyDatabase {
@@ -223,6 +225,8 @@ impl PyDatabase {
             Err(error) if error.kind() == ErrorKind::NotFound => error,
             other => return other.or_raise().map(PyQueryResult::new),
         };
+        // To the end: what an INSERT read from Python is given back with the interpreter held.
+        let _running = Callback::begin()?;
         let names = py.detach(|| db.unknown_tables(text)).unwrap_or_default();
         let extra = variables(py, &names, &missing)?;
         if extra.is_empty() {
@@ -338,12 +342,12 @@ fn variables(
     missing: &thalweg::Error,
 ) -> PyResult<Vec<(String, ExtraTable)>> {
     let frame = py
-        .import(intern!(py, "sys"))?
-        .getattr(intern!(py, "_getframe"))?
+        .import(name!(py, "sys"))?
+        .getattr(name!(py, "_getframe"))?
         .call0()?;
     let scopes = [
-        frame.getattr(intern!(py, "f_locals"))?,
-        frame.getattr(intern!(py, "f_globals"))?,
+        frame.getattr(name!(py, "f_locals"))?,
+        frame.getattr(name!(py, "f_globals"))?,
     ];
     let mut tables = Vec::new();
     for name in names {
@@ -358,7 +362,7 @@ fn variables(
             return Err(NotFoundError::new_err(message));
         };
         // Readers and results can be read once; frames and tables as often as one likes.
-        let is_once = !found.hasattr(intern!(py, "__len__"))?;
+        let is_once = !found.hasattr(name!(py, "__len__"))?;
         tables.push((name.clone(), rows.into_extra(is_once)?));
     }
     Ok(tables)

@@ -5,16 +5,20 @@
 //! that says what can.
 
 use crate::error::{Error, exception, raise};
+use crate::finalize::Callback;
+use crate::once::name;
+use crate::process::Home;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use pyo3::exceptions::{PyException, PyStopIteration};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::ArrayReader;
 use pyo3_arrow::{PyArray, PyArrayReader, PySchema};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 use thalweg::{ErrorKind, ExtraTable};
 
 /// Rows from Python.
@@ -28,7 +32,8 @@ pub(crate) enum Input {
 /// `data` as rows for a table with these columns; `None` when it is no table at all.
 pub(crate) fn read(data: &Bound<'_, PyAny>, columns: &Schema) -> PyResult<Option<Input>> {
     let py = data.py();
-    if let Some(export) = data.getattr_opt(intern!(py, "__arrow_c_array__"))? {
+    let _running = Callback::begin()?;
+    if let Some(export) = data.getattr_opt(name!(py, "__arrow_c_array__"))? {
         return read_array(&export).map(Input::Batch).map(Some);
     }
     if let Ok(columns) = data.cast::<PyDict>() {
@@ -40,7 +45,7 @@ pub(crate) fn read(data: &Bound<'_, PyAny>, columns: &Schema) -> PyResult<Option
     if is_pyarrow_reader(data)? {
         return Batches::new(data).map(|batches| Some(Input::Stream(Box::new(batches))));
     }
-    match data.getattr_opt(intern!(py, "__arrow_c_stream__"))? {
+    match data.getattr_opt(name!(py, "__arrow_c_stream__"))? {
         Some(export) => read_stream(&export).map(Input::Stream).map(Some),
         None => Ok(None),
     }
@@ -60,7 +65,7 @@ fn is_pyarrow_reader(data: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = data.get_type();
     let module = class.module()?;
     let is_pyarrow = module.to_str()?.starts_with("pyarrow.");
-    Ok(is_pyarrow && data.hasattr(intern!(data.py(), "read_next_batch"))?)
+    Ok(is_pyarrow && data.hasattr(name!(data.py(), "read_next_batch"))?)
 }
 
 /// What a function of the Python part makes of it: an object that exports Arrow.
@@ -70,9 +75,9 @@ fn through<'py>(
     arguments: impl pyo3::call::PyCallArgs<'py>,
 ) -> PyResult<Option<Input>> {
     let made = py
-        .import(intern!(py, "thalweg._data"))?
+        .import(name!(py, "thalweg._data"))?
         .call_method1(function, arguments)?;
-    let export = made.getattr(intern!(py, "__arrow_c_stream__"))?;
+    let export = made.getattr(name!(py, "__arrow_c_stream__"))?;
     read_stream(&export).map(Input::Stream).map(Some)
 }
 
@@ -111,6 +116,7 @@ fn read_stream(export: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader 
     let arrays = import().map_err(|error| unreadable(error, py))?;
     let schema = schema_of(arrays.field().data_type());
     let schema = schema.map_err(|error| raise(ErrorKind::Schema, message(&error)))?;
+    let arrays = Some(arrays);
     Ok(Box::new(Rows { schema, arrays }))
 }
 
@@ -185,14 +191,25 @@ fn is_fixed(data_type: &DataType) -> bool {
 /// A stream of structs as batches.
 struct Rows {
     schema: SchemaRef,
-    arrays: Box<dyn ArrayReader + Send>,
+    /// Until it is dropped.
+    arrays: Option<Box<dyn ArrayReader + Send>>,
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        // Whoever exports may need the interpreter to end the stream.
+        give_back(self.arrays.take());
+    }
 }
 
 impl Iterator for Rows {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let array = self.arrays.next()?;
+        let array = match Callback::begin() {
+            Ok(_running) => self.arrays.as_mut()?.next()?,
+            Err(ended) => return Some(Err(ArrowError::ExternalError(Box::new(ended)))),
+        };
         Some(array.and_then(|array| batch_of(&array, &self.schema)))
     }
 }
@@ -206,22 +223,52 @@ impl RecordBatchReader for Rows {
 /// The batches of a reader that may run Python; what that raises is in the error.
 struct Batches {
     schema: SchemaRef,
-    reader: Py<PyAny>,
+    /// Until it is dropped.
+    reader: Option<Py<PyAny>>,
+    home: Home,
+    /// The thread that waits for what becomes of the batches.
+    caller: ThreadId,
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        // Without the interpreter PyO3 would leave it to whatever thread has it next.
+        let reader = self.reader.take();
+        Python::try_attach(|_| give_back(reader));
+    }
+}
+
+/// Drops what belongs to Python, or keeps it for ever when the interpreter ends.
+fn give_back<T>(owned: T) {
+    match Callback::begin() {
+        Ok(_running) => drop(owned),
+        Err(_) => {
+            let _kept = ManuallyDrop::new(owned);
+        }
+    }
 }
 
 impl Batches {
     fn new(reader: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let schema = reader.getattr(intern!(reader.py(), "schema"))?;
+        let schema = reader.getattr(name!(reader.py(), "schema"))?;
         Ok(Self {
             schema: schema.extract::<PySchema>()?.into_inner(),
-            reader: reader.clone().unbind(),
+            reader: Some(reader.clone().unbind()),
+            home: Home::here(),
+            caller: thread::current().id(),
         })
     }
 
     fn read(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
-        let reader = self.reader.bind(py);
-        match reader.call_method0(intern!(py, "read_next_batch")) {
-            Ok(batch) => read_array(&batch.getattr(intern!(py, "__arrow_c_array__"))?).map(Some),
+        let _running = Callback::begin()?;
+        let Some(reader) = &self.reader else {
+            return Ok(None);
+        };
+        let reader = reader.bind(py);
+        let next = reader.call_method0(name!(py, "read_next_batch"));
+        self.home.check_return(py, self.caller)?;
+        match next {
+            Ok(batch) => read_array(&batch.getattr(name!(py, "__arrow_c_array__"))?).map(Some),
             Err(end) if end.is_instance_of::<PyStopIteration>(py) => Ok(None),
             Err(raised) => Err(raised),
         }

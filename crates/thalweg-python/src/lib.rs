@@ -11,7 +11,9 @@ mod appender;
 mod cells;
 mod database;
 mod error;
+mod finalize;
 mod input;
+mod once;
 mod options;
 mod process;
 mod result;
@@ -23,18 +25,19 @@ mod signals;
 mod table;
 mod value;
 
-use mimalloc::MiMalloc;
 use pyo3::prelude::*;
+use tikv_jemallocator::Jemalloc;
 
 /// Results of some megabytes come and go. Given back to the system and taken again, each costs a page fault per 4 KiB,
-/// half the time of a large scan: this allocator keeps what is freed for about a second.
+/// half the time of a large scan: this allocator keeps what is freed for some seconds. And it survives a fork.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// The compiled part of the package.
 #[pymodule(name = "_thalweg")]
 fn compiled(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    process::Home::here();
+    once::fill_cells_of_pyo3(module.py())?;
+    finalize::register(module)?;
     error::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<database::PyDatabase>()?;
@@ -42,5 +45,6 @@ fn compiled(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::PyTable>()?;
     module.add_class::<appender::PyAppender>()?;
     module.add_class::<result::PyQueryResult>()?;
+    module.py().get_type::<result::Batches>();
     module.add_function(wrap_pyfunction!(database::connect, module)?)
 }

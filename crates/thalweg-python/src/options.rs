@@ -3,7 +3,7 @@
 //! Invariant: an option that makes no sense is an exception of Thalweg that names the option and shows what was given.
 
 use crate::error::raise;
-use pyo3::intern;
+use crate::once::name;
 use pyo3::prelude::*;
 use pyo3::types::PyDelta;
 use std::fmt::Display;
@@ -45,7 +45,7 @@ pub(crate) fn duration(name: &str, given: Option<&Bound<'_, PyAny>>) -> PyResult
         return Ok(None);
     };
     let seconds: Option<f64> = if given.is_instance_of::<PyDelta>() {
-        let seconds = given.call_method0(intern!(given.py(), "total_seconds"))?;
+        let seconds = given.call_method0(name!(given.py(), "total_seconds"))?;
         Some(seconds.extract()?)
     } else {
         given.extract().ok()

@@ -6,15 +6,43 @@
 //!   and closing does nothing.
 //! - A child drops nothing that it has inherited. Dropping would flush rows, wait for threads and let go of files, all of which
 //!   are its parent's. The child's copy of the memory goes with the child.
+//! - What the process makes once, at its first use, is made before the first connection, with the interpreter held: a child
+//!   whose parent was in the middle of that when it forked would wait for the end of it for ever. `os.fork` needs the
+//!   interpreter too, so it comes before or after.
 
-use crate::error::raise;
+use crate::error::{OrRaise, raise};
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
-use thalweg::ErrorKind;
+use std::thread::{self, ThreadId};
+use thalweg::{Database, ErrorKind};
 use thalweg_env::{Clock, Env};
 
 /// Knows the id of this process without asking the system each time.
-static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(Env::os().clock()));
+pub(crate) static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(Env::os().clock()));
+
+/// Touches what statements make once per process: the functions of SQL above all, and what parsing and planning need. Takes
+/// some milliseconds.
+const FIRST_STATEMENT: &str = "SELECT 1";
+
+/// Makes what is made once per process. It must be called with the interpreter held, and holds it to the end.
+///
+/// # Errors
+/// When the engine cannot work in this process.
+pub(crate) fn initialise(_py: Python<'_>) -> PyResult<()> {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if IS_DONE.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let run = || {
+        let db = Database::builder().threads(1).open(":memory:")?;
+        db.sql(FIRST_STATEMENT)?.collect()?;
+        db.close()
+    };
+    run().or_raise()?;
+    IS_DONE.store(true, Ordering::Release);
+    Ok(())
+}
 
 /// The process that made something.
 #[derive(Clone, Copy)]
@@ -37,6 +65,31 @@ impl Home {
     pub(crate) fn check(self) -> PyResult<()> {
         if self.is_here() { Ok(()) } else { Err(moved()) }
     }
+
+    /// Called behind Python code that may have forked. In the child, a thread that has called the engine gets the error. A
+    /// thread of the engine has nobody to return to, since its callers are threads that the child does not have, and the
+    /// interpreter does not take it back: it ends the child.
+    ///
+    /// # Errors
+    /// In a child of a fork.
+    pub(crate) fn check_return(self, py: Python<'_>, caller: ThreadId) -> PyResult<()> {
+        if !self.is_here() && thread::current().id() != caller {
+            end_child(py);
+        }
+        self.check()
+    }
+}
+
+fn end_child(py: Python<'_>) -> ! {
+    let message = "thalweg: a fork within what feeds a statement: the child cannot go on with it and ends. \
+                   End it with os._exit(), or fork elsewhere.\n";
+    let end = || -> PyResult<()> {
+        let os = py.import("os")?;
+        os.call_method1("write", (2, message.as_bytes()))?;
+        os.call_method1("_exit", (1,)).map(drop)
+    };
+    let _ = end();
+    std::process::abort()
 }
 
 #[cold]

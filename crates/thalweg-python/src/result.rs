@@ -5,18 +5,19 @@
 
 use crate::cells::{Converter, Page};
 use crate::error::raise;
+use crate::finalize::Callback;
+use crate::once::name;
 use crate::process::{Home, ProcessLocal};
 use crate::show;
 use crate::signals::{Stopped, next_batch};
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
-use parking_lot::Mutex;
 use pyo3::exceptions::PyStopIteration;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
 use thalweg::{ErrorKind, QueryResult};
+use thalweg_env::sync::Mutex;
 
 /// The rows of a statement. They stream, and can be read once.
 ///
@@ -164,11 +165,12 @@ impl PyQueryResult {
     /// [{'a': 1}]
     fn arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let batches = self.collect()?.into_iter().map(Ok);
+        let _running = Callback::begin()?;
         let reader = RecordBatchIterator::new(batches, SchemaRef::clone(&self.schema));
         let reader = Bound::new(py, PyRecordBatchReader::new(Box::new(reader)))?;
         reader_class(py)?
-            .call_method1(intern!(py, "from_stream"), (reader,))?
-            .call_method0(intern!(py, "read_all"))
+            .call_method1(name!(py, "from_stream"), (reader,))?
+            .call_method0(name!(py, "read_all"))
     }
 
     /// The same as arrow().
@@ -178,9 +180,11 @@ impl PyQueryResult {
 
     /// All rows as a pandas.DataFrame.
     fn df<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        // Said before the rows are gone.
+        // Reported before the rows are gone.
         py.import("pandas")?;
-        self.arrow(py)?.call_method0(intern!(py, "to_pandas"))
+        let table = self.arrow(py)?;
+        let _running = Callback::begin()?;
+        table.call_method0(name!(py, "to_pandas"))
     }
 
     /// The same as df().
@@ -191,7 +195,9 @@ impl PyQueryResult {
     /// All rows as a polars.DataFrame.
     fn pl<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let polars = py.import("polars")?;
-        polars.call_method1(intern!(py, "from_arrow"), (self.arrow(py)?,))
+        let table = self.arrow(py)?;
+        let _running = Callback::begin()?;
+        polars.call_method1(name!(py, "from_arrow"), (table,))
     }
 
     /// The same as pl().
@@ -205,8 +211,10 @@ impl PyQueryResult {
     /// >>> thalweg.connect(":memory:").sql("SELECT 1.5 AS a").numpy()
     /// {'a': array([1.5])}
     fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let table = self.arrow(py)?;
+        let _running = Callback::begin()?;
         py.import("thalweg._frames")?
-            .call_method1("to_numpy", (self.arrow(py)?,))
+            .call_method1("to_numpy", (table,))
     }
 
     /// The same as numpy().
@@ -233,6 +241,7 @@ impl PyQueryResult {
 
     /// The rows as a pyarrow.RecordBatchReader, which pulls them as it is read.
     fn reader<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _running = Callback::begin()?;
         let class = reader_class(py)?;
         let schema = self.schema(py)?;
         let rows = self.take(State::Taken)?;
@@ -241,7 +250,7 @@ impl PyQueryResult {
             rows: Mutex::new(Some(rows)),
         };
         class.call_method1(
-            intern!(py, "from_batches"),
+            name!(py, "from_batches"),
             (schema, Bound::new(py, batches)?),
         )
     }
@@ -262,7 +271,7 @@ impl PyQueryResult {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let stream = Bound::new(py, self.stream()?)?;
-        stream.call_method1(intern!(py, "__arrow_c_stream__"), (requested_schema,))
+        stream.call_method1(name!(py, "__arrow_c_stream__"), (requested_schema,))
     }
 
     /// The columns as a pyarrow.Schema.
@@ -303,14 +312,14 @@ impl PyQueryResult {
 }
 
 fn reader_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    py.import(intern!(py, "pyarrow"))?
-        .getattr(intern!(py, "RecordBatchReader"))
+    py.import(name!(py, "pyarrow"))?
+        .getattr(name!(py, "RecordBatchReader"))
 }
 
 /// The rest of the rows as an iterator of batches, for pyarrow to read from. Through the stream interface errors would
 /// lose their kind, and Ctrl-C would be one of them.
 #[pyclass(frozen)]
-struct Batches {
+pub(crate) struct Batches {
     home: Home,
     /// Taken while a batch is pulled, and at the end.
     rows: Mutex<Option<Box<Rows>>>,

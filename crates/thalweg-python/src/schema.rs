@@ -1,8 +1,8 @@
 //! Columns of a table that is to be made: a pyarrow.Schema, or a dict of names and types.
 
 use crate::error::raise;
+use crate::once::name;
 use arrow_schema::{Field, Schema};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::{PyDataType, PySchema};
@@ -35,7 +35,7 @@ fn field(name: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<Field> {
             format!("{} is no name of a column: names are texts", name.repr()?),
         ));
     };
-    if given.hasattr(intern!(py, "__arrow_c_schema__"))?
+    if given.hasattr(name!(py, "__arrow_c_schema__"))?
         && let Ok(data_type) = given.extract::<PyDataType>()
     {
         return Ok(Field::new(name, data_type.into_inner(), true));
@@ -59,9 +59,9 @@ fn field(name: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<Field> {
 /// The name of a numpy.dtype.
 fn numpy_name(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     let py = given.py();
-    if given.hasattr(intern!(py, "kind"))?
-        && given.hasattr(intern!(py, "itemsize"))?
-        && let Some(name) = given.getattr_opt(intern!(py, "name"))?
+    if given.hasattr(name!(py, "kind"))?
+        && given.hasattr(name!(py, "itemsize"))?
+        && let Some(name) = given.getattr_opt(name!(py, "name"))?
     {
         return name.extract().map(Some);
     }

@@ -2,10 +2,10 @@
 
 use crate::error::exception;
 use arrow_array::RecordBatch;
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::time::Duration;
 use thalweg::{Error, Fetched, QueryResult};
+use thalweg_env::sync::Mutex;
 
 /// How long a call waits before it looks for signals.
 const WAIT: Duration = Duration::from_millis(50);

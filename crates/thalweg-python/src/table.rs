@@ -4,18 +4,19 @@ use crate::appender::PyAppender;
 use crate::cells::cell;
 use crate::database::{Handle, unsupported};
 use crate::error::{OrRaise, exception, raise};
+use crate::finalize::Callback;
 use crate::input::{self, Input};
 use crate::process::ProcessLocal;
 use crate::result::PyQueryResult;
 use crate::row::with_row;
 use crate::scan::{Asked, scan};
 use arrow_schema::DataType;
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3_arrow::PySchema;
 use std::sync::Arc;
 use thalweg::{Error, ErrorKind, Table, key_to_text};
+use thalweg_env::sync::Mutex;
 use thalweg_table::time::key_to_scalar;
 
 /// A table; made by Database.create_table() and Database.table().
@@ -84,6 +85,8 @@ impl PyTable {
     /// >>> t.append({"ts": numpy.arange(3), "v": numpy.array([0.5, 1.5, numpy.nan])})
     /// 3
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
+        // To the end: memory of Python objects is given back with the interpreter held.
+        let _running = Callback::begin()?;
         let table = self.open()?;
         let schema = table.schema();
         let Some(input) = input::read(data, &schema)? else {

@@ -4,15 +4,16 @@
 //! built-in types are told apart by one pointer comparison each, everything else takes the slow way.
 
 use crate::error::raise;
+use crate::once::{name, once};
 use crate::options::shown;
 use arrow_schema::TimeUnit;
+use pyo3::Borrowed;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{
     PyBool, PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyInt, PyList, PyString,
     PyTuple, PyType,
 };
-use pyo3::{Borrowed, intern};
+use std::sync::OnceLock;
 use thalweg::{ErrorKind, TimeBound, Value};
 use thalweg::{Params, ScalarValue};
 
@@ -114,7 +115,7 @@ fn unusual<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
     }
     if object.is_instance_of::<PyDate>() {
         let ordinal: i32 = object
-            .call_method0(intern!(object.py(), "toordinal"))?
+            .call_method0(name!(object.py(), "toordinal"))?
             .extract()?;
         return Ok(Value::Date(ordinal - EPOCH_ORDINAL));
     }
@@ -124,7 +125,7 @@ fn unusual<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
     if object.is_instance(decimal_type(object.py())?)? {
         return decimal(&object);
     }
-    match object.getattr_opt(intern!(object.py(), "dtype"))? {
+    match object.getattr_opt(name!(object.py(), "dtype"))? {
         Some(dtype) => numpy_scalar(&object, &dtype),
         None => Err(Unfit::Because(format!(
             "a value of type {kind} cannot be stored"
@@ -133,14 +134,21 @@ fn unusual<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
 }
 
 pub(crate) fn decimal_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static DECIMAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    DECIMAL.import(py, "decimal", "Decimal")
+    static DECIMAL: OnceLock<Py<PyType>> = OnceLock::new();
+    let import = || {
+        Ok(py
+            .import("decimal")?
+            .getattr("Decimal")?
+            .cast_into()?
+            .unbind())
+    };
+    Ok(once(&DECIMAL, import)?.bind(py))
 }
 
 /// The instants from which Python's times are counted: naive, and aware.
 fn epochs(py: Python<'_>) -> PyResult<&(Py<PyAny>, Py<PyAny>)> {
-    static EPOCHS: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
-    EPOCHS.get_or_try_init(py, || {
+    static EPOCHS: OnceLock<(Py<PyAny>, Py<PyAny>)> = OnceLock::new();
+    once(&EPOCHS, || {
         let datetime = py.import("datetime")?;
         let naive = datetime.getattr("datetime")?.call1((1970, 1, 1))?;
         let utc = datetime.getattr("timezone")?.getattr("utc")?;
@@ -158,19 +166,17 @@ pub(crate) fn epoch(py: Python<'_>, aware: bool) -> PyResult<&Bound<'_, PyAny>> 
 }
 
 fn is_aware(datetime: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(!datetime
-        .getattr(intern!(datetime.py(), "tzinfo"))?
-        .is_none())
+    Ok(!datetime.getattr(name!(datetime.py(), "tzinfo"))?.is_none())
 }
 
 /// A datetime as time since 1970 in UTC, a naive one taken as UTC.
 fn instant(datetime: &Bound<'_, PyAny>) -> Result<Value<'static>, Unfit> {
     let py = datetime.py();
     // pandas counts nanoseconds.
-    if let Some(nanosecond) = datetime.getattr_opt(intern!(py, "nanosecond"))?
+    if let Some(nanosecond) = datetime.getattr_opt(name!(py, "nanosecond"))?
         && nanosecond.extract::<i64>()? != 0
     {
-        let value = datetime.getattr(intern!(py, "value"))?.extract()?;
+        let value = datetime.getattr(name!(py, "value"))?.extract()?;
         return Ok(Value::Instant {
             value,
             unit: TimeUnit::Nanosecond,
@@ -187,9 +193,9 @@ fn instant(datetime: &Bound<'_, PyAny>) -> Result<Value<'static>, Unfit> {
 /// All of a timedelta but pandas' nanoseconds. Python's own limits keep it within 64 bits.
 fn microseconds(delta: &Bound<'_, PyAny>) -> PyResult<i64> {
     let py = delta.py();
-    let days: i64 = delta.getattr(intern!(py, "days"))?.extract()?;
-    let seconds: i64 = delta.getattr(intern!(py, "seconds"))?.extract()?;
-    let microseconds: i64 = delta.getattr(intern!(py, "microseconds"))?.extract()?;
+    let days: i64 = delta.getattr(name!(py, "days"))?.extract()?;
+    let seconds: i64 = delta.getattr(name!(py, "seconds"))?.extract()?;
+    let microseconds: i64 = delta.getattr(name!(py, "microseconds"))?.extract()?;
     let below_day = seconds * 1_000_000 + microseconds;
     let all = days
         .checked_mul(DAY_US)
@@ -204,10 +210,10 @@ fn microseconds(delta: &Bound<'_, PyAny>) -> PyResult<i64> {
 
 fn span(delta: &Bound<'_, PyAny>) -> Result<Value<'static>, Unfit> {
     let py = delta.py();
-    if let Some(nanoseconds) = delta.getattr_opt(intern!(py, "nanoseconds"))?
+    if let Some(nanoseconds) = delta.getattr_opt(name!(py, "nanoseconds"))?
         && nanoseconds.extract::<i64>()? != 0
     {
-        let value = delta.getattr(intern!(py, "value"))?.extract()?;
+        let value = delta.getattr(name!(py, "value"))?.extract()?;
         return Ok(Value::Span {
             value,
             unit: TimeUnit::Nanosecond,
@@ -220,7 +226,7 @@ fn span(delta: &Bound<'_, PyAny>) -> Result<Value<'static>, Unfit> {
 }
 
 fn decimal(decimal: &Bound<'_, PyAny>) -> Result<Value<'static>, Unfit> {
-    let parts = decimal.call_method0(intern!(decimal.py(), "as_tuple"))?;
+    let parts = decimal.call_method0(name!(decimal.py(), "as_tuple"))?;
     let (negative, digits, exponent): (u8, Vec<u8>, Bound<'_, PyAny>) = parts.extract()?;
     let Ok(exponent) = exponent.extract::<i32>() else {
         return Err(Unfit::Because(format!("{decimal} is no decimal number")));
@@ -254,7 +260,7 @@ fn numpy_scalar(
     let py = object.py();
     let refused = || Unfit::Because(format!("a value of type {dtype} cannot be stored"));
     let kind: String = dtype
-        .getattr(intern!(py, "kind"))
+        .getattr(name!(py, "kind"))
         .and_then(|kind| kind.extract())
         .map_err(|_| refused())?;
     match kind.as_str() {
@@ -268,7 +274,7 @@ fn numpy_scalar(
         }),
         "b" | "i" | "u" | "f" => {
             let item = object
-                .call_method0(intern!(py, "item"))
+                .call_method0(name!(py, "item"))
                 .map_err(|_| refused())?;
             if let Ok(float) = item.cast_exact::<PyFloat>() {
                 Ok(Value::Float(float.value()))

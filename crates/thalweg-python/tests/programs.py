@@ -27,7 +27,7 @@ def in_child(function):
     '''Runs it in a child of a fork, which must end well and soon.'''
     pid = os.fork()
     if pid == 0:
-        signal.alarm(30)  # ends whatever hangs, by default without asking the interpreter
+        signal.alarm(60)  # ends whatever hangs, by default without asking the interpreter
         try:
             function()
         except BaseException:
@@ -48,14 +48,15 @@ def refused(function):
 """
 
 
-def run(source, path, *arguments, status=0, timeout=120):
-    """Runs a program, which must end with that status, and returns what it printed."""
+def run(source, path, *arguments, status=0, says="", timeout=120):
+    """Runs a program, which must end with that status and say that on the way, and returns what it printed."""
     # A file, not -c: multiprocessing imports it again.
     file = pathlib.Path(path).parent / "program.py"
     file.write_text(COMMON + source)
     command = [sys.executable, "-X", "faulthandler", str(file), str(path), *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     assert ended.returncode == status, f"{ended.returncode}\n{ended.stdout}\n{ended.stderr}"
+    assert says in ended.stderr, ended.stderr
     assert "Fatal" not in ended.stderr and "panicked" not in ended.stderr, ended.stderr
     return ended.stdout
 

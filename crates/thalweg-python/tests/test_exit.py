@@ -7,7 +7,7 @@ BUSY = """
 db = thalweg.connect(path, durability="process")
 table = create(db)
 table.append(batch(0, 300_000))
-started = threading.Barrier(7)
+started = threading.Barrier(10)
 
 def put():
     started.wait()
@@ -28,7 +28,7 @@ def collect():
 def query():
     started.wait()
     while True:
-        db.sql("SELECT v, count(*) FROM t GROUP BY v ORDER BY v LIMIT 3").fetchall()
+        db.sql("SELECT ts % 100, count(*) FROM t WHERE ts < 100000 GROUP BY 1 ORDER BY 2").fetchall()
 
 def iterate():
     started.wait()
@@ -36,18 +36,67 @@ def iterate():
         for row in table.scan():
             pass
 
-def feed():
-    def batches():
-        while True:
-            yield pyarrow.RecordBatch.from_pydict(batch(0, 50_000))
-    started.wait()
-    table.append(pyarrow.RecordBatchReader.from_batches(pyarrow.RecordBatch.from_pydict(batch(0, 1)).schema, batches()))
+schema = pyarrow.RecordBatch.from_pydict(batch(0, 1)).schema
 
-for work in (put, append, collect, query, iterate, feed):
+def batches():
+    while True:
+        yield pyarrow.RecordBatch.from_pydict(batch(0, 50_000))
+
+def feed():
+    started.wait()
+    table.append(pyarrow.RecordBatchReader.from_batches(schema, batches()))
+
+def insert():
+    started.wait()
+    reader = pyarrow.RecordBatchReader.from_batches(schema, batches())
+    db.sql("INSERT INTO t SELECT * FROM reader")
+
+def read_frames():
+    started.wait()
+    while True:
+        reader = pyarrow.RecordBatchReader.from_batches(schema, batches())
+        db.sql("SELECT * FROM reader").fetchone()
+
+def convert():
+    started.wait()
+    while True:
+        table.scan().df(), table.scan().reader(), table.scan().numpy()
+
+for work in (put, append, collect, query, iterate, feed, insert, read_frames, convert):
     threading.Thread(target=work, daemon=True).start()
 started.wait()
 time.sleep(0.3)  # so that all are in the middle of something; correct without
 """
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("", 0),
+        ("sys.exit(5)", 5),
+        ("raise KeyError('gone')", 1),
+        ("atexit.register(db.close)", 0),
+        ("atexit.register(lambda: (table.put(1, 0.5), db.sql('SELECT count(*) FROM t').fetchone()))", 0),
+        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(30)", -2),
+        ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)", -15),
+        ("os._exit(4)", 4),
+    ],
+)
+def test_daemon_threads_at_the_end_of_the_interpreter(path, end, status):
+    run(BUSY + end, path, status=status)
+    assert check(path) >= 300_000
+
+
+CHILD = """
+pid = os.fork()
+if pid:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_daemon_threads_at_the_end_of_a_child(path):
+    run(CHILD + BUSY + "sys.exit(5)", path, status=5)
+    assert check(path) >= 300_000
 
 
 UNCLOSED = """

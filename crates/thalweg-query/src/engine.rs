@@ -25,10 +25,10 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{Insert, Statement as SqlStatement};
-use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_env::sync::Mutex;
 use thalweg_table::schema::fold_name;
 use thalweg_table::{DatabaseView, Engine, ErrorKind, Result, Table};
 

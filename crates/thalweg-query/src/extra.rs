@@ -11,9 +11,9 @@ use datafusion::datasource::MemTable;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
-use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use thalweg_env::sync::Mutex;
 use thalweg_table::Result;
 
 type Reader = Box<dyn RecordBatchReader + Send>;

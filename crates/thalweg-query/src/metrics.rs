@@ -3,9 +3,9 @@
 use datafusion::physical_plan::metrics::{
     Count, ExecutionPlanMetricsSet, Metric, MetricValue, MetricsSet,
 };
-use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use thalweg_env::sync::Mutex;
 use thalweg_table::time::key_to_text;
 use thalweg_table::{KeyRange, ScanMetrics, TableView};
 

@@ -30,11 +30,11 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use futures::Stream;
-use parking_lot::Mutex;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use thalweg_env::sync::Mutex;
 use thalweg_table::{KeyRange, Scan, ScanRequest, TableView};
 
 /// Fewer rows than this in a partition are not worth a second one.

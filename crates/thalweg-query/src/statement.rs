@@ -9,10 +9,10 @@ use crate::parse::{Parsed, parse};
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
-use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use thalweg_env::sync::Mutex;
 use thalweg_table::{DatabaseView, Result};
 
 /// Statements that are kept.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
+use thalweg_env::start_threads;
 use thalweg_table::{Error, Result};
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::task::JoinHandle;
@@ -20,12 +21,13 @@ pub(crate) struct Threads(Option<Runtime>, Handle);
 
 impl Threads {
     pub(crate) fn start(threads: usize) -> Result<Self> {
-        let runtime = Builder::new_multi_thread()
+        let mut builder = Builder::new_multi_thread();
+        builder
             .worker_threads(threads)
             .thread_name("thalweg-query")
             .thread_stack_size(STACK_BYTES)
-            .enable_time()
-            .build()
+            .enable_time();
+        let runtime = start_threads(|| builder.build())
             .map_err(|e| Error::io("starting the threads of queries", e))?;
         let handle = runtime.handle().clone();
         Ok(Self(Some(runtime), handle))

@@ -221,6 +221,28 @@ fn what_fails_behind_a_stored_commit_is_not_its_error() {
 }
 
 #[test]
+fn a_rename_that_happened_although_it_failed_is_paid_for_by_one_append() {
+    let sim = SimEnv::new(7);
+    let shape = Shape::new(4096, 4);
+    let toy = shape.open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    let after = Fault::ErrorAfter(Errno::IO);
+    sim.set_plan(fault(CallKind::Rename, ".spare", after));
+    let (mut stored, mut refused) = (Vec::new(), Vec::new());
+    for k in 0..400 {
+        match toy.append(table, &[(k, k)], Disk) {
+            Ok(_) => stored.push((k, k)),
+            Err(_) => refused.push(k),
+        }
+    }
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert_eq!(toy.rows(table).unwrap(), stored);
+    toy.kernel.close().unwrap();
+    drop(toy);
+    assert_eq!(open(&shape, &sim)["t"], stored);
+}
+
+#[test]
 fn a_read_that_returns_nothing_is_not_the_end_of_the_log() {
     let sim = SimEnv::new(7);
     let shape = Shape::new(8192, 100);

@@ -148,6 +148,26 @@ fn late_rows_come_in_order_and_older_views_see_what_they_saw() {
 }
 
 #[test]
+fn steps_of_less_than_a_block_come_to_an_end() {
+    let sim = SimEnv::new(11);
+    let options = EngineOptions {
+        maintain_rows: 3,
+        ..options()
+    };
+    let engine = Engine::open(sim.env(), Path::new("/db"), options).unwrap();
+    let mut filled = Filled::new(&engine);
+    // Each block reaches over all keys: each step puts some of the first ones in order.
+    for part in 0..20 {
+        filled.append((0..100).map(|n| n * 20 + (n * 7 + part * 13) % 20));
+    }
+    let done = filled.table.maintain().unwrap();
+    let stats = filled.table.stats().unwrap();
+    assert!(done.steps > 10 * stats.blocks, "{done:?}, {stats:?}");
+    assert_eq!((stats.late_rows, stats.open_rows), (0, 0));
+    assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
+}
+
+#[test]
 fn what_was_replaced_is_deleted() {
     let sim = SimEnv::new(2);
     let engine = open(&sim);

@@ -19,28 +19,30 @@ struct Layer {
 const ARROW: &[&str] = &["arrow", "parquet"];
 const ASYNC: &[&str] = &["async", "futures", "tokio"];
 const PYTHON: &[&str] = &["numpy", "pyo3"];
+/// Its waiting threads are listed in the process, which a fork breaks: see crates/thalweg-env/src/sync/locks.rs.
+const LOCKS: &[&str] = &["parking_lot"];
 const SQL: &[&str] = &["datafusion", "sqlparser"];
 
 const LAYERS: &[Layer] = &[
     Layer {
         name: "thalweg-env",
         may_use: &[],
-        banned: &[ARROW, ASYNC, PYTHON, SQL],
+        banned: &[LOCKS, ARROW, ASYNC, PYTHON, SQL],
     },
     Layer {
         name: "thalweg-codec",
         may_use: &[],
-        banned: &[ARROW, ASYNC, PYTHON, SQL],
+        banned: &[LOCKS, ARROW, ASYNC, PYTHON, SQL],
     },
     Layer {
         name: "thalweg-kernel",
         may_use: &["thalweg-codec", "thalweg-env"],
-        banned: &[ARROW, ASYNC, PYTHON, SQL],
+        banned: &[LOCKS, ARROW, ASYNC, PYTHON, SQL],
     },
     Layer {
         name: "thalweg-table",
         may_use: &["thalweg-codec", "thalweg-env", "thalweg-kernel"],
-        banned: &[ASYNC, PYTHON, SQL],
+        banned: &[LOCKS, ASYNC, PYTHON, SQL],
     },
     Layer {
         name: "thalweg-sim",
@@ -50,12 +52,12 @@ const LAYERS: &[Layer] = &[
             "thalweg-kernel",
             "thalweg-table",
         ],
-        banned: &[ASYNC, PYTHON, SQL],
+        banned: &[LOCKS, ASYNC, PYTHON, SQL],
     },
     Layer {
         name: "thalweg-query",
         may_use: &["thalweg-env", "thalweg-kernel", "thalweg-table"],
-        banned: &[PYTHON],
+        banned: &[LOCKS, PYTHON],
     },
     Layer {
         name: "thalweg",
@@ -65,17 +67,17 @@ const LAYERS: &[Layer] = &[
             "thalweg-query",
             "thalweg-table",
         ],
-        banned: &[PYTHON, SQL],
+        banned: &[LOCKS, PYTHON, SQL],
     },
     Layer {
         name: "thalweg-cli",
         may_use: &["thalweg", "thalweg-env"],
-        banned: &[PYTHON, SQL],
+        banned: &[LOCKS, PYTHON, SQL],
     },
     Layer {
         name: "thalweg-python",
         may_use: &["thalweg", "thalweg-env", "thalweg-table"],
-        banned: &[SQL],
+        banned: &[LOCKS, SQL],
     },
     Layer {
         name: "thalweg-bench",
@@ -87,12 +89,12 @@ const LAYERS: &[Layer] = &[
             "thalweg-sim",
             "thalweg-table",
         ],
-        banned: &[PYTHON, SQL],
+        banned: &[LOCKS, PYTHON, SQL],
     },
     Layer {
         name: "xtask",
         may_use: &[],
-        banned: &[ARROW, ASYNC, PYTHON, SQL],
+        banned: &[LOCKS, ARROW, ASYNC, PYTHON, SQL],
     },
 ];
 

@@ -6,16 +6,22 @@
 //!   that two readers could not each own a slot of one. Systems without such locks are refused when this crate is built.
 //! - A child of a fork holds no lock of its parent, although it inherits the descriptors and, with them, the open file
 //!   descriptions that own the locks: a lock would stay until the last child has ended, however the parent ended.
-//!   Before anything else runs in the child, each descriptor that may own a lock is replaced by one of `/dev/null`. The
+//!   Before anything else runs in the child, each descriptor of a file is replaced by one of `/dev/null`. The
 //!   parent's lock is not touched, and whoever drops the inherited handle later closes a descriptor that is still its own.
 //!
-//! # Forks while other threads take and give back locks
-//! The descriptors that may own a lock are listed in [`LISTED`], without a mutex: the child of a fork has only the thread
-//! that forked, and a mutex that another thread held would stay locked for good. A descriptor is listed before its first
-//! lock is asked for, and leaves the list after its locks are given back and before it is closed. So at every instant a listed
-//! number is open and belongs to its [`LockedFile`], and a descriptor that is not listed owns no lock. Once the child has
-//! replaced a descriptor it never looks at the number again: programs close all descriptors they do not know after a fork,
-//! and the number may mean something else when the child forks in turn.
+//! # Forks while other threads open, lock and close files
+//! A lock belongs to the open file description, so what a child must not keep is each description that the parent locks,
+//! before the fork *or later*. Therefore every file is listed in [`LISTED`], by its descriptor, and not only those that are
+//! locked. The list has no mutex: the child of a fork has only the thread that forked, and a mutex that another thread held
+//! would stay locked for good.
+//! - A file counts as open once no fork can have come between opening and listing it: [`open_listed`] waits for forks that
+//!   are under way, and opens it again if one began meanwhile. (The description that such a child may share is closed here
+//!   without ever having had a lock.)
+//! - A file gives back its locks, leaves the list and is closed, in this order. So a child that does not find it in the list
+//!   inherits a description without a lock. The kernel copies descriptors and memory one after the other, and not both at
+//!   one instant: either copy may be the older one, and the rule holds for both.
+//! - Once the child has replaced a descriptor it never looks at the number again: programs close all descriptors they do not
+//!   know after a fork, and the number may mean something else when the child forks in turn.
 //!
 //! `posix_spawn`, `vfork` and a bare `clone` do not call the handler; the descriptors are close-on-exec, so such a child
 //! loses them with its `exec`.
@@ -25,24 +31,40 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::process;
 use crate::storage::LockKind;
 
-/// An open file that can be locked.
+/// An open file, of which no child of a fork keeps a descriptor.
 #[derive(Debug)]
-pub(super) struct LockedFile {
+pub(super) struct ListedFile {
     file: File,
-    /// Where its descriptor is listed, from its first lock on.
-    listed: OnceLock<&'static AtomicI32>,
+    is_listed: bool,
+    /// It was locked: its locks are given back before it leaves the list.
+    has_locks: AtomicBool,
 }
 
-impl LockedFile {
-    pub(super) fn new(file: File) -> LockedFile {
-        LockedFile {
+/// Opens a file so that no child of a fork shares its description. `open` is told whether it opens it for the first time.
+pub(super) fn open_listed(open: impl Fn(bool) -> io::Result<File>) -> io::Result<ListedFile> {
+    let mut is_first = true;
+    loop {
+        let forks = process::forks_so_far();
+        let file = ListedFile::new(open(is_first)?);
+        // The list is written before this is read: a fork that begins later finds the file there.
+        if process::is_this_many(forks) {
+            return Ok(file);
+        }
+        is_first = false;
+    }
+}
+
+impl ListedFile {
+    fn new(file: File) -> ListedFile {
+        ListedFile {
+            is_listed: LISTED.set(file.as_raw_fd(), true),
             file,
-            listed: OnceLock::new(),
+            has_locks: AtomicBool::new(false),
         }
     }
 
@@ -52,14 +74,12 @@ impl LockedFile {
 
     pub(super) fn try_lock(&self, range: Range<u64>, kind: LockKind) -> io::Result<bool> {
         let range = range_of(&range)?;
-        if !process::is_told_of_forks() {
+        if !self.is_listed || !process::is_told_of_forks() {
             return Err(io::Error::other(
-                "the system refuses a handler for forks: a child would keep the lock",
+                "the file cannot be locked: a child of a fork would keep the lock",
             ));
         }
-        // Before the lock is there: see the module's page on forks.
-        let descriptor = self.file.as_raw_fd();
-        self.listed.get_or_init(|| LISTED.list(descriptor));
+        self.has_locks.store(true, Ordering::Relaxed);
         imp::try_lock(&self.file, range, kind)
     }
 
@@ -72,14 +92,13 @@ impl LockedFile {
     }
 }
 
-impl Drop for LockedFile {
+impl Drop for ListedFile {
     fn drop(&mut self) {
-        if let Some(listed) = self.listed.get() {
-            // A child that is forked between here and the end of the handle inherits a description without a lock. In a
-            // child itself this is a descriptor of `/dev/null`.
+        if *self.has_locks.get_mut() {
+            // In a child of a fork this is a descriptor of `/dev/null`.
             let _ = imp::unlock(&self.file, WHOLE_FILE);
-            listed.store(FREE, Ordering::Release);
         }
+        LISTED.set(self.file.as_raw_fd(), false);
     }
 }
 
@@ -94,59 +113,44 @@ fn range_of(range: &Range<u64>) -> io::Result<StartAndLen> {
     Ok((range.start, len_bytes.ok_or(ErrorKind::InvalidInput)?))
 }
 
-/// A place of the list that lists nothing.
-const FREE: RawFd = -1;
-/// A place whose descriptor was replaced in this child of a fork; its owner frees it.
-const REPLACED: RawFd = -2;
-const CHUNK_PLACES: usize = 32;
+/// Which descriptors of this process are those of its files.
+static LISTED: Descriptors = Descriptors([const { OnceLock::new() }; PARTS]);
 
-/// The descriptors of this process that may own a lock.
-static LISTED: Chunk = Chunk::new();
+const PART_DESCRIPTORS: usize = 1024;
+const PARTS: usize = 1024;
 
-/// A part of the list. Chunks are added and never removed, so the list is as long as most locked files at one time.
-struct Chunk {
-    places: [AtomicI32; CHUNK_PLACES],
-    next: OnceLock<Box<Chunk>>,
-}
+/// A flag per descriptor. Parts are added and never removed.
+struct Descriptors([OnceLock<Box<[AtomicBool; PART_DESCRIPTORS]>>; PARTS]);
 
-impl Chunk {
-    const fn new() -> Chunk {
-        Chunk {
-            places: [const { AtomicI32::new(FREE) }; CHUNK_PLACES],
-            next: OnceLock::new(),
-        }
-    }
-
-    fn list(&'static self, descriptor: RawFd) -> &'static AtomicI32 {
-        let mut chunk = self;
-        loop {
-            let take = |place: &&AtomicI32| {
-                let taken =
-                    place.compare_exchange(FREE, descriptor, Ordering::AcqRel, Ordering::Relaxed);
-                taken.is_ok()
-            };
-            if let Some(place) = chunk.places.iter().find(take) {
-                return place;
-            }
-            chunk = chunk.next.get_or_init(|| Box::new(Chunk::new()));
-        }
+impl Descriptors {
+    /// Says whether there is a place for the descriptor: not for those from 2^20 on.
+    fn set(&self, descriptor: RawFd, is_listed: bool) -> bool {
+        let Ok(number) = usize::try_from(descriptor) else {
+            return false;
+        };
+        let Some(part) = self.0.get(number / PART_DESCRIPTORS) else {
+            return false;
+        };
+        let part =
+            part.get_or_init(|| Box::new([const { AtomicBool::new(false) }; PART_DESCRIPTORS]));
+        part[number % PART_DESCRIPTORS].store(is_listed, Ordering::SeqCst);
+        true
     }
 }
 
-/// Gives up the locks that this child of a fork has inherited. Runs before anything else does in the child, and calls
-/// nothing that takes a lock or memory.
+/// Gives up the files, and with them the locks, that this child of a fork has inherited. Runs before anything else does in the
+/// child, and calls nothing that takes a lock or memory.
 pub(super) fn let_go_in_child() {
-    let mut chunk = Some(&LISTED);
-    while let Some(here) = chunk {
-        for place in &here.places {
-            let descriptor = place.load(Ordering::Acquire);
-            if descriptor >= 0 {
+    // `get` is one load: a part that was being added lists nothing that is locked yet.
+    let parts = LISTED.0.iter().enumerate();
+    for (at, part) in parts.filter_map(|(at, part)| Some((at, part.get()?))) {
+        for (index, is_listed) in part.iter().enumerate() {
+            if is_listed.swap(false, Ordering::SeqCst)
+                && let Ok(descriptor) = RawFd::try_from(at * PART_DESCRIPTORS + index)
+            {
                 imp::replace(descriptor);
-                place.store(REPLACED, Ordering::Release);
             }
         }
-        // `get` is one load: a chunk that was being added lists nothing that is locked yet.
-        chunk = here.next.get().map(|next| &**next);
     }
 }
 

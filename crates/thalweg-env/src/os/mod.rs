@@ -10,6 +10,7 @@
 
 mod locks;
 pub(crate) mod process;
+mod thread_starts;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice};
@@ -22,7 +23,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::runtime::{Clock, Entropy, JoinHandle, Spawner};
 use crate::storage::{DirEntry, File, LockKind, Metadata, OpenMode, Storage};
 use crate::sync::thread;
-use locks::LockedFile;
+use locks::ListedFile;
+pub use thread_starts::start_threads;
 
 /// The file system of the operating system.
 #[derive(Debug)]
@@ -30,14 +32,16 @@ pub(crate) struct OsStorage;
 
 impl Storage for OsStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(mode != OpenMode::Read);
-        options
-            .create_new(mode == OpenMode::CreateNew)
-            .create(mode == OpenMode::OpenOrCreate);
-        Ok(Arc::new(OsFile {
-            file: LockedFile::new(options.open(path)?),
-        }))
+        let file = locks::open_listed(|is_first| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(mode != OpenMode::Read);
+            // A file that the first attempt has made is there.
+            options
+                .create_new(mode == OpenMode::CreateNew && is_first)
+                .create(mode == OpenMode::OpenOrCreate);
+            options.open(path)
+        });
+        Ok(Arc::new(OsFile { file: file? }))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
@@ -109,7 +113,7 @@ impl Storage for OsStorage {
 /// An open file of the operating system.
 #[derive(Debug)]
 struct OsFile {
-    file: LockedFile,
+    file: ListedFile,
 }
 
 impl File for OsFile {
@@ -256,6 +260,6 @@ pub(crate) struct OsSpawner;
 
 impl Spawner for OsSpawner {
     fn spawn(&self, name: &str, job: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
-        thread::spawn(name, job)
+        start_threads(|| thread::spawn(name, job))
     }
 }

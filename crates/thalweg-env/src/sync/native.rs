@@ -1,8 +1,6 @@
 //! The real thing.
 
-pub use parking_lot::{
-    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
-};
+pub(super) use std::sync as inner;
 
 /// Atomic integers and fences, as in the standard library.
 pub mod atomic {

@@ -50,8 +50,9 @@ const MOST_PACKED_BYTES: u64 = 8 << 20;
 const BYTES_PER_ROW: u64 = 64;
 /// Steps in a row that may lose a race against another edit.
 const MOST_CONFLICTS: u32 = 16;
-/// Steps of one call, by the blocks that there are at first. Each takes away a late run or a short block, and leaves few
-/// short ones; more than that are only planned for an index that names other keys than its blocks have.
+/// Steps of one call, by the blocks that there are at first, or by as much of them as one step takes, if that is less than a
+/// block. Each takes away a late run, a part of one, or a short block, and leaves few short ones; more than that are only
+/// planned for an index that names other keys than its blocks have.
 const MOST_STEPS_PER_BLOCK: u64 = 8;
 const MOST_STEPS: u64 = 64;
 
@@ -76,8 +77,8 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
         let Some(step) = Step::plan(&view, until, &unpackable)? else {
             break;
         };
-        let blocks = step.list.blocks.len() as u64;
-        if done.steps >= *most_steps.get_or_insert(MOST_STEPS + MOST_STEPS_PER_BLOCK * blocks) {
+        let most_steps = *most_steps.get_or_insert_with(|| step.most_steps(&view));
+        if done.steps >= most_steps {
             let what = "it names other keys than the blocks below it have, so that the rows cannot be put in order";
             return Err(table.name_error(Error::corruption("the index", what)));
         }
@@ -138,6 +139,14 @@ enum Part {
 }
 
 impl Step {
+    /// How many steps it can take from here until all is in order.
+    fn most_steps(&self, view: &TableView) -> u64 {
+        let of_step = view.engine().options().maintain_rows.max(1);
+        let steps_of = |block: &Entry| 1 + cost(block) / of_step;
+        let steps: u64 = self.list.blocks.iter().map(steps_of).sum();
+        MOST_STEPS.saturating_add(steps.saturating_mul(MOST_STEPS_PER_BLOCK))
+    }
+
     /// What to do next; `None` when everything up to the commit `until` is in order, or has to wait for open rows.
     fn plan(
         view: &TableView,
