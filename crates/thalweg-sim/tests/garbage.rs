@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::{Commit, Durability, Edit, Options, TableId};
@@ -77,20 +76,18 @@ fn a_fragment_that_is_staged_while_garbage_is_looked_for_stays() {
         .on(&[CallKind::ListDir])
         .path_suffix("log")
         .once();
-    let staged = Mutex::new(None);
-    let machine = sim.clone();
     sim.set_plan(FaultPlan::none().rule(lists_log));
-    std::thread::scope(|scope| {
+    let staged = std::thread::scope(|scope| {
         let collecting = scope.spawn(|| toy.kernel.collect_garbage().unwrap());
-        while machine.hung_calls() == 0 {
+        while sim.hung_calls() == 0 {
             assert!(!collecting.is_finished(), "nothing hung");
             std::thread::yield_now();
         }
-        machine.set_plan(FaultPlan::none());
-        *staged.lock().unwrap() = Some(stage(&toy, table));
-        machine.release_hung_calls();
+        sim.set_plan(FaultPlan::none());
+        let staged = stage(&toy, table);
+        sim.release_hung_calls();
+        staged
     });
-    let staged = staged.into_inner().unwrap().unwrap();
     assert_eq!(fragments(&sim).len(), 1);
     edit(&toy, add(table, staged));
     assert_eq!(toy.rows(table).unwrap(), rows());
