@@ -438,9 +438,8 @@ mod tests {
     use std::path::Path;
     use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 
-    #[test]
-    fn a_reserve_that_cannot_be_named_stays() {
-        let sim = SimEnv::new(3);
+    /// A supply with a reserve, on a disk that is full.
+    fn on_a_full_disk(sim: &SimEnv) -> SegmentSupply {
         let storage = sim.env();
         storage
             .storage()
@@ -451,6 +450,49 @@ mod tests {
             SegmentSupply::new(sim.env(), PathBuf::from("/db"), FileId(1), limit_bytes).unwrap();
         supply.refill();
         sim.set_quota(Some(0));
+        supply
+    }
+
+    fn is_full(taken: Outcome<Prepared>) -> bool {
+        let error = taken.err().map(Failure::error);
+        error.is_some_and(|error| error.kind() == ErrorKind::DiskFull)
+    }
+
+    #[test]
+    fn what_frees_no_space_gets_a_segment_only_after_there_is_another_reserve() {
+        let sim = SimEnv::new(4);
+        let supply = on_a_full_disk(&sim);
+        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        assert!(taken.is_reserve);
+        // Room for one segment.
+        let used_bytes: u64 = sim.files().iter().map(|(_, bytes)| bytes).sum();
+        sim.set_quota(Some(used_bytes + segment::FIRST_SEGMENT_BYTES));
+        assert!(is_full(supply.take(0, 1000, false)));
+        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        assert!(taken.is_reserve);
+    }
+
+    #[test]
+    fn only_a_leftover_that_is_all_zeros_is_used() {
+        for (byte, is_used) in [(0, true), (1, false)] {
+            let sim = SimEnv::new(5);
+            let env = sim.env();
+            let dir = PathBuf::from("/db");
+            env.storage().create_dir_all(&dir.join("log")).unwrap();
+            let left = segment::spare_path(&dir, FileId(7));
+            let mut bytes = vec![0; 64 << 10];
+            bytes[40_000] = byte;
+            sim.write_file(&left, &bytes).unwrap();
+            sim.set_quota(Some(0));
+            let supply = SegmentSupply::new(env, dir, FileId(1), 256 << 10).unwrap();
+            assert_eq!(is_full(supply.take(0, 1000, true)), !is_used);
+        }
+    }
+
+    #[test]
+    fn a_reserve_that_cannot_be_named_stays() {
+        let sim = SimEnv::new(3);
+        let supply = on_a_full_disk(&sim);
         let fails = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::Rename]);
         sim.set_plan(FaultPlan::none().rule(fails));
         for _ in 0..3 {
