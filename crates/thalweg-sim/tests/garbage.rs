@@ -111,7 +111,7 @@ fn snapshots_of_one_commit_keep_its_files_until_the_last_one_goes() {
     assert_eq!(toy.rows_of(&table).unwrap(), rows());
     drop((second, table));
     assert!(toy.kernel.collect_garbage().unwrap() > 0);
-    assert_eq!(fragments(&sim), [PathBuf::new(); 0]);
+    assert!(fragments(&sim).is_empty());
     // An open file would keep the space.
     assert_eq!(sim.open_removed_files(sim.process_id()), 0);
 }
@@ -132,7 +132,7 @@ fn garbage_that_had_to_stay_goes_after_the_next_checkpoint() {
     assert_eq!(fragments(&sim).len(), 1, "nothing calls for another look");
     toy.kernel.checkpoint().unwrap();
     toy.append(table, &[(3, 3)], Durability::Disk).unwrap();
-    assert_eq!(fragments(&sim), [PathBuf::new(); 0]);
+    assert!(fragments(&sim).is_empty());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn what_a_killed_writer_has_staged_goes_after_the_next_opening() {
     assert_eq!(fragments(&sim).len(), 1);
     let toy = open(&sim);
     toy.append(table, &[(2, 2)], Durability::Disk).unwrap();
-    assert_eq!(fragments(&sim), [PathBuf::new(); 0]);
+    assert!(fragments(&sim).is_empty());
     assert_eq!(toy.rows(table).unwrap(), [(1, 1), (2, 2)]);
 }
 

@@ -132,10 +132,10 @@ fn a_killed_writer_loses_nothing() {
         toy.append(table, &range(k..k + 1), Durability::Disk)
             .unwrap();
     }
-    let image = sim.crash_image(&thalweg_env::sim::CrashChoice::DropAll);
+    let image = sim.crash_image(&CrashChoice::DropAll);
     let again = Toy::open(&image.env(), "/db", &inline(), 1000).unwrap();
     assert_eq!(again.rows(table).unwrap(), range(0..100));
-    let image = image.crash_image(&thalweg_env::sim::CrashChoice::DropAll);
+    let image = image.crash_image(&CrashChoice::DropAll);
     let again = Toy::open(&image.env(), "/db", &inline(), 1000).unwrap();
     assert_eq!(again.rows(table).unwrap(), range(0..100));
 }
