@@ -379,15 +379,14 @@ impl SegmentSupply {
         if state.preparing {
             return;
         }
-        state.preparing = true;
-        let preparing = Preparing(self);
         let wanted_bytes = std::mem::take(&mut state.wanted_bytes);
         let (new_reserve, no_spare) = (self.needs_reserve(&state), state.spare.is_none());
         // What was given back is not to be taken from those it was given to, not even while it is tried.
         if state.is_given_back && self.is_short() {
-            state.preparing = false;
             return;
         }
+        state.preparing = true;
+        let preparing = Preparing(self);
         let leftovers = std::mem::take(&mut state.leftovers);
         let reserve_bytes = self.reserve_bytes(!state.copies_on_write);
         drop(state);
@@ -436,6 +435,8 @@ impl SegmentSupply {
 mod tests {
     use super::*;
     use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
     use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 
     /// A supply with a reserve, on a disk that is full.
@@ -487,6 +488,36 @@ mod tests {
             let supply = SegmentSupply::new(env, dir, FileId(1), 256 << 10).unwrap();
             assert_eq!(is_full(supply.take(0, 1000, true)), !is_used);
         }
+    }
+
+    /// The guard of `preparing` takes the lock that the look at the disk is made under.
+    #[test]
+    fn a_refill_after_the_reserve_was_given_back_ends() {
+        let sim = SimEnv::new(6);
+        let env = sim.env();
+        env.storage().create_dir_all(Path::new("/db/log")).unwrap();
+        let limit_bytes = 256 << 10;
+        let dir = PathBuf::from("/db");
+        let supply = SegmentSupply::new(sim.env(), dir, FileId(1), limit_bytes).unwrap();
+        supply.refill();
+        supply.give_back();
+        sim.set_quota(Some(140 << 10));
+        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        assert!(taken.is_reserve && supply.is_given_back() && supply.is_short());
+        let supply = Arc::new(supply);
+        let refills = Arc::clone(&supply);
+        let worker = env
+            .spawner()
+            .spawn("worker", Box::new(move || refills.refill()));
+        let worker = worker.unwrap();
+        let started_ns = Env::os().clock().monotonic_ns();
+        while !worker.is_finished() {
+            let waited_ns = Env::os().clock().monotonic_ns() - started_ns;
+            assert!(waited_ns < 20_000_000_000, "it waits for itself");
+            Env::os().clock().sleep(Duration::from_millis(1));
+        }
+        worker.join().unwrap();
+        assert!(supply.is_given_back());
     }
 
     #[test]

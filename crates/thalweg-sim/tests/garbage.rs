@@ -188,7 +188,7 @@ fn a_block_that_is_merged_while_it_is_moved_stays_merged() {
     let (early, late) = rows.split_at(100);
     toy.append_group(table, early, 100, Durability::Disk)
         .unwrap();
-    for _ in 0..8 {
+    for _ in 0..24 {
         toy.append_group(doomed, &rows, 100, Durability::Disk)
             .unwrap();
     }
