@@ -6,17 +6,19 @@
 
 use crate::error::{Error, exception, raise};
 use crate::finalize::Callback;
+use crate::foreign::{adopt, give_back};
 use crate::once::name;
 use crate::process::Home;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow_array::{
+    Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader, make_array,
+};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use pyo3::exceptions::{PyException, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::ArrayReader;
 use pyo3_arrow::{PyArray, PyArrayReader, PySchema};
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use thalweg::{ErrorKind, ExtraTable};
@@ -152,40 +154,23 @@ fn batch_of(array: &ArrayRef, schema: &SchemaRef) -> Result<RecordBatch, ArrowEr
             "the data has rows that are null as a whole, not only in their columns",
         ));
     }
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-    let batch = RecordBatch::try_new_with_options(
-        SchemaRef::clone(schema),
-        rows.columns().to_vec(),
-        &options,
-    )?;
-    check(&batch)?;
-    Ok(batch)
-}
-
-/// Refuses arrays whose inside is not what their type says. Numbers are any bits; offsets and text are not.
-fn check(batch: &RecordBatch) -> Result<(), ArrowError> {
-    for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
-        if is_fixed(array.data_type()) {
-            continue;
-        }
-        let sound = array.to_data().validate_full();
+    let columns = rows.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| {
+        let sound = adopt(column.to_data()).map(make_array);
         sound.map_err(|error| {
             refused(format!(
                 "column \"{}\" is damaged: {}",
                 field.name(),
                 message(&error)
             ))
-        })?;
-    }
-    Ok(())
-}
-
-fn is_fixed(data_type: &DataType) -> bool {
-    data_type.is_primitive()
-        || matches!(
-            data_type,
-            DataType::Boolean | DataType::Null | DataType::FixedSizeBinary(_)
-        )
+        })
+    });
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    RecordBatch::try_new_with_options(
+        SchemaRef::clone(schema),
+        columns.collect::<Result<_, _>>()?,
+        &options,
+    )
 }
 
 /// A stream of structs as batches.
@@ -235,16 +220,6 @@ impl Drop for Batches {
         // Without the interpreter PyO3 would leave it to whatever thread has it next.
         let reader = self.reader.take();
         Python::try_attach(|_| give_back(reader));
-    }
-}
-
-/// Drops what belongs to Python, or keeps it for ever when the interpreter ends.
-fn give_back<T>(owned: T) {
-    match Callback::begin() {
-        Ok(_running) => drop(owned),
-        Err(_) => {
-            let _kept = ManuallyDrop::new(owned);
-        }
     }
 }
 

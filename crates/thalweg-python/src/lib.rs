@@ -12,6 +12,7 @@ mod cells;
 mod database;
 mod error;
 mod finalize;
+mod foreign;
 mod input;
 mod once;
 mod options;
