@@ -129,11 +129,11 @@ ROUNDS ?= 20
 fuzz: cache
 	@for round in $$(seq $(ROUNDS)); do $(STAGE) "fuzz $$round" cargo test --quiet $(ENGINE_FLAGS) --tests; done
 
-# The list is xtask/mutations.toml.
-ONLY ?=
+# The list is xtask/mutations.toml. Its names have blanks and backquotes in them, so the shell takes ONLY from the environment.
+export ONLY ?=
 .PHONY: mutations
 mutations: cache
-	@cargo xtask mutations $(ONLY)
+	@cargo xtask mutations "$$ONLY"
 
 # Generates its mutations by itself, and builds once for each.
 .PHONY: mutants

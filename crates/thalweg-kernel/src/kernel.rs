@@ -255,6 +255,7 @@ pub(crate) type Published = Arc<arc_swap::ArcSwap<DbState>>;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leader::Wants;
     use thalweg_env::sim::SimEnv;
 
     /// For databases without rows.
@@ -298,5 +299,44 @@ mod tests {
         let said = live.unwrap().unwrap().read().unwrap().unwrap();
         let floor = kernel.snapshot().unwrap().place();
         assert_eq!(said.gc_floor, floor);
+    }
+
+    fn flush(kernel: &Kernel, jobs: impl FnOnce() -> Job) -> Option<ErrorKind> {
+        let wants = Wants {
+            sync: true,
+            freed_space: false,
+        };
+        let jobs = std::iter::once_with(|| (jobs(), Durability::Disk));
+        let writer = kernel.writer_of_tests();
+        let run = writer.with_leader(|leader| leader.run(jobs, wants, &mut |_| {}));
+        run.err().map(|broken| broken.failure.error().kind())
+    }
+
+    /// Who was about to lead when the database was closed finds out from the leader.
+    #[test]
+    fn a_leader_of_a_closed_database_writes_nothing() {
+        let sim = SimEnv::new(2);
+        let kernel = open(&sim);
+        assert_eq!(flush(&kernel, || Job::Flush), None);
+        kernel.close().unwrap();
+        let calls = sim.calls();
+        assert_eq!(flush(&kernel, || Job::Flush), Some(ErrorKind::Unavailable));
+        assert_eq!(sim.calls(), calls);
+    }
+
+    /// The state of a leader that panicked may hold commits that the log does not.
+    #[test]
+    fn readers_are_told_nothing_of_a_leader_that_panicked() {
+        let sim = SimEnv::new(3);
+        let kernel = open(&sim);
+        let begin = Job::Checkpoint { always: true };
+        let writer = kernel.writer_of_tests();
+        writer.submit(begin, Durability::Disk).unwrap();
+        let panics = || flush(&kernel, || panic!("a bug"));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
+        let commit = kernel.snapshot().unwrap().commit();
+        let told = writer.with_leader(|leader| leader.raise_gc_floor(commit));
+        assert_eq!(told.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(flush(&kernel, || Job::Flush), Some(ErrorKind::Unavailable));
     }
 }

@@ -342,3 +342,48 @@ impl LiveFile {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_env::sim::SimEnv;
+
+    fn live(visible: u64) -> Live {
+        Live {
+            boot: [1; 16],
+            sequence: 0,
+            epoch: Epoch(1),
+            database: DatabaseId([2; 16]),
+            synced: LogPosition::default(),
+            visible: CommitNo(visible),
+            gc_floor: PinPlace::default(),
+            checkpoint: LogPosition::default(),
+        }
+    }
+
+    #[test]
+    fn a_torn_write_leaves_what_was_written_before_it() {
+        let sim = SimEnv::new(1);
+        let (env, dir) = (sim.env(), Path::new("/db"));
+        env.storage().create_dir(dir).unwrap();
+        let mut file = LiveFile::open_writer(&env, dir).unwrap();
+        file.write(live(1)).unwrap();
+        let path = dir.join(LIVE_NAME);
+        for visible in 2..=5 {
+            let before = sim.read_file(&path).unwrap();
+            file.write(live(visible)).unwrap();
+            let whole = sim.read_file(&path).unwrap();
+            let visible_in = |bytes: &[u8]| {
+                sim.write_file(&path, bytes).unwrap();
+                let said = LiveFile::open_reader(&env, dir).unwrap().unwrap().read();
+                said.unwrap().unwrap().visible
+            };
+            let changed = |at: &usize| before.get(*at) != Some(&whole[*at]);
+            let first = (0..whole.len()).find(changed).unwrap();
+            let mut torn = whole.clone();
+            torn[first] ^= 0xFF;
+            assert_eq!(visible_in(&torn), CommitNo(visible - 1));
+            assert_eq!(visible_in(&whole), CommitNo(visible));
+        }
+    }
+}

@@ -293,6 +293,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_that_loads_or_whose_slot_is_torn_pins_everything() {
+        let sim = SimEnv::new(2);
+        let env = sim.env();
+        let dir = Path::new("/db");
+        env.storage().create_dir(dir).unwrap();
+        let places = || -> Vec<PinPlace> {
+            let pins = pins_of_slots(&env, dir).unwrap();
+            pins.into_iter().map(|(_, pin)| pin.place).collect()
+        };
+        let mut slot = ReaderSlot::take(&env, dir).unwrap().unwrap();
+        assert_eq!(places(), [PinPlace::EVERYTHING]);
+        slot.pin(place(5)).unwrap();
+        assert_eq!(places(), [place(5)]);
+        sim.overwrite_file(&dir.join(READERS_NAME), 8, &[0xFF])
+            .unwrap();
+        assert_eq!(places(), [PinPlace::EVERYTHING]);
+    }
+
+    #[test]
     fn a_slot_with_another_bit_in_what_it_says_pins_everything() {
         let slot = encode(pin(5, 7));
         assert_eq!(decode(&slot), Some(pin(5, 7)));

@@ -290,7 +290,13 @@ impl Replay {
         let Some(changes) = changes else {
             return Ok(None);
         };
-        self.named = Self::named_segment(&head, &frame);
+        let named = Self::named_segment(&head, &frame);
+        let names_one = head.sections.iter().any(|s| s.kind == SectionKind::Next);
+        if names_one && named.is_none() {
+            // Half written: who went on behind it would never learn where the log goes on.
+            return Ok(None);
+        }
+        self.named = named;
         let at = self.at;
         self.at.offset += u64::from(head.frame_bytes);
         self.previous_crc = head.crc;
@@ -326,7 +332,7 @@ impl Replay {
         }
     }
 
-    /// The segment that a NEXT frame names.
+    /// The segment that a NEXT frame names, if that part of it verifies.
     fn named_segment(head: &FrameHead, frame: &Bytes) -> Option<FileId> {
         let entry = head.sections.iter().find(|s| s.kind == SectionKind::Next)?;
         let section = head.section(frame, entry)?;

@@ -379,15 +379,14 @@ impl SegmentSupply {
         if state.preparing {
             return;
         }
-        state.preparing = true;
-        let preparing = Preparing(self);
         let wanted_bytes = std::mem::take(&mut state.wanted_bytes);
         let (new_reserve, no_spare) = (self.needs_reserve(&state), state.spare.is_none());
         // What was given back is not to be taken from those it was given to, not even while it is tried.
         if state.is_given_back && self.is_short() {
-            state.preparing = false;
             return;
         }
+        state.preparing = true;
+        let preparing = Preparing(self);
         let leftovers = std::mem::take(&mut state.leftovers);
         let reserve_bytes = self.reserve_bytes(!state.copies_on_write);
         drop(state);
@@ -436,11 +435,12 @@ impl SegmentSupply {
 mod tests {
     use super::*;
     use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
     use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 
-    #[test]
-    fn a_reserve_that_cannot_be_named_stays() {
-        let sim = SimEnv::new(3);
+    /// A supply with a reserve, on a disk that is full.
+    fn on_a_full_disk(sim: &SimEnv) -> SegmentSupply {
         let storage = sim.env();
         storage
             .storage()
@@ -451,6 +451,79 @@ mod tests {
             SegmentSupply::new(sim.env(), PathBuf::from("/db"), FileId(1), limit_bytes).unwrap();
         supply.refill();
         sim.set_quota(Some(0));
+        supply
+    }
+
+    fn is_full(taken: Outcome<Prepared>) -> bool {
+        let error = taken.err().map(Failure::error);
+        error.is_some_and(|error| error.kind() == ErrorKind::DiskFull)
+    }
+
+    #[test]
+    fn what_frees_no_space_gets_a_segment_only_after_there_is_another_reserve() {
+        let sim = SimEnv::new(4);
+        let supply = on_a_full_disk(&sim);
+        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        assert!(taken.is_reserve);
+        // Room for one segment.
+        let used_bytes: u64 = sim.files().iter().map(|(_, bytes)| bytes).sum();
+        sim.set_quota(Some(used_bytes + segment::FIRST_SEGMENT_BYTES));
+        assert!(is_full(supply.take(0, 1000, false)));
+        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        assert!(taken.is_reserve);
+    }
+
+    #[test]
+    fn only_a_leftover_that_is_all_zeros_is_used() {
+        for (byte, is_used) in [(0, true), (1, false)] {
+            let sim = SimEnv::new(5);
+            let env = sim.env();
+            let dir = PathBuf::from("/db");
+            env.storage().create_dir_all(&dir.join("log")).unwrap();
+            let left = segment::spare_path(&dir, FileId(7));
+            let mut bytes = vec![0; 64 << 10];
+            bytes[40_000] = byte;
+            sim.write_file(&left, &bytes).unwrap();
+            sim.set_quota(Some(0));
+            let supply = SegmentSupply::new(env, dir, FileId(1), 256 << 10).unwrap();
+            assert_eq!(is_full(supply.take(0, 1000, true)), !is_used);
+        }
+    }
+
+    /// The guard of `preparing` takes the lock that the look at the disk is made under.
+    #[test]
+    fn a_refill_after_the_reserve_was_given_back_ends() {
+        let sim = SimEnv::new(6);
+        let env = sim.env();
+        env.storage().create_dir_all(Path::new("/db/log")).unwrap();
+        let limit_bytes = 256 << 10;
+        let dir = PathBuf::from("/db");
+        let supply = SegmentSupply::new(sim.env(), dir, FileId(1), limit_bytes).unwrap();
+        supply.refill();
+        supply.give_back();
+        sim.set_quota(Some(140 << 10));
+        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        assert!(taken.is_reserve && supply.is_given_back() && supply.is_short());
+        let supply = Arc::new(supply);
+        let refills = Arc::clone(&supply);
+        let worker = env
+            .spawner()
+            .spawn("worker", Box::new(move || refills.refill()));
+        let worker = worker.unwrap();
+        let started_ns = Env::os().clock().monotonic_ns();
+        while !worker.is_finished() {
+            let waited_ns = Env::os().clock().monotonic_ns() - started_ns;
+            assert!(waited_ns < 20_000_000_000, "it waits for itself");
+            Env::os().clock().sleep(Duration::from_millis(1));
+        }
+        worker.join().unwrap();
+        assert!(supply.is_given_back());
+    }
+
+    #[test]
+    fn a_reserve_that_cannot_be_named_stays() {
+        let sim = SimEnv::new(3);
+        let supply = on_a_full_disk(&sim);
         let fails = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::Rename]);
         sim.set_plan(FaultPlan::none().rule(fails));
         for _ in 0..3 {

@@ -233,6 +233,12 @@ fn open_rows_that_cannot_be_encoded_are_bounded_and_in_nobodys_way() {
         // More than all open rows may have, several times.
         let (taken, refused) = fill(toy, b, 2 * OPEN_LIMIT_ROWS);
         assert!(refused.is_none(), "after {taken} rows: {refused:?}");
+        if !background {
+            // Nor do the rows of the damaged table cut the blocks of others short.
+            toy.append(b, &rows(0, 1), Durability::Memory).unwrap();
+            let table = toy.kernel.snapshot().unwrap().table(b).unwrap();
+            assert!(table.open_rows().count() > 0);
+        }
         toy.kernel.flush().unwrap();
         toy.kernel.checkpoint().unwrap();
         // Nothing is left of it once the table is gone.

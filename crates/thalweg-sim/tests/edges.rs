@@ -14,6 +14,9 @@ use thalweg_sim::driver::Shape;
 use thalweg_sim::report::{Dice, effort, say, seed};
 use thalweg_sim::toy::{Row, Toy};
 
+/// A reader looked while the name of the next segment was half written, and never went on there.
+const HALF_WRITTEN_NAME: u64 = 4_009_570_584;
+
 const LEVELS: [Durability; 2] = [Durability::Disk, Durability::Process];
 
 fn shape() -> Shape {
@@ -220,8 +223,8 @@ impl Judge {
 #[test]
 fn readers_are_right_beside_every_call_of_a_writer() {
     let mut looks = 0;
-    for round in 0..4 * effort() as u64 {
-        let seed = seed().wrapping_add(round);
+    let drawn = (0..4 * effort() as u64).map(|round| seed().wrapping_add(round));
+    for seed in drawn.chain([HALF_WRITTEN_NAME]) {
         let sim = SimEnv::new(seed);
         let mut writer = Writer::start(&sim, seed);
         let follower = shape().open_read_only(&sim.env_of_process(2)).unwrap();

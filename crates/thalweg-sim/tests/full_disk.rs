@@ -4,9 +4,10 @@
 use thalweg_env::sim::{
     CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, MUTATING, ReadsAfter, SYNCS, SimEnv,
 };
+use thalweg_kernel::index::EntryKey;
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
 use thalweg_sim::oracle::contents_of;
-use thalweg_sim::toy::{Row, Toy};
+use thalweg_sim::toy::{Row, Toy, block};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -356,6 +357,47 @@ fn what_was_prepared_before_a_full_disk_still_counts_behind_it() {
     let mut shown = rows;
     shown.extend(stored);
     assert_eq!(toy.rows_of(&late).unwrap(), shown);
+}
+
+/// A replacement goes by keys, and merged blocks have the key of the first of them: the later one would take their rows out.
+#[test]
+fn a_replacement_prepared_before_another_one_is_refused_behind_a_full_disk_too() {
+    let (sim, toy, table) = ended_at_sync();
+    let rows = |first| (first..first + 64).map(|v| (v, v)).collect::<Vec<Row>>();
+    // The recovery; then two blocks, of which the first one is about to be moved.
+    let group = |first| toy.append_group(table, &rows(first), 64, Durability::Disk);
+    let (first, second) = (group(1000).unwrap(), group(2000).unwrap());
+    let prepared = toy.kernel.snapshot().unwrap();
+    let keys: Vec<EntryKey> = {
+        let tree = &prepared.table(table).unwrap().tree;
+        let entries = tree.iter(None, &**toy.kernel.store());
+        entries.map(|entry| entry.unwrap().key()).collect()
+    };
+    let replacement = |removed: &[EntryKey], rows: Vec<Row>, last| {
+        let mut fragment = toy.kernel.stage_fragment(table).unwrap();
+        let merged = block(table, rows, Some((first, last)));
+        fragment.add_block(&merged).unwrap();
+        Commit {
+            edits: vec![Edit::Replace {
+                table,
+                removed: removed.to_vec(),
+                added: vec![fragment.finish().unwrap()],
+            }],
+            prepared_at: Some(prepared.commit()),
+            ..Commit::default()
+        }
+    };
+    let moved = replacement(&keys[..1], rows(1000), first);
+    let merged = replacement(&keys, [rows(1000), rows(2000)].concat(), second);
+    toy.kernel.commit(merged, Durability::Disk).unwrap();
+    let stored = toy.rows(table).unwrap();
+    sim.set_plan(FaultPlan::none().rule(lost_at_sync().once()));
+    let row = [(3000, 3000)];
+    toy.append(table, &row, Durability::Disk).unwrap_err();
+    let refused = toy.kernel.commit(moved, Durability::Disk).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    let found = toy.rows(table).unwrap();
+    assert_eq!(found, [&stored[..], &row].concat());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 use thalweg_env::Env;
-use thalweg_env::sim::SimEnv;
+use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::{Durability, ErrorKind, Options};
 use thalweg_sim::toy::{Row, Toy};
 
@@ -132,12 +132,58 @@ fn a_killed_writer_loses_nothing() {
         toy.append(table, &range(k..k + 1), Durability::Disk)
             .unwrap();
     }
-    let image = sim.crash_image(&thalweg_env::sim::CrashChoice::DropAll);
+    let image = sim.crash_image(&CrashChoice::DropAll);
     let again = Toy::open(&image.env(), "/db", &inline(), 1000).unwrap();
     assert_eq!(again.rows(table).unwrap(), range(0..100));
-    let image = image.crash_image(&thalweg_env::sim::CrashChoice::DropAll);
+    let image = image.crash_image(&CrashChoice::DropAll);
     let again = Toy::open(&image.env(), "/db", &inline(), 1000).unwrap();
     assert_eq!(again.rows(table).unwrap(), range(0..100));
+}
+
+/// Each of them would keep alive all that was read ahead with it.
+#[test]
+fn rows_of_a_replay_keep_nothing_else_in_memory() {
+    let sim = SimEnv::new(7);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 1000).unwrap();
+    let table = toy.create("t").unwrap();
+    for k in 0..10 {
+        toy.append(table, &range(k..k + 1), Durability::Process)
+            .unwrap();
+    }
+    let killed = sim.crash_image(&CrashChoice::Kill);
+    let toy = Toy::open(&killed.env(), "/db", &inline(), 1000).unwrap();
+    let table = toy.kernel.snapshot().unwrap().table(table).unwrap();
+    assert_eq!(table.open_rows().count(), 10);
+    for rows in table.open_rows() {
+        assert!(rows.part.payload.is_unique());
+    }
+}
+
+#[test]
+fn a_power_cut_takes_a_few_megabytes_of_what_nobody_syncs() {
+    // Segments that are never full: leaving one syncs it.
+    let options = Options {
+        background: false,
+        ..Options::default()
+    };
+    let open = |sim: &SimEnv| Toy::open(&sim.env(), "/db", &options, 1 << 20).unwrap();
+    let sim = SimEnv::new(8);
+    let toy = open(&sim);
+    let table = toy.create("t").unwrap();
+    let rows_each: i64 = 1 << 16;
+    let mut most_rows = 0;
+    for k in 1..=15 {
+        let rows = range((k - 1) * rows_each..k * rows_each);
+        toy.append(table, &rows, Durability::Process).unwrap();
+        let left = open(&sim.crash_image(&CrashChoice::DropAll));
+        let left = i64::try_from(left.rows(table).unwrap().len()).unwrap();
+        most_rows = most_rows.max(k * rows_each - left);
+    }
+    let most_bytes = most_rows * 16;
+    assert!(
+        most_bytes <= 5 << 20,
+        "{most_bytes} bytes of rows were lost"
+    );
 }
 
 #[test]

@@ -373,6 +373,30 @@ fn an_old_copy_of_the_root_is_refused_by_readers_as_by_writers() {
     }
 }
 
+/// Without `live` only the segments tell that commits of a later epoch were acknowledged.
+#[test]
+fn an_old_copy_of_the_root_is_refused_if_a_later_epoch_has_commits() {
+    let sim = SimEnv::new(6);
+    let toy = shape().open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    let root = Path::new("/db/root");
+    let old = sim.read_file(root).unwrap();
+    let killed = sim.crash_image(&CrashChoice::Kill);
+    let toy = shape().open(&killed.env()).unwrap();
+    toy.append(table, &[(1, 1)], Disk).unwrap();
+    let copied = killed.crash_image(&CrashChoice::Kill);
+    copied.overwrite_file(root, 0, &old).unwrap();
+    copied.remove_file(Path::new("/db/live")).unwrap();
+    let before = copied.files();
+    let error = shape().open(&copied.env()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert!(error.to_string().contains("an old copy?"), "{error}");
+    let is_live = |(path, _): &(PathBuf, u64)| path.ends_with("live");
+    let mut after = copied.files();
+    after.retain(|file| !is_live(file));
+    assert_eq!(after, before);
+}
+
 fn options() -> Options {
     Options {
         segment_bytes: 64 << 10,

@@ -57,6 +57,28 @@ fn a_crash_in_a_recovery_whose_checkpoint_needs_a_second_segment() {
 }
 
 #[test]
+fn openings_that_are_killed_leave_no_more_segments_than_one() {
+    let shape = Shape::new(8192, 8);
+    let sim = SimEnv::new(2);
+    let mut db = Driver::start(&sim, shape.clone(), false);
+    db.create("t");
+    db.append("t", 0..5, Disk);
+    let mut killed = sim.crash_image(&CrashChoice::Kill);
+    let mut segments = Vec::new();
+    for _ in 0..4 {
+        // The epoch has begun, and no root names it.
+        killed.set_plan(crash_at(CallKind::Write, "root"));
+        shape.open(&killed.env()).unwrap_err();
+        killed = killed.crash_image(&CrashChoice::Kill);
+        let files = killed.files().into_iter();
+        let is_segment = |path: &Path| path.extension().is_some_and(|e| e == "seg");
+        segments.push(files.filter(|(path, _)| is_segment(path)).count());
+    }
+    assert_eq!(segments, [2; 4]);
+    assert_eq!(open(&shape, &killed)["t"].len(), 5);
+}
+
+#[test]
 fn an_epoch_whose_root_is_in_the_cache_only_is_begun_again() {
     let shape = Shape::new(8192, 8);
     let sim = SimEnv::new(3);

@@ -306,10 +306,12 @@ fn an_opening_that_cannot_start_a_thread_leaves_nothing_behind() {
         assert_eq!(error.kind(), ErrorKind::Io, "{error:?}");
         assert!(error.to_string().contains(THREADS[nth]), "{error}");
         assert_eq!(living.load(Ordering::SeqCst), 0, "threads are left");
-        // The first one has recovered the log; nothing grows from there.
+        // The first one has recovered the log; nothing grows from there. Threads that were started may have removed files
+        // before they were stopped.
         let bytes: u64 = files(&sim).iter().map(|(_, bytes)| bytes).sum();
-        let now = (files(&sim).len(), bytes);
-        assert_eq!(*before.get_or_insert(now), now, "start {nth} was refused");
+        let (count, bytes_before) = *before.get_or_insert((files(&sim).len(), bytes));
+        let grown = (files(&sim).len() > count, bytes > bytes_before);
+        assert_eq!(grown, (false, false), "start {nth} was refused");
     }
     assert_eq!(open(&sim).unwrap().rows(table).unwrap(), rows(0, 100));
 }

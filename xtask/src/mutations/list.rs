@@ -21,7 +21,7 @@ pub(crate) struct Mutation {
     pub(crate) original: String,
     /// What takes its place; empty: nothing is done there.
     pub(crate) broken: String,
-    /// The test binary that is tried first.
+    /// The test binary that is tried first: package/binary.
     #[serde(default)]
     pub(crate) test: String,
     /// Why no test can notice, if so.

@@ -1,12 +1,22 @@
-//! Runs the tests of the mutated copy, once for each mutation, until one of them fails.
+//! Runs the tests of the mutated copy, once for each mutation, until the first one fails.
+//!
+//! Invariants
+//! - What is tried first is the binary that the list names, then all others, the quickest first. A test that fails ends its
+//!   binary at once; one that takes far longer than without a mutation hangs, which is noticed as well.
+//! - A binary counts only once it has passed without a mutation. The slow ones are asked for that when they are first needed: as
+//!   long as the list names the right binaries, they hardly are.
+//! - What is said to change nothing is held against the quick ones only: to pass takes all of a binary's time.
+//! - A binary runs in a process group of its own, which is killed as a whole: tests start processes.
+//! - Tests that draw random cases draw the same ones each time, so that a survivor can be looked at again.
 
 use super::copy::VARIABLE;
 use super::list::Mutation;
 use crate::tidy::Finding;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
@@ -14,9 +24,23 @@ use std::time::{Duration, Instant};
 
 /// As many mutations are tried at once: what the smallest machines have.
 const WORKERS: usize = 2;
-/// A test that takes so much longer than without a mutation hangs.
-const HANGS_AFTER_TIMES: u32 = 8;
-const HANGS_AFTER_AT_LEAST: Duration = Duration::from_secs(60);
+/// A binary that takes so many times as long as without a mutation, and this much more, hangs.
+const HANGS_AFTER_TIMES: u32 = 5;
+const HANGS_AFTER_MORE: Duration = Duration::from_secs(60);
+/// No binary takes as long without a mutation.
+const LONGEST: Duration = Duration::from_secs(3_600);
+/// The binaries that take minutes, the quickest first.
+const SLOW: [&str; 5] = [
+    "thalweg/processes",
+    "thalweg-sim/damage",
+    "thalweg-sim/crash",
+    "thalweg-sim/errors",
+    "thalweg-sim/explored",
+];
+/// How often a running binary is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The environment variable that makes the random cases of the tests the same each time, unless the caller has set it.
+const SEED: &str = "THALWEG_SEED";
 
 /// Calls of cargo that build tests; together they hold all tests below SQL.
 const BUILDS: [&[&str]; 3] = [
@@ -41,13 +65,39 @@ const BUILDS: [&[&str]; 3] = [
 ];
 
 /// A test binary.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Binary {
     name: String,
     executable: PathBuf,
     package: PathBuf,
+    /// How long it takes without a mutation, or how it fails; once that was asked for.
+    unmutated: Mutex<Option<Result<Duration, String>>>,
+}
+
+impl Binary {
+    /// Its place among those that take minutes.
+    fn slowness(&self) -> Option<usize> {
+        SLOW.iter().position(|slow| *slow == self.name)
+    }
+
     /// How long it takes without a mutation.
-    takes: Duration,
+    fn takes(&self, log: &Path) -> Result<Duration, String> {
+        let mut unmutated = lock(&self.unmutated);
+        unmutated.get_or_insert_with(|| self.time(log)).clone()
+    }
+
+    fn time(&self, log: &Path) -> Result<Duration, String> {
+        let started = Instant::now();
+        let output = log.join(self.name.replace('/', "."));
+        match run_binary(self, 0, LONGEST, &output)? {
+            Outcome::Failed(test) => Err(format!("{} fails without a mutation: {test}", self.name)),
+            Outcome::Passed => {
+                let takes = started.elapsed();
+                println!("{:>6.1} s  {}", takes.as_secs_f64(), self.name);
+                Ok(takes)
+            }
+        }
+    }
 }
 
 /// What tells whether a mutation is noticed, the quickest first.
@@ -63,28 +113,29 @@ enum Outcome {
     Failed(String),
 }
 
-/// Builds the tests of the copy and runs each once without a mutation.
+/// Builds the tests of the copy and runs the quick ones once without a mutation.
 pub(super) fn build(checkout: &Path, target: &Path) -> Result<Suite, String> {
     let mut binaries = Vec::new();
-    for (number, arguments) in BUILDS.iter().enumerate() {
-        // Another selection of features has a folder of its own, so that neither is built twice.
-        let target = target.join(number.to_string());
-        binaries.extend(build_one(checkout, &target, arguments)?);
+    for arguments in BUILDS {
+        binaries.extend(build_one(checkout, target, arguments)?);
     }
     let log = target.join("output");
     std::fs::create_dir_all(&log)
         .map_err(|error| format!("creating {}: {error}", log.display()))?;
-    for binary in &mut binaries {
-        let started = Instant::now();
-        let output = log.join(format!("{}.unmutated", binary.name));
-        if let Outcome::Failed(test) = run_binary(binary, 0, Duration::from_secs(3_600), &output)? {
-            return Err(format!("{} fails without a mutation: {test}", binary.name));
-        }
-        binary.takes = started.elapsed();
-        println!("{:>6.1} s  {}", binary.takes.as_secs_f64(), binary.name);
+    let (mut slow, quick): (Vec<Binary>, Vec<Binary>) = binaries
+        .into_iter()
+        .partition(|binary| binary.slowness().is_some());
+    slow.sort_by_key(Binary::slowness);
+    let mut timed = Vec::new();
+    for binary in quick {
+        timed.push((binary.takes(&log)?, binary));
     }
-    binaries.sort_by_key(|binary| binary.takes);
-    Ok(Suite { binaries, log })
+    timed.sort_by_key(|(takes, _)| *takes);
+    let quick = timed.into_iter().map(|(_, binary)| binary);
+    Ok(Suite {
+        binaries: quick.chain(slow).collect(),
+        log,
+    })
 }
 
 fn build_one(checkout: &Path, target: &Path, arguments: &[&str]) -> Result<Vec<Binary>, String> {
@@ -125,7 +176,7 @@ fn build_one(checkout: &Path, target: &Path, arguments: &[&str]) -> Result<Vec<B
             name: format!("{crate_name}/{target_name}"),
             executable: executable.into(),
             package: package.into(),
-            takes: Duration::ZERO,
+            unmutated: Mutex::default(),
         })
     });
     Ok(binaries.collect())
@@ -134,7 +185,7 @@ fn build_one(checkout: &Path, target: &Path, arguments: &[&str]) -> Result<Vec<B
 /// Tries mutations, several at once; the survivors.
 pub(super) fn run(suite: &Suite, mutations: &[(usize, &Mutation)]) -> Result<Vec<Finding>, String> {
     let next = AtomicUsize::new(0);
-    let findings: Mutex<Vec<Finding>> = Mutex::default();
+    let findings = Mutex::new(unknown_tests(suite, mutations));
     let failure: Mutex<Option<String>> = Mutex::default();
     let caught: Mutex<BTreeMap<String, usize>> = Mutex::default();
     std::thread::scope(|scope| {
@@ -172,6 +223,22 @@ pub(super) fn run(suite: &Suite, mutations: &[(usize, &Mutation)]) -> Result<Vec
     Ok(std::mem::take(&mut *all))
 }
 
+/// Entries that name a test binary which is not there.
+fn unknown_tests(suite: &Suite, mutations: &[(usize, &Mutation)]) -> Vec<Finding> {
+    let is_known = |test: &str| suite.binaries.iter().any(|binary| binary.name == test);
+    let unknown = mutations
+        .iter()
+        .filter(|(_, mutation)| !mutation.test.is_empty() && !is_known(&mutation.test));
+    let finding = |(_, mutation): &(usize, &Mutation)| {
+        let message = format!(
+            "mutation \"{}\": there is no test binary {}",
+            mutation.name, mutation.test
+        );
+        Finding::new(super::list::PATH, None, message)
+    };
+    unknown.map(finding).collect()
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
@@ -207,12 +274,12 @@ fn notice(
     number: usize,
     mutation: &Mutation,
 ) -> Result<Option<(String, String)>, String> {
-    let is_first =
-        |binary: &&Binary| !mutation.test.is_empty() && binary.name.ends_with(&mutation.test);
+    let is_first = |binary: &&Binary| binary.name == mutation.test;
     let first = suite.binaries.iter().filter(is_first);
     let others = suite.binaries.iter().filter(|binary| !is_first(binary));
-    for binary in first.chain(others) {
-        let limit = (binary.takes * HANGS_AFTER_TIMES).max(HANGS_AFTER_AT_LEAST);
+    let is_tried = |binary: &&Binary| mutation.equivalent.is_none() || binary.slowness().is_none();
+    for binary in first.chain(others).filter(is_tried) {
+        let limit = binary.takes(&suite.log)? * HANGS_AFTER_TIMES + HANGS_AFTER_MORE;
         let output = suite.log.join(number.to_string());
         if let Outcome::Failed(test) = run_binary(binary, number, limit, &output)? {
             return Ok(Some((binary.name.clone(), test)));
@@ -221,6 +288,7 @@ fn notice(
     Ok(None)
 }
 
+/// Runs a binary until it ends, a test of it fails, or `limit` is over. What it prints goes to `output`, its errors beside that.
 fn run_binary(
     binary: &Binary,
     mutation: usize,
@@ -228,51 +296,58 @@ fn run_binary(
     output: &Path,
 ) -> Result<Outcome, String> {
     let fail = |error: std::io::Error| format!("running {}: {error}", binary.name);
-    let file = File::create(output).map_err(fail)?;
-    let mut child = Command::new(&binary.executable)
+    let mut command = Command::new(&binary.executable);
+    command
         .current_dir(&binary.package)
         .env(VARIABLE, mutation.to_string())
         .env("CARGO_MANIFEST_DIR", &binary.package)
         .stdin(Stdio::null())
-        .stdout(file.try_clone().map_err(fail)?)
-        .stderr(file)
-        .spawn()
-        .map_err(fail)?;
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(fail)? {
-            break status;
-        }
-        if started.elapsed() > limit {
-            child.kill().and_then(|()| child.wait()).map_err(fail)?;
-            return Ok(Outcome::Failed(format!(
-                "which hangs for {} s",
-                limit.as_secs()
-            )));
-        }
-        sleep(Duration::from_millis(20));
-    };
-    if status.success() {
-        return Ok(Outcome::Passed);
+        .stdout(File::create(output).map_err(fail)?)
+        // Apart, else it could stand within a line that names a failed test.
+        .stderr(File::create(output.with_extension("stderr")).map_err(fail)?)
+        .process_group(0);
+    if std::env::var_os(SEED).is_none() {
+        command.env(SEED, "1");
     }
-    let text = std::fs::read(output).map_err(fail)?;
-    Ok(Outcome::Failed(failed_tests(&String::from_utf8_lossy(
-        &text,
-    ))))
+    let mut child = command.spawn().map_err(fail)?;
+    let started = Instant::now();
+    loop {
+        let ended = child.try_wait().map_err(fail)?;
+        let text = std::fs::read(output).map_err(fail)?;
+        let failed = failed_tests(&String::from_utf8_lossy(&text));
+        match ended {
+            Some(status) if status.success() => return Ok(Outcome::Passed),
+            Some(status) if failed.is_empty() => return Ok(Outcome::Failed(status.to_string())),
+            Some(_) => return Ok(Outcome::Failed(failed)),
+            None => {}
+        }
+        let hangs = started.elapsed() > limit;
+        if hangs || !failed.is_empty() {
+            kill_group(&mut child).map_err(fail)?;
+            let hung = || format!("which hangs for {} s", limit.as_secs());
+            return Ok(Outcome::Failed(if hangs { hung() } else { failed }));
+        }
+        sleep(LOOK_EVERY);
+    }
 }
 
-/// The names of failed tests in the output of a test binary.
+/// Kills a child and all that it has started.
+fn kill_group(child: &mut Child) -> std::io::Result<()> {
+    let group = format!("-{}", child.id());
+    Command::new("kill")
+        .args(["-KILL", "--", &group])
+        .status()?;
+    child.wait().map(|_| ())
+}
+
+/// The names of the tests that have failed by now, in the output of a test binary.
 fn failed_tests(output: &str) -> String {
     let failed = |line: &str| {
         let (name, end) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
         (end == "FAILED").then(|| name.to_owned())
     };
     let names: Vec<String> = output.lines().filter_map(failed).collect();
-    if names.is_empty() {
-        "which ends abnormally".to_owned()
-    } else {
-        names.join(", ")
-    }
+    names.join(", ")
 }
 
 #[cfg(test)]
@@ -283,6 +358,6 @@ mod tests {
     fn failed_tests_are_named() {
         let output = "test a ... ok\ntest m::b ... FAILED\nnoise\ntest c ... FAILED\n";
         assert_eq!(failed_tests(output), "m::b, c");
-        assert_eq!(failed_tests("abort"), "which ends abnormally");
+        assert_eq!(failed_tests("test a ... \ntest d ... FAIL"), "");
     }
 }

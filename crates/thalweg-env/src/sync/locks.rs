@@ -1,7 +1,7 @@
 //! Locks and condition variables: those of the standard library or of shuttle, without poisoning, with guards by reference.
 //!
-//! Invariant: a lock is all in its own memory, and nothing of it in the process. A child of a fork is left with the locks that
-//! other threads held, and must not touch them, but locks that it makes itself work.
+//! Invariant: the state of a lock is in its own memory, and none of it in a table of the process. A child of a fork inherits
+//! locks that other threads held, and must not touch them; locks that it makes itself work.
 //!
 //! Rejected: `parking_lot`. Its locks are smaller and do not poison, but all threads that wait for one are queued in a table of
 //! the process. The child of a fork inherits the queues with threads that it does not have, whose memory is given out again:
@@ -130,8 +130,8 @@ impl<T: ?Sized> RwLock<T> {
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: inner::Condvar,
-    /// Counted up with the mutex held: who changes what it guards, and notifies then, sees everyone who has not seen the
-    /// change. Where nobody waits, a notification costs no system call.
+    /// Threads that wait. Each counts itself with the mutex held: whoever changes what the mutex guards, and then notifies,
+    /// sees all that have not seen the change. Where nobody waits, a notification costs no system call.
     waiting: AtomicUsize,
 }
 

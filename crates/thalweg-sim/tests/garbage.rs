@@ -1,0 +1,225 @@
+//! Which files garbage collection leaves alone, and when it looks at those again that had to stay.
+#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+
+use std::path::{Path, PathBuf};
+use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_kernel::index::Entry;
+use thalweg_kernel::{Commit, Durability, Edit, Options, TableId};
+use thalweg_sim::toy::{Row, Toy, block};
+
+fn open(sim: &SimEnv) -> Toy {
+    let options = Options {
+        segment_bytes: 64 << 10,
+        background: false,
+        ..Options::default()
+    };
+    Toy::open(&sim.env(), "/db", &options, 64).unwrap()
+}
+
+fn rows() -> Vec<Row> {
+    (0..2000).map(|k| (k, -k)).collect()
+}
+
+fn edit(toy: &Toy, edit: Edit) {
+    let commit = Commit {
+        edits: vec![edit],
+        ..Commit::default()
+    };
+    toy.kernel.commit(commit, Durability::Disk).unwrap();
+}
+
+fn stage(toy: &Toy, table: TableId) -> Entry {
+    let mut fragment = toy.kernel.stage_fragment(table).unwrap();
+    for chunk in rows().chunks(100) {
+        fragment
+            .add_block(&block(table, chunk.to_vec(), None))
+            .unwrap();
+    }
+    fragment.finish().unwrap()
+}
+
+fn add(table: TableId, root: Entry) -> Edit {
+    Edit::AddFragments {
+        table,
+        definition_version: 1,
+        covers: None,
+        roots: vec![root],
+    }
+}
+
+fn fragments(sim: &SimEnv) -> Vec<PathBuf> {
+    let files = sim.files().into_iter().map(|(path, _)| path);
+    files
+        .filter(|path| path.starts_with(Path::new("/db/data")))
+        .collect()
+}
+
+#[test]
+fn a_fragment_that_is_staged_stays() {
+    let sim = SimEnv::new(1);
+    let toy = open(&sim);
+    let table = toy.create("t").unwrap();
+    let staged = stage(&toy, table);
+    toy.kernel.collect_garbage().unwrap();
+    assert_eq!(fragments(&sim).len(), 1);
+    edit(&toy, add(table, staged));
+    assert_eq!(toy.rows(table).unwrap(), rows());
+}
+
+#[test]
+fn a_fragment_that_is_staged_while_garbage_is_looked_for_stays() {
+    let sim = SimEnv::new(2);
+    let toy = open(&sim);
+    let table = toy.create("t").unwrap();
+    // Between the look at what is staged and the one at what is there.
+    let lists_log = FaultRule::new(Fault::Hang)
+        .on(&[CallKind::ListDir])
+        .path_suffix("log")
+        .once();
+    sim.set_plan(FaultPlan::none().rule(lists_log));
+    let staged = std::thread::scope(|scope| {
+        let collecting = scope.spawn(|| toy.kernel.collect_garbage().unwrap());
+        while sim.hung_calls() == 0 {
+            assert!(!collecting.is_finished(), "nothing hung");
+            std::thread::yield_now();
+        }
+        sim.set_plan(FaultPlan::none());
+        let staged = stage(&toy, table);
+        sim.release_hung_calls();
+        staged
+    });
+    assert_eq!(fragments(&sim).len(), 1);
+    edit(&toy, add(table, staged));
+    assert_eq!(toy.rows(table).unwrap(), rows());
+}
+
+#[test]
+fn snapshots_of_one_commit_keep_its_files_until_the_last_one_goes() {
+    let sim = SimEnv::new(3);
+    let toy = open(&sim);
+    let table = toy.create("t").unwrap();
+    toy.append_fragment(table, &rows(), 100).unwrap();
+    let (first, second) = (
+        toy.kernel.snapshot().unwrap(),
+        toy.kernel.snapshot().unwrap(),
+    );
+    assert_eq!(first.commit(), second.commit());
+    edit(&toy, Edit::DropTable { table });
+    drop(first);
+    assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
+    let table = second.table(table).unwrap();
+    assert_eq!(toy.rows_of(&table).unwrap(), rows());
+    drop((second, table));
+    assert!(toy.kernel.collect_garbage().unwrap() > 0);
+    assert!(fragments(&sim).is_empty());
+    // An open file would keep the space.
+    assert_eq!(sim.open_removed_files(sim.process_id()), 0);
+}
+
+/// Nobody asks for a collection here: commits do.
+#[test]
+fn garbage_that_had_to_stay_goes_after_the_next_checkpoint() {
+    let sim = SimEnv::new(4);
+    let toy = open(&sim);
+    let (table, doomed) = (toy.create("t").unwrap(), toy.create("doomed").unwrap());
+    toy.append_fragment(doomed, &rows(), 100).unwrap();
+    let held = toy.kernel.snapshot().unwrap();
+    edit(&toy, Edit::DropTable { table: doomed });
+    toy.append(table, &[(1, 1)], Durability::Disk).unwrap();
+    assert_eq!(fragments(&sim).len(), 1, "a snapshot needs it");
+    drop(held);
+    toy.append(table, &[(2, 2)], Durability::Disk).unwrap();
+    assert_eq!(fragments(&sim).len(), 1, "nothing calls for another look");
+    toy.kernel.checkpoint().unwrap();
+    toy.append(table, &[(3, 3)], Durability::Disk).unwrap();
+    assert!(fragments(&sim).is_empty());
+}
+
+#[test]
+fn what_a_killed_writer_has_staged_goes_after_the_next_opening() {
+    let sim = SimEnv::new(5);
+    let toy = open(&sim);
+    let table = toy.create("t").unwrap();
+    toy.append(table, &[(1, 1)], Durability::Disk).unwrap();
+    stage(&toy, table);
+    let sim = sim.crash_image(&CrashChoice::Kill);
+    assert_eq!(fragments(&sim).len(), 1);
+    let toy = open(&sim);
+    toy.append(table, &[(2, 2)], Durability::Disk).unwrap();
+    assert!(fragments(&sim).is_empty());
+    assert_eq!(toy.rows(table).unwrap(), [(1, 1), (2, 2)]);
+}
+
+/// All blocks of a table in order, in a fragment that takes their place: it has the key of the first of them.
+fn merge(toy: &Toy, table: TableId) {
+    let snapshot = toy.kernel.snapshot().unwrap();
+    let tree = &snapshot.table(table).unwrap().tree;
+    let entries: Vec<Entry> = tree
+        .iter(None, &**toy.kernel.store())
+        .map(Result::unwrap)
+        .collect();
+    let commits = |entry: &Entry| [entry.commit_min, entry.commit_max];
+    let commits: Vec<_> = entries.iter().flat_map(commits).collect();
+    let commits = (
+        *commits.iter().min().unwrap(),
+        *commits.iter().max().unwrap(),
+    );
+    let blocks = entries.iter().map(|entry| toy.block_rows(entry).unwrap());
+    let mut rows = blocks.collect::<Vec<_>>().concat();
+    rows.sort_unstable();
+    let mut fragment = toy.kernel.stage_fragment(table).unwrap();
+    let merged = block(table, rows, Some(commits));
+    fragment.add_block(&merged).unwrap();
+    let replace = Edit::Replace {
+        table,
+        removed: entries.iter().map(Entry::key).collect(),
+        added: vec![fragment.finish().unwrap()],
+    };
+    edit(toy, replace);
+}
+
+#[test]
+fn a_block_that_is_merged_while_it_is_moved_stays_merged() {
+    let sim = SimEnv::new(6);
+    let toy = open(&sim);
+    let (table, doomed) = (toy.create("t").unwrap(), toy.create("doomed").unwrap());
+    // The last block lies in a segment of which all is needed: only the first one is moved.
+    let rows = rows();
+    let (early, late) = rows.split_at(100);
+    toy.append_group(table, early, 100, Durability::Disk)
+        .unwrap();
+    for _ in 0..24 {
+        toy.append_group(doomed, &rows, 100, Durability::Disk)
+            .unwrap();
+    }
+    toy.append_group(table, late, 100, Durability::Disk)
+        .unwrap();
+    toy.kernel.checkpoint().unwrap();
+    toy.append(table, &[(9999, 1)], Durability::Disk).unwrap();
+    toy.kernel.checkpoint().unwrap();
+    let writes = FaultRule::new(Fault::Hang)
+        .on(&[CallKind::Write])
+        .path_suffix(".frag")
+        .once();
+    sim.set_plan(FaultPlan::none().rule(writes));
+    std::thread::scope(|scope| {
+        // The segment of the first block has become sparse.
+        let dropping = scope.spawn(|| edit(&toy, Edit::DropTable { table: doomed }));
+        while sim.hung_calls() == 0 {
+            assert!(!dropping.is_finished(), "nothing was moved");
+            std::thread::yield_now();
+        }
+        let before = toy.kernel.snapshot().unwrap().commit();
+        // It cleans up behind its commit, for which it waits.
+        let merging = scope.spawn(|| merge(&toy, table));
+        let is_merged = || toy.kernel.snapshot().unwrap().commit() > before;
+        while !is_merged() && !merging.is_finished() {
+            std::thread::yield_now();
+        }
+        sim.set_plan(FaultPlan::none());
+        sim.release_hung_calls();
+    });
+    let mut want = rows.clone();
+    want.push((9999, 1));
+    assert_eq!(toy.rows(table).unwrap(), want);
+}
