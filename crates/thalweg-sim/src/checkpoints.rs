@@ -350,8 +350,9 @@ pub fn crash_then_damage(workload: &Workload, seed: u64) -> (u64, u64, Vec<Viola
     (repairs, of_bases, violations)
 }
 
-/// A checkpoint or a slot of the root is damaged, nobody notices, and more are written, as many as `more`; with `collect` files are removed then. A
-/// database that does not open after that is repaired. Returns how many were opened and how many repaired.
+/// A checkpoint or a slot of the root is damaged, nobody notices, and more checkpoints are written, as many as `more`; with
+/// `collect` files are removed then. A database that does not open after that is repaired. Returns how many were opened and
+/// how many repaired.
 pub fn damage_then_go_on(
     patient: &Patient,
     more: i64,
