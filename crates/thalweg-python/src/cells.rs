@@ -5,7 +5,7 @@
 //! here are left to pyarrow, a batch at a time.
 
 use crate::error::raise;
-use crate::finalize::Callback;
+use crate::finalize::{Callback, import};
 use crate::once::{name, once};
 use crate::value::{decimal_type, epoch};
 use arrow_array::cast::AsArray;
@@ -302,15 +302,14 @@ fn datetime<'py>(
 
 fn date(py: Python<'_>, days: i32) -> PyResult<Bound<'_, PyAny>> {
     static DATE: OnceLock<Py<PyType>> = OnceLock::new();
-    let import = || {
-        Ok(py
-            .import("datetime")?
+    let find = || {
+        Ok(import(py, "datetime")?
             .getattr("date")?
             .cast_into()?
             .unbind())
     };
     let ordinal = i64::from(days) + EPOCH_ORDINAL;
-    let made = once(&DATE, import)?
+    let made = once(&DATE, find)?
         .bind(py)
         .call_method1(name!(py, "fromordinal"), (ordinal,));
     made.map_err(|_| beyond(py, "the date", format!("{days} days after 1970-01-01")))
@@ -348,6 +347,7 @@ fn zone_named(py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
         let offset = PyDelta::new(py, 0, minutes * 60, 0, true)?;
         return Ok(PyTzInfo::fixed_offset(py, offset)?.into_any().unbind());
     }
+    let _running = Callback::begin()?;
     let zone = PyTzInfo::timezone(py, name).map_err(|_| {
         let message = format!("Python does not know the time zone \"{name}\"; install the package tzdata, or take the result by arrow()");
         raise(ErrorKind::Unsupported, message)

@@ -39,7 +39,7 @@ use thalweg::{
 #[expect(clippy::too_many_arguments, reason = "options by name in Python")]
 pub(crate) fn connect(
     py: Python<'_>,
-    path: PathBuf,
+    path: &Bound<'_, PyAny>,
     read_only: bool,
     durability: &str,
     cache_bytes: Option<&Bound<'_, PyAny>>,
@@ -67,6 +67,7 @@ pub(crate) fn connect(
     if let Some(interval) = duration("sync_interval", sync_interval)? {
         builder = builder.sync_interval(interval);
     }
+    let path = path_of(path)?;
     initialise(py)?;
     let db = py.detach(|| builder.open(&path)).or_raise()?;
     let closed = AtomicBool::new(false);
@@ -78,6 +79,12 @@ pub(crate) fn connect(
         path,
         read_only,
     })
+}
+
+/// A path, which may be an object with code of its own, as those of `pathlib` are.
+fn path_of(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let _running = Callback::begin()?;
+    given.extract()
 }
 
 fn durability_named(name: &str) -> PyResult<Durability> {
@@ -225,8 +232,6 @@ impl PyDatabase {
             Err(error) if error.kind() == ErrorKind::NotFound => error,
             other => return other.or_raise().map(PyQueryResult::new),
         };
-        // To the end: what an INSERT read from Python is given back with the interpreter held.
-        let _running = Callback::begin()?;
         let names = py.detach(|| db.unknown_tables(text)).unwrap_or_default();
         let extra = variables(py, &names, &missing)?;
         if extra.is_empty() {
@@ -341,6 +346,7 @@ fn variables(
     names: &[String],
     missing: &thalweg::Error,
 ) -> PyResult<Vec<(String, ExtraTable)>> {
+    let _running = Callback::begin()?;
     let frame = py
         .import(name!(py, "sys"))?
         .getattr(name!(py, "_getframe"))?

@@ -7,6 +7,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::error::Error as StdError;
+use std::fmt;
 use thalweg::ErrorKind;
 
 create_exception!(
@@ -103,13 +104,41 @@ pub(crate) fn exception(error: &thalweg::Error) -> PyErr {
 fn raised_below(error: &(dyn StdError + 'static)) -> Option<PyErr> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(raised) = error.downcast_ref::<PyErr>() {
+        if let Some(Raised { raised, .. }) = error.downcast_ref() {
             return Some(Python::attach(|py| raised.clone_ref(py)));
         }
         next = error.source();
     }
     None
 }
+
+/// An exception on its way through the engine, whose threads can show it without the interpreter: its text is made by the
+/// thread that has met it.
+pub(crate) struct Raised {
+    text: String,
+    raised: PyErr,
+}
+
+impl Raised {
+    pub(crate) fn new(_py: Python<'_>, raised: PyErr) -> Self {
+        let text = raised.to_string();
+        Self { text, raised }
+    }
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Raised({:?})", self.text)
+    }
+}
+
+impl StdError for Raised {}
 
 /// An exception of a kind.
 pub(crate) fn raise(kind: ErrorKind, message: impl Into<String>) -> PyErr {

@@ -1,7 +1,10 @@
-//! Memory that Python hands in, and that threads of the engine drop.
+//! Arrow memory that belongs to Python, and that any thread of the engine may be the last to drop.
 //!
-//! Invariant: what belongs to Python is dropped within a [`Callback`], or not at all. Who exports Arrow data may take the
-//! interpreter to free it (pyarrow does for memory of NumPy), which a thread must not do once the interpreter ends.
+//! Invariant: it is released within a [`Callback`], or not at all. Its release function may take the interpreter, as that of
+//! pyarrow does for memory of NumPy, which a thread must not do once the interpreter ends.
+//!
+//! Rejected: copying what comes from Python. Rejected: handing it to the next thread that calls this package with the
+//! interpreter held, as PyO3 does with references: a table of gigabytes would stay until somebody calls again.
 
 use crate::finalize::Callback;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
@@ -10,10 +13,10 @@ use arrow_schema::ArrowError;
 use bytes::Bytes;
 use std::mem::ManuallyDrop;
 
-/// The same array, of buffers that are dropped by these rules. Nothing is copied.
+/// Validates an array and puts all of its buffers under the invariant above. Nothing is copied.
 ///
 /// # Errors
-/// When the inside of the array is not what its type says: offsets out of bounds, text that is not UTF-8.
+/// When the content of the array is not what its type says: offsets out of bounds, text that is not UTF-8.
 pub(crate) fn adopt(array: ArrayData) -> Result<ArrayData, ArrowError> {
     let buffers = array.buffers().iter().map(guarded).collect();
     let nulls = array.nulls().map(|nulls| {
@@ -30,17 +33,17 @@ fn guarded(buffer: &Buffer) -> Buffer {
     Buffer::from(Bytes::from_owner(Foreign(Some(buffer.clone()))))
 }
 
-/// Drops it, or keeps it for ever when the interpreter ends.
+/// Drops a value of Python, or leaks it when the interpreter ends.
 pub(crate) fn give_back<T>(owned: T) {
     match Callback::begin() {
         Ok(_running) => drop(owned),
         Err(_) => {
-            let _kept = ManuallyDrop::new(owned);
+            let _leaked = ManuallyDrop::new(owned);
         }
     }
 }
 
-/// A buffer, until it is dropped.
+/// A buffer of Python; `None` once it is dropped.
 struct Foreign(Option<Buffer>);
 
 impl AsRef<[u8]> for Foreign {

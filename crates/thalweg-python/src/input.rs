@@ -4,8 +4,8 @@
 //! that is null as a whole is refused, not taken for the values below it; what cannot be read is an exception of Thalweg
 //! that says what can.
 
-use crate::error::{Error, exception, raise};
-use crate::finalize::Callback;
+use crate::error::{Error, Raised, exception, raise};
+use crate::finalize::{Callback, Ending};
 use crate::foreign::{adopt, give_back};
 use crate::once::name;
 use crate::process::Home;
@@ -191,10 +191,12 @@ impl Iterator for Rows {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let array = match Callback::begin() {
-            Ok(_running) => self.arrays.as_mut()?.next()?,
-            Err(ended) => return Some(Err(ArrowError::ExternalError(Box::new(ended)))),
+        // To the end: what is left of an array that is refused is dropped here.
+        let _running = match Callback::begin() {
+            Ok(running) => running,
+            Err(ending) => return Some(Err(unavailable(ending))),
         };
+        let array = self.arrays.as_mut()?.next()?;
         Some(array.and_then(|array| batch_of(&array, &self.schema)))
     }
 }
@@ -215,11 +217,20 @@ struct Batches {
     caller: ThreadId,
 }
 
+/// An object whose last reference is dropped with the interpreter held.
+struct Attached(Option<Py<PyAny>>);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let object = self.0.take();
+        Python::attach(|_| drop(object));
+    }
+}
+
 impl Drop for Batches {
     fn drop(&mut self) {
         // Without the interpreter PyO3 would leave it to whatever thread has it next.
-        let reader = self.reader.take();
-        Python::try_attach(|_| give_back(reader));
+        give_back(Attached(self.reader.take()));
     }
 }
 
@@ -235,7 +246,6 @@ impl Batches {
     }
 
     fn read(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
-        let _running = Callback::begin()?;
         let Some(reader) = &self.reader else {
             return Ok(None);
         };
@@ -254,10 +264,17 @@ impl Iterator for Batches {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batch = Python::attach(|py| self.read(py));
-        batch
-            .map_err(|raised| ArrowError::ExternalError(Box::new(raised)))
-            .transpose()
+        let _running = match Callback::begin() {
+            Ok(running) => running,
+            Err(ending) => return Some(Err(unavailable(ending))),
+        };
+        Python::attach(|py| {
+            let batch = self.read(py);
+            let batch = batch.map_err(|raised| Raised::new(py, raised));
+            batch
+                .map_err(|raised| ArrowError::ExternalError(Box::new(raised)))
+                .transpose()
+        })
     }
 }
 
@@ -267,8 +284,18 @@ impl RecordBatchReader for Batches {
     }
 }
 
+/// The error of rows that a thread may not ask Python for any more.
+fn unavailable(ending: Ending) -> ArrowError {
+    ArrowError::ExternalError(Box::new(thalweg::Error::from(ending)))
+}
+
 /// Why rows from Python did not come, as an error of the engine on its way back to Python.
 pub(crate) fn unread(error: ArrowError) -> thalweg::Error {
+    if let ArrowError::ExternalError(inner) = &error
+        && let Some(ending) = inner.downcast_ref::<thalweg::Error>()
+    {
+        return ending.clone();
+    }
     let message = format!("the data cannot be read: {}", message(&error));
     thalweg::Error::with_source(ErrorKind::Schema, message, error)
 }

@@ -5,7 +5,7 @@
 
 use crate::cells::{Converter, Page};
 use crate::error::raise;
-use crate::finalize::Callback;
+use crate::finalize::{Callback, import};
 use crate::once::name;
 use crate::process::{Home, ProcessLocal};
 use crate::show;
@@ -181,7 +181,7 @@ impl PyQueryResult {
     /// All rows as a pandas.DataFrame.
     fn df<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         // Reported before the rows are gone.
-        py.import("pandas")?;
+        import(py, "pandas")?;
         let table = self.arrow(py)?;
         let _running = Callback::begin()?;
         table.call_method0(name!(py, "to_pandas"))
@@ -194,7 +194,7 @@ impl PyQueryResult {
 
     /// All rows as a polars.DataFrame.
     fn pl<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let polars = py.import("polars")?;
+        let polars = import(py, "polars")?;
         let table = self.arrow(py)?;
         let _running = Callback::begin()?;
         polars.call_method1(name!(py, "from_arrow"), (table,))
@@ -277,6 +277,7 @@ impl PyQueryResult {
     /// The columns as a pyarrow.Schema.
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let _running = Callback::begin()?;
         PySchema::new(SchemaRef::clone(&self.schema)).into_pyarrow(py)
     }
 
@@ -338,6 +339,7 @@ impl Batches {
         let mut rows = self.rows.lock().take().ok_or_else(end)?;
         let batch = rows.next_rest()?.ok_or_else(end)?;
         *self.rows.lock() = Some(rows);
+        let _running = Callback::begin()?;
         PyRecordBatch::new(batch).into_pyarrow(py)
     }
 }

@@ -1,6 +1,7 @@
 //! Columns of a table that is to be made: a pyarrow.Schema, or a dict of names and types.
 
 use crate::error::raise;
+use crate::finalize::Callback;
 use crate::once::name;
 use arrow_schema::{Field, Schema};
 use pyo3::prelude::*;
@@ -11,6 +12,7 @@ use thalweg::schema_of_names;
 
 /// The schema that a user gives.
 pub(crate) fn schema(given: &Bound<'_, PyAny>) -> PyResult<Schema> {
+    let _running = Callback::begin()?;
     if let Ok(columns) = given.cast::<PyDict>() {
         let fields = columns
             .iter()

@@ -1,6 +1,7 @@
 //! Long calls: they let go of the interpreter, and look for Ctrl-C while they wait.
 
 use crate::error::exception;
+use crate::finalize::Callback;
 use arrow_array::RecordBatch;
 use pyo3::prelude::*;
 use std::time::Duration;
@@ -27,6 +28,15 @@ impl From<Stopped> for PyErr {
     }
 }
 
+/// Runs handlers of signals that have come. For work below the engine, which does not hold the interpreter.
+///
+/// # Errors
+/// What a handler raised, and when the interpreter ends.
+pub(crate) fn check() -> PyResult<()> {
+    let _running = Callback::begin()?;
+    Python::attach(|py| py.check_signals())
+}
+
 /// The next batch, or `None` at the end. Called with the interpreter held or not, it waits without it: what it waits for
 /// may need the interpreter, to read a Python iterator for example.
 pub(crate) fn next_batch(rows: &mut QueryResult) -> Result<Option<RecordBatch>, Stopped> {
@@ -46,24 +56,24 @@ pub(crate) fn next_batch(rows: &mut QueryResult) -> Result<Option<RecordBatch>, 
     })
 }
 
-/// Runs a statement without the interpreter. It asks its argument every now and then whether to go on; what a handler
-/// raised instead is the error.
+/// Runs a statement without the interpreter. It asks its argument every now and then whether to go on; what a handler of a
+/// signal raised is the error then.
 pub(crate) fn run(
     py: Python<'_>,
     statement: impl FnOnce(&dyn Fn() -> bool) -> Result<QueryResult, Error> + Send,
 ) -> PyResult<Result<QueryResult, Error>> {
     let raised = Mutex::new(None);
     let outcome = py.detach(|| {
-        statement(&|| match Python::attach(|py| py.check_signals()) {
+        statement(&|| match check() {
             Ok(()) => true,
-            Err(signal) => {
-                *raised.lock() = Some(signal);
+            Err(ended) => {
+                *raised.lock() = Some(ended);
                 false
             }
         })
     });
     match raised.into_inner() {
-        Some(signal) => Err(signal),
+        Some(ended) => Err(ended),
         None => Ok(outcome),
     }
 }

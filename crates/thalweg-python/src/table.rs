@@ -10,6 +10,7 @@ use crate::process::ProcessLocal;
 use crate::result::PyQueryResult;
 use crate::row::with_row;
 use crate::scan::{Asked, scan};
+use crate::signals;
 use arrow_schema::DataType;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -54,10 +55,7 @@ impl PyTable {
         // the batches, in the child: the append is its parent's.
         let raised = Mutex::new(None);
         let batches = stream.map(|batch| {
-            let goes_on = self
-                .table
-                .get()
-                .and_then(|_| Python::attach(|py| py.check_signals()));
+            let goes_on = self.table.get().and_then(|_| signals::check());
             if let Err(ended) = goes_on {
                 *raised.lock() = Some(ended);
                 return Err(Error::new(ErrorKind::Query, "the append was interrupted"));
@@ -85,8 +83,6 @@ impl PyTable {
     /// >>> t.append({"ts": numpy.arange(3), "v": numpy.array([0.5, 1.5, numpy.nan])})
     /// 3
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
-        // To the end: memory of Python objects is given back with the interpreter held.
-        let _running = Callback::begin()?;
         let table = self.open()?;
         let schema = table.schema();
         let Some(input) = input::read(data, &schema)? else {
@@ -222,7 +218,9 @@ impl PyTable {
     /// The columns as a pyarrow.Schema.
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        PySchema::new(self.table.get()?.schema()).into_pyarrow(py)
+        let schema = self.table.get()?.schema();
+        let _running = Callback::begin()?;
+        PySchema::new(schema).into_pyarrow(py)
     }
 
     /// The name.

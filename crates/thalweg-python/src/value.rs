@@ -4,6 +4,7 @@
 //! built-in types are told apart by one pointer comparison each, everything else takes the slow way.
 
 use crate::error::raise;
+use crate::finalize::{Callback, Ending, import};
 use crate::once::{name, once};
 use crate::options::shown;
 use arrow_schema::TimeUnit;
@@ -32,6 +33,12 @@ pub(crate) enum Unfit {
 impl From<PyErr> for Unfit {
     fn from(error: PyErr) -> Self {
         Self::Raised(error)
+    }
+}
+
+impl From<Ending> for Unfit {
+    fn from(ending: Ending) -> Self {
+        Self::Raised(ending.into())
     }
 }
 
@@ -105,6 +112,14 @@ fn unusual<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
     if object.is_instance_of::<PyBytes>() {
         return Ok(Value::Bytes(object.extract().map_err(PyErr::from)?));
     }
+    // Other classes may run Python code. Those of `datetime` do not, and a thread may put them until the very end.
+    let is_builtin = object.is_exact_instance_of::<PyDateTime>()
+        || object.is_exact_instance_of::<PyDate>()
+        || object.is_exact_instance_of::<PyDelta>();
+    let _running = match is_builtin {
+        true => None,
+        false => Some(Callback::begin()?),
+    };
     let kind = object.get_type().name()?.to_string();
     // What pandas writes for a missing value; NaT calls itself a datetime.
     if kind == "NaTType" || kind == "NAType" {
@@ -135,21 +150,20 @@ fn unusual<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
 
 pub(crate) fn decimal_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static DECIMAL: OnceLock<Py<PyType>> = OnceLock::new();
-    let import = || {
-        Ok(py
-            .import("decimal")?
+    let find = || {
+        Ok(import(py, "decimal")?
             .getattr("Decimal")?
             .cast_into()?
             .unbind())
     };
-    Ok(once(&DECIMAL, import)?.bind(py))
+    Ok(once(&DECIMAL, find)?.bind(py))
 }
 
 /// The instants from which Python's times are counted: naive, and aware.
 fn epochs(py: Python<'_>) -> PyResult<&(Py<PyAny>, Py<PyAny>)> {
     static EPOCHS: OnceLock<(Py<PyAny>, Py<PyAny>)> = OnceLock::new();
     once(&EPOCHS, || {
-        let datetime = py.import("datetime")?;
+        let datetime = import(py, "datetime")?;
         let naive = datetime.getattr("datetime")?.call1((1970, 1, 1))?;
         let utc = datetime.getattr("timezone")?.getattr("utc")?;
         let aware = datetime
@@ -297,8 +311,7 @@ fn numpy_time(
     in_seconds: &str,
 ) -> Result<Option<(i64, TimeUnit)>, Unfit> {
     let py = object.py();
-    let (unit, count): (String, i64) = py
-        .import("numpy")?
+    let (unit, count): (String, i64) = import(py, "numpy")?
         .call_method1("datetime_data", (dtype,))?
         .extract()?;
     let unit = match (unit.as_str(), count) {
