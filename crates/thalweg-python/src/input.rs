@@ -1,8 +1,8 @@
 //! Tables on their way in: Arrow, pandas, polars, dicts of arrays, and what speaks Arrow's C interface.
 //!
-//! Invariants: Arrow memory is not copied; strings from outside are checked to be UTF-8 before anything relies on it; a row
-//! that is null as a whole is refused, not taken for the values below it; what cannot be read is an exception of Thalweg
-//! that says what can.
+//! Invariants: Arrow memory of more than some KiB is not copied, and is released as `foreign` says; strings from outside are
+//! checked to be UTF-8 before anything relies on it; a row that is null as a whole is refused, not taken for the values below
+//! it; what cannot be read is an exception of Thalweg that says what can.
 
 use crate::error::{Error, Raised, exception, raise};
 use crate::finalize::{Callback, Ending};
@@ -10,9 +10,7 @@ use crate::foreign::{adopt, give_back};
 use crate::once::name;
 use crate::process::Home;
 use arrow_array::cast::AsArray;
-use arrow_array::{
-    Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader, make_array,
-};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use pyo3::exceptions::{PyException, PyStopIteration};
 use pyo3::prelude::*;
@@ -156,8 +154,7 @@ fn batch_of(array: &ArrayRef, schema: &SchemaRef) -> Result<RecordBatch, ArrowEr
     }
     let columns = rows.columns().iter().zip(schema.fields());
     let columns = columns.map(|(column, field)| {
-        let sound = adopt(column.to_data()).map(make_array);
-        sound.map_err(|error| {
+        adopt(column).map_err(|error| {
             refused(format!(
                 "column \"{}\" is damaged: {}",
                 field.name(),
