@@ -11,8 +11,9 @@
 //! - A callback is as short as the Python code that it runs. Waiting for the engine is no part of it: the end of the
 //!   interpreter would have to wait for a query of any length.
 //!
-//! Not covered: code of a caller that neither returns nor yields within [`MAX_WAIT`], and then wakes up in the milliseconds
-//! in which an interpreter before 3.14 finalises.
+//! Not covered: code of a caller that neither returns nor yields within [`MAX_WAIT`] and then wakes up in the milliseconds in
+//! which an interpreter before 3.14 finalises; and what a caller's thread does with pyarrow by itself in them. See
+//! docs/decisions/processes.md.
 
 use crate::error::raise;
 use crate::process::{CLOCK, Home};

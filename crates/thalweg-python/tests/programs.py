@@ -48,11 +48,14 @@ def refused(function):
 """
 
 
-def run(source, path, *arguments, status=0, says="", timeout=120):
-    """Runs a program, which must end with that status and say that on the way, and returns what it printed."""
+def run(source, path, *arguments, before="", status=0, says="", timeout=120):
+    """Runs a program, which must end with that status and say that on the way, and returns what it printed.
+
+    before: what it runs before it imports Thalweg.
+    """
     # A file, not -c: multiprocessing imports it again.
     file = pathlib.Path(path).parent / "program.py"
-    file.write_text(COMMON + source)
+    file.write_text(before + COMMON + source)
     command = [sys.executable, "-X", "faulthandler", str(file), str(path), *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     assert ended.returncode == status, f"{ended.returncode}\n{ended.stdout}\n{ended.stderr}"

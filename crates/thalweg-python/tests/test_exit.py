@@ -37,30 +37,38 @@ def iterate():
             pass
 
 schema = pyarrow.RecordBatch.from_pydict(batch(0, 1)).schema
+# A reader of pyarrow that a daemon thread drops at the end aborts the process by itself, without Thalweg.
+readers = []
 
 def batches():
     while True:
         yield pyarrow.RecordBatch.from_pydict(batch(0, 50_000))
 
+def new_reader():
+    readers.append(pyarrow.RecordBatchReader.from_batches(schema, batches()))
+    return readers[-1]
+
 def feed():
     started.wait()
-    table.append(pyarrow.RecordBatchReader.from_batches(schema, batches()))
+    table.append(new_reader())
 
 def insert():
     started.wait()
-    reader = pyarrow.RecordBatchReader.from_batches(schema, batches())
+    reader = new_reader()
     db.sql("INSERT INTO t SELECT * FROM reader")
 
 def read_frames():
     started.wait()
     while True:
-        reader = pyarrow.RecordBatchReader.from_batches(schema, batches())
+        reader = new_reader()
         db.sql("SELECT * FROM reader").fetchone()
 
 def convert():
     started.wait()
     while True:
-        table.scan().df(), table.scan().reader(), table.scan().numpy()
+        table.scan().df(), table.scan().numpy()
+        readers.append(table.scan().reader())
+        readers[-1].read_next_batch()
 
 for work in (put, append, collect, query, iterate, feed, insert, read_frames, convert):
     threading.Thread(target=work, daemon=True).start()
@@ -97,6 +105,51 @@ if pid:
 def test_daemon_threads_at_the_end_of_a_child(path):
     run(CHILD + BUSY + "sys.exit(5)", path, status=5)
     assert check(path) >= 300_000
+
+
+LAST = '''
+import atexit, sys, time
+
+unread = []
+
+def last():
+    """Called when Thalweg has seen the end already: other threads only wait for the interpreter from here on."""
+    sys.setswitchinterval(1_000)
+    unread.clear()
+    start = time.monotonic()
+    while time.monotonic() < start + 0.2:
+        pass
+
+atexit.register(last)
+'''
+
+UNREAD = """
+db = thalweg.connect(path)
+create(db).append(batch(0, 10))
+schema = pyarrow.RecordBatch.from_pydict(batch(0, 1)).schema
+
+def start():
+    '''A statement of which threads of queries hold batches, memory of numpy.'''
+    batches = map(pyarrow.RecordBatch.from_pydict, [batch(0, 50_000) for _ in range(8)])
+    reader = pyarrow.RecordBatchReader.from_batches(schema, batches)
+    rows = db.sql("SELECT * FROM reader")
+    rows.fetchone()
+    return rows
+
+unread += [start() for _ in range(4)]
+
+class Late:
+    '''Keeps the interpreter finalising, without holding it: threads that wait for it are ended.'''
+    def __del__(self, sleep=time.sleep):
+        sleep(0.2)
+
+late = Late()
+"""
+
+
+def test_memory_of_python_that_a_thread_of_the_engine_drops_last(path):
+    run(UNREAD, path, before=LAST)
+    assert check(path) == 10
 
 
 UNCLOSED = """
