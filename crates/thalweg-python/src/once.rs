@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 
 /// Fills the cells of PyO3 that this package uses: the types it looks up or makes when they are first needed.
 pub(crate) fn fill_cells_of_pyo3(py: Python<'_>) -> PyResult<()> {
+    // The first thread that asks for the interpreter checks for all that there is one, which is an error once it finalises.
+    py.detach(|| Python::attach(|_| ()));
     py.get_type::<PyDateTime>();
     py.get_type::<PyDate>();
     py.get_type::<PyDelta>();

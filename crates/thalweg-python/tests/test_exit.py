@@ -170,6 +170,24 @@ def test_what_was_never_closed(path):
     assert check(path) >= 100_000
 
 
+FIRST = """
+db = thalweg.connect(path)
+create(db).put(0, 0.5)
+
+class Late:
+    '''Has the engine ask for the interpreter for the first time when it finalises already.'''
+    def __del__(self, db=db):
+        db.sql("INSERT INTO t SELECT * FROM t")
+
+late = Late()
+"""
+
+
+def test_the_engine_asks_for_an_interpreter_that_finalises(path):
+    run(FIRST, path)
+    assert check(path) == 2
+
+
 LATE = """
 db = thalweg.connect(path)
 table = create(db)
