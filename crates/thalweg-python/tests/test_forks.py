@@ -81,10 +81,13 @@ def fingerprint():
 
 def settled():
     '''What is in the files once the threads of the database have nothing to do.'''
-    seen = [fingerprint()]
+    seen = []
     while len(seen) < 4 or any(one != seen[-1] for one in seen[-4:]):
         time.sleep(0.3)
-        seen.append(fingerprint())
+        try:
+            seen.append(fingerprint())
+        except FileNotFoundError:
+            seen.clear()  # a thread has renamed or removed a file between its listing and its reading
     return seen[-1]
 
 db.flush()
