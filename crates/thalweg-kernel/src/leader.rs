@@ -15,10 +15,10 @@ use crate::commit::{Commit, Durability, Edit};
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::len_u32;
-use crate::fragment::FragmentWriter;
+use crate::fragment::{FragmentWriter, Staged};
 use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
-use crate::index::{Entry, HeldPages};
+use crate::index::HeldPages;
 use crate::kernel::{Published, RowEncoder};
 use crate::limits::{check_commit, check_frame};
 use crate::live::{Live, LiveFile, PinPlace};
@@ -32,7 +32,6 @@ use crate::segment::{self, segment_path};
 use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
 use crate::working::{SinceCheckpoint, Working};
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::Env;
@@ -161,7 +160,7 @@ pub(crate) struct Leader {
     pub(crate) published: Published,
     pub(crate) due: Arc<Due>,
     /// Fragments that are written and not yet part of a table.
-    pub(crate) staged: Arc<Mutex<HashSet<FileId>>>,
+    pub(crate) staged: Arc<Mutex<Staged>>,
     pub(crate) encoder: Option<Arc<dyn RowEncoder>>,
     pub(crate) builder: FrameBuilder,
     /// Memory for the changes of a commit, used again.
@@ -289,7 +288,6 @@ impl Leader {
         }
         check_commit(&commit)
             .and_then(|()| self.working.check_prepared(&commit))
-            .and_then(|()| commit.check_replacements())
             .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
         let number = self.working.commit.next().map_err(Failure::Refused)?;
@@ -327,21 +325,25 @@ impl Leader {
         Ok(number)
     }
 
-    /// A fragment that is part of a table already, or was let go of, is none that can be added.
+    /// Refuses a fragment that is part of a table already, or was abandoned, or has blocks of another table.
     fn check_staged(&self, commit: &Commit) -> Result<()> {
         if commit.edits.is_empty() {
             return Ok(());
         }
         let staged = self.staged.lock();
-        let is_unknown = |root: &&Entry| !staged.contains(&root.address.file);
-        match commit.fragments().find(is_unknown) {
-            None => Ok(()),
-            Some(root) => {
-                let file = root.address.file.0;
-                let message = format!("fragment {file:x} is not staged, or no longer");
-                Err(Error::new(ErrorKind::Invalid, message))
-            }
+        for (table, root) in commit.fragments() {
+            let file = root.address.file;
+            let message = match staged.get(&file) {
+                Some(own) if *own == table => continue,
+                Some(own) => format!(
+                    "fragment {:x} has blocks of table {}: it cannot become part of table {}",
+                    file.0, own.0, table.0
+                ),
+                None => format!("fragment {:x} is not staged, or no longer", file.0),
+            };
+            return Err(Error::new(ErrorKind::Invalid, message));
         }
+        Ok(())
     }
 
     fn push_frame(
@@ -433,7 +435,7 @@ impl Leader {
         if checkpoint {
             self.due.expect_checkpoint();
         }
-        let much_is_open = self.due.note_open(&self.working);
+        let much_is_open = self.due.note_open(&mut self.working.open);
         if self.working.open.take_filled() || checkpoint || much_is_open {
             self.due.work.call();
         }
@@ -442,13 +444,14 @@ impl Leader {
 
     /// The table whose open rows are to be encoded next, and how many make a block; `None`: all of them, as a short
     /// block, because open rows take too much room.
-    pub(crate) fn next_to_encode(&self) -> Option<(TableId, Option<u64>)> {
-        let aside = self.due.left_aside(self.env.clock().monotonic_ns());
-        if let Some((table, open)) = self.working.open.next_full(&aside) {
+    pub(crate) fn next_to_encode(&mut self) -> Option<(TableId, Option<u64>)> {
+        let open = &mut self.working.open;
+        self.due.try_again(open, self.env.clock().monotonic_ns());
+        if let Some((table, open)) = open.next_full() {
             return Some((table, Some(open.block_rows)));
         }
-        let much_is_open = self.due.note_open(&self.working);
-        let largest = self.working.open.next_large(&aside);
+        let much_is_open = self.due.note_open(open);
+        let largest = open.next_large();
         largest.filter(|_| much_is_open).map(|table| (table, None))
     }
 
