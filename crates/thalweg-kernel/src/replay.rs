@@ -49,6 +49,39 @@ pub(crate) struct Replay {
     may_be_torn: bool,
     /// Why the frame at the end of the chain cannot be read, if that is how it ends.
     torn: Option<Error>,
+    /// What slots of the root say of checkpoints: a repair goes past those that are damaged.
+    named_checkpoints: Vec<Root>,
+}
+
+/// Where a log is read from, and what the frame there must continue.
+pub(crate) struct ReadFrom {
+    pub(crate) at: LogPosition,
+    pub(crate) epoch: Epoch,
+    pub(crate) previous_crc: u32,
+    /// The last commit before it.
+    pub(crate) commit: CommitNo,
+}
+
+impl ReadFrom {
+    /// Before a frame.
+    pub(crate) fn frame(at: LogPosition, head: &FrameHead) -> Self {
+        Self {
+            at,
+            epoch: head.id.epoch,
+            previous_crc: head.id.previous_crc,
+            commit: head.commit_before(),
+        }
+    }
+
+    /// Before the checkpoint that a slot of the root names, which may be damaged: nobody knows what it continues.
+    pub(crate) fn checkpoint(named: &Root) -> Self {
+        Self {
+            at: named.checkpoint,
+            epoch: named.epoch,
+            previous_crc: 0,
+            commit: named.commit,
+        }
+    }
 }
 
 /// A frame of the chain.
@@ -74,29 +107,46 @@ impl Replay {
         Self::behind_checkpoint(env, dir, root)
     }
 
-    /// Stands before a frame, whatever lies before that.
-    pub(crate) fn before_frame(
+    /// Stands in the middle of a log, whatever lies before that.
+    pub(crate) fn from_middle(
         env: &Env,
         dir: &Path,
         database: DatabaseId,
-        at: LogPosition,
-        head: &FrameHead,
+        from: ReadFrom,
     ) -> Result<Self> {
         Ok(Self {
             env: env.clone(),
             dir: dir.to_owned(),
             database,
-            epoch: head.id.epoch,
-            file: open_segment(env, &segment_path(dir, at.segment))?,
-            at,
-            previous_crc: head.id.previous_crc,
-            commit: head.commit_before(),
+            epoch: from.epoch,
+            file: open_segment(env, &segment_path(dir, from.at.segment))?,
+            at: from.at,
+            previous_crc: from.previous_crc,
+            commit: from.commit,
             named: None,
             window: Bytes::new(),
             window_start: 0,
             may_be_torn: false,
             torn: None,
+            named_checkpoints: Vec::new(),
         })
+    }
+
+    /// Slots of the root name these checkpoints: where one of them is damaged, the log still goes on behind it.
+    pub(crate) fn expect_checkpoints(&mut self, named: &[Root]) {
+        let of_epoch = named.iter().filter(|root| root.epoch == self.epoch);
+        self.named_checkpoints = of_epoch.copied().collect();
+    }
+
+    /// Goes past the frame here, if it is a checkpoint that a slot of the root names: the slot says how long it is and what
+    /// the next frame continues, and a checkpoint changes nothing. Returns where it lies.
+    pub(crate) fn pass_checkpoint(&mut self) -> Option<LogPosition> {
+        let is_here = |root: &&Root| (root.checkpoint, root.commit) == (self.at, self.commit);
+        let root = *self.named_checkpoints.iter().find(is_here)?;
+        self.at.offset += u64::from(root.checkpoint_bytes);
+        self.previous_crc = root.checkpoint_crc;
+        self.refresh();
+        Some(root.checkpoint)
     }
 
     /// A power cut may have torn what was written last: sectors of it may be unreadable.
@@ -150,6 +200,7 @@ impl Replay {
             window_start: 0,
             may_be_torn: false,
             torn: None,
+            named_checkpoints: Vec::new(),
         };
         Ok((replay, working))
     }
@@ -454,7 +505,19 @@ impl Replay {
             last_lost: None,
             may_hold_edits: true,
         };
-        let Some((at, file, head)) = self.next_of_epoch()? else {
+        let found = self.next_of_epoch()?;
+        let found_at = found.as_ref().map(|(at, ..)| *at);
+        if let Some((root, file)) = self.next_named_checkpoint(found_at) {
+            // All commits before it were stored, whatever is left of them. It may be damaged as well.
+            skipped.to = Some(root.checkpoint);
+            skipped.last_lost = (root.commit > self.commit).then_some(root.commit);
+            skipped.may_hold_edits = skipped.last_lost.is_some();
+            (self.at, self.file, self.named) = (root.checkpoint, file, None);
+            self.commit = root.commit;
+            self.refresh();
+            return Ok(skipped);
+        }
+        let Some((at, file, head)) = found else {
             return Ok(skipped);
         };
         skipped.to = Some(at);
@@ -470,6 +533,21 @@ impl Replay {
         (self.previous_crc, self.commit) = (head.id.previous_crc, before);
         self.refresh();
         Ok(skipped)
+    }
+
+    /// The first checkpoint behind the current position that a slot of the root names, if it lies before `found`; and its
+    /// segment, if that is there.
+    fn next_named_checkpoint(&self, found: Option<LogPosition>) -> Option<(Root, Arc<dyn File>)> {
+        let is_between = |root: &&Root| {
+            root.checkpoint > self.at
+                && root.commit >= self.commit
+                && found.is_none_or(|found| root.checkpoint < found)
+        };
+        let between = self.named_checkpoints.iter().filter(is_between);
+        let root = *between.min_by_key(|root| root.checkpoint)?;
+        let path = segment_path(&self.dir, root.checkpoint.segment);
+        let file = open_segment(&self.env, &path).ok()?;
+        Some((root, file))
     }
 
     /// The first frame behind the current position that the log could go on with.

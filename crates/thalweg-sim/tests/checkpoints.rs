@@ -1,9 +1,14 @@
 //! Any one checkpoint is damaged, full or a difference: a repair loses nothing by it, wherever a crash came before and whatever
 //! was written since. `THALWEG_EFFORT` makes the samples larger; from 24 on they are all bytes.
+#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
+use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_kernel::Durability;
 use thalweg_sim::checkpoints::{
-    CheckpointStage, crash_then_damage, damage_checkpoints, damage_then_go_on, with_differences,
+    CheckpointStage, crash_then_damage, damage_checkpoints, damage_then_go_on, needed_by_slots,
+    rows_after_repair, with_differences, without_head,
 };
+use thalweg_sim::driver::{Driver, Shape};
 use thalweg_sim::report::{Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::named;
 
@@ -68,4 +73,52 @@ fn damage_that_nobody_notices_while_more_is_written() {
         "checkpoints: damage that nobody noticed: {opened} opened, {repaired} repaired"
     ));
     assert!(opened > 20 && repaired > 20, "{opened} {repaired}");
+}
+
+/// A new database has one checkpoint, which says that there is nothing yet: what follows it is the whole database.
+#[test]
+fn the_only_checkpoint_of_a_new_database() {
+    let shape = Shape::new(16384, 1000);
+    for commits in [0, 1, 200] {
+        let sim = SimEnv::new(3);
+        let mut db = Driver::start(&sim, shape.clone(), false);
+        if commits > 0 {
+            db.create("t");
+        }
+        (1..commits).for_each(|key| db.append("t", [key], Durability::Disk));
+        let image = sim.crash_image(&CrashChoice::KeepAll);
+        let want = db.visible().unwrap().unwrap().1;
+        db.finish();
+        let needed = needed_by_slots(&image);
+        assert_eq!(needed.len(), 1, "{commits} commits");
+        let found = rows_after_repair(&shape, &without_head(&image, &needed[0]));
+        assert_eq!(found.as_ref(), Ok(&want), "{commits} commits");
+    }
+}
+
+/// Nothing but the root tells that a checkpoint was there: neither a frame behind it nor, where it begins an epoch, one before
+/// it.
+#[test]
+fn the_header_of_the_last_frame() {
+    let shape = Shape::new(16384, 1000);
+    for ending in ["a checkpoint", "closed", "another epoch"] {
+        let sim = SimEnv::new(4);
+        let mut db = Driver::start(&sim, shape.clone(), false);
+        db.create("t");
+        db.append("t", 0..100, Durability::Disk);
+        db.checkpoint();
+        db.append("t", 100..110, Durability::Disk);
+        let want = db.visible().unwrap().unwrap().1;
+        match ending {
+            "a checkpoint" => db.checkpoint(),
+            "closed" => db.close(),
+            _ => db.kill(),
+        }
+        let image = sim.crash_image(&CrashChoice::KeepAll);
+        db.finish();
+        let needed = needed_by_slots(&image);
+        let last = needed.last().unwrap();
+        let found = rows_after_repair(&shape, &without_head(&image, last));
+        assert_eq!(found.as_ref(), Ok(&want), "{ending}");
+    }
 }
