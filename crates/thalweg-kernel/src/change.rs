@@ -336,9 +336,11 @@ pub(crate) fn changes_of(head: &FrameHead, frame: &Bytes) -> Result<Option<Vec<C
             }
             SectionKind::Edit => Change::Edit(get_edit(section)?),
             SectionKind::Producer => Change::Producer(get_producer(section)?),
-            SectionKind::Index | SectionKind::Pages | SectionKind::Blocks | SectionKind::Next => {
-                continue;
-            }
+            SectionKind::Index
+            | SectionKind::Pages
+            | SectionKind::Blocks
+            | SectionKind::Next
+            | SectionKind::Pad => continue,
         };
         let checked = change.check();
         checked.map_err(|what| Error::corruption("a section of a commit", what))?;

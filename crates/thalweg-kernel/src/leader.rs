@@ -16,7 +16,7 @@ use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::len_u32;
 use crate::fragment::{FragmentWriter, Staged};
-use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
+use crate::frame::{FRAME_ALIGN, FrameBuilder, SECTOR_BYTES, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 use crate::index::HeldPages;
 use crate::kernel::{Published, RowEncoder};
@@ -42,6 +42,8 @@ use thalweg_env::sync::atomic::Ordering;
 const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
 /// How soon space is looked for again on a full disk where nothing changes.
 const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
+/// Checkpoints are padded where there is space for so many more segments.
+const AMPLE_SEGMENTS: u64 = 4;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
 
@@ -557,8 +559,10 @@ impl Leader {
             BuildsOn::Nothing => bases.frame_bytes().max(self.root.current.checkpoint_bytes),
             _ => self.root.current.checkpoint_bytes,
         };
-        let checkpoint_bytes =
-            2 * u64::from(last_bytes) + 2 * replayed.directory_bytes + replayed.rows_bytes;
+        let checkpoint_bytes = SECTOR_BYTES
+            + 2 * u64::from(last_bytes)
+            + 2 * replayed.directory_bytes
+            + replayed.rows_bytes;
         let prepared = if self.supply.is_given_back() {
             // What was given back is all the room there is.
             self.supply.take_least(tail_bytes)?
@@ -699,15 +703,25 @@ impl Leader {
         Ok(())
     }
 
-    /// Builds the frame of a checkpoint for the place where it will go. Sealed pages name their places, so it is built
-    /// again if it turns out not to fit this segment.
+    /// Builds the frame of a checkpoint for the place where it will go, which is the end of the log from then on. Sealed pages
+    /// name their places, so it is built again if it turns out not to fit this segment.
+    ///
+    /// It begins in a sector of its own: one that cannot be read any more takes no two checkpoints, nor a checkpoint together
+    /// with commits before it, which the checkpoint of the other slot would need. Not where the disk is nearly full: what
+    /// room there is serves commits that free some.
     fn place_checkpoint(
         &mut self,
         builds_on: BuildsOn,
     ) -> Outcome<(LogPosition, WrittenTrees, u64)> {
         let mut needed_bytes = 0;
+        let is_apart = Rule::OwnSectors.is_kept() && self.has_ample_space();
         loop {
-            let at = self.room(needed_bytes, true)?.end();
+            let log = self.room(needed_bytes, true)?;
+            let (end, at) = match is_apart {
+                true => (log.end(), log.next_sector()),
+                false => (log.end(), log.end()),
+            };
+            let padding_bytes = at.offset - end.offset;
             let (written, index_bytes) =
                 self.build_checkpoint(at, builds_on)
                     .map_err(|e| match e.kind() {
@@ -715,13 +729,22 @@ impl Leader {
                         ErrorKind::Limit => Failure::Refused(e),
                         _ => fatal(e),
                     })?;
-            let frame_bytes = self.builder.frame_bytes() as u64;
-            if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
+            let frame_bytes = padding_bytes + self.builder.frame_bytes() as u64;
+            let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
+            if log.fits(frame_bytes) {
+                log.pad_to(at, self.working.commit).map_err(fatal)?;
                 return Ok((at, written, index_bytes));
             }
             // Addresses are numbers of variable length: elsewhere the frame may be a little longer.
             needed_bytes = frame_bytes + frame_bytes / 8 + 4096;
         }
+    }
+
+    /// Whether there is space for some more segments, as far as is known.
+    fn has_ample_space(&self) -> bool {
+        let segment_bytes = self.log.as_ref().map_or(0, LogWriter::capacity_bytes);
+        let free = self.env.storage().free_bytes(&self.dir);
+        free.is_ok_and(|free| free >= AMPLE_SEGMENTS * segment_bytes)
     }
 
     fn build_checkpoint(

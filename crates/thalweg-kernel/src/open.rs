@@ -420,7 +420,7 @@ fn frames_follow_checkpoint(file: &dyn File, header: &SegmentHeader, root: &Root
         if behind_checkpoint || (head.is_commit() && header.previous.is_some()) {
             return Ok(true);
         }
-        behind_checkpoint = !head.is_commit();
+        behind_checkpoint = !head.is_commit() && !head.is_padding();
         previous_crc = head.crc;
         at.offset += u64::from(head.frame_bytes);
     }

@@ -5,8 +5,10 @@
 //! damage ([`Replay::skip_damage`]).
 
 use crate::change::{Change, changes_of};
-use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, Place, base_of, get_checkpoint, index_section};
-use crate::error::{Error, Result};
+use crate::checkpoint::{
+    CHECKPOINT_HEAD_BYTES, Place, base_of, bases_of, get_checkpoint, index_section,
+};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fields::Fields;
 use crate::frame::{
     FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHead, NotAFrame, SectionKind, seal,
@@ -49,8 +51,16 @@ pub(crate) struct Replay {
     may_be_torn: bool,
     /// Why the frame at the end of the chain cannot be read, if that is how it ends.
     torn: Option<Error>,
-    /// What slots of the root say of checkpoints: a repair goes past those that are damaged.
-    named_checkpoints: Vec<Root>,
+    /// What is known of checkpoints from elsewhere: a repair goes past those that are damaged.
+    named_checkpoints: Vec<NamedCheckpoint>,
+}
+
+/// A checkpoint by what else names it: a slot of the root, or a checkpoint that builds on it.
+#[derive(Clone, Copy)]
+pub(crate) struct NamedCheckpoint {
+    pub(crate) place: Place,
+    /// Its epoch, and the last commit before it, if a slot of the root says so.
+    pub(crate) follows: Option<(Epoch, CommitNo)>,
 }
 
 /// Where a log is read from, and what the frame there must continue.
@@ -132,21 +142,36 @@ impl Replay {
         })
     }
 
-    /// Slots of the root name these checkpoints: where one of them is damaged, the log still goes on behind it.
-    pub(crate) fn expect_checkpoints(&mut self, named: &[Root]) {
-        let of_epoch = named.iter().filter(|root| root.epoch == self.epoch);
-        self.named_checkpoints = of_epoch.copied().collect();
+    /// Where one of these checkpoints is damaged, the log still goes on behind it.
+    pub(crate) fn expect_checkpoints(&mut self, named: &[NamedCheckpoint]) {
+        let is_of_epoch =
+            |named: &&NamedCheckpoint| named.follows.is_none_or(|(epoch, _)| epoch == self.epoch);
+        self.named_checkpoints = named.iter().filter(is_of_epoch).copied().collect();
     }
 
-    /// Goes past the frame here, if it is a checkpoint that a slot of the root names: the slot says how long it is and what
-    /// the next frame continues, and a checkpoint changes nothing. Returns where it lies.
+    /// Goes past the frame here, if something else names it as a checkpoint: that says how long it is and what the next frame
+    /// continues, and a checkpoint changes nothing. Returns where it lies.
     pub(crate) fn pass_checkpoint(&mut self) -> Option<LogPosition> {
-        let is_here = |root: &&Root| (root.checkpoint, root.commit) == (self.at, self.commit);
-        let root = *self.named_checkpoints.iter().find(is_here)?;
-        self.at.offset += u64::from(root.checkpoint_bytes);
-        self.previous_crc = root.checkpoint_crc;
+        let is_here = |named: &&NamedCheckpoint| {
+            let commit = named.follows.map(|(_, commit)| commit);
+            named.place.at == self.at && commit.is_none_or(|commit| commit == self.commit)
+        };
+        let place = self.named_checkpoints.iter().find(is_here)?.place;
+        self.at.offset += u64::from(place.frame_bytes);
+        self.previous_crc = place.crc;
         self.refresh();
-        Some(root.checkpoint)
+        Some(place.at)
+    }
+
+    /// The full checkpoints that one builds on, or names as that of the next one; none where it cannot be read.
+    pub(crate) fn bases_of(env: &Env, dir: &Path, root: &Root) -> Result<Vec<Place>> {
+        let own = root.place();
+        let section = match read_checkpoint(env, dir, root.database, own) {
+            Ok((_, section, _)) => section,
+            Err(error) if error.kind() == ErrorKind::Corruption => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        Ok(bases_of(&section, own).unwrap_or_default())
     }
 
     /// A power cut may have torn what was written last: sectors of it may be unreadable.
@@ -163,11 +188,7 @@ impl Replay {
     /// The same as [`Self::start`] whatever the header of the segment says: the frame is sealed itself.
     pub(crate) fn behind_checkpoint(env: &Env, dir: &Path, root: &Root) -> Result<(Self, Working)> {
         let at = root.checkpoint;
-        let own = Place {
-            at,
-            frame_bytes: root.checkpoint_bytes,
-            crc: root.checkpoint_crc,
-        };
+        let own = root.place();
         let (head, section, file) = read_checkpoint(env, dir, root.database, own)?;
         let place = place_of(dir, at);
         let damage = |what: &str| Error::corruption(&place, what);
@@ -507,13 +528,13 @@ impl Replay {
         };
         let found = self.next_of_epoch()?;
         let found_at = found.as_ref().map(|(at, ..)| *at);
-        if let Some((root, file)) = self.next_named_checkpoint(found_at) {
+        if let Some((at, commit, file)) = self.next_named_checkpoint(found_at) {
             // All commits before it were stored, whatever is left of them. It may be damaged as well.
-            skipped.to = Some(root.checkpoint);
-            skipped.last_lost = (root.commit > self.commit).then_some(root.commit);
+            skipped.to = Some(at);
+            skipped.last_lost = (commit > self.commit).then_some(commit);
             skipped.may_hold_edits = skipped.last_lost.is_some();
-            (self.at, self.file, self.named) = (root.checkpoint, file, None);
-            self.commit = root.commit;
+            (self.at, self.file, self.named) = (at, file, None);
+            self.commit = commit;
             self.refresh();
             return Ok(skipped);
         }
@@ -535,19 +556,20 @@ impl Replay {
         Ok(skipped)
     }
 
-    /// The first checkpoint behind the current position that a slot of the root names, if it lies before `found`; and its
-    /// segment, if that is there.
-    fn next_named_checkpoint(&self, found: Option<LogPosition>) -> Option<(Root, Arc<dyn File>)> {
-        let is_between = |root: &&Root| {
-            root.checkpoint > self.at
-                && root.commit >= self.commit
-                && found.is_none_or(|found| root.checkpoint < found)
+    /// The first checkpoint behind the current position that a slot of the root names, if it lies before `found`; the last
+    /// commit before it; and its segment, if that is there.
+    fn next_named_checkpoint(
+        &self,
+        found: Option<LogPosition>,
+    ) -> Option<(LogPosition, CommitNo, Arc<dyn File>)> {
+        let known = self.named_checkpoints.iter();
+        let known = known.filter_map(|named| Some((named.place.at, named.follows?.1)));
+        let is_between = |(at, commit): &(LogPosition, CommitNo)| {
+            *at > self.at && *commit >= self.commit && found.is_none_or(|found| *at < found)
         };
-        let between = self.named_checkpoints.iter().filter(is_between);
-        let root = *between.min_by_key(|root| root.checkpoint)?;
-        let path = segment_path(&self.dir, root.checkpoint.segment);
-        let file = open_segment(&self.env, &path).ok()?;
-        Some((root, file))
+        let (at, commit) = known.filter(is_between).min()?;
+        let file = open_segment(&self.env, &segment_path(&self.dir, at.segment)).ok()?;
+        Some((at, commit, file))
     }
 
     /// The first frame behind the current position that the log could go on with.

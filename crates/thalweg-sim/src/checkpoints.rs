@@ -241,10 +241,49 @@ pub fn damage_checkpoints(patient: &Patient, step: usize) -> CheckpointStage {
     stage
 }
 
+/// Bytes that a disk loses together.
+const SECTOR_BYTES: usize = 4096;
+
+/// Damages each sector of the checkpoints that the slots of the root need, all of its bytes. Whatever else lies there, nothing
+/// is lost: but for sectors with index pages, which other pages and blocks do not repeat. Returns how many were damaged.
+pub fn damage_sectors(patient: &Patient) -> (u64, Vec<Violation>) {
+    let (files, needed) = (files_of(&patient.sim), needed_by_slots(&patient.sim));
+    let has_pages = |path: &Path, sector: &Range<usize>| {
+        let overlaps = |pages: &Range<usize>| {
+            !pages.is_empty() && pages.start < sector.end && sector.start < pages.end
+        };
+        checkpoints_of(&files)
+            .iter()
+            .any(|found| found.path == path && overlaps(&found.pages))
+    };
+    let sectors = needed.iter().flat_map(|checkpoint| {
+        let (first, end) = (checkpoint.head.start, checkpoint.index.end);
+        let starts = (first / SECTOR_BYTES * SECTOR_BYTES..end).step_by(SECTOR_BYTES);
+        starts.map(|start| (checkpoint.path.clone(), start..start + SECTOR_BYTES))
+    });
+    let sectors: HashSet<_> = sectors.filter(|(path, at)| !has_pages(path, at)).collect();
+    let mut violations = Vec::new();
+    for (path, sector) in &sectors {
+        let image = patient.image();
+        let old = &files[path][sector.start..sector.end.min(files[path].len())];
+        let new: Vec<u8> = old.iter().map(|byte| byte ^ 0xA5).collect();
+        let changed = image.overwrite_file(path, sector.start as u64, &new);
+        changed.expect("a segment");
+        let lost = match rows_after_repair(&patient.shape, &image) {
+            Ok(rows) if rows == patient.contents => continue,
+            Ok(rows) => difference(&patient.contents, &rows),
+            Err(violation) => violation,
+        };
+        let place = format!("{} at {}", path.display(), sector.start);
+        violations.push(format!("{}, sector of {place}: {lost}", patient.name));
+    }
+    (sectors.len() as u64, violations)
+}
+
 /// A database of many tables with so many checkpoints behind the last removal of files: nothing else tells of the tables.
 pub fn with_differences(checkpoints: i64, is_closed: bool) -> Patient {
     let sim = SimEnv::new(31);
-    let mut db = Driver::start(&sim, Shape::new(16384, 8), false);
+    let mut db = Driver::start(&sim, Shape::new(65536, 8), false);
     let names = long_names();
     db.create_all(&names);
     db.create("dropped");

@@ -5,10 +5,12 @@
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability;
 use thalweg_sim::checkpoints::{
-    CheckpointStage, crash_then_damage, damage_checkpoints, damage_then_go_on, needed_by_slots,
-    rows_after_repair, with_differences, without_head,
+    CheckpointStage, checkpoints_of, crash_then_damage, damage_checkpoints, damage_sectors,
+    damage_then_go_on, needed_by_slots, rows_after_repair, with_differences, without_head,
 };
+use thalweg_sim::damage::files_of;
 use thalweg_sim::driver::{Driver, Shape};
+use thalweg_sim::repair::{Repaired, repair_and_check};
 use thalweg_sim::report::{Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::named;
 
@@ -79,7 +81,7 @@ fn damage_that_nobody_notices_while_more_is_written() {
 #[test]
 fn the_only_checkpoint_of_a_new_database() {
     let shape = Shape::new(16384, 1000);
-    for commits in [0, 1, 200] {
+    for commits in [0, 1, 60] {
         let sim = SimEnv::new(3);
         let mut db = Driver::start(&sim, shape.clone(), false);
         if commits > 0 {
@@ -121,4 +123,76 @@ fn the_header_of_the_last_frame() {
         let found = rows_after_repair(&shape, &without_head(&image, last));
         assert_eq!(found.as_ref(), Ok(&want), "{ending}");
     }
+}
+
+/// One bad sector takes one checkpoint at most, and no commit together with it that the other one needs.
+#[test]
+fn a_sector_that_cannot_be_read_any_more() {
+    let mut damaged = 0;
+    for (checkpoints, is_closed) in [(0, true), (1, true), (2, true), (3, true), (9, true)] {
+        let (sectors, violations) = damage_sectors(&with_differences(checkpoints, is_closed));
+        assert!(violations.is_empty(), "{}", violations.join("\n"));
+        damaged += sectors;
+    }
+    say(format_args!("checkpoints: {damaged} sectors damaged"));
+    assert!(damaged > 30, "{damaged}");
+}
+
+/// However short checkpoints and commits are: each checkpoint begins where no frame before it reaches.
+#[test]
+fn checkpoints_begin_in_sectors_of_their_own() {
+    let shape = Shape::new(16384, 8);
+    let sim = SimEnv::new(5);
+    let mut db = Driver::start(&sim, shape, false);
+    db.create("t");
+    for round in 0..60 {
+        db.append("t", 0..=round % 7, Durability::Process);
+        db.checkpoint();
+        if round % 20 == 9 {
+            db.kill();
+        }
+    }
+    let all = checkpoints_of(&files_of(&sim));
+    db.finish();
+    assert!(all.len() > 40, "{}", all.len());
+    for found in all {
+        let at = found.head.start;
+        assert!(at == 128 || at % 4096 == 0, "{found:?}");
+    }
+}
+
+/// What is lost is known where the root names a checkpoint behind it, though that is damaged as well.
+#[test]
+fn the_header_of_the_last_frame_and_a_commit_before_it() {
+    let shape = Shape::new(16384, 1000);
+    let sim = SimEnv::new(6);
+    let mut db = Driver::start(&sim, shape.clone(), false);
+    db.create("t");
+    db.checkpoint();
+    (0..5).for_each(|key| db.append("t", [key], Durability::Disk));
+    let last = db.visible().unwrap().unwrap().0;
+    db.checkpoint();
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    let checkpoint = needed_by_slots(&image).pop().unwrap();
+    let without = without_head(&image, &checkpoint);
+    // The commits lie between two checkpoints, and the log has no other frames there.
+    let segment = without.read_file(&checkpoint.path).unwrap();
+    let is_frame = |at: &usize| segment[*at..].starts_with(b"TFRM");
+    let frames = (128..checkpoint.head.start).step_by(8).filter(is_frame);
+    let of_commits = frames.filter(|at| segment[*at + 8] == last.0.to_le_bytes()[0]);
+    let at = of_commits.min().unwrap();
+    without
+        .overwrite_file(&checkpoint.path, at as u64 + 20, &[0xAA])
+        .unwrap();
+    let repaired = repair_and_check(&shape, &without).unwrap();
+    let Repaired::Done(report, _) = repaired else {
+        unreachable!("a repair that ended: {repaired:?}");
+    };
+    let lost: Vec<_> = report
+        .given_up
+        .iter()
+        .map(|damage| damage.commits)
+        .collect();
+    assert_eq!(lost, [Some((last, last))], "{report:?}");
 }

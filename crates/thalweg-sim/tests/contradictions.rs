@@ -247,6 +247,42 @@ fn open_rows_are_covered_once_and_by_just_their_blocks() {
 }
 
 #[test]
+fn a_replacement_is_the_only_change_of_blocks() {
+    let of_nothing = |table| Edit::Replace {
+        table,
+        removed: Vec::new(),
+        added: Vec::new(),
+    };
+    let invalid = ErrorKind::Invalid;
+    is_refused("two of them", invalid, |_, a, _, _| {
+        of_edits([of_nothing(a), of_nothing(a)])
+    });
+    is_refused("with blocks", invalid, |_, a, _, _| Commit {
+        groups: vec![group(a, a, &[(9, 9)])],
+        ..of_edits([of_nothing(a)])
+    });
+}
+
+#[test]
+fn no_block_takes_the_key_of_another() {
+    let sim = SimEnv::new(1);
+    let toy = open(&sim).unwrap();
+    let a = toy.create("a").unwrap();
+    let first = toy.append(a, &[(7, 1)], Disk).unwrap();
+    let between = toy.append_group(a, &[(5, 2)], 1, Disk).unwrap();
+    let last = toy.append(a, &[(5, 3)], Disk).unwrap();
+    // Its commits are among those of the open rows, but the first of them has a block already.
+    let of_commits = |first| Commit {
+        groups: vec![cover(a, &[(5, 3), (7, 1)], (first, last))],
+        ..Commit::default()
+    };
+    let refused = toy.kernel.commit(of_commits(between), Disk);
+    assert_eq!(refused.map_err(|e| e.kind()), Err(ErrorKind::Invalid));
+    toy.kernel.commit(of_commits(first), Disk).unwrap();
+    assert_eq!(toy.rows(a).unwrap(), [(5, 2), (5, 3), (7, 1)]);
+}
+
+#[test]
 fn a_fragment_is_added_once_and_to_its_table() {
     let invalid = ErrorKind::Invalid;
     is_refused("in two edits", invalid, |toy, a, _, _| {

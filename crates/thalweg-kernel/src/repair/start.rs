@@ -13,7 +13,7 @@ use crate::frame::FrameHead;
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::live::{Live, LiveFile};
 use crate::open::unfinished_epochs;
-use crate::replay::{ReadFrom, Replay, find_frame};
+use crate::replay::{NamedCheckpoint, ReadFrom, Replay, find_frame};
 use crate::root::{ROOT_NAME, Root, RootFile};
 use crate::segment::{SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path, whole_header};
 use crate::store::segment_name;
@@ -118,8 +118,9 @@ pub(crate) fn find_start(env: &Env, dir: &Path, report: &mut RepairReport) -> Re
         taken_over: None,
     };
     logs.insert(0, first);
+    let named = told.checkpoints(env, dir)?;
     for log in &mut logs {
-        log.replay.expect_checkpoints(&told.slots);
+        log.replay.expect_checkpoints(&named);
     }
     let last_read = logs.last().map_or(from.epoch, |log| log.replay.epoch());
     let checkpoints = told.slots.iter().map(|root| root.commit).max();
@@ -150,6 +151,23 @@ impl Told {
     fn begun(&self) -> Option<Epoch> {
         let named = self.slots.iter().map(|root| root.epoch);
         named.chain(self.live.map(|live| live.epoch)).max()
+    }
+
+    /// The checkpoints that the slots name, and those that these name.
+    fn checkpoints(&self, env: &Env, dir: &Path) -> Result<Vec<NamedCheckpoint>> {
+        let mut named = Vec::new();
+        for root in &self.slots {
+            named.push(NamedCheckpoint {
+                place: root.place(),
+                follows: Some((root.epoch, root.commit)),
+            });
+            let bases = Replay::bases_of(env, dir, root)?.into_iter();
+            named.extend(bases.map(|place| NamedCheckpoint {
+                place,
+                follows: None,
+            }));
+        }
+        Ok(named)
     }
 
     /// Up to where an epoch was synced.
