@@ -19,6 +19,11 @@ pub enum Durability {
 }
 
 /// Everything that is stored together.
+///
+/// Each part fits the state before the commit, whatever the others do, and no two contradict each other: a commit that drops a
+/// table does nothing else to it; a table gets one name, one definition, one cover of its open rows and new rows in one
+/// form at most; new names differ; a replacement is the only change of its table's blocks; and a fragment is added once.
+/// Anything else is refused (`docs/format/log.md`, invariant 17).
 #[derive(Debug, Default)]
 pub struct Commit {
     /// Rows as they came, opaque to the kernel.

@@ -283,7 +283,7 @@ pub fn damage_sectors(patient: &Patient) -> (u64, Vec<Violation>) {
 /// A database of many tables with so many checkpoints behind the last removal of files: nothing else tells of the tables.
 pub fn with_differences(checkpoints: i64, is_closed: bool) -> Patient {
     let sim = SimEnv::new(31);
-    let mut db = Driver::start(&sim, Shape::new(65536, 8), false);
+    let mut db = Driver::start(&sim, Shape::new(131_072, 8), false);
     let names = long_names();
     db.create_all(&names);
     db.create("dropped");

@@ -2,6 +2,7 @@
 //! was written since. `THALWEG_EFFORT` makes the samples larger; from 24 on they are all bytes.
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
+use std::collections::BTreeSet;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability;
 use thalweg_sim::checkpoints::{
@@ -135,7 +136,7 @@ fn a_sector_that_cannot_be_read_any_more() {
         damaged += sectors;
     }
     say(format_args!("checkpoints: {damaged} sectors damaged"));
-    assert!(damaged > 30, "{damaged}");
+    assert!(damaged >= 15, "{damaged}");
 }
 
 /// However short checkpoints and commits are: each checkpoint begins where no frame before it reaches.
@@ -145,20 +146,20 @@ fn checkpoints_begin_in_sectors_of_their_own() {
     let sim = SimEnv::new(5);
     let mut db = Driver::start(&sim, shape, false);
     db.create("t");
+    let mut starts = BTreeSet::new();
     for round in 0..60 {
         db.append("t", 0..=round % 7, Durability::Process);
         db.checkpoint();
         if round % 20 == 9 {
             db.kill();
         }
+        let all = checkpoints_of(&files_of(&sim)).into_iter();
+        starts.extend(all.map(|found| found.place));
     }
-    let all = checkpoints_of(&files_of(&sim));
     db.finish();
-    assert!(all.len() > 40, "{}", all.len());
-    for found in all {
-        let at = found.head.start;
-        assert!(at == 128 || at % 4096 == 0, "{found:?}");
-    }
+    assert!(starts.len() > 60, "{starts:?}");
+    let is_apart = |(_, at): &(u64, u64)| *at == 128 || at.is_multiple_of(4096);
+    assert!(starts.iter().all(is_apart), "{starts:?}");
 }
 
 /// What is lost is known where the root names a checkpoint behind it, though that is damaged as well.
@@ -187,7 +188,7 @@ fn the_header_of_the_last_frame_and_a_commit_before_it() {
         .unwrap();
     let repaired = repair_and_check(&shape, &without).unwrap();
     let Repaired::Done(report, _) = repaired else {
-        unreachable!("a repair that ended: {repaired:?}");
+        unreachable!("the repair failed");
     };
     let lost: Vec<_> = report
         .given_up
