@@ -19,7 +19,14 @@ use thalweg_sim::workloads::named;
 fn any_byte_of_any_checkpoint() {
     let clock = Stopwatch::start();
     let mut stage = CheckpointStage::default();
-    for (checkpoints, is_closed) in [(0, false), (1, true), (2, false), (3, true), (9, false)] {
+    for (checkpoints, is_closed) in [
+        (0, false),
+        (1, true),
+        (2, false),
+        (3, true),
+        (5, true),
+        (9, false),
+    ] {
         let patient = with_differences(checkpoints, is_closed);
         stage.add(damage_checkpoints(&patient, (24 / effort()).max(1)));
     }
