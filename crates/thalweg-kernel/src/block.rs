@@ -40,6 +40,9 @@ pub const MAX_BLOCK_COLUMNS: usize = 65_536;
 /// Column ids are below this: an entry has 24 bits for them.
 pub const MAX_COLUMN_ID: u32 = (1 << 24) - 1;
 
+/// Where the id of the table lies in the head.
+const TABLE_AT: usize = 16;
+
 /// Where the checksum of the head lies in it.
 const CRC_AT: usize = 60;
 
@@ -117,6 +120,20 @@ pub struct EncodedBlock {
     pub bytes: Vec<u8>,
     /// Its entry; where it lies and its commit are filled in by the kernel.
     pub entry: Entry,
+}
+
+impl EncodedBlock {
+    /// Refuses a block of another table: whatever reads it would take its rows for rows of this one.
+    pub(crate) fn check_table(&self, table: TableId) -> Result<()> {
+        let stored = self.bytes.get(TABLE_AT..TABLE_AT + 4);
+        let own = stored.and_then(|bytes| Reader::new(bytes).u32().ok());
+        if own == Some(table.0) {
+            return Ok(());
+        }
+        let own = own.map_or("no table".to_owned(), |own| format!("table {own}"));
+        let message = format!("a block of {own} does not belong to table {}", table.0);
+        Err(Error::new(ErrorKind::Invalid, message))
+    }
 }
 
 /// Puts encoded chunks together.

@@ -1,7 +1,8 @@
 //! The sections of a frame as values: what a commit changes, in the form that is written, replayed and applied.
 //!
 //! Invariant: what is applied after a write is what a replay of the written bytes would apply; there is one function that
-//! applies ([`crate::working`]) and it sees only [`Change`]s.
+//! applies ([`crate::working`]) and it sees only [`Change`]s. What a change must be by itself is checked by one function too
+//! ([`Change::check`]), before it is written and after it was read.
 
 use crate::commit::{Edit, Producer, RowsPart};
 use crate::error::{Error, Result};
@@ -29,6 +30,74 @@ pub(crate) enum Change {
     Producer(Producer),
 }
 
+impl Change {
+    /// What must hold of a change by itself, whatever the state and the other changes of its commit: checked before it is
+    /// written and after it was read. `Err` says what does not.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        match self {
+            Self::Rows(part) => check_rows(part),
+            Self::Group {
+                covers, entries, ..
+            } => {
+                ensure(!entries.is_empty(), "a group without blocks")?;
+                ensure(
+                    entries.iter().all(Entry::is_block),
+                    "a group lists a page among its blocks",
+                )?;
+                check_covered(*covers)?;
+                entries.iter().try_for_each(check_item)
+            }
+            Self::Edit(Edit::AddFragments { covers, roots, .. }) => {
+                ensure(!roots.is_empty(), "an edit adds no fragment")?;
+                check_covered(*covers)?;
+                check_roots(roots)
+            }
+            Self::Edit(Edit::Replace { added, .. }) => check_roots(added),
+            Self::Edit(
+                Edit::CreateTable { .. }
+                | Edit::DropTable { .. }
+                | Edit::RenameTable { .. }
+                | Edit::SetDefinition { .. },
+            )
+            | Self::Producer(_) => Ok(()),
+        }
+    }
+}
+
+fn ensure(condition: bool, what: &'static str) -> Result<(), &'static str> {
+    if condition { Ok(()) } else { Err(what) }
+}
+
+fn check_rows(part: &RowsPart) -> Result<(), &'static str> {
+    let is_sound = part.rows > 0 && part.key_min <= part.key_max;
+    ensure(is_sound, "no rows, or keys the wrong way round")
+}
+
+/// Commit 0 would be read as no cover at all.
+fn check_covered(covers: Option<CommitNo>) -> Result<(), &'static str> {
+    ensure(
+        covers != Some(CommitNo(0)),
+        "rows are covered up to commit 0, before the first",
+    )
+}
+
+fn check_roots(roots: &[Entry]) -> Result<(), &'static str> {
+    ensure(
+        !roots.iter().any(Entry::is_block),
+        "an edit adds a block in the place of a fragment",
+    )?;
+    roots.iter().try_for_each(check_item)
+}
+
+fn check_item(item: &Entry) -> Result<(), &'static str> {
+    // New rows have got theirs by now; those of open rows and of replaced blocks keep theirs.
+    ensure(
+        item.commit_min > CommitNo(0),
+        "blocks without the commits of their rows",
+    )?;
+    item.check()
+}
+
 /// Fixed bytes of a ROWS section in front of the payload.
 const ROWS_HEADER_BYTES: usize = 32;
 
@@ -50,20 +119,16 @@ pub(crate) fn get_rows(section: &Bytes) -> Result<RowsPart> {
     let rows = wire.u32()?;
     wire.zeros(4)?;
     let (key_min, key_max) = (wire.i64()?, wire.i64()?);
-    if rows == 0 || key_min > key_max {
-        return Err(Error::corruption(
-            "ROWS section",
-            "no rows, or keys the wrong way round",
-        ));
-    }
-    Ok(RowsPart {
+    let part = RowsPart {
         table,
         definition_version,
         rows,
         key_min,
         key_max,
         payload: section.slice(ROWS_HEADER_BYTES..),
-    })
+    };
+    check_rows(&part).map_err(|what| Error::corruption("ROWS section", what))?;
+    Ok(part)
 }
 
 pub(crate) fn put_group(
@@ -85,12 +150,6 @@ fn get_group(section: &[u8], blocks_offset: u64) -> Result<Change> {
     let definition_version = wire.u32()?;
     let covers = wire.u64()?;
     let entries = index::decode_entries(wire.rest()?)?;
-    if entries.is_empty() || entries.iter().any(|e| e.level != 0) {
-        return Err(Error::corruption(
-            "GROUP section",
-            "it lists no blocks, or pages",
-        ));
-    }
     let covers = (covers != 0).then_some(CommitNo(covers));
     Ok(Change::Group {
         table,
@@ -184,9 +243,6 @@ pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
             let (table, definition_version) = (TableId(wire.u32()?), wire.u32()?);
             let covers = wire.u64()?;
             let roots = index::decode_entries(wire.rest()?)?;
-            if roots.is_empty() || roots.iter().any(Entry::is_block) {
-                return Err(Error::corruption(what, "it adds no fragment, or a block"));
-            }
             Edit::AddFragments {
                 table,
                 definition_version,
@@ -267,7 +323,7 @@ pub(crate) fn changes_of(head: &FrameHead, frame: &Bytes) -> Result<Option<Vec<C
         let Some(section) = head.section(frame, entry) else {
             return Ok(None);
         };
-        changes.push(match entry.kind {
+        let change = match entry.kind {
             SectionKind::Rows => {
                 let start = entry.offset as usize;
                 Change::Rows(get_rows(&frame.slice(start..start + section.len()))?)
@@ -280,10 +336,15 @@ pub(crate) fn changes_of(head: &FrameHead, frame: &Bytes) -> Result<Option<Vec<C
             }
             SectionKind::Edit => Change::Edit(get_edit(section)?),
             SectionKind::Producer => Change::Producer(get_producer(section)?),
-            SectionKind::Index | SectionKind::Pages | SectionKind::Blocks | SectionKind::Next => {
-                continue;
-            }
-        });
+            SectionKind::Index
+            | SectionKind::Pages
+            | SectionKind::Blocks
+            | SectionKind::Next
+            | SectionKind::Pad => continue,
+        };
+        let checked = change.check();
+        checked.map_err(|what| Error::corruption("a section of a commit", what))?;
+        changes.push(change);
     }
     Ok(Some(changes))
 }

@@ -21,6 +21,7 @@
 //! - An epoch that was not finished holds the base of another one: a checkpoint becomes a base when the root names it.
 //! - A frame is damaged: a repair takes the checkpoint of the other slot, and the log behind it. Where both slots name one,
 //!   the first of an epoch, it takes the one before, on the other base, whose log no garbage collection has removed yet.
+//! - A sector is lost: checkpoints share none, nor does one share its first with commits before it.
 //! - A base is damaged, and checkpoints go on to build on it in their turn: those of the other turn are whole, and an opening
 //!   begins its epoch on the base that it has read. `verify` reads what both slots and the next checkpoint need.
 //! - The newer slot of the root is lost, and the checkpoint of the older one names a base that went when the newer one was
@@ -249,6 +250,13 @@ fn put_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) 
 pub(crate) fn base_of(section: &[u8], own: Place) -> Result<Option<Place>> {
     let base = get_base(&mut fields_of(section)?, own)?;
     Ok(base.map(|base| base.place))
+}
+
+/// Both full checkpoints that the one at `own` names: its base, and the one whose turn comes next.
+pub(crate) fn bases_of(section: &[u8], own: Place) -> Result<Vec<Place>> {
+    let mut wire = fields_of(section)?;
+    let both = [get_base(&mut wire, own)?, get_base(&mut wire, own)?];
+    Ok(both.into_iter().flatten().map(|base| base.place).collect())
 }
 
 fn fields_of(section: &[u8]) -> Result<Fields<'_>> {

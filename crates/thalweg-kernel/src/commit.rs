@@ -1,7 +1,6 @@
 //! What a caller hands in: a commit is rows, groups of encoded blocks and edits, stored in one frame, whole or not at all.
 
 use crate::block::EncodedBlock;
-use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
 use bytes::Bytes;
@@ -20,6 +19,11 @@ pub enum Durability {
 }
 
 /// Everything that is stored together.
+///
+/// Each part fits the state before the commit, whatever the others do, and no two contradict each other: a commit that drops a
+/// table does nothing else to it; a table gets one name, one definition, one cover of its open rows and new rows in one
+/// form at most; new names differ; a replacement is the only change of its table's blocks; and a fragment is added once.
+/// Anything else is refused (`docs/format/log.md`, invariant 17).
 #[derive(Debug, Default)]
 pub struct Commit {
     /// Rows as they came, opaque to the kernel.
@@ -33,31 +37,6 @@ pub struct Commit {
     pub prepared_at: Option<CommitNo>,
     /// Makes a resend of the same commit harmless.
     pub producer: Option<Producer>,
-}
-
-impl Commit {
-    /// A replacement is the only change of its table's blocks: which index pages it needs is found out before anything of the
-    /// commit is applied, and would be others behind another change.
-    pub(crate) fn check_replacements(&self) -> Result<()> {
-        let changed = |edit: &Edit| match edit {
-            Edit::AddFragments { table, .. }
-            | Edit::Replace { table, .. }
-            | Edit::DropTable { table } => Some(*table),
-            _ => None,
-        };
-        let groups = || self.groups.iter().map(|group| group.table);
-        let of_table = |table: TableId| {
-            let tables = self.edits.iter().filter_map(changed).chain(groups());
-            tables.filter(|changed| *changed == table).count()
-        };
-        let is_shared =
-            |edit: &Edit| matches!(edit, Edit::Replace { table, .. } if of_table(*table) > 1);
-        if !self.edits.iter().any(is_shared) {
-            return Ok(());
-        }
-        let message = "a commit that replaces blocks of a table changes no others of it: store one after the other";
-        Err(Error::new(ErrorKind::Invalid, message))
-    }
 }
 
 /// A few rows of one table, raw.

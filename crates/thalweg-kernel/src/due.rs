@@ -9,7 +9,8 @@
 
 use crate::error::{Error, Result};
 use crate::ids::TableId;
-use crate::working::{OPEN_LIMIT_BYTES, Working};
+use crate::open_tables::OpenTables;
+use crate::working::OPEN_LIMIT_BYTES;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -78,16 +79,32 @@ impl Call {
 
 impl Due {
     /// Counts the open rows; returns whether there are so many that tables are to be cut into short blocks.
-    pub(crate) fn note_open(&self, working: &Working) -> bool {
-        let mut stuck = self.stuck.lock();
-        // Without open rows, or without the table, nothing is left to encode.
-        stuck.retain(|table, _| working.open.get(*table).is_some());
-        let bytes_of = |table: &TableId| working.open.get(*table).map_or(0, |open| open.bytes);
-        let stuck_bytes: u64 = stuck.keys().map(bytes_of).sum();
-        let open_bytes = working.open.bytes() - stuck_bytes;
+    pub(crate) fn note_open(&self, open: &mut OpenTables) -> bool {
+        let unstuck = open.take_unstuck();
+        if !unstuck.is_empty() {
+            // Without open rows, or without the table, nothing is left to encode.
+            let mut stuck = self.stuck.lock();
+            unstuck.iter().for_each(|table| _ = stuck.remove(table));
+        }
+        let stuck_bytes = open.stuck_bytes();
+        let open_bytes = open.bytes() - stuck_bytes;
         self.open_bytes.store(open_bytes, Ordering::Relaxed);
         self.stuck_bytes.store(stuck_bytes, Ordering::Relaxed);
         open_bytes > OPEN_LIMIT_BYTES / 2
+    }
+
+    /// Sets the tables aside whose encoding has failed, among open rows that were read from the log anew.
+    pub(crate) fn set_aside(&self, open: &mut OpenTables) {
+        for (table, stuck) in self.stuck.lock().iter() {
+            open.note_encoded(*table, Some(stuck.since_ns));
+        }
+    }
+
+    /// Lets tables be encoded again whose encoding failed long enough ago.
+    pub(crate) fn try_again(&self, open: &mut OpenTables, now_ns: u64) {
+        if let Some(failed_ns) = now_ns.checked_sub(ENCODE_AGAIN_NS) {
+            open.try_again(failed_ns);
+        }
     }
 
     /// Whether appends are to wait until open rows have been encoded.
@@ -109,14 +126,6 @@ impl Due {
             ),
         };
         before.is_some()
-    }
-
-    /// The tables that are not to be encoded now, because it has just failed.
-    pub(crate) fn left_aside(&self, now_ns: u64) -> Vec<TableId> {
-        let is_new = |stuck: &Stuck| now_ns.saturating_sub(stuck.since_ns) < ENCODE_AGAIN_NS;
-        let stuck = self.stuck.lock();
-        let aside = stuck.iter().filter(|(_, stuck)| is_new(stuck));
-        aside.map(|(table, _)| *table).collect()
     }
 
     /// Whether tables take more open rows: those whose encoding fails do not when there are too many of them.

@@ -13,7 +13,7 @@ use crate::index::{Address, Entry, PageLoader, Tree};
 use crate::segment_supply::SegmentSupply;
 use crate::store::{DATA_DIR, Store, fragment_name};
 use crate::wire::{Parsed, Reader, is_sound, sealing_crc};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_env::sync::Mutex;
 use thalweg_env::{File, OpenMode};
@@ -47,8 +47,11 @@ pub struct FragmentWriter {
     entries: Vec<Entry>,
     finished: bool,
     /// Where it counts as staged.
-    staged: Arc<Mutex<HashSet<FileId>>>,
+    staged: Arc<Mutex<Staged>>,
 }
+
+/// The files of fragments that are not part of a table yet, and the table that each has blocks of.
+pub(crate) type Staged = HashMap<FileId, TableId>;
 
 impl FragmentWriter {
     /// Creates the file of a new fragment, under an id of its own that is in `staged` from then on.
@@ -59,12 +62,12 @@ impl FragmentWriter {
         store: &Arc<Store>,
         supply: &SegmentSupply,
         table: TableId,
-        staged: &Arc<Mutex<HashSet<FileId>>>,
+        staged: &Arc<Mutex<Staged>>,
     ) -> Result<Self> {
         // Under the lock, so that nobody sees the id given out and the file not staged.
         let mut files = staged.lock();
         let file = supply.next_file_id();
-        files.insert(file);
+        files.insert(file, table);
         drop(files);
         let made = Self::create(store, file, table, Arc::clone(staged));
         if made.is_err() {
@@ -82,7 +85,8 @@ impl FragmentWriter {
         for entry in blocks {
             let address = &entry.address;
             let bytes = store.read(address.file, address.offset, address.bytes as usize)?;
-            self.add_block(&EncodedBlock {
+            // Damaged or not: whoever reads the copy finds out.
+            self.copy_block(&EncodedBlock {
                 bytes: bytes.into(),
                 entry: entry.clone(),
             })?;
@@ -98,7 +102,7 @@ impl FragmentWriter {
         store: &Arc<Store>,
         id: FileId,
         table: TableId,
-        staged: Arc<Mutex<HashSet<FileId>>>,
+        staged: Arc<Mutex<Staged>>,
     ) -> Result<Self> {
         let path = store.fragment_path(id);
         let file = store.env().storage().open(&path, OpenMode::CreateNew);
@@ -138,11 +142,16 @@ impl FragmentWriter {
     /// Appends a block. Blocks without a commit get that of the fragment, and numbers in the order they come here.
     ///
     /// # Errors
-    /// Whatever writing leads to; the writer is to be dropped then.
+    /// `Invalid` for a block of another table; whatever writing leads to, and the writer is to be dropped then.
     ///
     /// # Panics
     /// When the block's entry is not that of its bytes.
     pub fn add_block(&mut self, block: &EncodedBlock) -> Result<()> {
+        block.check_table(self.table)?;
+        self.copy_block(block)
+    }
+
+    fn copy_block(&mut self, block: &EncodedBlock) -> Result<()> {
         self.store.check_owner()?;
         assert!(
             block.entry.is_block(),

@@ -18,6 +18,10 @@ pub(crate) const FRAME_ALIGN: usize = 8;
 const FLAGS_SHIFT: u32 = 16;
 /// The frame that ends a segment and names the next one.
 pub(crate) const NEXT_FRAME_BYTES: u64 = (FRAME_HEADER_BYTES + SECTION_ENTRY_BYTES + 8) as u64;
+/// A frame that holds nothing but zeros, without them.
+pub(crate) const LEAST_PAD_FRAME_BYTES: u64 = (FRAME_HEADER_BYTES + SECTION_ENTRY_BYTES) as u64;
+/// As large as the sectors of any disk: what lies in one can be lost together.
+pub(crate) const SECTOR_BYTES: u64 = 4096;
 /// Most sections of one frame: far above what a commit is allowed to hold.
 pub(crate) const FRAME_MAX_SECTIONS: usize = 4096;
 
@@ -33,6 +37,7 @@ pub(crate) enum SectionKind {
     Index = 6,
     Pages = 7,
     Next = 8,
+    Pad = 9,
 }
 
 impl SectionKind {
@@ -46,6 +51,7 @@ impl SectionKind {
             6 => Self::Index,
             7 => Self::Pages,
             8 => Self::Next,
+            9 => Self::Pad,
             _ => return None,
         })
     }
@@ -342,12 +348,17 @@ impl FrameHead {
         Ok(sections)
     }
 
-    /// Whether the frame carries a commit: INDEX and NEXT frames change nothing and take no number.
+    /// Whether the frame carries a commit: INDEX, NEXT and PAD frames change nothing and take no number.
     pub(crate) fn is_commit(&self) -> bool {
-        !self
-            .sections
-            .iter()
-            .any(|s| matches!(s.kind, SectionKind::Index | SectionKind::Next))
+        use SectionKind::{Index, Next, Pad};
+        let is_other = |s: &SectionEntry| matches!(s.kind, Index | Next | Pad);
+        !self.sections.iter().any(is_other)
+    }
+
+    /// Whether the frame only keeps what lies before it and what follows it apart.
+    pub(crate) fn is_padding(&self) -> bool {
+        let mut sections = self.sections.iter();
+        sections.any(|s| s.kind == SectionKind::Pad)
     }
 
     /// The last commit before this frame.

@@ -91,7 +91,7 @@ impl Marked {
         let (staged, written, bound) = writer.with_leader(|leader| {
             // The bound first: what was given out before it is staged by now, or was.
             let bound = leader.supply.file_id_bound();
-            let staged = leader.staged.lock().clone();
+            let staged = leader.staged.lock().keys().copied().collect();
             (staged, leader.written_segment(), bound)
         });
         let snapshot = writer.snapshot();

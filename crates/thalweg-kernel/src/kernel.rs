@@ -163,6 +163,7 @@ impl Kernel {
     /// Stores a commit, whole or not at all, and returns as `durability` says.
     ///
     /// # Errors
+    /// `Invalid`: its parts contradict each other, or one of them is not sound. `AlreadyExists`: the name of a table is taken.
     /// `Conflict`: prepare it again from a new snapshot. `DiskFull`: nothing was stored, try again once there is
     /// space. `Unavailable`: an earlier write or sync failed; open the database again.
     pub fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {

@@ -15,10 +15,10 @@ use crate::commit::{Commit, Durability, Edit};
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::len_u32;
-use crate::fragment::FragmentWriter;
-use crate::frame::{FRAME_ALIGN, FrameBuilder, SectionKind};
+use crate::fragment::{FragmentWriter, Staged};
+use crate::frame::{FRAME_ALIGN, FrameBuilder, SECTOR_BYTES, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
-use crate::index::{Entry, HeldPages};
+use crate::index::HeldPages;
 use crate::kernel::{Published, RowEncoder};
 use crate::limits::{check_commit, check_frame};
 use crate::live::{Live, LiveFile, PinPlace};
@@ -32,7 +32,6 @@ use crate::segment::{self, segment_path};
 use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
 use crate::working::{SinceCheckpoint, Working};
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::Env;
@@ -43,6 +42,8 @@ use thalweg_env::sync::atomic::Ordering;
 const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
 /// How soon space is looked for again on a full disk where nothing changes.
 const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
+/// Checkpoints are padded where there is space for so many more segments.
+const AMPLE_SEGMENTS: u64 = 4;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
 
@@ -161,7 +162,7 @@ pub(crate) struct Leader {
     pub(crate) published: Published,
     pub(crate) due: Arc<Due>,
     /// Fragments that are written and not yet part of a table.
-    pub(crate) staged: Arc<Mutex<HashSet<FileId>>>,
+    pub(crate) staged: Arc<Mutex<Staged>>,
     pub(crate) encoder: Option<Arc<dyn RowEncoder>>,
     pub(crate) builder: FrameBuilder,
     /// Memory for the changes of a commit, used again.
@@ -289,7 +290,6 @@ impl Leader {
         }
         check_commit(&commit)
             .and_then(|()| self.working.check_prepared(&commit))
-            .and_then(|()| commit.check_replacements())
             .and_then(|()| self.check_staged(&commit))
             .map_err(Failure::Refused)?;
         let number = self.working.commit.next().map_err(Failure::Refused)?;
@@ -327,21 +327,25 @@ impl Leader {
         Ok(number)
     }
 
-    /// A fragment that is part of a table already, or was let go of, is none that can be added.
+    /// Refuses a fragment that is part of a table already, or was abandoned, or has blocks of another table.
     fn check_staged(&self, commit: &Commit) -> Result<()> {
         if commit.edits.is_empty() {
             return Ok(());
         }
         let staged = self.staged.lock();
-        let is_unknown = |root: &&Entry| !staged.contains(&root.address.file);
-        match commit.fragments().find(is_unknown) {
-            None => Ok(()),
-            Some(root) => {
-                let file = root.address.file.0;
-                let message = format!("fragment {file:x} is not staged, or no longer");
-                Err(Error::new(ErrorKind::Invalid, message))
-            }
+        for (table, root) in commit.fragments() {
+            let file = root.address.file;
+            let message = match staged.get(&file) {
+                Some(own) if *own == table => continue,
+                Some(own) => format!(
+                    "fragment {:x} has blocks of table {}: it cannot become part of table {}",
+                    file.0, own.0, table.0
+                ),
+                None => format!("fragment {:x} is not staged, or no longer", file.0),
+            };
+            return Err(Error::new(ErrorKind::Invalid, message));
         }
+        Ok(())
     }
 
     fn push_frame(
@@ -433,7 +437,7 @@ impl Leader {
         if checkpoint {
             self.due.expect_checkpoint();
         }
-        let much_is_open = self.due.note_open(&self.working);
+        let much_is_open = self.due.note_open(&mut self.working.open);
         if self.working.open.take_filled() || checkpoint || much_is_open {
             self.due.work.call();
         }
@@ -442,13 +446,14 @@ impl Leader {
 
     /// The table whose open rows are to be encoded next, and how many make a block; `None`: all of them, as a short
     /// block, because open rows take too much room.
-    pub(crate) fn next_to_encode(&self) -> Option<(TableId, Option<u64>)> {
-        let aside = self.due.left_aside(self.env.clock().monotonic_ns());
-        if let Some((table, open)) = self.working.open.next_full(&aside) {
+    pub(crate) fn next_to_encode(&mut self) -> Option<(TableId, Option<u64>)> {
+        let open = &mut self.working.open;
+        self.due.try_again(open, self.env.clock().monotonic_ns());
+        if let Some((table, open)) = open.next_full() {
             return Some((table, Some(open.block_rows)));
         }
-        let much_is_open = self.due.note_open(&self.working);
-        let largest = self.working.open.next_large(&aside);
+        let much_is_open = self.due.note_open(open);
+        let largest = open.next_large();
         largest.filter(|_| much_is_open).map(|table| (table, None))
     }
 
@@ -554,8 +559,10 @@ impl Leader {
             BuildsOn::Nothing => bases.frame_bytes().max(self.root.current.checkpoint_bytes),
             _ => self.root.current.checkpoint_bytes,
         };
-        let checkpoint_bytes =
-            2 * u64::from(last_bytes) + 2 * replayed.directory_bytes + replayed.rows_bytes;
+        let checkpoint_bytes = SECTOR_BYTES
+            + 2 * u64::from(last_bytes)
+            + 2 * replayed.directory_bytes
+            + replayed.rows_bytes;
         let prepared = if self.supply.is_given_back() {
             // What was given back is all the room there is.
             self.supply.take_least(tail_bytes)?
@@ -696,15 +703,25 @@ impl Leader {
         Ok(())
     }
 
-    /// Builds the frame of a checkpoint for the place where it will go. Sealed pages name their places, so it is built
-    /// again if it turns out not to fit this segment.
+    /// Builds the frame of a checkpoint for the place where it will go, which is the end of the log from then on. Sealed pages
+    /// name their places, so it is built again if it turns out not to fit this segment.
+    ///
+    /// It begins in a sector of its own: one that cannot be read any more takes no two checkpoints, nor a checkpoint together
+    /// with commits before it, which the checkpoint of the other slot would need. Not where the disk is nearly full: what
+    /// room there is serves commits that free some.
     fn place_checkpoint(
         &mut self,
         builds_on: BuildsOn,
     ) -> Outcome<(LogPosition, WrittenTrees, u64)> {
         let mut needed_bytes = 0;
+        let is_apart = Rule::OwnSectors.is_kept() && self.has_ample_space();
         loop {
-            let at = self.room(needed_bytes, true)?.end();
+            let log = self.room(needed_bytes, true)?;
+            let (end, at) = match is_apart {
+                true => (log.end(), log.next_sector()),
+                false => (log.end(), log.end()),
+            };
+            let padding_bytes = at.offset - end.offset;
             let (written, index_bytes) =
                 self.build_checkpoint(at, builds_on)
                     .map_err(|e| match e.kind() {
@@ -712,13 +729,22 @@ impl Leader {
                         ErrorKind::Limit => Failure::Refused(e),
                         _ => fatal(e),
                     })?;
-            let frame_bytes = self.builder.frame_bytes() as u64;
-            if self.log.as_ref().is_some_and(|log| log.fits(frame_bytes)) {
+            let frame_bytes = padding_bytes + self.builder.frame_bytes() as u64;
+            let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
+            if log.fits(frame_bytes) {
+                log.pad_to(at, self.working.commit).map_err(fatal)?;
                 return Ok((at, written, index_bytes));
             }
             // Addresses are numbers of variable length: elsewhere the frame may be a little longer.
             needed_bytes = frame_bytes + frame_bytes / 8 + 4096;
         }
+    }
+
+    /// Whether there is space for some more segments, as far as is known.
+    fn has_ample_space(&self) -> bool {
+        let segment_bytes = self.log.as_ref().map_or(0, LogWriter::capacity_bytes);
+        let free = self.env.storage().free_bytes(&self.dir);
+        free.is_ok_and(|free| free >= AMPLE_SEGMENTS * segment_bytes)
     }
 
     fn build_checkpoint(

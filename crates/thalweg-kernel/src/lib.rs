@@ -14,6 +14,7 @@ mod change;
 mod checkpoint;
 pub mod commit;
 mod compact;
+mod contradictions;
 mod due;
 pub mod error;
 mod fields;

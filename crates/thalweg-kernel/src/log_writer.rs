@@ -7,7 +7,8 @@
 use crate::error::{Error, Result};
 use crate::fields::PutFields;
 use crate::frame::{
-    FRAME_ALIGN, FrameBuilder, FrameHead, FrameId, NEXT_FRAME_BYTES, SectionKind, restamp, seal,
+    FRAME_ALIGN, FrameBuilder, FrameHead, FrameId, LEAST_PAD_FRAME_BYTES, NEXT_FRAME_BYTES,
+    SECTOR_BYTES, SectionKind, restamp, seal,
 };
 use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
 use crate::rules::Rule;
@@ -107,6 +108,34 @@ impl LogWriter {
 
     pub(crate) fn end(&self) -> LogPosition {
         self.end
+    }
+
+    /// The first place behind the end, or at it, in whose sector no frame before it lies.
+    pub(crate) fn next_sector(&self) -> LogPosition {
+        let end = self.end.offset;
+        let is_first = end == SEGMENT_HEADER_BYTES as u64;
+        let offset = match is_first || end.is_multiple_of(SECTOR_BYTES) {
+            true => end,
+            false => (end + LEAST_PAD_FRAME_BYTES).next_multiple_of(SECTOR_BYTES),
+        };
+        LogPosition { offset, ..self.end }
+    }
+
+    /// Appends zeros, so that the next frame begins there: at the end or at [`LogWriter::next_sector`].
+    pub(crate) fn pad_to(&mut self, at: LogPosition, commit: CommitNo) -> Result<()> {
+        if at == self.end {
+            return Ok(());
+        }
+        assert!(at == self.next_sector(), "frames are not moved elsewhere");
+        let zeros = at.offset - self.end.offset - LEAST_PAD_FRAME_BYTES;
+        let mut padding = FrameBuilder::default();
+        padding.section(SectionKind::Pad, |out| {
+            out.resize(usize::try_from(zeros).unwrap_or_default(), 0);
+            Ok(())
+        })?;
+        self.push(commit, &padding, Vec::new(), false);
+        assert!(at == self.end, "padding ends where it is to end");
+        Ok(())
     }
 
     pub(crate) fn synced(&self) -> LogPosition {

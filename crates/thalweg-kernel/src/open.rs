@@ -26,7 +26,6 @@ use crate::working::Working;
 use arc_swap::ArcSwap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_env::sync::Mutex;
 use thalweg_env::{Env, File, LockKind, OpenMode};
 
 pub(crate) const LOCK_NAME: &str = "lock";
@@ -421,7 +420,7 @@ fn frames_follow_checkpoint(file: &dyn File, header: &SegmentHeader, root: &Root
         if behind_checkpoint || (head.is_commit() && header.previous.is_some()) {
             return Ok(true);
         }
-        behind_checkpoint = !head.is_commit();
+        behind_checkpoint = !head.is_commit() && !head.is_padding();
         previous_crc = head.crc;
         at.offset += u64::from(head.frame_bytes);
     }
@@ -458,7 +457,7 @@ pub(crate) fn leader(
         supply,
         published,
         due: Arc::new(Due::default()),
-        staged: Arc::new(Mutex::new(std::collections::HashSet::new())),
+        staged: Arc::default(),
         encoder: None,
         builder: FrameBuilder::default(),
         changes: Vec::new(),

@@ -8,7 +8,7 @@
 
 use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::CommitNo;
+use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
 use crate::leader::{Broken, Failure, Job, Leader, Wants, outcome_unknown};
 use crate::panics::watched;
@@ -288,14 +288,14 @@ impl Job {
 }
 
 impl Commit {
-    /// The roots of the fragments that it makes part of a table.
-    pub(crate) fn fragments(&self) -> impl Iterator<Item = &Entry> {
-        self.edits.iter().flat_map(|edit| match edit {
-            Edit::AddFragments { roots: added, .. } | Edit::Replace { added, .. } => {
-                added.as_slice()
-            }
-            _ => &[],
-        })
+    /// The roots of the fragments that it makes part of a table, with that table.
+    pub(crate) fn fragments(&self) -> impl Iterator<Item = (TableId, &Entry)> {
+        let lists = self.edits.iter().filter_map(|edit| match edit {
+            Edit::AddFragments { table, roots, .. } => Some((*table, roots)),
+            Edit::Replace { table, added, .. } => Some((*table, added)),
+            _ => None,
+        });
+        lists.flat_map(|(table, roots)| roots.iter().map(move |root| (table, root)))
     }
 
     /// Does nothing but free space.

@@ -5,8 +5,10 @@
 //! damage ([`Replay::skip_damage`]).
 
 use crate::change::{Change, changes_of};
-use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, Place, base_of, get_checkpoint, index_section};
-use crate::error::{Error, Result};
+use crate::checkpoint::{
+    CHECKPOINT_HEAD_BYTES, Place, base_of, bases_of, get_checkpoint, index_section,
+};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fields::Fields;
 use crate::frame::{
     FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHead, NotAFrame, SectionKind, seal,
@@ -49,6 +51,47 @@ pub(crate) struct Replay {
     may_be_torn: bool,
     /// Why the frame at the end of the chain cannot be read, if that is how it ends.
     torn: Option<Error>,
+    /// What is known of checkpoints from elsewhere: a repair goes past those that are damaged.
+    named_checkpoints: Vec<NamedCheckpoint>,
+}
+
+/// A checkpoint by what else names it: a slot of the root, or a checkpoint that builds on it.
+#[derive(Clone, Copy)]
+pub(crate) struct NamedCheckpoint {
+    pub(crate) place: Place,
+    /// Its epoch, and the last commit before it, if a slot of the root says so.
+    pub(crate) follows: Option<(Epoch, CommitNo)>,
+}
+
+/// Where a log is read from, and what the frame there must continue.
+pub(crate) struct ReadFrom {
+    pub(crate) at: LogPosition,
+    pub(crate) epoch: Epoch,
+    pub(crate) previous_crc: u32,
+    /// The last commit before it.
+    pub(crate) commit: CommitNo,
+}
+
+impl ReadFrom {
+    /// Before a frame.
+    pub(crate) fn frame(at: LogPosition, head: &FrameHead) -> Self {
+        Self {
+            at,
+            epoch: head.id.epoch,
+            previous_crc: head.id.previous_crc,
+            commit: head.commit_before(),
+        }
+    }
+
+    /// Before the checkpoint that a slot of the root names, which may be damaged: nobody knows what it continues.
+    pub(crate) fn checkpoint(named: &Root) -> Self {
+        Self {
+            at: named.checkpoint,
+            epoch: named.epoch,
+            previous_crc: 0,
+            commit: named.commit,
+        }
+    }
 }
 
 /// A frame of the chain.
@@ -74,29 +117,61 @@ impl Replay {
         Self::behind_checkpoint(env, dir, root)
     }
 
-    /// Stands before a frame, whatever lies before that.
-    pub(crate) fn before_frame(
+    /// Stands in the middle of a log, whatever lies before that.
+    pub(crate) fn from_middle(
         env: &Env,
         dir: &Path,
         database: DatabaseId,
-        at: LogPosition,
-        head: &FrameHead,
+        from: ReadFrom,
     ) -> Result<Self> {
         Ok(Self {
             env: env.clone(),
             dir: dir.to_owned(),
             database,
-            epoch: head.id.epoch,
-            file: open_segment(env, &segment_path(dir, at.segment))?,
-            at,
-            previous_crc: head.id.previous_crc,
-            commit: head.commit_before(),
+            epoch: from.epoch,
+            file: open_segment(env, &segment_path(dir, from.at.segment))?,
+            at: from.at,
+            previous_crc: from.previous_crc,
+            commit: from.commit,
             named: None,
             window: Bytes::new(),
             window_start: 0,
             may_be_torn: false,
             torn: None,
+            named_checkpoints: Vec::new(),
         })
+    }
+
+    /// Where one of these checkpoints is damaged, the log still goes on behind it.
+    pub(crate) fn expect_checkpoints(&mut self, named: &[NamedCheckpoint]) {
+        let is_of_epoch =
+            |named: &&NamedCheckpoint| named.follows.is_none_or(|(epoch, _)| epoch == self.epoch);
+        self.named_checkpoints = named.iter().filter(is_of_epoch).copied().collect();
+    }
+
+    /// Goes past the frame here, if something else names it as a checkpoint: that says how long it is and what the next frame
+    /// continues, and a checkpoint changes nothing. Returns where it lies.
+    pub(crate) fn pass_checkpoint(&mut self) -> Option<LogPosition> {
+        let is_here = |named: &&NamedCheckpoint| {
+            let commit = named.follows.map(|(_, commit)| commit);
+            named.place.at == self.at && commit.is_none_or(|commit| commit == self.commit)
+        };
+        let place = self.named_checkpoints.iter().find(is_here)?.place;
+        self.at.offset += u64::from(place.frame_bytes);
+        self.previous_crc = place.crc;
+        self.refresh();
+        Some(place.at)
+    }
+
+    /// The full checkpoints that one builds on, or names as that of the next one; none where it cannot be read.
+    pub(crate) fn bases_of(env: &Env, dir: &Path, root: &Root) -> Result<Vec<Place>> {
+        let own = root.place();
+        let section = match read_checkpoint(env, dir, root.database, own) {
+            Ok((_, section, _)) => section,
+            Err(error) if error.kind() == ErrorKind::Corruption => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        Ok(bases_of(&section, own).unwrap_or_default())
     }
 
     /// A power cut may have torn what was written last: sectors of it may be unreadable.
@@ -113,11 +188,7 @@ impl Replay {
     /// The same as [`Self::start`] whatever the header of the segment says: the frame is sealed itself.
     pub(crate) fn behind_checkpoint(env: &Env, dir: &Path, root: &Root) -> Result<(Self, Working)> {
         let at = root.checkpoint;
-        let own = Place {
-            at,
-            frame_bytes: root.checkpoint_bytes,
-            crc: root.checkpoint_crc,
-        };
+        let own = root.place();
         let (head, section, file) = read_checkpoint(env, dir, root.database, own)?;
         let place = place_of(dir, at);
         let damage = |what: &str| Error::corruption(&place, what);
@@ -150,6 +221,7 @@ impl Replay {
             window_start: 0,
             may_be_torn: false,
             torn: None,
+            named_checkpoints: Vec::new(),
         };
         Ok((replay, working))
     }
@@ -454,7 +526,19 @@ impl Replay {
             last_lost: None,
             may_hold_edits: true,
         };
-        let Some((at, file, head)) = self.next_of_epoch()? else {
+        let found = self.next_of_epoch()?;
+        let found_at = found.as_ref().map(|(at, ..)| *at);
+        if let Some((at, commit, file)) = self.next_named_checkpoint(found_at) {
+            // All commits before it were stored, whatever is left of them. It may be damaged as well.
+            skipped.to = Some(at);
+            skipped.last_lost = (commit > self.commit).then_some(commit);
+            skipped.may_hold_edits = skipped.last_lost.is_some();
+            (self.at, self.file, self.named) = (at, file, None);
+            self.commit = commit;
+            self.refresh();
+            return Ok(skipped);
+        }
+        let Some((at, file, head)) = found else {
             return Ok(skipped);
         };
         skipped.to = Some(at);
@@ -470,6 +554,22 @@ impl Replay {
         (self.previous_crc, self.commit) = (head.id.previous_crc, before);
         self.refresh();
         Ok(skipped)
+    }
+
+    /// The first checkpoint behind the current position that a slot of the root names, if it lies before `found`; the last
+    /// commit before it; and its segment, if that is there.
+    fn next_named_checkpoint(
+        &self,
+        found: Option<LogPosition>,
+    ) -> Option<(LogPosition, CommitNo, Arc<dyn File>)> {
+        let known = self.named_checkpoints.iter();
+        let known = known.filter_map(|named| Some((named.place.at, named.follows?.1)));
+        let is_between = |(at, commit): &(LogPosition, CommitNo)| {
+            *at > self.at && *commit >= self.commit && found.is_none_or(|found| *at < found)
+        };
+        let (at, commit) = known.filter(is_between).min()?;
+        let file = open_segment(&self.env, &segment_path(&self.dir, at.segment)).ok()?;
+        Some((at, commit, file))
     }
 
     /// The first frame behind the current position that the log could go on with.

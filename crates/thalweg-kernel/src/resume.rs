@@ -38,6 +38,7 @@ impl Leader {
         let recovered = recovered.map_err(Failure::Refused)?;
         self.check_shown(&recovered).map_err(fatal)?;
         self.working = recovered.working;
+        self.due.set_aside(&mut self.working.open);
         if self.root.other.is_none() {
             // The lost slot may be the newer one, and its checkpoint may have taken the place of a base that went since.
             self.working.bases.forget_next();

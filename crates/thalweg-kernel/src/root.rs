@@ -4,6 +4,7 @@
 //! with the higher sequence counts. A change of epoch is written to both slots before anything of the new epoch is
 //! acknowledged, so damage to one slot never leads back to an old epoch.
 
+use crate::checkpoint::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE, check_countable};
@@ -33,6 +34,15 @@ pub(crate) struct Root {
 }
 
 impl Root {
+    /// Where its checkpoint lies.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            at: self.checkpoint,
+            frame_bytes: self.checkpoint_bytes,
+            crc: self.checkpoint_crc,
+        }
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(SLOT_BYTES);
         out.extend_from_slice(ROOT_MAGIC);

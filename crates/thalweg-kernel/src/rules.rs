@@ -22,6 +22,8 @@ pub enum Rule {
     BothSlots,
     /// Checkpoints build on two bases in turn.
     TwoBases,
+    /// A checkpoint shares no sector with what lies before it.
+    OwnSectors,
     /// A segment is synced before the log goes on in the next one.
     SyncBeforeNext,
     /// The name of a segment is durable before anything goes into it.
@@ -36,7 +38,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -45,6 +47,7 @@ impl Rule {
         Self::RewriteTail,
         Self::BothSlots,
         Self::TwoBases,
+        Self::OwnSectors,
         Self::SyncBeforeNext,
         Self::SyncNames,
         Self::HideUnsynced,

@@ -1,7 +1,8 @@
 //! The state that frames are applied to: the same code for the leader, recovery and reader processes.
 //!
 //! Invariants: a change is validated before anything of its commit is applied, so a refused commit leaves no trace; what
-//! was validated cannot fail to apply with the pages that validating has loaded. A commit of the log is applied also where a
+//! was validated cannot fail to apply with the pages that validating has loaded. Each change is checked against the state
+//! before its commit, and changes of one commit that do not leave it at that are refused ([`crate::contradictions`]). A commit of the log is applied also where a
 //! page cannot be read: its changes of that one index wait, and the table cannot be read meanwhile. A published state is
 //! never changed: tables are copied on write, blocks and tables live in persistent trees, open rows are appended after
 //! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
@@ -12,12 +13,13 @@ use crate::catalog::{Catalog, SharedDefinitions, Unnamed, fold_name};
 use crate::change::Change;
 use crate::checkpoint::Place;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
+use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
 use crate::index::{Entry, EntryKey, PageLoader, Pending, Tree};
 use crate::limits::{CATALOGUE_LIMIT_BYTES, TABLE_BYTES};
 use crate::open_rows::{OpenList, OpenRows};
-use crate::open_tables::OpenTables;
+use crate::open_tables::{Open, OpenTables};
 use crate::producers::Producers;
 use crate::rules::Rule;
 use crate::state::{DbState, TableState};
@@ -99,24 +101,34 @@ impl Working {
         Ok(())
     }
 
-    /// Whether the commit may be stored: asked by the leader before it writes, in commit order. `pages` keeps what it loads
-    /// for [`Working::apply`].
+    /// Refuses a commit that cannot be stored: called by the leader before it writes, in commit order. `pages` keeps what it
+    /// loads for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.check_catalogue(changes)?;
-        changes
-            .iter()
-            .try_for_each(|change| self.check(change, pages))
+        self.validate_by(changes, |change| self.check(change, pages))
     }
 
-    /// Whether a commit of the log fits the state. Pages that cannot be read say nothing about it: what needs them is put off
-    /// when it is applied.
+    /// Refuses a commit of the log that does not fit the state. Pages that cannot be read say nothing about it: what needs
+    /// them is put off when it is applied.
     pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        let is_fine = |change| match self.check(change, pages) {
+        self.validate_by(changes, |change| match self.check(change, pages) {
             Err(error) if error.is_of_unreadable_bytes() => Ok(()),
             checked => checked,
-        };
+        })
+    }
+
+    /// The same for both, so that whatever is stored can be read again: each change is sound, all of them together do not
+    /// contradict each other, and `fits` finds that each of them fits the state before the commit.
+    fn validate_by(
+        &self,
+        changes: &[Change],
+        mut fits: impl FnMut(&Change) -> Result<()>,
+    ) -> Result<()> {
         self.check_catalogue(changes)?;
-        changes.iter().try_for_each(is_fine)
+        check_together(changes)?;
+        changes.iter().try_for_each(|change| {
+            change.check().map_err(|what| refused(change, what))?;
+            fits(change)
+        })
     }
 
     fn check(&self, change: &Change, pages: &dyn PageLoader) -> Result<()> {
@@ -133,7 +145,7 @@ impl Working {
                 if let Some(covered) = covers {
                     self.check_cover(*table, *covered, entries)?;
                 }
-                self.load_paths(*table, entries, pages)
+                self.check_new_items(*table, entries, pages)
             }
             Change::Edit(edit) => self.check_edit(edit, pages),
             Change::Producer(_) => Ok(()),
@@ -199,19 +211,29 @@ impl Working {
         let rows = entries
             .iter()
             .fold(0, |sum: u64, e| sum.saturating_add(e.rows));
-        if (rows > 0 && rows == taken_rows) || !Rule::CoverCounts.is_kept() {
+        let first = open.and_then(Open::first_commit);
+        let has_their_commits =
+            |e: &Entry| first.is_some_and(|first| first <= e.commit_min) && e.commit_max <= covered;
+        // Rows of the commit itself are not open yet: a cover of them would take them without having their blocks.
+        let is_just_those = rows > 0
+            && rows == taken_rows
+            && covered <= self.commit
+            && entries.iter().all(has_their_commits);
+        if is_just_those || !Rule::CoverCounts.is_kept() {
             return Ok(());
         }
         Err(Error::new(
             ErrorKind::Conflict,
-            "the rows are no longer open",
+            "the rows are no longer open, or the blocks do not hold just them",
         ))
     }
 
-    /// A page that cannot be read refuses the commit that needs it, and stops nothing else.
-    fn load_paths(&self, id: TableId, items: &[Entry], pages: &dyn PageLoader) -> Result<()> {
+    /// Whether items can be inserted into the index of a table. A page that cannot be read refuses the commit that needs it,
+    /// and stops nothing else.
+    fn check_new_items(&self, id: TableId, items: &[Entry], pages: &dyn PageLoader) -> Result<()> {
         let table = self.table(id).ok_or_else(|| dropped(id))?;
-        table.tree.load_paths(items.iter().map(Entry::key), pages)
+        let keys = items.iter().map(Entry::key);
+        table.tree.check_new_keys(keys, pages)
     }
 
     /// The first commit of which rows of a table are open.
@@ -249,15 +271,19 @@ impl Working {
                 if let Some(covered) = covers {
                     self.check_cover(*table, *covered, roots)?;
                 }
-                self.load_paths(*table, roots, pages)
+                self.check_new_items(*table, roots, pages)
             }
             Edit::Replace {
                 table,
                 removed,
                 added,
             } => {
-                // Done twice, here and when it is applied: replacements are rare, and a refusal must come before the write.
                 let state = self.table(*table).ok_or_else(|| dropped(*table))?;
+                if added.iter().any(|item| item.commit_max > self.commit) {
+                    let message = "blocks that replace others have commits that are yet to come";
+                    return Err(Error::new(ErrorKind::Invalid, message));
+                }
+                // Done twice, here and when it is applied: replacements are rare, and a refusal must come before the write.
                 state
                     .tree
                     .replace(removed, added.clone(), pages, &mut Vec::new())
@@ -458,7 +484,7 @@ impl Working {
             };
             // Insertions are many: whether they can be made is known without a copy of them.
             let paths = match removed {
-                [] => tree.load_paths(added.iter().map(Entry::key), pages),
+                [] => tree.check_new_keys(added.iter().map(Entry::key), pages),
                 _ => Ok(()),
             };
             state.tree = match (removed, paths) {
@@ -603,6 +629,19 @@ impl Working {
             visible: AtomicU64::new(self.commit.0),
         })
     }
+}
+
+/// The error of a change that is not sound by itself.
+fn refused(change: &Change, what: &str) -> Error {
+    let part = match change {
+        Change::Rows(_) => "rows",
+        Change::Group { .. } => "blocks",
+        Change::Edit(_) => "an edit",
+        Change::Producer(_) => "a producer",
+    };
+    let message =
+        format!("nothing was stored: the commit has {part} that could not be read again: {what}");
+    Error::new(ErrorKind::Invalid, message)
 }
 
 /// About what an entry takes in a directory.

@@ -9,7 +9,7 @@ use crate::commit::{Commit, Durability, Edit, GroupPart};
 use crate::compact::compact_segments;
 use crate::due::{Due, not_stored};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fragment::FragmentWriter;
+use crate::fragment::{FragmentWriter, Staged};
 use crate::garbage::{self, Marked};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
@@ -23,7 +23,6 @@ use crate::reader_slots::SlotsSeen;
 use crate::segment_supply::SegmentSupply;
 use crate::state::{Snapshot, TableSnapshot};
 use crate::store::Store;
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +56,7 @@ pub(crate) struct Writer {
     /// Garbage that was left because of snapshots before this commit.
     behind_pins: Mutex<Option<CommitNo>>,
     /// Files of fragments that may become part of a table any moment.
-    pub(crate) staged: Arc<Mutex<HashSet<FileId>>>,
+    pub(crate) staged: Arc<Mutex<Staged>>,
     background: bool,
     /// Held for as long as the database is open.
     lock: Mutex<Option<Arc<dyn File>>>,
@@ -122,7 +121,10 @@ impl Writer {
 
     pub(crate) fn submit(&self, job: Job, durability: Durability) -> Result<CommitNo> {
         let fragments = match &job {
-            Job::Commit(commit) => commit.fragments().map(|root| root.address.file).collect(),
+            Job::Commit(commit) => commit
+                .fragments()
+                .map(|(_, root)| root.address.file)
+                .collect(),
             Job::Flush | Job::Checkpoint { .. } => Vec::new(),
         };
         let done = self.queue.submit(job, durability);
@@ -137,7 +139,7 @@ impl Writer {
     pub(crate) fn abandon_fragments(&self, files: impl IntoIterator<Item = FileId>) {
         for file in files {
             // Whatever is not staged is part of a table, or gone.
-            let is_staged = self.staged.lock().contains(&file);
+            let is_staged = self.staged.lock().contains_key(&file);
             if is_staged {
                 self.store.forget_file(file);
                 let path = self.store.fragment_path(file);
@@ -331,7 +333,12 @@ impl Writer {
             let now_ns = self.env.clock().monotonic_ns();
             let was_stuck = self.due.note_encoded(table, failed, now_ns);
             if was_stuck || encoded.is_err() {
-                self.with_leader(|leader| leader.due.note_open(&leader.working));
+                let failed_ns = encoded.is_err().then_some(now_ns);
+                self.with_leader(|leader| {
+                    let open = &mut leader.working.open;
+                    open.note_encoded(table, failed_ns);
+                    leader.due.note_open(open)
+                });
             }
         }
         encoded

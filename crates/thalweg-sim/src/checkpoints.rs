@@ -2,7 +2,8 @@
 //! and what damage to each of them costs.
 //!
 //! Invariant: whichever byte of the head or the INDEX section of one checkpoint is damaged, whether it is a full one or a
-//! difference, wherever a crash came before it and whatever was written since, a repair ends and no row is lost.
+//! difference, wherever a crash came before it and whatever was written since, a repair ends, no row is lost, and none is
+//! reported as lost.
 
 use crate::damage::{End, Files, files_of, open_and_read};
 use crate::driver::{DIR, Driver, Shape};
@@ -225,6 +226,9 @@ pub fn damage_checkpoints(patient: &Patient, step: usize) -> CheckpointStage {
                 Some(Repaired::Done(_, contents)) if keeps_all && contents != patient.contents => {
                     difference(&patient.contents, &contents)
                 }
+                Some(Repaired::Done(report, _)) if keeps_all && !report.given_up.is_empty() => {
+                    format!("nothing is lost, but {:?} is given up", report.given_up)
+                }
                 _ => continue,
             };
             let violation = format!("{}: {what}: {lost}", patient.name);
@@ -237,10 +241,49 @@ pub fn damage_checkpoints(patient: &Patient, step: usize) -> CheckpointStage {
     stage
 }
 
+/// Bytes that a disk loses together.
+const SECTOR_BYTES: usize = 4096;
+
+/// Damages each sector of the checkpoints that the slots of the root need, all of its bytes. Whatever else lies there, nothing
+/// is lost: but for sectors with index pages, which other pages and blocks do not repeat. Returns how many were damaged.
+pub fn damage_sectors(patient: &Patient) -> (u64, Vec<Violation>) {
+    let (files, needed) = (files_of(&patient.sim), needed_by_slots(&patient.sim));
+    let has_pages = |path: &Path, sector: &Range<usize>| {
+        let overlaps = |pages: &Range<usize>| {
+            !pages.is_empty() && pages.start < sector.end && sector.start < pages.end
+        };
+        checkpoints_of(&files)
+            .iter()
+            .any(|found| found.path == path && overlaps(&found.pages))
+    };
+    let sectors = needed.iter().flat_map(|checkpoint| {
+        let (first, end) = (checkpoint.head.start, checkpoint.index.end);
+        let starts = (first / SECTOR_BYTES * SECTOR_BYTES..end).step_by(SECTOR_BYTES);
+        starts.map(|start| (checkpoint.path.clone(), start..start + SECTOR_BYTES))
+    });
+    let sectors: HashSet<_> = sectors.filter(|(path, at)| !has_pages(path, at)).collect();
+    let mut violations = Vec::new();
+    for (path, sector) in &sectors {
+        let image = patient.image();
+        let old = &files[path][sector.start..sector.end.min(files[path].len())];
+        let new: Vec<u8> = old.iter().map(|byte| byte ^ 0xA5).collect();
+        let changed = image.overwrite_file(path, sector.start as u64, &new);
+        changed.expect("a segment");
+        let lost = match rows_after_repair(&patient.shape, &image) {
+            Ok(rows) if rows == patient.contents => continue,
+            Ok(rows) => difference(&patient.contents, &rows),
+            Err(violation) => violation,
+        };
+        let place = format!("{} at {}", path.display(), sector.start);
+        violations.push(format!("{}, sector of {place}: {lost}", patient.name));
+    }
+    (sectors.len() as u64, violations)
+}
+
 /// A database of many tables with so many checkpoints behind the last removal of files: nothing else tells of the tables.
 pub fn with_differences(checkpoints: i64, is_closed: bool) -> Patient {
     let sim = SimEnv::new(31);
-    let mut db = Driver::start(&sim, Shape::new(16384, 8), false);
+    let mut db = Driver::start(&sim, Shape::new(131_072, 8), false);
     let names = long_names();
     db.create_all(&names);
     db.create("dropped");
@@ -263,7 +306,7 @@ pub fn with_differences(checkpoints: i64, is_closed: bool) -> Patient {
 }
 
 /// The checkpoints that the slots of the root need.
-fn needed_by_slots(image: &SimEnv) -> Vec<CheckpointFrame> {
+pub fn needed_by_slots(image: &SimEnv) -> Vec<CheckpointFrame> {
     let slots: Vec<Place> = named_by_slots(image)
         .into_iter()
         .map(|slot| slot.1)
@@ -280,16 +323,31 @@ fn needed_by_slots(image: &SimEnv) -> Vec<CheckpointFrame> {
 
 /// A copy with one byte of an INDEX section changed.
 fn damaged(image: &SimEnv, checkpoint: &CheckpointFrame) -> SimEnv {
+    damaged_at(
+        image,
+        checkpoint,
+        checkpoint.index.start + checkpoint.index.len() / 2,
+    )
+}
+
+/// A copy with one byte of a header changed: nothing in the log tells any more that a checkpoint was there.
+pub fn without_head(image: &SimEnv, checkpoint: &CheckpointFrame) -> SimEnv {
+    damaged_at(image, checkpoint, checkpoint.head.start + 25)
+}
+
+fn damaged_at(image: &SimEnv, checkpoint: &CheckpointFrame, at: usize) -> SimEnv {
     let copy = image.crash_image(&CrashChoice::KeepAll);
-    let at = checkpoint.index.start + checkpoint.index.len() / 2;
     let old = copy.read_file(&checkpoint.path).expect("a segment")[at];
     let changed = copy.overwrite_file(&checkpoint.path, at as u64, &[old ^ 0x10]);
     changed.expect("a segment");
     copy
 }
 
-/// What is shown after a repair, if that is needed to open a database.
-fn rows_after_repair(shape: &Shape, image: &SimEnv) -> Result<Contents, Violation> {
+/// What is shown after a repair that lost nothing.
+///
+/// # Errors
+/// What it gave up, or why it ended.
+pub fn rows_after_repair(shape: &Shape, image: &SimEnv) -> Result<Contents, Violation> {
     match repair_and_check(shape, image)? {
         Repaired::Done(report, rows) if report.given_up.is_empty() => Ok(rows),
         Repaired::Done(report, _) => Err(format!("gave up {:?}", report.given_up)),
@@ -322,16 +380,23 @@ pub fn crash_then_damage(workload: &Workload, seed: u64) -> (u64, u64, Vec<Viola
             }
             let whole = image.crash_image(&CrashChoice::Kill);
             let want = match open_and_read(&shape, &whole, false) {
-                End::Rows(want) if !want.is_empty() => want,
-                // There is no database yet, or nothing in it but its first checkpoint.
+                End::Rows(want) => want,
+                // There is no database yet.
                 _ => continue,
             };
-            for checkpoint in needed_by_slots(&image) {
+            let of_image = |checkpoint| {
+                [
+                    damaged(&image, &checkpoint),
+                    without_head(&image, &checkpoint),
+                ]
+                .map(|damaged| (checkpoint.clone(), damaged))
+            };
+            for (checkpoint, damaged) in needed_by_slots(&image).into_iter().flat_map(of_image) {
                 repairs += 1;
                 of_bases += u64::from(checkpoint.base.is_none());
                 // More than without the damage can be there: what the epoch that a crash has cut short took over, and an
                 // opening would not have.
-                let lost = match rows_after_repair(&shape, &damaged(&image, &checkpoint)) {
+                let lost = match rows_after_repair(&shape, &damaged) {
                     Ok(rows) if prefixes.go_on(&want, &rows, submitted) => continue,
                     Ok(rows) => difference(&want, &rows),
                     Err(violation) => violation,

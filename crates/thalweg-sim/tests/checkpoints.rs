@@ -1,9 +1,17 @@
 //! Any one checkpoint is damaged, full or a difference: a repair loses nothing by it, wherever a crash came before and whatever
 //! was written since. `THALWEG_EFFORT` makes the samples larger; from 24 on they are all bytes.
+#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
+use std::collections::BTreeSet;
+use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_kernel::Durability;
 use thalweg_sim::checkpoints::{
-    CheckpointStage, crash_then_damage, damage_checkpoints, damage_then_go_on, with_differences,
+    CheckpointStage, checkpoints_of, crash_then_damage, damage_checkpoints, damage_sectors,
+    damage_then_go_on, needed_by_slots, rows_after_repair, with_differences, without_head,
 };
+use thalweg_sim::damage::files_of;
+use thalweg_sim::driver::{Driver, Shape};
+use thalweg_sim::repair::{Repaired, repair_and_check};
 use thalweg_sim::report::{Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::named;
 
@@ -11,7 +19,14 @@ use thalweg_sim::workloads::named;
 fn any_byte_of_any_checkpoint() {
     let clock = Stopwatch::start();
     let mut stage = CheckpointStage::default();
-    for (checkpoints, is_closed) in [(0, false), (1, true), (2, false), (3, true), (9, false)] {
+    for (checkpoints, is_closed) in [
+        (0, false),
+        (1, true),
+        (2, false),
+        (3, true),
+        (5, true),
+        (9, false),
+    ] {
         let patient = with_differences(checkpoints, is_closed);
         stage.add(damage_checkpoints(&patient, (24 / effort()).max(1)));
     }
@@ -68,4 +83,124 @@ fn damage_that_nobody_notices_while_more_is_written() {
         "checkpoints: damage that nobody noticed: {opened} opened, {repaired} repaired"
     ));
     assert!(opened > 20 && repaired > 20, "{opened} {repaired}");
+}
+
+/// A new database has one checkpoint, which says that there is nothing yet: what follows it is the whole database.
+#[test]
+fn the_only_checkpoint_of_a_new_database() {
+    let shape = Shape::new(16384, 1000);
+    for commits in [0, 1, 60] {
+        let sim = SimEnv::new(3);
+        let mut db = Driver::start(&sim, shape.clone(), false);
+        if commits > 0 {
+            db.create("t");
+        }
+        (1..commits).for_each(|key| db.append("t", [key], Durability::Disk));
+        let image = sim.crash_image(&CrashChoice::KeepAll);
+        let want = db.visible().unwrap().unwrap().1;
+        db.finish();
+        let needed = needed_by_slots(&image);
+        assert_eq!(needed.len(), 1, "{commits} commits");
+        let found = rows_after_repair(&shape, &without_head(&image, &needed[0]));
+        assert_eq!(found.as_ref(), Ok(&want), "{commits} commits");
+    }
+}
+
+/// Nothing but the root tells that a checkpoint was there: neither a frame behind it nor, where it begins an epoch, one before
+/// it.
+#[test]
+fn the_header_of_the_last_frame() {
+    let shape = Shape::new(16384, 1000);
+    for ending in ["a checkpoint", "closed", "another epoch"] {
+        let sim = SimEnv::new(4);
+        let mut db = Driver::start(&sim, shape.clone(), false);
+        db.create("t");
+        db.append("t", 0..100, Durability::Disk);
+        db.checkpoint();
+        db.append("t", 100..110, Durability::Disk);
+        let want = db.visible().unwrap().unwrap().1;
+        match ending {
+            "a checkpoint" => db.checkpoint(),
+            "closed" => db.close(),
+            _ => db.kill(),
+        }
+        let image = sim.crash_image(&CrashChoice::KeepAll);
+        db.finish();
+        let needed = needed_by_slots(&image);
+        let last = needed.last().unwrap();
+        let found = rows_after_repair(&shape, &without_head(&image, last));
+        assert_eq!(found.as_ref(), Ok(&want), "{ending}");
+    }
+}
+
+/// One bad sector takes one checkpoint at most, and no commit together with it that the other one needs.
+#[test]
+fn a_sector_that_cannot_be_read_any_more() {
+    let mut damaged = 0;
+    for (checkpoints, is_closed) in [(0, true), (1, true), (2, true), (3, true), (9, true)] {
+        let (sectors, violations) = damage_sectors(&with_differences(checkpoints, is_closed));
+        assert!(violations.is_empty(), "{}", violations.join("\n"));
+        damaged += sectors;
+    }
+    say(format_args!("checkpoints: {damaged} sectors damaged"));
+    assert!(damaged >= 15, "{damaged}");
+}
+
+/// However short checkpoints and commits are: each checkpoint begins where no frame before it reaches.
+#[test]
+fn checkpoints_begin_in_sectors_of_their_own() {
+    let shape = Shape::new(16384, 8);
+    let sim = SimEnv::new(5);
+    let mut db = Driver::start(&sim, shape, false);
+    db.create("t");
+    let mut starts = BTreeSet::new();
+    for round in 0..60 {
+        db.append("t", 0..=round % 7, Durability::Process);
+        db.checkpoint();
+        if round % 20 == 9 {
+            db.kill();
+        }
+        let all = checkpoints_of(&files_of(&sim)).into_iter();
+        starts.extend(all.map(|found| found.place));
+    }
+    db.finish();
+    assert!(starts.len() > 60, "{starts:?}");
+    let is_apart = |(_, at): &(u64, u64)| *at == 128 || at.is_multiple_of(4096);
+    assert!(starts.iter().all(is_apart), "{starts:?}");
+}
+
+/// What is lost is known where the root names a checkpoint behind it, though that is damaged as well.
+#[test]
+fn the_header_of_the_last_frame_and_a_commit_before_it() {
+    let shape = Shape::new(16384, 1000);
+    let sim = SimEnv::new(6);
+    let mut db = Driver::start(&sim, shape.clone(), false);
+    db.create("t");
+    db.checkpoint();
+    (0..5).for_each(|key| db.append("t", [key], Durability::Disk));
+    let last = db.visible().unwrap().unwrap().0;
+    db.checkpoint();
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    let checkpoint = needed_by_slots(&image).pop().unwrap();
+    let without = without_head(&image, &checkpoint);
+    // The commits lie between two checkpoints, and the log has no other frames there.
+    let segment = without.read_file(&checkpoint.path).unwrap();
+    let is_frame = |at: &usize| segment[*at..].starts_with(b"TFRM");
+    let frames = (128..checkpoint.head.start).step_by(8).filter(is_frame);
+    let of_commits = frames.filter(|at| segment[*at + 8] == last.0.to_le_bytes()[0]);
+    let at = of_commits.min().unwrap();
+    without
+        .overwrite_file(&checkpoint.path, at as u64 + 20, &[0xAA])
+        .unwrap();
+    let repaired = repair_and_check(&shape, &without).unwrap();
+    let Repaired::Done(report, _) = repaired else {
+        unreachable!("the repair failed");
+    };
+    let lost: Vec<_> = report
+        .given_up
+        .iter()
+        .map(|damage| damage.commits)
+        .collect();
+    assert_eq!(lost, [Some((last, last))], "{report:?}");
 }

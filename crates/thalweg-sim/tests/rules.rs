@@ -3,7 +3,7 @@
 
 use std::panic::{set_hook, take_hook};
 use thalweg_kernel::{Rule, break_rule};
-use thalweg_sim::checkpoints::{damage_checkpoints, with_differences};
+use thalweg_sim::checkpoints::{damage_checkpoints, damage_sectors, with_differences};
 use thalweg_sim::crash::{CrashPlan, crash_everywhere};
 use thalweg_sim::damage::{
     change_every_byte, damage_of_a_crashed_database, files_of, files_of_a_twin,
@@ -42,6 +42,7 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
                 .repaired
                 .violations
         }
+        Rule::OwnSectors => damage_sectors(&with_differences(3, true)).1,
         Rule::SyncBeforeNext | Rule::SyncNames => crashes(named("rolls")),
         Rule::HideUnsynced => crashes(named("raw rows to disk")),
         Rule::Checksum => {

@@ -1,7 +1,7 @@
 //! Fragments on a simulated disk.
 
 use super::*;
-use crate::block::{BlockBuilder, BlockSpec, Role};
+use crate::block::{BLOCK_HEADER_BYTES, BlockBuilder, BlockSpec, Role};
 use crate::summary::ColumnSummary;
 use std::path::Path;
 use thalweg_codec::{EncodedChunk, Encoder, Level};
@@ -305,7 +305,9 @@ fn large_fragments_are_written_in_large_pieces() {
         .map(|byte| byte.wrapping_mul(2_654_435_761).to_be_bytes()[0])
         .collect();
     let mut large = block(0, 10);
-    large.bytes.splice(.., noise.iter().copied());
+    let head = large.bytes[..BLOCK_HEADER_BYTES].to_vec();
+    large.bytes = [head, noise].concat();
+    large.bytes.truncate(100_000);
     large.entry.address.bytes = 100_000;
     large.entry.block_bytes = 100_000;
     for _ in 0..100 {

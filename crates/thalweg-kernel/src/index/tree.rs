@@ -253,11 +253,12 @@ impl Tree {
         self.replace(&[], items, loader, freed)
     }
 
-    /// Loads the pages that inserting items of these keys needs, so that it is known before whether they can be read.
+    /// Loads the pages that inserting items of these keys needs, so that it is known before whether they can be read, and
+    /// looks for items of the same keys in them.
     ///
     /// # Errors
-    /// When one cannot be loaded.
-    pub(crate) fn load_paths(
+    /// `Invalid` when there is an item of such a key; when a page cannot be loaded.
+    pub(crate) fn check_new_keys(
         &self,
         keys: impl Iterator<Item = EntryKey>,
         loader: &dyn PageLoader,
@@ -270,9 +271,13 @@ impl Tree {
                 // As in `change_pages`: what lies before the first goes into it.
                 let children = page.children();
                 let behind = children.partition_point(|child| child.entry.key() <= key);
+                let before = children.get(behind.saturating_sub(1));
                 next = match page.level() {
+                    0 | 1 if before.is_some_and(|item| item.entry.key() == key) => {
+                        return Err(same_key(key));
+                    }
                     0 | 1 => None,
-                    _ => children.get(behind.saturating_sub(1)).cloned(),
+                    _ => before.cloned(),
                 };
             }
         }

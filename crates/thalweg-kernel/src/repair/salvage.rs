@@ -167,7 +167,16 @@ impl Salvage<'_> {
         let first = CommitNo(self.working.commit.0.saturating_add(1));
         let mut damage = log_damage(lost.skipped.from, &lost.error);
         let Some(last) = last else {
-            self.report.mended.push(damage);
+            // A checkpoint that could not be started from is known already.
+            let place = (&damage.file, damage.offset);
+            if !self
+                .report
+                .mended
+                .iter()
+                .any(|m| (&m.file, m.offset) == place)
+            {
+                self.report.mended.push(damage);
+            }
             return;
         };
         damage.commits = Some((first, last));
@@ -317,6 +326,19 @@ impl Salvage<'_> {
 }
 
 impl Lost {
+    /// A checkpoint that the root names, and no commit.
+    fn of_checkpoint(from: LogPosition, to: LogPosition) -> Self {
+        Self {
+            skipped: Skipped {
+                from,
+                to: Some(to),
+                last_lost: None,
+                may_hold_edits: false,
+            },
+            error: Error::corruption("the log", "the checkpoint that the root names is damaged"),
+        }
+    }
+
     /// Commits behind `reached` of which no frame tells.
     fn at(from: LogPosition, reached: CommitNo, why: &str) -> Self {
         let what = format_args!("it ends with commit {}, but {why}", reached.0);
@@ -342,7 +364,15 @@ fn read_log(log: &mut EpochLog) -> Result<Vec<Found>> {
                 found.push(Found::Frame(frame));
                 continue;
             }
-            Ok(None) => log.replay.judge_end(log.proven),
+            Ok(None) => match log.replay.pass_checkpoint() {
+                Some(from) => {
+                    let to = log.replay.at();
+                    log.proven = to.max(log.proven);
+                    found.push(Found::Lost(Lost::of_checkpoint(from, to)));
+                    continue;
+                }
+                None => log.replay.judge_end(log.proven),
+            },
             Err(error) => Err(error),
         };
         let error = match end {

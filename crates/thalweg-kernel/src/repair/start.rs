@@ -1,5 +1,5 @@
-//! Where a repair starts from: the checkpoint that the root names, or else the newest whole one in the log, or else the first
-//! commit of all.
+//! Where a repair starts from: the checkpoint that the root names, or else the newest whole one in the log, or else the empty
+//! state before the first commit of all.
 //!
 //! Invariants: nothing is written. A checkpoint of an epoch that may not have begun (no root or `live` names it, and nothing
 //! follows its only checkpoint: its recovery, or a repair, may have been cut short) counts only if there is no other, or if
@@ -13,14 +13,13 @@ use crate::frame::FrameHead;
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::live::{Live, LiveFile};
 use crate::open::unfinished_epochs;
-use crate::replay::{Replay, find_frame};
+use crate::replay::{NamedCheckpoint, ReadFrom, Replay, find_frame};
 use crate::root::{ROOT_NAME, Root, RootFile};
 use crate::segment::{SEGMENT_HEADER_BYTES, list_segments, log_dir, segment_path, whole_header};
 use crate::store::segment_name;
 use crate::verify::{check_other, log_damage};
 use crate::working::Working;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, OpenMode};
@@ -106,7 +105,7 @@ pub(crate) fn find_start(env: &Env, dir: &Path, report: &mut RepairReport) -> Re
             // Headers may be damaged, but frames tell of their epochs as well.
             segments.epochs.extend(frames.last.keys());
             let start = frames.newest_checkpoint(env, dir, database, &told)?;
-            logs = frames.logs_behind(env, dir, database, &start.0, &told)?;
+            logs = frames.logs_behind(env, dir, database, &start.0, &told, &segments.ids)?;
             start
         }
     };
@@ -119,6 +118,10 @@ pub(crate) fn find_start(env: &Env, dir: &Path, report: &mut RepairReport) -> Re
         taken_over: None,
     };
     logs.insert(0, first);
+    let named = told.checkpoints(env, dir)?;
+    for log in &mut logs {
+        log.replay.expect_checkpoints(&named);
+    }
     let last_read = logs.last().map_or(from.epoch, |log| log.replay.epoch());
     let checkpoints = told.slots.iter().map(|root| root.commit).max();
     Ok(Start {
@@ -148,6 +151,23 @@ impl Told {
     fn begun(&self) -> Option<Epoch> {
         let named = self.slots.iter().map(|root| root.epoch);
         named.chain(self.live.map(|live| live.epoch)).max()
+    }
+
+    /// The checkpoints that the slots name, and those that these name.
+    fn checkpoints(&self, env: &Env, dir: &Path) -> Result<Vec<NamedCheckpoint>> {
+        let mut named = Vec::new();
+        for root in &self.slots {
+            named.push(NamedCheckpoint {
+                place: root.place(),
+                follows: Some((root.epoch, root.commit)),
+            });
+            let bases = Replay::bases_of(env, dir, root)?.into_iter();
+            named.extend(bases.map(|place| NamedCheckpoint {
+                place,
+                follows: None,
+            }));
+        }
+        Ok(named)
     }
 
     /// Up to where an epoch was synced.
@@ -330,16 +350,43 @@ impl Frames {
         if let Some(whole) = whole {
             return Ok(whole);
         }
+        if let Some(start) = self.start_of_all(env, dir, database, told)? {
+            return Ok(start);
+        }
         let (at, head) = self
             .first_commit
             .as_ref()
             .ok_or_else(|| nothing_left(dir, "no checkpoint in the log is whole"))?;
-        let replay = Replay::before_frame(env, dir, database, *at, head)?;
+        let from = ReadFrom::frame(*at, head);
+        let replay = Replay::from_middle(env, dir, database, from)?;
         let nothing = Root {
             commit: CommitNo(0),
             ..as_root(database, *at, head)
         };
         Ok((nothing, replay, Working::empty()))
+    }
+
+    /// The place of a checkpoint of before the first commit, if a slot of the root names one. It need not be read: there was
+    /// nothing yet. And the log behind it is all there, because the slot needs it.
+    fn start_of_all(
+        &self,
+        env: &Env,
+        dir: &Path,
+        database: DatabaseId,
+        told: &Told,
+    ) -> Result<Option<(Root, Replay, Working)>> {
+        let is_empty = |root: &&Root| root.commit == CommitNo(0);
+        let empty = told.slots.iter().filter(is_empty);
+        let Some(root) = empty.max_by_key(|root| (root.epoch, root.checkpoint)) else {
+            return Ok(None);
+        };
+        let from = ReadFrom::checkpoint(root);
+        match Replay::from_middle(env, dir, database, from) {
+            Ok(replay) => Ok(Some((*root, replay, Working::empty()))),
+            // Its segment is missing.
+            Err(error) if error.kind() == ErrorKind::Corruption => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether a checkpoint is the first of its epoch and nothing follows it.
@@ -391,17 +438,30 @@ impl Frames {
         database: DatabaseId,
         from: &Root,
         told: &Told,
+        segments: &[FileId],
     ) -> Result<Vec<EpochLog>> {
-        let behind = self
-            .first
-            .range((Bound::Excluded(from.epoch), Bound::Unbounded));
-        let logs = behind.map(|(epoch, (at, head))| {
+        let mut starts: BTreeMap<Epoch, ReadFrom> = BTreeMap::new();
+        for (epoch, (at, head)) in &self.first {
+            starts.insert(*epoch, ReadFrom::frame(*at, head));
+        }
+        for root in &told.slots {
+            // The first frame of an epoch may be a checkpoint that is damaged, and the only one.
+            let is_first = starts
+                .get(&root.epoch)
+                .is_none_or(|first| root.checkpoint < first.at);
+            if is_first && segments.contains(&root.checkpoint.segment) {
+                starts.insert(root.epoch, ReadFrom::checkpoint(root));
+            }
+        }
+        let behind = starts.split_off(&from.epoch).into_iter();
+        let logs = behind.filter(|(epoch, _)| *epoch > from.epoch);
+        let logs = logs.map(|(epoch, start)| {
             let checkpoints = self.checkpoints.iter().chain(&told.slots);
-            let of_epoch = checkpoints.filter(|root| root.epoch == *epoch);
+            let of_epoch = checkpoints.filter(|root| root.epoch == epoch);
             Ok(EpochLog {
-                replay: Replay::before_frame(env, dir, database, *at, head)?,
-                from: *at,
-                proven: told.proven(*epoch),
+                from: start.at,
+                replay: Replay::from_middle(env, dir, database, start)?,
+                proven: told.proven(epoch),
                 taken_over: of_epoch.map(|root| root.commit).min(),
             })
         });
