@@ -183,6 +183,12 @@ impl Working {
         fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
     }
 
+    /// About how large the next full checkpoint is: of index pages, what is new in them.
+    pub(crate) fn next_checkpoint_bytes(&self) -> u64 {
+        let catalogue_bytes = self.names_bytes + self.definitions.bytes();
+        catalogue_bytes + self.open.bytes() + 2 * self.since_checkpoint.directory_bytes
+    }
+
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
         let table = self.table(table).ok_or_else(|| dropped(table))?;
         if table.definition_version == version {
