@@ -383,13 +383,7 @@ impl Leader {
             Purpose::Checkpoint => (1, true),
         };
         let is_full = match purpose {
-            Purpose::Rows => {
-                let kept_bytes = self.supply.least_reserve_bytes();
-                if !self.supply.has_reserve() && !log.fits(frame_bytes + kept_bytes) {
-                    self.supply.ensure_reserve().map_err(Failure::Refused)?;
-                }
-                log.is_reserve() || !log.fits(frame_bytes)
-            }
+            Purpose::Rows => log.is_reserve() || !log.fits(frame_bytes),
             Purpose::Freeing if log.is_reserve() && !self.supply.is_given_back() => {
                 let kept_bytes = self.supply.room_for_checkpoints(checkpoints);
                 !log.fits(frame_bytes + kept_bytes)
@@ -399,12 +393,16 @@ impl Leader {
         if is_full {
             let last_bytes = log.capacity_bytes();
             let supply = &self.supply;
+            if purpose == Purpose::Rows {
+                supply.ensure_reserve().map_err(Failure::Refused)?;
+            }
             let next = supply.take(last_bytes, frame_bytes, checkpoints, may_use_reserve)?;
             let rolled = log.roll(next, self.working.commit);
             rolled
                 .inspect_err(|e| self.supply.note_failed_write(e))
                 .map_err(fatal)?;
             // The rows of the last segment may all be in blocks elsewhere by now.
+            eprintln!("DBG roll for {purpose:?} {frame_bytes}");
             self.due.expect_garbage();
         }
         Ok(log)
@@ -462,8 +460,10 @@ impl Leader {
 
     /// Tells the background what there is to do.
     pub(crate) fn note_due(&mut self) {
-        let expected_bytes = self.working.next_checkpoint_bytes();
-        self.supply.expect_checkpoint(expected_bytes);
+        let catalogue_bytes = self.working.catalogue_bytes();
+        let unsaved_bytes = self.working.unsaved_bytes();
+        self.supply
+            .expect_checkpoint(catalogue_bytes, unsaved_bytes);
         self.due.note_unsynced(self.unsynced_bytes() > 0);
         let checkpoint = self.checkpoint_is_due();
         if checkpoint {

@@ -5,9 +5,10 @@
 //!   never waits for the preparing thread for longer than that thread needs for the segment it is making.
 //! - The reserve is only given to commits that free space, to checkpoints and to recovery, and nothing else goes into it. It has
 //!   room for what dropping a table needs before files can go: the beginning of an epoch, the edit, two checkpoints.
-//! - The size of the next checkpoint is estimated after each batch. Commits that free no space are refused as on a full disk when
-//!   neither the reserve nor the segment in use has that room and no larger reserve can be made. So a drop frees space
-//!   however many tables there are, and however often the disk gets full.
+//! - The size of the next checkpoint is estimated after each batch. Commits that free no space get another segment only while
+//!   there is a reserve with room for three of them, or one can be made. So a drop frees space however many tables there
+//!   are, and however often the disk gets full. Of open rows and index pages the last checkpoint tells; where there is plenty
+//!   of space the reserve has room for what has come since.
 //! - Copy-on-write file systems (Btrfs, ZFS, bcachefs) take room for writes in place as well. There, on a full disk, the reserve
 //!   cannot be written to; it is *given back*: its file is removed, and the free space serves the drop. So the reserve becomes
 //!   a segment only after all of it was overwritten in place, which shows that there is room for that.
@@ -52,6 +53,8 @@ const LEAST_RESERVE_CHECKPOINTS: u64 = 3;
 pub(crate) const CLEANING_CHECKPOINTS: u64 = 2;
 /// On a copy-on-write file system a segment takes room for its zeros, and for what is written over them until that is synced.
 const WRITTEN_TWICE: u64 = 2;
+/// The reserve takes no more than this part of the free space where it has room for what is in no checkpoint yet.
+const UNSAVED_SHARE: u64 = 8;
 /// So many times as large is a reserve that is known to be given back.
 const GIVEN_BACK_SHARE: u64 = 4;
 /// Takes `root` and `live` in place, and directories.
@@ -71,8 +74,9 @@ pub(crate) struct SegmentSupply {
     limit_bytes: u64,
     /// The last full checkpoint.
     checkpoint_bytes: AtomicU64,
-    /// Estimate of the next one.
-    expected_bytes: AtomicU64,
+    /// Estimates of the next one: what is in each of them, and what has come since the last one.
+    catalogue_bytes: AtomicU64,
+    unsaved_bytes: AtomicU64,
     /// Capacity of the reserve; 0: none.
     reserve_bytes: AtomicU64,
     /// The largest reserve that the preparing thread was called for.
@@ -131,7 +135,8 @@ impl SegmentSupply {
             next_file: AtomicU64::new(next_file.0.max(unused)),
             limit_bytes,
             checkpoint_bytes: AtomicU64::new(0),
-            expected_bytes: AtomicU64::new(0),
+            catalogue_bytes: AtomicU64::new(0),
+            unsaved_bytes: AtomicU64::new(0),
             reserve_bytes: AtomicU64::new(0),
             called_for_bytes: AtomicU64::new(0),
             is_given_back: AtomicBool::new(false),
@@ -173,13 +178,17 @@ impl SegmentSupply {
         }
         let fitting = state.spare.take_if(|s| s.capacity_bytes >= needed_bytes);
         let mut is_reserve = false;
-        let spare = match fitting.map_or_else(|| self.make(capacity_bytes), Ok) {
+        let make = |bytes| match is_given_back {
+            true => self.make_empty(bytes),
+            false => self.make(bytes),
+        };
+        let spare = match fitting.map_or_else(|| make(capacity_bytes), Ok) {
             Err(error) if may_use_reserve && error.kind() == ErrorKind::DiskFull => {
                 is_reserve = true;
                 let reserve = self.take_reserve(&mut state, needed_bytes);
                 reserve.and_then(|reserve| match reserve {
                     Some(reserve) => Ok(reserve),
-                    None => self.make(least_bytes).map_err(|_| error),
+                    None => make(least_bytes).map_err(|_| error),
                 })
             }
             made => made,
@@ -257,6 +266,15 @@ impl SegmentSupply {
     /// Puts another reserve in the place of one that was used, or is too small.
     fn renew_reserve(&self, state: &mut State) -> Result<()> {
         let least_bytes = self.least_reserve_bytes();
+        eprintln!(
+            "DBG renew least {least_bytes} have {:?} spare {:?} wanted {} free {:?} exp {:?} chk {:?}",
+            state.reserve.as_ref().map(|r| r.capacity_bytes),
+            state.spare.as_ref().map(|r| r.capacity_bytes),
+            self.wanted_reserve_bytes(true),
+            self.env.storage().free_bytes(&self.dir),
+            self.catalogue_bytes,
+            self.checkpoint_bytes
+        );
         let suffices = |spare: &Spare| spare.capacity_bytes >= least_bytes;
         if !state.reserve.as_ref().is_some_and(suffices) {
             // One that is only given back has to be larger, if there is room. Looked at first: trying takes all there is from
@@ -288,36 +306,51 @@ impl SegmentSupply {
 
     /// How large the next full checkpoint is about to be.
     fn next_checkpoint_bytes(&self) -> u64 {
-        let expected_bytes = self.expected_bytes.load(Ordering::Relaxed);
-        expected_bytes.max(self.checkpoint_bytes.load(Ordering::Relaxed))
+        let catalogue_bytes = self.catalogue_bytes.load(Ordering::Relaxed);
+        catalogue_bytes.max(self.checkpoint_bytes.load(Ordering::Relaxed))
     }
 
-    /// Room for so many checkpoints in a segment: a frame may be a little longer in its place than it was estimated.
+    /// Room for so many checkpoints in a segment.
     pub(crate) fn room_for_checkpoints(&self, checkpoints: u64) -> u64 {
-        let bytes = self.next_checkpoint_bytes();
-        checkpoints * (bytes + bytes / 8 + CHECKPOINT_SLACK_BYTES)
+        checkpoints * with_slack(self.next_checkpoint_bytes())
     }
 
     /// How large a reserve is to be; `is_written_to`: a segment in the end, else only given back.
     fn wanted_reserve_bytes(&self, is_written_to: bool) -> u64 {
-        let unit = (self.limit_bytes / RESERVE_SHARE).max(RESERVE_MIN_BYTES);
-        let bytes = RESERVE_CHECKPOINTS * self.next_checkpoint_bytes();
-        // It need not be larger than what others have to leave of it, as long as checkpoints are small.
-        let bytes = bytes.max(self.least_reserve_bytes()).next_multiple_of(unit);
+        let catalogue_bytes = self.catalogue_bytes.load(Ordering::Relaxed);
+        // Open rows and changed pages of the last checkpoint need not be in the next one: for these no more than a segment.
+        let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
+        let last_bytes = (RESERVE_CHECKPOINTS * last_bytes).min(self.limit_bytes);
+        let bytes = RESERVE_CHECKPOINTS * with_slack(catalogue_bytes)
+            + self.unsaved_bytes.load(Ordering::Relaxed);
+        let bytes = bytes.max(last_bytes);
+        let bytes = bytes.next_multiple_of(self.reserve_unit());
         match is_written_to {
             true => bytes,
             false => bytes * GIVEN_BACK_SHARE,
         }
     }
 
-    /// The least room that commits which free no space leave for those that do.
-    pub(crate) fn least_reserve_bytes(&self) -> u64 {
-        self.room_for_checkpoints(LEAST_RESERVE_CHECKPOINTS)
+    /// The same where there is plenty of space: with room in two checkpoints for what is in none yet.
+    fn ample_reserve_bytes(&self, is_written_to: bool) -> u64 {
+        let more_bytes = CLEANING_CHECKPOINTS * self.more_bytes();
+        self.wanted_reserve_bytes(is_written_to) + more_bytes.next_multiple_of(self.reserve_unit())
     }
 
-    /// Whether the reserve has that room.
-    pub(crate) fn has_reserve(&self) -> bool {
-        self.reserve_bytes.load(Ordering::Relaxed) >= self.least_reserve_bytes()
+    fn reserve_unit(&self) -> u64 {
+        (self.limit_bytes / RESERVE_SHARE).max(RESERVE_MIN_BYTES)
+    }
+
+    /// What a checkpoint may hold besides the catalogue.
+    fn more_bytes(&self) -> u64 {
+        let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
+        last_bytes.max(self.unsaved_bytes.load(Ordering::Relaxed))
+    }
+
+    /// The least room that commits which free no space leave for those that do.
+    fn least_reserve_bytes(&self) -> u64 {
+        let bytes = self.catalogue_bytes.load(Ordering::Relaxed);
+        LEAST_RESERVE_CHECKPOINTS * with_slack(bytes) + self.unsaved_bytes.load(Ordering::Relaxed)
     }
 
     /// As much as a segment must have for a frame, and for checkpoints behind it.
@@ -411,7 +444,7 @@ impl SegmentSupply {
     /// frees space.
     pub(crate) fn take_least(&self, frame_bytes: u64) -> Outcome<Prepared> {
         let capacity_bytes = self.least_bytes(frame_bytes, 1);
-        let made = self.make(capacity_bytes).map_err(Failure::Refused)?;
+        let made = self.make_empty(capacity_bytes).map_err(Failure::Refused)?;
         let used = segment::use_spare(&self.env, &self.dir, &made, self.next_file_id());
         used.map(|used| Prepared {
             is_reserve: true,
@@ -424,17 +457,20 @@ impl SegmentSupply {
         self.checkpoint_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Notes how large the next full checkpoint may be, and calls for a larger reserve if need be.
-    pub(crate) fn expect_checkpoint(&self, bytes: u64) {
-        self.expected_bytes.store(bytes, Ordering::Relaxed);
-        let least_bytes = self.least_reserve_bytes();
+    /// Notes how much of the next full checkpoint is in each of them, and how much in none yet; calls for a larger reserve if
+    /// need be.
+    pub(crate) fn expect_checkpoint(&self, catalogue_bytes: u64, unsaved_bytes: u64) {
+        self.catalogue_bytes
+            .store(catalogue_bytes, Ordering::Relaxed);
+        self.unsaved_bytes.store(unsaved_bytes, Ordering::Relaxed);
+        let least_bytes = self.least_reserve_bytes() + CLEANING_CHECKPOINTS * self.more_bytes();
         if self.reserve_bytes.load(Ordering::Relaxed) >= least_bytes
             || self.called_for_bytes.load(Ordering::Relaxed) >= least_bytes
         {
             return;
         }
         // Once for each size: on a full disk it would be in vain each time.
-        let wanted_bytes = self.wanted_reserve_bytes(true);
+        let wanted_bytes = self.ample_reserve_bytes(true);
         self.called_for_bytes.store(wanted_bytes, Ordering::Relaxed);
         let mut state = self.state.lock();
         // The first one is made with the first spare.
@@ -495,6 +531,16 @@ impl SegmentSupply {
         segment::make_spare(&self.env, &self.dir, self.next_file_id(), capacity_bytes)
     }
 
+    /// Makes a segment that takes no room before something is written to it: where the reserve was given back, zeros would take as
+    /// much again.
+    fn make_empty(&self, capacity_bytes: u64) -> Result<Spare> {
+        let made = segment::make_spare(&self.env, &self.dir, self.next_file_id(), 0)?;
+        Ok(Spare {
+            capacity_bytes,
+            ..made
+        })
+    }
+
     fn adopt(&self, leftovers: &mut Vec<PathBuf>, needed_bytes: u64) -> Option<Spare> {
         while let Some(path) = leftovers.pop() {
             match segment::adopt_spare(&self.env, &path) {
@@ -546,9 +592,15 @@ impl SegmentSupply {
         }
         let wanted_bytes = std::mem::take(&mut state.wanted_bytes);
         state.wants_reserve = false;
-        let (new_reserve, no_spare) = (self.needs_reserve(&state), state.spare.is_none());
-        let reserve_bytes = self.wanted_reserve_bytes(!state.copies_on_write);
         let copies_on_write = state.copies_on_write;
+        let ample_bytes = self.ample_reserve_bytes(!copies_on_write);
+        let reserve_bytes = match self.has_free(UNSAVED_SHARE * ample_bytes) {
+            true => ample_bytes,
+            false => self.wanted_reserve_bytes(!copies_on_write),
+        };
+        let held = state.reserve.as_ref();
+        let new_reserve = held.is_none_or(|held| held.capacity_bytes < reserve_bytes);
+        let no_spare = state.spare.is_none();
         // What was given back is not to be taken from those it was given to, not even while it is tried.
         if self.is_given_back() && !self.has_free(self.freeing_bytes() + reserve_bytes) {
             return;
@@ -632,6 +684,11 @@ impl SegmentSupply {
             .for_each(|spare| self.remove(&spare.path));
         self.note_reserve(&state);
     }
+}
+
+/// A frame may be a little longer in its place than it was estimated.
+fn with_slack(checkpoint_bytes: u64) -> u64 {
+    checkpoint_bytes + checkpoint_bytes / 8 + CHECKPOINT_SLACK_BYTES
 }
 
 #[cfg(test)]

@@ -183,10 +183,14 @@ impl Working {
         fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
     }
 
-    /// About how large the next full checkpoint is: of index pages, what is new in them.
-    pub(crate) fn next_checkpoint_bytes(&self) -> u64 {
-        let catalogue_bytes = self.names_bytes + self.definitions.bytes();
-        catalogue_bytes + self.open.bytes() + 2 * self.since_checkpoint.directory_bytes
+    /// About how much of the next full checkpoint is in each of them: names and definitions.
+    pub(crate) fn catalogue_bytes(&self) -> u64 {
+        self.names_bytes + self.definitions.bytes()
+    }
+
+    /// About how much else is in it: open rows, and index pages that have changed.
+    pub(crate) fn unsaved_bytes(&self) -> u64 {
+        self.open.bytes() + self.since_checkpoint.directory_bytes
     }
 
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
