@@ -118,11 +118,6 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
             pinned: None,
         });
     }
-    eprintln!(
-        "DBG dead {:?} written {:?}",
-        dead.iter().map(|d| d.id).collect::<Vec<_>>(),
-        marked.written
-    );
     let stays = Collected {
         files: 0,
         pinned: Some(commit),
@@ -141,7 +136,6 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         let next_file = leader.root.current.next_file;
         (leader.oldest_needed_segment(), next_file)
     });
-    eprintln!("DBG floor {log_floor:?} next {next_file:?}");
     dead.retain(|dead| {
         let is_replayed = dead.is_segment && dead.id >= log_floor;
         dead.id < next_file && !is_replayed && !still_needed.may_need(dead, &writer.store)

@@ -177,7 +177,7 @@ pub(crate) struct Leader {
     pub(crate) shows_on_write: bool,
     /// Reading processes do not know yet of all that is visible here.
     pub(crate) untold: bool,
-    /// A table was dropped, or blocks replaced, since the last checkpoint: removing the files takes two.
+    /// A table was dropped since the last checkpoint: removing its files takes two.
     pub(crate) has_garbage: bool,
 }
 
@@ -330,7 +330,7 @@ impl Leader {
         let mut changes = lowered.changes;
         if changes.iter().any(frees_files) {
             self.due.expect_garbage();
-            self.has_garbage = true;
+            self.has_garbage |= changes.iter().any(drops_table);
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
@@ -384,7 +384,9 @@ impl Leader {
         };
         let is_full = match purpose {
             Purpose::Rows => log.is_reserve() || !log.fits(frame_bytes),
-            Purpose::Freeing if log.is_reserve() && !self.supply.is_given_back() => {
+            Purpose::Freeing
+                if log.is_reserve() && self.has_garbage && !self.supply.is_given_back() =>
+            {
                 let kept_bytes = self.supply.room_for_checkpoints(checkpoints);
                 !log.fits(frame_bytes + kept_bytes)
             }
@@ -402,7 +404,6 @@ impl Leader {
                 .inspect_err(|e| self.supply.note_failed_write(e))
                 .map_err(fatal)?;
             // The rows of the last segment may all be in blocks elsewhere by now.
-            eprintln!("DBG roll for {purpose:?} {frame_bytes}");
             self.due.expect_garbage();
         }
         Ok(log)
@@ -805,6 +806,10 @@ fn frees_files(change: &Change) -> bool {
         change,
         Change::Edit(Edit::DropTable { .. } | Edit::Replace { .. })
     )
+}
+
+fn drops_table(change: &Change) -> bool {
+    matches!(change, Change::Edit(Edit::DropTable { .. }))
 }
 
 fn no_epoch() -> Error {

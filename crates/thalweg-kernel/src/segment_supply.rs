@@ -182,7 +182,11 @@ impl SegmentSupply {
             true => self.make_empty(bytes),
             false => self.make(bytes),
         };
-        let spare = match fitting.map_or_else(|| make(capacity_bytes), Ok) {
+        let mut made = fitting.map_or_else(|| make(capacity_bytes), Ok);
+        if !may_use_reserve && is_full(&made) && self.cut_reserve(&mut state) {
+            made = make(capacity_bytes);
+        }
+        let spare = match made {
             Err(error) if may_use_reserve && error.kind() == ErrorKind::DiskFull => {
                 is_reserve = true;
                 let reserve = self.take_reserve(&mut state, needed_bytes);
@@ -218,6 +222,21 @@ impl SegmentSupply {
         self.changed.notify_all();
         let is_reserve = is_reserve || is_given_back;
         used.map(|used| Prepared { is_reserve, ..used })
+    }
+
+    /// Cuts a reserve that was made for more than is in no checkpoint now; returns whether there was one.
+    fn cut_reserve(&self, state: &mut State) -> bool {
+        let wanted_bytes = self.wanted_reserve_bytes(!state.copies_on_write);
+        let Some(reserve) = &mut state.reserve else {
+            return false;
+        };
+        let is_cut =
+            reserve.capacity_bytes > wanted_bytes && reserve.file.set_len(wanted_bytes).is_ok();
+        if is_cut {
+            reserve.capacity_bytes = wanted_bytes;
+            self.note_reserve(state);
+        }
+        is_cut
     }
 
     /// Locks the state while nothing is being prepared.
@@ -266,15 +285,6 @@ impl SegmentSupply {
     /// Puts another reserve in the place of one that was used, or is too small.
     fn renew_reserve(&self, state: &mut State) -> Result<()> {
         let least_bytes = self.least_reserve_bytes();
-        eprintln!(
-            "DBG renew least {least_bytes} have {:?} spare {:?} wanted {} free {:?} exp {:?} chk {:?}",
-            state.reserve.as_ref().map(|r| r.capacity_bytes),
-            state.spare.as_ref().map(|r| r.capacity_bytes),
-            self.wanted_reserve_bytes(true),
-            self.env.storage().free_bytes(&self.dir),
-            self.catalogue_bytes,
-            self.checkpoint_bytes
-        );
         let suffices = |spare: &Spare| spare.capacity_bytes >= least_bytes;
         if !state.reserve.as_ref().is_some_and(suffices) {
             // One that is only given back has to be larger, if there is room. Looked at first: trying takes all there is from
@@ -686,6 +696,11 @@ impl SegmentSupply {
     }
 }
 
+fn is_full<T>(made: &Result<T>) -> bool {
+    made.as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::DiskFull)
+}
+
 /// A frame may be a little longer in its place than it was estimated.
 fn with_slack(checkpoint_bytes: u64) -> u64 {
     checkpoint_bytes + checkpoint_bytes / 8 + CHECKPOINT_SLACK_BYTES
@@ -714,7 +729,7 @@ mod tests {
         supply
     }
 
-    fn is_full(taken: Outcome<Prepared>) -> bool {
+    fn is_full_disk(taken: Outcome<Prepared>) -> bool {
         let error = taken.err().map(Failure::error);
         error.is_some_and(|error| error.kind() == ErrorKind::DiskFull)
     }
@@ -731,7 +746,7 @@ mod tests {
         // Room for one segment.
         let used_bytes: u64 = sim.files().iter().map(|(_, bytes)| bytes).sum();
         sim.set_quota(Some(used_bytes + segment::FIRST_SEGMENT_BYTES));
-        assert!(is_full(supply.take(0, 1000, 0, false)));
+        assert!(is_full_disk(supply.take(0, 1000, 0, false)));
         let taken = supply
             .take(0, 1000, 1, true)
             .map_err(Failure::error)
@@ -752,7 +767,7 @@ mod tests {
             sim.write_file(&left, &bytes).unwrap();
             sim.set_quota(Some(0));
             let supply = SegmentSupply::new(env, dir, FileId(1), 256 << 10).unwrap();
-            assert_eq!(is_full(supply.take(0, 1000, 1, true)), !is_used);
+            assert_eq!(is_full_disk(supply.take(0, 1000, 1, true)), !is_used);
         }
     }
 

@@ -274,10 +274,6 @@ impl Writer {
         };
         let collected = marked.and_then(|marked| garbage::collect(self, marked, least_bytes));
         let pinned = collected.as_ref().ok().and_then(|c| c.pinned);
-        eprintln!(
-            "DBG clean full {is_full} least {least_bytes} compacted {compacted:?} collected {:?}",
-            collected.as_ref().map(|c| (c.files, c.pinned))
-        );
         *self.behind_pins.lock() = pinned;
         if compacted.is_err() || collected.is_err() || pinned.is_some() || is_partial {
             self.due.garbage_stays();
