@@ -65,10 +65,16 @@ pub(crate) fn bytes_below(folder: &Path) -> std::io::Result<u64> {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in env.storage().list_dir(&folder)? {
+            let path = folder.join(entry.name);
             if entry.is_dir {
-                folders.push(folder.join(entry.name));
+                folders.push(path);
             } else {
-                bytes += entry.len_bytes;
+                match env.storage().metadata(&path) {
+                    Ok(found) => bytes += found.len_bytes,
+                    // Removed meanwhile.
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
     }

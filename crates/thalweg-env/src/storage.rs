@@ -38,15 +38,13 @@ pub enum LockKind {
     Exclusive,
 }
 
-/// One entry of a directory listing.
+/// One entry of a directory listing. Its length is not in it: the system would have to be asked for each file on its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirEntry {
     /// Name within the directory.
     pub name: OsString,
     /// Whether it is a directory itself.
     pub is_dir: bool,
-    /// Length of the file; of no meaning for directories.
-    pub len_bytes: u64,
 }
 
 /// What is known of a path.

@@ -229,7 +229,8 @@ fn check_names(env: &Env, root: &Path, model: &Model) -> Result<(), TestCaseErro
     for folder in ["a", "b"] {
         for entry in env.storage().list_dir(&root.join(folder)).unwrap() {
             let name = format!("{folder}/{}", entry.name.to_str().unwrap());
-            listed.insert(name, entry.len_bytes);
+            let found = env.storage().metadata(&root.join(&name)).unwrap();
+            listed.insert(name, found.len_bytes);
         }
     }
     let expected: BTreeMap<String, u64> = model

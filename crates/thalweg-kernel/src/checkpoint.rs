@@ -304,13 +304,11 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
             return Err(Error::corruption(what, "table ids or commits out of order"));
         }
         last_id = table.id;
-        added.push(last_id);
-        if !working.add_table(table) {
-            return Err(Error::corruption(what, "two tables have one id"));
-        }
+        let unnamed = working.add_table(table);
+        added.push(unnamed.ok_or_else(|| Error::corruption(what, "two tables have one id"))?);
         get_open_rows(&mut wire, last_id, &mut working)?;
     }
-    if !working.tables.learn_names(added.into_iter()) {
+    if !working.tables.learn_names(added) {
         return Err(Error::corruption(what, "two tables have one name"));
     }
     working.producers = Producers::get(&mut wire, working.commit)?;

@@ -8,7 +8,7 @@
 //! checkpoints.
 
 use crate::bases::{Base, Bases, BuildsOn};
-use crate::catalog::{Catalog, SharedDefinitions, fold_name};
+use crate::catalog::{Catalog, SharedDefinitions, Unnamed, fold_name};
 use crate::change::Change;
 use crate::checkpoint::Place;
 use crate::commit::{Commit, Edit, Producer, RowsPart};
@@ -500,9 +500,9 @@ impl Working {
         }
     }
 
-    /// Adds a table of a checkpoint, without open rows; `false`: there is one with its id. Names are learnt when all tables
+    /// Adds a table of a checkpoint, without open rows; `None`: there is one with its id. Names are learnt when all tables
     /// are there.
-    pub(crate) fn add_table(&mut self, table: TableState) -> bool {
+    pub(crate) fn add_table(&mut self, table: TableState) -> Option<Unnamed> {
         if table.tree.pending().is_some() {
             self.pending.insert(table.id);
         }

@@ -577,7 +577,8 @@ impl Driver {
                 .filter(|item| item.commit_max < earlier)
                 .collect();
             let Some(first) = chosen.iter().map(|item| item.commit_min).min() else {
-                return Ok(snapshot.commit());
+                // The ledger takes this commit for durable, and it may be one of level `Memory`.
+                return toy.kernel.flush().map(|()| snapshot.commit());
             };
             let behind = chosen.iter().map(|item| item.commit_max).max();
             let commits = (first, behind.unwrap_or(first));

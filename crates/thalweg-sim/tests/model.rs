@@ -3,12 +3,13 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::RngSeed;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::{CommitNo, Durability, ErrorKind, Snapshot};
 use thalweg_sim::driver::{Driver, Shape};
 use thalweg_sim::oracle::{Contents, Effect, Outcome, apply, contents_of, difference, rows_of};
-use thalweg_sim::report::{effort, say};
+use thalweg_sim::report::{effort, say, seed};
 use thalweg_sim::toy::Toy;
 
 const SEQUENCES: u32 = 600;
@@ -249,10 +250,13 @@ static RUN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 #[test]
 fn random_histories_agree_with_the_model() {
     let cases = SEQUENCES * u32::try_from(effort()).unwrap();
+    let seed = seed();
+    println!("THALWEG_SEED={seed}");
     let config = ProptestConfig {
         cases,
         max_shrink_iters: 2000,
         failure_persistence: None,
+        rng_seed: RngSeed::Fixed(seed),
         ..ProptestConfig::default()
     };
     let shapes = select(vec![(4096, 4), (8192, 16), (65536, 50)]);
@@ -266,7 +270,7 @@ fn random_histories_agree_with_the_model() {
     });
     let [sequences, steps] = &RUN;
     say(format_args!(
-        "model: {} random histories, {} steps, no difference",
+        "model: {} random histories, {} steps, no difference (seed {seed})",
         sequences.load(Ordering::Relaxed),
         steps.load(Ordering::Relaxed)
     ));

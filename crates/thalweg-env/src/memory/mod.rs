@@ -176,7 +176,6 @@ impl Storage for MemoryStorage {
             Some(DirEntry {
                 name: path.file_name()?.to_owned(),
                 is_dir: found.is_dir,
-                len_bytes: found.len_bytes,
             })
         };
         Ok(entries.filter_map(describe).collect())

@@ -52,11 +52,10 @@ impl Storage for OsStorage {
         let mut entries = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
-            match entry.metadata() {
+            match entry.file_type() {
                 Ok(found) => entries.push(DirEntry {
                     name: entry.file_name(),
                     is_dir: found.is_dir(),
-                    len_bytes: found.len(),
                 }),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),

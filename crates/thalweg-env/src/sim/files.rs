@@ -100,7 +100,6 @@ impl Storage for SimStorage {
                 Some(DirEntry {
                     name,
                     is_dir: found.is_dir,
-                    len_bytes: found.len_bytes,
                 })
             };
             Ok(entries.into_iter().filter_map(describe).collect())
