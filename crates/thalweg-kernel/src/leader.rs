@@ -152,6 +152,8 @@ pub(crate) struct Leader {
     pub(crate) working: Working,
     /// `None` until the first commit of this opening: a new epoch then begins.
     pub(crate) log: Option<LogWriter>,
+    /// Where the log ended that was recovered last.
+    pub(crate) recovered_end: Option<LogPosition>,
     pub(crate) root: RootFile,
     pub(crate) live: LiveFile,
     pub(crate) boot: [u8; 16],
@@ -307,8 +309,10 @@ impl Leader {
         let number = self.working.commit.next().map_err(Failure::Refused)?;
         if commit.drops_tables() {
             self.make_room_to_drop()?;
+            self.ensure_epoch_to_drop()?;
+        } else {
+            self.ensure_epoch()?;
         }
-        self.ensure_epoch()?;
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
         let mut lowered = lower(commit, number, changes).map_err(Failure::Refused)?;
@@ -561,7 +565,7 @@ impl Leader {
     }
 
     /// A new epoch, if this opening has none yet.
-    fn ensure_epoch(&mut self) -> Outcome<()> {
+    pub(crate) fn ensure_epoch(&mut self) -> Outcome<()> {
         if self.log.is_none() {
             let epoch = self.root.current.epoch.next().map_err(Failure::Refused)?;
             self.begin_epoch(epoch, Vec::new())

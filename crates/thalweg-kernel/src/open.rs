@@ -452,6 +452,7 @@ pub(crate) fn leader(
         database,
         working,
         log: None,
+        recovered_end: None,
         root,
         live,
         boot: env.clock().boot_id(),

@@ -38,9 +38,9 @@ impl Leader {
         let recovered = recover(&env, &dir, root, proven, None, may_be_torn, &*self.store);
         let recovered = recovered.map_err(Failure::Refused)?;
         self.check_shown(&recovered).map_err(fatal)?;
+        self.recovered_end = Some(recovered.replay.at());
         if self.supply.is_given_back() {
-            let cut = segment::cut_unwritten(&env, &dir, recovered.replay.at());
-            cut.map_err(Failure::Refused)?;
+            self.cut_recovered()?;
         }
         self.working = recovered.working;
         if self.root.other.is_none() {
@@ -190,6 +190,26 @@ impl Leader {
             .store(self.working.publish(self.root.current.epoch));
         (self.ended, self.was_full) = (Ended::UntilRecovered, true);
         Ok(())
+    }
+
+    /// Gives the file system back what was not written of the log that was recovered: a new epoch begins in a segment of its own.
+    fn cut_recovered(&self) -> Outcome<()> {
+        let Some(end) = self.recovered_end else {
+            return Ok(());
+        };
+        segment::cut_unwritten(&self.env, &self.dir, end).map_err(Failure::Refused)
+    }
+
+    /// Begins the epoch of this opening for a drop: where there is no room for that, with all that can be given back.
+    pub(crate) fn ensure_epoch_to_drop(&mut self) -> Outcome<()> {
+        match self.ensure_epoch() {
+            Err(Failure::Refused(error)) if error.kind() == ErrorKind::DiskFull => {
+                self.supply.give_back();
+                self.cut_recovered()?;
+                self.ensure_epoch()
+            }
+            done => done,
+        }
     }
 
     /// Before a table is dropped: on a full disk that takes room for writes in place as well, what is kept for this is given

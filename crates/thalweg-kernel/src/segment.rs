@@ -421,4 +421,33 @@ mod tests {
         assert_eq!(next_capacity(0, 64 << 20, 1 << 20), (1 << 20) + 4096);
         assert_eq!(next_capacity(0, 8192, 100), 8192);
     }
+
+    #[test]
+    fn only_zeros_from_the_end_of_the_log_on_are_cut() {
+        let sim = thalweg_env::sim::SimEnv::new(1);
+        let (env, dir) = (sim.env(), Path::new("/db"));
+        env.storage().create_dir_all(&log_dir(dir)).unwrap();
+        let path = |id| segment_path(dir, FileId(id));
+        for id in 1..=4 {
+            // A frame may end in zeros.
+            let mut bytes = vec![0; 70_000];
+            bytes[..9].fill(1);
+            if id == 3 {
+                bytes[69_000] = 1;
+            }
+            if id == 4 {
+                bytes.fill(0);
+            }
+            sim.write_file(&path(id), &bytes).unwrap();
+        }
+        let len_of = |id| sim.read_file(&path(id)).unwrap().len();
+        let end = |id, offset| LogPosition {
+            segment: FileId(id),
+            offset,
+        };
+        cut_unwritten(&env, dir, end(2, 16)).unwrap();
+        assert_eq!([1, 2, 3, 4].map(len_of), [70_000, 16, 70_000, 0]);
+        cut_unwritten(&env, dir, end(2, 16)).unwrap();
+        assert_eq!([1, 2, 3, 4].map(len_of), [70_000, 16, 70_000, 0]);
+    }
 }
