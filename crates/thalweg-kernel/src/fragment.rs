@@ -48,6 +48,8 @@ pub struct FragmentWriter {
     finished: bool,
     /// Where it counts as staged.
     staged: Arc<Mutex<Staged>>,
+    /// On a full disk, what keeps the last room for others.
+    supply: Option<Arc<SegmentSupply>>,
 }
 
 /// The files of fragments that are not part of a table yet, and the table that each has blocks of.
@@ -60,10 +62,11 @@ impl FragmentWriter {
     /// See [`Self::create`].
     pub(crate) fn stage(
         store: &Arc<Store>,
-        supply: &SegmentSupply,
+        supply: &Arc<SegmentSupply>,
         table: TableId,
         staged: &Arc<Mutex<Staged>>,
     ) -> Result<Self> {
+        supply.check_room_for_rows(0)?;
         // Under the lock, so that nobody sees the id given out and the file not staged.
         let mut files = staged.lock();
         let file = supply.next_file_id();
@@ -73,7 +76,9 @@ impl FragmentWriter {
         if made.is_err() {
             staged.lock().remove(&file);
         }
-        made
+        let mut made = made?;
+        made.supply = Some(Arc::clone(supply));
+        Ok(made)
     }
 
     /// Writes copies of blocks, byte for byte, with their commits and their places in the order of arrival; returns the
@@ -124,6 +129,7 @@ impl FragmentWriter {
             entries: Vec::new(),
             finished: false,
             staged,
+            supply: None,
         })
     }
 
@@ -224,6 +230,9 @@ impl FragmentWriter {
     }
 
     fn write_buffer(&mut self) -> Result<()> {
+        if let Some(supply) = &self.supply {
+            supply.check_room_for_rows(self.buffer.len() as u64)?;
+        }
         let written = self.file.write_all_at(&self.buffer, self.written_bytes);
         let name = fragment_name(self.id);
         written.map_err(|error| Error::io(format_args!("writing {}", name.display()), error))?;

@@ -29,7 +29,7 @@ use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
 use crate::segment::{self, segment_path};
-use crate::segment_supply::SegmentSupply;
+use crate::segment_supply::{CLEANING_CHECKPOINTS, SegmentSupply};
 use crate::store::Store;
 use crate::working::{SinceCheckpoint, Working};
 use std::path::{Path, PathBuf};
@@ -153,6 +153,8 @@ pub(crate) struct Leader {
     pub(crate) working: Working,
     /// `None` until the first commit of this opening: a new epoch then begins.
     pub(crate) log: Option<LogWriter>,
+    /// Where the log ended that was recovered last.
+    pub(crate) recovered_end: Option<LogPosition>,
     pub(crate) root: RootFile,
     pub(crate) live: LiveFile,
     pub(crate) boot: [u8; 16],
@@ -178,6 +180,18 @@ pub(crate) struct Leader {
     pub(crate) shows_on_write: bool,
     /// Reading processes do not know yet of all that is visible here.
     pub(crate) untold: bool,
+    /// A table was dropped since the last checkpoint: removing its files takes two.
+    pub(crate) has_garbage: bool,
+}
+
+/// What a frame is for: on a full disk that decides where it may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Commits that free no space.
+    Rows,
+    /// Drops and replacements: they leave room for the checkpoints that remove the files.
+    Freeing,
+    Checkpoint,
 }
 
 /// A checkpoint that is synced and that no root names yet.
@@ -295,8 +309,10 @@ impl Leader {
         let number = self.working.commit.next().map_err(Failure::Refused)?;
         if commit.drops_tables() {
             self.make_room_to_drop()?;
+            self.ensure_epoch_to_drop()?;
+        } else {
+            self.ensure_epoch()?;
         }
-        self.ensure_epoch()?;
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
         let mut lowered = lower(commit, number, changes).map_err(Failure::Refused)?;
@@ -309,11 +325,16 @@ impl Leader {
         build(&mut self.builder, &mut lowered).map_err(Failure::Refused)?;
         let frame_bytes = self.builder.frame_bytes() as u64;
         check_frame(frame_bytes).map_err(Failure::Refused)?;
-        self.room(frame_bytes, lowered.frees_space)?;
+        let purpose = match lowered.frees_space {
+            true => Purpose::Freeing,
+            false => Purpose::Rows,
+        };
+        self.room(frame_bytes, purpose)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;
         if changes.iter().any(frees_files) {
             self.due.expect_garbage();
+            self.has_garbage |= changes.iter().any(drops_table);
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
@@ -360,17 +381,32 @@ impl Leader {
         Ok(log.push(number, &self.builder, blocks, shown_on_write))
     }
 
-    /// The log with room for a frame.
-    fn room(&mut self, frame_bytes: u64, may_use_reserve: bool) -> Outcome<&mut LogWriter> {
-        let log = self.log.as_ref().ok_or_else(|| fatal(no_epoch()))?;
-        let is_full = !log.fits(frame_bytes) || (log.is_reserve() && !may_use_reserve);
-        if is_full {
-            self.try_room_in_place()?;
-        }
+    /// Returns the log with room for a frame.
+    fn room(&mut self, frame_bytes: u64, purpose: Purpose) -> Outcome<&mut LogWriter> {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
+        // On a copy-on-write file system it is the free space that must take the checkpoints (`make_room_to_drop`).
+        let (checkpoints, may_use_reserve) = match purpose {
+            Purpose::Rows => (0, false),
+            Purpose::Freeing => (CLEANING_CHECKPOINTS, true),
+            Purpose::Checkpoint => (1, true),
+        };
+        let is_full = match purpose {
+            Purpose::Rows => log.is_reserve() || !log.fits(frame_bytes),
+            Purpose::Freeing
+                if log.is_reserve() && self.has_garbage && !self.supply.is_given_back() =>
+            {
+                let kept_bytes = self.supply.room_for_checkpoints(checkpoints);
+                !log.fits(frame_bytes + kept_bytes)
+            }
+            Purpose::Freeing | Purpose::Checkpoint => !log.fits(frame_bytes),
+        };
         if is_full {
             let last_bytes = log.capacity_bytes();
-            let next = self.supply.take(last_bytes, frame_bytes, may_use_reserve)?;
+            let supply = &self.supply;
+            if purpose == Purpose::Rows {
+                supply.ensure_reserve().map_err(Failure::Refused)?;
+            }
+            let next = supply.take(last_bytes, frame_bytes, checkpoints, may_use_reserve)?;
             let rolled = log.roll(next, self.working.commit);
             rolled
                 .inspect_err(|e| self.supply.note_failed_write(e))
@@ -395,6 +431,7 @@ impl Leader {
         self.publish()
     }
 
+    /// Makes what was done visible, and notes what it calls for.
     fn publish(&mut self) -> Result<()> {
         if self.working.changed {
             if let Some(encoder) = self.encoder.clone() {
@@ -432,6 +469,10 @@ impl Leader {
 
     /// Tells the background what there is to do.
     pub(crate) fn note_due(&mut self) {
+        let catalogue_bytes = self.working.catalogue_bytes();
+        let unsaved_bytes = self.working.unsaved_bytes();
+        self.supply
+            .expect_checkpoint(catalogue_bytes, unsaved_bytes);
         self.due.note_unsynced(self.unsynced_bytes() > 0);
         let checkpoint = self.checkpoint_is_due();
         if checkpoint {
@@ -460,7 +501,7 @@ impl Leader {
     /// Tells reading processes what they may show.
     pub(crate) fn write_live(&mut self) -> Result<()> {
         let Some(log) = &self.log else { return Ok(()) };
-        self.live.write(Live {
+        let written = self.live.write(Live {
             boot: self.boot,
             sequence: 0,
             epoch: log.epoch(),
@@ -469,7 +510,8 @@ impl Leader {
             visible: self.working.commit,
             gc_floor: self.gc_floor,
             checkpoint: self.root.current.checkpoint,
-        })?;
+        });
+        written.inspect_err(|e| self.supply.note_failed_write(e))?;
         self.untold = false;
         Ok(())
     }
@@ -524,15 +566,11 @@ impl Leader {
 
     /// A file for blocks of a table.
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
-        if self.supply.is_given_back() && self.supply.is_short() {
-            let message = "the disk is full: what room there is serves commits that free space";
-            return Err(Error::new(ErrorKind::DiskFull, message));
-        }
         FragmentWriter::stage(&self.store, &self.supply, table, &self.staged)
     }
 
     /// A new epoch, if this opening has none yet.
-    fn ensure_epoch(&mut self) -> Outcome<()> {
+    pub(crate) fn ensure_epoch(&mut self) -> Outcome<()> {
         if self.log.is_none() {
             let epoch = self.root.current.epoch.next().map_err(Failure::Refused)?;
             self.begin_epoch(epoch, Vec::new())
@@ -568,7 +606,7 @@ impl Leader {
             self.supply.take_least(tail_bytes)?
         } else if self.was_full {
             let wanted_bytes = tail_bytes + checkpoint_bytes;
-            self.supply.take(wanted_bytes, tail_bytes, true)?
+            self.supply.take(wanted_bytes, tail_bytes, 1, true)?
         } else {
             self.supply.take_first(tail_bytes, checkpoint_bytes)?
         };
@@ -699,6 +737,7 @@ impl Leader {
             crc: root.checkpoint_crc,
         };
         self.working.note_checkpoint(own, builds_on, index_bytes);
+        self.has_garbage = false;
         self.due.look_at_garbage_again();
         Ok(())
     }
@@ -716,7 +755,7 @@ impl Leader {
         let mut needed_bytes = 0;
         let is_apart = Rule::OwnSectors.is_kept() && self.has_ample_space();
         loop {
-            let log = self.room(needed_bytes, true)?;
+            let log = self.room(needed_bytes, Purpose::Checkpoint)?;
             let (end, at) = match is_apart {
                 true => (log.end(), log.next_sector()),
                 false => (log.end(), log.end()),
@@ -797,6 +836,10 @@ fn frees_files(change: &Change) -> bool {
         change,
         Change::Edit(Edit::DropTable { .. } | Edit::Replace { .. })
     )
+}
+
+fn drops_table(change: &Change) -> bool {
+    matches!(change, Change::Edit(Edit::DropTable { .. }))
 }
 
 fn no_epoch() -> Error {

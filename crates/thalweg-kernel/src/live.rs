@@ -161,8 +161,6 @@ pub(crate) struct Told {
 pub(crate) struct LiveFile {
     file: Arc<dyn File>,
     sequence: u64,
-    /// Said last by this handle.
-    said: Option<Live>,
     /// The writer holds the lock that says that it has written here.
     is_locked: bool,
 }
@@ -214,7 +212,6 @@ impl LiveFile {
         Ok(Self {
             file,
             sequence: 0,
-            said: None,
             is_locked: false,
         })
     }
@@ -227,7 +224,6 @@ impl LiveFile {
         self.file
             .write_all_at(&live.encode(), slot)
             .map_err(|e| Error::io("writing `live`", e))?;
-        self.said = Some(live);
         // Behind the write: under the lock a reader finds what this writer wrote. One that cannot be had yet, because the
         // handle of a writer before is not closed, is tried for again; without it readers may have to read more.
         self.is_locked = self.is_locked
@@ -245,11 +241,6 @@ impl LiveFile {
             unlocked.map_err(|e| Error::io("giving back the lock of `live`", e))?;
         }
         Ok(())
-    }
-
-    /// Says the same again, if anything was said: whether there is room for a write in place shows so without harm.
-    pub(crate) fn say_again(&mut self) -> Result<()> {
-        self.said.map_or(Ok(()), |said| self.write(said))
     }
 
     /// Makes the file durable: a closed database leaves it so.

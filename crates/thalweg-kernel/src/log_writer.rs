@@ -164,6 +164,12 @@ impl LogWriter {
         self.is_reserve = true;
     }
 
+    /// Gives what is not written yet of the segment back to the file system. It can still be written to, if there is room then.
+    pub(crate) fn cut_unwritten(&self) {
+        // Where even this takes room the segment stays as it is.
+        let _ = self.file.set_len(self.written);
+    }
+
     pub(crate) fn fits(&self, frame_bytes: u64) -> bool {
         self.end.offset + frame_bytes + NEXT_FRAME_BYTES <= self.capacity_bytes
     }

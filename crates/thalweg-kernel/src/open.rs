@@ -205,7 +205,7 @@ fn create_with(
     database: DatabaseId,
     supply: Arc<SegmentSupply>,
 ) -> Result<Leader> {
-    let prepared = supply.take(0, 0, false).map_err(Failure::error)?;
+    let prepared = supply.take(0, 0, 0, false).map_err(Failure::error)?;
     let mut log = LogWriter::begin(database, Epoch(1), prepared, None);
     let mut builder = FrameBuilder::default();
     builder.section(SectionKind::Pages, |_| Ok(()))?;
@@ -330,16 +330,18 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         options.segment_bytes,
     )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    let recovered = match leader.recover_log() {
-        // On a copy-on-write file system what was prepared before has to go first.
-        Err(Failure::Full(_)) => leader.resume(true),
+    let recovered = leader.recover_log().map_err(Failure::error);
+    let opened = match recovered {
+        Err(error) if error.kind() == ErrorKind::DiskFull => leader.show_without_room(),
         done => done,
     };
-    if let Err(failure) = recovered {
-        leader.supply.give_up();
-        return Err(failure.error());
+    match opened {
+        Ok(()) => Ok(leader),
+        Err(error) => {
+            leader.supply.give_up();
+            Err(error)
+        }
     }
-    Ok(leader)
 }
 
 /// What `live` says of the epoch of the root. It is never needed; but where it is there it knows what was synced, and
@@ -449,6 +451,7 @@ pub(crate) fn leader(
         database,
         working,
         log: None,
+        recovered_end: None,
         root,
         live,
         boot: env.clock().boot_id(),
@@ -467,6 +470,7 @@ pub(crate) fn leader(
         space_sought: None,
         shows_on_write: false,
         untold: true,
+        has_garbage: false,
     })
 }
 

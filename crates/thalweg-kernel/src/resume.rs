@@ -10,8 +10,9 @@ use crate::ids::{CommitNo, LogPosition, TableId};
 use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
 use crate::live::same_boot;
 use crate::open::{io_at, live_of_epoch, unfinished_epochs};
-use crate::recover::{Recovered, recover};
+use crate::recover::{Recovered, apply, recover};
 use crate::root::RootFile;
+use crate::segment;
 use std::collections::BTreeMap;
 use thalweg_env::sync::atomic::Ordering;
 
@@ -37,6 +38,10 @@ impl Leader {
         let recovered = recover(&env, &dir, root, proven, None, may_be_torn, &*self.store);
         let recovered = recovered.map_err(Failure::Refused)?;
         self.check_shown(&recovered).map_err(fatal)?;
+        self.recovered_end = Some(recovered.replay.at());
+        if self.supply.is_given_back() {
+            self.cut_recovered()?;
+        }
         self.working = recovered.working;
         self.due.set_aside(&mut self.working.open);
         if self.root.other.is_none() {
@@ -123,16 +128,10 @@ impl Leader {
     }
 
     fn recover_again(&mut self, for_drop: bool) -> Outcome<()> {
-        // Looked at first, so that appends to a full disk do not read the log each time.
-        let is_short = self.supply.needs_room_in_place();
-        if is_short && for_drop {
+        if !for_drop {
+            self.check_room_to_resume()?;
+        } else if self.supply.must_give_back().map_err(Failure::Refused)? {
             self.supply.give_back();
-        }
-        // The checkpoints behind a drop go on with what was given back for it.
-        let may_write = !is_short || self.supply.is_given_back();
-        if !may_write || !self.supply.may_have_room() {
-            let message = "the disk is full: writing goes on once there is space";
-            return Err(Failure::Refused(Error::new(ErrorKind::DiskFull, message)));
         }
         // What is known to be on disk need not be written again, for which there may be no room.
         if let Some(log) = &mut self.log
@@ -140,37 +139,97 @@ impl Leader {
         {
             self.known_synced = (log.epoch(), synced);
         }
+        match self.recover_from_root() {
+            // Whatever kind of disk it is: there is nothing else that a drop could be done with.
+            Err(Failure::Full(error) | Failure::Refused(error))
+                if for_drop && error.kind() == ErrorKind::DiskFull =>
+            {
+                self.supply.give_back();
+                self.recover_from_root()
+            }
+            done => done,
+        }
+    }
+
+    fn recover_from_root(&mut self) -> Outcome<()> {
         self.log = None;
         self.root = RootFile::open(&self.env, &self.dir, true).map_err(Failure::Refused)?;
         self.recover_log()
+    }
+
+    /// Looked at first, so that appends to a full disk do not read the log each time.
+    fn check_room_to_resume(&self) -> Outcome<()> {
+        // The checkpoints after a drop go on with what was given back for it.
+        let may_write = !self.supply.needs_room_in_place() || self.supply.is_given_back();
+        if may_write && self.supply.may_have_room() {
+            return Ok(());
+        }
+        let message = "the disk is full: writing goes on once there is space";
+        Err(Failure::Refused(Error::new(ErrorKind::DiskFull, message)))
+    }
+
+    /// Opens the database on a disk that has no room for what recovery writes: it shows what a reading process would show, and
+    /// writing begins once there is room. What an earlier process kept for a full disk stays for a drop.
+    pub(crate) fn show_without_room(&mut self) -> Result<()> {
+        self.log = None;
+        self.root = RootFile::open(&self.env, &self.dir, true)?;
+        let (env, dir) = (self.env.clone(), self.dir.clone());
+        let live = live_of_epoch(self, &dir)?;
+        let synced = live.map_or_else(LogPosition::default, |live| live.synced);
+        // What nobody was told of could be lost in a power cut. After one, what is there is on disk.
+        let told = live.filter(|live| same_boot(live.boot, self.boot));
+        let limit = told.map(|live| live.visible);
+        let may_be_torn = told.is_none();
+        let root = &self.root.current;
+        let recovered = recover(&env, &dir, root, synced, limit, may_be_torn, &*self.store)?;
+        self.working = recovered.working;
+        for (frame, _) in recovered.tail {
+            apply(&mut self.working, frame, &*self.store)?;
+        }
+        self.working.settle_pending(&*self.store);
+        self.published
+            .store(self.working.publish(self.root.current.epoch));
+        (self.ended, self.was_full) = (Ended::UntilRecovered, true);
+        Ok(())
+    }
+
+    /// Gives the file system back what was not written of the log that was recovered: a new epoch begins in a segment of its own.
+    fn cut_recovered(&self) -> Outcome<()> {
+        let Some(end) = self.recovered_end else {
+            return Ok(());
+        };
+        segment::cut_unwritten(&self.env, &self.dir, end).map_err(Failure::Refused)
+    }
+
+    /// Begins the epoch of this opening for a drop: where there is no room for that, with all that can be given back.
+    pub(crate) fn ensure_epoch_to_drop(&mut self) -> Outcome<()> {
+        match self.ensure_epoch() {
+            Err(Failure::Refused(error)) if error.kind() == ErrorKind::DiskFull => {
+                self.supply.give_back();
+                self.cut_recovered()?;
+                self.ensure_epoch()
+            }
+            done => done,
+        }
     }
 
     /// Before a table is dropped: on a full disk that takes room for writes in place as well, what is kept for this is given
     /// back, and serves the drop from there. Not for replacements: they come by themselves, again and again, and between
     /// two of them another program could take the room.
     pub(crate) fn make_room_to_drop(&mut self) -> Outcome<()> {
-        self.try_room_in_place()?;
-        if self.supply.needs_room_in_place() {
-            self.supply.give_back();
-            if let Some(log) = &mut self.log {
-                log.keep_for_freeing();
-            }
-        }
-        Ok(())
-    }
-
-    /// Where space is short: finds out whether writes in place need some. What readers are told does not change by it, so
-    /// nothing is lost if there is none.
-    pub(crate) fn try_room_in_place(&mut self) -> Outcome<()> {
-        if !self.supply.is_short() {
+        if !self.supply.must_give_back().map_err(Failure::Refused)? {
             return Ok(());
         }
-        match self.live.say_again() {
-            Err(e) if e.kind() == ErrorKind::DiskFull => {
-                self.supply.note_failed_write(&e);
-                Ok(())
-            }
-            said => said.map_err(fatal),
+        if self.has_garbage && self.supply.is_given_back() && !self.supply.has_room_to_clean() {
+            let message = "the disk is full, and what was dropped before is still in use: writing goes on once results and \
+                 snapshots that were taken before the drop are closed";
+            return Err(Failure::Refused(Error::new(ErrorKind::DiskFull, message)));
         }
+        self.supply.give_back();
+        if let Some(log) = &mut self.log {
+            log.cut_unwritten();
+            log.keep_for_freeing();
+        }
+        Ok(())
     }
 }

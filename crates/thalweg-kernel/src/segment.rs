@@ -231,17 +231,8 @@ pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
         .open(path, OpenMode::ReadWrite)
         .map_err(fail)?;
     let capacity_bytes = file.len_bytes().map_err(fail)?;
-    let mut piece = vec![0; ZERO_FILL_BYTES];
-    let mut at = 0;
-    while at < capacity_bytes {
-        let bytes = usize::try_from(capacity_bytes - at)
-            .unwrap_or(ZERO_FILL_BYTES)
-            .min(ZERO_FILL_BYTES);
-        file.read_exact_at(&mut piece[..bytes], at).map_err(fail)?;
-        if piece[..bytes].iter().any(|b| *b != 0) {
-            return Ok(None);
-        }
-        at += bytes as u64;
+    if !is_zeros(&*file, path, 0..capacity_bytes)? {
+        return Ok(None);
     }
     file.sync_all().map_err(fail)?;
     Ok(Some(Spare {
@@ -249,6 +240,59 @@ pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
         file,
         capacity_bytes,
     }))
+}
+
+/// Writes zeros over all of a spare, where zeros are; returns whether there was room for that. A copy-on-write file system puts
+/// them elsewhere, so that what is written there later finds room as well, unless somebody takes it before.
+pub(crate) fn overwrite(spare: &Spare) -> Result<bool> {
+    let fail = |e| Error::io(format_args!("writing {}", spare.path.display()), e);
+    let written = fill_with_zeros(&*spare.file, spare.capacity_bytes).map_err(fail);
+    // In any case: it gives the old blocks back to the file system, or the new ones.
+    let synced = spare.file.sync_data().map_err(fail);
+    match written.and(synced) {
+        Err(error) if error.kind() == ErrorKind::DiskFull => Ok(false),
+        done => done.map(|()| true),
+    }
+}
+
+/// Cuts off what is not written yet of the segments from the end of a log on, so that its space is free. They read the same: where
+/// a segment ends, nothing was written. What is not zeros stays, and what cannot be cut.
+pub(crate) fn cut_unwritten(env: &Env, database: &Path, end: LogPosition) -> Result<()> {
+    let from_end = |id: &FileId| *id >= end.segment;
+    for id in list_segments(env, database)?.into_iter().filter(from_end) {
+        let from = match id == end.segment {
+            true => end.offset,
+            false => 0,
+        };
+        let path = segment_path(database, id);
+        let opened = env.storage().open(&path, OpenMode::ReadWrite);
+        let file = opened.map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
+        let len_bytes = file.len_bytes();
+        let len_bytes =
+            len_bytes.map_err(|e| Error::io(format_args!("reading {}", path.display()), e))?;
+        if is_zeros(&*file, &path, from..len_bytes)? {
+            // On some full disks even this takes room; then it stays as it is.
+            let _ = file.set_len(from.min(len_bytes));
+        }
+    }
+    Ok(())
+}
+
+fn is_zeros(file: &dyn File, path: &Path, range: std::ops::Range<u64>) -> Result<bool> {
+    let fail = |e| Error::io(format_args!("reading {}", path.display()), e);
+    let mut piece = vec![0; ZERO_FILL_BYTES];
+    let mut at = range.start;
+    while at < range.end {
+        let bytes = usize::try_from(range.end - at)
+            .unwrap_or(ZERO_FILL_BYTES)
+            .min(ZERO_FILL_BYTES);
+        file.read_exact_at(&mut piece[..bytes], at).map_err(fail)?;
+        if piece[..bytes].iter().any(|b| *b != 0) {
+            return Ok(false);
+        }
+        at += bytes as u64;
+    }
+    Ok(true)
 }
 
 fn name_segment(env: &Env, database: &Path, from: &Path, id: FileId) -> Result<()> {
@@ -376,5 +420,34 @@ mod tests {
         assert_eq!(next_capacity(64 << 20, 64 << 20, 100), 64 << 20);
         assert_eq!(next_capacity(0, 64 << 20, 1 << 20), (1 << 20) + 4096);
         assert_eq!(next_capacity(0, 8192, 100), 8192);
+    }
+
+    #[test]
+    fn only_zeros_from_the_end_of_the_log_on_are_cut() {
+        let sim = thalweg_env::sim::SimEnv::new(1);
+        let (env, dir) = (sim.env(), Path::new("/db"));
+        env.storage().create_dir_all(&log_dir(dir)).unwrap();
+        let path = |id| segment_path(dir, FileId(id));
+        for id in 1..=4 {
+            // A frame may end in zeros.
+            let mut bytes = vec![0; 70_000];
+            bytes[..9].fill(1);
+            if id == 3 {
+                bytes[69_000] = 1;
+            }
+            if id == 4 {
+                bytes.fill(0);
+            }
+            sim.write_file(&path(id), &bytes).unwrap();
+        }
+        let len_of = |id| sim.read_file(&path(id)).unwrap().len();
+        let end = |id, offset| LogPosition {
+            segment: FileId(id),
+            offset,
+        };
+        cut_unwritten(&env, dir, end(2, 16)).unwrap();
+        assert_eq!([1, 2, 3, 4].map(len_of), [70_000, 16, 70_000, 0]);
+        cut_unwritten(&env, dir, end(2, 16)).unwrap();
+        assert_eq!([1, 2, 3, 4].map(len_of), [70_000, 16, 70_000, 0]);
     }
 }

@@ -1,16 +1,35 @@
 //! Segments prepared ahead of the log, and the one kept for a full disk.
 //!
-//! Invariants: at most one spare and one reserve exist; the reserve is only given to commits that free space, to checkpoints
-//! and to recovery, and nothing else goes into it. It has room for three checkpoints: what a drop needs before files can go
-//! are the edit and two. Once it is used, other commits get a segment only after there is another one, so a drop frees space however
-//! often the disk gets full. A spare gets its id when it is used, so ids rise along the log. Taking a segment never waits for the
-//! preparing thread for longer than that thread needs for the segment it is making.
+//! Invariants
+//! - At most one spare and one reserve exist. A spare gets its id when it is used, so ids rise along the log. Taking a segment
+//!   never waits for the preparing thread for longer than that thread needs for the segment it is making.
+//! - The reserve is only given to commits that free space, to checkpoints and to recovery, and nothing else goes into it. It has
+//!   room for what dropping a table needs before files can go: the beginning of an epoch, the edit, two checkpoints.
+//! - The size of the next checkpoint is estimated after each batch. Commits that free no space get another segment only while
+//!   there is a reserve with room for three of them, or one can be made. So a drop frees space however many tables there
+//!   are, and however often the disk gets full. Of open rows and index pages the last checkpoint tells; where there is plenty
+//!   of space the reserve has room for what has come since.
+//! - Copy-on-write file systems (Btrfs, ZFS, bcachefs) take room for writes in place as well. There, on a full disk, the reserve
+//!   cannot be written to; it is *given back*: its file is removed, and the free space serves the drop. So the reserve becomes
+//!   a segment only after all of it was overwritten in place, which shows that there is room for that.
+//! - While the space of the reserve is free, nothing but commits that free space, their checkpoints and small writes in
+//!   place may take it: other commits get a segment only once there is another reserve, fragments and prepared segments
+//!   only from what is left above it.
 //!
-//! Copy-on-write file systems (Btrfs, ZFS, bcachefs) take room for writes in place as well: on a full disk the reserve cannot
-//! be written into, and neither can the segment in use, `root` or `live`. There it is given back instead: its space serves
-//! the writes of the commit that frees space. That a write into a prepared segment, `root` or `live` finds no room is what
-//! tells such a file system from others; on those the reserve stays where it is, because another program could take the
-//! space first. Segments taken while it is given back count as the reserve: nothing else goes into them.
+//! What could go wrong, each with a test here or in `--test copy_on_write`:
+//! - A checkpoint or a replacement takes the reserve, and its write then finds no room: nothing is left to give back. Hence the
+//!   write before the rename.
+//! - Another program takes the room between that write and the writes to the segment: what is not written of a segment is cut off
+//!   when the reserve is given back ([`segment::cut_unwritten`]), and counts as part of it.
+//! - The preparing thread makes a spare out of what was given back, or fills the disk while it tries: it looks at the free space
+//!   before.
+//! - A thread is writing a fragment when the reserve is given back: its next write is refused, and its file cut to nothing.
+//! - The reserve was made when there were few tables: see the estimate above.
+//! - Drops whose files a snapshot keeps use up the reserve, so that none is left for the checkpoints that remove the files later:
+//!   in the reserve, and behind a drop whose files are not removed yet, a drop must leave room for two checkpoints.
+//! - The database is closed on a full disk, and another program takes the reserve: it stays there when space is short.
+//! - It is opened on a full disk, and what an earlier process kept is removed before something takes its place: the largest
+//!   leftover becomes the reserve.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::NEXT_FRAME_BYTES;
@@ -19,38 +38,56 @@ use crate::leader::{Failure, Outcome};
 use crate::segment::{self, Prepared, Spare};
 use std::path::PathBuf;
 use thalweg_env::Env;
-use thalweg_env::sync::atomic::{AtomicU64, Ordering};
-use thalweg_env::sync::{Condvar, Mutex};
+use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use thalweg_env::sync::{Condvar, Mutex, MutexGuard};
 
-/// The reserve is at least this part of a full segment, and takes so many checkpoints as large as the last one: two that
-/// removing files needs, one for the edits that call for it.
+/// The reserve is a multiple of this part of a full segment, so that it is seldom made anew.
 const RESERVE_SHARE: u64 = 16;
-const RESERVE_CHECKPOINTS: u64 = 3;
-/// Of a reserve that is given back, a segment for three checkpoints takes half: on a copy-on-write file system its zeros, and
-/// what is written over them.
+const RESERVE_MIN_BYTES: u64 = 64 << 10;
+/// What the reserve takes: the checkpoint that begins an epoch, two that removing files needs, and one more, because each is
+/// only estimated and copy-on-write file systems need room for writing one twice.
+const RESERVE_CHECKPOINTS: u64 = 4;
+/// What is left of the reserve must take so many checkpoints, or commits that free no space are refused.
+const LEAST_RESERVE_CHECKPOINTS: u64 = 3;
+/// Removing files takes so many checkpoints.
+pub(crate) const CLEANING_CHECKPOINTS: u64 = 2;
+/// On a copy-on-write file system a segment takes room for its zeros, and for what is written over them until that is synced.
 const WRITTEN_TWICE: u64 = 2;
-/// So many times as large is a reserve that is known to be given back: it takes what is written twice, and the first
-/// checkpoint, which may be larger than the last one was.
+/// The reserve takes no more than this part of the free space where it has room for what is in no checkpoint yet.
+const UNSAVED_SHARE: u64 = 8;
+/// So many times as large is a reserve that is known to be given back.
 const GIVEN_BACK_SHARE: u64 = 4;
 /// Takes `root` and `live` in place, and directories.
 const IN_PLACE_BYTES: u64 = 32 << 10;
-const RESERVE_MIN_BYTES: u64 = 64 << 10;
+
+/// What a checkpoint may take more than estimated.
+const CHECKPOINT_SLACK_BYTES: u64 = 4 << 10;
 
 /// A spare and a reserve are what an earlier process had.
 const KEPT_LEFTOVERS: usize = 2;
 
+#[derive(Debug)]
 pub(crate) struct SegmentSupply {
     env: Env,
     dir: PathBuf,
     next_file: AtomicU64,
     limit_bytes: u64,
-    /// Of the last checkpoint.
+    /// The last full checkpoint.
     checkpoint_bytes: AtomicU64,
+    /// Estimates of the next one: what is in each of them, and what has come since the last one.
+    catalogue_bytes: AtomicU64,
+    unsaved_bytes: AtomicU64,
+    /// Capacity of the reserve; 0: none.
+    reserve_bytes: AtomicU64,
+    /// The largest reserve that the preparing thread was called for.
+    called_for_bytes: AtomicU64,
+    /// The space of the reserve is free for commits that free space. Only changed with the state locked.
+    is_given_back: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     spare: Option<Spare>,
     reserve: Option<Spare>,
@@ -58,12 +95,14 @@ struct State {
     reserve_is_used: bool,
     /// A write in place has found no room.
     copies_on_write: bool,
-    /// The space of the reserve is free for commits that free space.
-    is_given_back: bool,
+    /// One has, and nothing was given back since.
+    write_has_failed: bool,
     /// What an earlier process had prepared: taken on a full disk, else removed.
     leftovers: Vec<PathBuf>,
     /// Capacity wanted for the next spare; 0: none.
     wanted_bytes: u64,
+    /// The reserve is too small for the next checkpoints.
+    wants_reserve: bool,
     preparing: bool,
 }
 
@@ -96,6 +135,11 @@ impl SegmentSupply {
             next_file: AtomicU64::new(next_file.0.max(unused)),
             limit_bytes,
             checkpoint_bytes: AtomicU64::new(0),
+            catalogue_bytes: AtomicU64::new(0),
+            unsaved_bytes: AtomicU64::new(0),
+            reserve_bytes: AtomicU64::new(0),
+            called_for_bytes: AtomicU64::new(0),
+            is_given_back: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: Condvar::new(),
         })
@@ -111,44 +155,45 @@ impl SegmentSupply {
         FileId(self.next_file.load(Ordering::Relaxed))
     }
 
-    /// A segment for a frame of `frame_bytes` after one of `last_bytes`; the reserve if space is out and
-    /// `may_use_reserve`. The next spare is wanted from then on.
+    /// Returns a segment for a frame of `frame_bytes` after one of `last_bytes`; if space is out and `may_use_reserve`, the
+    /// reserve, or one that has room for `checkpoints` behind the frame and no more. The next spare is wanted from then on.
     pub(crate) fn take(
         &self,
         last_bytes: u64,
         frame_bytes: u64,
+        checkpoints: u64,
         may_use_reserve: bool,
     ) -> Outcome<Prepared> {
         let mut capacity_bytes = segment::next_capacity(last_bytes, self.limit_bytes, frame_bytes);
         let needed_bytes = segment::SEGMENT_HEADER_BYTES as u64 + frame_bytes + NEXT_FRAME_BYTES;
-        let mut state = self.state.lock();
-        while state.preparing {
-            self.changed.wait(&mut state);
-        }
-        let mut is_reserve = false;
+        let mut state = self.lock_prepared();
         let was_used = state.reserve_is_used;
         if state.reserve_is_used && !may_use_reserve {
             self.renew_reserve(&mut state).map_err(Failure::Refused)?;
         }
-        let is_given_back = state.is_given_back;
+        let is_given_back = self.is_given_back();
+        let least_bytes = self.least_bytes(frame_bytes, checkpoints);
         if is_given_back {
-            capacity_bytes = self.least_bytes(frame_bytes);
+            capacity_bytes = least_bytes;
         }
         let fitting = state.spare.take_if(|s| s.capacity_bytes >= needed_bytes);
-        let spare = match fitting.map_or_else(|| self.make(capacity_bytes), Ok) {
-            // A reserve that cannot be written into is kept, to be given back.
-            Err(error)
-                if may_use_reserve
-                    && error.kind() == ErrorKind::DiskFull
-                    && (is_given_back || !state.copies_on_write) =>
-            {
+        let mut is_reserve = false;
+        let make = |bytes| match is_given_back {
+            true => self.make_empty(bytes),
+            false => self.make(bytes),
+        };
+        let mut made = fitting.map_or_else(|| make(capacity_bytes), Ok);
+        if !may_use_reserve && is_full(&made) && self.cut_reserve(&mut state) {
+            made = make(capacity_bytes);
+        }
+        let spare = match made {
+            Err(error) if may_use_reserve && error.kind() == ErrorKind::DiskFull => {
                 is_reserve = true;
-                let reserve = state.reserve.take_if(|r| r.capacity_bytes >= needed_bytes);
-                state.reserve_is_used |= reserve.is_some();
-                reserve
-                    .or_else(|| self.adopt(&mut state.leftovers, needed_bytes))
-                    .or_else(|| self.make(self.least_bytes(frame_bytes)).ok())
-                    .ok_or(error)
+                let reserve = self.take_reserve(&mut state, needed_bytes);
+                reserve.and_then(|reserve| match reserve {
+                    Some(reserve) => Ok(reserve),
+                    None => make(least_bytes).map_err(|_| error),
+                })
             }
             made => made,
         }
@@ -172,61 +217,182 @@ impl SegmentSupply {
                 self.remove(&spare.path);
             }
         }
+        self.note_reserve(&state);
         drop(state);
         self.changed.notify_all();
         let is_reserve = is_reserve || is_given_back;
         used.map(|used| Prepared { is_reserve, ..used })
     }
 
-    /// Another reserve in the place of the one that was used, before there is room for anything else.
+    /// Cuts a reserve that was made for more than is in no checkpoint now; returns whether there was one.
+    fn cut_reserve(&self, state: &mut State) -> bool {
+        let wanted_bytes = self.wanted_reserve_bytes(!state.copies_on_write);
+        let Some(reserve) = &mut state.reserve else {
+            return false;
+        };
+        let is_cut =
+            reserve.capacity_bytes > wanted_bytes && reserve.file.set_len(wanted_bytes).is_ok();
+        if is_cut {
+            reserve.capacity_bytes = wanted_bytes;
+            self.note_reserve(state);
+        }
+        is_cut
+    }
+
+    /// Locks the state while nothing is being prepared.
+    fn lock_prepared(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        while state.preparing {
+            self.changed.wait(&mut state);
+        }
+        state
+    }
+
+    /// Takes what is kept for a full disk, to become a segment. `None` where there is nothing of that size, or writes in place
+    /// find no room: it is then kept, to be given back.
+    fn take_reserve(&self, state: &mut State, needed_bytes: u64) -> Result<Option<Spare>> {
+        if state.copies_on_write || self.is_given_back() {
+            return Ok(None);
+        }
+        let reserve = state.reserve.take_if(|r| r.capacity_bytes >= needed_bytes);
+        let was_reserve = reserve.is_some();
+        let taken = reserve.or_else(|| self.adopt(&mut state.leftovers, needed_bytes));
+        let Some(taken) = taken else {
+            return Ok(None);
+        };
+        let overwritten = segment::overwrite(&taken);
+        if matches!(overwritten, Ok(true)) {
+            state.reserve_is_used |= was_reserve;
+            return Ok(Some(taken));
+        }
+        if was_reserve {
+            state.reserve = Some(taken);
+        } else {
+            state.leftovers.push(taken.path);
+        }
+        if !overwritten? {
+            self.note_no_room(state);
+        }
+        Ok(None)
+    }
+
+    /// Makes sure of a reserve for the next checkpoints, before there is room for a commit that frees no space.
+    pub(crate) fn ensure_reserve(&self) -> Result<()> {
+        let mut state = self.lock_prepared();
+        self.renew_reserve(&mut state)
+    }
+
+    /// Puts another reserve in the place of one that was used, or is too small.
     fn renew_reserve(&self, state: &mut State) -> Result<()> {
-        if state.reserve.is_none() {
-            // A spare in the way is better had as the reserve. One that is only given back has to be larger, if there is room.
-            let larger = match state.copies_on_write {
-                true => self.make(self.reserve_bytes(false)).ok(),
+        let least_bytes = self.least_reserve_bytes();
+        let suffices = |spare: &Spare| spare.capacity_bytes >= least_bytes;
+        if !state.reserve.as_ref().is_some_and(suffices) {
+            // One that is only given back has to be larger, if there is room. Looked at first: trying takes all there is from
+            // others meanwhile.
+            let larger_bytes = self.wanted_reserve_bytes(false);
+            let larger = match state.copies_on_write && self.has_free(larger_bytes) {
+                true => self.make(larger_bytes).ok(),
                 false => None,
             };
-            state.reserve = Some(match larger.or_else(|| state.spare.take()) {
+            // A spare in the way is better had as the reserve.
+            let larger = larger.or_else(|| state.spare.take_if(|spare| suffices(spare)));
+            let renewed = match larger {
                 Some(spare) => spare,
-                None => self.make(self.reserve_bytes(true))?,
-            });
+                None => self.make(self.wanted_reserve_bytes(true))?,
+            };
+            let small = state.reserve.replace(renewed);
+            small.iter().for_each(|spare| self.remove(&spare.path));
         }
         state.reserve_is_used = false;
-        state.is_given_back = false;
+        self.is_given_back.store(false, Ordering::Relaxed);
+        self.note_reserve(state);
         Ok(())
     }
 
-    /// How large a reserve is to be; `is_written_in`: a segment in the end, else only given back.
-    fn reserve_bytes(&self, is_written_in: bool) -> u64 {
-        let checkpoint_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
-        let bytes = (self.limit_bytes / RESERVE_SHARE)
-            .max(RESERVE_MIN_BYTES)
-            .max((RESERVE_CHECKPOINTS * checkpoint_bytes).next_power_of_two());
-        match is_written_in {
-            true => bytes.min(self.limit_bytes),
+    fn note_reserve(&self, state: &State) {
+        let bytes = state.reserve.as_ref().map_or(0, |r| r.capacity_bytes);
+        self.reserve_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How large the next full checkpoint is about to be.
+    fn next_checkpoint_bytes(&self) -> u64 {
+        let catalogue_bytes = self.catalogue_bytes.load(Ordering::Relaxed);
+        catalogue_bytes.max(self.checkpoint_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Room for so many checkpoints in a segment.
+    pub(crate) fn room_for_checkpoints(&self, checkpoints: u64) -> u64 {
+        checkpoints * with_slack(self.next_checkpoint_bytes())
+    }
+
+    /// How large a reserve is to be; `is_written_to`: a segment in the end, else only given back.
+    fn wanted_reserve_bytes(&self, is_written_to: bool) -> u64 {
+        let catalogue_bytes = self.catalogue_bytes.load(Ordering::Relaxed);
+        // Open rows and changed pages of the last checkpoint need not be in the next one: for these no more than a segment.
+        let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
+        let last_bytes = (RESERVE_CHECKPOINTS * last_bytes).min(self.limit_bytes);
+        let bytes = RESERVE_CHECKPOINTS * with_slack(catalogue_bytes)
+            + self.unsaved_bytes.load(Ordering::Relaxed);
+        let bytes = bytes.max(last_bytes);
+        let bytes = bytes.next_multiple_of(self.reserve_unit());
+        match is_written_to {
+            true => bytes,
             false => bytes * GIVEN_BACK_SHARE,
         }
     }
 
-    /// As much as a segment must have for a frame, and for a checkpoint behind it. The next one gets a segment of its own: while
-    /// each is synced before the next, the room for writing twice is that of one.
-    fn least_bytes(&self, frame_bytes: u64) -> u64 {
-        let checkpoint_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
-        let more_bytes = checkpoint_bytes + checkpoint_bytes / 8;
+    /// The same where there is plenty of space: with room in two checkpoints for what is in none yet.
+    fn ample_reserve_bytes(&self, is_written_to: bool) -> u64 {
+        let more_bytes = CLEANING_CHECKPOINTS * self.more_bytes();
+        self.wanted_reserve_bytes(is_written_to) + more_bytes.next_multiple_of(self.reserve_unit())
+    }
+
+    fn reserve_unit(&self) -> u64 {
+        (self.limit_bytes / RESERVE_SHARE).max(RESERVE_MIN_BYTES)
+    }
+
+    /// What a checkpoint may hold besides the catalogue.
+    fn more_bytes(&self) -> u64 {
+        let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
+        last_bytes.max(self.unsaved_bytes.load(Ordering::Relaxed))
+    }
+
+    /// The least room that commits which free no space leave for those that do.
+    fn least_reserve_bytes(&self) -> u64 {
+        let bytes = self.catalogue_bytes.load(Ordering::Relaxed);
+        LEAST_RESERVE_CHECKPOINTS * with_slack(bytes) + self.unsaved_bytes.load(Ordering::Relaxed)
+    }
+
+    /// As much as a segment must have for a frame, and for checkpoints behind it.
+    fn least_bytes(&self, frame_bytes: u64, checkpoints: u64) -> u64 {
+        let more_bytes = self.room_for_checkpoints(checkpoints);
         segment::next_capacity(0, 0, frame_bytes + more_bytes + NEXT_FRAME_BYTES)
     }
 
     /// Learns from a write into a prepared segment, `root` or `live` that failed: elsewhere these have their room.
     pub(crate) fn note_failed_write(&self, error: &Error) {
         if error.kind() == ErrorKind::DiskFull {
-            self.state.lock().copies_on_write = true;
+            self.note_no_room(&mut self.state.lock());
         }
+    }
+
+    fn note_no_room(&self, state: &mut State) {
+        (state.copies_on_write, state.write_has_failed) = (true, true);
+    }
+
+    fn has_free(&self, bytes: u64) -> bool {
+        let free = self.env.storage().free_bytes(&self.dir);
+        free.is_ok_and(|free| free >= bytes)
+    }
+
+    /// What commits that free space may need of free space, where it takes room to write in place.
+    fn freeing_bytes(&self) -> u64 {
+        WRITTEN_TWICE * self.wanted_reserve_bytes(true) + IN_PLACE_BYTES
     }
 
     /// Whether there may be no room for what is written in place.
     pub(crate) fn is_short(&self) -> bool {
-        let free = self.env.storage().free_bytes(&self.dir);
-        free.is_ok_and(|free| free < WRITTEN_TWICE * self.reserve_bytes(true) + IN_PLACE_BYTES)
+        !self.has_free(self.freeing_bytes())
     }
 
     /// The same where it is known to matter.
@@ -234,32 +400,61 @@ impl SegmentSupply {
         self.state.lock().copies_on_write && self.is_short()
     }
 
+    /// Whether what is kept has to be given back for a drop. Where space is short it is found out whether it can be written to.
+    pub(crate) fn must_give_back(&self) -> Result<bool> {
+        let is_short = self.is_short();
+        let mut state = self.lock_prepared();
+        if is_short && !state.copies_on_write {
+            let kept = state.reserve.as_ref().or(state.spare.as_ref());
+            if let Some(kept) = kept
+                && !segment::overwrite(kept)?
+            {
+                self.note_no_room(&mut state);
+            }
+        }
+        Ok(state.copies_on_write && (is_short || state.write_has_failed))
+    }
+
     /// Whether the space of the reserve is free, and for what.
     pub(crate) fn is_given_back(&self) -> bool {
-        self.state.lock().is_given_back
+        self.is_given_back.load(Ordering::Relaxed)
+    }
+
+    /// Refuses a write of rows of `bytes` outside of the log that would take what was given back.
+    pub(crate) fn check_room_for_rows(&self, bytes: u64) -> Result<()> {
+        if !self.is_given_back() || self.has_free(self.freeing_bytes() + bytes) {
+            return Ok(());
+        }
+        let message = "the disk is full: what room there is serves commits that free space";
+        Err(Error::new(ErrorKind::DiskFull, message))
+    }
+
+    /// Whether there is room for the checkpoints that remove files.
+    pub(crate) fn has_room_to_clean(&self) -> bool {
+        let bytes = self.room_for_checkpoints(CLEANING_CHECKPOINTS);
+        self.has_free(WRITTEN_TWICE * bytes + IN_PLACE_BYTES)
     }
 
     /// Removes all that is prepared: its space then serves writes in place. Commits that free no space wait until there is
     /// another reserve.
     pub(crate) fn give_back(&self) {
-        let mut state = self.state.lock();
-        while state.preparing {
-            self.changed.wait(&mut state);
-        }
+        let mut state = self.lock_prepared();
         let prepared = [state.reserve.take(), state.spare.take()];
         let paths = prepared.into_iter().flatten().map(|spare| spare.path);
         paths
             .chain(std::mem::take(&mut state.leftovers))
             .for_each(|path| self.remove(&path));
-        (state.reserve_is_used, state.is_given_back) = (true, true);
+        (state.reserve_is_used, state.write_has_failed) = (true, false);
+        self.is_given_back.store(true, Ordering::Relaxed);
         state.wanted_bytes = 0;
+        self.note_reserve(&state);
     }
 
     /// The first segment of an epoch on a disk where the reserve was given back: no larger than it must be, and for what
     /// frees space.
     pub(crate) fn take_least(&self, frame_bytes: u64) -> Outcome<Prepared> {
-        let capacity_bytes = self.least_bytes(frame_bytes);
-        let made = self.make(capacity_bytes).map_err(Failure::Refused)?;
+        let capacity_bytes = self.least_bytes(frame_bytes, 1);
+        let made = self.make_empty(capacity_bytes).map_err(Failure::Refused)?;
         let used = segment::use_spare(&self.env, &self.dir, &made, self.next_file_id());
         used.map(|used| Prepared {
             is_reserve: true,
@@ -267,24 +462,44 @@ impl SegmentSupply {
         })
     }
 
-    /// Tells how large a checkpoint is: the reserve takes some of them.
+    /// Notes how large a full checkpoint is: the reserve takes some of them.
     pub(crate) fn note_checkpoint(&self, bytes: u64) {
         self.checkpoint_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes how much of the next full checkpoint is in each of them, and how much in none yet; calls for a larger reserve if
+    /// need be.
+    pub(crate) fn expect_checkpoint(&self, catalogue_bytes: u64, unsaved_bytes: u64) {
+        self.catalogue_bytes
+            .store(catalogue_bytes, Ordering::Relaxed);
+        self.unsaved_bytes.store(unsaved_bytes, Ordering::Relaxed);
+        let least_bytes = self.least_reserve_bytes() + CLEANING_CHECKPOINTS * self.more_bytes();
+        if self.reserve_bytes.load(Ordering::Relaxed) >= least_bytes
+            || self.called_for_bytes.load(Ordering::Relaxed) >= least_bytes
+        {
+            return;
+        }
+        // Once for each size: on a full disk it would be in vain each time.
+        let wanted_bytes = self.ample_reserve_bytes(true);
+        self.called_for_bytes.store(wanted_bytes, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        // The first one is made with the first spare.
+        state.wants_reserve = state.reserve.is_some();
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Whether a segment may be had now: a cheap guess.
     pub(crate) fn may_have_room(&self) -> bool {
         let state = self.state.lock();
-        if state.spare.is_some() || state.reserve.is_some() {
+        if state.spare.is_some() || state.reserve.is_some() || !state.leftovers.is_empty() {
             return true;
         }
-        let wanted_bytes = match state.is_given_back {
-            true => self.least_bytes(0),
-            false => segment::next_capacity(0, self.limit_bytes, 0),
-        };
         drop(state);
-        let free = self.env.storage().free_bytes(&self.dir);
-        free.is_ok_and(|free| free >= wanted_bytes)
+        self.has_free(match self.is_given_back() {
+            true => self.least_bytes(0, 1),
+            false => segment::next_capacity(0, self.limit_bytes, 0),
+        })
     }
 
     /// A segment for the beginning of an epoch, with room for `frame_bytes` and, up to the usual size of segments, for
@@ -298,7 +513,7 @@ impl SegmentSupply {
         let made = segment::make_first(&self.env, &self.dir, self.next_file_id(), capacity_bytes);
         match made {
             // What was prepared in better times can still be had.
-            Err(error) if error.kind() == ErrorKind::DiskFull => self.take(0, frame_bytes, true),
+            Err(error) if error.kind() == ErrorKind::DiskFull => self.take(0, frame_bytes, 1, true),
             made => {
                 let first = made.map_err(Failure::Refused)?;
                 self.state.lock().wanted_bytes =
@@ -309,16 +524,13 @@ impl SegmentSupply {
         }
     }
 
-    /// Removes all but the largest leftovers: openings that are killed again and again leave one each.
+    /// Removes all but the largest leftovers, which then come last: openings that are killed again and again leave one each.
     fn thin_leftovers(&self) {
         let mut state = self.state.lock();
-        if state.leftovers.len() <= KEPT_LEFTOVERS {
-            return;
-        }
         let storage = self.env.storage();
         let bytes_of = |path: &PathBuf| storage.metadata(path).map_or(0, |found| found.len_bytes);
         state.leftovers.sort_by_key(bytes_of);
-        let surplus = state.leftovers.len() - KEPT_LEFTOVERS;
+        let surplus = state.leftovers.len().saturating_sub(KEPT_LEFTOVERS);
         state
             .leftovers
             .drain(..surplus)
@@ -327,6 +539,16 @@ impl SegmentSupply {
 
     fn make(&self, capacity_bytes: u64) -> Result<Spare> {
         segment::make_spare(&self.env, &self.dir, self.next_file_id(), capacity_bytes)
+    }
+
+    /// Makes a segment that takes no room before something is written to it: where the reserve was given back, zeros would take as
+    /// much again.
+    fn make_empty(&self, capacity_bytes: u64) -> Result<Spare> {
+        let made = segment::make_spare(&self.env, &self.dir, self.next_file_id(), 0)?;
+        Ok(Spare {
+            capacity_bytes,
+            ..made
+        })
     }
 
     fn adopt(&self, leftovers: &mut Vec<PathBuf>, needed_bytes: u64) -> Option<Spare> {
@@ -354,15 +576,14 @@ impl SegmentSupply {
     /// Whether [`SegmentSupply::refill`] has something to do.
     pub(crate) fn wants(&self) -> bool {
         let state = self.state.lock();
-        !state.preparing
-            && state.wanted_bytes > 0
-            && (state.spare.is_none() || self.needs_reserve(&state))
+        let wants_more = state.spare.is_none() || self.needs_reserve(&state);
+        !state.preparing && (state.wants_reserve || (state.wanted_bytes > 0 && wants_more))
     }
 
     /// Waits until a segment is wanted or `stop` says so.
     pub(crate) fn wait(&self, stop: impl Fn() -> bool) {
         let mut state = self.state.lock();
-        while !stop() && (state.preparing || state.wanted_bytes == 0) {
+        while !stop() && (state.preparing || (state.wanted_bytes == 0 && !state.wants_reserve)) {
             self.changed.wait(&mut state);
         }
     }
@@ -380,41 +601,84 @@ impl SegmentSupply {
             return;
         }
         let wanted_bytes = std::mem::take(&mut state.wanted_bytes);
-        let (new_reserve, no_spare) = (self.needs_reserve(&state), state.spare.is_none());
+        state.wants_reserve = false;
+        let copies_on_write = state.copies_on_write;
+        let ample_bytes = self.ample_reserve_bytes(!copies_on_write);
+        let reserve_bytes = match self.has_free(UNSAVED_SHARE * ample_bytes) {
+            true => ample_bytes,
+            false => self.wanted_reserve_bytes(!copies_on_write),
+        };
+        let held = state.reserve.as_ref();
+        let new_reserve = held.is_none_or(|held| held.capacity_bytes < reserve_bytes);
+        let no_spare = state.spare.is_none();
         // What was given back is not to be taken from those it was given to, not even while it is tried.
-        if state.is_given_back && self.is_short() {
+        if self.is_given_back() && !self.has_free(self.freeing_bytes() + reserve_bytes) {
             return;
         }
         state.preparing = true;
         let preparing = Preparing(self);
-        let leftovers = std::mem::take(&mut state.leftovers);
-        let reserve_bytes = self.reserve_bytes(!state.copies_on_write);
+        let mut leftovers = std::mem::take(&mut state.leftovers);
         drop(state);
+        // On a disk that is full there may be no room for another reserve but theirs.
+        let mut reserve = match new_reserve {
+            true => self.adopt(&mut leftovers, 0),
+            false => None,
+        };
         leftovers.iter().for_each(|path| self.remove(path));
-        let reserve = new_reserve.then(|| self.make(reserve_bytes).ok()).flatten();
-        let spare = (no_spare && wanted_bytes > 0)
+        let suffices = |spare: &Spare| spare.capacity_bytes >= reserve_bytes;
+        if new_reserve && !reserve.as_ref().is_some_and(suffices) {
+            let small = match self.make(reserve_bytes) {
+                Ok(made) => reserve.replace(made),
+                Err(_) => None,
+            };
+            small.iter().for_each(|spare| self.remove(&spare.path));
+        }
+        // A spare that fills the disk would leave nothing to writes in place meanwhile.
+        let may_try = !copies_on_write || self.has_free(self.freeing_bytes() + wanted_bytes);
+        let spare = (no_spare && wanted_bytes > 0 && may_try)
             .then(|| self.make(wanted_bytes).ok())
             .flatten();
         let mut state = self.state.lock();
-        let small = reserve.and_then(|reserve| state.reserve.replace(reserve));
-        state.reserve_is_used &= state.reserve.is_none();
-        state.is_given_back &= state.reserve.is_none();
+        let surplus = self.put_reserve(&mut state, reserve);
         state.spare = state.spare.take().or(spare);
         drop(state);
-        small.iter().for_each(|spare| self.remove(&spare.path));
+        surplus.iter().for_each(|spare| self.remove(&spare.path));
         drop(preparing);
     }
 
+    /// Keeps the larger one of two reserves; returns the other one.
+    fn put_reserve(&self, state: &mut State, reserve: Option<Spare>) -> Option<Spare> {
+        let bytes_of = |spare: &Option<Spare>| spare.as_ref().map_or(0, |s| s.capacity_bytes);
+        let surplus = match bytes_of(&reserve) > bytes_of(&state.reserve) {
+            true => std::mem::replace(&mut state.reserve, reserve),
+            false => reserve,
+        };
+        state.reserve_is_used &= state.reserve.is_none();
+        if state.reserve.is_some() {
+            self.is_given_back.store(false, Ordering::Relaxed);
+        }
+        self.note_reserve(state);
+        surplus
+    }
+
     fn needs_reserve(&self, state: &State) -> bool {
-        let wanted_bytes = self.reserve_bytes(!state.copies_on_write);
+        let wanted_bytes = self.wanted_reserve_bytes(!state.copies_on_write);
         let reserve = state.reserve.as_ref();
         reserve.is_none_or(|reserve| reserve.capacity_bytes < wanted_bytes)
     }
 
-    /// Gives unused segments back to the file system.
+    /// Gives unused segments back to the file system, but for the reserve where space is short: another program may take it
+    /// before the database is opened again.
     pub(crate) fn release(&self) {
+        let mut state = self.state.lock();
+        if self.is_short() {
+            // A leftover of an earlier process for whoever opens the database next.
+            state.reserve = None;
+            state.leftovers.clear();
+        }
+        let leftovers = std::mem::take(&mut state.leftovers);
+        drop(state);
         self.give_up();
-        let leftovers = std::mem::take(&mut self.state.lock().leftovers);
         leftovers.iter().for_each(|path| self.remove(path));
     }
 
@@ -422,13 +686,24 @@ impl SegmentSupply {
     /// need, and no more.
     pub(crate) fn give_up(&self) {
         let mut state = self.state.lock();
-        state.wanted_bytes = 0;
+        (state.wanted_bytes, state.wants_reserve) = (0, false);
         let unused = [state.spare.take(), state.reserve.take()];
         unused
             .into_iter()
             .flatten()
             .for_each(|spare| self.remove(&spare.path));
+        self.note_reserve(&state);
     }
+}
+
+fn is_full<T>(made: &Result<T>) -> bool {
+    made.as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::DiskFull)
+}
+
+/// A frame may be a little longer in its place than it was estimated.
+fn with_slack(checkpoint_bytes: u64) -> u64 {
+    checkpoint_bytes + checkpoint_bytes / 8 + CHECKPOINT_SLACK_BYTES
 }
 
 #[cfg(test)]
@@ -446,6 +721,9 @@ mod tests {
             .storage()
             .create_dir_all(Path::new("/db/log"))
             .unwrap();
+        for folder in ["/", "/db", "/db/log"] {
+            storage.storage().sync_dir(Path::new(folder)).unwrap();
+        }
         let limit_bytes = 256 << 10;
         let supply =
             SegmentSupply::new(sim.env(), PathBuf::from("/db"), FileId(1), limit_bytes).unwrap();
@@ -454,7 +732,7 @@ mod tests {
         supply
     }
 
-    fn is_full(taken: Outcome<Prepared>) -> bool {
+    fn is_refused(taken: Outcome<Prepared>) -> bool {
         let error = taken.err().map(Failure::error);
         error.is_some_and(|error| error.kind() == ErrorKind::DiskFull)
     }
@@ -463,13 +741,19 @@ mod tests {
     fn what_frees_no_space_gets_a_segment_only_after_there_is_another_reserve() {
         let sim = SimEnv::new(4);
         let supply = on_a_full_disk(&sim);
-        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        let taken = supply
+            .take(0, 1000, 1, true)
+            .map_err(Failure::error)
+            .unwrap();
         assert!(taken.is_reserve);
         // Room for one segment.
         let used_bytes: u64 = sim.files().iter().map(|(_, bytes)| bytes).sum();
         sim.set_quota(Some(used_bytes + segment::FIRST_SEGMENT_BYTES));
-        assert!(is_full(supply.take(0, 1000, false)));
-        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        assert!(is_refused(supply.take(0, 1000, 0, false)));
+        let taken = supply
+            .take(0, 1000, 1, true)
+            .map_err(Failure::error)
+            .unwrap();
         assert!(taken.is_reserve);
     }
 
@@ -486,7 +770,7 @@ mod tests {
             sim.write_file(&left, &bytes).unwrap();
             sim.set_quota(Some(0));
             let supply = SegmentSupply::new(env, dir, FileId(1), 256 << 10).unwrap();
-            assert_eq!(is_full(supply.take(0, 1000, true)), !is_used);
+            assert_eq!(is_refused(supply.take(0, 1000, 1, true)), !is_used);
         }
     }
 
@@ -502,7 +786,10 @@ mod tests {
         supply.refill();
         supply.give_back();
         sim.set_quota(Some(140 << 10));
-        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        let taken = supply
+            .take(0, 1000, 1, true)
+            .map_err(Failure::error)
+            .unwrap();
         assert!(taken.is_reserve && supply.is_given_back() && supply.is_short());
         let supply = Arc::new(supply);
         let refills = Arc::clone(&supply);
@@ -527,13 +814,132 @@ mod tests {
         let fails = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::Rename]);
         sim.set_plan(FaultPlan::none().rule(fails));
         for _ in 0..3 {
-            let Err(Failure::Refused(error)) = supply.take(0, 1000, true) else {
+            let Err(Failure::Refused(error)) = supply.take(0, 1000, 1, true) else {
                 panic!("the reserve got a name");
             };
             assert_eq!(error.kind(), ErrorKind::Io);
         }
         sim.set_plan(FaultPlan::none());
-        let taken = supply.take(0, 1000, true).map_err(Failure::error).unwrap();
+        let taken = supply
+            .take(0, 1000, 1, true)
+            .map_err(Failure::error)
+            .unwrap();
         assert!(taken.is_reserve);
+    }
+
+    fn used_bytes(sim: &SimEnv) -> u64 {
+        sim.files().iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    fn names(sim: &SimEnv, suffix: &str) -> usize {
+        let files = sim.files();
+        let named = files
+            .iter()
+            .filter(|(path, _)| path.extension().is_some_and(|e| e == suffix));
+        named.count()
+    }
+
+    #[test]
+    fn a_reserve_without_room_to_be_written_to_is_given_back_and_never_named() {
+        let sim = SimEnv::new(7);
+        sim.set_copy_on_write(true);
+        let supply = on_a_full_disk(&sim);
+        sim.set_quota(Some(used_bytes(&sim)));
+        // Checkpoints and replacements come before the drop, and again and again.
+        for _ in 0..3 {
+            assert!(is_refused(supply.take(0, 1000, 1, true)));
+            assert_eq!((names(&sim, "spare"), names(&sim, "seg")), (1, 0));
+        }
+        assert!(supply.must_give_back().unwrap());
+        supply.give_back();
+        assert_eq!(names(&sim, "spare"), 0);
+        sim.set_quota(Some(used_bytes(&sim) + (40 << 10)));
+        // Two in a row.
+        for _ in 0..2 {
+            let taken = supply.take(0, 1000, 1, true).map_err(Failure::error);
+            assert!(taken.unwrap().is_reserve);
+        }
+        assert!(is_refused(supply.take(0, 1000, 0, false)));
+        let refused = supply.check_room_for_rows(1000).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::DiskFull);
+        supply.refill();
+        assert!(supply.is_given_back());
+        sim.set_quota(None);
+        supply.check_room_for_rows(1000).unwrap();
+        let taken = supply.take(0, 1000, 0, false).map_err(Failure::error);
+        assert!(!taken.unwrap().is_reserve && !supply.is_given_back());
+    }
+
+    #[test]
+    fn a_crash_between_the_look_for_room_and_the_rename_leaves_a_reserve() {
+        for at in 1.. {
+            let sim = SimEnv::new(8);
+            let supply = on_a_full_disk(&sim);
+            sim.set_plan(FaultPlan::crash_at(sim.calls() + at));
+            let _ = supply.take(0, 1000, 1, true);
+            for choice in sim.crash_choices(4, 4, at) {
+                let image = sim.crash_image(&choice);
+                let dir = PathBuf::from("/db");
+                let next = FileId(100);
+                let again = SegmentSupply::new(image.env(), dir, next, 256 << 10).unwrap();
+                let is_named = names(&image, "seg") > 0;
+                assert!(is_named != again.may_have_room(), "call {at}, {choice:?}");
+                assert!(is_named || again.take(0, 1000, 1, true).is_ok());
+            }
+            if !sim.is_crashed() {
+                assert!(at > 3, "{at} calls");
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn the_reserve_grows_with_the_catalogue_and_shrinks_when_space_is_out() {
+        let sim = SimEnv::new(9);
+        let supply = on_a_full_disk(&sim);
+        sim.set_quota(None);
+        let reserve_bytes = || supply.reserve_bytes.load(Ordering::Relaxed);
+        let catalogue_bytes = 200 << 10;
+        supply.expect_checkpoint(catalogue_bytes, 0);
+        assert!(supply.wants());
+        supply.refill();
+        assert!(reserve_bytes() >= LEAST_RESERVE_CHECKPOINTS * catalogue_bytes);
+        supply.expect_checkpoint(catalogue_bytes, 300 << 10);
+        supply.refill();
+        let ample_bytes = reserve_bytes();
+        assert!(ample_bytes >= LEAST_RESERVE_CHECKPOINTS * catalogue_bytes + (600 << 10));
+        // Written by now.
+        supply.expect_checkpoint(catalogue_bytes, 0);
+        sim.set_quota(Some(used_bytes(&sim)));
+        let taken = supply.take(128 << 10, 1000, 0, false);
+        assert!(!taken.map_err(Failure::error).unwrap().is_reserve);
+        assert!(reserve_bytes() < ample_bytes);
+        assert!(reserve_bytes() >= LEAST_RESERVE_CHECKPOINTS * catalogue_bytes);
+        supply.ensure_reserve().unwrap();
+        // More tables, and no room for what dropping them takes.
+        sim.set_quota(Some(used_bytes(&sim)));
+        supply.expect_checkpoint(2 * catalogue_bytes, 0);
+        supply.refill();
+        let refused = supply.ensure_reserve().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::DiskFull);
+    }
+
+    #[test]
+    fn the_reserve_of_a_database_that_is_closed_on_a_full_disk_is_there_at_the_next_opening() {
+        let sim = SimEnv::new(10);
+        let supply = on_a_full_disk(&sim);
+        supply.release();
+        assert_eq!(names(&sim, "spare"), 1);
+        let dir = PathBuf::from("/db");
+        let again = SegmentSupply::new(sim.env(), dir, FileId(100), 256 << 10).unwrap();
+        // Nothing is had for it while another one is made in its place.
+        again.refill();
+        assert_eq!(names(&sim, "spare"), 1);
+        let taken = again.take(0, 1000, 1, true).map_err(Failure::error);
+        assert!(taken.unwrap().is_reserve);
+        sim.set_quota(None);
+        again.refill();
+        again.release();
+        assert_eq!(names(&sim, "spare"), 0);
     }
 }

@@ -195,6 +195,16 @@ impl Working {
         fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
     }
 
+    /// About how much of the next full checkpoint is in each of them: names and definitions.
+    pub(crate) fn catalogue_bytes(&self) -> u64 {
+        self.names_bytes + self.definitions.bytes()
+    }
+
+    /// About how much else is in it: open rows, and index pages that have changed.
+    pub(crate) fn unsaved_bytes(&self) -> u64 {
+        self.open.bytes() + self.since_checkpoint.directory_bytes
+    }
+
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
         let table = self.table(table).ok_or_else(|| dropped(table))?;
         if table.definition_version == version {

@@ -1,23 +1,46 @@
-//! A full disk whose file system takes room for writes in place as well: Btrfs, ZFS, bcachefs.
+//! A full disk whose file system takes room for writes in place as well: Btrfs, ZFS, bcachefs. Most tests run on one that
+//! overwrites in place, too.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     reason = "a step that fails is a test that fails"
 )]
 
+use std::time::Duration;
+use thalweg_env::Env;
 use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, Result, TableId};
 use thalweg_sim::toy::{Row, Toy};
 
 const SEGMENT_BYTES: u64 = 128 << 10;
 
-fn open(sim: &SimEnv) -> Result<Toy> {
-    let options = Options {
+fn options() -> Options {
+    Options {
         segment_bytes: SEGMENT_BYTES,
         background: false,
         ..Options::default()
+    }
+}
+
+fn open_with(sim: &SimEnv, background: bool) -> Result<Toy> {
+    let options = Options {
+        background,
+        ..options()
     };
     Toy::open(&sim.env(), "/db", &options, 64)
+}
+
+fn open(sim: &SimEnv) -> Result<Toy> {
+    open_with(sim, false)
+}
+
+/// A second process that reads.
+fn open_reader(sim: &SimEnv) -> Toy {
+    let options = Options {
+        read_only: true,
+        ..options()
+    };
+    Toy::open(&sim.env(), "/db", &options, 64).unwrap()
 }
 
 fn used_bytes(sim: &SimEnv) -> u64 {
@@ -168,8 +191,14 @@ fn a_crash_on_such_a_disk_is_recovered_there_and_a_drop_frees_it() {
 
 #[test]
 fn a_crash_at_any_call_of_a_drop_there_loses_nothing() {
+    for copy_on_write in [false, true] {
+        crash_at_any_call_of_a_drop(copy_on_write);
+    }
+}
+
+fn crash_at_any_call_of_a_drop(copy_on_write: bool) {
     for at in 1.. {
-        let (sim, toy, keep, big, stored, doubtful) = full(true);
+        let (sim, toy, keep, big, stored, doubtful) = full(copy_on_write);
         sim.set_plan(FaultPlan::crash_at(sim.calls() + at));
         let dropped = drop_table(&toy, big);
         let collected = toy.kernel.collect_garbage();
@@ -188,6 +217,183 @@ fn a_crash_at_any_call_of_a_drop_there_loses_nothing() {
         if !sim.is_crashed() {
             assert!(collected.is_ok() && at > 10, "{at} calls: {collected:?}");
             break;
+        }
+    }
+}
+
+/// How often something is tried while threads work beside.
+const ATTEMPTS: usize = 400;
+
+/// Tries until it works; between two attempts the threads of the database go on.
+fn in_the_end<T>(what: &str, mut attempt: impl FnMut() -> Result<T>) -> T {
+    let mut last = None;
+    for _ in 0..ATTEMPTS {
+        match attempt() {
+            Ok(done) => return done,
+            Err(error) => last = Some(error),
+        }
+        Env::os().clock().sleep(Duration::from_millis(5));
+    }
+    panic!("{what} fails for ever: {last:?}");
+}
+
+fn drop_with_threads(what: &str, toy: &Toy, table: TableId) {
+    in_the_end(what, || match drop_table(toy, table) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        dropped => dropped,
+    });
+}
+
+/// A disk that gets full under the threads of an open database. `slack_pages`: what other programs leave; `None`: there are none.
+fn drop_beside_threads(
+    seed: u64,
+    copy_on_write: bool,
+    slack_pages: Option<u64>,
+    segments: u64,
+    reopens: bool,
+) {
+    let what = format!(
+        "seed {seed}, copy on write {copy_on_write}, slack {slack_pages:?}, {segments} segments, reopened {reopens}"
+    );
+    let sim = SimEnv::new(seed);
+    sim.set_copy_on_write(copy_on_write);
+    let mut toy = open_with(&sim, true).unwrap();
+    let (keep, big) = (toy.create("keep").unwrap(), toy.create("big").unwrap());
+    toy.append(keep, &[(1, 1)], Durability::Disk).unwrap();
+    let reader = open_reader(&sim);
+    let quota_bytes = used_bytes(&sim) + segments * SEGMENT_BYTES;
+    sim.set_quota(Some(quota_bytes));
+    let (stored, doubtful) = fill(&toy, big, Durability::Disk);
+    if let Some(pages) = slack_pages {
+        sim.set_quota(Some(used_bytes(&sim) + pages * 4096));
+    }
+    assert!(
+        is_stored(&toy.rows(big).unwrap(), &stored, &doubtful),
+        "{what}"
+    );
+    if reopens {
+        drop(toy);
+        toy = open_with(&sim, true).unwrap_or_else(|e| panic!("{what}: {e:?}"));
+        assert!(
+            is_stored(&toy.rows(big).unwrap(), &stored, &doubtful),
+            "{what}"
+        );
+    }
+    drop_with_threads(&what, &toy, big);
+    assert_eq!(reader.rows(keep).unwrap(), [(1, 1)], "{what}");
+    let appended = format!("{what}: an append after the drop");
+    in_the_end(&appended, || toy.append(keep, &[(3, 3)], Durability::Disk));
+    let kept = toy.rows(keep).unwrap();
+    assert!(kept.contains(&(3, 3)), "{what}");
+    assert_eq!(reader.rows(keep).unwrap(), kept, "{what}");
+    assert!(toy.kernel.poison().is_none(), "{what}");
+}
+
+#[test]
+fn threads_leave_a_drop_its_room() {
+    for copy_on_write in [false, true] {
+        for seed in 1..=3 {
+            for reopens in [false, true] {
+                for slack in [Some(0), Some(1), Some(3), None] {
+                    drop_beside_threads(seed, copy_on_write, slack, 8, reopens);
+                }
+                drop_beside_threads(seed, copy_on_write, None, 6, reopens);
+                drop_beside_threads(seed, copy_on_write, None, 11, reopens);
+            }
+        }
+    }
+}
+
+/// The checkpoints that remove files have all tables in them, and drops that free nothing must leave room for these.
+#[test]
+fn of_many_tables_each_can_be_dropped_once_no_snapshot_needs_it() {
+    for (copy_on_write, background) in [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let what = format!("copy on write {copy_on_write}, threads {background}");
+        let sim = SimEnv::new(21);
+        sim.set_copy_on_write(copy_on_write);
+        let toy = open_with(&sim, background).unwrap();
+        let keep = toy.create("keep").unwrap();
+        toy.append(keep, &[(1, 1)], Durability::Disk).unwrap();
+        let many: Vec<TableId> = (0..800)
+            .map(|n| toy.create(&format!("one of many tables: {n}")).unwrap())
+            .collect();
+        let big = toy.create("big").unwrap();
+        sim.set_quota(Some(used_bytes(&sim) + 8 * SEGMENT_BYTES));
+        let (stored, doubtful) = fill(&toy, big, Durability::Disk);
+        sim.set_quota(Some(used_bytes(&sim)));
+        let held = toy.kernel.snapshot().unwrap();
+        let all: Vec<TableId> = many.into_iter().chain([big]).collect();
+        // Of these some are refused, in the end, because none of them frees anything.
+        for table in &all {
+            let _ = drop_table(&toy, *table);
+        }
+        // What the snapshot shows is still there.
+        let shown = held.table_named("big").unwrap();
+        assert!(
+            is_stored(&toy.rows_of(&shown).unwrap(), &stored, &doubtful),
+            "{what}"
+        );
+        drop((held, shown));
+        for table in all {
+            drop_with_threads(&what, &toy, table);
+        }
+        in_the_end(&what, || {
+            toy.kernel.collect_garbage()?;
+            toy.append(keep, &[(3, 3)], Durability::Disk)
+        });
+        assert!(toy.rows(keep).unwrap().contains(&(3, 3)), "{what}");
+    }
+}
+
+/// Another program has taken everything, also what was kept for a full disk.
+#[test]
+fn an_opening_without_any_room_shows_all_rows_and_writing_waits() {
+    for copy_on_write in [false, true] {
+        for choice in [
+            CrashChoice::Kill,
+            CrashChoice::DropAll,
+            CrashChoice::KeepAll,
+        ] {
+            let (sim, toy, keep, big, stored, doubtful) = full(copy_on_write);
+            let image = sim.crash_image(&choice);
+            drop(toy);
+            let spares = image.files().into_iter().map(|(path, _)| path);
+            let spares = spares.filter(|path| path.extension().is_some_and(|e| e == "spare"));
+            for path in spares.collect::<Vec<_>>() {
+                image.env().storage().remove_file(&path).unwrap();
+            }
+            image.set_quota(Some(used_bytes(&image)));
+            let what = format!("copy on write {copy_on_write}, {choice:?}");
+            for _ in 0..3 {
+                let toy = open(&image).unwrap_or_else(|e| panic!("{what}: {e:?}"));
+                assert!(
+                    is_stored(&toy.rows(big).unwrap(), &stored, &doubtful),
+                    "{what}"
+                );
+                assert_eq!(toy.rows(keep).unwrap(), [(1, 1)], "{what}");
+                if let Err(refused) = toy.append(keep, &[(5, 5)], Durability::Disk) {
+                    let kind = refused.kind();
+                    assert!(
+                        matches!(kind, ErrorKind::DiskFull | ErrorKind::Unavailable),
+                        "{refused}"
+                    );
+                }
+                let found = toy.rows(big).unwrap();
+                assert!(is_stored(&found, &stored, &doubtful), "{what}");
+                if toy.rows(keep).unwrap() != [(1, 1)] {
+                    break;
+                }
+            }
+            let toy = open(&image).unwrap();
+            image.set_quota(None);
+            toy.append(keep, &[(6, 6)], Durability::Disk).unwrap();
+            assert!(toy.rows(keep).unwrap().contains(&(6, 6)), "{what}");
+            assert!(
+                is_stored(&toy.rows(big).unwrap(), &stored, &doubtful),
+                "{what}"
+            );
+            assert!(toy.kernel.poison().is_none(), "{what}");
         }
     }
 }
