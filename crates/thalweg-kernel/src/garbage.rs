@@ -22,6 +22,7 @@ use crate::live::PinPlace;
 use crate::open::list_fragments;
 use crate::queue::refusal;
 use crate::segment::{list_segments, segment_path};
+use crate::segment_supply::CLEANING_CHECKPOINTS;
 use crate::state::{Snapshot, TableState};
 use crate::store::Store;
 use crate::writer::Writer;
@@ -126,8 +127,16 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         return Ok(stays);
     }
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
-    writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
-    writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
+    // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
+    let serves_drop = writer.with_leader(|leader| leader.awaits_cleaning)
+        && dead_bytes > writer.supply.room_for_checkpoints(CLEANING_CHECKPOINTS);
+    for _ in 0..CLEANING_CHECKPOINTS {
+        let job = match serves_drop {
+            true => Job::CheckpointToFree,
+            false => Job::Checkpoint { always: true },
+        };
+        writer.submit(job, Durability::Disk)?;
+    }
     let after = writer.snapshot();
     let still_needed = live_files(&after, &writer.store, &mut writer.known_uses.lock());
     // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was
@@ -155,6 +164,9 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(Error::io(format_args!("removing {}", path.display()), e)),
         }
+    }
+    if !dead.is_empty() {
+        writer.with_leader(|leader| leader.awaits_cleaning = false);
     }
     Ok(Collected {
         files: dead.len(),

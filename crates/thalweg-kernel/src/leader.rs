@@ -65,6 +65,8 @@ pub(crate) enum Job {
     Checkpoint {
         always: bool,
     },
+    /// One behind which files can go: on a full disk what is kept for that serves it.
+    CheckpointToFree,
 }
 
 /// What the callers of a batch want between them.
@@ -72,7 +74,7 @@ pub(crate) enum Job {
 pub(crate) struct Wants {
     /// Somebody waits for a sync.
     pub(crate) sync: bool,
-    /// Somebody drops a table.
+    /// Somebody drops a table, or is about to remove files.
     pub(crate) freed_space: bool,
 }
 
@@ -182,6 +184,8 @@ pub(crate) struct Leader {
     pub(crate) untold: bool,
     /// A table was dropped since the last checkpoint: removing its files takes two.
     pub(crate) has_garbage: bool,
+    /// No files were removed since a table was dropped, or since an opening that may have found such files.
+    pub(crate) awaits_cleaning: bool,
 }
 
 /// What a frame is for: on a full disk that decides where it may go.
@@ -262,6 +266,11 @@ impl Leader {
                     *settled = done;
                     self.checkpoint(always)
                 }
+                Job::CheckpointToFree => {
+                    self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
+                    *settled = done;
+                    self.checkpoint_to_free()
+                }
             };
             answer(match outcome {
                 Ok(commit) => {
@@ -334,7 +343,9 @@ impl Leader {
         let mut changes = lowered.changes;
         if changes.iter().any(frees_files) {
             self.due.expect_garbage();
-            self.has_garbage |= changes.iter().any(drops_table);
+            let drops_tables = changes.iter().any(drops_table);
+            self.has_garbage |= drops_tables;
+            self.awaits_cleaning |= drops_tables;
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
@@ -660,6 +671,12 @@ impl Leader {
             self.publish().map_err(fatal)?;
         }
         Ok(self.working.commit)
+    }
+
+    fn checkpoint_to_free(&mut self) -> Outcome<CommitNo> {
+        self.make_room_to_clean()?;
+        self.ensure_epoch_to_drop()?;
+        self.checkpoint(true)
     }
 
     /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the segment that the epoch of this

@@ -107,7 +107,7 @@ impl CommitQueue {
         let mut mine = None;
         let wants = Wants {
             sync: durability == Durability::Disk,
-            freed_space: job.drops_tables(),
+            freed_space: job.frees_space(),
         };
         let jobs = std::iter::once((job, durability));
         let done = self.run(jobs, wants, &mut |result| mine = Some(result));
@@ -132,7 +132,7 @@ impl CommitQueue {
         }
         let wants = Wants {
             sync: jobs.iter().any(|(_, level)| *level == Durability::Disk),
-            freed_space: jobs.iter().any(|(job, _)| job.drops_tables()),
+            freed_space: jobs.iter().any(|(job, _)| job.frees_space()),
         };
         let mut results = Vec::with_capacity(jobs.len());
         let done = self.run(jobs.into_iter(), wants, &mut |result| results.push(result));
@@ -277,13 +277,17 @@ impl Job {
     fn bytes(&self) -> usize {
         match self {
             Self::Commit(commit) => commit.bytes(),
-            Self::Flush | Self::Checkpoint { .. } => 0,
+            Self::Flush | Self::Checkpoint { .. } | Self::CheckpointToFree => 0,
         }
     }
 
-    /// Does nothing but drop tables.
-    pub(crate) fn drops_tables(&self) -> bool {
-        matches!(self, Self::Commit(commit) if commit.drops_tables())
+    /// Drops tables and does nothing else, or comes before files are removed.
+    pub(crate) fn frees_space(&self) -> bool {
+        match self {
+            Self::Commit(commit) => commit.drops_tables(),
+            Self::CheckpointToFree => true,
+            Self::Flush | Self::Checkpoint { .. } => false,
+        }
     }
 }
 

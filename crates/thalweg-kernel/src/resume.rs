@@ -225,11 +225,23 @@ impl Leader {
                  snapshots that were taken before the drop are closed";
             return Err(Failure::Refused(Error::new(ErrorKind::DiskFull, message)));
         }
+        self.give_back();
+        Ok(())
+    }
+
+    /// The same before the checkpoints that come before files are removed. An opening may find these files.
+    pub(crate) fn make_room_to_clean(&mut self) -> Outcome<()> {
+        if self.supply.must_give_back().map_err(Failure::Refused)? {
+            self.give_back();
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self) {
         self.supply.give_back();
         if let Some(log) = &mut self.log {
             log.cut_unwritten();
             log.keep_for_freeing();
         }
-        Ok(())
     }
 }

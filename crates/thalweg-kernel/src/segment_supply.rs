@@ -298,7 +298,12 @@ impl SegmentSupply {
             let larger = larger.or_else(|| state.spare.take_if(|spare| suffices(spare)));
             let renewed = match larger {
                 Some(spare) => spare,
-                None => self.make(self.wanted_reserve_bytes(true))?,
+                None => {
+                    let bytes = self.wanted_reserve_bytes(true);
+                    // What was given back is not to be taken from those it was given to.
+                    self.check_room_for_rows(bytes)?;
+                    self.make(bytes)?
+                }
             };
             let small = state.reserve.replace(renewed);
             small.iter().for_each(|spare| self.remove(&spare.path));
