@@ -48,7 +48,7 @@ const AMPLE_SEGMENTS: u64 = 4;
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
 
 /// What calls for a checkpoint: recovery never has more than this to read.
-const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
+pub(crate) const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
     frames: 16_384,
     groups: 256,
     directory_bytes: 1 << 20,

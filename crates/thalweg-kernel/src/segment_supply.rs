@@ -34,7 +34,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::NEXT_FRAME_BYTES;
 use crate::ids::{FileId, counts_as_used};
-use crate::leader::{Failure, Outcome};
+use crate::leader::{CHECKPOINT_DUE, Failure, Outcome};
 use crate::segment::{self, Prepared, Spare};
 use std::path::PathBuf;
 use thalweg_env::Env;
@@ -336,8 +336,7 @@ impl SegmentSupply {
         // Open rows and changed pages of the last checkpoint need not be in the next one: for these no more than a segment.
         let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
         let last_bytes = (RESERVE_CHECKPOINTS * last_bytes).min(self.limit_bytes);
-        let bytes = RESERVE_CHECKPOINTS * with_slack(catalogue_bytes)
-            + self.unsaved_bytes.load(Ordering::Relaxed);
+        let bytes = RESERVE_CHECKPOINTS * with_slack(catalogue_bytes) + self.unsaved_soon_bytes();
         let bytes = bytes.max(last_bytes);
         let bytes = bytes.next_multiple_of(self.reserve_unit());
         match is_written_to {
@@ -350,6 +349,13 @@ impl SegmentSupply {
     fn ample_reserve_bytes(&self, is_written_to: bool) -> u64 {
         let more_bytes = CLEANING_CHECKPOINTS * self.more_bytes();
         self.wanted_reserve_bytes(is_written_to) + more_bytes.next_multiple_of(self.reserve_unit())
+    }
+
+    /// What is in no checkpoint yet, and what a segment may add to that before the reserve is looked at again: more than so much
+    /// calls for a checkpoint.
+    fn unsaved_soon_bytes(&self) -> u64 {
+        let more_bytes = (self.limit_bytes / 4).min(CHECKPOINT_DUE.directory_bytes);
+        self.unsaved_bytes.load(Ordering::Relaxed) + more_bytes
     }
 
     fn reserve_unit(&self) -> u64 {
@@ -365,7 +371,7 @@ impl SegmentSupply {
     /// The least room that commits which free no space leave for those that do.
     fn least_reserve_bytes(&self) -> u64 {
         let bytes = self.catalogue_bytes.load(Ordering::Relaxed);
-        LEAST_RESERVE_CHECKPOINTS * with_slack(bytes) + self.unsaved_bytes.load(Ordering::Relaxed)
+        LEAST_RESERVE_CHECKPOINTS * with_slack(bytes) + self.unsaved_soon_bytes()
     }
 
     /// As much as a segment must have for a frame, and for checkpoints behind it.

@@ -276,11 +276,6 @@ impl Writer {
         };
         let collected = marked.and_then(|marked| garbage::collect(self, marked, least_bytes));
         let pinned = collected.as_ref().ok().and_then(|c| c.pinned);
-        println!(
-            "DBG clean full {is_full} free {:?} least {least_bytes} compacted {compacted:?} collected {:?}",
-            self.env.storage().free_bytes(&self.dir),
-            collected.as_ref().map(|c| (c.files, c.pinned))
-        );
         *self.behind_pins.lock() = pinned;
         if compacted.is_err() || collected.is_err() || pinned.is_some() || is_partial {
             self.due.garbage_stays();

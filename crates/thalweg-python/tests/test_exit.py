@@ -37,7 +37,7 @@ def iterate():
             pass
 
 schema = pyarrow.RecordBatch.from_pydict(batch(0, 1)).schema
-# A reader of pyarrow that a daemon thread drops at the end aborts the process by itself, without Thalweg.
+# A reader of pyarrow that a daemon thread reads or drops at the end aborts the process by itself, without Thalweg.
 readers = []
 
 def batches():
@@ -68,7 +68,6 @@ def convert():
     while True:
         table.scan().df(), table.scan().numpy()
         readers.append(table.scan().reader())
-        readers[-1].read_next_batch()
 
 for work in (put, append, collect, query, iterate, feed, insert, read_frames, convert):
     threading.Thread(target=work, daemon=True).start()
