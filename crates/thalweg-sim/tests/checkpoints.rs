@@ -1,6 +1,5 @@
 //! Any one checkpoint is damaged, full or a difference: a repair loses nothing by it, wherever a crash came before and whatever
 //! was written since. `THALWEG_EFFORT` makes the samples larger; from 24 on they are all bytes.
-#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use std::collections::BTreeSet;
 use thalweg_env::sim::{CrashChoice, SimEnv};
