@@ -720,7 +720,9 @@ impl Trial {
 
     fn reopen(&mut self, what: &str) {
         let killed = self.sim.crash_image(&CrashChoice::Kill);
-        let reopened = open(&killed).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let reopened = open(&killed);
+        assert!(reopened.is_ok(), "{what}: {reopened:?}");
+        let reopened = reopened.unwrap();
         assert_eq!(shown(&reopened), self.model, "{what}");
         if self.one_in(4) {
             self.toy.kernel.checkpoint().unwrap();
