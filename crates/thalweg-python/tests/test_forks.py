@@ -308,11 +308,14 @@ def test_a_child_opens_what_its_parent_has_closed(path):
 OUTLIVES = """
 db = thalweg.connect(path)
 create(db).append(batch(0, 10))
+runs, tell = os.pipe()
 pid = os.fork()
 if pid == 0:
     signal.alarm(60)
     os.close(1)
+    os.write(tell, b"x")
     signal.pause()
+os.read(runs, 1)  # a child that has never run still shares the locks
 print(pid, flush=True)
 signal.pause()
 """
