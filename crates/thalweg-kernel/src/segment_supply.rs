@@ -218,9 +218,11 @@ impl SegmentSupply {
             }
         }
         self.note_reserve(&state);
+        let reserve_is_used = state.reserve_is_used;
         drop(state);
         self.changed.notify_all();
-        let is_reserve = is_reserve || is_given_back;
+        // While there is no other one, nothing else goes into what is taken for these commits.
+        let is_reserve = is_reserve || is_given_back || reserve_is_used;
         used.map(|used| Prepared { is_reserve, ..used })
     }
 
@@ -739,6 +741,7 @@ mod tests {
         let supply =
             SegmentSupply::new(sim.env(), PathBuf::from("/db"), FileId(1), limit_bytes).unwrap();
         supply.refill();
+        storage.storage().sync_dir(Path::new("/db/log")).unwrap();
         sim.set_quota(Some(0));
         supply
     }
