@@ -218,9 +218,11 @@ impl SegmentSupply {
             }
         }
         self.note_reserve(&state);
+        let reserve_is_used = state.reserve_is_used;
         drop(state);
         self.changed.notify_all();
-        let is_reserve = is_reserve || is_given_back;
+        // While there is no other one, nothing else goes into what is taken for these commits.
+        let is_reserve = is_reserve || is_given_back || reserve_is_used;
         used.map(|used| Prepared { is_reserve, ..used })
     }
 
@@ -332,23 +334,26 @@ impl SegmentSupply {
 
     /// How large a reserve is to be; `is_written_to`: a segment in the end, else only given back.
     fn wanted_reserve_bytes(&self, is_written_to: bool) -> u64 {
+        self.reserve_bytes_with(0, is_written_to)
+    }
+
+    /// The same where there is plenty of space: with room in two checkpoints for what is in none yet.
+    fn ample_reserve_bytes(&self, is_written_to: bool) -> u64 {
+        self.reserve_bytes_with(CLEANING_CHECKPOINTS * self.more_bytes(), is_written_to)
+    }
+
+    fn reserve_bytes_with(&self, more_bytes: u64, is_written_to: bool) -> u64 {
         let catalogue_bytes = self.catalogue_bytes.load(Ordering::Relaxed);
         // Open rows and changed pages of the last checkpoint need not be in the next one: for these no more than a segment.
         let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
         let last_bytes = (RESERVE_CHECKPOINTS * last_bytes).min(self.limit_bytes);
         let bytes = RESERVE_CHECKPOINTS * with_slack(catalogue_bytes) + self.unsaved_soon_bytes();
-        let bytes = bytes.max(last_bytes);
+        let bytes = bytes.max(last_bytes) + more_bytes;
         let bytes = bytes.next_multiple_of(self.reserve_unit());
         match is_written_to {
             true => bytes,
             false => bytes * GIVEN_BACK_SHARE,
         }
-    }
-
-    /// The same where there is plenty of space: with room in two checkpoints for what is in none yet.
-    fn ample_reserve_bytes(&self, is_written_to: bool) -> u64 {
-        let more_bytes = CLEANING_CHECKPOINTS * self.more_bytes();
-        self.wanted_reserve_bytes(is_written_to) + more_bytes.next_multiple_of(self.reserve_unit())
     }
 
     /// What is in no checkpoint yet, and what a segment may add to that before the reserve is looked at again: more than so much
@@ -739,6 +744,7 @@ mod tests {
         let supply =
             SegmentSupply::new(sim.env(), PathBuf::from("/db"), FileId(1), limit_bytes).unwrap();
         supply.refill();
+        storage.storage().sync_dir(Path::new("/db/log")).unwrap();
         sim.set_quota(Some(0));
         supply
     }
