@@ -246,13 +246,21 @@ pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
 /// them elsewhere, so that what is written there later finds room as well, unless somebody takes it before.
 pub(crate) fn overwrite(spare: &Spare) -> Result<bool> {
     let fail = |e| Error::io(format_args!("writing {}", spare.path.display()), e);
+    let is_full = |done: &Result<()>| {
+        done.as_ref()
+            .is_err_and(|error| error.kind() == ErrorKind::DiskFull)
+    };
     let written = fill_with_zeros(&*spare.file, spare.capacity_bytes).map_err(fail);
-    // In any case: it gives the old blocks back to the file system, or the new ones.
-    let synced = spare.file.sync_data().map_err(fail);
-    match written.and(synced) {
-        Err(error) if error.kind() == ErrorKind::DiskFull => Ok(false),
-        done => done.map(|()| true),
+    let lacks_room = is_full(&written);
+    if !lacks_room {
+        written?;
     }
+    // Where there was no room, too: it gives back to the file system what was written, or what that has replaced.
+    let synced = spare.file.sync_data().map_err(fail);
+    if lacks_room || is_full(&synced) {
+        return Ok(false);
+    }
+    synced.map(|()| true)
 }
 
 /// Cuts off what is not written yet of the segments from the end of a log on, so that its space is free. They read the same: where

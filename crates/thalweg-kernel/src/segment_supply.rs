@@ -267,14 +267,17 @@ impl SegmentSupply {
             state.reserve_is_used |= was_reserve;
             return Ok(Some(taken));
         }
+        if overwritten.is_err() {
+            // What failed to be synced is never used again.
+            self.remove(&taken.path);
+            return overwritten.map(|_| None);
+        }
         if was_reserve {
             state.reserve = Some(taken);
         } else {
             state.leftovers.push(taken.path);
         }
-        if !overwritten? {
-            self.note_no_room(state);
-        }
+        self.note_no_room(state);
         Ok(None)
     }
 
@@ -422,10 +425,16 @@ impl SegmentSupply {
         let mut state = self.lock_prepared();
         if is_short && !state.copies_on_write {
             let kept = state.reserve.as_ref().or(state.spare.as_ref());
-            if let Some(kept) = kept
-                && !segment::overwrite(kept)?
-            {
-                self.note_no_room(&mut state);
+            match kept.map(segment::overwrite) {
+                None | Some(Ok(true)) => {}
+                Some(Ok(false)) => self.note_no_room(&mut state),
+                Some(Err(error)) => {
+                    // What failed to be synced is never used again.
+                    let failed = state.reserve.take().or_else(|| state.spare.take());
+                    failed.iter().for_each(|spare| self.remove(&spare.path));
+                    self.note_reserve(&state);
+                    return Err(error);
+                }
             }
         }
         Ok(state.copies_on_write && (is_short || state.write_has_failed))
