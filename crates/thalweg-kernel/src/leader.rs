@@ -44,6 +44,8 @@ const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
 const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// Checkpoints are padded where there is space for so many more segments.
 const AMPLE_SEGMENTS: u64 = 4;
+/// In shorter segments, which only a full disk has, the zeros would be no small part.
+const LEAST_PADDED_BYTES: u64 = 16 * SECTOR_BYTES;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
 
@@ -796,11 +798,13 @@ impl Leader {
         }
     }
 
-    /// Whether there is space for some more segments, as far as is known.
+    /// Whether up to a sector of zeros is little in the segment that is written to, and there is space for some more segments,
+    /// as far as is known.
     fn has_ample_space(&self) -> bool {
         let segment_bytes = self.log.as_ref().map_or(0, LogWriter::capacity_bytes);
         let free = self.env.storage().free_bytes(&self.dir);
-        free.is_ok_and(|free| free >= AMPLE_SEGMENTS * segment_bytes)
+        segment_bytes >= LEAST_PADDED_BYTES
+            && free.is_ok_and(|free| free >= AMPLE_SEGMENTS * segment_bytes)
     }
 
     fn build_checkpoint(

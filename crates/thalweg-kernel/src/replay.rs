@@ -163,6 +163,18 @@ impl Replay {
         Some(place.at)
     }
 
+    /// Whether nothing was written behind the checkpoint that [`Replay::pass_checkpoint`] has gone past, nor its end damaged:
+    /// else damage of both may hide commits, none of which is known.
+    pub(crate) fn ends_behind_checkpoint(&self) -> Result<bool> {
+        let mut around = [0; 2 * FRAME_HEADER_BYTES];
+        let start = self.at.offset.saturating_sub(FRAME_HEADER_BYTES as u64);
+        read_up_to(&*self.file, &mut around, start)
+            .map_err(|e| Error::io(format_args!("reading {}", self.place()), e))?;
+        let (end, behind) = around.split_at(FRAME_HEADER_BYTES);
+        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        Ok(!is_blank(end) && is_blank(behind))
+    }
+
     /// The full checkpoints that one builds on, or names as that of the next one; none where it cannot be read.
     pub(crate) fn bases_of(env: &Env, dir: &Path, root: &Root) -> Result<Vec<Place>> {
         let own = root.place();

@@ -265,7 +265,10 @@ pub fn damage_sectors(patient: &Patient) -> (u64, Vec<Violation>) {
     let mut violations = Vec::new();
     for (path, sector) in &sectors {
         let image = patient.image();
-        let old = &files[path][sector.start..sector.end.min(files[path].len())];
+        // Zeros behind the end of the log stay: they were never written.
+        let used = files[path].iter().rposition(|byte| *byte != 0);
+        let used = used.map_or(0, |last| last + 1);
+        let old = &files[path][sector.start..sector.end.min(used)];
         let new: Vec<u8> = old.iter().map(|byte| byte ^ 0xA5).collect();
         let changed = image.overwrite_file(path, sector.start as u64, &new);
         changed.expect("a segment");

@@ -148,7 +148,7 @@ fn a_sector_that_cannot_be_read_any_more() {
 /// However short checkpoints and commits are: each checkpoint begins where no frame before it reaches.
 #[test]
 fn checkpoints_begin_in_sectors_of_their_own() {
-    let shape = Shape::new(16384, 8);
+    let shape = Shape::new(65536, 8);
     let sim = SimEnv::new(5);
     let mut db = Driver::start(&sim, shape, false);
     db.create("t");

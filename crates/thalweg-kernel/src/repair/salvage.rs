@@ -357,6 +357,7 @@ impl Lost {
 /// All frames of an epoch, and what is lost between them.
 fn read_log(log: &mut EpochLog) -> Result<Vec<Found>> {
     let mut found = Vec::new();
+    let mut passed = None;
     loop {
         let end = match log.replay.next(UNKNOWN) {
             Ok(Some(frame)) => {
@@ -369,7 +370,14 @@ fn read_log(log: &mut EpochLog) -> Result<Vec<Found>> {
                     let to = log.replay.at();
                     log.proven = to.max(log.proven);
                     found.push(Found::Lost(Lost::of_checkpoint(from, to)));
+                    passed = Some(to);
                     continue;
+                }
+                None if passed == Some(log.replay.at())
+                    && !log.replay.ends_behind_checkpoint()? =>
+                {
+                    let what = "what lies behind a damaged checkpoint is no frame";
+                    Err(Error::corruption("the log", what))
                 }
                 None => log.replay.judge_end(log.proven),
             },
