@@ -97,6 +97,7 @@ impl Kernel {
     /// Opens the database in a directory; a missing one is made unless the options say otherwise.
     ///
     /// After a crash this is where the log is read again: at most what was written since the last checkpoint.
+    /// If there is no space for what recovery writes, the database shows its rows, and commits get `DiskFull` until there is.
     ///
     /// # Errors
     /// `Locked` when another process writes, `NotFound`, `Corruption` with file and offset, `Unsupported` for a newer
