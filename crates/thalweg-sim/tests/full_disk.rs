@@ -362,6 +362,13 @@ fn what_was_prepared_before_a_full_disk_still_counts_behind_it() {
 /// A replacement goes by keys, and merged blocks have the key of the first of them: the later one would take their rows out.
 #[test]
 fn a_replacement_prepared_before_another_one_is_refused_behind_a_full_disk_too() {
+    // Behind a checkpoint recovery does not read the other one again.
+    for is_behind_checkpoint in [false, true] {
+        refuse_what_was_prepared_before(is_behind_checkpoint);
+    }
+}
+
+fn refuse_what_was_prepared_before(is_behind_checkpoint: bool) {
     let (sim, toy, table) = ended_at_sync();
     let rows = |first| (first..first + 64).map(|v| (v, v)).collect::<Vec<Row>>();
     // The recovery; then two blocks, of which the first one is about to be moved.
@@ -390,6 +397,9 @@ fn a_replacement_prepared_before_another_one_is_refused_behind_a_full_disk_too()
     let moved = replacement(&keys[..1], rows(1000), first);
     let merged = replacement(&keys, [rows(1000), rows(2000)].concat(), second);
     toy.kernel.commit(merged, Durability::Disk).unwrap();
+    if is_behind_checkpoint {
+        toy.kernel.checkpoint().unwrap();
+    }
     let stored = toy.rows(table).unwrap();
     sim.set_plan(FaultPlan::none().rule(lost_at_sync().once()));
     let row = [(3000, 3000)];
