@@ -3,7 +3,7 @@
 //! Invariants
 //! - A checkpoint does not build on the base of the checkpoint before it. So the two slots of the root share no byte of a
 //!   checkpoint, and damage to any one frame leaves one slot whole, with the log behind it. Each checkpoint begins in a
-//!   sector of its own, so the same holds of any one sector.
+//!   sector of its own, so the same holds of any one sector; not in short segments and on a disk that is nearly full.
 //! - The first checkpoint of an epoch is in both slots, and builds on the base that its recovery has just read: so an
 //!   opening never leads to a base that it knows nothing of. The checkpoints of the epoch before it are there until two more
 //!   were written.

@@ -31,8 +31,8 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// What must hold of a change by itself, whatever the state and the other changes of its commit: checked before it is
-    /// written and after it was read. `Err` says what does not.
+    /// Checks a change on its own, without the state and the other changes of its commit: called before it is written and
+    /// after it was read. `Err` says what is wrong.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::Rows(part) => check_rows(part),

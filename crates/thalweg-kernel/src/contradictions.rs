@@ -31,7 +31,7 @@ pub(crate) fn check_together(changes: &[Change]) -> Result<()> {
     parts.check_keys()
 }
 
-/// What a commit does, by what may be done once only.
+/// The changes of one commit, sorted by what a commit may do only once: to a table, a name, a fragment or a key.
 #[derive(Default)]
 struct Parts<'a> {
     tables: BTreeMap<TableId, Uses>,

@@ -190,7 +190,7 @@ pub(crate) struct Leader {
     pub(crate) awaits_cleaning: bool,
 }
 
-/// What a frame is for: on a full disk that decides where it may go.
+/// Why a frame is written. On a full disk the reserve and the last room are kept for some purposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     /// Commits that free no space.

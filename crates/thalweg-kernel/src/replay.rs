@@ -51,7 +51,7 @@ pub(crate) struct Replay {
     may_be_torn: bool,
     /// Why the frame at the end of the chain cannot be read, if that is how it ends.
     torn: Option<Error>,
-    /// What is known of checkpoints from elsewhere: a repair goes past those that are damaged.
+    /// Checkpoints that the root or other checkpoints name. A repair skips those of them that are damaged.
     named_checkpoints: Vec<NamedCheckpoint>,
 }
 

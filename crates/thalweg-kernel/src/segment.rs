@@ -246,10 +246,6 @@ pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
 /// them elsewhere, so that what is written there later finds room as well, unless somebody takes it before.
 pub(crate) fn overwrite(spare: &Spare) -> Result<bool> {
     let fail = |e| Error::io(format_args!("writing {}", spare.path.display()), e);
-    let is_full = |done: &Result<()>| {
-        done.as_ref()
-            .is_err_and(|error| error.kind() == ErrorKind::DiskFull)
-    };
     let written = fill_with_zeros(&*spare.file, spare.capacity_bytes).map_err(fail);
     let lacks_room = is_full(&written);
     if !lacks_room {
@@ -261,6 +257,12 @@ pub(crate) fn overwrite(spare: &Spare) -> Result<bool> {
         return Ok(false);
     }
     synced.map(|()| true)
+}
+
+/// Whether something failed because the disk is full.
+pub(crate) fn is_full<T>(done: &Result<T>) -> bool {
+    done.as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::DiskFull)
 }
 
 /// Cuts off what is not written yet of the segments from the end of a log on, so that its space is free. They read the same: where

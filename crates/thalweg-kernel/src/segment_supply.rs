@@ -16,7 +16,7 @@
 //!   place may take it: other commits get a segment only once there is another reserve, fragments and prepared segments
 //!   only from what is left above it.
 //!
-//! What could go wrong, each with a test here or in `--test copy_on_write`:
+//! Sequences of events that could leave a drop without room, each with a test here or in `--test copy_on_write`:
 //! - A checkpoint or a replacement takes the reserve, and its write then finds no room: nothing is left to give back. Hence the
 //!   write before the rename.
 //! - Another program takes the room between that write and the writes to the segment: what is not written of a segment is cut off
@@ -44,10 +44,10 @@ use thalweg_env::sync::{Condvar, Mutex, MutexGuard};
 /// The reserve is a multiple of this part of a full segment, so that it is seldom made anew.
 const RESERVE_SHARE: u64 = 16;
 const RESERVE_MIN_BYTES: u64 = 64 << 10;
-/// What the reserve takes: the checkpoint that begins an epoch, two that removing files needs, and one more, because each is
-/// only estimated and copy-on-write file systems need room for writing one twice.
+/// A reserve is made with room for so many checkpoints: the one that begins an epoch, two before files are removed, and one
+/// more, because their size is only estimated and copy-on-write file systems need room for writing one twice.
 const RESERVE_CHECKPOINTS: u64 = 4;
-/// What is left of the reserve must take so many checkpoints, or commits that free no space are refused.
+/// With room for fewer checkpoints than these in the reserve, commits that free no space are refused.
 const LEAST_RESERVE_CHECKPOINTS: u64 = 3;
 /// Removing files takes so many checkpoints.
 pub(crate) const CLEANING_CHECKPOINTS: u64 = 2;
@@ -55,7 +55,7 @@ pub(crate) const CLEANING_CHECKPOINTS: u64 = 2;
 const WRITTEN_TWICE: u64 = 2;
 /// The reserve takes no more than this part of the free space where it has room for what is in no checkpoint yet.
 const UNSAVED_SHARE: u64 = 8;
-/// So many times as large is a reserve that is known to be given back.
+/// A reserve that will be given back, on a copy-on-write file system, is made this many times as large.
 const GIVEN_BACK_SHARE: u64 = 4;
 /// Takes `root` and `live` in place, and directories.
 const IN_PLACE_BYTES: u64 = 32 << 10;
@@ -183,7 +183,7 @@ impl SegmentSupply {
             false => self.make(bytes),
         };
         let mut made = fitting.map_or_else(|| make(capacity_bytes), Ok);
-        if !may_use_reserve && is_full(&made) && self.cut_reserve(&mut state) {
+        if !may_use_reserve && segment::is_full(&made) && self.cut_reserve(&mut state) {
             made = make(capacity_bytes);
         }
         let spare = match made {
@@ -440,7 +440,7 @@ impl SegmentSupply {
         Ok(state.copies_on_write && (is_short || state.write_has_failed))
     }
 
-    /// Whether the space of the reserve is free, and for what.
+    /// Whether the reserve was given back: its space is then free, for commits that free more.
     pub(crate) fn is_given_back(&self) -> bool {
         self.is_given_back.load(Ordering::Relaxed)
     }
@@ -719,11 +719,6 @@ impl SegmentSupply {
             .for_each(|spare| self.remove(&spare.path));
         self.note_reserve(&state);
     }
-}
-
-fn is_full<T>(made: &Result<T>) -> bool {
-    made.as_ref()
-        .is_err_and(|error| error.kind() == ErrorKind::DiskFull)
 }
 
 /// A frame may be a little longer in its place than it was estimated.
