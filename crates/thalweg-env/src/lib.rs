@@ -37,6 +37,8 @@ pub mod sim;
 mod storage;
 pub mod sync;
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use os::start_threads;
@@ -62,7 +64,7 @@ impl Env {
     #[must_use]
     pub fn os() -> Env {
         Env::new(
-            Arc::new(os::OsStorage),
+            Arc::new(os::OsStorage::default()),
             Arc::new(os::OsClock),
             Arc::new(os::OsEntropy),
             Arc::new(os::OsSpawner),
@@ -104,6 +106,18 @@ impl Env {
             storage: Arc::new(owner::OwnedStorage::new(storage, self.owner())),
             ..self.clone()
         }
+    }
+
+    /// The same environment, in which paths that begin with `folder` keep leading into the folder that has this name now
+    /// ([`Storage::hold`]).
+    ///
+    /// # Errors
+    /// Those of opening the folder.
+    pub fn holding(&self, folder: &Path) -> io::Result<Env> {
+        Ok(Env {
+            storage: self.storage.hold(folder)?,
+            ..self.clone()
+        })
     }
 
     /// This process, as the owner of what it is about to make.

@@ -119,6 +119,12 @@ impl Storage for OwnedStorage {
         self.here()?.hard_link(from, to)
     }
 
+    fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>> {
+        let storage = self.here()?.hold(folder)?;
+        let owner = self.owner.clone();
+        Ok(Arc::new(OwnedStorage { storage, owner }))
+    }
+
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
         self.here()?.canonicalize(path)
     }

@@ -87,6 +87,11 @@ pub trait Storage: Send + Sync + Debug {
     /// Gives a file a second name; `AlreadyExists` if the new name is taken.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// The same storage, in which paths that begin with `folder` lead into the folder of that name now: also once the folder
+    /// was moved or removed, another one has its name, a link on the path was changed, or the process has another working
+    /// directory. Held for as long as what is returned lives; [`Storage::canonicalize`] goes by names all the same.
+    fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>>;
+
     /// The absolute path without `.`, `..` and symbolic links.
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf>;
 

@@ -42,11 +42,12 @@ contract!(
     directories_list_rename_and_vanish,
     names_fail_as_in_posix,
     links_name_one_file,
+    held_folders_are_found_by_the_path_they_had,
     locks_exclude_other_handles_by_range,
     threads_read_while_one_writes,
 );
 
-fn with_folder(env: &Env, test: fn(&Env, &Path)) {
+fn with_folder(env: &Env, test: impl Fn(&Env, &Path)) {
     let folder = Path::new("/folder");
     env.storage().create_dir(folder).unwrap();
     test(env, folder);
@@ -215,6 +216,86 @@ fn directories_list_rename_and_vanish(env: &Env, dir: &Path) {
     let dotted = dir.join("z/b/../f");
     assert_eq!(storage.canonicalize(&dotted).unwrap(), dir.join("z/f"));
     assert!(storage.free_bytes(dir).unwrap() > 0);
+}
+
+fn held_folders_are_found_by_the_path_they_had(env: &Env, dir: &Path) {
+    let folder = dir.join("held");
+    let error = env.holding(&folder).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    drop(open(env, &folder, OpenMode::CreateNew));
+    let error = env.holding(&folder).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotADirectory);
+    env.storage().remove_file(&folder).unwrap();
+    env.storage().create_dir(&folder).unwrap();
+    let held = env.holding(&folder).unwrap();
+    let storage = held.storage();
+    assert!(storage.metadata(&folder).unwrap().is_dir);
+    assert!(storage.free_bytes(&folder).unwrap() > 0);
+    storage.create_dir(&folder.join("sub")).unwrap();
+    let file = folder.join("sub/f");
+    open(&held, &file, OpenMode::CreateNew)
+        .write_all_at(b"abc", 0)
+        .unwrap();
+    storage.hard_link(&file, &folder.join("g")).unwrap();
+    // From within and from outside.
+    storage.rename(&folder.join("g"), &dir.join("h")).unwrap();
+    storage.rename(&dir.join("h"), &folder.join("k")).unwrap();
+    storage.sync_dir(&folder).unwrap();
+    let names = |dir: &Path| {
+        let listed = storage.list_dir(dir).unwrap().into_iter();
+        listed.map(|entry| entry.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&folder), ["k", "sub"]);
+    assert_eq!(names(dir), ["held"]);
+    assert_eq!(names(&folder.join("sub")), ["f"]);
+    assert_eq!(read_all(&*open(&held, &file, OpenMode::Read)), b"abc");
+    storage.remove_file(&file).unwrap();
+    storage.remove_dir(&folder.join("sub")).unwrap();
+    // What is held can be held again.
+    let again = held.holding(&folder).unwrap();
+    assert_eq!(
+        again
+            .storage()
+            .metadata(&folder.join("k"))
+            .unwrap()
+            .len_bytes,
+        3
+    );
+}
+
+/// Files in memory have no other process that would move their folders.
+#[test]
+fn held_folders_stay_what_they_were() {
+    let case = |env: &Env, dir: &Path| {
+        let (folder, moved) = (dir.join("held"), dir.join("moved"));
+        env.storage().create_dir(&folder).unwrap();
+        drop(open(env, &folder.join("old"), OpenMode::CreateNew));
+        let held = env.holding(&folder).unwrap();
+        let storage = held.storage();
+        env.storage().rename(&folder, &moved).unwrap();
+        env.storage().create_dir(&folder).unwrap();
+        drop(open(env, &folder.join("new"), OpenMode::CreateNew));
+        drop(open(&held, &folder.join("old"), OpenMode::ReadWrite));
+        let missing = storage.metadata(&folder.join("new")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        storage
+            .rename(&folder.join("old"), &folder.join("f"))
+            .unwrap();
+        assert_eq!(
+            env.storage().metadata(&moved.join("f")).unwrap().len_bytes,
+            0
+        );
+        storage.remove_file(&folder.join("f")).unwrap();
+        // Removed, it takes nothing more, whoever has its path.
+        env.storage().remove_dir(&moved).unwrap();
+        let refused = storage.open(&folder.join("f"), OpenMode::CreateNew);
+        assert_eq!(refused.map(drop).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(storage.list_dir(&folder).map_or(0, |names| names.len()), 0);
+        env.storage().metadata(&folder.join("new")).unwrap();
+    };
+    let dir = tempfile::tempdir().unwrap();
+    case(&Env::os(), dir.path());
+    with_folder(&SimEnv::new(1).env(), |env, folder| case(env, folder));
 }
 
 fn names_fail_as_in_posix(env: &Env, dir: &Path) {

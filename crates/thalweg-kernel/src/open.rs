@@ -2,7 +2,9 @@
 //!
 //! Invariants: a database exists once its root does, and all names that lead to it are durable before that ([`crate::folders`]);
 //! whatever a crash leaves before that is removed by the next opening.
-//! A folder with anything else in it is never touched. Recovery is done before the caller gets anything.
+//! A folder with anything else in it is never touched. An open database is the folder that had its path when it was opened,
+//! whatever has the path later.
+//! Recovery is done before the caller gets anything.
 
 use crate::bases::BuildsOn;
 use crate::checkpoint::{WrittenTrees, put_checkpoint};
@@ -109,6 +111,13 @@ pub(crate) fn look_for_database(env: &Env, dir: &Path) -> Result<bool> {
     }
 }
 
+/// The environment in which the path of a database leads to the folder that it names now. All files of an open database are
+/// looked up in it: else a process that changes its working directory, or a folder that is moved or made anew, would have it
+/// remove and replace the files of another database.
+pub(crate) fn hold_folder(env: &Env, dir: &Path) -> Result<Env> {
+    env.holding(dir).map_err(io_at("opening", dir))
+}
+
 /// Whether the folders of a database are there: its files without them are damage, not a new database.
 pub(crate) fn check_folders(env: &Env, dir: &Path) -> Result<()> {
     for folder in [log_dir(dir), data_dir(dir)] {
@@ -133,6 +142,7 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
         }
         make_database_folder(env, dir)?;
     }
+    let env = &hold_folder(env, dir)?;
     let lock = take_lock(env, dir)?;
     // Looked at again under the lock: another process may have made it meanwhile.
     let exists = look_for_database(env, dir)?;

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
 use crate::kernel::{Options, Published};
 use crate::live::{Live, LiveFile, PinPlace, Told, same_boot};
-use crate::open::{check_folders, look_for_database, no_database};
+use crate::open::{check_folders, hold_folder, look_for_database, no_database};
 use crate::pins::Pins;
 use crate::reader_slots::ReaderSlot;
 use crate::recover::{Recovered, apply, recover};
@@ -123,6 +123,7 @@ impl Reader {
         if !look_for_database(env, dir)? {
             return Err(no_database(env, dir));
         }
+        let env = &hold_folder(env, dir)?;
         check_folders(env, dir)?;
         let root = RootFile::open(env, dir, false)?;
         let database = root.current.database;

@@ -159,7 +159,7 @@ mod recorded {
     #[derive(Debug)]
     pub(super) struct Recorder {
         pub(super) os: Env,
-        pub(super) synced: Mutex<Vec<PathBuf>>,
+        pub(super) synced: Arc<Mutex<Vec<PathBuf>>>,
     }
 
     impl Storage for Recorder {
@@ -191,6 +191,12 @@ mod recorded {
         }
         fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
             self.os.storage().hard_link(from, to)
+        }
+        fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>> {
+            Ok(Arc::new(Recorder {
+                os: self.os.holding(folder)?,
+                synced: Arc::clone(&self.synced),
+            }))
         }
         fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
             let path = if path.as_os_str().is_empty() {

@@ -104,6 +104,9 @@ impl Storage for BombStorage {
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.hard_link(from, to)
     }
+    fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>> {
+        Ok(Arc::new(BombStorage(self.0.hold(folder)?, self.1.clone())))
+    }
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
         self.0.canonicalize(path)
     }

@@ -34,7 +34,11 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 const FREE_BYTES: u64 = 1 << 50;
 
 /// A file system of its own in memory.
-pub(crate) struct MemoryStorage {
+#[derive(Clone)]
+pub(crate) struct MemoryStorage(Arc<Files>);
+
+/// What is shared with whoever holds a folder.
+struct Files {
     /// All names by their whole path. Paths are ordered by component, so that what is in a folder follows the folder.
     names: RwLock<BTreeMap<PathBuf, Node>>,
     next_handle: AtomicU64,
@@ -81,10 +85,10 @@ impl MemoryStorage {
     /// A storage with nothing but the root folder.
     pub(crate) fn new() -> MemoryStorage {
         let root = (PathBuf::from("/"), Node::Dir);
-        MemoryStorage {
+        MemoryStorage(Arc::new(Files {
             names: RwLock::new(BTreeMap::from([root])),
             next_handle: AtomicU64::new(0),
-        }
+        }))
     }
 }
 
@@ -138,7 +142,7 @@ fn below<'a>(names: &'a Names, dir: &'a Path) -> impl Iterator<Item = (&'a PathB
 impl Storage for MemoryStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let makes_it = matches!(mode, OpenMode::CreateNew | OpenMode::OpenOrCreate);
-        let mut names = self.names.write();
+        let mut names = self.0.names.write();
         let path = resolve(&names, path)?;
         let inode = match names.get(&path) {
             Some(_) if mode == OpenMode::CreateNew => return Err(Errno::EXIST.into()),
@@ -153,13 +157,13 @@ impl Storage for MemoryStorage {
         };
         Ok(Arc::new(MemoryFile {
             inode,
-            handle: self.next_handle.fetch_add(1, Ordering::Relaxed),
+            handle: self.0.next_handle.fetch_add(1, Ordering::Relaxed),
             is_writable: mode != OpenMode::Read,
         }))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let mut names = self.names.write();
+        let mut names = self.0.names.write();
         let path = resolve(&names, path)?;
         check_free(&names, &path)?;
         names.insert(path, Node::Dir);
@@ -167,7 +171,7 @@ impl Storage for MemoryStorage {
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        let names = self.names.read();
+        let names = self.0.names.read();
         let dir = resolve(&names, path)?;
         check_dir(&names, &dir)?;
         let entries = below(&names, &dir).filter(|(path, _)| path.parent() == Some(&dir));
@@ -182,7 +186,7 @@ impl Storage for MemoryStorage {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut names = self.names.write();
+        let mut names = self.0.names.write();
         let (from, to) = (resolve(&names, from)?, resolve(&names, to)?);
         let moved = find(&names, &from)?.clone();
         match (&moved, names.get(&to)) {
@@ -215,7 +219,7 @@ impl Storage for MemoryStorage {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let mut names = self.names.write();
+        let mut names = self.0.names.write();
         let path = resolve(&names, path)?;
         if let Node::Dir = find(&names, &path)? {
             return Err(Errno::ISDIR.into());
@@ -227,7 +231,7 @@ impl Storage for MemoryStorage {
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let mut names = self.names.write();
+        let mut names = self.0.names.write();
         let path = resolve(&names, path)?;
         check_dir(&names, &path)?;
         if path.parent().is_none() {
@@ -245,17 +249,17 @@ impl Storage for MemoryStorage {
         if path.as_os_str().is_empty() {
             return Ok(());
         }
-        let names = self.names.read();
+        let names = self.0.names.read();
         check_dir(&names, &resolve(&names, path)?)
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        let names = self.names.read();
+        let names = self.0.names.read();
         find(&names, &resolve(&names, path)?).map(Node::metadata)
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut names = self.names.write();
+        let mut names = self.0.names.write();
         let (from, to) = (resolve(&names, from)?, resolve(&names, to)?);
         let Node::File(inode) = find(&names, &from)? else {
             return Err(Errno::PERM.into());
@@ -266,8 +270,15 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
+    /// By its path: only this process could move it.
+    fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>> {
+        let names = self.0.names.read();
+        check_dir(&names, &resolve(&names, folder)?)?;
+        Ok(Arc::new(self.clone()))
+    }
+
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
-        let names = self.names.read();
+        let names = self.0.names.read();
         let path = resolve(&names, path)?;
         find(&names, &path)?;
         Ok(path)

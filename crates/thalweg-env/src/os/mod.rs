@@ -2,7 +2,9 @@
 //!
 //! Invariants
 //! - All file handles are close-on-exec (the standard library opens them so).
-//! - One call here is one system call, apart from [`OsFile::allocate`] where the file system cannot reserve.
+//! - One call here is one system call, but for those on folders, which open them first, and for [`OsFile::allocate`] where the
+//!   file system cannot reserve.
+//! - A folder that is held is open; what is below it is found from there, not by its path.
 #![expect(
     clippy::disallowed_methods,
     reason = "the one module that may reach the operating system; everyone else goes through Env"
@@ -12,13 +14,19 @@ mod locks;
 pub(crate) mod process;
 mod thread_starts;
 
-use std::fs::{self, OpenOptions};
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::retry_on_intr;
 
 use crate::runtime::{Clock, Entropy, JoinHandle, Spawner};
 use crate::storage::{DirEntry, File, LockKind, Metadata, OpenMode, Storage};
@@ -26,77 +34,152 @@ use crate::sync::thread;
 use locks::ListedFile;
 pub use thread_starts::start_threads;
 
+/// How a folder is opened in which names are looked up: as with its path, it need not be readable.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const LOOKUP: OFlags = OFlags::PATH;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const LOOKUP: OFlags = OFlags::RDONLY;
+
+/// Rights of new files and folders, as the process's mask leaves them.
+const FILE_MODE: Mode = Mode::from_bits_retain(0o666);
+const DIR_MODE: Mode = Mode::from_bits_retain(0o777);
+
 /// The file system of the operating system.
+#[derive(Debug, Default)]
+pub(crate) struct OsStorage {
+    held: Option<HeldFolder>,
+}
+
+/// An open folder, and the path that it was opened by.
 #[derive(Debug)]
-pub(crate) struct OsStorage;
+struct HeldFolder {
+    path: PathBuf,
+    folder: ListedFile,
+}
+
+impl OsStorage {
+    /// The folder from which a path is looked up, and the path from there.
+    fn start<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+        let held = self.held.as_ref();
+        let below = held.and_then(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
+        match below {
+            None => (rustix::fs::CWD, path),
+            Some((held, below)) => (held.folder.file().as_fd(), shown(below)),
+        }
+    }
+
+    fn open_dir(&self, path: &Path, access: OFlags) -> io::Result<OwnedFd> {
+        let (start, path) = self.start(path);
+        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(retry_on_intr(|| {
+            rustix::fs::openat(start, path, flags, Mode::empty())
+        })?)
+    }
+}
+
+/// The empty path is how a relative path spells "here", for example as the parent of a name.
+fn shown(path: &Path) -> &Path {
+    match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    }
+}
 
 impl Storage for OsStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let (start, path) = self.start(path);
         let file = locks::open_listed(|is_first| {
-            let mut options = OpenOptions::new();
-            options.read(true).write(mode != OpenMode::Read);
-            // A file that the first attempt has made is there.
-            options
-                .create_new(mode == OpenMode::CreateNew && is_first)
-                .create(mode == OpenMode::OpenOrCreate);
-            options.open(path)
+            let access = match mode {
+                OpenMode::Read => OFlags::RDONLY,
+                _ => OFlags::RDWR,
+            };
+            let creation = match mode {
+                OpenMode::Read | OpenMode::ReadWrite => OFlags::empty(),
+                // A file that the first attempt has made is there.
+                OpenMode::CreateNew if !is_first => OFlags::empty(),
+                OpenMode::CreateNew => OFlags::CREATE | OFlags::EXCL,
+                OpenMode::OpenOrCreate => OFlags::CREATE,
+            };
+            let flags = access | creation | OFlags::CLOEXEC;
+            let opened = retry_on_intr(|| rustix::fs::openat(start, path, flags, FILE_MODE));
+            Ok(fs::File::from(opened?))
         });
         Ok(Arc::new(OsFile { file: file? }))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir(path)
+        let (start, path) = self.start(path);
+        Ok(rustix::fs::mkdirat(start, path, DIR_MODE)?)
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
-        for entry in fs::read_dir(path)? {
+        for entry in rustix::fs::Dir::new(self.open_dir(path, OFlags::RDONLY)?)? {
             let entry = entry?;
-            match entry.file_type() {
-                Ok(found) => entries.push(DirEntry {
-                    name: entry.file_name(),
-                    is_dir: found.is_dir(),
-                }),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
             }
+            let file_type = match entry.file_type() {
+                FileType::Unknown => match self.type_of_entry(&path.join(name)) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    found => found?,
+                },
+                known => known,
+            };
+            entries.push(DirEntry {
+                name: name.to_owned(),
+                is_dir: file_type.is_dir(),
+            });
         }
         entries.sort();
         Ok(entries)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        let ((from_start, from), (to_start, to)) = (self.start(from), self.start(to));
+        Ok(rustix::fs::renameat(from_start, from, to_start, to)?)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        let (start, path) = self.start(path);
+        Ok(rustix::fs::unlinkat(start, path, AtFlags::empty())?)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir(path)
+        let (start, path) = self.start(path);
+        Ok(rustix::fs::unlinkat(start, path, AtFlags::REMOVEDIR)?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        // The empty path is how a relative path spells "the parent is the current directory".
-        let path = if path.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            path
-        };
-        fs::File::open(path)?.sync_all()
+        Ok(rustix::fs::fsync(
+            self.open_dir(shown(path), OFlags::RDONLY)?,
+        )?)
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        let found = fs::metadata(path)?;
+        let (start, path) = self.start(path);
+        let found = rustix::fs::statat(start, path, AtFlags::empty())?;
         Ok(Metadata {
-            len_bytes: found.len(),
-            is_dir: found.is_dir(),
+            len_bytes: u64::try_from(found.st_size).unwrap_or(0),
+            is_dir: FileType::from_raw_mode(found.st_mode).is_dir(),
         })
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::hard_link(from, to)
+        let ((from_start, from), (to_start, to)) = (self.start(from), self.start(to));
+        let flags = AtFlags::empty();
+        Ok(rustix::fs::linkat(from_start, from, to_start, to, flags)?)
+    }
+
+    fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>> {
+        // Listed, so that no child of a fork keeps a folder in use.
+        let open = locks::open_listed(|_| Ok(fs::File::from(self.open_dir(folder, LOOKUP)?)))?;
+        let held = HeldFolder {
+            path: folder.to_owned(),
+            folder: open,
+        };
+        Ok(Arc::new(OsStorage { held: Some(held) }))
     }
 
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
@@ -104,8 +187,25 @@ impl Storage for OsStorage {
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        let found = rustix::fs::statvfs(path)?;
+        let found = match self.start(path) {
+            (start, here) if here == Path::new(".") && self.held.is_some() => {
+                rustix::fs::fstatvfs(start)
+            }
+            (start, path) => {
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+                rustix::fs::openat(start, path, flags, Mode::empty()).and_then(rustix::fs::fstatvfs)
+            }
+        }?;
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+}
+
+impl OsStorage {
+    /// Asked for where the file system does not tell it with the name.
+    fn type_of_entry(&self, path: &Path) -> io::Result<FileType> {
+        let (start, path) = self.start(path);
+        let found = rustix::fs::statat(start, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(found.st_mode))
     }
 }
 

@@ -23,6 +23,7 @@ pub enum CallKind {
     SyncDir,
     Metadata,
     HardLink,
+    Hold,
     Canonicalize,
     FreeBytes,
     Read,

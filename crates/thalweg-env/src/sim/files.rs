@@ -9,7 +9,7 @@ use super::World;
 use super::fault::{CallKind, Errno};
 use super::machine::{Context, Handle, Machine, Request};
 use super::paths::{LastLink, absolute, normalise};
-use super::state::Node;
+use super::state::{Ino, Node};
 use crate::storage::{DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage};
 
 /// What `free_bytes` says where there is no quota.
@@ -20,6 +20,14 @@ const UNLIMITED_BYTES: u64 = 1 << 40;
 pub(super) struct SimStorage {
     pub(super) world: Arc<World>,
     pub(super) process_id: u32,
+    pub(super) held: Option<HeldFolder>,
+}
+
+/// A folder, and the path that it was held by.
+#[derive(Debug)]
+pub(super) struct HeldFolder {
+    path: PathBuf,
+    ino: Ino,
 }
 
 impl SimStorage {
@@ -30,9 +38,24 @@ impl SimStorage {
 
     /// Paths from the root; they still hold what only the file system resolves.
     fn absolute(&self, path: &Path) -> PathBuf {
-        if path.is_absolute() {
-            return path.to_owned();
+        let process_id = self.acting();
+        let machine = self.world.disk.machine.lock();
+        let held = self.held.as_ref();
+        let below = held.and_then(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
+        if let Some((held, below)) = below {
+            // Nothing can be named in a folder that has no name any more.
+            let now = machine.fs.path_of_dir(held.ino).unwrap_or_default();
+            return if below.as_os_str().is_empty() {
+                now
+            } else {
+                absolute(&now, below)
+            };
         }
+        absolute(machine.settings.working_dir(process_id), path)
+    }
+
+    /// The same without regard to what is held.
+    fn absolute_by_name(&self, path: &Path) -> PathBuf {
         let process_id = self.acting();
         let machine = self.world.disk.machine.lock();
         absolute(machine.settings.working_dir(process_id), path)
@@ -128,12 +151,11 @@ impl Storage for SimStorage {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let path = self.absolute(path);
         // As in the real environment: the parent of a relative path may be spelled so.
         let path = if path.as_os_str().is_empty() {
             self.absolute(Path::new("."))
         } else {
-            path
+            self.absolute(path)
         };
         self.call(CallKind::SyncDir, &path, None, |machine, context| {
             machine.sync_dir(&path, context)
@@ -160,8 +182,24 @@ impl Storage for SimStorage {
         })
     }
 
+    fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>> {
+        let path = self.absolute(folder);
+        let ino = self.call(CallKind::Hold, &path, None, |machine, _| {
+            let ino = machine.fs.lookup(&path)?;
+            machine.fs.dir(ino).map(|_| ino)
+        })?;
+        Ok(Arc::new(SimStorage {
+            world: Arc::clone(&self.world),
+            process_id: self.process_id,
+            held: Some(HeldFolder {
+                path: folder.to_owned(),
+                ino,
+            }),
+        }))
+    }
+
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
-        let path = self.absolute(path);
+        let path = self.absolute_by_name(path);
         self.call(CallKind::Canonicalize, &path, None, |machine, _| {
             let (place, _) = machine.fs.lookup_place(&path)?;
             Ok(place.path)

@@ -206,6 +206,7 @@ impl SimEnv {
             Arc::new(files::SimStorage {
                 world: Arc::clone(world),
                 process_id,
+                held: None,
             }),
             Arc::new(SimClock {
                 world: Arc::clone(world),

@@ -450,6 +450,24 @@ impl FsState {
         files
     }
 
+    /// The path of a folder; `None`: it was removed.
+    pub(super) fn path_of_dir(&self, dir: Ino) -> Option<PathBuf> {
+        fn find(fs: &FsState, dir: Ino, at: Ino) -> Option<Vec<OsString>> {
+            if at == dir {
+                return Some(Vec::new());
+            }
+            let entries = fs.dir(at).ok()?.visible.iter();
+            let mut dirs = entries.filter(|(_, ino)| fs.is_dir(**ino));
+            dirs.find_map(|(name, ino)| {
+                let mut names = find(fs, dir, *ino)?;
+                names.push(name.clone());
+                Some(names)
+            })
+        }
+        let names = find(self, dir, ROOT)?;
+        Some(Path::new("/").join(names.iter().rev().collect::<PathBuf>()))
+    }
+
     fn walk(&self, dir: Ino, path: &Path, files: &mut Vec<(PathBuf, Ino)>) {
         let Ok(node) = self.dir(dir) else { return };
         for (name, ino) in node.visible.iter() {

@@ -19,7 +19,7 @@ use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId, check_countable}
 use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::kernel::Options;
 use crate::leader::{Failure, Leader};
-use crate::open::{self, data_dir, free_file_id, look_for_database, take_lock};
+use crate::open::{self, data_dir, free_file_id, hold_folder, look_for_database, take_lock};
 use crate::root::RootFile;
 use crate::segment::list_segments;
 use crate::segment_supply::SegmentSupply;
@@ -73,6 +73,7 @@ pub fn repair(
     // Whatever `on_bytes` does: a child that it forks must not repair what its parent does.
     let env = &env.for_this_process();
     look(env, dir)?;
+    let env = &hold_folder(env, dir)?;
     let lock = take_lock(env, dir)?;
     let repaired = repair_locked(env, dir, options, on_bytes);
     let unlocked = lock.unlock(0..1);
