@@ -212,7 +212,11 @@ fn put_table(
 fn put_pending(pending: &Pending, out: &mut Vec<u8>) -> Result<()> {
     out.put_u64(pending.since.0);
     put_keys(&pending.removed, out);
-    index::encode_entries(&pending.added, out)
+    // Nothing limits how much comes to wait, while a list is limited.
+    for entries in index::lists_of(&pending.added) {
+        put_sized(out, |out| index::encode_entries(entries, out))?;
+    }
+    Ok(())
 }
 
 fn get_pending(bytes: &[u8], table: TableId) -> Result<Option<Pending>> {
@@ -222,7 +226,11 @@ fn get_pending(bytes: &[u8], table: TableId) -> Result<Option<Pending>> {
     let mut wire = Fields::new(bytes, "changes that wait for a page of an index");
     let since = CommitNo(wire.u64()?);
     let removed = get_keys(&mut wire)?;
-    let added = index::decode_entries(wire.rest()?)?;
+    let mut added = Vec::new();
+    while !wire.is_at_end() {
+        added.extend(index::decode_entries(wire.bytes()?)?);
+    }
+    wire.finish()?;
     if removed.is_empty() && added.is_empty() {
         return Err(Error::corruption("checkpoint", "nothing waits for a page"));
     }

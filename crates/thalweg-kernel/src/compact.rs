@@ -11,7 +11,7 @@
 use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::garbage::Marked;
-use crate::ids::FileId;
+use crate::ids::{FileId, TableId};
 use crate::index::{Entry, Step};
 use crate::leader::Job;
 use crate::segment::{list_segments, segment_path};
@@ -27,7 +27,7 @@ const LEAST_LIVE_PERCENT_OF_FULL_DISK: u64 = 90;
 const MOST_MOVED_BLOCKS: usize = 1 << 16;
 
 /// Rewrites all segments that have become sparse, one after the other, those first that need the least room elsewhere. Returns
-/// whether there were any.
+/// whether there were any. One with a block that cannot be read stays, for which the error is returned, and keeps no other.
 pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
     if !marked.needed.unreadable.is_empty() {
         // All segments stay.
@@ -48,27 +48,39 @@ pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) 
             continue;
         }
         let path = segment_path(&writer.dir, segment);
-        let found = writer.env.storage().metadata(&path);
-        let found =
-            found.map_err(|e| Error::io(format_args!("looking at {}", path.display()), e))?;
+        let found = match writer.env.storage().metadata(&path) {
+            // That it is missing is found out by whoever reads it.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            found => found.map_err(|e| Error::io(format_args!("looking at {}", path.display()), e)),
+        }?;
         if live.bytes * 100 < found.len_bytes * least_percent {
             sparse.push((live.bytes, segment, &live.tables));
         }
     }
     sparse.sort_unstable();
+    let mut first_error = Ok(());
     for (live_bytes, segment, tables) in &sparse {
         // Else it would be tried in vain, and leave an empty file each time.
         if is_full && !may_hold(writer, *live_bytes) {
             break;
         }
         for table in *tables {
-            // A snapshot of its own: what moved out of the segment before is elsewhere by now.
-            while let Some(table) = writer.snapshot().table(*table)
-                && move_blocks(writer, &table, *segment)?
-            {}
+            match empty_segment(writer, *table, *segment) {
+                Err(e) if e.kind() == ErrorKind::DiskFull => return Err(e),
+                emptied => first_error = first_error.and(emptied),
+            }
         }
     }
-    Ok(!sparse.is_empty())
+    first_error.map(|()| !sparse.is_empty())
+}
+
+/// Moves all blocks of a table out of a segment.
+fn empty_segment(writer: &Writer, table: TableId, segment: FileId) -> Result<()> {
+    // A snapshot of its own: what moved out of the segment before is elsewhere by now.
+    while let Some(table) = writer.snapshot().table(table)
+        && move_blocks(writer, &table, segment)?
+    {}
+    Ok(())
 }
 
 /// Whether the disk seems to have room for so much and what goes with it.

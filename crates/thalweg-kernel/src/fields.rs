@@ -106,6 +106,11 @@ impl<'a> Fields<'a> {
         self.take(self.reader.left_bytes())
     }
 
+    /// Whether nothing is left.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.reader.left_bytes() == 0
+    }
+
     /// A u32 length and that many bytes.
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
         let bytes = self.u32()?;

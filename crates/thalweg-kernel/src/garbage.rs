@@ -111,8 +111,15 @@ impl Marked {
 pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Result<Collected> {
     let commit = marked.snapshot.commit();
     let mut dead = unneeded(writer, &marked)?;
+    let (awaits_cleaning, in_use) =
+        writer.with_leader(|leader| (leader.awaits_cleaning, leader.checkpoint_segments()));
+    // Segments that become garbage by the checkpoints below, because those before them lie there, do not call for them: each
+    // round would leave as much for the next one.
+    let calls = |dead: &&Dead| least_bytes == 0 || awaits_cleaning || !in_use.contains(&dead.id);
     // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
-    let dead_bytes: u64 = dead.iter().map(|dead| dead.bytes(writer)).sum();
+    let dead_bytes: u64 = { dead.iter().filter(calls) }
+        .map(|dead| dead.bytes(writer))
+        .sum();
     if dead_bytes < least_bytes.max(1) {
         return Ok(Collected {
             files: 0,
@@ -128,8 +135,8 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     }
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
     // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
-    let serves_drop = writer.with_leader(|leader| leader.awaits_cleaning)
-        && dead_bytes > writer.supply.room_for_checkpoints(CLEANING_CHECKPOINTS);
+    let serves_drop =
+        awaits_cleaning && dead_bytes > writer.supply.room_for_checkpoints(CLEANING_CHECKPOINTS);
     for _ in 0..CLEANING_CHECKPOINTS {
         let job = match serves_drop {
             true => Job::CheckpointToFree,

@@ -393,7 +393,8 @@ fn too_old(
     let live = LiveFile::open_reader(env, dir).ok()?;
     let floor = gc_floor(live.as_ref(), database).ok()?;
     let why = if has_slot {
-        "the snapshot is older than this process or the writing one lets snapshots become (`max_snapshot_age`)"
+        "the snapshot is older than this process or the writing one lets snapshots become (`max_snapshot_age`), or the disk \
+         was full when it was taken"
     } else {
         "this process could not keep it, because it may not write to the folder, or too many others read"
     };

@@ -6,7 +6,7 @@
 //! No two pins are alike, also at the same place: so how long the writer finds one unchanged is never more than the time
 //! since the newest snapshot under it was taken.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, Epoch};
 use crate::live::PinPlace;
@@ -90,16 +90,22 @@ impl ReaderSlot {
         Ok(None)
     }
 
-    /// From now on files that commits from `place` on need stay.
+    /// From now on files that commits from `place` on need stay. On a disk without room for that the pin before stays, if
+    /// there is one: a reader without a pin reads as well, until files that it needs are removed.
     pub(crate) fn pin(&mut self, place: PinPlace) -> Result<()> {
         self.change = self.change.wrapping_add(1);
         let pin = Pin {
             place,
             change: self.change,
         };
-        self.file
+        let written = self
+            .file
             .write_all_at(&encode(pin), bytes_of(self.slot).start)
-            .map_err(|e| Error::io("writing a reader slot", e))
+            .map_err(|e| Error::io("writing a reader slot", e));
+        match written {
+            Err(e) if e.kind() == ErrorKind::DiskFull => Ok(()),
+            written => written,
+        }
     }
 }
 
@@ -149,13 +155,17 @@ impl SlotsSeen {
     }
 }
 
-/// The slots of living readers, and what each pins.
+/// The slots of living readers, and what each pins. Looks only: a reader of another user may have made the file.
 fn pins_of_slots(env: &Env, dir: &Path) -> Result<Vec<(u64, Pin)>> {
     let path = dir.join(READERS_NAME);
     let fail = |e| Error::io(format_args!("reading {}", path.display()), e);
-    let file = match env.storage().open(&path, OpenMode::ReadWrite) {
+    let file = match env.storage().open(&path, OpenMode::Read) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        // Somebody may pin everything, and is passed like others. Files that could never go would fill the disk.
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            return Ok(vec![(SLOTS, Pin::default())]);
+        }
         Err(e) => return Err(fail(e)),
     };
     let slots = (file.len_bytes().map_err(fail)?)
@@ -163,11 +173,7 @@ fn pins_of_slots(env: &Env, dir: &Path) -> Result<Vec<(u64, Pin)>> {
         .min(SLOTS);
     let mut pins = Vec::new();
     for slot in 0..slots {
-        if file
-            .try_lock(bytes_of(slot), LockKind::Exclusive)
-            .map_err(fail)?
-        {
-            file.unlock(bytes_of(slot)).map_err(fail)?;
+        if !file.is_locked(bytes_of(slot)).map_err(fail)? {
             continue;
         }
         let mut bytes = [0; SLOT_BYTES];
@@ -211,7 +217,7 @@ fn decode(slot: &[u8]) -> Option<Pin> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_env::sim::SimEnv;
+    use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 
     const MAX_AGE_NS: u64 = 100;
 
@@ -260,6 +266,29 @@ mod tests {
         assert!(!seen.any_counts(&stands, place(5), 1100));
         assert!(seen.any_counts(&stands, place(6), 1100));
         assert!(!seen.any_counts(&stands, place(6), 1200));
+    }
+
+    #[test]
+    fn slots_can_be_looked_at_by_who_may_not_write_them() {
+        let sim = SimEnv::new(1);
+        let (writing, dir) = (sim.env(), Path::new("/db"));
+        writing.storage().create_dir(dir).unwrap();
+        let reading = sim.env_of_process(2);
+        let mut slot = ReaderSlot::take(&reading, dir).unwrap().unwrap();
+        slot.pin(place(5)).unwrap();
+        sim.set_read_only(true);
+        let pins = pins_of_slots(&writing, dir).unwrap();
+        assert_eq!(pins, [(0, pin(5, slot.change))]);
+        drop(slot);
+        assert_eq!(pins_of_slots(&writing, dir).unwrap(), []);
+        // Who may not even read it waits as for a reader that pins everything, and no longer.
+        let denied = FaultRule::new(Fault::Error(Errno::ACCESS)).on(&[CallKind::Open]);
+        sim.set_plan(FaultPlan::none().rule(denied));
+        let mut seen = seen();
+        let mut is_pinned = || seen.is_pinned_before(&writing, dir, place(1)).unwrap();
+        assert!(is_pinned());
+        sim.advance(Duration::from_nanos(MAX_AGE_NS));
+        assert!(!is_pinned());
     }
 
     #[test]

@@ -8,6 +8,7 @@ import time
 
 import numpy
 import pytest
+from programs import run
 
 import thalweg
 
@@ -57,6 +58,47 @@ def test_writers_and_readers_side_by_side(path):
         reader.join(10)
         counts = db.sql("SELECT writer, count(*) FROM t GROUP BY writer ORDER BY writer").fetchall()
         assert counts == [(0, 300), (1, 300), (2, 300), (3, 300)]
+
+
+NESTED = """
+db = thalweg.connect(path, threads=int(sys.argv[2]))
+table = create(db)
+table.append(batch(0, 10_000))
+SCHEMA = pyarrow.schema([("ts", pyarrow.int64()), ("v", pyarrow.float64())])
+
+
+def count():
+    counts.append(db.sql("SELECT count(*), max(v) FROM t").fetchone()[0])
+
+
+def in_a_thread():
+    thread = threading.Thread(target=count)
+    thread.start()
+    thread.join()
+
+
+def batches(asks):
+    for first in (20_000, 30_000):
+        asks()
+        yield pyarrow.record_batch(batch(first, 10_000), schema=SCHEMA)
+
+
+for asks in (count, in_a_thread):
+    for statement in ("INSERT INTO t SELECT * FROM rows", "SELECT v, count(*) FROM rows GROUP BY v ORDER BY v"):
+        counts = []
+        rows = pyarrow.RecordBatchReader.from_batches(SCHEMA, batches(asks))
+        db.sql(statement).fetchall()
+        assert len(counts) == 2 and counts[0] >= 10_000, counts
+assert len(table) == 50_000, len(table)
+db.close()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_statement_may_read_from_an_iterator_that_runs_statements(path, threads):
+    # Its thread of queries once waited for tasks that only it could run.
+    assert run(NESTED, path, threads, timeout=60) == "done\n"
 
 
 def test_long_calls_let_others_run(db):

@@ -3,6 +3,7 @@
 //! Invariants: nothing is copied; a reader is read once, and a second read is an error, not an empty table.
 
 use crate::error::{from_arrow, query, to_datafusion};
+use crate::threads::call_program;
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
@@ -90,7 +91,10 @@ impl PartitionStream for OnceReader {
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let taken = self.reader.lock().take();
         let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> = match taken {
-            Some(reader) => Box::new(reader.map(|batch| batch.map_err(from_arrow))),
+            Some(mut reader) => {
+                let next = move || call_program(|| reader.next());
+                Box::new(std::iter::from_fn(next).map(|batch| batch.map_err(from_arrow)))
+            }
             None => Box::new(std::iter::once(Err(query(
                 "a reader can be read once; the statement names it twice: collect it into a table first",
             )))),

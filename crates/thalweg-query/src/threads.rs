@@ -1,7 +1,8 @@
 //! The threads of queries.
 //!
 //! Invariants: whoever lets go of them last does not wait for them; a caller that is itself a thread of some runtime waits
-//! like any other, without a runtime of its own: a runtime does not start inside another.
+//! like any other, without a runtime of its own: a runtime does not start inside another. No thread of queries keeps tasks
+//! waiting while it runs code of the program.
 
 use crate::stack::STACK_BYTES;
 use std::future::Future;
@@ -12,8 +13,8 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 use thalweg_env::start_threads;
 use thalweg_table::{Error, Result};
-use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
-use tokio::task::JoinHandle;
+use tokio::runtime::{Builder, EnterGuard, Handle, Runtime, RuntimeFlavor};
+use tokio::task::{JoinHandle, block_in_place};
 
 /// The threads of queries of one connection.
 #[derive(Debug)]
@@ -53,6 +54,16 @@ impl Threads {
     /// Whether operators can run in the thread that calls.
     pub(crate) fn may_run_here() -> bool {
         Handle::try_current().is_err()
+    }
+}
+
+/// Calls what may run statements of its own or wait for other threads that do, such as an iterator of the program. A thread of
+/// queries leaves its tasks to another one meanwhile: else they would wait for this call, and this call for them.
+pub(crate) fn call_program<T>(call: impl FnOnce() -> T) -> T {
+    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
+    match flavor {
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(call),
+        _ => call(),
     }
 }
 

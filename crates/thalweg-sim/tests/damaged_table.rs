@@ -7,7 +7,7 @@ use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::verify::Damage as Found;
 use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, Options, TableId};
-use thalweg_sim::toy::{Row, Toy, block};
+use thalweg_sim::toy::{Row, Toy, block, definition, wide_block};
 
 const BLOCK_ROWS: usize = 64;
 /// What all open rows may have, in raw bytes, and how many rows that is.
@@ -580,4 +580,65 @@ fn openings_that_fail_leave_nothing_behind() {
         assert_eq!(open(&sim, false).rows(db.a).unwrap(), db.rows, "call {nth}");
     }
     assert!(failed > 100, "{failed} openings failed");
+}
+
+#[test]
+fn however_much_waits_for_a_damaged_page_the_database_opens() {
+    // Of 4,000 columns each, 33 entries have more summaries than one list holds.
+    const COLUMNS: u32 = 4000;
+    let sim = SimEnv::new(7);
+    // Long segments, so that there is no checkpoint but one.
+    let long = Options {
+        background: false,
+        ..Options::default()
+    };
+    let open = |sim: &SimEnv| Toy::open(&sim.env(), "/db", &long, 64).unwrap();
+    let toy = open(&sim);
+    let other = toy.create("other").unwrap();
+    toy.append(other, &[(1, 1)], Durability::Disk).unwrap();
+    let commit = |edit| Commit {
+        edits: vec![edit],
+        ..Commit::default()
+    };
+    let create = Edit::CreateTable {
+        name: "wide".to_owned(),
+        definition: definition(COLUMNS),
+    };
+    toy.kernel.commit(commit(create), Durability::Disk).unwrap();
+    let wide = toy
+        .kernel
+        .snapshot()
+        .unwrap()
+        .table_named("wide")
+        .unwrap()
+        .id;
+    let add_file = |key: i64| {
+        let mut fragment = toy.kernel.stage_fragment(wide).unwrap();
+        let block = wide_block(wide, vec![(key, key)], None, COLUMNS);
+        fragment.add_block(&block).unwrap();
+        let add = Edit::AddFragments {
+            table: wide,
+            definition_version: 1,
+            covers: None,
+            roots: vec![fragment.finish().unwrap()],
+        };
+        toy.kernel.commit(commit(add), Durability::Disk).unwrap();
+    };
+    add_file(0);
+    toy.kernel.checkpoint().unwrap();
+    (1..80).for_each(add_file);
+    let image = sim.crash_image(&CrashChoice::Kill);
+    let mut damage = Damage::of(&image, wide);
+    // The page of the checkpoint, which all the others wait for; those of the files are whole.
+    damage.heal(&image);
+    damage.0.retain(|(path, ..)| path.starts_with("/db/log"));
+    damage.write(&image, 1);
+    for _ in 0..2 {
+        let again = open(&image);
+        assert_eq!(again.rows(other).unwrap(), [(1, 1)]);
+        assert_damage(&again.rows(wide).unwrap_err());
+    }
+    damage.heal(&image);
+    let whole: Vec<Row> = (0..80).map(|key| (key, key)).collect();
+    assert_eq!(open(&image).rows(wide).unwrap(), whole);
 }

@@ -479,3 +479,42 @@ fn a_drop_frees_space_in_the_end_where_tables_share_segments() {
         assert_eq!(toy.rows(keep).unwrap(), more);
     }
 }
+
+#[test]
+fn another_process_opens_and_reads_on_a_full_disk() {
+    for copies_on_write in [false, true] {
+        for reader_came_before in [false, true] {
+            let sim = SimEnv::new(7);
+            sim.set_copy_on_write(copies_on_write);
+            let toy = open(&sim);
+            let table = toy.create("t").unwrap();
+            let reading = Options {
+                read_only: true,
+                ..options()
+            };
+            let read_in = |process| Toy::open(&sim.env_of_process(process), "/db", &reading, 64);
+            let before = reader_came_before.then(|| read_in(2).unwrap());
+            sim.set_quota(Some(used_bytes(&sim) + 10 * SEGMENT_BYTES));
+            let full = (0_i64..).find(|k| {
+                let rows: Vec<Row> = (k * 200..k * 200 + 200).map(|v| (v, v)).collect();
+                toy.append_group(table, &rows, 64, Durability::Disk)
+                    .is_err()
+            });
+            assert!(full > Some(10));
+            let stored = toy.rows(table).unwrap();
+            sim.set_quota(Some(used_bytes(&sim)));
+            let opened = read_in(3).unwrap();
+            for reader in before.iter().chain([&opened]) {
+                assert_eq!(reader.rows(table).unwrap(), stored);
+            }
+            // It keeps nothing by mistake, and follows once there is space.
+            drop_table(&toy, table);
+            sim.set_quota(None);
+            let other = toy.create("other").unwrap();
+            toy.append(other, &[(1, 1)], Durability::Disk).unwrap();
+            for reader in before.iter().chain([&opened]) {
+                assert_eq!(reader.rows(other).unwrap(), [(1, 1)]);
+            }
+        }
+    }
+}

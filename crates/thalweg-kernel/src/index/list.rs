@@ -34,6 +34,25 @@ const COLUMN_FLAGS: u8 = 63;
 /// The columns that an entry summarises, and how; entries of one list nearly always share one set.
 type ColumnSet = Vec<(u32, SummaryKind)>;
 
+/// Splits entries into as many as one list holds each.
+pub(crate) fn lists_of(mut entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
+    std::iter::from_fn(move || {
+        let mut summaries = 0;
+        let mut fits = |entry: &Entry| {
+            summaries += entry.columns.len();
+            summaries <= MAX_LIST_SUMMARIES
+        };
+        let count = entries
+            .iter()
+            .take(MAX_LIST_ENTRIES)
+            .take_while(|entry| fits(entry))
+            .count();
+        let (list, rest) = entries.split_at(count);
+        entries = rest;
+        (!list.is_empty()).then_some(list)
+    })
+}
+
 /// Appends a list of entries.
 ///
 /// # Errors

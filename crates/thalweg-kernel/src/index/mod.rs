@@ -17,6 +17,7 @@ mod walk;
 
 pub(crate) use check::{check_page, unequal_totals};
 pub(crate) use held::HeldPages;
+pub(crate) use list::lists_of;
 pub use list::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, decode_entries, encode_entries};
 pub use page::{Page, PageLoader, UnsealedPage};
 pub(crate) use pending::Pending;
