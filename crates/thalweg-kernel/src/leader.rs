@@ -55,7 +55,10 @@ pub(crate) const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
     frames: 16_384,
     groups: 256,
     directory_bytes: 1 << 20,
+    // A checkpoint writes whole index pages: of wide tables they are many times as large as an entry.
+    edit_bytes: 8 << 20,
     rows_bytes: 8 << 20,
+    page_bytes: 8 << 20,
 };
 
 /// What a caller wants done.
@@ -414,12 +417,12 @@ impl Leader {
             }
             Purpose::Freeing | Purpose::Checkpoint => !log.fits(frame_bytes),
         };
+        let supply = &self.supply;
+        if purpose == Purpose::Rows && (is_full || !supply.has_least_reserve()) {
+            supply.ensure_reserve().map_err(Failure::Refused)?;
+        }
         if is_full {
             let last_bytes = log.capacity_bytes();
-            let supply = &self.supply;
-            if purpose == Purpose::Rows {
-                supply.ensure_reserve().map_err(Failure::Refused)?;
-            }
             let next = supply.take(last_bytes, frame_bytes, checkpoints, may_use_reserve)?;
             let rolled = log.roll(next, self.working.commit);
             rolled
@@ -483,10 +486,11 @@ impl Leader {
 
     /// Tells the background what there is to do.
     pub(crate) fn note_due(&mut self) {
-        let catalogue_bytes = self.working.catalogue_bytes();
+        let repeated_bytes = self.working.repeated_bytes();
         let unsaved_bytes = self.working.unsaved_bytes();
-        self.supply
-            .expect_checkpoint(catalogue_bytes, unsaved_bytes);
+        let longest_page_bytes = self.working.longest_page_bytes;
+        self.supply.note_longest_page(longest_page_bytes);
+        self.supply.expect_checkpoint(repeated_bytes, unsaved_bytes);
         self.due.note_unsynced(self.unsynced_bytes() > 0);
         let checkpoint = self.checkpoint_is_due();
         if checkpoint {
@@ -583,7 +587,9 @@ impl Leader {
         since.frames >= due.frames
             || since.groups >= due.groups
             || since.directory_bytes >= due.directory_bytes
+            || since.edit_bytes >= due.edit_bytes
             || since.rows_bytes >= due.rows_bytes
+            || since.page_bytes >= due.page_bytes
     }
 
     /// A file for blocks of a table.
@@ -621,7 +627,7 @@ impl Leader {
         };
         let checkpoint_bytes = SECTOR_BYTES
             + 2 * u64::from(last_bytes)
-            + 2 * replayed.directory_bytes
+            + 2 * (replayed.directory_bytes + replayed.edit_bytes)
             + replayed.rows_bytes;
         let prepared = if self.supply.is_given_back() {
             // What was given back is all the room there is.

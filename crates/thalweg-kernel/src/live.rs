@@ -160,7 +160,10 @@ pub(crate) struct Told {
 #[derive(Debug)]
 pub(crate) struct LiveFile {
     file: Arc<dyn File>,
+    /// Of the newest slot.
     sequence: u64,
+    /// The last one that was given out.
+    last_tried: u64,
     /// The writer holds the lock that says that it has written here.
     is_locked: bool,
 }
@@ -183,6 +186,7 @@ impl LiveFile {
             said = live.read();
         }
         live.sequence = said?.map_or(0, |l| l.sequence);
+        live.last_tried = live.sequence;
         if live.sequence >= UNCOUNTABLE {
             let (path, sequence) = (database.join(LIVE_NAME), live.sequence);
             let wrong = format!(
@@ -212,18 +216,24 @@ impl LiveFile {
         Ok(Self {
             file,
             sequence: 0,
+            last_tried: 0,
             is_locked: false,
         })
     }
 
-    /// Tells the readers.
+    /// Tells the readers. A failed write can be followed by others: the newest slot that was written is never the next one, so
+    /// that a reader finds it while that is under way.
     pub(crate) fn write(&mut self, mut live: Live) -> Result<()> {
-        self.sequence += 1;
-        live.sequence = self.sequence;
-        let slot = self.sequence % 2 * SLOT_BYTES as u64;
+        self.last_tried += 1;
+        if self.last_tried % 2 == self.sequence % 2 {
+            self.last_tried += 1;
+        }
+        live.sequence = self.last_tried;
+        let slot = live.sequence % 2 * SLOT_BYTES as u64;
         self.file
             .write_all_at(&live.encode(), slot)
             .map_err(|e| Error::io("writing `live`", e))?;
+        self.sequence = live.sequence;
         // Behind the write: under the lock a reader finds what this writer wrote. One that cannot be had yet, because the
         // handle of a writer before is not closed, is tried for again; without it readers may have to read more.
         self.is_locked = self.is_locked

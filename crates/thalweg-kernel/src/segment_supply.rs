@@ -7,8 +7,8 @@
 //!   room for what dropping a table needs before files can go: the beginning of an epoch, the edit, two checkpoints.
 //! - The size of the next checkpoint is estimated after each batch. Commits that free no space get another segment only while
 //!   there is a reserve with room for three of them, or one can be made. So a drop frees space however many tables there
-//!   are, and however often the disk gets full. Of open rows and index pages the last checkpoint tells; where there is plenty
-//!   of space the reserve has room for what has come since.
+//!   are, and however often the disk gets full. Open rows count for each checkpoint, index pages that have changed
+//!   for the first one; where there is plenty of space the reserve has room for as many as the last one had.
 //! - Copy-on-write file systems (Btrfs, ZFS, bcachefs) take room for writes in place as well. There, on a full disk, the reserve
 //!   cannot be written to; it is *given back*: its file is removed, and the free space serves the drop. So the reserve becomes
 //!   a segment only after all of it was overwritten in place, which shows that there is room for that.
@@ -75,8 +75,10 @@ pub(crate) struct SegmentSupply {
     /// The last full checkpoint.
     checkpoint_bytes: AtomicU64,
     /// Estimates of the next one: what is in each of them, and what has come since the last one.
-    catalogue_bytes: AtomicU64,
+    repeated_bytes: AtomicU64,
     unsaved_bytes: AtomicU64,
+    /// A commit may change a page as long as this, which the next checkpoint then writes anew.
+    longest_page_bytes: AtomicU64,
     /// Capacity of the reserve; 0: none.
     reserve_bytes: AtomicU64,
     /// The largest reserve that the preparing thread was called for.
@@ -135,8 +137,9 @@ impl SegmentSupply {
             next_file: AtomicU64::new(next_file.0.max(unused)),
             limit_bytes,
             checkpoint_bytes: AtomicU64::new(0),
-            catalogue_bytes: AtomicU64::new(0),
+            repeated_bytes: AtomicU64::new(0),
             unsaved_bytes: AtomicU64::new(0),
+            longest_page_bytes: AtomicU64::new(0),
             reserve_bytes: AtomicU64::new(0),
             called_for_bytes: AtomicU64::new(0),
             is_given_back: AtomicBool::new(false),
@@ -281,6 +284,14 @@ impl SegmentSupply {
         Ok(None)
     }
 
+    /// Whether the reserve has room for what is known now; also before there is one, as long as that is little.
+    pub(crate) fn has_least_reserve(&self) -> bool {
+        let unsaved_bytes = self.unsaved_bytes.load(Ordering::Relaxed);
+        let least_bytes = self.least_reserve_bytes_with(unsaved_bytes);
+        least_bytes <= self.reserve_bytes.load(Ordering::Relaxed)
+            || least_bytes <= self.soon_bytes()
+    }
+
     /// Makes sure of a reserve for the next checkpoints, before there is room for a commit that frees no space.
     pub(crate) fn ensure_reserve(&self) -> Result<()> {
         let mut state = self.lock_prepared();
@@ -326,8 +337,8 @@ impl SegmentSupply {
 
     /// How large the next full checkpoint is about to be.
     fn next_checkpoint_bytes(&self) -> u64 {
-        let catalogue_bytes = self.catalogue_bytes.load(Ordering::Relaxed);
-        catalogue_bytes.max(self.checkpoint_bytes.load(Ordering::Relaxed))
+        let repeated_bytes = self.repeated_bytes.load(Ordering::Relaxed);
+        repeated_bytes.max(self.checkpoint_bytes.load(Ordering::Relaxed))
     }
 
     /// Room for so many checkpoints in a segment.
@@ -346,11 +357,11 @@ impl SegmentSupply {
     }
 
     fn reserve_bytes_with(&self, more_bytes: u64, is_written_to: bool) -> u64 {
-        let catalogue_bytes = self.catalogue_bytes.load(Ordering::Relaxed);
+        let repeated_bytes = self.repeated_bytes.load(Ordering::Relaxed);
         // Open rows and changed pages of the last checkpoint need not be in the next one: for these no more than a segment.
         let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
         let last_bytes = (RESERVE_CHECKPOINTS * last_bytes).min(self.limit_bytes);
-        let bytes = RESERVE_CHECKPOINTS * with_slack(catalogue_bytes) + self.unsaved_soon_bytes();
+        let bytes = RESERVE_CHECKPOINTS * with_slack(repeated_bytes) + self.unsaved_soon_bytes();
         let bytes = bytes.max(last_bytes) + more_bytes;
         let bytes = bytes.next_multiple_of(self.reserve_unit());
         match is_written_to {
@@ -362,8 +373,12 @@ impl SegmentSupply {
     /// What is in no checkpoint yet, and what a segment may add to that before the reserve is looked at again: more than so much
     /// calls for a checkpoint.
     fn unsaved_soon_bytes(&self) -> u64 {
-        let more_bytes = (self.limit_bytes / 4).min(CHECKPOINT_DUE.directory_bytes);
-        self.unsaved_bytes.load(Ordering::Relaxed) + more_bytes
+        self.unsaved_bytes.load(Ordering::Relaxed) + self.soon_bytes()
+    }
+
+    fn soon_bytes(&self) -> u64 {
+        let of_frames = (self.limit_bytes / 4).min(CHECKPOINT_DUE.directory_bytes);
+        of_frames.max(self.longest_page_bytes.load(Ordering::Relaxed))
     }
 
     fn reserve_unit(&self) -> u64 {
@@ -378,8 +393,12 @@ impl SegmentSupply {
 
     /// The least room that commits which free no space leave for those that do.
     fn least_reserve_bytes(&self) -> u64 {
-        let bytes = self.catalogue_bytes.load(Ordering::Relaxed);
-        LEAST_RESERVE_CHECKPOINTS * with_slack(bytes) + self.unsaved_soon_bytes()
+        self.least_reserve_bytes_with(self.unsaved_soon_bytes())
+    }
+
+    fn least_reserve_bytes_with(&self, unsaved_bytes: u64) -> u64 {
+        let bytes = self.repeated_bytes.load(Ordering::Relaxed);
+        LEAST_RESERVE_CHECKPOINTS * with_slack(bytes) + unsaved_bytes
     }
 
     /// As much as a segment must have for a frame, and for checkpoints behind it.
@@ -492,11 +511,14 @@ impl SegmentSupply {
         self.checkpoint_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    pub(crate) fn note_longest_page(&self, bytes: u64) {
+        self.longest_page_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Notes how much of the next full checkpoint is in each of them, and how much in none yet; calls for a larger reserve if
     /// need be.
-    pub(crate) fn expect_checkpoint(&self, catalogue_bytes: u64, unsaved_bytes: u64) {
-        self.catalogue_bytes
-            .store(catalogue_bytes, Ordering::Relaxed);
+    pub(crate) fn expect_checkpoint(&self, repeated_bytes: u64, unsaved_bytes: u64) {
+        self.repeated_bytes.store(repeated_bytes, Ordering::Relaxed);
         self.unsaved_bytes.store(unsaved_bytes, Ordering::Relaxed);
         let least_bytes = self.least_reserve_bytes() + CLEANING_CHECKPOINTS * self.more_bytes();
         if self.reserve_bytes.load(Ordering::Relaxed) >= least_bytes

@@ -37,8 +37,13 @@ pub(crate) const OPEN_LIMIT_BYTES: u64 = 8 << 20;
 pub(crate) struct SinceCheckpoint {
     pub(crate) frames: u64,
     pub(crate) groups: u64,
+    /// Of the entries of groups.
     pub(crate) directory_bytes: u64,
+    /// Of the entries that edits have added, and the keys of those that they have removed.
+    pub(crate) edit_bytes: u64,
     pub(crate) rows_bytes: u64,
+    /// Index pages in which something has changed, as large as they were: the next checkpoint writes them anew.
+    pub(crate) page_bytes: u64,
 }
 
 /// The state as of the last applied frame.
@@ -61,6 +66,8 @@ pub(crate) struct Working {
     /// Tables changed since the last [`Working::publish`] in more than what their published states can show.
     pub(crate) changed: bool,
     pub(crate) since_checkpoint: SinceCheckpoint,
+    /// Of all index pages that have changed.
+    pub(crate) longest_page_bytes: u64,
     /// The full checkpoints that others build on, and which tables have changed since.
     pub(crate) bases: Bases,
 }
@@ -80,6 +87,7 @@ impl Working {
             commit: CommitNo(0),
             changed: true,
             since_checkpoint: SinceCheckpoint::default(),
+            longest_page_bytes: 0,
             bases: Bases::default(),
         }
     }
@@ -195,14 +203,15 @@ impl Working {
         fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
     }
 
-    /// About how much of the next full checkpoint is in each of them: names and definitions.
-    pub(crate) fn catalogue_bytes(&self) -> u64 {
-        self.names_bytes + self.definitions.bytes()
+    /// About how much of the next full checkpoint is in each of them: names, definitions and open rows.
+    pub(crate) fn repeated_bytes(&self) -> u64 {
+        self.names_bytes + self.definitions.bytes() + self.open.bytes()
     }
 
-    /// About how much else is in it: open rows, and index pages that have changed.
+    /// About how much else is in it, and in no other one: index pages that have changed.
     pub(crate) fn unsaved_bytes(&self) -> u64 {
-        self.open.bytes() + self.since_checkpoint.directory_bytes
+        let since = &self.since_checkpoint;
+        since.directory_bytes + since.edit_bytes + since.page_bytes
     }
 
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
@@ -461,16 +470,25 @@ impl Working {
                 covers,
                 roots,
                 ..
-            } => self.add_items(commit, table, covers, roots, pages),
+            } => {
+                self.count_edit(&[], &roots);
+                self.add_items(commit, table, covers, roots, pages)
+            }
             Edit::Replace {
                 table,
                 removed,
                 added,
             } => {
+                self.count_edit(&removed, &added);
                 self.replaced.insert(table, commit);
                 self.change_items(commit, table, &removed, added, pages)
             }
         }
+    }
+
+    fn count_edit(&mut self, removed: &[EntryKey], added: &[Entry]) {
+        let bytes_of_added: u64 = added.iter().map(directory_bytes).sum();
+        self.since_checkpoint.edit_bytes += bytes_of_added + size_of_val(removed) as u64;
     }
 
     /// Takes items out of the index of a table and puts others in; or notes that this is to be done, if a page that it needs
@@ -483,7 +501,8 @@ impl Working {
         added: Vec<Entry>,
         pages: &dyn PageLoader,
     ) -> Result<()> {
-        self.change_tree(table, |state| {
+        let mut replaced = Vec::new();
+        let changed = self.change_tree(table, |state| {
             let tree = &state.tree;
             let defer = |added, error: Error| {
                 if error.is_of_unreadable_bytes() {
@@ -499,13 +518,19 @@ impl Working {
             };
             state.tree = match (removed, paths) {
                 (_, Err(error)) => defer(added, error)?,
-                ([], Ok(())) => tree.insert_many(added, pages, &mut Vec::new())?,
+                ([], Ok(())) => tree.insert_many(added, pages, &mut replaced)?,
                 (_, Ok(())) => tree
-                    .replace(removed, added.clone(), pages, &mut Vec::new())
+                    .replace(removed, added.clone(), pages, &mut replaced)
                     .or_else(|error| defer(added, error))?,
             };
             Ok(())
-        })
+        });
+        for page in replaced {
+            let bytes = u64::from(page.bytes);
+            self.since_checkpoint.page_bytes += bytes;
+            self.longest_page_bytes = self.longest_page_bytes.max(bytes);
+        }
+        changed
     }
 
     /// Why changes of an index wait, of one of the tables where some do.
