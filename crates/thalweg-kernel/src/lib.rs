@@ -56,6 +56,7 @@ pub mod state;
 pub mod store;
 pub mod summary;
 pub mod verify;
+mod view;
 mod wire;
 mod working;
 mod writer;

@@ -14,17 +14,18 @@
 //! - Before its first snapshot and once it is closed a reader keeps nothing.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
+use crate::ids::{DatabaseId, Epoch};
 use crate::kernel::{Options, Published};
-use crate::live::{Live, LiveFile, PinPlace, Told, same_boot};
+use crate::live::{Live, LiveFile, PinPlace, Told};
 use crate::open::{check_folders, hold_folder, look_for_database, no_database};
 use crate::pins::Pins;
 use crate::reader_slots::ReaderSlot;
-use crate::recover::{Recovered, apply, recover};
+use crate::recover::{Recovered, apply};
 use crate::replay::Replay;
-use crate::root::{ROOT_NAME, Root, RootFile};
+use crate::root::{Root, RootFile};
 use crate::state::Snapshot;
 use crate::store::Store;
+use crate::view::View;
 use crate::working::Working;
 use arc_swap::ArcSwap;
 use std::path::{Path, PathBuf};
@@ -67,55 +68,6 @@ struct Following {
     boot: [u8; 16],
     /// A frame was read and not applied: the state is to be loaded anew.
     is_broken: bool,
-}
-
-/// Where a reader starts, and how far it may show the log behind that.
-#[derive(Debug, PartialEq, Eq)]
-struct View {
-    from: Root,
-    /// The last commit that may be shown, and with it what follows and was stored to be shown once it is written. `None`:
-    /// all that a recovery would find.
-    limit: Option<CommitNo>,
-}
-
-impl View {
-    /// Decides by the slots of the root and by what `live` tells; why this is right stands in `docs/format/live.md`. `root`
-    /// must have been read before `live`. A reader that has shown epoch `shown` does not go back to an earlier one.
-    fn of(dir: &Path, root: &RootFile, told: &Told, shown: Epoch) -> Result<Self> {
-        let newest = root.current;
-        let Some(live) = told.live else {
-            return Ok(Self {
-                from: newest,
-                limit: None,
-            });
-        };
-        if live.epoch > newest.epoch {
-            let what = format!(
-                "it is of epoch {}, but epoch {} has begun: an old copy?",
-                newest.epoch.0, live.epoch.0
-            );
-            return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
-        }
-        if !told.is_current {
-            return Ok(Self {
-                from: newest,
-                limit: None,
-            });
-        }
-        let slots = [Some(newest), root.other].into_iter().flatten();
-        let of_epoch = |slot: &Root| slot.epoch == live.epoch && slot.epoch >= shown;
-        Ok(match { slots }.find(of_epoch) {
-            Some(from) => Self {
-                from,
-                limit: Some(live.visible),
-            },
-            // No commit of a later epoch is acknowledged: its checkpoint says all.
-            None => Self {
-                from: newest,
-                limit: Some(newest.commit),
-            },
-        })
-    }
 }
 
 impl Reader {
@@ -276,21 +228,18 @@ impl Following {
         let (database, boot) = (root.current.database, env.clock().boot_id());
         let live = LiveFile::open_reader(env, dir)?;
         let told = what_live_tells(live.as_ref(), database, boot)?;
-        let View { from, limit } = View::of(dir, &root, &told, shown)?;
-        let of_epoch = told.live.filter(|live| live.epoch == from.epoch);
-        let proven = of_epoch.map_or_else(LogPosition::default, |live| live.synced);
-        let may_be_torn =
-            limit.is_none() && of_epoch.is_none_or(|live| !same_boot(live.boot, boot));
+        let view = View::of(dir, &root, &told, boot, shown)?;
         let Recovered {
             mut working,
             tail,
             replay,
             ..
-        } = recover(env, dir, &from, proven, limit, may_be_torn, store)?;
+        } = view.recover(env, dir, store)?;
         for (frame, _) in tail {
             apply(&mut working, frame, store)?;
         }
-        match limit {
+        let from = view.from;
+        match view.limit {
             Some(limit) if working.commit < limit => {
                 let what = format!(
                     "the log ends at commit {}, but {} was acknowledged",

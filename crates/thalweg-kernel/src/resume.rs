@@ -6,13 +6,14 @@
 //! was prepared from any of its snapshots is checked against the same commits.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, LogPosition, TableId};
+use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
 use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
 use crate::live::same_boot;
 use crate::open::{io_at, live_of_epoch, unfinished_epochs};
 use crate::recover::{Recovered, apply, recover};
 use crate::root::RootFile;
 use crate::segment;
+use crate::view::View;
 use std::collections::BTreeMap;
 use thalweg_env::sync::atomic::Ordering;
 
@@ -170,25 +171,21 @@ impl Leader {
 
     /// Opens the database on a disk that has no room for what recovery writes: it shows what a reading process would show, and
     /// writing begins once there is room. What an earlier process kept for a full disk stays for a drop.
+    ///
+    /// Not what the newest slot of the root leads to: the recovery that has failed may have written it, and lost its sync.
     pub(crate) fn show_without_room(&mut self) -> Result<()> {
         self.log = None;
         self.root = RootFile::open(&self.env, &self.dir, true)?;
-        let (env, dir) = (self.env.clone(), self.dir.clone());
-        let live = live_of_epoch(self, &dir)?;
-        let synced = live.map_or_else(LogPosition::default, |live| live.synced);
-        // What nobody was told of could be lost in a power cut. After one, what is there is on disk.
-        let told = live.filter(|live| same_boot(live.boot, self.boot));
-        let limit = told.map(|live| live.visible);
-        let may_be_torn = told.is_none();
-        let root = &self.root.current;
-        let recovered = recover(&env, &dir, root, synced, limit, may_be_torn, &*self.store)?;
+        let told = self.live.told(self.database, self.boot)?;
+        let view = View::of(&self.dir, &self.root, &told, self.boot, Epoch(0))?;
+        let recovered = view.recover(&self.env, &self.dir, &self.store)?;
         self.working = recovered.working;
         for (frame, _) in recovered.tail {
             apply(&mut self.working, frame, &*self.store)?;
         }
         self.working.settle_pending(&*self.store);
-        self.published
-            .store(self.working.publish(self.root.current.epoch));
+        let state = self.working.publish(view.from.epoch);
+        self.published.store(state);
         (self.ended, self.was_full) = (Ended::UntilRecovered, true);
         Ok(())
     }
