@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::runtime::Clock;
-use crate::storage::{DirEntry, File, LockKind, Metadata, OpenMode, Storage};
+use crate::storage::{Dir, DirEntry, File, LockKind, Metadata, OpenMode, Storage};
 
 /// A process, as the owner of what it made.
 #[derive(Clone, Debug)]
@@ -111,6 +111,12 @@ impl Storage for OwnedStorage {
         self.here()?.sync_dir(path)
     }
 
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        let dir = self.here()?.open_dir(path)?;
+        let owner = self.owner.clone();
+        Ok(Arc::new(OwnedDir { dir, owner }))
+    }
+
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         self.here()?.metadata(path)
     }
@@ -131,6 +137,20 @@ impl Storage for OwnedStorage {
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         self.here()?.free_bytes(path)
+    }
+}
+
+/// An open directory whose calls fail in other processes than the owner's.
+#[derive(Debug)]
+struct OwnedDir {
+    dir: Arc<dyn Dir>,
+    owner: Owner,
+}
+
+impl Dir for OwnedDir {
+    fn sync(&self) -> io::Result<()> {
+        self.owner.check()?;
+        self.dir.sync()
     }
 }
 

@@ -79,7 +79,13 @@ pub trait Storage: Send + Sync + Debug {
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the entries of a directory durable: creations, renames and removals in it.
+    ///
+    /// It opens the directory first, and its error does not tell which of the two failed: where a failed sync means more than
+    /// a directory that could not be opened for a moment, take [`Storage::open_dir`] before the entries change.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Opens a directory, so that its entries can be synced later.
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>>;
 
     /// Length and kind of what a path names.
     fn metadata(&self, path: &Path) -> io::Result<Metadata>;
@@ -120,6 +126,12 @@ pub trait Storage: Send + Sync + Debug {
             _ => Err(error),
         })
     }
+}
+
+/// An open directory.
+pub trait Dir: Send + Sync + Debug {
+    /// Makes its entries durable: creations, renames and removals in it.
+    fn sync(&self) -> io::Result<()>;
 }
 
 /// The bytes of one open file.

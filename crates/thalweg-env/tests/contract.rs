@@ -205,6 +205,10 @@ fn directories_list_rename_and_vanish(env: &Env, dir: &Path) {
     assert_eq!(storage.metadata(&deep.join("h")).unwrap().len_bytes, 5);
     assert!(storage.metadata(&deep).unwrap().is_dir);
     storage.sync_dir(&deep).unwrap();
+    storage.open_dir(&deep).unwrap().sync().unwrap();
+    let refused = |path: &Path| storage.open_dir(path).unwrap_err().kind();
+    assert_eq!(refused(&deep.join("none")), ErrorKind::NotFound);
+    assert_eq!(refused(&file), ErrorKind::NotADirectory);
     // Everything moves with its folder.
     storage.rename(&dir.join("a"), &dir.join("z")).unwrap();
     assert!(storage.metadata(&dir.join("a/b")).is_err());

@@ -28,7 +28,7 @@ use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
-use crate::segment::{self, segment_path};
+use crate::segment::{self, LogFolder, segment_path};
 use crate::segment_supply::{CLEANING_CHECKPOINTS, SegmentSupply};
 use crate::store::Store;
 use crate::working::{SinceCheckpoint, Working};
@@ -616,6 +616,7 @@ impl Leader {
             self.log.is_none() && epoch > self.root.current.epoch,
             "an opening has one epoch, and epochs rise"
         );
+        let folder = LogFolder::open(&self.env, &self.dir).map_err(Failure::Refused)?;
         let tail_bytes: u64 = tail.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         // With room for the checkpoint as well, which is about the last one and what was replayed since: a second segment
         // would be two syncs more. If it does not suffice there is one all the same.
@@ -648,7 +649,7 @@ impl Leader {
             }
         }
         self.log = Some(log);
-        let stored = self.store_checkpoint(Some((first, unnamed.as_deref())), false);
+        let stored = self.store_checkpoint(Some((&folder, first, unnamed.as_deref())), false);
         let stored = stored.inspect_err(|_| {
             self.log = None;
             self.forget_epoch(first, unnamed.as_deref());
@@ -696,12 +697,12 @@ impl Leader {
         self.checkpoint(true)
     }
 
-    /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the segment that the epoch of this
-    /// checkpoint begins with, and its path if it has no name yet. Unless it `must_be_full` it is a difference, if the base is
+    /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the folder of the log, the segment that the
+    /// epoch of this checkpoint begins with, and its path if it has no name yet. Unless it `must_be_full` it is a difference, if the base is
     /// not used up.
     fn store_checkpoint(
         &mut self,
-        first: Option<(FileId, Option<&Path>)>,
+        first: Option<(&LogFolder, FileId, Option<&Path>)>,
         must_be_full: bool,
     ) -> Outcome<Stored> {
         // Files may have been restored since.
@@ -723,8 +724,8 @@ impl Leader {
             .write()
             .inspect_err(|e| self.supply.note_failed_write(e));
         in_place.and_then(|()| log.sync()).map_err(fatal)?;
-        if let Some((id, unnamed)) = first {
-            segment::name_first(&self.env, &self.dir, id, unnamed).map_err(fatal)?;
+        if let Some((folder, id, unnamed)) = first {
+            segment::name_first(&self.env, &self.dir, folder, id, unnamed).map_err(fatal)?;
         }
         let root = Root {
             database: self.database,

@@ -57,7 +57,10 @@ impl Leader {
         // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the
         // cache only: a power cut would lead back to the epoch before it, whose tail was never synced, or to no root at all.
         if said.is_none() {
-            let synced = env.storage().sync_dir(&dir);
+            // A folder that cannot be opened has lost nothing: whoever comes next tries again.
+            let folder = env.storage().open_dir(&dir);
+            let folder = folder.map_err(|e| Failure::Refused(io_at("opening", &dir)(e)))?;
+            let synced = folder.sync();
             synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
         }
         if recovered.frames > 0 {

@@ -14,7 +14,7 @@ use crate::store::{LOG_DIR, segment_name};
 use crate::wire::is_sound_le;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_env::{Env, File, OpenMode};
+use thalweg_env::{Dir, Env, File, OpenMode};
 
 pub(crate) const SEGMENT_MAGIC: &[u8; 8] = b"THWLOG01";
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 128;
@@ -311,14 +311,32 @@ fn name_segment(env: &Env, database: &Path, from: &Path, id: FileId) -> Result<(
     renamed.map_err(|e| Error::io(format_args!("naming log segment {}", path.display()), e))
 }
 
-/// Makes the names in the folder of the log durable.
-fn sync_names(env: &Env, database: &Path) -> Result<()> {
-    if !Rule::SyncNames.is_kept() {
-        return Ok(());
+/// The open folder of the log.
+///
+/// Opened before a segment is named: where that fails, for want of descriptors or memory, nothing has happened yet, and the next
+/// commit tries again. Behind the renaming only the sync itself can fail, and what that has lost nobody knows.
+#[derive(Debug)]
+pub(crate) struct LogFolder {
+    path: PathBuf,
+    open: Arc<dyn Dir>,
+}
+
+impl LogFolder {
+    pub(crate) fn open(env: &Env, database: &Path) -> Result<Self> {
+        let path = log_dir(database);
+        let open = env.storage().open_dir(&path);
+        let open = open.map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
+        Ok(Self { path, open })
     }
-    let folder = log_dir(database);
-    let synced = env.storage().sync_dir(&folder);
-    synced.map_err(|e| Error::io(format_args!("syncing {}", folder.display()), e))
+
+    /// Makes the names in it durable.
+    fn sync(&self) -> Result<()> {
+        if !Rule::SyncNames.is_kept() {
+            return Ok(());
+        }
+        let synced = self.open.sync();
+        synced.map_err(|e| Error::io(format_args!("syncing {}", self.path.display()), e))
+    }
 }
 
 /// Gives the first segment of an epoch its name, if [`make_first`] made it, once all of it is synced; the names of the
@@ -326,13 +344,14 @@ fn sync_names(env: &Env, database: &Path) -> Result<()> {
 pub(crate) fn name_first(
     env: &Env,
     database: &Path,
+    folder: &LogFolder,
     id: FileId,
     unnamed: Option<&Path>,
 ) -> Result<()> {
     if let Some(path) = unnamed {
         name_segment(env, database, path, id)?;
     }
-    sync_names(env, database)
+    folder.sync()
 }
 
 /// Makes a spare the segment of an id; its name is durable before anything goes into it.
@@ -342,8 +361,9 @@ pub(crate) fn use_spare(
     spare: &Spare,
     id: FileId,
 ) -> Outcome<Prepared> {
+    let folder = LogFolder::open(env, database).map_err(Failure::Refused)?;
     name_segment(env, database, &spare.path, id).map_err(Failure::Refused)?;
-    sync_names(env, database).map_err(fatal)?;
+    folder.sync().map_err(fatal)?;
     Ok(Prepared {
         id,
         unnamed: None,

@@ -154,7 +154,7 @@ mod recorded {
     use super::*;
     use std::io;
     use thalweg_env::sync::Mutex;
-    use thalweg_env::{DirEntry, Env, File, Metadata, OpenMode, Storage};
+    use thalweg_env::{Dir, DirEntry, Env, File, Metadata, OpenMode, Storage};
 
     #[derive(Debug)]
     pub(super) struct Recorder {
@@ -185,6 +185,9 @@ mod recorded {
             let real = self.canonicalize(path)?;
             self.synced.lock().push(real);
             self.os.storage().sync_dir(path)
+        }
+        fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+            self.os.storage().open_dir(path)
         }
         fn metadata(&self, path: &Path) -> io::Result<Metadata> {
             self.os.storage().metadata(path)

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_env::{
-    Clock, DirEntry, Env, File, JoinHandle, LockKind, Metadata, OpenMode, Spawner, Storage,
+    Clock, Dir, DirEntry, Env, File, JoinHandle, LockKind, Metadata, OpenMode, Spawner, Storage,
 };
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::{
@@ -97,6 +97,9 @@ impl Storage for BombStorage {
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.0.sync_dir(path)
+    }
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        self.0.open_dir(path)
     }
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         self.0.metadata(path)

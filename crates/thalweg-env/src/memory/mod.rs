@@ -26,7 +26,7 @@ use rustix::io::Errno;
 
 use self::content::Content;
 use self::locks::RangeLocks;
-use crate::storage::{DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage};
+use crate::storage::{Dir, DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage};
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -253,6 +253,11 @@ impl Storage for MemoryStorage {
         check_dir(&names, &resolve(&names, path)?)
     }
 
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        self.sync_dir(path)?;
+        Ok(Arc::new(MemoryDir))
+    }
+
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         let names = self.0.names.read();
         find(&names, &resolve(&names, path)?).map(Node::metadata)
@@ -311,6 +316,16 @@ impl MemoryFile {
             true => Ok(()),
             false => Err(Errno::BADF.into()),
         }
+    }
+}
+
+/// An open directory: nothing of it outlives the process, so nothing is to be made durable.
+#[derive(Debug)]
+struct MemoryDir;
+
+impl Dir for MemoryDir {
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -29,7 +29,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::retry_on_intr;
 
 use crate::runtime::{Clock, Entropy, JoinHandle, Spawner};
-use crate::storage::{DirEntry, File, LockKind, Metadata, OpenMode, Storage};
+use crate::storage::{Dir, DirEntry, File, LockKind, Metadata, OpenMode, Storage};
 use crate::sync::thread;
 use locks::ListedFile;
 pub use thread_starts::start_threads;
@@ -68,7 +68,7 @@ impl OsStorage {
         }
     }
 
-    fn open_dir(&self, path: &Path, access: OFlags) -> io::Result<OwnedFd> {
+    fn descriptor(&self, path: &Path, access: OFlags) -> io::Result<OwnedFd> {
         let (start, path) = self.start(path);
         let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(retry_on_intr(|| {
@@ -114,7 +114,7 @@ impl Storage for OsStorage {
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
-        for entry in rustix::fs::Dir::new(self.open_dir(path, OFlags::RDONLY)?)? {
+        for entry in rustix::fs::Dir::new(self.descriptor(path, OFlags::RDONLY)?)? {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
@@ -153,8 +153,14 @@ impl Storage for OsStorage {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         Ok(rustix::fs::fsync(
-            self.open_dir(shown(path), OFlags::RDONLY)?,
+            self.descriptor(shown(path), OFlags::RDONLY)?,
         )?)
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        let open = || self.descriptor(shown(path), OFlags::RDONLY);
+        let folder = locks::open_listed(|_| Ok(fs::File::from(open()?)))?;
+        Ok(Arc::new(OsDir { folder }))
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
@@ -174,7 +180,7 @@ impl Storage for OsStorage {
 
     fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>> {
         // Listed, so that no child of a fork keeps a folder in use.
-        let open = locks::open_listed(|_| Ok(fs::File::from(self.open_dir(folder, LOOKUP)?)))?;
+        let open = locks::open_listed(|_| Ok(fs::File::from(self.descriptor(folder, LOOKUP)?)))?;
         let held = HeldFolder {
             path: folder.to_owned(),
             folder: open,
@@ -206,6 +212,18 @@ impl OsStorage {
         let (start, path) = self.start(path);
         let found = rustix::fs::statat(start, path, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(found.st_mode))
+    }
+}
+
+/// An open directory of the operating system.
+#[derive(Debug)]
+struct OsDir {
+    folder: ListedFile,
+}
+
+impl Dir for OsDir {
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(self.folder.file())?)
     }
 }
 

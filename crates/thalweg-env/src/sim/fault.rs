@@ -21,6 +21,7 @@ pub enum CallKind {
     RemoveFile,
     RemoveDir,
     SyncDir,
+    OpenDir,
     Metadata,
     HardLink,
     Hold,

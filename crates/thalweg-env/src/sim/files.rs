@@ -10,7 +10,7 @@ use super::fault::{CallKind, Errno};
 use super::machine::{Context, Handle, Machine, Request};
 use super::paths::{LastLink, absolute, normalise};
 use super::state::{Ino, Node};
-use crate::storage::{DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage};
+use crate::storage::{Dir, DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage};
 
 /// What `free_bytes` says where there is no quota.
 const UNLIMITED_BYTES: u64 = 1 << 40;
@@ -158,8 +158,27 @@ impl Storage for SimStorage {
             self.absolute(path)
         };
         self.call(CallKind::SyncDir, &path, None, |machine, context| {
-            machine.sync_dir(&path, context)
+            let ino = machine.fs.lookup(&path)?;
+            machine.sync_dir(ino, context)
         })
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        let path = if path.as_os_str().is_empty() {
+            self.absolute(Path::new("."))
+        } else {
+            self.absolute(path)
+        };
+        let ino = self.call(CallKind::OpenDir, &path, None, |machine, _| {
+            let ino = machine.fs.lookup(&path)?;
+            machine.fs.dir(ino).map(|_| ino)
+        })?;
+        Ok(Arc::new(SimDir {
+            world: Arc::clone(&self.world),
+            process_id: self.process_id,
+            ino,
+            path: normalise(&path),
+        }))
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
@@ -265,6 +284,31 @@ fn open(
     // Stricter than Linux, which opens directories for reading.
     machine.fs.file(ino)?;
     Ok((machine.open_handle(ino, process_id, writable), path))
+}
+
+/// An open directory of the simulation.
+#[derive(Debug)]
+struct SimDir {
+    world: Arc<World>,
+    process_id: u32,
+    ino: Ino,
+    path: PathBuf,
+}
+
+impl Dir for SimDir {
+    fn sync(&self) -> io::Result<()> {
+        let request = Request {
+            kind: CallKind::SyncDir,
+            process_id: self.world.acting(self.process_id),
+            path: &self.path,
+            to: None,
+            offset: 0,
+            len_bytes: 0,
+        };
+        self.world.call(&request, |machine, context| {
+            machine.sync_dir(self.ino, context)
+        })
+    }
 }
 
 /// An open file of the simulation.

@@ -521,8 +521,7 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn sync_dir(&mut self, path: &Path, context: &Context) -> io::Result<()> {
-        let ino = self.fs.lookup(path)?;
+    pub(super) fn sync_dir(&mut self, ino: Ino, context: &Context) -> io::Result<()> {
         if let Some((errno, _)) = context.flush_error() {
             self.fs_mut().lose_name_changes(ino, context.before_seq)?;
             return Err(errno.into());
