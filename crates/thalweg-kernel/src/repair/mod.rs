@@ -311,6 +311,8 @@ impl Repair {
         leader
             .begin_epoch(epoch, Vec::new())
             .map_err(Failure::error)?;
+        // Into the other slot as well: both may be damaged.
+        leader.write_live()?;
         leader.live.sync()?;
         leader.supply.release();
         Ok(())

@@ -11,7 +11,7 @@ use crate::checkpoint::index_section;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::FrameHead;
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
-use crate::live::{Live, LiveFile};
+use crate::live::{LIVE_NAME, Live, LiveFile};
 use crate::open::unfinished_epochs;
 use crate::replay::{NamedCheckpoint, ReadFrom, Replay, find_frame};
 use crate::root::{ROOT_NAME, Root, RootFile};
@@ -60,7 +60,15 @@ pub(crate) struct EpochLog {
 /// Finds it. What is wrong with the root and its checkpoint goes into the report.
 pub(crate) fn find_start(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<Start> {
     let live = match LiveFile::open_reader(env, dir)? {
-        Some(live) => live.read()?,
+        Some(live) => {
+            let slots = live.read_slots()?;
+            if slots.is_damaged {
+                let what = "a slot does not verify: the log says what was stored";
+                let damage = Error::corruption(LIVE_NAME, what);
+                report.mended.push(file_damage(LIVE_NAME, &damage));
+            }
+            slots.said
+        }
         None => None,
     };
     let mut segments = Segments::read(env, dir)?;
