@@ -138,15 +138,15 @@ impl Writer {
     /// commit that may be in the log are not staged any more, and not touched.
     pub(crate) fn abandon_fragments(&self, files: impl IntoIterator<Item = FileId>) {
         for file in files {
+            // Between two batches: another commit may be about to make it part of a table, and finds it gone from here on.
             // Whatever is not staged is part of a table, or gone.
-            let is_staged = self.staged.lock().contains_key(&file);
-            if is_staged {
+            let was_staged = self.with_leader(|leader| leader.staged.lock().remove(&file));
+            if was_staged.is_some() {
                 self.store.forget_file(file);
                 let path = self.store.fragment_path(file);
                 let opened = self.env.storage().open(&path, OpenMode::ReadWrite);
                 // If it cannot be cut, all of it goes with the garbage.
                 let _ = opened.and_then(|file| file.set_len(0));
-                self.staged.lock().remove(&file);
             }
         }
     }
@@ -157,8 +157,12 @@ impl Writer {
 
     pub(crate) fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
         if !commit.rows.is_empty() {
-            self.due.check_stuck(commit.rows.iter().map(|r| r.table))?;
-            self.wait_for_room()?;
+            let tables = commit.rows.iter().map(|rows| rows.table);
+            let room = self.due.check_stuck(tables);
+            if let Err(error) = room.and_then(|()| self.wait_for_room()) {
+                self.abandon_fragments(commit.fragments().map(|(_, root)| root.address.file));
+                return Err(error);
+            }
         }
         let number = self.submit(Job::Commit(commit), durability);
         if !self.background {

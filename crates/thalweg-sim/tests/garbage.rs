@@ -2,10 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::Entry;
-use thalweg_kernel::{Commit, Durability, Edit, Options, TableId};
-use thalweg_sim::toy::{Row, Toy, block};
+use thalweg_kernel::{
+    Commit, Durability, Edit, Error, ErrorKind, Kernel, OpenRows, Options, RowEncoder, TableId,
+    TableSnapshot, TableState,
+};
+use thalweg_sim::toy::{Row, Toy, block, rows_part};
 
 fn open(sim: &SimEnv) -> Toy {
     let options = Options {
@@ -307,4 +312,98 @@ fn cleaning_makes_no_garbage_that_calls_for_cleaning() {
         stats.bytes_written
     );
     assert!(stats.syncs < 100, "{} syncs for 500 rows", stats.syncs);
+}
+
+fn adds(table: TableId, definition_version: u32, root: &Entry) -> Commit {
+    let add = Edit::AddFragments {
+        table,
+        definition_version,
+        covers: None,
+        roots: vec![root.clone()],
+    };
+    Commit {
+        edits: vec![add],
+        ..Commit::default()
+    }
+}
+
+/// Two commits name one file: the first is refused, and gives it up while the second makes it part of a table.
+#[test]
+fn a_refused_commit_cuts_no_file_that_another_commit_has_made_part_of_a_table() {
+    let sim = SimEnv::new(4);
+    let toy = Arc::new(open(&sim));
+    let table = toy.create("t").unwrap();
+    let root = stage(&toy, table);
+    let second = Arc::new(Mutex::new(None));
+    let (own_toy, own_second, own_root) = (Arc::clone(&toy), Arc::clone(&second), root.clone());
+    sim.set_watcher(Some(Box::new(move || {
+        let good = adds(table, 1, &own_root);
+        let done = own_toy.kernel.commit(good, Durability::Disk);
+        own_second.lock().unwrap().replace(done);
+    })));
+    let open_file = FaultRule::new(Fault::Watched).on(&[CallKind::Open]);
+    sim.set_plan(FaultPlan::none().rule(open_file.path_suffix(".frag").once()));
+    let refused = toy.kernel.commit(adds(table, 7, &root), Durability::Disk);
+    refused.unwrap_err();
+    sim.set_watcher(None);
+    sim.set_plan(FaultPlan::none());
+    let second = second.lock().unwrap().take().expect("the file was opened");
+    let expected = match second {
+        Ok(_) => rows(),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            Vec::new()
+        }
+    };
+    drop(toy);
+    assert_eq!(open(&sim).rows(table).unwrap(), expected);
+}
+
+/// Rows of a table that cannot be encoded.
+struct Unable;
+
+impl RowEncoder for Unable {
+    fn block_rows(&self, _: &TableState) -> thalweg_kernel::Result<u32> {
+        Ok(64)
+    }
+
+    fn encode(
+        &self,
+        _: &TableSnapshot,
+        _: &[OpenRows],
+    ) -> thalweg_kernel::Result<Vec<EncodedBlock>> {
+        Err(Error::new(ErrorKind::Corruption, "unable"))
+    }
+}
+
+#[test]
+fn a_commit_that_is_refused_before_it_is_queued_gives_its_files_up_as_well() {
+    let sim = SimEnv::new(5);
+    let options = Options {
+        background: false,
+        ..Options::default()
+    };
+    let kernel = Kernel::open(sim.env(), Path::new("/db"), &options, Arc::new(Unable)).unwrap();
+    let toy = Toy { kernel };
+    let table = toy.create("t").unwrap();
+    // Until its open rows are too many.
+    let many: Vec<Row> = (0..20_000).map(|key| (key, key)).collect();
+    let appended = (0..40).map(|_| toy.append(table, &many, Durability::Process));
+    let stuck = appended
+        .filter_map(Result::err)
+        .next()
+        .expect("it is stuck");
+    assert!(stuck.message().contains("unable"), "{stuck}");
+    let root = stage(&toy, table);
+    let commit = Commit {
+        rows: vec![rows_part(table, &many)],
+        ..adds(table, 1, &root)
+    };
+    let refused = toy.kernel.commit(commit, Durability::Process);
+    assert!(refused.unwrap_err().message().contains("unable"));
+    let files = sim.files().into_iter();
+    let data_bytes: u64 = { files.filter(|(path, _)| path.starts_with("/db/data")) }
+        .map(|(_, bytes)| bytes)
+        .sum();
+    assert_eq!(data_bytes, 0, "nobody will need them");
 }
