@@ -2,9 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::fs::File;
-use thalweg_env::Env;
+use std::path::Path;
+use std::sync::Arc;
 use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_env::{Env, File, OpenMode};
 use thalweg_kernel::{Durability, ErrorKind, Options};
 use thalweg_sim::toy::{Row, Toy};
 
@@ -44,8 +45,10 @@ fn too_many_open_files_refuse_commits_and_end_nothing() {
         let table = toy.create("t").unwrap();
         toy.append(table, &rows(-1000), Durability::Disk).unwrap();
         let mut stored = toy.rows(table).unwrap();
-        let mut others: Vec<File> = Vec::new();
-        while let Ok(other) = File::open("/dev/null") {
+        let mut others: Vec<Arc<dyn File>> = Vec::new();
+        let os = Env::os();
+        let null = || os.storage().open(Path::new("/dev/null"), OpenMode::Read);
+        while let Ok(other) = null() {
             others.push(other);
         }
         assert!(others.len() > left);
