@@ -341,4 +341,64 @@ mod tests {
         assert_eq!(told.unwrap_err().kind(), ErrorKind::Unavailable);
         assert_eq!(flush(&kernel, || Job::Flush), Some(ErrorKind::Unavailable));
     }
+
+    /// Paths of all that is in a folder and those below it.
+    fn names_below(env: &Env, dir: &Path) -> Vec<std::path::PathBuf> {
+        let entries = env.storage().list_dir(dir).unwrap();
+        let mut names = Vec::new();
+        for entry in entries {
+            let path = dir.join(entry.name);
+            if entry.is_dir {
+                names.extend(names_below(env, &path));
+            }
+            names.push(path);
+        }
+        names
+    }
+
+    #[test]
+    fn nothing_is_made_in_a_folder_of_others() {
+        type Make = fn(&SimEnv);
+        let others: [(Make, ErrorKind); 4] = [
+            // As `/` of most systems.
+            (
+                |sim| {
+                    sim.env()
+                        .storage()
+                        .create_dir(Path::new("/db/root"))
+                        .unwrap()
+                },
+                ErrorKind::Invalid,
+            ),
+            (
+                |sim| sim.write_file(Path::new("/db/root/mail"), b"1").unwrap(),
+                ErrorKind::Invalid,
+            ),
+            (
+                |sim| sim.symlink(Path::new("/"), Path::new("/db/root")).unwrap(),
+                ErrorKind::Invalid,
+            ),
+            // This one may be a database that has lost the rest.
+            (
+                |sim| sim.write_file(Path::new("/db/root"), b"1").unwrap(),
+                ErrorKind::Corruption,
+            ),
+        ];
+        for (number, (make, kind)) in others.into_iter().enumerate() {
+            let sim = SimEnv::new(1);
+            let (env, dir) = (sim.env(), Path::new("/db"));
+            env.storage().create_dir(dir).unwrap();
+            make(&sim);
+            let before = names_below(&env, dir);
+            for read_only in [false, true] {
+                let options = Options {
+                    read_only,
+                    ..Options::default()
+                };
+                let opened = Kernel::open(env.clone(), dir, &options, Arc::new(NoRows));
+                assert_eq!(opened.err().unwrap().kind(), kind, "{number}, {read_only}");
+            }
+            assert_eq!(names_below(&env, dir), before, "{number}");
+        }
+    }
 }

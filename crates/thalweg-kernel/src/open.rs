@@ -75,7 +75,17 @@ pub(crate) fn look_for_database(env: &Env, dir: &Path) -> Result<bool> {
         }
         Ok(_) => {}
     }
+    let is_foreign = |name: &std::ffi::OsStr| {
+        let message = format!(
+            "{} holds no database but other files ({}): choose an empty or a new folder",
+            dir.display(),
+            name.to_string_lossy()
+        );
+        Error::new(ErrorKind::Invalid, message)
+    };
     match storage.metadata(&dir.join(ROOT_NAME)) {
+        // Systems have a folder of that name in `/`.
+        Ok(found) if found.is_dir => return Err(is_foreign(ROOT_NAME.as_ref())),
         Ok(_) => return Ok(true),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => return Err(io_at("opening", &dir.join(ROOT_NAME))(e)),
@@ -100,14 +110,7 @@ pub(crate) fn look_for_database(env: &Env, dir: &Path) -> Result<bool> {
     }
     match found {
         None => Ok(false),
-        Some(foreign) => {
-            let message = format!(
-                "{} holds no database but other files ({}): choose an empty or a new folder",
-                dir.display(),
-                foreign.name.to_string_lossy()
-            );
-            Err(Error::new(ErrorKind::Invalid, message))
-        }
+        Some(foreign) => Err(is_foreign(&foreign.name)),
     }
 }
 
@@ -143,6 +146,10 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
         make_database_folder(env, dir)?;
     }
     let env = &hold_folder(env, dir)?;
+    if exists {
+        // Before the file `lock` is made: what lacks them may be no database.
+        check_folders(env, dir)?;
+    }
     let lock = take_lock(env, dir)?;
     // Looked at again under the lock: another process may have made it meanwhile.
     let exists = look_for_database(env, dir)?;
