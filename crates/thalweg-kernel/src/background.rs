@@ -16,6 +16,8 @@ use thalweg_env::{Env, JoinHandle};
 
 /// How often snapshots that garbage waits for are looked at.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// However short the interval is: syncs one after the other would leave no room for anything else.
+const LEAST_SYNC_INTERVAL: Duration = Duration::from_millis(1);
 
 pub(crate) struct Background {
     stopping: Arc<AtomicBool>,
@@ -27,6 +29,8 @@ pub(crate) struct Background {
 struct Timer {
     stopped: Mutex<bool>,
     stop: Condvar,
+    #[cfg(test)]
+    rounds: std::sync::atomic::AtomicU64,
 }
 
 impl Background {
@@ -105,6 +109,7 @@ impl Background {
         writer.due.cleaning.call();
         *self.timer.stopped.lock() = true;
         self.timer.stop.notify_all();
+        writer.due.syncing.call();
         for thread in self.threads.lock().drain(..) {
             // A thread that panicked has ended writing; closing goes on.
             let _ = thread.join();
@@ -113,17 +118,95 @@ impl Background {
 }
 
 impl Timer {
-    /// Syncs what `Process` commits have left, every `interval`.
+    /// Syncs what `Process` commits have left, `interval` after the first of them; where nothing is unsynced it sleeps.
     fn run(&self, interval: Duration, writer: &Writer) {
-        let mut stopped = self.stopped.lock();
-        while !*stopped {
-            self.stop.wait_for(&mut stopped, interval);
-            if !*stopped && writer.due.unsynced() {
-                drop(stopped);
+        let interval = interval.max(LEAST_SYNC_INTERVAL);
+        loop {
+            writer.due.syncing.wait(None);
+            let mut stopped = self.stopped.lock();
+            if !*stopped {
+                self.stop.wait_for(&mut stopped, interval);
+            }
+            if *stopped {
+                return;
+            }
+            drop(stopped);
+            #[cfg(test)]
+            self.rounds.fetch_add(1, Ordering::Relaxed);
+            if writer.due.unsynced() {
                 // A failed sync poisons the queue; the next caller is told.
                 let _ = writer.flush();
-                stopped = self.stopped.lock();
+            }
+            // Commits since then have called, unless it was unsynced all the time.
+            if writer.due.unsynced() && writer.poison().is_none() {
+                writer.due.syncing.call();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::EncodedBlock;
+    use crate::{
+        Commit, Durability, Edit, Kernel, OpenRows, RowEncoder, TableSnapshot, TableState,
+    };
+    use bytes::Bytes;
+    use std::path::Path;
+
+    struct NoRows;
+
+    impl RowEncoder for NoRows {
+        fn block_rows(&self, _table: &TableState) -> Result<u32> {
+            Ok(1)
+        }
+
+        fn encode(&self, _table: &TableSnapshot, _rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_sync_interval_of_nothing_turns_no_thread_where_nothing_is_unsynced() {
+        let sim = thalweg_env::sim::SimEnv::new(1);
+        let options = Options {
+            background: false,
+            ..Options::default()
+        };
+        let kernel = Kernel::open(sim.env(), Path::new("/db"), &options, Arc::new(NoRows)).unwrap();
+        let (writer, timer) = (
+            Arc::clone(kernel.writer_of_tests()),
+            Arc::new(Timer::default()),
+        );
+        let (own_writer, own_timer) = (Arc::clone(&writer), Arc::clone(&timer));
+        let job = move || own_timer.run(Duration::ZERO, &own_writer);
+        let running = Env::os().spawner().spawn("timer", Box::new(job)).unwrap();
+        let mut commits = 0;
+        for number in 0..50 {
+            let edit = Edit::CreateTable {
+                name: format!("t{number}"),
+                definition: Bytes::new(),
+            };
+            let commit = Commit {
+                edits: vec![edit],
+                ..Commit::default()
+            };
+            kernel.commit(commit, Durability::Process).unwrap();
+            commits += 1;
+            while writer.due.unsynced() {
+                std::thread::yield_now();
+            }
+        }
+        *timer.stopped.lock() = true;
+        timer.stop.notify_all();
+        writer.due.syncing.call();
+        running.join().unwrap();
+        // One that is called for before the sync of the last one is over may find nothing left to do.
+        let rounds = timer.rounds.load(Ordering::Relaxed);
+        assert!(
+            (1..=2 * commits).contains(&rounds),
+            "{rounds} rounds for {commits} commits"
+        );
     }
 }

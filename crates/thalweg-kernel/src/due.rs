@@ -29,6 +29,8 @@ pub(crate) struct Due {
     stuck_bytes: AtomicU64,
     stuck: Mutex<BTreeMap<TableId, Stuck>>,
     unsynced: AtomicBool,
+    /// Calls who syncs in time, where nothing was unsynced before.
+    pub(crate) syncing: Call,
     checkpoint: AtomicBool,
     /// Calls who encodes and writes checkpoints.
     pub(crate) work: Call,
@@ -150,7 +152,10 @@ impl Due {
     }
 
     pub(crate) fn note_unsynced(&self, unsynced: bool) {
-        self.unsynced.store(unsynced, Ordering::Relaxed);
+        let was_unsynced = self.unsynced.swap(unsynced, Ordering::Relaxed);
+        if unsynced && !was_unsynced {
+            self.syncing.call();
+        }
     }
 
     /// A checkpoint is due.
