@@ -206,7 +206,8 @@ impl Kernel {
             .map(|_| ())
     }
 
-    /// Deletes files that nothing needs any more; returns how many.
+    /// Deletes files that nothing needs any more; returns how many. Writes two checkpoints with all that is in no block yet, of
+    /// all tables.
     pub fn collect_garbage(&self) -> Result<usize> {
         self.writer()?.collect_garbage()
     }
