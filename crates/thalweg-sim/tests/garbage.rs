@@ -2,8 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_env::sync::Mutex;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::{
@@ -297,7 +298,7 @@ fn cleaning_makes_no_garbage_that_calls_for_cleaning() {
     let tables: Vec<TableId> = (0..50).map(create).collect();
     let append = |rows: std::ops::Range<i64>| {
         for k in rows {
-            let table = tables[k as usize % tables.len()];
+            let table = tables[usize::try_from(k).unwrap() % tables.len()];
             toy.append(table, &[(k, k)], Durability::Process).unwrap();
         }
     };
@@ -339,7 +340,7 @@ fn a_refused_commit_cuts_no_file_that_another_commit_has_made_part_of_a_table() 
     sim.set_watcher(Some(Box::new(move || {
         let good = adds(table, 1, &own_root);
         let done = own_toy.kernel.commit(good, Durability::Disk);
-        own_second.lock().unwrap().replace(done);
+        own_second.lock().replace(done);
     })));
     let open_file = FaultRule::new(Fault::Watched).on(&[CallKind::Open]);
     sim.set_plan(FaultPlan::none().rule(open_file.path_suffix(".frag").once()));
@@ -347,7 +348,7 @@ fn a_refused_commit_cuts_no_file_that_another_commit_has_made_part_of_a_table() 
     refused.unwrap_err();
     sim.set_watcher(None);
     sim.set_plan(FaultPlan::none());
-    let second = second.lock().unwrap().take().expect("the file was opened");
+    let second = second.lock().take().expect("the file was opened");
     let expected = match second {
         Ok(_) => rows(),
         Err(error) => {
