@@ -631,3 +631,37 @@ fn a_drop_makes_room_whatever_added_files_have_changed_of_an_index() {
         toy.append(keep, &[(1, 1)], Durability::Disk).unwrap();
     }
 }
+
+#[test]
+fn where_no_long_segment_fits_short_ones_take_the_rest() {
+    let sim = SimEnv::new(7);
+    let long = Options {
+        segment_bytes: 4 << 20,
+        ..options()
+    };
+    let toy = Toy::open(&sim.env(), "/db", &long, 64).unwrap();
+    let table = toy.create("t").unwrap();
+    let noise = |key: i64| key.wrapping_mul(0x1E37_79B9_7F4A_7C15);
+    let append = |k: i64| {
+        let rows: Vec<Row> = (k * 2000..k * 2000 + 2000).map(|v| (v, noise(v))).collect();
+        toy.append_group(table, &rows, 64, Durability::Disk)
+    };
+    let longest = || {
+        let files = sim.files();
+        files.iter().map(|(_, bytes)| *bytes).max().unwrap()
+    };
+    // Segments grow with the log.
+    let grown = (0..2000)
+        .find(|k| {
+            append(*k).unwrap();
+            longest() == 4 << 20
+        })
+        .unwrap();
+    let quota = used_bytes(&sim) + (600 << 10);
+    sim.set_quota(Some(quota));
+    let full = (grown + 1..5000).find(|k| append(*k).is_err());
+    assert!(full.is_some());
+    let left = quota - used_bytes(&sim);
+    // What is left is less than a larger reserve would take.
+    assert!(left < 1 << 20, "{left} bytes are left");
+}
