@@ -111,11 +111,11 @@ impl Marked {
 pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Result<Collected> {
     let commit = marked.snapshot.commit();
     let mut dead = unneeded(writer, &marked)?;
-    let (awaits_cleaning, in_use) =
-        writer.with_leader(|leader| (leader.awaits_cleaning, leader.checkpoint_segments()));
-    // Segments that become garbage by the checkpoints below, because those before them lie there, do not call for them: each
-    // round would leave as much for the next one.
-    let calls = |dead: &&Dead| least_bytes == 0 || awaits_cleaning || !in_use.contains(&dead.id);
+    let awaits_cleaning = writer.with_leader(|leader| leader.awaits_cleaning);
+    // Segments that the last round has left do not call for another one, which would leave as many.
+    let left = writer.left_by_cleaning.lock().clone();
+    let is_left = |dead: &Dead| dead.is_segment && left.contains(&dead.id);
+    let calls = |dead: &&Dead| least_bytes == 0 || awaits_cleaning || !is_left(dead);
     // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
     let dead_bytes: u64 = { dead.iter().filter(calls) }
         .map(|dead| dead.bytes(writer))
@@ -144,6 +144,9 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         };
         writer.submit(job, Durability::Disk)?;
     }
+    // The one that was written to when the round began holds what was garbage before, the others its own checkpoints.
+    let written = writer.with_leader(|leader| leader.written_segment());
+    *writer.left_by_cleaning.lock() = marked.written..=written;
     let after = writer.snapshot();
     let still_needed = live_files(&after, &writer.store, &mut writer.known_uses.lock());
     // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was

@@ -308,3 +308,33 @@ fn cleaning_makes_no_garbage_that_calls_for_cleaning() {
     );
     assert!(stats.syncs < 100, "{} syncs for 500 rows", stats.syncs);
 }
+
+/// The same where a full checkpoint takes a segment or most of it: each checkpoint then goes to a segment of its own. Also after
+/// an opening, which looks for garbage once.
+#[test]
+fn cleaning_ends_where_a_checkpoint_takes_a_segment() {
+    let sim = SimEnv::new(1);
+    let create = |toy: &Toy, n| toy.create(&format!("{}{n}", "a name of some length ".repeat(9)));
+    let mut toy = open(&sim);
+    let tables: Vec<TableId> = (0..160).map(|n| create(&toy, n).unwrap()).collect();
+    for round in 0..30 {
+        for table in &tables {
+            toy.append(*table, &[(round, 1)], Durability::Process)
+                .unwrap();
+        }
+        if round % 10 == 9 {
+            drop(toy);
+            toy = open(&sim);
+            toy.append(tables[0], &[(round, 1)], Durability::Disk).unwrap();
+        }
+        for _ in 0..3 {
+            toy.kernel.run_due_work().unwrap();
+        }
+        sim.reset_stats();
+        for _ in 0..10 {
+            toy.kernel.run_due_work().unwrap();
+        }
+        let written_bytes = sim.stats().bytes_written;
+        assert_eq!(written_bytes, 0, "with nothing to do, after round {round}");
+    }
+}
