@@ -27,6 +27,7 @@ use crate::state::{Snapshot, TableState};
 use crate::store::Store;
 use crate::writer::Writer;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// What was done.
@@ -155,6 +156,10 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         let next_file = leader.root.current.next_file;
         (leader.oldest_needed_segment(), next_file)
     });
+    if after.commit() == commit {
+        // No snapshot lies between the two states: what neither needs goes, also if it was written to until the checkpoints.
+        dead.extend(unneeded_segments(writer, &marked, marked.written..log_floor)?);
+    }
     dead.retain(|dead| {
         let is_replayed = dead.is_segment && dead.id >= log_floor;
         dead.id < next_file && !is_replayed && !still_needed.may_need(dead, &writer.store)
@@ -210,31 +215,36 @@ impl Dead {
     }
 }
 
+/// The segments of a range of ids that are not needed.
+fn unneeded_segments(
+    writer: &Writer,
+    marked: &Marked,
+    ids: Range<FileId>,
+) -> Result<impl Iterator<Item = Dead>> {
+    let segments = list_segments(&writer.env, &writer.dir)?;
+    let segments = segments.into_iter().filter(move |id| ids.contains(id));
+    let dead = segments.map(|id| Dead {
+        id,
+        path: segment_path(&writer.dir, id),
+        is_segment: true,
+    });
+    Ok(dead.filter(|dead| !marked.needed.may_need(dead, &writer.store)))
+}
+
 /// The files that are not needed: of the segments those before the written one, of the fragments those below the bound.
 fn unneeded(writer: &Writer, marked: &Marked) -> Result<Vec<Dead>> {
-    let segments = list_segments(&writer.env, &writer.dir)?;
-    let segments = segments
-        .into_iter()
-        .filter(|id| *id < marked.written)
-        .map(|id| Dead {
-            id,
-            path: segment_path(&writer.dir, id),
-            is_segment: true,
-        });
+    let segments = unneeded_segments(writer, marked, FileId(0)..marked.written)?;
     let fragments = list_fragments(&writer.env, &writer.dir)?;
     let fragments = fragments
         .into_iter()
-        .filter(|id| *id < marked.bound)
+        .filter(|id| *id < marked.bound && !marked.staged.contains(id))
         .map(|id| Dead {
             id,
             path: writer.store.fragment_path(id),
             is_segment: false,
-        });
-    Ok(segments
-        .chain(fragments)
-        .filter(|dead| !marked.staged.contains(&dead.id))
-        .filter(|dead| !marked.needed.may_need(dead, &writer.store))
-        .collect())
+        })
+        .filter(|dead| !marked.needed.may_need(dead, &writer.store));
+    Ok(segments.chain(fragments).collect())
 }
 
 /// What the index of a table takes of one file.
