@@ -284,7 +284,13 @@ impl<'a> Round<'a> {
         let Some(mut fragment) = fragment else {
             return Ok(None);
         };
-        self.copy_along(&table, found.small_fragments, &mut fragment, bytes, &mut removed)?;
+        self.copy_along(
+            &table,
+            found.small_fragments,
+            &mut fragment,
+            bytes,
+            &mut removed,
+        )?;
         let file = fragment.id();
         let replace = Edit::Replace {
             table: table.id,
@@ -312,7 +318,8 @@ impl<'a> Round<'a> {
         while let Some(entry) = walk.next(|entry| {
             // A page that is not written yet has no place.
             let is_written_page = !entry.is_block() && entry.address.bytes > 0;
-            let is_item = is_written_page && !is_root && self.fragments.contains(&entry.address.file);
+            let is_item =
+                is_written_page && !is_root && self.fragments.contains(&entry.address.file);
             is_root = false;
             if is_item {
                 if entry.block_bytes < small_bytes(self.writer) {

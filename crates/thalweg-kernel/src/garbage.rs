@@ -158,7 +158,11 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     });
     if after.commit() == commit {
         // No snapshot lies between the two states: what neither needs goes, also if it was written to until the checkpoints.
-        dead.extend(unneeded_segments(writer, &marked, marked.written..log_floor)?);
+        dead.extend(unneeded_segments(
+            writer,
+            &marked,
+            marked.written..log_floor,
+        )?);
     }
     dead.retain(|dead| {
         let is_replayed = dead.is_segment && dead.id >= log_floor;

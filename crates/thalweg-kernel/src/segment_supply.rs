@@ -468,9 +468,8 @@ impl SegmentSupply {
     /// Whether a spare was overwritten before, and there is no less room now.
     fn is_overwritten(&self, state: &State, spare: &Spare) -> bool {
         let overwritten = state.overwritten.as_ref();
-        overwritten.is_some_and(|(path, least_bytes)| {
-            *path == spare.path && self.has_free(*least_bytes)
-        })
+        overwritten
+            .is_some_and(|(path, least_bytes)| *path == spare.path && self.has_free(*least_bytes))
     }
 
     /// For how much free space it holds that a spare could be overwritten. With as much free as it is long it may be copied each

@@ -267,7 +267,11 @@ fn a_block_that_cannot_be_read_keeps_its_own_segment_alone() {
         }
         let files = sim.files();
         let empty = |(path, bytes): &&(PathBuf, u64)| path.starts_with("/db/data") && *bytes == 0;
-        assert_eq!(files.iter().filter(empty).count(), 0, "fragments begun in vain");
+        assert_eq!(
+            files.iter().filter(empty).count(),
+            0,
+            "fragments begun in vain"
+        );
         files
             .iter()
             .filter(|(path, _)| path.starts_with("/db/log"))
@@ -327,7 +331,8 @@ fn cleaning_ends_where_a_checkpoint_takes_a_segment() {
         if round % 10 == 9 {
             drop(toy);
             toy = open(&sim);
-            toy.append(tables[0], &[(round, 1)], Durability::Disk).unwrap();
+            toy.append(tables[0], &[(round, 1)], Durability::Disk)
+                .unwrap();
         }
         for _ in 0..3 {
             toy.kernel.run_due_work().unwrap();
@@ -374,13 +379,23 @@ fn small_blocks_of_many_tables_take_few_files_and_syncs() {
         let syncs = sim.stats().syncs + sim.stats().dir_syncs;
         assert!(syncs < 400, "{syncs} syncs for 10,000 rows, in part {part}");
         // Eight segments that wait, and those that cannot be emptied yet.
-        assert!(log_bytes() < 16 * options.segment_bytes, "{} bytes of log", log_bytes());
+        assert!(
+            log_bytes() < 16 * options.segment_bytes,
+            "{} bytes of log",
+            log_bytes()
+        );
     }
     assert!(most_files > 0, "no block has moved");
     // Small ones of each table are few, and grow together.
-    assert!(most_files < 5 * TABLES, "{most_files} files of {TABLES} tables");
+    assert!(
+        most_files < 5 * TABLES,
+        "{most_files} files of {TABLES} tables"
+    );
     for (n, table) in tables.iter().enumerate() {
         let want = (0..60_000).filter(|at| *at as usize % TABLES == n);
-        assert_eq!(toy.rows(*table).unwrap(), want.map(|at| (at, at)).collect::<Vec<_>>());
+        assert_eq!(
+            toy.rows(*table).unwrap(),
+            want.map(|at| (at, at)).collect::<Vec<_>>()
+        );
     }
 }
