@@ -206,7 +206,8 @@ impl Kernel {
             .map(|_| ())
     }
 
-    /// Deletes files that nothing needs any more; returns how many.
+    /// Deletes files that nothing needs any more; returns how many. Writes two checkpoints with all that is in no block yet, of
+    /// all tables.
     pub fn collect_garbage(&self) -> Result<usize> {
         self.writer()?.collect_garbage()
     }
@@ -257,8 +258,11 @@ pub(crate) type Published = Arc<arc_swap::ArcSwap<DbState>>;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commit::{Edit, RowsPart};
     use crate::leader::Wants;
-    use thalweg_env::sim::SimEnv;
+    use bytes::Bytes;
+    use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+    use thalweg_env::sync::atomic::{AtomicU64, Ordering};
 
     /// For databases without rows.
     struct NoRows;
@@ -301,6 +305,89 @@ mod tests {
         let said = live.unwrap().unwrap().read().unwrap().unwrap();
         let floor = kernel.snapshot().unwrap().place();
         assert_eq!(said.gc_floor, floor);
+    }
+
+    #[test]
+    fn a_reader_misses_nothing_behind_a_failed_write_of_live() {
+        let row = |number: u64| RowsPart {
+            table: TableId(1),
+            definition_version: 1,
+            rows: 1,
+            key_min: 0,
+            key_max: 0,
+            payload: number.to_le_bytes().to_vec().into(),
+        };
+        let append = |kernel: &Kernel, number| {
+            let rows = Commit {
+                rows: vec![row(number)],
+                ..Commit::default()
+            };
+            kernel.commit(rows, Durability::Disk).unwrap();
+        };
+        let count = |kernel: &Kernel| {
+            let snapshot = kernel.snapshot().unwrap();
+            let rows = snapshot.table(TableId(1)).unwrap().open_rows().count();
+            rows as u64
+        };
+        for seed in 0..100 {
+            let sim = SimEnv::new(seed);
+            let options = Options {
+                background: false,
+                ..Options::default()
+            };
+            let read_only = Options {
+                read_only: true,
+                ..options.clone()
+            };
+            let open = |process, options| {
+                let env = sim.env_of_process(process);
+                Kernel::open(env, Path::new("/db"), options, Arc::new(NoRows)).unwrap()
+            };
+            let kernel = open(sim.process_id(), &options);
+            let create = Edit::CreateTable {
+                name: "t".to_owned(),
+                definition: Bytes::new(),
+            };
+            let create = Commit {
+                edits: vec![create],
+                ..Commit::default()
+            };
+            kernel.commit(create, Durability::Disk).unwrap();
+            (0..3).for_each(|number| append(&kernel, number));
+            let reader = open(2, &read_only);
+            assert_eq!(count(&reader), 3);
+            (3..5).for_each(|number| append(&kernel, number));
+            let on_live = |fault| {
+                FaultRule::new(fault)
+                    .on(&[CallKind::Write])
+                    .path_suffix("/live")
+            };
+            let failed = on_live(Fault::Error(Errno::IO)).once();
+            sim.set_plan(FaultPlan::none().rule(failed));
+            let floor = kernel.snapshot().unwrap().commit();
+            let raised = kernel
+                .writer_of_tests()
+                .with_leader(|leader| leader.raise_gc_floor(floor));
+            assert!(raised.is_err() && kernel.poison().is_none());
+            // The reader looks while the next writes are under way.
+            let acknowledged = Arc::new(AtomicU64::new(5));
+            let seen = Arc::clone(&acknowledged);
+            sim.set_watcher(Some(Box::new(move || {
+                let least = seen.load(Ordering::SeqCst);
+                let found = count(&reader);
+                assert!(
+                    (least..=least + 1).contains(&found),
+                    "seed {seed}: {found} rows, at least {least} were acknowledged"
+                );
+            })));
+            sim.set_plan(FaultPlan::none().rule(on_live(Fault::Watched)));
+            for number in 5..10 {
+                append(&kernel, number);
+                acknowledged.store(number + 1, Ordering::SeqCst);
+            }
+            sim.set_plan(FaultPlan::none());
+            sim.set_watcher(None);
+        }
     }
 
     fn flush(kernel: &Kernel, jobs: impl FnOnce() -> Job) -> Option<ErrorKind> {

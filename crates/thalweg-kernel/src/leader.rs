@@ -198,6 +198,8 @@ pub(crate) struct Leader {
 enum Purpose {
     /// Commits that free no space.
     Rows,
+    /// The same with files: what they change of the index is larger than their frames.
+    Files,
     /// Drops and replacements: they leave room for the checkpoints that remove the files.
     Freeing,
     Checkpoint,
@@ -341,6 +343,7 @@ impl Leader {
         check_frame(frame_bytes).map_err(Failure::Refused)?;
         let purpose = match lowered.frees_space {
             true => Purpose::Freeing,
+            false if lowered.changes.iter().any(adds_files) => Purpose::Files,
             false => Purpose::Rows,
         };
         self.room(frame_bytes, purpose)?;
@@ -402,12 +405,12 @@ impl Leader {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         // On a copy-on-write file system it is the free space that must take the checkpoints (`make_room_to_drop`).
         let (checkpoints, may_use_reserve) = match purpose {
-            Purpose::Rows => (0, false),
+            Purpose::Rows | Purpose::Files => (0, false),
             Purpose::Freeing => (CLEANING_CHECKPOINTS, true),
             Purpose::Checkpoint => (1, true),
         };
         let is_full = match purpose {
-            Purpose::Rows => log.is_reserve() || !log.fits(frame_bytes),
+            Purpose::Rows | Purpose::Files => log.is_reserve() || !log.fits(frame_bytes),
             Purpose::Freeing
                 if log.is_reserve() && self.has_garbage && !self.supply.is_given_back() =>
             {
@@ -417,7 +420,12 @@ impl Leader {
             Purpose::Freeing | Purpose::Checkpoint => !log.fits(frame_bytes),
         };
         let supply = &self.supply;
-        if purpose == Purpose::Rows && (is_full || !supply.has_least_reserve()) {
+        let needs_reserve = match purpose {
+            Purpose::Rows => is_full,
+            Purpose::Files => is_full || !supply.has_least_reserve(),
+            Purpose::Freeing | Purpose::Checkpoint => false,
+        };
+        if needs_reserve {
             supply.ensure_reserve().map_err(Failure::Refused)?;
         }
         if is_full {
@@ -856,6 +864,10 @@ fn fragment_files(change: &Change) -> Vec<FileId> {
         }
         _ => Vec::new(),
     }
+}
+
+fn adds_files(change: &Change) -> bool {
+    matches!(change, Change::Edit(Edit::AddFragments { .. }))
 }
 
 fn frees_files(change: &Change) -> bool {

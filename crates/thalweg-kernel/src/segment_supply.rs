@@ -191,6 +191,11 @@ impl SegmentSupply {
         if !may_use_reserve && segment::is_full(&made) && self.cut_reserve(&mut state) {
             made = make(capacity_bytes);
         }
+        // Segments grow with the log: there may be room for a short one.
+        let shortest_bytes = segment::next_capacity(0, self.limit_bytes, frame_bytes);
+        if segment::is_full(&made) && shortest_bytes < capacity_bytes {
+            made = make(shortest_bytes);
+        }
         let spare = match made {
             Err(error) if may_use_reserve && error.kind() == ErrorKind::DiskFull => {
                 is_reserve = true;
@@ -233,7 +238,7 @@ impl SegmentSupply {
 
     /// Cuts a reserve that was made for more than is in no checkpoint now; returns whether there was one.
     fn cut_reserve(&self, state: &mut State) -> bool {
-        let wanted_bytes = self.wanted_reserve_bytes(!state.copies_on_write);
+        let wanted_bytes = self.wanted_reserve_bytes(true);
         let Some(reserve) = &mut state.reserve else {
             return false;
         };
@@ -308,7 +313,9 @@ impl SegmentSupply {
             // One that is only given back has to be larger, if there is room. Looked at first: trying takes all there is from
             // others meanwhile.
             let larger_bytes = self.wanted_reserve_bytes(false);
-            let larger = match state.copies_on_write && self.has_free(larger_bytes) {
+            // Nor may it take the last room itself: the reserve is renewed for a segment that comes next.
+            let is_ample = || self.has_free(larger_bytes + self.freeing_bytes());
+            let larger = match state.copies_on_write && is_ample() {
                 true => self.make(larger_bytes).ok(),
                 false => None,
             };

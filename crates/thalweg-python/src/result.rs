@@ -121,10 +121,7 @@ impl PyQueryResult {
             State::Rows(rows) => Ok(rows),
             State::Busy => {
                 *state = State::Busy;
-                Err(raise(
-                    ErrorKind::Unavailable,
-                    "another thread is reading this result; give each its own",
-                ))
+                Err(is_busy())
             }
             State::Taken => {
                 *state = State::Taken;
@@ -247,7 +244,7 @@ impl PyQueryResult {
         let rows = self.take(State::Taken)?;
         let batches = Batches {
             home: self.home,
-            rows: Mutex::new(Some(rows)),
+            state: Mutex::new(State::Rows(rows)),
         };
         class.call_method1(
             name!(py, "from_batches"),
@@ -312,6 +309,13 @@ impl PyQueryResult {
     }
 }
 
+fn is_busy() -> PyErr {
+    raise(
+        ErrorKind::Unavailable,
+        "another thread is reading this result; give each its own",
+    )
+}
+
 fn reader_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.import(name!(py, "pyarrow"))?
         .getattr(name!(py, "RecordBatchReader"))
@@ -322,8 +326,8 @@ fn reader_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 #[pyclass(frozen)]
 pub(crate) struct Batches {
     home: Home,
-    /// Taken while a batch is pulled, and at the end.
-    rows: Mutex<Option<Box<Rows>>>,
+    /// Taken at the end.
+    state: Mutex<State>,
 }
 
 #[pymethods]
@@ -333,12 +337,23 @@ impl Batches {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let end = || PyStopIteration::new_err(());
         self.home.check()?;
         // Taken out, so that no lock is held while the interpreter is let go.
-        let mut rows = self.rows.lock().take().ok_or_else(end)?;
-        let batch = rows.next_rest()?.ok_or_else(end)?;
-        *self.rows.lock() = Some(rows);
+        let before = std::mem::replace(&mut *self.state.lock(), State::Busy);
+        let (after, next) = match before {
+            State::Rows(mut rows) => match rows.next_rest() {
+                Ok(None) => (State::Taken, Ok(None)),
+                // Behind an error the rows are not at their end: whoever goes on is told.
+                next => (State::Rows(rows), next),
+            },
+            State::Busy => (State::Busy, Err(is_busy())),
+            State::Taken => (State::Taken, Ok(None)),
+        };
+        // A call that found it busy leaves it to the other one to put the rows back.
+        if !matches!(after, State::Busy) {
+            *self.state.lock() = after;
+        }
+        let batch = next?.ok_or_else(|| PyStopIteration::new_err(()))?;
         let _running = Callback::begin()?;
         PyRecordBatch::new(batch).into_pyarrow(py)
     }

@@ -187,12 +187,11 @@ impl PyTable {
         Ok(shown)
     }
 
-    /// Puts late rows in order and short blocks together, so that scans need not merge them, and writes what the next
-    /// open would have to work out. Readers and writers go on meanwhile.
+    /// Puts late rows in order and short blocks together, so that scans need not merge them. Readers and writers go on
+    /// meanwhile; files that are of no use any more go in the background.
     fn maintain(&self, py: Python<'_>) -> PyResult<()> {
-        let (db, table) = (self.db.open()?, self.open()?);
-        py.detach(|| table.maintain().and_then(|_| db.checkpoint()))
-            .or_raise()
+        let table = self.open()?;
+        py.detach(|| table.maintain().map(drop)).or_raise()
     }
 
     /// Not offered by this version.

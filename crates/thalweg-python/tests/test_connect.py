@@ -4,6 +4,7 @@ import subprocess
 import sys
 from datetime import timedelta
 
+import numpy
 import pytest
 
 import thalweg
@@ -141,3 +142,26 @@ def test_errors_are_all_of_one_kind():
     assert len(kinds) == 12
     assert all(issubclass(kind, thalweg.Error) for kind in kinds)
     assert all(kind.__module__ == "thalweg" for kind in kinds)
+
+
+def test_another_working_directory_leads_to_no_other_database(tmp_path, monkeypatch):
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    columns = {"ts": "int64", "v": "double"}
+    with thalweg.connect(tmp_path / "there" / "db") as other:
+        other.create_table("t", columns, time="ts").append({"ts": [1, 2], "v": [0.5, 1.5]})
+    monkeypatch.chdir(tmp_path / "here")
+    with thalweg.connect("db") as db:
+        monkeypatch.chdir(tmp_path / "there")
+        table = db.create_table("own", columns, time="ts")
+        for first in range(0, 1_000_000, 100_000):
+            values = numpy.random.default_rng(first).random(100_000)
+            table.append({"ts": numpy.arange(first, first + 100_000), "v": values})
+        db.create_table("gone", columns, time="ts").append({"ts": [1], "v": [1.0]})
+        db.sql("DROP TABLE gone")
+        table.maintain()
+        assert len(db.table("own")) == 1_000_000
+    with thalweg.connect(tmp_path / "there" / "db") as other:
+        assert other.sql("SELECT count(*), sum(v) FROM t").fetchone() == (2, 2.0)
+    with thalweg.connect(tmp_path / "here" / "db") as db:
+        assert len(db.table("own")) == 1_000_000

@@ -139,3 +139,17 @@ def test_one_reader_at_a_time(db):
         thread.join(30)
     assert all("another thread" in str(error) for error in errors)
     assert len(rows) == len(set(rows)) and (len(errors) == 3 or len(rows) == 200_000)
+
+
+def test_a_reader_that_failed_is_not_at_its_end(db):
+    # The first batch is fine, a later one is not.
+    result = db.sql("SELECT CASE WHEN value = 99999 THEN 1 / (value - 99999) ELSE value END AS v FROM generate_series(1, 100000)")
+    reader = result.reader()
+    rows = 0
+    for _ in range(3):
+        with pytest.raises(thalweg.QueryError):
+            while True:
+                rows += reader.read_next_batch().num_rows
+    with pytest.raises(thalweg.QueryError):
+        reader.read_all()
+    assert rows < 100_000

@@ -195,3 +195,24 @@ def test_reading_a_large_result_takes_bounded_memory(path, way):
     grown_kib = int(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
     # The rows are 72 MB.
     assert grown_kib < 30_000, f"{grown_kib} KiB more"
+
+
+NO_THREADS = """
+import resource
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+db = thalweg.connect(":memory:")
+table = create(db)
+table.append(batch(0, 100))
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+said = refused(lambda: db.sql("SELECT v, count(*) FROM t GROUP BY v ORDER BY v").fetchall())
+assert "starting the threads of queries" in said, said
+print("told")
+os._exit(0)
+"""
+
+
+def test_where_no_thread_can_be_started_the_statement_says_so(path):
+    assert run(NO_THREADS, path) == "told\n"

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
-use thalweg_table::{Result, Scan};
+use thalweg_table::{Error, Result, Scan};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
@@ -42,6 +42,8 @@ pub struct QueryResult {
     rows: Rows,
     cancel: CancelHandle,
     is_count: bool,
+    /// What each further call is told.
+    failed: Option<Error>,
 }
 
 enum Rows {
@@ -261,6 +263,7 @@ impl QueryResult {
             rows,
             cancel: CancelHandle::default(),
             is_count: false,
+            failed: None,
         }
     }
 
@@ -311,10 +314,15 @@ impl QueryResult {
     }
 
     fn pull(&mut self, wait: Option<Duration>) -> Result<Fetched> {
+        if let Some(error) = &self.failed {
+            // Behind an error there may have been more rows: it is no end.
+            return Err(error.clone());
+        }
         let fetched = with_room(|| self.pull_any(wait));
         if matches!(fetched, Ok(Fetched::End) | Err(_)) {
             self.stop();
         }
+        self.failed = fetched.as_ref().err().cloned();
         fetched
     }
 

@@ -6,6 +6,7 @@
 
 use crate::stack::STACK_BYTES;
 use std::future::Future;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -22,6 +23,7 @@ pub(crate) struct Threads(Option<Runtime>, Handle);
 
 impl Threads {
     pub(crate) fn start(threads: usize) -> Result<Self> {
+        try_threads(threads)?;
         let mut builder = Builder::new_multi_thread();
         builder
             .worker_threads(threads)
@@ -55,6 +57,28 @@ impl Threads {
     pub(crate) fn may_run_here() -> bool {
         Handle::try_current().is_err()
     }
+}
+
+/// Starts as many threads as a runtime will, and lets them end: it panics where one cannot be started.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a runtime starts threads without an environment, and this is tried for it"
+)]
+fn try_threads(count: usize) -> Result<()> {
+    let mut started = Vec::new();
+    let tried = start_threads(|| {
+        for _ in 0..count {
+            let builder = thread::Builder::new().stack_size(STACK_BYTES);
+            started.push(builder.spawn(thread::park)?);
+        }
+        Ok(())
+    });
+    for thread in started {
+        thread.thread().unpark();
+        // It does nothing that could panic.
+        let _ = thread.join();
+    }
+    tried.map_err(|e: io::Error| Error::io("starting the threads of queries", e))
 }
 
 /// Calls what may run statements of its own or wait for other threads that do, such as an iterator of the program. A thread of

@@ -7,7 +7,7 @@ use thalweg_env::sim::{
 use thalweg_kernel::index::EntryKey;
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
 use thalweg_sim::oracle::contents_of;
-use thalweg_sim::toy::{Row, Toy, block};
+use thalweg_sim::toy::{Row, Toy, block, definition, wide_block};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -539,4 +539,101 @@ fn drops_where_space_is_short_overwrite_what_is_kept_once() {
         "{} bytes written by {TABLES} drops",
         stats.bytes_written
     );
+}
+
+/// Files of a table with many columns, each a small commit that changes a large page of the index, until the disk is full.
+#[test]
+fn a_drop_makes_room_whatever_added_files_have_changed_of_an_index() {
+    const COLUMNS: u32 = 1024;
+    for (copies_on_write, segment_bytes) in
+        [(false, 2), (false, 16), (true, 2), (true, 16)].map(|(cow, n)| (cow, n * SEGMENT_BYTES))
+    {
+        let what = format!("copies on write: {copies_on_write}, segments of {segment_bytes} bytes");
+        let sim = SimEnv::new(7);
+        sim.set_copy_on_write(copies_on_write);
+        let options = Options {
+            segment_bytes,
+            ..options()
+        };
+        let toy = Toy::open(&sim.env(), "/db", &options, 64).unwrap();
+        let (keep, big) = (toy.create("keep").unwrap(), toy.create("big").unwrap());
+        let commit = |edit| {
+            let commit = Commit {
+                edits: vec![edit],
+                ..Commit::default()
+            };
+            toy.kernel.commit(commit, Durability::Disk)
+        };
+        commit(Edit::CreateTable {
+            name: "wide".to_owned(),
+            definition: definition(COLUMNS),
+        })
+        .unwrap();
+        let snapshot = toy.kernel.snapshot().unwrap();
+        let wide = snapshot.table_named("wide").unwrap().id;
+        drop(snapshot);
+        sim.set_quota(Some(used_bytes(&sim) + 128 * SEGMENT_BYTES));
+        for k in 0..60 {
+            let rows: Vec<Row> = (k * 2000..k * 2000 + 2000).map(|v| (v, v)).collect();
+            toy.append_fragment(big, &rows, 64).unwrap();
+        }
+        toy.kernel.checkpoint().unwrap();
+        let full = (0..1000_i64).find(|k| {
+            let add = || {
+                let mut fragment = toy.kernel.stage_fragment(wide)?;
+                let noise = k.wrapping_mul(0x1E37_79B9_7F4A_7C15);
+                let rows = vec![(*k, noise), (*k, noise >> 3)];
+                fragment.add_block(&wide_block(wide, rows, None, COLUMNS))?;
+                commit(Edit::AddFragments {
+                    table: wide,
+                    definition_version: 1,
+                    covers: None,
+                    roots: vec![fragment.finish()?],
+                })
+            };
+            add().is_err()
+        });
+        assert!(full.is_some(), "{what}");
+        sim.set_quota(Some(used_bytes(&sim)));
+        let before = used_bytes(&sim);
+        commit(Edit::DropTable { table: big }).unwrap_or_else(|e| unreachable!("{what}: {e}"));
+        let collected = toy.kernel.collect_garbage();
+        assert!(collected.is_ok(), "{what}: {collected:?}");
+        assert!(used_bytes(&sim) < before, "{what}");
+        toy.append(keep, &[(1, 1)], Durability::Disk).unwrap();
+    }
+}
+
+#[test]
+fn where_no_long_segment_fits_short_ones_take_the_rest() {
+    let sim = SimEnv::new(7);
+    let long = Options {
+        segment_bytes: 4 << 20,
+        ..options()
+    };
+    let toy = Toy::open(&sim.env(), "/db", &long, 64).unwrap();
+    let table = toy.create("t").unwrap();
+    let noise = |key: i64| key.wrapping_mul(0x1E37_79B9_7F4A_7C15);
+    let append = |k: i64| {
+        let rows: Vec<Row> = (k * 2000..k * 2000 + 2000).map(|v| (v, noise(v))).collect();
+        toy.append_group(table, &rows, 64, Durability::Disk)
+    };
+    let longest = || {
+        let files = sim.files();
+        files.iter().map(|(_, bytes)| *bytes).max().unwrap()
+    };
+    // Segments grow with the log.
+    let grown = (0..2000)
+        .find(|k| {
+            append(*k).unwrap();
+            longest() == 4 << 20
+        })
+        .unwrap();
+    let quota = used_bytes(&sim) + (600 << 10);
+    sim.set_quota(Some(quota));
+    let full = (grown + 1..5000).find(|k| append(*k).is_err());
+    assert!(full.is_some());
+    let left = quota - used_bytes(&sim);
+    // What is left is less than a larger reserve would take.
+    assert!(left < 1 << 20, "{left} bytes are left");
 }

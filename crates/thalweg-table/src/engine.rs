@@ -296,7 +296,7 @@ impl Engine {
         self.inner.kernel.checkpoint()
     }
 
-    /// [`Table::maintain`] for every table.
+    /// [`Table::maintain`] for every table. Then files go that are of no use any more.
     ///
     /// # Errors
     /// As there; tables before the one that failed are done.
@@ -310,6 +310,11 @@ impl Engine {
             };
             total.steps += done.steps;
             total.rows += done.rows;
+        }
+        let mut has_garbage = self.maintenance().lock();
+        // Nothing is deleted while a snapshot may need it: then the next call does it.
+        if *has_garbage && self.inner.kernel.collect_garbage()? > 0 {
+            *has_garbage = false;
         }
         Ok(total)
     }

@@ -11,7 +11,7 @@ use thalweg_env::sim::SimEnv;
 use thalweg_kernel::{Commit, Edit};
 use thalweg_table::{
     AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, Maintained,
-    ScanRequest, Table, TableView,
+    ScanRequest, Table, TableView, Value,
 };
 
 fn options() -> EngineOptions {
@@ -459,4 +459,42 @@ fn a_large_file_in_order_is_left_alone_while_short_blocks_come() {
     // Each maintenance adds a few rows to a short block; a full one is left alone.
     assert!(written <= 40 * 128, "{written}");
     assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
+}
+
+#[test]
+fn maintaining_one_table_writes_nothing_of_the_others() {
+    let sim = SimEnv::new(3);
+    let engine = open(&sim);
+    let schema = Schema::new(vec![
+        Field::new("ts", DataType::Int64, false),
+        Field::new("v", DataType::Int64, false),
+    ]);
+    let options = CreateOptions {
+        time: Some("ts".to_owned()),
+        ..CreateOptions::default()
+    };
+    let create = |n| {
+        let name = format!("sensor{n}");
+        engine.create_table(&name, &schema, &options).unwrap()
+    };
+    let tables: Vec<Table> = (0..400).map(create).collect();
+    let put = |table: &Table, time| {
+        let row = [Value::Int(time), Value::Int(2)];
+        table.put(&row, Some(Durability::Process)).unwrap();
+    };
+    for table in &tables {
+        put(table, 5);
+        assert_eq!(table.maintain().unwrap().steps, 0);
+        put(table, 1);
+    }
+    sim.reset_stats();
+    for table in &tables[..200] {
+        assert_eq!(table.maintain().unwrap().steps, 1);
+    }
+    // A checkpoint with the open rows of all tables takes about 50 KB.
+    let written_bytes = sim.stats().bytes_written;
+    assert!(
+        written_bytes < 2 << 20,
+        "{written_bytes} bytes for 400 rows"
+    );
 }

@@ -56,7 +56,9 @@ const MOST_CONFLICTS: u32 = 16;
 const MOST_STEPS_PER_BLOCK: u64 = 8;
 const MOST_STEPS: u64 = 64;
 
-/// Puts what was committed before this call in order.
+/// Puts what was committed before this call in order. Files that are of no use any more go in the background, once as much can go
+/// as the checkpoints for that take: those hold open rows of all tables, so that a call for each table would write them as often
+/// as there are tables.
 pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
     let engine = table.engine();
     if !engine.kernel().is_writer() {
@@ -95,10 +97,6 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
             }
             Err(e) => return Err(table.name_error(e)),
         }
-    }
-    // Nothing is deleted while a snapshot may need it: then the next call does it.
-    if *has_garbage && engine.kernel().collect_garbage()? > 0 {
-        *has_garbage = false;
     }
     Ok(done)
 }
