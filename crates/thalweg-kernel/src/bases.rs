@@ -18,7 +18,7 @@
 //! rule for a crash between the copies, one for a copy that is damaged, and one for segments that hold just one of them.
 
 use crate::checkpoint::Place;
-use crate::ids::{FileId, LogPosition, TableId};
+use crate::ids::{FileId, TableId};
 use crate::rules::Rule;
 use std::collections::BTreeSet;
 
@@ -162,12 +162,7 @@ impl Bases {
 
     /// The first segment that holds a base.
     pub(crate) fn first_segment(&self) -> Option<FileId> {
-        self.positions().map(|at| at.segment).min()
-    }
-
-    /// Where the bases lie.
-    pub(crate) fn positions(&self) -> impl Iterator<Item = LogPosition> {
-        self.both().map(|base| base.place.at)
+        self.both().map(|base| base.place.at.segment).min()
     }
 
     /// The longest frame of a base.

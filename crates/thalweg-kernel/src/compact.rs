@@ -2,37 +2,111 @@
 //!
 //! Invariants: a block is copied byte for byte, with its commits and its place in the order of arrival, and swapped in by a
 //! commit that is refused if it is no longer there; so a reader sees the same rows before and after. Only segments that no
-//! recovery would replay are looked at.
+//! recovery would replay are looked at. A segment is emptied of all tables or left alone: moving some of its blocks frees
+//! nothing.
+//!
+//! Files and syncs are bounded. A round makes one fragment per table, for its blocks of all segments that are emptied. It
+//! begins when that frees a 64th of a segment (1 MiB) for each file to be made, or eight segments, or where a quarter of the
+//! free space is as much; until then the segments stay. Small fragments of the same table are copied along, each by one that is at
+//! least half as long: so a table keeps a number of small ones that grows with the logarithm of their size.
 //!
 //! Rejected: moving index pages as well. A page that lies in such a segment and leads elsewhere keeps it until the page
 //! itself is replaced, which appends and merges of its neighbours do; pages are a thousandth of the data. A segment that only
-//! pages keep is left alone.
+//! pages keep is left alone. Rejected as well: writing small blocks to the log again. A group only adds blocks, so the format
+//! would need one that replaces them, and what is rewritten lies among rows that are soon garbage: it would be moved in each
+//! round again.
 
 use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fragment::{FragmentWriter, read_to_copy, sync_folder};
 use crate::garbage::Marked;
 use crate::ids::{FileId, TableId};
-use crate::index::{Entry, Step};
+use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::leader::Job;
+use crate::open::list_fragments;
 use crate::segment::{list_segments, segment_path};
 use crate::state::TableSnapshot;
 use crate::writer::Writer;
+use std::collections::{BTreeSet, HashSet};
 
 /// A segment with less than this share of it in use is rewritten, in percent.
 const LEAST_LIVE_PERCENT: u64 = 60;
 /// The same when there is no space left.
 const LEAST_LIVE_PERCENT_OF_FULL_DISK: u64 = 90;
+/// A round frees this part of a full segment for each file that it makes. Fragments with less than that are small.
+const SMALL_SHARE: u64 = 64;
+/// So many segments are worth any number of files.
+const MOST_SPARSE_SEGMENTS: u64 = 8;
+/// What could be freed is freed where it is this part of the free space.
+const SHARE_OF_FREE_SPACE: u64 = 4;
+/// A small fragment is copied along if it is at most so many times as long as what is copied before it.
+const COPIED_ALONG: u64 = 2;
+/// The folder is synced once for so many fragments.
+const FRAGMENTS_PER_SYNC: usize = 64;
 
 /// Most blocks that one commit moves: their keys take a sixth of a frame.
 const MOST_MOVED_BLOCKS: usize = 1 << 16;
 
-/// Rewrites all segments that have become sparse, one after the other, those first that need the least room elsewhere. Returns
-/// whether there were any. One with a block that cannot be read stays, for which the error is returned, and keeps no other.
+/// A segment that is worth emptying.
+struct Sparse<'a> {
+    segment: FileId,
+    live_bytes: u64,
+    freed_bytes: u64,
+    /// With blocks in it.
+    tables: &'a [TableId],
+}
+
+/// Empties segments that have become sparse, if that is worth the files it makes; `is_full`: whatever it makes, as far as
+/// there is room. Returns whether there were any. One with a block that cannot be read stays, for which the error is
+/// returned, and keeps no other.
 pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
     if !marked.needed.unreadable.is_empty() {
         // All segments stay.
         return Ok(false);
     }
+    let mut sparse = sparse_segments(writer, marked, is_full)?;
+    if !is_full {
+        keep_what_is_worth_it(writer, &mut sparse);
+    }
+    let live_bytes = sparse.iter().map(|sparse| sparse.live_bytes).sum();
+    if is_full || !may_hold(writer, live_bytes) {
+        return empty_one_by_one(writer, sparse);
+    }
+    if sparse.is_empty() {
+        return Ok(false);
+    }
+    let fragments = list_fragments(&writer.env, &writer.dir)?;
+    let mut round = Round::new(writer, fragments.into_iter().collect());
+    round.empty(&sparse)?;
+    round.first_error.map(|()| true)
+}
+
+/// Empties those first that need the least room elsewhere, and each for itself: where there is little room, what was moved
+/// stays so when the next one finds none.
+fn empty_one_by_one(writer: &Writer, mut sparse: Vec<Sparse<'_>>) -> Result<bool> {
+    sparse.sort_unstable_by_key(|sparse| (sparse.live_bytes, sparse.segment));
+    let mut round = Round::new(writer, HashSet::new());
+    for one in &sparse {
+        // Else it would be tried in vain, and leave an empty file each time.
+        if !may_hold(writer, one.live_bytes) {
+            break;
+        }
+        round.empty(std::slice::from_ref(one))?;
+    }
+    round.first_error.map(|()| !sparse.is_empty())
+}
+
+/// Whether the disk seems to have room for so much and what goes with it.
+fn may_hold(writer: &Writer, bytes: u64) -> bool {
+    let free = writer.env.storage().free_bytes(&writer.dir);
+    free.is_ok_and(|free| free >= bytes + bytes / 16 + 4096)
+}
+
+fn sparse_segments<'a>(
+    writer: &Writer,
+    marked: &'a Marked,
+    is_full: bool,
+) -> Result<Vec<Sparse<'a>>> {
     let least_percent = if is_full {
         LEAST_LIVE_PERCENT_OF_FULL_DISK
     } else {
@@ -54,73 +128,257 @@ pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) 
             found => found.map_err(|e| Error::io(format_args!("looking at {}", path.display()), e)),
         }?;
         if live.bytes * 100 < found.len_bytes * least_percent {
-            sparse.push((live.bytes, segment, &live.tables));
+            sparse.push(Sparse {
+                segment,
+                live_bytes: live.bytes,
+                freed_bytes: found.len_bytes - live.bytes,
+                tables: &live.tables,
+            });
         }
     }
-    sparse.sort_unstable();
-    let mut first_error = Ok(());
-    for (live_bytes, segment, tables) in &sparse {
-        // Else it would be tried in vain, and leave an empty file each time.
-        if is_full && !may_hold(writer, *live_bytes) {
-            break;
+    Ok(sparse)
+}
+
+/// Those first that have blocks of the fewest tables, as many as free enough for the files to be made.
+fn keep_what_is_worth_it(writer: &Writer, sparse: &mut Vec<Sparse<'_>>) {
+    sparse.sort_unstable_by_key(|sparse| (sparse.tables.len(), sparse.segment));
+    let free = writer.env.storage().free_bytes(&writer.dir);
+    let much_bytes = (MOST_SPARSE_SEGMENTS * writer.segment_bytes)
+        .min(free.unwrap_or_default() / SHARE_OF_FREE_SPACE);
+    let (mut freed_bytes, mut tables, mut worth_it) = (0, HashSet::<TableId>::new(), 0);
+    for (count, sparse) in (1..).zip(&*sparse) {
+        freed_bytes += sparse.freed_bytes;
+        tables.extend(sparse.tables);
+        let needed_bytes = tables.len() as u64 * small_bytes(writer);
+        if freed_bytes >= needed_bytes.min(much_bytes) {
+            worth_it = count;
         }
-        for table in *tables {
-            match empty_segment(writer, *table, *segment) {
-                Err(e) if e.kind() == ErrorKind::DiskFull => return Err(e),
-                emptied => first_error = first_error.and(emptied),
+    }
+    sparse.truncate(worth_it);
+}
+
+/// What a file is worth. Fragments with less are small.
+fn small_bytes(writer: &Writer) -> u64 {
+    writer.segment_bytes / SMALL_SHARE
+}
+
+/// What is emptied at once.
+struct Round<'a> {
+    writer: &'a Writer,
+    segments: HashSet<FileId>,
+    /// All fragments that there are, to find the small ones; none where they are not to be copied along.
+    fragments: HashSet<FileId>,
+    /// Segments with a block that cannot be read: they stay.
+    unreadable: HashSet<FileId>,
+    /// Why one cannot.
+    first_error: Result<()>,
+}
+
+/// A fragment that is written, with the commit that puts it in the place of the blocks it was copied from.
+struct Move {
+    table: TableId,
+    commit: Commit,
+    file: FileId,
+    /// Blocks of the table may be left: there were more than one commit names.
+    is_partial: bool,
+}
+
+/// What of a table is to be moved.
+#[derive(Default)]
+struct Found {
+    blocks: Vec<Entry>,
+    small_fragments: Vec<Entry>,
+    is_partial: bool,
+}
+
+impl<'a> Round<'a> {
+    fn new(writer: &'a Writer, fragments: HashSet<FileId>) -> Self {
+        Self {
+            writer,
+            segments: HashSet::new(),
+            fragments,
+            unreadable: HashSet::new(),
+            first_error: Ok(()),
+        }
+    }
+
+    /// Moves all blocks out of these segments.
+    fn empty(&mut self, sparse: &[Sparse<'_>]) -> Result<()> {
+        self.segments = sparse.iter().map(|sparse| sparse.segment).collect();
+        let tables: BTreeSet<TableId> = sparse.iter().flat_map(|s| s.tables).copied().collect();
+        let mut tables: Vec<TableId> = tables.into_iter().collect();
+        while !tables.is_empty() {
+            let first = tables.len().saturating_sub(FRAGMENTS_PER_SYNC);
+            let mut moves = Vec::new();
+            let mut written = Ok(());
+            for table in tables.split_off(first) {
+                match self.copy_table(table) {
+                    Ok(moved) => moves.extend(moved),
+                    // It meets all others as well.
+                    Err(error) if error.kind() == ErrorKind::DiskFull => {
+                        written = Err(error);
+                        break;
+                    }
+                    Err(error) => self.note_error(error),
+                }
+            }
+            tables.extend(self.commit_all(moves)?);
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Puts fragments in the place of what they were copied from; returns the tables with more to be moved.
+    fn commit_all(&self, moves: Vec<Move>) -> Result<Vec<TableId>> {
+        let mut partial = Vec::new();
+        if moves.is_empty() {
+            return Ok(partial);
+        }
+        let mut failed = sync_folder(&self.writer.store);
+        for moved in moves {
+            if failed.is_err() {
+                self.writer.abandon_fragments([moved.file]);
+                continue;
+            }
+            match (self.writer).submit(Job::Commit(moved.commit), Durability::Process) {
+                Ok(_) => partial.extend(moved.is_partial.then_some(moved.table)),
+                // Merged or dropped meanwhile: the blocks are gone from the segments anyway, or go in a later round.
+                Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => {}
+                Err(e) => failed = Err(e),
             }
         }
+        failed.map(|()| partial)
     }
-    first_error.map(|()| !sparse.is_empty())
-}
 
-/// Moves all blocks of a table out of a segment.
-fn empty_segment(writer: &Writer, table: TableId, segment: FileId) -> Result<()> {
-    // A snapshot of its own: what moved out of the segment before is elsewhere by now.
-    while let Some(table) = writer.snapshot().table(table)
-        && move_blocks(writer, &table, segment)?
-    {}
-    Ok(())
-}
-
-/// Whether the disk seems to have room for so much and what goes with it.
-fn may_hold(writer: &Writer, bytes: u64) -> bool {
-    let free = writer.env.storage().free_bytes(&writer.dir);
-    free.is_ok_and(|free| free >= bytes + bytes / 16 + 4096)
-}
-
-/// Moves blocks of a table that lie in a segment into a fragment, as many as one commit names; whether some may be left.
-fn move_blocks(writer: &Writer, table: &TableSnapshot, segment: FileId) -> Result<bool> {
-    let mut blocks: Vec<Entry> = Vec::new();
-    let mut walk = table.tree.walk(None, &*writer.store);
-    while let Some(entry) = walk.next(|entry| match entry.is_block() {
-        false => Step::Descend,
-        true if entry.address.file == segment => Step::Take,
-        true => Step::Skip,
-    })? {
-        blocks.push(entry);
-        if blocks.len() == MOST_MOVED_BLOCKS {
-            break;
+    /// Copies the blocks of a table that lie in the segments, and small fragments of it, into a new fragment. `None`: there
+    /// are none, or none that can be read.
+    fn copy_table(&mut self, table: TableId) -> Result<Option<Move>> {
+        // A snapshot of its own: a replacement is refused if blocks of the table were replaced since.
+        let Some(table) = self.writer.snapshot().table(table) else {
+            return Ok(None);
+        };
+        let found = self.find(&table)?;
+        let mut fragment: Option<FragmentWriter> = None;
+        let (mut removed, mut bytes): (Vec<EntryKey>, u64) = (Vec::new(), 0);
+        for entry in found.blocks {
+            if self.unreadable.contains(&entry.address.file) {
+                continue;
+            }
+            let block = match read_to_copy(&self.writer.store, &entry) {
+                Ok(block) => block,
+                Err(error) => {
+                    self.unreadable.insert(entry.address.file);
+                    self.note_error(error);
+                    continue;
+                }
+            };
+            // Not before there is something to write: one that is left empty stays until other garbage goes.
+            let fragment = match &mut fragment {
+                Some(fragment) => fragment,
+                none => none.insert(self.writer.stage_fragment(table.id)?),
+            };
+            fragment.copy_block(&block)?;
+            bytes += u64::from(entry.address.bytes);
+            removed.push(entry.key());
         }
+        let Some(mut fragment) = fragment else {
+            return Ok(None);
+        };
+        self.copy_along(
+            &table,
+            found.small_fragments,
+            &mut fragment,
+            bytes,
+            &mut removed,
+        )?;
+        let file = fragment.id();
+        let replace = Edit::Replace {
+            table: table.id,
+            removed,
+            added: vec![fragment.finish_unnamed()?],
+        };
+        Ok(Some(Move {
+            table: table.id,
+            commit: Commit {
+                edits: vec![replace],
+                prepared_at: Some(table.commit()),
+                ..Commit::default()
+            },
+            file,
+            is_partial: found.is_partial,
+        }))
     }
-    if blocks.is_empty() {
-        return Ok(false);
+
+    /// Walks the index of a table, but for what is below its fragments.
+    fn find(&self, table: &TableSnapshot) -> Result<Found> {
+        let mut found = Found::default();
+        let mut small_fragments = Vec::new();
+        let mut is_root = true;
+        let mut walk = table.tree.walk(None, &*self.writer.store);
+        while let Some(entry) = walk.next(|entry| {
+            // A page that is not written yet has no place.
+            let is_written_page = !entry.is_block() && entry.address.bytes > 0;
+            let is_item =
+                is_written_page && !is_root && self.fragments.contains(&entry.address.file);
+            is_root = false;
+            if is_item {
+                if entry.block_bytes < small_bytes(self.writer) {
+                    small_fragments.push(entry.clone());
+                }
+                return Step::Skip;
+            }
+            match entry.is_block() {
+                false => Step::Descend,
+                true if self.segments.contains(&entry.address.file) => Step::Take,
+                true => Step::Skip,
+            }
+        })? {
+            found.blocks.push(entry);
+            if found.blocks.len() == MOST_MOVED_BLOCKS {
+                found.is_partial = true;
+                break;
+            }
+        }
+        found.small_fragments = small_fragments;
+        Ok(found)
     }
-    let fragment = writer.stage_fragment(table.id)?;
-    let replace = Edit::Replace {
-        table: table.id,
-        removed: blocks.iter().map(Entry::key).collect(),
-        added: vec![fragment.copy_of(&writer.store, &blocks)?],
-    };
-    let commit = Commit {
-        edits: vec![replace],
-        prepared_at: Some(table.commit()),
-        ..Commit::default()
-    };
-    match writer.submit(Job::Commit(commit), Durability::Process) {
-        Ok(_) => Ok(blocks.len() == MOST_MOVED_BLOCKS),
-        // Merged or dropped meanwhile: the blocks are gone from the segment anyway.
-        Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(false),
-        Err(e) => Err(e),
+
+    /// Copies small fragments of a table behind `bytes` that were copied to a new one.
+    fn copy_along(
+        &self,
+        table: &TableSnapshot,
+        mut small_fragments: Vec<Entry>,
+        fragment: &mut FragmentWriter,
+        mut bytes: u64,
+        removed: &mut Vec<EntryKey>,
+    ) -> Result<()> {
+        let store = &self.writer.store;
+        let mut most_blocks = (MOST_MOVED_BLOCKS - removed.len()) as u64;
+        small_fragments.sort_by_key(|small| small.block_bytes);
+        for small in small_fragments {
+            if small.block_bytes > COPIED_ALONG * bytes || small.blocks > most_blocks {
+                break;
+            }
+            let tree = Tree::from_root(table.id, Some(small.clone()));
+            let blocks: Result<Vec<_>> = tree
+                .iter(None, &**store)
+                .map(|block| read_to_copy(store, &block?))
+                .collect();
+            // One that cannot be read stays as it is: it is in nobody's way.
+            let Ok(blocks) = blocks else { continue };
+            for block in blocks {
+                fragment.copy_block(&block)?;
+            }
+            most_blocks -= small.blocks;
+            bytes += small.block_bytes;
+            removed.push(small.key());
+        }
+        Ok(())
+    }
+
+    fn note_error(&mut self, error: Error) {
+        if self.first_error.is_ok() {
+            self.first_error = Err(error);
+        }
     }
 }

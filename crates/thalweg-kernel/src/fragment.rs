@@ -81,20 +81,13 @@ impl FragmentWriter {
         Ok(made)
     }
 
-    /// Writes copies of blocks, byte for byte, with their commits and their places in the order of arrival; returns the
-    /// root entry.
+    /// Writes copies of blocks ([`Self::copy_block`]); returns the root entry.
     ///
     /// # Errors
     /// Whatever reading and writing lead to.
     pub(crate) fn copy_of(mut self, store: &Store, blocks: &[Entry]) -> Result<Entry> {
         for entry in blocks {
-            let address = &entry.address;
-            let bytes = store.read(address.file, address.offset, address.bytes as usize)?;
-            // Damaged or not: whoever reads the copy finds out.
-            self.copy_block(&EncodedBlock {
-                bytes: bytes.into(),
-                entry: entry.clone(),
-            })?;
+            self.copy_block(&read_to_copy(store, entry)?)?;
         }
         self.finish()
     }
@@ -157,7 +150,11 @@ impl FragmentWriter {
         self.copy_block(block)
     }
 
-    fn copy_block(&mut self, block: &EncodedBlock) -> Result<()> {
+    /// Appends a block of the table byte for byte, with its commits and its place in the order of arrival.
+    ///
+    /// # Errors
+    /// Whatever writing leads to; the writer is to be dropped then.
+    pub(crate) fn copy_block(&mut self, block: &EncodedBlock) -> Result<()> {
         self.store.check_owner()?;
         assert!(
             block.entry.is_block(),
@@ -185,6 +182,25 @@ impl FragmentWriter {
     /// # Errors
     /// `Invalid` without a block; whatever writing and syncing leads to. The file is gone then.
     pub fn finish(mut self) -> Result<Entry> {
+        let root = self.write_to_the_end()?;
+        sync_folder(&self.store)?;
+        self.finished = true;
+        Ok(root)
+    }
+
+    /// The same without the sync of the folder: for whoever writes several fragments, calls [`sync_folder`] once for all of
+    /// them before anyone hears of one, and abandons them if that fails.
+    ///
+    /// # Errors
+    /// See [`Self::finish`].
+    pub(crate) fn finish_unnamed(mut self) -> Result<Entry> {
+        let root = self.write_to_the_end()?;
+        self.finished = true;
+        Ok(root)
+    }
+
+    /// Writes index and footer and syncs the file.
+    fn write_to_the_end(&mut self) -> Result<Entry> {
         self.store.check_owner()?;
         if self.entries.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "a fragment without blocks"));
@@ -209,10 +225,6 @@ impl FragmentWriter {
         self.file
             .sync_all()
             .map_err(|error| Error::io(format_args!("syncing {}", name.display()), error))?;
-        let folder = store.dir().join(DATA_DIR);
-        let synced = store.env().storage().sync_dir(&folder);
-        synced.map_err(|error| Error::io(format_args!("syncing the folder {DATA_DIR}"), error))?;
-        self.finished = true;
         written.publish(&*store);
         Ok(root)
     }
@@ -260,6 +272,22 @@ impl Drop for FragmentWriter {
             self.staged.lock().remove(&self.id);
         }
     }
+}
+
+/// Reads a block for [`FragmentWriter::copy_block`], damaged or not: whoever reads the copy finds out.
+pub(crate) fn read_to_copy(store: &Store, entry: &Entry) -> Result<EncodedBlock> {
+    let address = &entry.address;
+    let bytes = store.read(address.file, address.offset, address.bytes as usize)?;
+    Ok(EncodedBlock {
+        bytes: bytes.into(),
+        entry: entry.clone(),
+    })
+}
+
+/// Makes the names of fragments safe.
+pub(crate) fn sync_folder(store: &Store) -> Result<()> {
+    let synced = store.env().storage().sync_dir(&store.dir().join(DATA_DIR));
+    synced.map_err(|error| Error::io(format_args!("syncing the folder {DATA_DIR}"), error))
 }
 
 fn put_header(database: DatabaseId, id: FileId, table: TableId, out: &mut Vec<u8>) {

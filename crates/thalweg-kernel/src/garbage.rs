@@ -27,6 +27,7 @@ use crate::state::{Snapshot, TableState};
 use crate::store::Store;
 use crate::writer::Writer;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// What was done.
@@ -111,11 +112,11 @@ impl Marked {
 pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Result<Collected> {
     let commit = marked.snapshot.commit();
     let mut dead = unneeded(writer, &marked)?;
-    let (awaits_cleaning, in_use) =
-        writer.with_leader(|leader| (leader.awaits_cleaning, leader.checkpoint_segments()));
-    // Segments that become garbage by the checkpoints below, because those before them lie there, do not call for them: each
-    // round would leave as much for the next one.
-    let calls = |dead: &&Dead| least_bytes == 0 || awaits_cleaning || !in_use.contains(&dead.id);
+    let awaits_cleaning = writer.with_leader(|leader| leader.awaits_cleaning);
+    // Segments that the last round has left do not call for another one, which would leave as many.
+    let left = writer.left_by_cleaning.lock().clone();
+    let is_left = |dead: &Dead| dead.is_segment && left.contains(&dead.id);
+    let calls = |dead: &&Dead| least_bytes == 0 || awaits_cleaning || !is_left(dead);
     // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
     let dead_bytes: u64 = { dead.iter().filter(calls) }
         .map(|dead| dead.bytes(writer))
@@ -144,6 +145,9 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         };
         writer.submit(job, Durability::Disk)?;
     }
+    // The one that was written to when the round began holds what was garbage before, the others its own checkpoints.
+    let written = writer.with_leader(|leader| leader.written_segment());
+    *writer.left_by_cleaning.lock() = marked.written..=written;
     let after = writer.snapshot();
     let still_needed = live_files(&after, &writer.store, &mut writer.known_uses.lock());
     // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was
@@ -152,6 +156,14 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         let next_file = leader.root.current.next_file;
         (leader.oldest_needed_segment(), next_file)
     });
+    if after.commit() == commit {
+        // No snapshot lies between the two states: what neither needs goes, also if it was written to until the checkpoints.
+        dead.extend(unneeded_segments(
+            writer,
+            &marked,
+            marked.written..log_floor,
+        )?);
+    }
     dead.retain(|dead| {
         let is_replayed = dead.is_segment && dead.id >= log_floor;
         dead.id < next_file && !is_replayed && !still_needed.may_need(dead, &writer.store)
@@ -207,31 +219,36 @@ impl Dead {
     }
 }
 
+/// The segments of a range of ids that are not needed.
+fn unneeded_segments(
+    writer: &Writer,
+    marked: &Marked,
+    ids: Range<FileId>,
+) -> Result<impl Iterator<Item = Dead>> {
+    let segments = list_segments(&writer.env, &writer.dir)?;
+    let segments = segments.into_iter().filter(move |id| ids.contains(id));
+    let dead = segments.map(|id| Dead {
+        id,
+        path: segment_path(&writer.dir, id),
+        is_segment: true,
+    });
+    Ok(dead.filter(|dead| !marked.needed.may_need(dead, &writer.store)))
+}
+
 /// The files that are not needed: of the segments those before the written one, of the fragments those below the bound.
 fn unneeded(writer: &Writer, marked: &Marked) -> Result<Vec<Dead>> {
-    let segments = list_segments(&writer.env, &writer.dir)?;
-    let segments = segments
-        .into_iter()
-        .filter(|id| *id < marked.written)
-        .map(|id| Dead {
-            id,
-            path: segment_path(&writer.dir, id),
-            is_segment: true,
-        });
+    let segments = unneeded_segments(writer, marked, FileId(0)..marked.written)?;
     let fragments = list_fragments(&writer.env, &writer.dir)?;
     let fragments = fragments
         .into_iter()
-        .filter(|id| *id < marked.bound)
+        .filter(|id| *id < marked.bound && !marked.staged.contains(id))
         .map(|id| Dead {
             id,
             path: writer.store.fragment_path(id),
             is_segment: false,
-        });
-    Ok(segments
-        .chain(fragments)
-        .filter(|dead| !marked.staged.contains(&dead.id))
-        .filter(|dead| !marked.needed.may_need(dead, &writer.store))
-        .collect())
+        })
+        .filter(|dead| !marked.needed.may_need(dead, &writer.store));
+    Ok(segments.chain(fragments).collect())
 }
 
 /// What the index of a table takes of one file.

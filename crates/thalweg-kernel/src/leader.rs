@@ -32,7 +32,6 @@ use crate::segment::{self, LogFolder, segment_path};
 use crate::segment_supply::{CLEANING_CHECKPOINTS, SegmentSupply};
 use crate::store::Store;
 use crate::working::{SinceCheckpoint, Working};
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::Env;
@@ -555,14 +554,6 @@ impl Leader {
         let replayed = self.oldest_replayed_segment();
         let of_bases = self.working.bases.first_segment();
         of_bases.map_or(replayed, |first| first.min(replayed))
-    }
-
-    /// The segments with the checkpoints that the slots of the root name and the next one may build on.
-    pub(crate) fn checkpoint_segments(&self) -> BTreeSet<FileId> {
-        let slots = [Some(self.root.current), self.root.other];
-        let of_slots = slots.into_iter().flatten().map(|root| root.checkpoint);
-        let positions = of_slots.chain(self.working.bases.positions());
-        positions.map(|at| at.segment).collect()
     }
 
     /// The segment that is written to, or would be replayed last.

@@ -99,6 +99,8 @@ struct State {
     copies_on_write: bool,
     /// One has, and nothing was given back since.
     write_has_failed: bool,
+    /// What is kept was overwritten in place, and that holds down to so much free space.
+    overwritten: Option<(PathBuf, u64)>,
     /// What an earlier process had prepared: taken on a full disk, else removed.
     leftovers: Vec<PathBuf>,
     /// Capacity wanted for the next spare; 0: none.
@@ -445,25 +447,48 @@ impl SegmentSupply {
         self.state.lock().copies_on_write && self.is_short()
     }
 
-    /// Whether what is kept has to be given back for a drop. Where space is short it is found out whether it can be written to.
+    /// Whether what is kept has to be given back for a drop. Where space is short it is found out whether it can be written to,
+    /// once for each file: every commit waits meanwhile.
     pub(crate) fn must_give_back(&self) -> Result<bool> {
         let is_short = self.is_short();
         let mut state = self.lock_prepared();
         if is_short && !state.copies_on_write {
             let kept = state.reserve.as_ref().or(state.spare.as_ref());
-            match kept.map(segment::overwrite) {
-                None | Some(Ok(true)) => {}
-                Some(Ok(false)) => self.note_no_room(&mut state),
-                Some(Err(error)) => {
-                    // What failed to be synced is never used again.
-                    let failed = state.reserve.take().or_else(|| state.spare.take());
-                    failed.iter().for_each(|spare| self.remove(&spare.path));
-                    self.note_reserve(&state);
-                    return Err(error);
-                }
+            match kept.filter(|kept| !self.is_overwritten(&state, kept)) {
+                None => {}
+                Some(kept) => match segment::overwrite(kept) {
+                    Ok(true) => state.overwritten = Some(self.holds_from(kept)),
+                    Ok(false) => self.note_no_room(&mut state),
+                    Err(error) => {
+                        // What failed to be synced is never used again.
+                        let failed = state.reserve.take().or_else(|| state.spare.take());
+                        failed.iter().for_each(|spare| self.remove(&spare.path));
+                        self.note_reserve(&state);
+                        return Err(error);
+                    }
+                },
             }
         }
         Ok(state.copies_on_write && (is_short || state.write_has_failed))
+    }
+
+    /// Whether a spare was overwritten before, and there is no less room now.
+    fn is_overwritten(&self, state: &State, spare: &Spare) -> bool {
+        let overwritten = state.overwritten.as_ref();
+        overwritten
+            .is_some_and(|(path, least_bytes)| *path == spare.path && self.has_free(*least_bytes))
+    }
+
+    /// For how much free space it holds that a spare could be overwritten. With as much free as it is long it may be copied each
+    /// time; with less it is written in place, which does not change, but free space is only reported roughly.
+    fn holds_from(&self, spare: &Spare) -> (PathBuf, u64) {
+        let free_bytes = self.env.storage().free_bytes(&self.dir);
+        let free_bytes = free_bytes.unwrap_or(u64::MAX);
+        let least_bytes = match free_bytes >= spare.capacity_bytes {
+            true => spare.capacity_bytes,
+            false => free_bytes / 2,
+        };
+        (spare.path.clone(), least_bytes)
     }
 
     /// Whether the reserve was given back: its space is then free, for commits that free more.

@@ -20,9 +20,10 @@ use crate::panics::watched;
 use crate::pins::Pins;
 use crate::queue::{CommitQueue, refusal};
 use crate::reader_slots::SlotsSeen;
-use crate::segment_supply::SegmentSupply;
+use crate::segment_supply::{CLEANING_CHECKPOINTS, SegmentSupply};
 use crate::state::{Snapshot, TableSnapshot};
 use crate::store::Store;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,11 +54,15 @@ pub(crate) struct Writer {
     /// What reading processes pin, and since when it is in the way.
     pub(crate) slots: Mutex<SlotsSeen>,
     pub(crate) known_uses: Mutex<garbage::KnownUses>,
+    /// Segments that the last round of cleaning has left: nothing needs them once there are two more checkpoints.
+    pub(crate) left_by_cleaning: Mutex<RangeInclusive<FileId>>,
     /// Garbage that was left because of snapshots before this commit.
     behind_pins: Mutex<Option<CommitNo>>,
     /// Files of fragments that may become part of a table any moment.
     pub(crate) staged: Arc<Mutex<Staged>>,
     background: bool,
+    /// Full size of a segment of the log.
+    pub(crate) segment_bytes: u64,
     /// Held for as long as the database is open.
     lock: Mutex<Option<Arc<dyn File>>>,
 }
@@ -82,6 +87,7 @@ impl Writer {
             pins: Arc::new(Pins::new(leader.env.owner())),
             slots: Mutex::new(SlotsSeen::new(options.max_snapshot_age)),
             known_uses: Mutex::default(),
+            left_by_cleaning: Mutex::new(FileId(0)..=FileId(0)),
             behind_pins: Mutex::new(None),
             queue: CommitQueue::new(leader),
             encoder,
@@ -90,6 +96,7 @@ impl Writer {
             room: Condvar::new(),
             rounds: Mutex::default(),
             background: options.background,
+            segment_bytes: options.segment_bytes,
             lock: Mutex::new(Some(lock)),
         })
     }
@@ -272,11 +279,12 @@ impl Writer {
         let is_partial = marked
             .as_ref()
             .is_ok_and(|marked| !marked.needed.unreadable.is_empty());
-        // Removing files takes a full checkpoint: those that free less than it takes wait for others.
+        // Removing files takes full checkpoints: those that free less than these wait for others.
         let least_bytes = if is_full {
             0
         } else {
-            self.with_leader(|leader| leader.working.bases.index_bytes())
+            let full_bytes = self.with_leader(|leader| leader.working.bases.index_bytes());
+            CLEANING_CHECKPOINTS * full_bytes
         };
         let collected = marked.and_then(|marked| garbage::collect(self, marked, least_bytes));
         let pinned = collected.as_ref().ok().and_then(|c| c.pinned);

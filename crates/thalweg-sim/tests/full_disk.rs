@@ -569,6 +569,28 @@ fn another_process_opens_and_reads_on_a_full_disk() {
     }
 }
 
+/// Whether what is kept for a full disk can be written to is found out once, not by each drop: commits wait meanwhile.
+#[test]
+fn drops_where_space_is_short_overwrite_what_is_kept_once() {
+    const TABLES: u64 = 50;
+    let sim = SimEnv::new(8);
+    let toy = open(&sim);
+    let create = |n| toy.create(&format!("t{n}")).unwrap();
+    let tables: Vec<TableId> = (0..TABLES).map(create).collect();
+    toy.kernel.run_due_work().unwrap();
+    sim.set_quota(Some(used_bytes(&sim) + 2 * SEGMENT_BYTES));
+    sim.reset_stats();
+    tables.iter().for_each(|table| drop_table(&toy, *table));
+    let stats = sim.stats();
+    // A reserve of this size is a few segments, and each drop a frame.
+    let most_bytes = 16 * SEGMENT_BYTES;
+    assert!(
+        stats.bytes_written < most_bytes,
+        "{} bytes written by {TABLES} drops",
+        stats.bytes_written
+    );
+}
+
 /// Files of a table with many columns, each a small commit that changes a large page of the index, until the disk is full.
 #[test]
 fn a_drop_makes_room_whatever_added_files_have_changed_of_an_index() {

@@ -272,6 +272,12 @@ fn a_block_that_cannot_be_read_keeps_its_own_segment_alone() {
             let _ = toy.kernel.run_due_work();
         }
         let files = sim.files();
+        let empty = |(path, bytes): &&(PathBuf, u64)| path.starts_with("/db/data") && *bytes == 0;
+        assert_eq!(
+            files.iter().filter(empty).count(),
+            0,
+            "fragments begun in vain"
+        );
         files
             .iter()
             .filter(|(path, _)| path.starts_with("/db/log"))
@@ -407,4 +413,89 @@ fn a_commit_that_is_refused_before_it_is_queued_gives_its_files_up_as_well() {
         .map(|(_, bytes)| bytes)
         .sum();
     assert_eq!(data_bytes, 0, "nobody will need them");
+}
+
+/// The same where a full checkpoint takes a segment or most of it: each checkpoint then goes to a segment of its own. Also after
+/// an opening, which looks for garbage once.
+#[test]
+fn cleaning_ends_where_a_checkpoint_takes_a_segment() {
+    let sim = SimEnv::new(1);
+    let create = |toy: &Toy, n| toy.create(&format!("{}{n}", "a name of some length ".repeat(9)));
+    let mut toy = open(&sim);
+    let tables: Vec<TableId> = (0..160).map(|n| create(&toy, n).unwrap()).collect();
+    for round in 0..30 {
+        for table in &tables {
+            toy.append(*table, &[(round, 1)], Durability::Process)
+                .unwrap();
+        }
+        if round % 10 == 9 {
+            drop(toy);
+            toy = open(&sim);
+            toy.append(tables[0], &[(round, 1)], Durability::Disk)
+                .unwrap();
+        }
+        for _ in 0..3 {
+            toy.kernel.run_due_work().unwrap();
+        }
+        sim.reset_stats();
+        for _ in 0..10 {
+            toy.kernel.run_due_work().unwrap();
+        }
+        let written_bytes = sim.stats().bytes_written;
+        assert_eq!(written_bytes, 0, "with nothing to do, after round {round}");
+    }
+}
+
+/// Rows one by one for many tables: each segment ends with a block or two of every table in it.
+#[test]
+fn small_blocks_of_many_tables_take_few_files_and_syncs() {
+    const TABLES: usize = 40;
+    let sim = SimEnv::new(7);
+    sim.set_write_back_after(Some(64));
+    let options = Options {
+        segment_bytes: 256 << 10,
+        background: false,
+        ..Options::default()
+    };
+    let toy = Toy::open(&sim.env(), "/db", &options, 32).unwrap();
+    let create = |n| toy.create(&format!("sensor{n}")).unwrap();
+    let tables: Vec<TableId> = (0..TABLES).map(create).collect();
+    let log_bytes = || {
+        let files = sim.files().into_iter();
+        let segments = files.filter(|(path, _)| path.starts_with("/db/log"));
+        segments.map(|(_, bytes)| bytes).sum::<u64>()
+    };
+    let mut most_files = 0;
+    for part in 1..=6_i64 {
+        sim.reset_stats();
+        for k in 0..10_000_i64 {
+            let at = (part - 1) * 10_000 + k;
+            let table = tables[at as usize % TABLES];
+            toy.append(table, &[(at, at)], Durability::Process).unwrap();
+            if k % 100 == 0 {
+                most_files = most_files.max(fragments(&sim).len());
+            }
+        }
+        let syncs = sim.stats().syncs + sim.stats().dir_syncs;
+        assert!(syncs < 400, "{syncs} syncs for 10,000 rows, in part {part}");
+        // Eight segments that wait, and those that cannot be emptied yet.
+        assert!(
+            log_bytes() < 16 * options.segment_bytes,
+            "{} bytes of log",
+            log_bytes()
+        );
+    }
+    assert!(most_files > 0, "no block has moved");
+    // Small ones of each table are few, and grow together.
+    assert!(
+        most_files < 5 * TABLES,
+        "{most_files} files of {TABLES} tables"
+    );
+    for (n, table) in tables.iter().enumerate() {
+        let want = (0..60_000).filter(|at| *at as usize % TABLES == n);
+        assert_eq!(
+            toy.rows(*table).unwrap(),
+            want.map(|at| (at, at)).collect::<Vec<_>>()
+        );
+    }
 }
