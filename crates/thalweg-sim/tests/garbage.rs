@@ -449,7 +449,7 @@ fn cleaning_ends_where_a_checkpoint_takes_a_segment() {
 /// Rows one by one for many tables: each segment ends with a block or two of every table in it.
 #[test]
 fn small_blocks_of_many_tables_take_few_files_and_syncs() {
-    const TABLES: usize = 40;
+    const TABLES: i64 = 40;
     let sim = SimEnv::new(7);
     sim.set_write_back_after(Some(64));
     let options = Options {
@@ -470,8 +470,11 @@ fn small_blocks_of_many_tables_take_few_files_and_syncs() {
         sim.reset_stats();
         for k in 0..10_000_i64 {
             let at = (part - 1) * 10_000 + k;
-            let table = tables[at as usize % TABLES];
-            toy.append(table, &[(at, at)], Durability::Process).unwrap();
+            let (table, _) = { tables.iter().zip(0..) }
+                .find(|(_, n)| *n == at % TABLES)
+                .unwrap();
+            toy.append(*table, &[(at, at)], Durability::Process)
+                .unwrap();
             if k % 100 == 0 {
                 most_files = most_files.max(fragments(&sim).len());
             }
@@ -488,11 +491,11 @@ fn small_blocks_of_many_tables_take_few_files_and_syncs() {
     assert!(most_files > 0, "no block has moved");
     // Small ones of each table are few, and grow together.
     assert!(
-        most_files < 5 * TABLES,
+        most_files < 5 * tables.len(),
         "{most_files} files of {TABLES} tables"
     );
-    for (n, table) in tables.iter().enumerate() {
-        let want = (0..60_000).filter(|at| *at as usize % TABLES == n);
+    for (n, table) in (0..).zip(&tables) {
+        let want = (0..60_000_i64).filter(|at| at % TABLES == n);
         assert_eq!(
             toy.rows(*table).unwrap(),
             want.map(|at| (at, at)).collect::<Vec<_>>()
