@@ -58,6 +58,9 @@ const FULL_CALLS: usize = 300;
 /// A call that is interrupted for ever is no disk that exists.
 const INTERRUPTIONS: u64 = 40;
 
+/// What a call transfers where all are short.
+const SHORT_BYTES: usize = 700;
+
 /// The faults that can befall a call.
 fn faults_of(kind: CallKind, call: u64) -> Vec<(&'static str, FaultRule)> {
     let at = |fault| FaultRule::new(fault).at_call(call);
@@ -106,7 +109,10 @@ fn faults_of(kind: CallKind, call: u64) -> Vec<(&'static str, FaultRule)> {
         faults.extend([
             ("one byte at once", at(Fault::Short(1))),
             ("nothing at once", at(Fault::Short(0))),
-            ("short from then on", from(Fault::Short(700)).on(&[kind])),
+            (
+                "short from then on",
+                from(Fault::Short(SHORT_BYTES)).on(&[kind]),
+            ),
         ]);
     }
     faults
@@ -129,7 +135,8 @@ pub fn fail_everywhere(
     };
     let memory_before = allocated_bytes();
     // Without progress the machine stops after so many calls.
-    let most = 20 * sim.calls() + 10_000;
+    let bytes = sim.stats().bytes_written + sim.stats().bytes_read;
+    let most = 20 * sim.calls() + 10_000 + 2 * bytes / SHORT_BYTES as u64;
     let calls: Vec<_> = clean
         .trace
         .iter()
