@@ -687,8 +687,15 @@ impl SegmentSupply {
             true => ample_bytes,
             false => self.wanted_reserve_bytes(!copies_on_write),
         };
+        // Where writes in place take room, trying must leave it to them: a commit beside it would find none.
+        let leaves_room = |bytes| !copies_on_write || self.has_free(bytes + self.freeing_bytes());
+        let reserve_bytes = match leaves_room(reserve_bytes) {
+            true => reserve_bytes,
+            false => self.wanted_reserve_bytes(true),
+        };
         let held = state.reserve.as_ref();
-        let new_reserve = held.is_none_or(|held| held.capacity_bytes < reserve_bytes);
+        let new_reserve = held.is_none_or(|held| held.capacity_bytes < reserve_bytes)
+            && leaves_room(reserve_bytes);
         let no_spare = state.spare.is_none();
         // What was given back is not to be taken from those it was given to, not even while it is tried.
         if self.is_given_back() && !self.has_free(self.freeing_bytes() + reserve_bytes) {

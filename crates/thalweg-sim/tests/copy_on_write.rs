@@ -6,10 +6,12 @@
     reason = "a step that fails is a test that fails"
 )]
 
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::Env;
-use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};
-use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, Result, TableId};
+use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_env::sync::Mutex;
+use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, Options, Result, TableId};
 use thalweg_sim::toy::{Row, Toy};
 
 const SEGMENT_BYTES: u64 = 128 << 10;
@@ -396,4 +398,75 @@ fn an_opening_without_any_room_shows_all_rows_and_writing_waits() {
             assert!(toy.kernel.poison().is_none(), "{what}");
         }
     }
+}
+
+/// Segments are prepared beside commits: whatever it tries, it takes no room that writes in place need.
+#[test]
+fn preparing_segments_leaves_room_for_commits_beside_it() {
+    const QUOTA: u64 = 4 << 20;
+    let sim = SimEnv::new(1);
+    sim.set_copy_on_write(true);
+    sim.set_quota(Some(QUOTA));
+    let options = Options {
+        segment_bytes: 128 << 10,
+        background: false,
+        ..Options::default()
+    };
+    let toy = Arc::new(Toy::open(&sim.env(), "/db", &options, 64).unwrap());
+    let create = |name: &str| toy.create(name).unwrap();
+    let (small, doomed, big) = (create("small"), create("doomed"), create("big"));
+    let noise = |key: i64| key.wrapping_mul(0x1E37_79B9_7F4A_7C15);
+    let rows = |first: i64, count: i64| -> Vec<Row> {
+        (first..first + count)
+            .map(|key| (key, noise(key)))
+            .collect()
+    };
+    toy.append_fragment(doomed, &rows(0, 22_000), 64).unwrap();
+    let fill = |k: i64| toy.append_group(big, &rows(k * 200, 200), 64, Durability::Disk);
+    assert!((0..10_000).any(|k| fill(k).is_err()));
+    let commit = Commit {
+        edits: vec![Edit::DropTable { table: doomed }],
+        ..Commit::default()
+    };
+    toy.kernel.commit(commit, Durability::Disk).unwrap();
+    for _ in 0..3 {
+        toy.kernel.run_due_work().unwrap();
+    }
+    // One more append at each write of a segment that is prepared.
+    let failed: Arc<Mutex<Vec<Error>>> = Arc::default();
+    let (beside, errors) = (Arc::clone(&toy), Arc::clone(&failed));
+    sim.set_watcher(Some(Box::new(move || {
+        let (toy, errors) = (Arc::clone(&beside), Arc::clone(&errors));
+        let (sender, ended) = std::sync::mpsc::channel();
+        let append = move || {
+            let appended = toy.append(small, &[(1, 1)], Durability::Disk);
+            errors.lock().extend(appended.err());
+            let _ = sender.send(());
+        };
+        let thread = Env::os().spawner().spawn("beside", Box::new(append));
+        // It may wait for the one that prepares.
+        let _ = ended.recv_timeout(Duration::from_millis(10));
+        drop(thread);
+    })));
+    for k in 0..25 {
+        let rule = FaultRule::new(Fault::Watched).on(&[CallKind::Write, CallKind::SyncAll]);
+        let rule = rule.path_suffix(".spare").times(40);
+        sim.set_plan(FaultPlan::none().rule(rule));
+        let appended = toy.append_group(small, &rows(k * 100, 100), 64, Durability::Disk);
+        errors_but_full(appended.err());
+    }
+    sim.set_plan(FaultPlan::none());
+    sim.set_watcher(None);
+    errors_but_full(failed.lock().drain(..));
+    for k in 0..10 {
+        toy.append_group(small, &rows(k * 100, 100), 64, Durability::Disk)
+            .unwrap();
+    }
+}
+
+fn errors_but_full(errors: impl IntoIterator<Item = Error>) {
+    let others = errors
+        .into_iter()
+        .filter(|e| e.kind() != ErrorKind::DiskFull);
+    assert_eq!(others.map(|e| e.to_string()).collect::<Vec<_>>(), [""; 0]);
 }
