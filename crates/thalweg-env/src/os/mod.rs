@@ -152,9 +152,8 @@ impl Storage for OsStorage {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        Ok(rustix::fs::fsync(
-            self.descriptor(shown(path), OFlags::RDONLY)?,
-        )?)
+        // As files are: again after a signal, and down to the medium on the systems of Apple.
+        fs::File::from(self.descriptor(shown(path), OFlags::RDONLY)?).sync_all()
     }
 
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
@@ -223,7 +222,7 @@ struct OsDir {
 
 impl Dir for OsDir {
     fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(self.folder.file())?)
+        self.folder.file().sync_all()
     }
 }
 
