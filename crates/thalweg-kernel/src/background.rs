@@ -148,24 +148,10 @@ impl Timer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::EncodedBlock;
-    use crate::{
-        Commit, Durability, Edit, Kernel, OpenRows, RowEncoder, TableSnapshot, TableState,
-    };
+    use crate::kernel::tests::NoRows;
+    use crate::{Commit, Durability, Edit, Kernel};
     use bytes::Bytes;
     use std::path::Path;
-
-    struct NoRows;
-
-    impl RowEncoder for NoRows {
-        fn block_rows(&self, _table: &TableState) -> Result<u32> {
-            Ok(1)
-        }
-
-        fn encode(&self, _table: &TableSnapshot, _rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
-            Ok(Vec::new())
-        }
-    }
 
     #[test]
     fn a_sync_interval_of_nothing_turns_no_thread_where_nothing_is_unsynced() {

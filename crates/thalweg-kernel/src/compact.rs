@@ -35,9 +35,9 @@ const LEAST_LIVE_PERCENT: u64 = 60;
 const LEAST_LIVE_PERCENT_OF_FULL_DISK: u64 = 90;
 /// A round frees this part of a full segment for each file that it makes. Fragments with less than that are small.
 const SMALL_SHARE: u64 = 64;
-/// So many segments are worth any number of files.
+/// A round begins in any case, however many files it makes, when it frees as much as this many full segments.
 const MOST_SPARSE_SEGMENTS: u64 = 8;
-/// What could be freed is freed where it is this part of the free space.
+/// A round also begins when it frees this part of the free space of the disk.
 const SHARE_OF_FREE_SPACE: u64 = 4;
 /// A small fragment is copied along if it is at most so many times as long as what is copied before it.
 const COPIED_ALONG: u64 = 2;
@@ -157,12 +157,12 @@ fn keep_what_is_worth_it(writer: &Writer, sparse: &mut Vec<Sparse<'_>>) {
     sparse.truncate(worth_it);
 }
 
-/// What a file is worth. Fragments with less are small.
+/// How many bytes a round frees for each file that it makes. Fragments with fewer bytes are small.
 fn small_bytes(writer: &Writer) -> u64 {
     writer.segment_bytes / SMALL_SHARE
 }
 
-/// What is emptied at once.
+/// One run of compaction: the segments that are emptied, and what was found on the way.
 struct Round<'a> {
     writer: &'a Writer,
     segments: HashSet<FileId>,
@@ -183,7 +183,7 @@ struct Move {
     is_partial: bool,
 }
 
-/// What of a table is to be moved.
+/// The blocks of a table that a round moves, and its small fragments.
 #[derive(Default)]
 struct Found {
     blocks: Vec<Entry>,

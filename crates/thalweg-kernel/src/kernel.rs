@@ -256,7 +256,7 @@ impl Drop for Kernel {
 pub(crate) type Published = Arc<arc_swap::ArcSwap<DbState>>;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::commit::{Edit, RowsPart};
     use crate::leader::Wants;
@@ -265,7 +265,7 @@ mod tests {
     use thalweg_env::sync::atomic::{AtomicU64, Ordering};
 
     /// For databases without rows.
-    struct NoRows;
+    pub(crate) struct NoRows;
 
     impl RowEncoder for NoRows {
         fn block_rows(&self, _table: &TableState) -> Result<u32> {

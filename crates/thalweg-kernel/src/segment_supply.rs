@@ -99,7 +99,8 @@ struct State {
     copies_on_write: bool,
     /// One has, and nothing was given back since.
     write_has_failed: bool,
-    /// What is kept was overwritten in place, and that holds down to so much free space.
+    /// The spare that could be overwritten in place when it was last tried, and how much space was free then: with no less it
+    /// is not tried again.
     overwritten: Option<(PathBuf, u64)>,
     /// What an earlier process had prepared: taken on a full disk, else removed.
     leftovers: Vec<PathBuf>,

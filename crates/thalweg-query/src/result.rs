@@ -42,7 +42,7 @@ pub struct QueryResult {
     rows: Rows,
     cancel: CancelHandle,
     is_count: bool,
-    /// What each further call is told.
+    /// The error that has ended the statement; each further call returns it again.
     failed: Option<Error>,
 }
 

@@ -37,7 +37,7 @@ const FREE_BYTES: u64 = 1 << 50;
 #[derive(Clone)]
 pub(crate) struct MemoryStorage(Arc<Files>);
 
-/// What is shared with whoever holds a folder.
+/// The files, shared by all clones of the storage.
 struct Files {
     /// All names by their whole path. Paths are ordered by component, so that what is in a folder follows the folder.
     names: RwLock<BTreeMap<PathBuf, Node>>,
