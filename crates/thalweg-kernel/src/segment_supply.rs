@@ -99,8 +99,8 @@ struct State {
     copies_on_write: bool,
     /// One has, and nothing was given back since.
     write_has_failed: bool,
-    /// The spare that could be overwritten in place when it was last tried, and how much space was free then: with no less it
-    /// is not tried again.
+    /// The spare that was overwritten in place when that was last tried, and the least free space for which that result counts:
+    /// with less it is tried again.
     overwritten: Option<(PathBuf, u64)>,
     /// What an earlier process had prepared: taken on a full disk, else removed.
     leftovers: Vec<PathBuf>,
