@@ -23,10 +23,7 @@ impl Leader {
         let (env, dir) = (self.env.clone(), self.dir.clone());
         let said = live_of_epoch(self, &dir).map_err(Failure::Refused)?;
         let unfinished = unfinished_epochs(&env, &dir, &self.root.current);
-        for path in unfinished.map_err(Failure::Refused)? {
-            let removed = env.storage().remove_file(&path);
-            removed.map_err(|e| Failure::Refused(io_at("removing", &path)(e)))?;
-        }
+        let unfinished = unfinished.map_err(Failure::Refused)?;
         let said_synced = said.map_or_else(LogPosition::default, |live| live.synced);
         let (epoch, synced_here) = self.known_synced;
         let proven = match epoch == self.root.current.epoch {
@@ -63,13 +60,20 @@ impl Leader {
             let synced = folder.sync();
             synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
         }
-        if recovered.frames > 0 {
+        let begins_epoch = recovered.frames > 0;
+        // What the root names was synced before it was written. So where no epoch begins both slots are written again, and no
+        // file is made: openings that fail here, one after the other, would each leave one. Before an unfinished epoch is
+        // removed as well: a slot that cannot be read may name it, and come back when a write over it is torn.
+        if !unfinished.is_empty() || (said.is_none() && !begins_epoch) {
+            self.root.switch(self.root.current).map_err(fatal)?;
+        }
+        for path in unfinished {
+            let removed = env.storage().remove_file(&path);
+            removed.map_err(|e| Failure::Refused(io_at("removing", &path)(e)))?;
+        }
+        if begins_epoch {
             let epoch = self.root.current.epoch.next().map_err(Failure::Refused)?;
             self.begin_epoch(epoch, recovered.tail)?;
-        } else if said.is_none() {
-            // What it names was synced before it was written. So both slots are written again, and no file is made: openings
-            // that fail here, one after the other, would each leave one.
-            self.root.switch(self.root.current).map_err(fatal)?;
         }
         if let Some(encoder) = self.encoder.clone() {
             self.learn_block_rows(&encoder);

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 use thalweg_env::sim::{
-    CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, Fill, ItemFate, PendingItem,
-    ReadsAfter, SimEnv,
+    CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, Fill, ItemFate, Kept, PendingItem,
+    ReadsAfter, SECTOR_BYTES, SimEnv,
 };
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::{Commit, Edit, ErrorKind};
@@ -337,6 +337,49 @@ fn a_root_that_only_the_cache_has_is_written_again_before_the_other_slot() {
             assert_eq!(open(&shape, &after)["t"].len(), 5, "{skip} {choice:?}");
         }
     }
+}
+
+#[test]
+fn an_unfinished_epoch_stays_while_a_slot_that_cannot_be_read_may_name_it() {
+    let (sim, shape) = (SimEnv::new(14), Shape::new(8192, 8));
+    let mut db = Driver::start(&sim, shape.clone(), false);
+    db.create("t");
+    db.append("t", 0..5, Disk);
+    // A power cut while a recovery names its epoch: one sector of the slot cannot be read, all others are the new ones.
+    let first = sim.crash_image(&CrashChoice::DropAll);
+    let sync = FaultRule::new(Fault::Crash).on(&[CallKind::SyncData]);
+    first.set_plan(FaultPlan::none().rule(sync.path_suffix("root").skip(1)));
+    shape.open(&first.env()).unwrap_err();
+    let one_sector = Kept::Bits(1 << 3);
+    let mut fates = vec![ItemFate::Keep; first.pending_items().len()];
+    *fates.last_mut().unwrap() = ItemFate::Unreadable {
+        unit_bytes: SECTOR_BYTES,
+        kept: Kept::AllBut(3),
+        unreadable: one_sector,
+    };
+    let second = first.crash_image(&CrashChoice::Items(fates));
+    assert_eq!(second.unreadable_files(), [Path::new("/db/root")]);
+    second.record_states(true);
+    assert_eq!(open(&shape, &second)["t"].len(), 5);
+    // In the next recovery just that sector is written, with zeros as before: the slot verifies again.
+    let mut came_back = 0;
+    for call in 1..=second.calls() {
+        let Some(state) = second.state_at(call) else {
+            continue;
+        };
+        for item in 0..state.pending_items().len() {
+            let mut fates = vec![ItemFate::Keep; state.pending_items().len()];
+            fates[item] = ItemFate::Torn {
+                unit_bytes: SECTOR_BYTES,
+                kept: one_sector,
+                grows: true,
+            };
+            let image = state.crash_image(&CrashChoice::Items(fates));
+            came_back += u32::from(image.unreadable_files().is_empty());
+            assert_eq!(open(&shape, &image)["t"].len(), 5, "call {call}, {item}");
+        }
+    }
+    assert!(came_back > 0, "the slot was written over");
 }
 
 #[test]
