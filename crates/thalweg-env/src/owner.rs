@@ -131,6 +131,12 @@ impl Storage for OwnedStorage {
         Ok(Arc::new(OwnedStorage { storage, owner }))
     }
 
+    fn release(&self) {
+        if let Ok(storage) = self.here() {
+            storage.release();
+        }
+    }
+
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
         self.here()?.canonicalize(path)
     }

@@ -95,8 +95,12 @@ pub trait Storage: Send + Sync + Debug {
 
     /// The same storage, in which paths that begin with `folder` lead into the folder of that name now: also once the folder
     /// was moved or removed, another one has its name, a link on the path was changed, or the process has another working
-    /// directory. Held for as long as what is returned lives; [`Storage::canonicalize`] goes by names all the same.
+    /// directory. Held until [`Storage::release`], or for as long as what is returned lives; [`Storage::canonicalize`] goes by
+    /// names all the same.
     fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>>;
+
+    /// Lets go of the folder that this storage holds. Paths that begin with it lead nowhere from then on; open files stay open.
+    fn release(&self);
 
     /// The absolute path without `.`, `..` and symbolic links.
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf>;

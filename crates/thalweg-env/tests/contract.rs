@@ -296,6 +296,17 @@ fn held_folders_stay_what_they_were() {
         assert_eq!(refused.map(drop).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(storage.list_dir(&folder).map_or(0, |names| names.len()), 0);
         env.storage().metadata(&folder.join("new")).unwrap();
+        // Nor does one that was let go of, though its path leads somewhere again.
+        let held = env.holding(&folder).unwrap();
+        let file = open(&held, &folder.join("new"), OpenMode::ReadWrite);
+        held.storage().release();
+        held.storage().metadata(&folder.join("new")).unwrap_err();
+        let refused = held
+            .storage()
+            .open(&folder.join("f"), OpenMode::OpenOrCreate);
+        refused.map(drop).unwrap_err();
+        file.write_all_at(b"abc", 0).unwrap();
+        assert_eq!(env.storage().list_dir(&folder).unwrap().len(), 1);
     };
     let dir = tempfile::tempdir().unwrap();
     case(&Env::os(), dir.path());

@@ -112,7 +112,7 @@ fn sparse_segments<'a>(
     } else {
         LEAST_LIVE_PERCENT
     };
-    let log_floor = writer.with_leader(|leader| leader.oldest_replayed_segment());
+    let log_floor = writer.with_leader(|leader| leader.oldest_replayed_segment())?;
     let mut sparse = Vec::new();
     for segment in list_segments(&writer.env, &writer.dir)? {
         let Some(live) = marked.needed.files.get(&segment) else {

@@ -111,6 +111,13 @@ impl Error {
         sources.any(|error| error.downcast_ref().is_some_and(is_unreadable))
     }
 
+    /// What a closed database answers.
+    #[must_use]
+    pub fn closed() -> Self {
+        let message = "the database is closed: open it again";
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
     /// The database belongs to another process, of which this one is a child.
     pub fn not_owner(error: NotOwner) -> Self {
         Self::with_source(ErrorKind::Unavailable, error.to_string(), error)

@@ -95,7 +95,7 @@ impl Marked {
             let bound = leader.supply.file_id_bound();
             let staged = leader.staged.lock().keys().copied().collect();
             (staged, leader.written_segment(), bound)
-        });
+        })?;
         let snapshot = writer.snapshot();
         let needed = live_files(&snapshot, &writer.store, &mut writer.known_uses.lock());
         Ok(Self {
@@ -112,7 +112,7 @@ impl Marked {
 pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Result<Collected> {
     let commit = marked.snapshot.commit();
     let mut dead = unneeded(writer, &marked)?;
-    let awaits_cleaning = writer.with_leader(|leader| leader.awaits_cleaning);
+    let awaits_cleaning = writer.with_leader(|leader| leader.awaits_cleaning)?;
     // Segments that the last round has left do not call for another one, which would leave as many.
     let left = writer.left_by_cleaning.lock().clone();
     let is_left = |dead: &Dead| dead.is_segment && left.contains(&dead.id);
@@ -146,7 +146,7 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         writer.submit(job, Durability::Disk)?;
     }
     // The one that was written to when the round began holds what was garbage before, the others its own checkpoints.
-    let written = writer.with_leader(|leader| leader.written_segment());
+    let written = writer.with_leader(|leader| leader.written_segment())?;
     *writer.left_by_cleaning.lock() = marked.written..=written;
     let after = writer.snapshot();
     let still_needed = live_files(&after, &writer.store, &mut writer.known_uses.lock());
@@ -155,7 +155,7 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     let (log_floor, next_file) = writer.with_leader(|leader| {
         let next_file = leader.root.current.next_file;
         (leader.oldest_needed_segment(), next_file)
-    });
+    })?;
     if after.commit() == commit {
         // No snapshot lies between the two states: what neither needs goes, also if it was written to until the checkpoints.
         dead.extend(unneeded_segments(
@@ -170,7 +170,7 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     });
     // A drop that only the operating system has could be undone by a power cut, after the files are gone.
     writer.flush()?;
-    writer.with_leader(|leader| leader.raise_gc_floor(commit))?;
+    writer.with_leader(|leader| leader.raise_gc_floor(commit))??;
     drop((marked, after));
     if is_pinned_before(writer, commit)? {
         // A reader may still need them; a later round will see.
@@ -185,7 +185,7 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         }
     }
     if !dead.is_empty() {
-        writer.with_leader(|leader| leader.awaits_cleaning = false);
+        writer.with_leader(|leader| leader.awaits_cleaning = false)?;
     }
     Ok(Collected {
         files: dead.len(),
@@ -195,7 +195,7 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
 
 /// Whether a snapshot before `commit` is in use, here or in another process, and has not been in the way for too long there.
 pub(crate) fn is_pinned_before(writer: &Writer, commit: CommitNo) -> Result<bool> {
-    let epoch = writer.with_leader(|leader| leader.root.current.epoch);
+    let epoch = writer.with_leader(|leader| leader.root.current.epoch)?;
     let floor = PinPlace { epoch, commit };
     let here = writer.pins.oldest().is_some_and(|pin| pin < floor);
     let mut slots = writer.slots.lock();

@@ -226,10 +226,13 @@ impl Kernel {
         match &self.role {
             Role::Writer { writer, background } => {
                 background.stop(writer);
-                writer.close()
+                let closed = writer.close();
+                self.store.close();
+                closed
             }
             Role::Reader(reader) => {
                 reader.close();
+                self.store.close();
                 Ok(())
             }
         }
@@ -293,7 +296,9 @@ pub(crate) mod tests {
         let raise = || {
             let writer = kernel.writer().unwrap();
             let commit = kernel.snapshot().unwrap().commit();
-            writer.with_leader(|leader| leader.raise_gc_floor(commit))
+            writer
+                .with_leader(|leader| leader.raise_gc_floor(commit))
+                .and_then(|raised| raised)
         };
         // Nothing was written since it was opened: there is no epoch to speak of.
         assert_eq!(raise().unwrap_err().kind(), ErrorKind::Unavailable);
@@ -367,7 +372,8 @@ pub(crate) mod tests {
             let floor = kernel.snapshot().unwrap().commit();
             let raised = kernel
                 .writer_of_tests()
-                .with_leader(|leader| leader.raise_gc_floor(floor));
+                .with_leader(|leader| leader.raise_gc_floor(floor))
+                .unwrap();
             assert!(raised.is_err() && kernel.poison().is_none());
             // The reader looks while the next writes are under way.
             let acknowledged = Arc::new(AtomicU64::new(5));
@@ -398,7 +404,10 @@ pub(crate) mod tests {
         let jobs = std::iter::once_with(|| (jobs(), Durability::Disk));
         let writer = kernel.writer_of_tests();
         let run = writer.with_leader(|leader| leader.run(jobs, wants, &mut |_| {}));
-        run.err().map(|broken| broken.failure.error().kind())
+        match run {
+            Ok(run) => run.err().map(|broken| broken.failure.error().kind()),
+            Err(closed) => Some(closed.kind()),
+        }
     }
 
     /// Who was about to lead when the database was closed finds out from the leader.
@@ -424,7 +433,9 @@ pub(crate) mod tests {
         let panics = || flush(&kernel, || panic!("a bug"));
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
         let commit = kernel.snapshot().unwrap().commit();
-        let told = writer.with_leader(|leader| leader.raise_gc_floor(commit));
+        let told = writer
+            .with_leader(|leader| leader.raise_gc_floor(commit))
+            .unwrap();
         assert_eq!(told.unwrap_err().kind(), ErrorKind::Unavailable);
         assert_eq!(flush(&kernel, || Job::Flush), Some(ErrorKind::Unavailable));
     }

@@ -10,7 +10,7 @@ use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
-use crate::leader::{Broken, Failure, Job, Leader, Wants, outcome_unknown};
+use crate::leader::{Broken, Failure, Job, Leader, Wants, fatal, outcome_unknown};
 use crate::panics::watched;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ const BATCH_LIMIT_BYTES: usize = 4 << 20;
 
 pub(crate) struct CommitQueue {
     state: Mutex<State>,
-    leader: Mutex<Leader>,
+    /// `None` once the database is closed.
+    leader: Mutex<Option<Leader>>,
 }
 
 #[derive(Default)]
@@ -70,7 +71,7 @@ impl CommitQueue {
     pub(crate) fn new(leader: Leader) -> Self {
         Self {
             state: Mutex::new(State::default()),
-            leader: Mutex::new(leader),
+            leader: Mutex::new(Some(leader)),
         }
     }
 
@@ -147,13 +148,29 @@ impl CommitQueue {
     ) -> Result<(), Broken> {
         let ends = |error| self.poison_with(error);
         watched("writing to the database", ends, || {
-            self.leader.lock().run(jobs, wants, answer)
+            match self.leader.lock().as_mut() {
+                Some(leader) => leader.run(jobs, wants, answer),
+                None => Err(fatal(Error::closed()).into()),
+            }
         })
     }
 
     /// The leader's state, between two batches.
-    pub(crate) fn with_leader<T>(&self, look: impl FnOnce(&mut Leader) -> T) -> T {
-        look(&mut self.leader.lock())
+    ///
+    /// # Errors
+    /// `Unavailable` when the database is closed.
+    pub(crate) fn with_leader<T>(&self, look: impl FnOnce(&mut Leader) -> T) -> Result<T> {
+        self.leader
+            .lock()
+            .as_mut()
+            .map(look)
+            .ok_or_else(Error::closed)
+    }
+
+    /// Refuses everything from now on. Whoever leads now is waited for, and whoever was about to writes nothing.
+    pub(crate) fn close(&self) -> Option<Leader> {
+        self.poison_with(Error::closed());
+        self.leader.lock().take()
     }
 
     /// Why nothing is written any more.

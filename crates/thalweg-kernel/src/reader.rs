@@ -123,7 +123,7 @@ impl Reader {
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
         let mut open = self.open.lock();
         let Some(open) = open.as_mut() else {
-            return Err(Error::new(ErrorKind::Unavailable, "the database is closed"));
+            return Err(Error::closed());
         };
         for _ in 0..ATTEMPTS {
             let snapshot = self.try_snapshot(open)?;

@@ -19,7 +19,7 @@ use quick_cache::sync::Cache;
 use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_env::{Env, File, OpenMode, Owner};
 
 /// Most files that are kept open; more while more are in use.
@@ -49,6 +49,7 @@ pub struct Store {
     cached: Cache<(FileId, u64), Cached, Weigh>,
     counters: Counters,
     missing: Option<Missing>,
+    is_closed: AtomicBool,
 }
 
 /// What is to be said of a missing file, if that may be no damage.
@@ -132,6 +133,7 @@ impl Store {
             cached: Cache::with_weighter(items.max(16), cache_bytes, Weigh),
             counters: Counters::default(),
             missing: None,
+            is_closed: AtomicBool::new(false),
         }
     }
 
@@ -194,13 +196,8 @@ impl Store {
 
     /// Uses a handle that is open already, for example the one the log is written through.
     pub fn keep_file(&self, id: FileId, name: impl Into<PathBuf>, file: Arc<dyn File>) {
-        self.files.insert(
-            id,
-            Arc::new(OpenFile {
-                file,
-                name: name.into(),
-            }),
-        );
+        let name = name.into();
+        self.keep(id, &Arc::new(OpenFile { file, name }));
     }
 
     /// Closes a file that is to be deleted, once nobody reads it any more.
@@ -213,15 +210,34 @@ impl Store {
         self.files.clear();
     }
 
+    /// Lets go of all files, of the folder and of what is in memory: nothing can be read any more.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.files.clear();
+        self.cached.clear();
+        self.env.storage().release();
+    }
+
     fn open_file(&self, id: FileId) -> Result<Arc<OpenFile>> {
         self.check_owner()?;
         if let Some(open) = self.files.get(&id) {
             return Ok(open);
         }
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Err(Error::closed());
+        }
         // Two threads may open it at once; both handles read the same.
         let open = Arc::new(self.find_file(id)?);
-        self.files.insert(id, Arc::clone(&open));
+        self.keep(id, &open);
         Ok(open)
+    }
+
+    fn keep(&self, id: FileId, file: &Arc<OpenFile>) {
+        self.files.insert(id, Arc::clone(file));
+        // Closed meanwhile: what was inserted behind that would stay.
+        if self.is_closed.load(Ordering::SeqCst) {
+            self.files.clear();
+        }
     }
 
     fn find_file(&self, id: FileId) -> Result<OpenFile> {

@@ -13,7 +13,7 @@ use crate::fragment::{FragmentWriter, Staged};
 use crate::garbage::{self, Marked};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
-use crate::leader::{Ended, Job, Leader};
+use crate::leader::{Job, Leader};
 use crate::limits::fit_one_group;
 use crate::open_rows::OpenRows;
 use crate::panics::watched;
@@ -148,7 +148,7 @@ impl Writer {
             // Between two batches: another commit may be about to make it part of a table, and finds it gone from here on.
             // Whatever is not staged is part of a table, or gone.
             let was_staged = self.with_leader(|leader| leader.staged.lock().remove(&file));
-            if was_staged.is_some() {
+            if was_staged.is_ok_and(|staged| staged.is_some()) {
                 self.store.forget_file(file);
                 let path = self.store.fragment_path(file);
                 let opened = self.env.storage().open(&path, OpenMode::ReadWrite);
@@ -158,7 +158,8 @@ impl Writer {
         }
     }
 
-    pub(crate) fn with_leader<T>(&self, look: impl FnOnce(&mut Leader) -> T) -> T {
+    /// See [`CommitQueue::with_leader`].
+    pub(crate) fn with_leader<T>(&self, look: impl FnOnce(&mut Leader) -> T) -> Result<T> {
         self.queue.with_leader(look)
     }
 
@@ -283,7 +284,7 @@ impl Writer {
         let least_bytes = if is_full {
             0
         } else {
-            let full_bytes = self.with_leader(|leader| leader.working.bases.index_bytes());
+            let full_bytes = self.with_leader(|leader| leader.working.bases.index_bytes())?;
             CLEANING_CHECKPOINTS * full_bytes
         };
         let collected = marked.and_then(|marked| garbage::collect(self, marked, least_bytes));
@@ -315,7 +316,7 @@ impl Writer {
     /// Encodes open rows of a table that needs it; `false`: none does.
     fn encode_one(&self) -> Result<bool> {
         let _one_at_a_time = self.encoding.lock();
-        let Some((table, block_rows)) = self.with_leader(|leader| leader.next_to_encode()) else {
+        let Some((table, block_rows)) = self.with_leader(|leader| leader.next_to_encode())? else {
             return Ok(false);
         };
         let encoded = self.work(ENCODING, || self.encode_and_note(table, block_rows));
@@ -350,7 +351,7 @@ impl Writer {
                     let open = &mut leader.working.open;
                     open.note_encoded(table, failed_ns);
                     leader.due.note_open(open)
-                });
+                })?;
             }
         }
         encoded
@@ -439,17 +440,13 @@ impl Writer {
             None => self
                 .submit(Job::Checkpoint { always: false }, Durability::Disk)
                 // An old root is told by a newer `live`.
-                .and_then(|_| self.with_leader(|leader| leader.live.sync())),
+                .and_then(|_| self.with_leader(|leader| leader.live.sync())?),
             Some(poison) => Err(refusal(&poison)),
         };
         self.supply.release();
-        self.queue
-            .poison_with(Error::new(ErrorKind::Unavailable, "the database is closed"));
-        // Whoever leads now is waited for, and whoever was about to writes nothing: another process may write from here.
-        let live_unlocked = self.with_leader(|leader| {
-            leader.ended = Ended::ForGood;
-            leader.live.unlock()
-        });
+        // Its files are closed with it. Another process may write from here.
+        let leader = self.queue.close();
+        let live_unlocked = leader.map_or(Ok(()), |mut leader| leader.live.unlock());
         // A child of a fork may hold the file open as well, and with it the lock.
         let unlocked = lock.unlock(0..1);
         last.and(live_unlocked)

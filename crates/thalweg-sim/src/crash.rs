@@ -378,6 +378,8 @@ impl Run<'_> {
         let process_id = image.env().clock().process_id();
         check_open_files(image, process_id)?;
         if !deep {
+            // One that outlives the database keeps no file open.
+            let _snapshot = toy.kernel.snapshot();
             drop(toy);
             return check_closed(image, process_id);
         }
@@ -442,7 +444,9 @@ impl Run<'_> {
         let found = contents_of(&toy).map_err(|e| format!("read-only: {e}"))?;
         check_prefix(&found, self.prefixes, demand.least, demand.submitted)
             .map_err(|e| format!("read-only: {e}"))?;
+        let _snapshot = toy.kernel.snapshot();
         drop(toy);
+        check_closed(image, image.env().clock().process_id())?;
         unchanged(&before, &files_but_readers(image))?;
         let writer = image.crash_image(&CrashChoice::Kill);
         let (commit, _) = self.reread(&writer, "for writing")?;
@@ -534,6 +538,7 @@ impl Run<'_> {
         check_no_orphans(image, &toy)?;
         check_whole(&toy)?;
         toy.kernel.close().map_err(doing("closing"))?;
+        check_closed(image, image.env().clock().process_id())?;
         drop(toy);
         let again = self.reread(image, "a second time")?;
         same_contents(&contents, &again.1, "after closing and opening again")?;

@@ -223,7 +223,7 @@ fn a_reader_keeps_nothing_before_its_first_snapshot_and_once_it_is_closed() {
     for _ in 0..2 {
         let error = reader.kernel.snapshot().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert_eq!(error.message(), "the database is closed");
+        assert_eq!(error.message(), "the database is closed: open it again");
         reader.kernel.close().unwrap();
     }
     // Its slot is another's.

@@ -201,6 +201,9 @@ mod recorded {
                 synced: Arc::clone(&self.synced),
             }))
         }
+        fn release(&self) {
+            self.os.storage().release();
+        }
         fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
             let path = if path.as_os_str().is_empty() {
                 Path::new(".")

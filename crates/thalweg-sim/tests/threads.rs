@@ -110,6 +110,10 @@ impl Storage for BombStorage {
     fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>> {
         Ok(Arc::new(BombStorage(self.0.hold(folder)?, self.1.clone())))
     }
+
+    fn release(&self) {
+        self.0.release();
+    }
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
         self.0.canonicalize(path)
     }

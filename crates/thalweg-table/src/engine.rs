@@ -146,10 +146,7 @@ impl Closed {
     pub(crate) fn check(&self) -> Result<()> {
         self.owner.check().map_err(Error::not_owner)?;
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(Error::new(
-                ErrorKind::Unavailable,
-                "the database is closed: open it again",
-            ));
+            return Err(Error::closed());
         }
         Ok(())
     }

@@ -282,6 +282,8 @@ impl Storage for MemoryStorage {
         Ok(Arc::new(self.clone()))
     }
 
+    fn release(&self) {}
+
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
         let names = self.0.names.read();
         let path = resolve(&names, path)?;

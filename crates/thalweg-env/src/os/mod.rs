@@ -30,7 +30,7 @@ use rustix::io::retry_on_intr;
 
 use crate::runtime::{Clock, Entropy, JoinHandle, Spawner};
 use crate::storage::{Dir, DirEntry, File, LockKind, Metadata, OpenMode, Storage};
-use crate::sync::thread;
+use crate::sync::{Mutex, thread};
 use locks::ListedFile;
 pub use thread_starts::start_threads;
 
@@ -54,25 +54,43 @@ pub(crate) struct OsStorage {
 #[derive(Debug)]
 struct HeldFolder {
     path: PathBuf,
-    folder: ListedFile,
+    /// `None` once it was released.
+    folder: Mutex<Option<Arc<ListedFile>>>,
+}
+
+/// The folder from which a path is looked up.
+enum Start {
+    WorkingDirectory,
+    Held(Arc<ListedFile>),
+}
+
+impl AsFd for Start {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::WorkingDirectory => rustix::fs::CWD,
+            Self::Held(folder) => folder.file().as_fd(),
+        }
+    }
 }
 
 impl OsStorage {
     /// The folder from which a path is looked up, and the path from there.
-    fn start<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+    fn start<'a>(&self, path: &'a Path) -> io::Result<(Start, &'a Path)> {
         let held = self.held.as_ref();
         let below = held.and_then(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
-        match below {
-            None => (rustix::fs::CWD, path),
-            Some((held, below)) => (held.folder.file().as_fd(), shown(below)),
-        }
+        let Some((held, below)) = below else {
+            return Ok((Start::WorkingDirectory, path));
+        };
+        let folder = held.folder.lock().clone();
+        let folder = folder.ok_or(rustix::io::Errno::BADF)?;
+        Ok((Start::Held(folder), shown(below)))
     }
 
     fn descriptor(&self, path: &Path, access: OFlags) -> io::Result<OwnedFd> {
-        let (start, path) = self.start(path);
+        let (start, path) = self.start(path)?;
         let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(retry_on_intr(|| {
-            rustix::fs::openat(start, path, flags, Mode::empty())
+            rustix::fs::openat(&start, path, flags, Mode::empty())
         })?)
     }
 }
@@ -87,7 +105,7 @@ fn shown(path: &Path) -> &Path {
 
 impl Storage for OsStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let (start, path) = self.start(path);
+        let (start, path) = self.start(path)?;
         let file = locks::open_listed(|is_first| {
             let access = match mode {
                 OpenMode::Read => OFlags::RDONLY,
@@ -101,15 +119,15 @@ impl Storage for OsStorage {
                 OpenMode::OpenOrCreate => OFlags::CREATE,
             };
             let flags = access | creation | OFlags::CLOEXEC;
-            let opened = retry_on_intr(|| rustix::fs::openat(start, path, flags, FILE_MODE));
+            let opened = retry_on_intr(|| rustix::fs::openat(&start, path, flags, FILE_MODE));
             Ok(fs::File::from(opened?))
         });
         Ok(Arc::new(OsFile { file: file? }))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let (start, path) = self.start(path);
-        Ok(rustix::fs::mkdirat(start, path, DIR_MODE)?)
+        let (start, path) = self.start(path)?;
+        Ok(rustix::fs::mkdirat(&start, path, DIR_MODE)?)
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
@@ -137,18 +155,18 @@ impl Storage for OsStorage {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let ((from_start, from), (to_start, to)) = (self.start(from), self.start(to));
-        Ok(rustix::fs::renameat(from_start, from, to_start, to)?)
+        let ((from_start, from), (to_start, to)) = (self.start(from)?, self.start(to)?);
+        Ok(rustix::fs::renameat(&from_start, from, &to_start, to)?)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let (start, path) = self.start(path);
-        Ok(rustix::fs::unlinkat(start, path, AtFlags::empty())?)
+        let (start, path) = self.start(path)?;
+        Ok(rustix::fs::unlinkat(&start, path, AtFlags::empty())?)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let (start, path) = self.start(path);
-        Ok(rustix::fs::unlinkat(start, path, AtFlags::REMOVEDIR)?)
+        let (start, path) = self.start(path)?;
+        Ok(rustix::fs::unlinkat(&start, path, AtFlags::REMOVEDIR)?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -163,8 +181,8 @@ impl Storage for OsStorage {
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        let (start, path) = self.start(path);
-        let found = rustix::fs::statat(start, path, AtFlags::empty())?;
+        let (start, path) = self.start(path)?;
+        let found = rustix::fs::statat(&start, path, AtFlags::empty())?;
         Ok(Metadata {
             len_bytes: u64::try_from(found.st_size).unwrap_or(0),
             is_dir: FileType::from_raw_mode(found.st_mode).is_dir(),
@@ -172,9 +190,9 @@ impl Storage for OsStorage {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let ((from_start, from), (to_start, to)) = (self.start(from), self.start(to));
+        let ((from_start, from), (to_start, to)) = (self.start(from)?, self.start(to)?);
         let flags = AtFlags::empty();
-        Ok(rustix::fs::linkat(from_start, from, to_start, to, flags)?)
+        Ok(rustix::fs::linkat(&from_start, from, &to_start, to, flags)?)
     }
 
     fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>> {
@@ -182,9 +200,15 @@ impl Storage for OsStorage {
         let open = locks::open_listed(|_| Ok(fs::File::from(self.descriptor(folder, LOOKUP)?)))?;
         let held = HeldFolder {
             path: folder.to_owned(),
-            folder: open,
+            folder: Mutex::new(Some(Arc::new(open))),
         };
         Ok(Arc::new(OsStorage { held: Some(held) }))
+    }
+
+    fn release(&self) {
+        if let Some(held) = &self.held {
+            held.folder.lock().take();
+        }
     }
 
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
@@ -192,13 +216,14 @@ impl Storage for OsStorage {
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        let found = match self.start(path) {
+        let found = match self.start(path)? {
             (start, here) if here == Path::new(".") && self.held.is_some() => {
-                rustix::fs::fstatvfs(start)
+                rustix::fs::fstatvfs(&start)
             }
             (start, path) => {
                 let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-                rustix::fs::openat(start, path, flags, Mode::empty()).and_then(rustix::fs::fstatvfs)
+                rustix::fs::openat(&start, path, flags, Mode::empty())
+                    .and_then(rustix::fs::fstatvfs)
             }
         }?;
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
@@ -208,8 +233,8 @@ impl Storage for OsStorage {
 impl OsStorage {
     /// Asked for where the file system does not tell it with the name.
     fn type_of_entry(&self, path: &Path) -> io::Result<FileType> {
-        let (start, path) = self.start(path);
-        let found = rustix::fs::statat(start, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        let (start, path) = self.start(path)?;
+        let found = rustix::fs::statat(&start, path, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(found.st_mode))
     }
 }

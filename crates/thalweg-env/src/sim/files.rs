@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::World;
 use super::fault::{CallKind, Errno};
@@ -28,6 +29,7 @@ pub(super) struct SimStorage {
 pub(super) struct HeldFolder {
     path: PathBuf,
     ino: Ino,
+    is_released: AtomicBool,
 }
 
 impl SimStorage {
@@ -43,8 +45,11 @@ impl SimStorage {
         let held = self.held.as_ref();
         let below = held.and_then(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
         if let Some((held, below)) = below {
-            // Nothing can be named in a folder that has no name any more.
-            let now = machine.fs.path_of_dir(held.ino).unwrap_or_default();
+            // Nothing can be named in a folder that has no name any more, or that is not held any more.
+            let now = match held.is_released.load(Ordering::Acquire) {
+                true => PathBuf::new(),
+                false => machine.fs.path_of_dir(held.ino).unwrap_or_default(),
+            };
             return if below.as_os_str().is_empty() {
                 now
             } else {
@@ -213,8 +218,15 @@ impl Storage for SimStorage {
             held: Some(HeldFolder {
                 path: folder.to_owned(),
                 ino,
+                is_released: AtomicBool::new(false),
             }),
         }))
+    }
+
+    fn release(&self) {
+        if let Some(held) = &self.held {
+            held.is_released.store(true, Ordering::Release);
+        }
     }
 
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {

@@ -161,7 +161,7 @@ fn the_last_numbers_are_refused_before_anything_is_written() {
         if what.contains("tables") || what.contains("definition") {
             kernel.commit(create("u"), Durability::Disk).unwrap();
         }
-        kernel.writer_of_tests().with_leader(spend);
+        kernel.writer_of_tests().with_leader(spend).unwrap();
         let before = sim.content_hash();
         let commit = if what.contains("definition") {
             let definition = Bytes::from_static(b"next");
@@ -193,7 +193,8 @@ fn the_last_numbers_count_within_a_commit() {
     kernel.commit(create("u"), Durability::Disk).unwrap();
     kernel
         .writer_of_tests()
-        .with_leader(|leader| leader.working.next_table = u32::MAX - 1);
+        .with_leader(|leader| leader.working.next_table = u32::MAX - 1)
+        .unwrap();
     let mut two = create("v");
     two.edits.extend(create("w").edits);
     let error = kernel.commit(two, Durability::Disk).unwrap_err();
@@ -229,7 +230,8 @@ fn foreign_names_use_up_no_numbers() {
         kernel.collect_garbage().unwrap();
         let bound = kernel
             .writer_of_tests()
-            .with_leader(|leader| leader.supply.file_id_bound());
+            .with_leader(|leader| leader.supply.file_id_bound())
+            .unwrap();
         assert!(bound.0 < 1_000, "{bound:?}");
         kernel.close().unwrap();
     }
@@ -247,7 +249,8 @@ fn a_name_not_far_above_the_root_does_use_up_its_number() {
     let kernel = open(&sim).unwrap();
     let bound = kernel
         .writer_of_tests()
-        .with_leader(|leader| leader.supply.file_id_bound());
+        .with_leader(|leader| leader.supply.file_id_bound())
+        .unwrap();
     assert!(bound.0 > 0x0010_0000, "{bound:?}");
 }
 

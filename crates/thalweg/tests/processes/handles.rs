@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use thalweg::{CreateOptions, Database, ErrorKind};
 use thalweg_env::{Clock, Env};
-use thalweg_table::{Engine, EngineOptions};
+use thalweg_table::{Engine, EngineOptions, ScanRequest};
 
 fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
@@ -112,6 +112,62 @@ fn a_reader_that_is_closed_keeps_no_files() {
         assert!(format!("{error:?}").starts_with(closed), "{error:?}");
     }
     reader.close().unwrap();
+}
+
+/// What this process has open in a folder, the folder included.
+#[cfg(target_os = "linux")]
+fn open_below(folder: &Path) -> Vec<std::path::PathBuf> {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    let leads_to = |entry: std::io::Result<std::fs::DirEntry>| {
+        // Another thread may have closed it meanwhile.
+        std::fs::read_link(entry.ok()?.path()).ok()
+    };
+    let open = descriptors.filter_map(leads_to);
+    open.filter(|path| path.starts_with(folder)).collect()
+}
+
+/// Else a file system cannot be unmounted, and the space of removed files stays taken.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_closed_database_keeps_nothing_open_for_tables_and_scans_that_are_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.thal");
+    let db = Database::open(&path).unwrap();
+    let table = db
+        .create_table(TABLE, &rows::schema(), &CreateOptions::stream("ts"))
+        .unwrap();
+    append(&db, 0..40);
+    table.maintain().unwrap();
+    let view = table.view().unwrap();
+    let reader = Database::builder().read_only(true).open(&path).unwrap();
+    let (reader_table, reader_view) = {
+        let table = reader.table(TABLE).unwrap();
+        let view = table.view().unwrap();
+        (table, view)
+    };
+    let mut scans = Vec::new();
+    for view in [&view, &reader_view] {
+        assert_eq!(rows::check(view, 5_000).unwrap()[0], 40);
+        let mut scan = view.scan(&ScanRequest::default()).unwrap();
+        scan.next().unwrap().unwrap();
+        scans.push(scan);
+    }
+    assert!(open_below(&path).len() > 8);
+    db.close().unwrap();
+    reader.close().unwrap();
+    let left = open_below(&path);
+    assert!(left.is_empty(), "{left:?}");
+    for mut scan in scans {
+        let ended = scan.find_map(Result::err);
+        assert_eq!(ended.map(|e| e.kind()), Some(ErrorKind::Unavailable));
+    }
+    assert!(table.view().is_err() && reader_table.view().is_err());
+    drop((view, reader_view));
+    // The same handles again: closing twice harms nothing that was opened since.
+    let again = Database::open(&path).unwrap();
+    db.close().unwrap();
+    append(&again, 40..41);
+    assert_eq!(batches(&again), 41);
 }
 
 #[test]
