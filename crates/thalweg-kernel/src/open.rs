@@ -381,11 +381,15 @@ pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Li
     Ok(Some(live).filter(|l| l.epoch == epoch))
 }
 
-/// Segments that recoveries which did not finish have begun; an error if the root is an old one.
+/// Segments that recoveries which did not finish have begun, with their epochs; an error if the root is an old one.
 ///
 /// A segment of a later epoch than the root's was never used, unless frames follow its checkpoint: they are only
 /// written once both root slots name the epoch.
-pub(crate) fn unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<Vec<PathBuf>> {
+pub(crate) fn unfinished_epochs(
+    env: &Env,
+    dir: &Path,
+    root: &Root,
+) -> Result<Vec<(Epoch, PathBuf)>> {
     let mut unfinished = Vec::new();
     for id in list_segments(env, dir)?
         .into_iter()
@@ -417,7 +421,7 @@ pub(crate) fn unfinished_epochs(env: &Env, dir: &Path, root: &Root) -> Result<Ve
             );
             return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
         }
-        unfinished.push(path);
+        unfinished.push((header.epoch, path));
     }
     Ok(unfinished)
 }

@@ -15,7 +15,18 @@ use crate::root::RootFile;
 use crate::segment;
 use crate::view::View;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use thalweg_env::Env;
 use thalweg_env::sync::atomic::Ordering;
+
+/// Removes segments that are part of no log.
+fn remove_all(env: &Env, segments: Vec<(Epoch, PathBuf)>) -> Outcome<()> {
+    for (_, path) in segments {
+        let removed = env.storage().remove_file(&path);
+        removed.map_err(|e| Failure::Refused(io_at("removing", &path)(e)))?;
+    }
+    Ok(())
+}
 
 impl Leader {
     /// Reads root and log, and begins an epoch if anything there is not known to be on disk.
@@ -23,7 +34,10 @@ impl Leader {
         let (env, dir) = (self.env.clone(), self.dir.clone());
         let said = live_of_epoch(self, &dir).map_err(Failure::Refused)?;
         let unfinished = unfinished_epochs(&env, &dir, &self.root.current);
-        let unfinished = unfinished.map_err(Failure::Refused)?;
+        let mut unfinished = unfinished.map_err(Failure::Refused)?;
+        if self.root.other.is_some() {
+            remove_all(&env, std::mem::take(&mut unfinished))?;
+        }
         let said_synced = said.map_or_else(LogPosition::default, |live| live.synced);
         let (epoch, synced_here) = self.known_synced;
         let proven = match epoch == self.root.current.epoch {
@@ -60,20 +74,18 @@ impl Leader {
             let synced = folder.sync();
             synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
         }
-        let begins_epoch = recovered.frames > 0;
-        // What the root names was synced before it was written. So where no epoch begins both slots are written again, and no
-        // file is made: openings that fail here, one after the other, would each leave one. Before an unfinished epoch is
-        // removed as well: a slot that cannot be read may name it, and come back when a write over it is torn.
-        if !unfinished.is_empty() || (said.is_none() && !begins_epoch) {
-            self.root.switch(self.root.current).map_err(fatal)?;
-        }
-        for path in unfinished {
-            let removed = env.storage().remove_file(&path);
-            removed.map_err(|e| Failure::Refused(io_at("removing", &path)(e)))?;
-        }
-        if begins_epoch {
-            let epoch = self.root.current.epoch.next().map_err(Failure::Refused)?;
+        if recovered.frames > 0 || !unfinished.is_empty() {
+            // The slot that cannot be read may name one of these, and counts again if a write over it is torn: they stay until
+            // both slots name the new epoch, which is later than theirs.
+            let epochs = unfinished.iter().map(|(epoch, _)| *epoch);
+            let last = epochs.fold(self.root.current.epoch, Epoch::max);
+            let epoch = last.next().map_err(Failure::Refused)?;
             self.begin_epoch(epoch, recovered.tail)?;
+            remove_all(&env, unfinished)?;
+        } else if said.is_none() {
+            // What it names was synced before it was written. So both slots are written again, and no file is made: openings
+            // that fail here, one after the other, would each leave one.
+            self.root.switch(self.root.current).map_err(fatal)?;
         }
         if let Some(encoder) = self.encoder.clone() {
             self.learn_block_rows(&encoder);

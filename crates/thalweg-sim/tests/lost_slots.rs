@@ -1,0 +1,115 @@
+//! A slot of the root that cannot be read behind a power cut in a recovery, and crashes in the recovery after that.
+#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+
+mod common;
+
+use std::path::Path;
+use thalweg_env::sim::{CrashChoice, ItemFate, Kept, PendingItem, SECTOR_BYTES, SimEnv};
+use thalweg_kernel::Durability::Disk;
+use thalweg_sim::driver::Shape;
+use thalweg_sim::oracle::contents_of;
+use thalweg_sim::report::{say, seed};
+use thalweg_sim::workloads::named;
+
+/// Calls of a workload from one that is crashed at to the next, by its number of calls.
+const CRASHES: u64 = 8;
+
+/// The ways in which one write to the root under way leaves a sector that cannot be read.
+fn unreadable_slots(sim: &SimEnv) -> Vec<CrashChoice> {
+    let pending = sim.pending_items();
+    let is_of_root = |item: &PendingItem| match item {
+        PendingItem::Write { path, .. } => path.ends_with("root"),
+        _ => false,
+    };
+    let Some(at) = pending.iter().position(is_of_root) else {
+        return Vec::new();
+    };
+    let lost = |sector: u64| {
+        let mut fates = vec![ItemFate::Keep; pending.len()];
+        fates[at] = ItemFate::Unreadable {
+            unit_bytes: SECTOR_BYTES,
+            kept: Kept::AllBut(sector),
+            unreadable: Kept::Bits(1 << sector),
+        };
+        CrashChoice::Items(fates)
+    };
+    // The first one says all, the fourth one holds zeros in any slot.
+    vec![lost(0), lost(3)]
+}
+
+/// Every state of an opening, as its process is killed there and as a power cut leaves it.
+fn crashes_of_opening(sim: &SimEnv, shape: &Shape) -> Vec<SimEnv> {
+    sim.record_states(true);
+    shape.open(&sim.env()).unwrap();
+    let states = (1..=sim.calls()).filter_map(|call| sim.state_at(call));
+    let choices = [
+        CrashChoice::Kill,
+        CrashChoice::DropAll,
+        CrashChoice::KeepAll,
+    ];
+    let crashed = states.flat_map(|state| choices.clone().map(|choice| state.crash_image(&choice)));
+    crashed.collect()
+}
+
+/// Rows that are appended then are there after another opening, with all that was there before.
+fn goes_on(sim: &SimEnv, shape: &Shape, at: &str) {
+    let toy = shape
+        .open(&sim.env())
+        .unwrap_or_else(|e| panic!("{at}: {e}"));
+    let (_, mut contents) = contents_of(&toy).unwrap();
+    let table = toy.create("new").unwrap();
+    toy.append(table, &[(1, 1)], Disk).unwrap();
+    contents.insert("new".into(), vec![(1, 1)]);
+    toy.kernel.close().unwrap();
+    drop(toy);
+    let again = shape
+        .open(&sim.env())
+        .unwrap_or_else(|e| panic!("{at}, again: {e}"));
+    assert_eq!(contents_of(&again).unwrap().1, contents, "{at}");
+    let report = again.kernel.verify(&mut |_| {}).unwrap();
+    assert!(report.damage.is_empty(), "{at}: {:?}", report.damage);
+}
+
+#[test]
+fn an_opening_beside_a_lost_slot_can_be_interrupted_anywhere() {
+    common::set_hooks();
+    let seed = seed();
+    for name in ["everything among many", "drops"] {
+        let workload = named(name);
+        let shape = workload.shape();
+        let sim = SimEnv::new(seed);
+        sim.record_states(true);
+        let _driver = workload.run(&sim, false);
+        let step = (sim.calls() / CRASHES).max(1) as usize;
+        let (mut lost, mut tried) = (0, 0);
+        for call in (1 + seed % step as u64..=sim.calls()).step_by(step) {
+            let Some(state) = sim.state_at(call) else {
+                continue;
+            };
+            let first = state.crash_image(&CrashChoice::Kill);
+            if first.read_file(Path::new("/db/root")).is_err() {
+                continue;
+            }
+            first.record_states(true);
+            shape.open(&first.env()).unwrap();
+            for again in 1..=first.calls() {
+                let Some(state) = first.state_at(again) else {
+                    continue;
+                };
+                for choice in unreadable_slots(&state) {
+                    lost += 1;
+                    let second = state.crash_image(&choice);
+                    for third in crashes_of_opening(&second, &shape) {
+                        tried += 1;
+                        let at = format!("{name}, seed {seed}, call {call}, {again}, {choice:?}");
+                        goes_on(&third, &shape, &at);
+                    }
+                }
+            }
+        }
+        say(format_args!(
+            "lost slots: {name}: {lost} slots, {tried} crashes beside them"
+        ));
+        assert!(lost > 10 && tried > 1000, "{name}: {lost}, {tried}");
+    }
+}
