@@ -18,7 +18,7 @@
 
 use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fragment::{FragmentWriter, read_to_copy, sync_folder};
+use crate::fragment::{FragmentWriter, read_to_copy};
 use crate::garbage::Marked;
 use crate::ids::{FileId, TableId};
 use crate::index::{Entry, EntryKey, Step, Tree};
@@ -209,6 +209,7 @@ impl<'a> Round<'a> {
         let mut tables: Vec<TableId> = tables.into_iter().collect();
         while !tables.is_empty() {
             let first = tables.len().saturating_sub(FRAGMENTS_PER_SYNC);
+            let failed_syncs = self.writer.store.failed_data_syncs();
             let mut moves = Vec::new();
             let mut written = Ok(());
             for table in tables.split_off(first) {
@@ -222,19 +223,20 @@ impl<'a> Round<'a> {
                     Err(error) => self.note_error(error),
                 }
             }
-            tables.extend(self.commit_all(moves)?);
+            tables.extend(self.commit_all(moves, failed_syncs)?);
             written?;
         }
         Ok(())
     }
 
-    /// Puts fragments in the place of what they were copied from; returns the tables with more to be moved.
-    fn commit_all(&self, moves: Vec<Move>) -> Result<Vec<TableId>> {
+    /// Puts fragments in the place of what they were copied from; returns the tables with more to be moved. `failed_syncs`: of the
+    /// folder, before the first of them was made.
+    fn commit_all(&self, moves: Vec<Move>, failed_syncs: u64) -> Result<Vec<TableId>> {
         let mut partial = Vec::new();
         if moves.is_empty() {
             return Ok(partial);
         }
-        let mut failed = sync_folder(&self.writer.store);
+        let mut failed = self.writer.store.sync_data_folder(failed_syncs);
         for moved in moves {
             if failed.is_err() {
                 self.writer.abandon_fragments([moved.file]);

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, DatabaseId, FileId, TableId};
 use crate::index::{Address, Entry, PageLoader, Tree};
 use crate::segment_supply::SegmentSupply;
-use crate::store::{DATA_DIR, Store, fragment_name};
+use crate::store::{Store, fragment_name};
 use crate::wire::{Parsed, Reader, is_sound, sealing_crc};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,6 +46,8 @@ pub struct FragmentWriter {
     written_bytes: u64,
     entries: Vec<Entry>,
     finished: bool,
+    /// Of the folder, before the file was made.
+    failed_syncs: u64,
     /// Where it counts as staged.
     staged: Arc<Mutex<Staged>>,
     /// On a full disk, what keeps the last room for others.
@@ -103,6 +105,7 @@ impl FragmentWriter {
         staged: Arc<Mutex<Staged>>,
     ) -> Result<Self> {
         let path = store.fragment_path(id);
+        let failed_syncs = store.failed_data_syncs();
         let file = store.env().storage().open(&path, OpenMode::CreateNew);
         let file = file.map_err(|error| {
             Error::io(
@@ -121,6 +124,7 @@ impl FragmentWriter {
             written_bytes: 0,
             entries: Vec::new(),
             finished: false,
+            failed_syncs,
             staged,
             supply: None,
         })
@@ -183,13 +187,13 @@ impl FragmentWriter {
     /// `Invalid` without a block; whatever writing and syncing leads to. The file is gone then.
     pub fn finish(mut self) -> Result<Entry> {
         let root = self.write_to_the_end()?;
-        sync_folder(&self.store)?;
+        self.store.sync_data_folder(self.failed_syncs)?;
         self.finished = true;
         Ok(root)
     }
 
-    /// The same without the sync of the folder: for whoever writes several fragments, calls [`sync_folder`] once for all of
-    /// them before anyone hears of one, and abandons them if that fails.
+    /// The same without the sync of the folder: for whoever writes several fragments, calls [`Store::sync_data_folder`] once for
+    /// all of them before anyone hears of one, and abandons them if that fails.
     ///
     /// # Errors
     /// See [`Self::finish`].
@@ -282,12 +286,6 @@ pub(crate) fn read_to_copy(store: &Store, entry: &Entry) -> Result<EncodedBlock>
         bytes: bytes.into(),
         entry: entry.clone(),
     })
-}
-
-/// Makes the names of fragments safe.
-pub(crate) fn sync_folder(store: &Store) -> Result<()> {
-    let synced = store.env().storage().sync_dir(&store.dir().join(DATA_DIR));
-    synced.map_err(|error| Error::io(format_args!("syncing the folder {DATA_DIR}"), error))
 }
 
 fn put_header(database: DatabaseId, id: FileId, table: TableId, out: &mut Vec<u8>) {

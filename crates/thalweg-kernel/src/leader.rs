@@ -29,7 +29,7 @@ use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
 use crate::segment::{self, LogFolder, segment_path};
-use crate::segment_supply::{CLEANING_CHECKPOINTS, SegmentSupply};
+use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
 use crate::working::{SinceCheckpoint, Working};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ use thalweg_env::sync::Mutex;
 use thalweg_env::sync::atomic::Ordering;
 
 /// Above this a commit waits for a sync, whatever its durability.
-const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
+pub(crate) const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
 /// How soon space is looked for again on a full disk where nothing changes.
 const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// Checkpoints are padded where there is space for so many more segments.
@@ -195,7 +195,7 @@ pub(crate) struct Leader {
 
 /// Why a frame is written. On a full disk the reserve and the last room are kept for some purposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+pub(crate) enum Purpose {
     /// Commits that free no space.
     Rows,
     /// The same with files: what they change of the index is larger than their frames.
@@ -400,47 +400,6 @@ impl Leader {
         Ok(log.push(number, &self.builder, blocks, shown_on_write))
     }
 
-    /// Returns the log with room for a frame.
-    fn room(&mut self, frame_bytes: u64, purpose: Purpose) -> Outcome<&mut LogWriter> {
-        let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        // On a copy-on-write file system it is the free space that must take the checkpoints (`make_room_to_drop`).
-        let (checkpoints, may_use_reserve) = match purpose {
-            Purpose::Rows | Purpose::Files => (0, false),
-            Purpose::Freeing => (CLEANING_CHECKPOINTS, true),
-            Purpose::Checkpoint => (1, true),
-        };
-        let is_full = match purpose {
-            Purpose::Rows | Purpose::Files => log.is_reserve() || !log.fits(frame_bytes),
-            Purpose::Freeing
-                if log.is_reserve() && self.has_garbage && !self.supply.is_given_back() =>
-            {
-                let kept_bytes = self.supply.room_for_checkpoints(checkpoints);
-                !log.fits(frame_bytes + kept_bytes)
-            }
-            Purpose::Freeing | Purpose::Checkpoint => !log.fits(frame_bytes),
-        };
-        let supply = &self.supply;
-        let needs_reserve = match purpose {
-            Purpose::Rows => is_full,
-            Purpose::Files => is_full || !supply.has_least_reserve(),
-            Purpose::Freeing | Purpose::Checkpoint => false,
-        };
-        if needs_reserve {
-            supply.ensure_reserve().map_err(Failure::Refused)?;
-        }
-        if is_full {
-            let last_bytes = log.capacity_bytes();
-            let next = supply.take(last_bytes, frame_bytes, checkpoints, may_use_reserve)?;
-            let rolled = log.roll(next, self.working.commit);
-            rolled
-                .inspect_err(|e| self.supply.note_failed_write(e))
-                .map_err(fatal)?;
-            // The rows of the last segment may all be in blocks elsewhere by now.
-            self.due.expect_garbage();
-        }
-        Ok(log)
-    }
-
     /// Writes, syncs if asked, publishes, tells the readers.
     fn settle(&mut self, sync: bool) -> Result<()> {
         let Some(log) = &mut self.log else {
@@ -448,7 +407,14 @@ impl Leader {
         };
         log.write()
             .inspect_err(|e| self.supply.note_failed_write(e))?;
-        if sync || log.unsynced_bytes() > UNSYNCED_LIMIT_BYTES {
+        // Half of what the next commit may find unsynced: else that one would have to sync first.
+        let unsynced_bytes = log.unsynced_bytes();
+        let lacks_room = unsynced_bytes > self.supply.tail_room() / 2;
+        if lacks_room {
+            self.supply
+                .expect_tail(2 * UNSYNCED_LIMIT_BYTES.min(log.capacity_bytes()));
+        }
+        if sync || lacks_room || unsynced_bytes > UNSYNCED_LIMIT_BYTES {
             log.sync()?;
             self.untold = true;
         }
@@ -616,6 +582,8 @@ impl Leader {
             "an opening has one epoch, and epochs rise"
         );
         let folder = LogFolder::open(&self.env, &self.dir).map_err(Failure::Refused)?;
+        let is_commit = |(frame, _): &(Frame, Vec<u8>)| frame.head.is_commit();
+        let tail: Vec<_> = tail.into_iter().filter(is_commit).collect();
         let tail_bytes: u64 = tail.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         // With room for the checkpoint as well, which is about the last one and what was replayed since: a second segment
         // would be two syncs more. If it does not suffice there is one all the same.
@@ -640,7 +608,7 @@ impl Leader {
         };
         let (first, unnamed) = (prepared.id, prepared.unnamed.clone());
         let mut log = LogWriter::begin(self.database, epoch, prepared, None);
-        for (frame, bytes) in tail.into_iter().filter(|(frame, _)| frame.head.is_commit()) {
+        for (frame, bytes) in tail {
             let at = log.push_again(&frame.head, bytes);
             if let Err(error) = apply_at(&mut self.working, frame, at, &*self.store) {
                 self.forget_epoch(first, unnamed.as_deref());
@@ -882,7 +850,7 @@ fn drops_table(change: &Change) -> bool {
     matches!(change, Change::Edit(Edit::DropTable { .. }))
 }
 
-fn no_epoch() -> Error {
+pub(crate) fn no_epoch() -> Error {
     Error::new(
         ErrorKind::Unavailable,
         "the log of this opening was not begun",

@@ -44,6 +44,7 @@ mod recover;
 pub mod repair;
 mod replay;
 mod resume;
+mod room;
 mod root;
 #[cfg_attr(
     not(feature = "broken-rules"),

@@ -268,7 +268,7 @@ impl LiveFile {
     /// What it tells a reader of a database on a machine that was started as `boot` says.
     pub(crate) fn told(&self, database: DatabaseId, boot: [u8; 16]) -> Result<Told> {
         let of_database = |slots: Slots| slots.said.filter(|live| live.database == database);
-        let slots = self.read_slots()?;
+        let slots = self.read_readable_slots()?;
         let live = of_database(slots);
         if !slots.is_damaged && live.is_some_and(|live| same_boot(live.boot, boot)) {
             let is_current = true;
@@ -283,6 +283,18 @@ impl LiveFile {
         let live = of_database(self.read_slots()?);
         let is_current = live.is_some();
         Ok(Told { live, is_current })
+    }
+
+    /// The same for a reader: a power cut may have torn the file so that it cannot be read before a writer has opened the
+    /// database, and says as little as one without a slot that verifies.
+    pub(crate) fn read_readable_slots(&self) -> Result<Slots> {
+        match self.read_slots() {
+            Err(error) if error.is_unreadable() => Ok(Slots {
+                said: None,
+                is_damaged: true,
+            }),
+            slots => slots,
+        }
     }
 
     /// The same as [`Self::read`], and whether a slot does not verify.

@@ -326,7 +326,8 @@ fn is_outdated(env: &Env, dir: &Path, from: &Root) -> Result<bool> {
 
 /// Files that only snapshots before this place need may be gone.
 fn gc_floor(live: Option<&LiveFile>, database: DatabaseId) -> Result<PinPlace> {
-    let said = live.map(LiveFile::read).transpose()?.flatten();
+    let slots = live.map(LiveFile::read_readable_slots).transpose()?;
+    let said = slots.and_then(|slots| slots.said);
     let said = said.filter(|live| live.database == database);
     Ok(said.map_or_else(PinPlace::default, |live| live.gc_floor))
 }

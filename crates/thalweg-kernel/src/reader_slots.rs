@@ -8,6 +8,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
+use crate::frame::SECTOR_BYTES;
 use crate::ids::{CommitNo, Epoch};
 use crate::live::PinPlace;
 use crate::open::READERS_NAME;
@@ -17,7 +18,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_env::{Env, File, LockKind, OpenMode};
+use thalweg_env::{Env, File, LockKind, OpenMode, is_unreadable};
 
 const SLOT_BYTES: usize = 64;
 const SLOTS: u64 = 1024;
@@ -64,6 +65,7 @@ impl ReaderSlot {
                     std::io::ErrorKind::PermissionDenied
                         | std::io::ErrorKind::ReadOnlyFilesystem
                         | std::io::ErrorKind::StorageFull
+                        | std::io::ErrorKind::QuotaExceeded
                 );
                 return if unpinned {
                     Ok(None)
@@ -91,7 +93,8 @@ impl ReaderSlot {
     }
 
     /// From now on files that commits from `place` on need stay. On a disk without room for that the pin before stays, if
-    /// there is one: a reader without a pin reads as well, until files that it needs are removed.
+    /// there is one: a reader without a pin reads as well, until files that it needs are removed. A slot that a power cut
+    /// has torn, so that it can be neither read nor written in part, is locked all the same: to a writer it pins everything.
     pub(crate) fn pin(&mut self, place: PinPlace) -> Result<()> {
         self.change = self.change.wrapping_add(1);
         let pin = Pin {
@@ -103,7 +106,7 @@ impl ReaderSlot {
             .write_all_at(&encode(pin), bytes_of(self.slot).start)
             .map_err(|e| Error::io("writing a reader slot", e));
         match written {
-            Err(e) if e.kind() == ErrorKind::DiskFull => Ok(()),
+            Err(e) if e.kind() == ErrorKind::DiskFull || e.is_unreadable() => Ok(()),
             written => written,
         }
     }
@@ -152,6 +155,36 @@ impl SlotsSeen {
             any_counts |= Duration::from_nanos(now_ns.saturating_sub(since_ns)) < self.max_age;
         }
         any_counts
+    }
+}
+
+/// Writes `readers` anew, where a power cut has torn it so that slots can be neither read nor written, and no reader has one.
+pub(crate) fn mend_slots(env: &Env, dir: &Path) {
+    let file = env
+        .storage()
+        .open(&dir.join(READERS_NAME), OpenMode::ReadWrite);
+    let Ok(file) = file else { return };
+    let slots_bytes = SLOTS * SLOT_BYTES as u64;
+    let len_bytes = file.len_bytes().unwrap_or(0).min(slots_bytes);
+    // Whole sectors are written.
+    let sectors_bytes = len_bytes.next_multiple_of(SECTOR_BYTES);
+    let mut bytes = vec![0; usize::try_from(sectors_bytes).unwrap_or_default()];
+    let of_slots = bytes
+        .len()
+        .min(usize::try_from(len_bytes).unwrap_or_default());
+    let read = file.read_exact_at(&mut bytes[..of_slots], 0);
+    let is_torn = read.is_err_and(|error| is_unreadable(&error));
+    let all_slots = 0..slots_bytes;
+    if is_torn
+        && matches!(
+            file.try_lock(all_slots.clone(), LockKind::Exclusive),
+            Ok(true)
+        )
+    {
+        bytes.fill(0);
+        // Where this fails readers go on without their pins, and the next writer tries again.
+        let _ = file.write_all_at(&bytes, 0);
+        let _ = file.unlock(all_slots);
     }
 }
 

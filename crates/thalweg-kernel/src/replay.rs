@@ -297,16 +297,7 @@ impl Replay {
 
     /// What becomes of an error of reading where the log may go on.
     fn unreadable(&self, error: std::io::Error) -> Error {
-        let is_unreadable = is_unreadable(&error);
-        let error = Error::io(format_args!("reading {}", self.place()), error);
-        if !is_unreadable {
-            return error;
-        }
-        let message = format!(
-            "{error}: commits that were acknowledged may lie there, so it does not pass for the end of the log; if it \
-             stays so, copy the folder with a tool that fills in what cannot be read, and open the copy"
-        );
-        Error::with_source(error.kind(), message, error)
+        may_be_commits(Error::io(format_args!("reading {}", self.place()), error))
     }
 
     /// Whether a frame that cannot be read for this error was torn by a power cut while it was written
@@ -431,7 +422,8 @@ impl Replay {
         let path = segment_path(&self.dir, id);
         let file = open_segment(&self.env, &path)?;
         // A header that does not verify: its first write was torn, or it is damaged, which `judge_end` finds out.
-        let Some(header) = segment::whole_header(&*file, &path)? else {
+        let header = segment::whole_header(&*file, &path).map_err(may_be_commits)?;
+        let Some(header) = header else {
             return Ok(false);
         };
         let continues = (header.previous, header.previous_crc)
@@ -639,7 +631,7 @@ impl Replay {
             {
                 0
             }
-            filled => filled?,
+            filled => filled.map_err(may_be_commits)?,
         };
         bytes.truncate(filled);
         Ok(bytes)
@@ -828,6 +820,18 @@ fn read_base(env: &Env, dir: &Path, database: DatabaseId, base: Place) -> Result
         return Err(damage("the base of a checkpoint is not a full one"));
     }
     get_checkpoint(&section, base, Working::empty()).map_err(|e| damage(e.message()))
+}
+
+/// Says of bytes of the log that cannot be read what that means, and what can be done.
+fn may_be_commits(error: Error) -> Error {
+    if !error.is_unreadable() {
+        return error;
+    }
+    let message = format!(
+        "{error}: commits that were acknowledged may lie there, so it does not pass for the end of the log; if it stays \
+         so, copy the folder with a tool that fills in what cannot be read, and open the copy"
+    );
+    Error::with_source(error.kind(), message, error)
 }
 
 pub(crate) fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
-use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES};
+use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES, SECTOR_BYTES};
 use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
 use crate::leader::{Failure, Outcome, fatal};
 use crate::rules::Rule;
@@ -14,7 +14,7 @@ use crate::store::{LOG_DIR, segment_name};
 use crate::wire::is_sound_le;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_env::{Dir, Env, File, OpenMode};
+use thalweg_env::{Dir, Env, File, OpenMode, is_unreadable};
 
 pub(crate) const SEGMENT_MAGIC: &[u8; 8] = b"THWLOG01";
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 128;
@@ -231,7 +231,7 @@ pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
         .open(path, OpenMode::ReadWrite)
         .map_err(fail)?;
     let capacity_bytes = file.len_bytes().map_err(fail)?;
-    if !is_zeros(&*file, path, 0..capacity_bytes)? {
+    if end_of_bytes(&*file, path, 0..capacity_bytes)? > 0 {
         return Ok(None);
     }
     file.sync_all().map_err(fail)?;
@@ -266,7 +266,7 @@ pub(crate) fn is_full<T>(done: &Result<T>) -> bool {
 }
 
 /// Cuts off what is not written yet of the segments from the end of a log on, so that its space is free. They read the same: where
-/// a segment ends, nothing was written. What is not zeros stays, and what cannot be cut.
+/// a segment ends, nothing was written. What is not zeros stays, such as the end of a torn write, and what cannot be cut.
 pub(crate) fn cut_unwritten(env: &Env, database: &Path, end: LogPosition) -> Result<()> {
     let from_end = |id: &FileId| *id >= end.segment;
     for id in list_segments(env, database)?.into_iter().filter(from_end) {
@@ -280,29 +280,40 @@ pub(crate) fn cut_unwritten(env: &Env, database: &Path, end: LogPosition) -> Res
         let len_bytes = file.len_bytes();
         let len_bytes =
             len_bytes.map_err(|e| Error::io(format_args!("reading {}", path.display()), e))?;
-        if is_zeros(&*file, &path, from..len_bytes)? {
+        let end = match end_of_bytes(&*file, &path, from.min(len_bytes)..len_bytes)? {
+            end if end == from => end,
+            // A torn write is left as it is, to the end of its sector.
+            end => end.next_multiple_of(SECTOR_BYTES).min(len_bytes),
+        };
+        if end < len_bytes {
             // On some full disks even this takes room; then it stays as it is.
-            let _ = file.set_len(from.min(len_bytes));
+            let _ = file.set_len(end);
         }
     }
     Ok(())
 }
 
-fn is_zeros(file: &dyn File, path: &Path, range: std::ops::Range<u64>) -> Result<bool> {
+/// Where the zeros begin with which a range of a file ends.
+fn end_of_bytes(file: &dyn File, path: &Path, range: std::ops::Range<u64>) -> Result<u64> {
     let fail = |e| Error::io(format_args!("reading {}", path.display()), e);
     let mut piece = vec![0; ZERO_FILL_BYTES];
-    let mut at = range.start;
-    while at < range.end {
-        let bytes = usize::try_from(range.end - at)
+    let mut end = range.end;
+    while end > range.start {
+        let bytes = usize::try_from(end - range.start)
             .unwrap_or(ZERO_FILL_BYTES)
             .min(ZERO_FILL_BYTES);
-        file.read_exact_at(&mut piece[..bytes], at).map_err(fail)?;
-        if piece[..bytes].iter().any(|b| *b != 0) {
-            return Ok(false);
+        let at = end - bytes as u64;
+        match file.read_exact_at(&mut piece[..bytes], at) {
+            // A power cut may have torn it so: it is no zeros.
+            Err(error) if is_unreadable(&error) => return Ok(end),
+            read => read.map_err(fail)?,
         }
-        at += bytes as u64;
+        if let Some(last) = piece[..bytes].iter().rposition(|byte| *byte != 0) {
+            return Ok(at + last as u64 + 1);
+        }
+        end = at;
     }
-    Ok(true)
+    Ok(range.start)
 }
 
 fn name_segment(env: &Env, database: &Path, from: &Path, id: FileId) -> Result<()> {
@@ -458,7 +469,7 @@ mod tests {
         let (env, dir) = (sim.env(), Path::new("/db"));
         env.storage().create_dir_all(&log_dir(dir)).unwrap();
         let path = |id| segment_path(dir, FileId(id));
-        for id in 1..=4 {
+        for id in 1..=5 {
             // A frame may end in zeros.
             let mut bytes = vec![0; 70_000];
             bytes[..9].fill(1);
@@ -468,6 +479,9 @@ mod tests {
             if id == 4 {
                 bytes.fill(0);
             }
+            if id == 5 {
+                bytes[20..40].fill(1);
+            }
             sim.write_file(&path(id), &bytes).unwrap();
         }
         let len_of = |id| sim.read_file(&path(id)).unwrap().len();
@@ -475,9 +489,11 @@ mod tests {
             segment: FileId(id),
             offset,
         };
+        // What is not zeros stays to the end of its sector: a write that was torn is to be seen.
+        let cut = [70_000, 16, 69_632, 0, 4096];
         cut_unwritten(&env, dir, end(2, 16)).unwrap();
-        assert_eq!([1, 2, 3, 4].map(len_of), [70_000, 16, 70_000, 0]);
+        assert_eq!([1, 2, 3, 4, 5].map(len_of), cut);
         cut_unwritten(&env, dir, end(2, 16)).unwrap();
-        assert_eq!([1, 2, 3, 4].map(len_of), [70_000, 16, 70_000, 0]);
+        assert_eq!([1, 2, 3, 4, 5].map(len_of), cut);
     }
 }

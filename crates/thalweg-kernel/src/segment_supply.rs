@@ -12,6 +12,8 @@
 //! - Copy-on-write file systems (Btrfs, ZFS, bcachefs) take room for writes in place as well. There, on a full disk, the reserve
 //!   cannot be written to; it is *given back*: its file is removed, and the free space serves the drop. So the reserve becomes
 //!   a segment only after all of it was overwritten in place, which shows that there is room for that.
+//! - The reserve also has room for what of the log is not synced, which a recovery writes again first: no more than that is
+//!   ever unsynced, and where there is plenty of space it is made large enough not to call for syncs.
 //! - While the space of the reserve is free, nothing but commits that free space, their checkpoints and small writes in
 //!   place may take it: other commits get a segment only once there is another reserve, fragments and prepared segments
 //!   only from what is left above it.
@@ -79,6 +81,11 @@ pub(crate) struct SegmentSupply {
     unsaved_bytes: AtomicU64,
     /// A commit may change a page as long as this, which the next checkpoint then writes anew.
     longest_page_bytes: AtomicU64,
+    /// The largest frame that was longer than the reserve had room for, and the most that was to be unsynced at once.
+    longest_frame_bytes: AtomicU64,
+    tail_bytes: AtomicU64,
+    /// What is unsynced now.
+    unsynced_bytes: AtomicU64,
     /// Capacity of the reserve; 0: none.
     reserve_bytes: AtomicU64,
     /// The largest reserve that the preparing thread was called for.
@@ -143,6 +150,9 @@ impl SegmentSupply {
             repeated_bytes: AtomicU64::new(0),
             unsaved_bytes: AtomicU64::new(0),
             longest_page_bytes: AtomicU64::new(0),
+            longest_frame_bytes: AtomicU64::new(0),
+            tail_bytes: AtomicU64::new(0),
+            unsynced_bytes: AtomicU64::new(0),
             reserve_bytes: AtomicU64::new(0),
             called_for_bytes: AtomicU64::new(0),
             is_given_back: AtomicBool::new(false),
@@ -239,7 +249,9 @@ impl SegmentSupply {
 
     /// Cuts a reserve that was made for more than is in no checkpoint now; returns whether there was one.
     fn cut_reserve(&self, state: &mut State) -> bool {
+        let unsynced_bytes = self.unsynced_bytes.load(Ordering::Relaxed);
         let wanted_bytes = self.wanted_reserve_bytes(true);
+        let wanted_bytes = wanted_bytes.max(self.kept_bytes() + unsynced_bytes);
         let Some(reserve) = &mut state.reserve else {
             return false;
         };
@@ -300,6 +312,48 @@ impl SegmentSupply {
             || least_bytes <= self.soon_bytes()
     }
 
+    /// How much of the log may be unsynced: the reserve has room for it beside all that a drop needs. Without a reserve any. A
+    /// little is always let through, since all else is estimated by sizes in memory, which are larger than those on disk.
+    pub(crate) fn tail_room(&self) -> u64 {
+        match self.reserve_bytes.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            reserve_bytes => {
+                let room = reserve_bytes.saturating_sub(self.kept_bytes());
+                room.max(self.reserve_unit() / 2)
+            }
+        }
+    }
+
+    /// What of the reserve is not for the tail of the log.
+    fn kept_bytes(&self) -> u64 {
+        let unsaved_bytes = self.unsaved_bytes.load(Ordering::Relaxed);
+        let around_bytes = segment::SEGMENT_HEADER_BYTES as u64 + NEXT_FRAME_BYTES;
+        self.least_reserve_bytes_with(unsaved_bytes) + around_bytes
+    }
+
+    /// Notes what is unsynced, before a segment is taken.
+    pub(crate) fn note_unsynced(&self, bytes: u64) {
+        self.unsynced_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Calls for a reserve with more room for the tail of the log, so that it need not be synced as often.
+    pub(crate) fn expect_tail(&self, bytes: u64) {
+        if self.tail_bytes.fetch_max(bytes, Ordering::Relaxed) < bytes {
+            let mut state = self.state.lock();
+            // The first one is made with the first spare.
+            state.wants_reserve = state.reserve.is_some();
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Makes sure that the reserve has room for a frame as long as this one, which is written again by a recovery.
+    pub(crate) fn ensure_room_for_tail(&self, frame_bytes: u64) -> Result<()> {
+        self.longest_frame_bytes
+            .fetch_max(frame_bytes, Ordering::Relaxed);
+        self.ensure_reserve()
+    }
+
     /// Makes sure of a reserve for the next checkpoints, before there is room for a commit that frees no space.
     pub(crate) fn ensure_reserve(&self) -> Result<()> {
         let mut state = self.lock_prepared();
@@ -308,7 +362,8 @@ impl SegmentSupply {
 
     /// Puts another reserve in the place of one that was used, or is too small.
     fn renew_reserve(&self, state: &mut State) -> Result<()> {
-        let least_bytes = self.least_reserve_bytes();
+        let least_bytes =
+            self.least_reserve_bytes() + self.longest_frame_bytes.load(Ordering::Relaxed);
         let suffices = |spare: &Spare| spare.capacity_bytes >= least_bytes;
         if !state.reserve.as_ref().is_some_and(suffices) {
             // One that is only given back has to be larger, if there is room. Looked at first: trying takes all there is from
@@ -361,9 +416,11 @@ impl SegmentSupply {
         self.reserve_bytes_with(0, is_written_to)
     }
 
-    /// The same where there is plenty of space: with room in two checkpoints for what is in none yet.
+    /// The same where there is plenty of space: with room in two checkpoints for what is in none yet, and for a long tail.
     fn ample_reserve_bytes(&self, is_written_to: bool) -> u64 {
-        self.reserve_bytes_with(CLEANING_CHECKPOINTS * self.more_bytes(), is_written_to)
+        let tail_bytes = self.tail_bytes.load(Ordering::Relaxed);
+        let more_bytes = CLEANING_CHECKPOINTS * self.more_bytes() + tail_bytes;
+        self.reserve_bytes_with(more_bytes, is_written_to)
     }
 
     fn reserve_bytes_with(&self, more_bytes: u64, is_written_to: bool) -> u64 {
@@ -372,7 +429,8 @@ impl SegmentSupply {
         let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
         let last_bytes = (RESERVE_CHECKPOINTS * last_bytes).min(self.limit_bytes);
         let bytes = RESERVE_CHECKPOINTS * with_slack(repeated_bytes) + self.unsaved_soon_bytes();
-        let bytes = bytes.max(last_bytes) + more_bytes;
+        let longest_frame_bytes = self.longest_frame_bytes.load(Ordering::Relaxed);
+        let bytes = bytes.max(last_bytes) + more_bytes.max(longest_frame_bytes);
         let bytes = bytes.next_multiple_of(self.reserve_unit());
         match is_written_to {
             true => bytes,
@@ -632,14 +690,22 @@ impl SegmentSupply {
     }
 
     fn adopt(&self, leftovers: &mut Vec<PathBuf>, needed_bytes: u64) -> Option<Spare> {
+        let mut small = Vec::new();
+        let mut fitting = None;
         while let Some(path) = leftovers.pop() {
             match segment::adopt_spare(&self.env, &path) {
-                Ok(Some(spare)) if spare.capacity_bytes >= needed_bytes => return Some(spare),
-                // Too small or not whole: it only takes room.
+                Ok(Some(spare)) if spare.capacity_bytes >= needed_bytes => {
+                    fitting = Some(spare);
+                    break;
+                }
+                // Another program would take its room, which can still be given back.
+                Ok(Some(_)) => small.push(path),
+                // Not whole: it only takes room.
                 _ => self.remove(&path),
             }
         }
-        None
+        leftovers.extend(small.into_iter().rev());
+        fitting
     }
 
     /// Whether a file may still have this name.

@@ -10,7 +10,7 @@
 //!   may also have been removed because its snapshot is too old.
 
 use crate::block::{BlockHead, BlockReader, WHOLE_BLOCK_BYTES};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{DatabaseId, FileId, TableId};
 use crate::index::{Address, Entry, Page, PageLoader};
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use thalweg_env::sync::Mutex;
 use thalweg_env::{Env, File, OpenMode, Owner};
 
 /// Most files that are kept open; more while more are in use.
@@ -50,6 +51,15 @@ pub struct Store {
     counters: Counters,
     missing: Option<Missing>,
     is_closed: AtomicBool,
+    data_syncs: DataSyncs,
+}
+
+/// Syncs of the folder of fragments.
+#[derive(Debug, Default)]
+struct DataSyncs {
+    /// Held while one is under way, so that nobody's succeeds between another's failure and its being counted.
+    syncing: Mutex<()>,
+    failed: AtomicU64,
 }
 
 /// What is to be said of a missing file, if that may be no damage.
@@ -134,6 +144,7 @@ impl Store {
             counters: Counters::default(),
             missing: None,
             is_closed: AtomicBool::new(false),
+            data_syncs: DataSyncs::default(),
         }
     }
 
@@ -238,6 +249,33 @@ impl Store {
         if self.is_closed.load(Ordering::SeqCst) {
             self.files.clear();
         }
+    }
+
+    /// Syncs of the folder of fragments that have failed. To be asked for before a file is made there.
+    pub(crate) fn failed_data_syncs(&self) -> u64 {
+        self.data_syncs.failed.load(Ordering::SeqCst)
+    }
+
+    /// Makes the names of fragments durable, which were made when so many syncs of their folder had failed.
+    ///
+    /// # Errors
+    /// Also when another one has failed since: it may have lost these names as well, and after it they look clean in the cache, so
+    /// that no later sync would write them.
+    pub(crate) fn sync_data_folder(&self, failed_before: u64) -> Result<()> {
+        let _one_at_a_time = self.data_syncs.syncing.lock();
+        let synced = self.env.storage().sync_dir(&self.dir.join(DATA_DIR));
+        if let Err(error) = synced {
+            self.data_syncs.failed.fetch_add(1, Ordering::SeqCst);
+            let doing = format_args!("syncing the folder {DATA_DIR}");
+            return Err(Error::io(doing, error));
+        }
+        if self.failed_data_syncs() == failed_before {
+            return Ok(());
+        }
+        let what = format!(
+            "a sync of the folder {DATA_DIR} has failed that was to keep the names of these files as well: try again"
+        );
+        Err(Error::new(ErrorKind::Io, what))
     }
 
     fn find_file(&self, id: FileId) -> Result<OpenFile> {

@@ -19,7 +19,7 @@ use crate::open_rows::OpenRows;
 use crate::panics::watched;
 use crate::pins::Pins;
 use crate::queue::{CommitQueue, refusal};
-use crate::reader_slots::SlotsSeen;
+use crate::reader_slots::{SlotsSeen, mend_slots};
 use crate::segment_supply::{CLEANING_CHECKPOINTS, SegmentSupply};
 use crate::state::{Snapshot, TableSnapshot};
 use crate::store::Store;
@@ -76,6 +76,7 @@ impl Writer {
     ) -> Result<Self> {
         leader.learn_block_rows(&encoder);
         leader.encoder = Some(Arc::clone(&encoder));
+        mend_slots(&leader.env, &leader.dir);
         Ok(Self {
             env: leader.env.clone(),
             dir: leader.dir.clone(),

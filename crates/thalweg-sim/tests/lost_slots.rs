@@ -53,18 +53,16 @@ fn crashes_of_opening(sim: &SimEnv, shape: &Shape) -> Vec<SimEnv> {
 
 /// Rows that are appended then are there after another opening, with all that was there before.
 fn goes_on(sim: &SimEnv, shape: &Shape, at: &str) {
-    let toy = shape
-        .open(&sim.env())
-        .unwrap_or_else(|e| panic!("{at}: {e}"));
+    let toy = shape.open(&sim.env()).map_err(|e| format!("{at}: {e}"));
+    let toy = toy.unwrap();
     let (_, mut contents) = contents_of(&toy).unwrap();
     let table = toy.create("new").unwrap();
     toy.append(table, &[(1, 1)], Disk).unwrap();
     contents.insert("new".into(), vec![(1, 1)]);
     toy.kernel.close().unwrap();
     drop(toy);
-    let again = shape
-        .open(&sim.env())
-        .unwrap_or_else(|e| panic!("{at}, again: {e}"));
+    let again = shape.open(&sim.env()).map_err(|e| format!("{at}: {e}"));
+    let again = again.unwrap();
     assert_eq!(contents_of(&again).unwrap().1, contents, "{at}");
     let report = again.kernel.verify(&mut |_| {}).unwrap();
     assert!(report.damage.is_empty(), "{at}: {:?}", report.damage);

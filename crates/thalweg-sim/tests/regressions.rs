@@ -438,6 +438,42 @@ fn the_fragment_of_a_commit_that_is_refused_takes_no_room_and_cannot_be_added() 
 }
 
 #[test]
+fn a_sync_that_fails_for_one_fragment_refuses_all_that_were_made_before_it() {
+    for errno in [Errno::IO, Errno::NOSPC, Errno::INTR] {
+        let (sim, shape) = (SimEnv::new(15), Shape::new(65536, 8));
+        let toy = shape.open(&sim.env()).unwrap();
+        let table = toy.create("t").unwrap();
+        let stage = |first: i64| {
+            let mut fragment = toy.kernel.stage_fragment(table).unwrap();
+            let rows: Vec<Row> = (first..first + 8).map(|key| (key, key)).collect();
+            fragment.add_block(&block(table, rows, None)).unwrap();
+            fragment
+        };
+        let (first, second) = (stage(0), stage(100));
+        sim.set_plan(fault(CallKind::SyncDir, "data", lost(errno)));
+        assert!(second.finish().is_err());
+        // Its name looks clean in the cache now.
+        let error = first.finish().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        let edit = Edit::AddFragments {
+            table,
+            definition_version: 1,
+            covers: None,
+            roots: vec![stage(200).finish().unwrap()],
+        };
+        let edits = vec![edit];
+        let commit = Commit {
+            edits,
+            ..Commit::default()
+        };
+        toy.kernel.commit(commit, Disk).unwrap();
+        let image = sim.crash_image(&CrashChoice::DropAll);
+        assert_eq!(open(&shape, &image)["t"], toy.rows(table).unwrap());
+        assert_eq!(toy.rows(table).unwrap().len(), 8);
+    }
+}
+
+#[test]
 fn a_folder_that_is_missing_is_damage_that_is_named() {
     for folder in ["log", "data"] {
         let (sim, shape) = (SimEnv::new(13), Shape::new(8192, 8));

@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_env::sim::{
+    CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, ItemFate, Kept, PendingItem, SimEnv,
+};
 use thalweg_kernel::{Durability, ErrorKind, Options, Result, TableId};
 use thalweg_sim::toy::{Row, Toy};
 
@@ -191,4 +193,51 @@ fn one_slot_of_the_root_suffices() {
     let sim = sim.crash_image(&CrashChoice::DropAll);
     unreadable(&sim, "/root", 0..2 * SECTOR_BYTES);
     assert_eq!(open(&sim).unwrap_err().kind(), ErrorKind::Io);
+}
+
+/// Of a file that is written in place and never synced.
+fn torn_in_place(name: &str) -> (SimEnv, TableId) {
+    let (sim, toy, table) = acknowledged();
+    let options = Options {
+        read_only: true,
+        ..Options::default()
+    };
+    let reader = Toy::open(&sim.env_of_process(7), "/db", &options, 64).unwrap();
+    toy.append(table, &rows(300, 1), Durability::Disk).unwrap();
+    assert_eq!(reader.rows(table).unwrap(), rows(0, 301));
+    let pending = sim.pending_items();
+    let is_of_file = |item: &PendingItem| match item {
+        PendingItem::Write { path, .. } => path.ends_with(name),
+        _ => false,
+    };
+    let mut fates = vec![ItemFate::Keep; pending.len()];
+    fates[pending.iter().rposition(is_of_file).unwrap()] = ItemFate::Unreadable {
+        unit_bytes: 512,
+        kept: Kept::Bits(0),
+        unreadable: Kept::Bits(1),
+    };
+    let image = sim.crash_image(&CrashChoice::Items(fates));
+    assert_eq!(image.unreadable_files().len(), 1);
+    (image, table)
+}
+
+#[test]
+fn what_processes_tell_each_other_stops_no_reader_when_it_was_torn() {
+    for name in ["live", "readers"] {
+        let (sim, table) = torn_in_place(name);
+        let options = Options {
+            read_only: true,
+            ..Options::default()
+        };
+        let read = |process_id| {
+            let reader = Toy::open(&sim.env_of_process(process_id), "/db", &options, 64);
+            reader.unwrap().rows(table).unwrap()
+        };
+        assert_eq!(read(8), rows(0, 301), "{name}");
+        // A writer makes it whole again.
+        let toy = open(&sim).unwrap();
+        toy.append(table, &rows(301, 1), Durability::Disk).unwrap();
+        assert!(sim.unreadable_files().is_empty(), "{name}");
+        assert_eq!(read(9), rows(0, 302), "{name}");
+    }
 }

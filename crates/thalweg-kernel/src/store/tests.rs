@@ -131,7 +131,7 @@ fn open_files_are_bounded() {
 fn what_is_missing_is_named() {
     let (sim, store) = machine(1 << 20);
     let error = store.read(FileId(0xAB), 0, 8).unwrap_err();
-    assert_eq!(error.kind(), crate::ErrorKind::Corruption);
+    assert_eq!(error.kind(), ErrorKind::Corruption);
     let name = "data/00000000000000ab.frag: the file is missing";
     assert!(
         error.message().contains(name) && error.message().contains("log/00000000000000ab.seg"),
@@ -140,7 +140,7 @@ fn what_is_missing_is_named() {
     sim.write_file(&store.segment_path(FileId(0xAB)), &[1, 2, 3])
         .unwrap();
     let error = store.read(FileId(0xAB), 2, 8).unwrap_err();
-    assert_eq!(error.kind(), crate::ErrorKind::Corruption);
+    assert_eq!(error.kind(), ErrorKind::Corruption);
     assert!(
         error
             .message()
