@@ -7,6 +7,9 @@
 //! - A folder is made only where the folder above it can be synced, and is removed again where that sync fails after all:
 //!   after a failed sync the name looks clean in the cache, and no later sync would write it.
 //! - So a database with a root needs none of this, and opening it looks at no folder above it.
+//! - The folders inside of a database without a root are nobody else's: empty, they are removed as well where that sync fails,
+//!   whichever attempt made them. Those above may be somebody's, and stay: the name of one that an attempt made which was
+//!   killed can be lost if the sync of the next attempt fails, and a power cut comes after a third one.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::open::{data_dir, io_at};
@@ -44,10 +47,15 @@ pub(crate) fn make_database_folder(env: &Env, dir: &Path) -> Result<()> {
 pub(crate) fn make_folders(env: &Env, dir: &Path) -> Result<()> {
     make_database_folder(env, dir)?;
     sync_path(env, dir)?;
-    for folder in [log_dir(dir), data_dir(dir)] {
-        make_folder(env, &folder, dir)?;
-    }
-    Ok(())
+    let inside = [log_dir(dir), data_dir(dir)];
+    let mut made = inside.iter().map(|folder| make_folder(env, folder, dir));
+    made.find(Result::is_err)
+        .unwrap_or(Ok(()))
+        .inspect_err(|_| {
+            for folder in &inside {
+                let _ = env.storage().remove_dir(folder);
+            }
+        })
 }
 
 /// Makes a folder, if it is missing, and its name durable.

@@ -7,7 +7,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_env::sim::{
+    CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SimEnv,
+};
 use thalweg_kernel::{Durability::Disk, Error, ErrorKind, Options};
 use thalweg_sim::toy::Toy;
 
@@ -91,7 +93,6 @@ fn an_attempt_that_was_cut_short_at_any_call_leaves_a_path_that_becomes_durable(
 
 #[test]
 fn a_name_that_could_not_be_synced_is_made_anew() {
-    use thalweg_env::sim::ReadsAfter;
     for (path, folders) in [
         ("/db", vec!["/", "/db"]),
         ("/a/b/db", vec!["/", "/a", "/a/b", "/a/b/db"]),
@@ -111,6 +112,37 @@ fn a_name_that_could_not_be_synced_is_made_anew() {
                 sim.set_plan(FaultPlan::none());
                 check_that_a_row_stays(&sim, path, &format!("{path}, {folder} after {skip} syncs"));
             }
+        }
+    }
+}
+
+#[test]
+fn folders_inside_whose_names_a_failed_sync_may_have_lost_are_made_anew() {
+    for name in ["log", "data"] {
+        for skip in 0..2 {
+            let sim = SimEnv::new(9);
+            // Killed when it had made the folder and synced nothing.
+            let made = FaultRule::new(Fault::Crash).on(&[CallKind::CreateDir]);
+            sim.set_plan(FaultPlan::none().rule(made.path_suffix(name)));
+            open(&sim, "/db").unwrap_err();
+            let image = sim.crash_image(&CrashChoice::Kill);
+            assert!(
+                image
+                    .env()
+                    .storage()
+                    .metadata(&Path::new("/db").join(name))
+                    .is_ok()
+            );
+            let lost = Fault::FlushError {
+                errno: Errno::IO,
+                reads: ReadsAfter::New,
+            };
+            let rule = FaultRule::new(lost).on(&[CallKind::SyncDir]);
+            let rule = rule.path_suffix("/db").skip(skip).once();
+            image.set_plan(FaultPlan::none().rule(rule));
+            open(&image, "/db").unwrap_err();
+            image.set_plan(FaultPlan::none());
+            check_that_a_row_stays(&image, "/db", &format!("{name} after {skip} syncs"));
         }
     }
 }
