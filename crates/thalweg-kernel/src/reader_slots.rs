@@ -8,7 +8,6 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
-use crate::frame::SECTOR_BYTES;
 use crate::ids::{CommitNo, Epoch};
 use crate::live::PinPlace;
 use crate::open::READERS_NAME;
@@ -20,6 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::{Env, File, LockKind, OpenMode, is_unreadable};
 
+/// Slots of a sector of 4 KiB.
+const SECTOR_SLOTS: usize = 4096 / SLOT_BYTES;
 const SLOT_BYTES: usize = 64;
 const SLOTS: u64 = 1024;
 const SLOT_MAGIC: &[u8; 4] = b"TRDR";
@@ -74,18 +75,26 @@ impl ReaderSlot {
                 };
             }
         };
-        for slot in 0..SLOTS {
+        let mut slots = 0..SLOTS;
+        while let Some(slot) = slots.next() {
             let locked = file.try_lock(bytes_of(slot), LockKind::Exclusive);
-            if locked.map_err(|e| Error::io(format_args!("locking {}", path.display()), e))? {
-                // Where the owner before began to count is not known.
-                let change = env.entropy().random_u64();
-                let mut slot = Self {
-                    file,
-                    slot,
-                    change: change.map_err(|e| Error::io("numbering the pins of a reader", e))?,
-                };
-                slot.pin(PinPlace::EVERYTHING)?;
-                return Ok(Some(slot));
+            if !locked.map_err(|e| Error::io(format_args!("locking {}", path.display()), e))? {
+                continue;
+            }
+            // Where the owner before began to count is not known.
+            let change = env.entropy().random_u64();
+            let mut taken = Self {
+                file: Arc::clone(&file),
+                slot,
+                change: change.map_err(|e| Error::io("numbering the pins of a reader", e))?,
+            };
+            match taken.pin(PinPlace::EVERYTHING) {
+                // A power cut has torn its sector. A pin there could never change.
+                Err(error) if error.is_unreadable() => {
+                    let next_sector = (slot + 1).next_multiple_of(SECTOR_SLOTS as u64);
+                    slots = next_sector..SLOTS;
+                }
+                pinned => return pinned.map(|()| Some(taken)),
             }
         }
         // More readers than slots: the rest runs unpinned.
@@ -93,8 +102,7 @@ impl ReaderSlot {
     }
 
     /// From now on files that commits from `place` on need stay. On a disk without room for that the pin before stays, if
-    /// there is one: a reader without a pin reads as well, until files that it needs are removed. A slot that a power cut
-    /// has torn, so that it can be neither read nor written in part, is locked all the same: to a writer it pins everything.
+    /// there is one: a reader without a pin reads as well, until files that it needs are removed.
     pub(crate) fn pin(&mut self, place: PinPlace) -> Result<()> {
         self.change = self.change.wrapping_add(1);
         let pin = Pin {
@@ -106,7 +114,7 @@ impl ReaderSlot {
             .write_all_at(&encode(pin), bytes_of(self.slot).start)
             .map_err(|e| Error::io("writing a reader slot", e));
         match written {
-            Err(e) if e.kind() == ErrorKind::DiskFull || e.is_unreadable() => Ok(()),
+            Err(e) if e.kind() == ErrorKind::DiskFull => Ok(()),
             written => written,
         }
     }
@@ -158,33 +166,24 @@ impl SlotsSeen {
     }
 }
 
-/// Writes `readers` anew, where a power cut has torn it so that slots can be neither read nor written, and no reader has one.
+/// Writes anew what a power cut has torn of `readers`, so that it can be neither read nor written in part, where no reader has a
+/// slot in it. Sector by sector: a reader that opens meanwhile finds slots in the others.
 pub(crate) fn mend_slots(env: &Env, dir: &Path) {
-    let file = env
-        .storage()
-        .open(&dir.join(READERS_NAME), OpenMode::ReadWrite);
-    let Ok(file) = file else { return };
-    let slots_bytes = SLOTS * SLOT_BYTES as u64;
-    let len_bytes = file.len_bytes().unwrap_or(0).min(slots_bytes);
-    // Whole sectors are written.
-    let sectors_bytes = len_bytes.next_multiple_of(SECTOR_BYTES);
-    let mut bytes = vec![0; usize::try_from(sectors_bytes).unwrap_or_default()];
-    let of_slots = bytes
-        .len()
-        .min(usize::try_from(len_bytes).unwrap_or_default());
-    let read = file.read_exact_at(&mut bytes[..of_slots], 0);
-    let is_torn = read.is_err_and(|error| is_unreadable(&error));
-    let all_slots = 0..slots_bytes;
-    if is_torn
-        && matches!(
-            file.try_lock(all_slots.clone(), LockKind::Exclusive),
-            Ok(true)
-        )
-    {
-        bytes.fill(0);
-        // Where this fails readers go on without their pins, and the next writer tries again.
-        let _ = file.write_all_at(&bytes, 0);
-        let _ = file.unlock(all_slots);
+    let path = dir.join(READERS_NAME);
+    let Ok(file) = env.storage().open(&path, OpenMode::ReadWrite) else {
+        return;
+    };
+    let len_bytes = file.len_bytes().unwrap_or(0).min(SLOTS * SLOT_BYTES as u64);
+    for start in (0..len_bytes).step_by(SECTOR_SLOTS * SLOT_BYTES) {
+        let mut sector = [0; SECTOR_SLOTS * SLOT_BYTES];
+        let is_torn = file.read_at(&mut sector, start);
+        let is_torn = is_torn.is_err_and(|error| is_unreadable(&error));
+        let slots = start..start + sector.len() as u64;
+        if is_torn && matches!(file.try_lock(slots.clone(), LockKind::Exclusive), Ok(true)) {
+            // Where this fails readers take slots elsewhere, and the next writer tries again.
+            let _ = file.write_all_at(&[0; SECTOR_SLOTS * SLOT_BYTES], start);
+            let _ = file.unlock(slots);
+        }
     }
 }
 
