@@ -45,7 +45,7 @@ pub use os::start_threads;
 pub use owner::{NotOwner, Owner};
 pub use runtime::{Clock, Entropy, Join, JoinHandle, Panicked, Spawner};
 pub use storage::{
-    Dir, DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage, is_unreadable,
+    Dir, DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Released, Storage, is_unreadable,
 };
 
 /// Everything the engine needs from the outside: storage, time, randomness, threads.

@@ -7,7 +7,7 @@
 //! - A failed sync is never retried here: after one, the state of the unsynced bytes is unknown.
 
 use std::ffi::OsString;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,8 @@ pub trait Storage: Send + Sync + Debug {
     /// names all the same.
     fn hold(&self, folder: &Path) -> io::Result<Arc<dyn Storage>>;
 
-    /// Lets go of the folder that this storage holds. Paths that begin with it lead nowhere from then on; open files stay open.
+    /// Lets go of the folder that this storage holds. What is asked of paths that begin with it fails from then on, with
+    /// [`Released`] where the operating system is asked; open files stay open.
     fn release(&self);
 
     /// The absolute path without `.`, `..` and symbolic links.
@@ -129,6 +130,24 @@ pub trait Storage: Send + Sync + Debug {
             Ok(found) if found.is_dir => Ok(()),
             _ => Err(error),
         })
+    }
+}
+
+/// The folder was let go of that a storage held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released;
+
+impl fmt::Display for Released {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the folder is not held any more")
+    }
+}
+
+impl std::error::Error for Released {}
+
+impl From<Released> for io::Error {
+    fn from(error: Released) -> io::Error {
+        io::Error::other(error)
     }
 }
 

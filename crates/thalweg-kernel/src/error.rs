@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use thalweg_env::{NotOwner, is_unreadable};
+use thalweg_env::{NotOwner, Released, is_unreadable};
 
 /// What an error means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +88,9 @@ impl Error {
     pub fn io(doing: impl fmt::Display, source: std::io::Error) -> Self {
         if let Some(error) = source.get_ref().and_then(|e| e.downcast_ref::<NotOwner>()) {
             return Self::not_owner(*error);
+        }
+        if source.get_ref().is_some_and(|e| e.is::<Released>()) {
+            return Self::closed();
         }
         let kind = match source.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {

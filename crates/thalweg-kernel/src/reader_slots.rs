@@ -216,6 +216,11 @@ fn pins_of_slots(env: &Env, dir: &Path) -> Result<Vec<(u64, Pin)>> {
         };
         pins.push((slot, pin));
     }
+    // A slot behind the end of the file was not written to yet.
+    let behind = slots * SLOT_BYTES as u64..SLOTS * SLOT_BYTES as u64;
+    if !behind.is_empty() && file.is_locked(behind).map_err(fail)? {
+        pins.push((slots, Pin::default()));
+    }
     Ok(pins)
 }
 

@@ -10,7 +10,7 @@ use crate::segment_supply::CLEANING_CHECKPOINTS;
 
 impl Leader {
     /// Keeps what a recovery would have to write again so short that there is room for it on a full disk.
-    fn bound_tail(&mut self, frame_bytes: u64, purpose: Purpose) -> Outcome<()> {
+    fn bound_tail(&mut self, frame_bytes: u64) -> Outcome<()> {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         let (room, unsynced_bytes) = (self.supply.tail_room(), log.unsynced_bytes());
         // In the reserve there are only the commits for which it is kept.
@@ -27,19 +27,13 @@ impl Leader {
         }
         self.supply
             .expect_tail(UNSYNCED_LIMIT_BYTES.min(log.capacity_bytes()) + frame_bytes);
-        match purpose {
-            Purpose::Rows | Purpose::Files if frame_bytes > room => {
-                let ensured = self.supply.ensure_room_for_tail(frame_bytes);
-                ensured.map_err(Failure::Refused)
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Returns the log with room for a frame.
     pub(crate) fn room(&mut self, frame_bytes: u64, purpose: Purpose) -> Outcome<&mut LogWriter> {
         if purpose != Purpose::Checkpoint {
-            self.bound_tail(frame_bytes, purpose)?;
+            self.bound_tail(frame_bytes)?;
         }
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         // On a copy-on-write file system it is the free space that must take the checkpoints (`make_room_to_drop`).
@@ -60,12 +54,16 @@ impl Leader {
         };
         let supply = &self.supply;
         let needs_reserve = match purpose {
-            Purpose::Rows => is_full,
-            Purpose::Files => is_full || !supply.has_least_reserve(),
+            Purpose::Rows => is_full || frame_bytes > supply.tail_room(),
+            Purpose::Files => {
+                is_full || frame_bytes > supply.tail_room() || !supply.has_least_reserve()
+            }
             Purpose::Freeing | Purpose::Checkpoint => false,
         };
         if needs_reserve {
-            supply.ensure_reserve().map_err(Failure::Refused)?;
+            supply
+                .ensure_reserve(frame_bytes)
+                .map_err(Failure::Refused)?;
         }
         if is_full {
             let last_bytes = log.capacity_bytes();

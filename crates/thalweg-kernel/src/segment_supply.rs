@@ -81,8 +81,7 @@ pub(crate) struct SegmentSupply {
     unsaved_bytes: AtomicU64,
     /// A commit may change a page as long as this, which the next checkpoint then writes anew.
     longest_page_bytes: AtomicU64,
-    /// The largest frame that was longer than the reserve had room for, and the most that was to be unsynced at once.
-    longest_frame_bytes: AtomicU64,
+    /// The most that was to be unsynced at once.
     tail_bytes: AtomicU64,
     /// What is unsynced now.
     unsynced_bytes: AtomicU64,
@@ -150,7 +149,6 @@ impl SegmentSupply {
             repeated_bytes: AtomicU64::new(0),
             unsaved_bytes: AtomicU64::new(0),
             longest_page_bytes: AtomicU64::new(0),
-            longest_frame_bytes: AtomicU64::new(0),
             tail_bytes: AtomicU64::new(0),
             unsynced_bytes: AtomicU64::new(0),
             reserve_bytes: AtomicU64::new(0),
@@ -185,7 +183,8 @@ impl SegmentSupply {
         let mut state = self.lock_prepared();
         let was_used = state.reserve_is_used;
         if state.reserve_is_used && !may_use_reserve {
-            self.renew_reserve(&mut state).map_err(Failure::Refused)?;
+            let renewed = self.renew_reserve(&mut state, frame_bytes);
+            renewed.map_err(Failure::Refused)?;
         }
         let is_given_back = self.is_given_back();
         let least_bytes = self.least_bytes(frame_bytes, checkpoints);
@@ -199,7 +198,8 @@ impl SegmentSupply {
             false => self.make(bytes),
         };
         let mut made = fitting.map_or_else(|| make(capacity_bytes), Ok);
-        if !may_use_reserve && segment::is_full(&made) && self.cut_reserve(&mut state) {
+        if !may_use_reserve && segment::is_full(&made) && self.cut_reserve(&mut state, frame_bytes)
+        {
             made = make(capacity_bytes);
         }
         // Segments grow with the log: there may be room for a short one.
@@ -248,10 +248,12 @@ impl SegmentSupply {
     }
 
     /// Cuts a reserve that was made for more than is in no checkpoint now; returns whether there was one.
-    fn cut_reserve(&self, state: &mut State) -> bool {
+    fn cut_reserve(&self, state: &mut State, frame_bytes: u64) -> bool {
+        // What is unsynced now, and then the frame for which there is no room.
         let unsynced_bytes = self.unsynced_bytes.load(Ordering::Relaxed);
+        let tail_bytes = unsynced_bytes.max(frame_bytes);
         let wanted_bytes = self.wanted_reserve_bytes(true);
-        let wanted_bytes = wanted_bytes.max(self.kept_bytes() + unsynced_bytes);
+        let wanted_bytes = wanted_bytes.max(self.kept_bytes() + tail_bytes);
         let Some(reserve) = &mut state.reserve else {
             return false;
         };
@@ -317,11 +319,13 @@ impl SegmentSupply {
     pub(crate) fn tail_room(&self) -> u64 {
         match self.reserve_bytes.load(Ordering::Relaxed) {
             0 => u64::MAX,
-            reserve_bytes => {
-                let room = reserve_bytes.saturating_sub(self.kept_bytes());
-                room.max(self.reserve_unit() / 2)
-            }
+            reserve_bytes => self.tail_room_in(reserve_bytes),
         }
+    }
+
+    fn tail_room_in(&self, reserve_bytes: u64) -> u64 {
+        let room = reserve_bytes.saturating_sub(self.kept_bytes());
+        room.max(self.reserve_unit() / 2)
     }
 
     /// What of the reserve is not for the tail of the log.
@@ -347,28 +351,29 @@ impl SegmentSupply {
         }
     }
 
-    /// Makes sure that the reserve has room for a frame as long as this one, which is written again by a recovery.
-    pub(crate) fn ensure_room_for_tail(&self, frame_bytes: u64) -> Result<()> {
-        self.longest_frame_bytes
-            .fetch_max(frame_bytes, Ordering::Relaxed);
-        self.ensure_reserve()
-    }
-
-    /// Makes sure of a reserve for the next checkpoints, before there is room for a commit that frees no space.
-    pub(crate) fn ensure_reserve(&self) -> Result<()> {
+    /// Makes sure of a reserve for the next checkpoints, before there is room for a commit that frees no space. It has room for
+    /// the frame of that as well, which a recovery writes again.
+    pub(crate) fn ensure_reserve(&self, frame_bytes: u64) -> Result<()> {
         let mut state = self.lock_prepared();
-        self.renew_reserve(&mut state)
+        self.renew_reserve(&mut state, frame_bytes)
     }
 
     /// Puts another reserve in the place of one that was used, or is too small.
-    fn renew_reserve(&self, state: &mut State) -> Result<()> {
-        let least_bytes =
-            self.least_reserve_bytes() + self.longest_frame_bytes.load(Ordering::Relaxed);
-        let suffices = |spare: &Spare| spare.capacity_bytes >= least_bytes;
+    fn renew_reserve(&self, state: &mut State, frame_bytes: u64) -> Result<()> {
+        let least_bytes = self.least_reserve_bytes();
+        let suffices = |spare: &Spare| {
+            let room = self.tail_room_in(spare.capacity_bytes);
+            spare.capacity_bytes >= least_bytes && room >= frame_bytes
+        };
+        let wanted_bytes = self.wanted_reserve_bytes(true);
+        let wanted_bytes = match self.tail_room_in(wanted_bytes) >= frame_bytes {
+            true => wanted_bytes,
+            false => (self.kept_bytes() + frame_bytes).next_multiple_of(self.reserve_unit()),
+        };
         if !state.reserve.as_ref().is_some_and(suffices) {
             // One that is only given back has to be larger, if there is room. Looked at first: trying takes all there is from
             // others meanwhile.
-            let larger_bytes = self.wanted_reserve_bytes(false);
+            let larger_bytes = self.wanted_reserve_bytes(false).max(wanted_bytes);
             // Nor may it take the last room itself: the reserve is renewed for a segment that comes next.
             let is_ample = || self.has_free(larger_bytes + self.freeing_bytes());
             let larger = match state.copies_on_write && is_ample() {
@@ -380,10 +385,9 @@ impl SegmentSupply {
             let renewed = match larger {
                 Some(spare) => spare,
                 None => {
-                    let bytes = self.wanted_reserve_bytes(true);
                     // What was given back is not to be taken from those it was given to.
-                    self.check_room_for_rows(bytes)?;
-                    self.make(bytes)?
+                    self.check_room_for_rows(wanted_bytes)?;
+                    self.make(wanted_bytes)?
                 }
             };
             let small = state.reserve.replace(renewed);
@@ -429,8 +433,7 @@ impl SegmentSupply {
         let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
         let last_bytes = (RESERVE_CHECKPOINTS * last_bytes).min(self.limit_bytes);
         let bytes = RESERVE_CHECKPOINTS * with_slack(repeated_bytes) + self.unsaved_soon_bytes();
-        let longest_frame_bytes = self.longest_frame_bytes.load(Ordering::Relaxed);
-        let bytes = bytes.max(last_bytes) + more_bytes.max(longest_frame_bytes);
+        let bytes = bytes.max(last_bytes) + more_bytes;
         let bytes = bytes.next_multiple_of(self.reserve_unit());
         match is_written_to {
             true => bytes,

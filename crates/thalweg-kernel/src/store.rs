@@ -229,14 +229,21 @@ impl Store {
         self.env.storage().release();
     }
 
+    /// # Errors
+    /// `Unavailable` once it was closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.is_closed.load(Ordering::SeqCst) {
+            true => Err(Error::closed()),
+            false => Ok(()),
+        }
+    }
+
     fn open_file(&self, id: FileId) -> Result<Arc<OpenFile>> {
         self.check_owner()?;
         if let Some(open) = self.files.get(&id) {
             return Ok(open);
         }
-        if self.is_closed.load(Ordering::SeqCst) {
-            return Err(Error::closed());
-        }
+        self.check_open()?;
         // Two threads may open it at once; both handles read the same.
         let open = Arc::new(self.find_file(id)?);
         self.keep(id, &open);

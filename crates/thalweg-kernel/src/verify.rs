@@ -90,12 +90,15 @@ impl Kernel {
     /// # Errors
     /// When there is no snapshot to check. Damage is not an error but in the report.
     pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
+        self.store().check_open()?;
         let snapshot = self.snapshot()?;
         let mut check = Check::new(self.store(), on_bytes);
         check.log()?;
         for table in snapshot.tables() {
             check.table(&table)?;
         }
+        // Closed meanwhile: what could not be read any more is no damage.
+        self.store().check_open()?;
         Ok(check.report)
     }
 }

@@ -444,9 +444,10 @@ impl Writer {
                 .and_then(|_| self.with_leader(|leader| leader.live.sync())?),
             Some(poison) => Err(refusal(&poison)),
         };
-        self.supply.release();
-        // Its files are closed with it. Another process may write from here.
+        // Its files are closed with it, and nothing more is prepared.
         let leader = self.queue.close();
+        self.supply.release();
+        // Another process may write from here.
         let live_unlocked = leader.map_or(Ok(()), |mut leader| leader.live.unlock());
         // A child of a fork may hold the file open as well, and with it the lock.
         let unlocked = lock.unlock(0..1);

@@ -797,3 +797,30 @@ fn a_power_cut_in_a_drop_on_a_full_disk_leaves_room_for_the_next_one() {
     }
     assert!(tried > 200, "{tried} images");
 }
+
+/// What it would have needed of the room that is kept is forgotten with it.
+#[test]
+fn a_large_append_that_is_refused_leaves_its_room_to_small_ones() {
+    let fit = |refused: bool| {
+        let sim = SimEnv::new(4);
+        let toy = open(&sim);
+        let table = toy.create("t").unwrap();
+        let rows = random_rows(0, 2_000);
+        toy.append_group(table, &rows, 64, Durability::Disk)
+            .unwrap();
+        sim.set_quota(Some(used_bytes(&sim) + (2 << 20)));
+        if refused {
+            let large = random_rows(10_000, 200_000);
+            let error = toy.append_group(table, &large, 8192, Durability::Disk);
+            assert_eq!(error.unwrap_err().kind(), ErrorKind::DiskFull);
+        }
+        (0..10_000)
+            .take_while(|at| {
+                let rows = random_rows(1_000_000 + at * 200, 200);
+                toy.append_group(table, &rows, 64, Durability::Disk).is_ok()
+            })
+            .count()
+    };
+    let (alone, behind) = (fit(false), fit(true));
+    assert!(alone > 50 && behind * 10 > alone * 9, "{behind} of {alone}");
+}

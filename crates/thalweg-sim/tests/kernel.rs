@@ -303,3 +303,31 @@ fn tempdir(name: &str) -> std::path::PathBuf {
     let _ = std::fs::remove_dir_all(&folder);
     folder
 }
+
+#[test]
+fn a_check_that_is_cut_short_by_closing_finds_no_damage() {
+    let sim = SimEnv::new(3);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
+    let table = toy.create("t").unwrap();
+    for part in 0..20 {
+        let rows = range(part * 500..part * 500 + 500);
+        toy.append_fragment(table, &rows, 64).unwrap();
+    }
+    let read_only = Options {
+        read_only: true,
+        ..inline()
+    };
+    let reader = Toy::open(&sim.env(), "/db", &read_only, 64).unwrap();
+    for toy in [&reader, &toy] {
+        let mut told = 0;
+        let report = toy.kernel.verify(&mut |_| {
+            told += 1;
+            if told == 3 {
+                toy.kernel.close().unwrap();
+            }
+        });
+        assert_eq!(report.unwrap_err().kind(), ErrorKind::Unavailable);
+        let again = toy.kernel.verify(&mut |_| {}).unwrap_err();
+        assert_eq!(again.message(), "the database is closed: open it again");
+    }
+}

@@ -29,7 +29,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::retry_on_intr;
 
 use crate::runtime::{Clock, Entropy, JoinHandle, Spawner};
-use crate::storage::{Dir, DirEntry, File, LockKind, Metadata, OpenMode, Storage};
+use crate::storage::{Dir, DirEntry, File, LockKind, Metadata, OpenMode, Released, Storage};
 use crate::sync::{Mutex, thread};
 use locks::ListedFile;
 pub use thread_starts::start_threads;
@@ -82,7 +82,7 @@ impl OsStorage {
             return Ok((Start::WorkingDirectory, path));
         };
         let folder = held.folder.lock().clone();
-        let folder = folder.ok_or(rustix::io::Errno::BADF)?;
+        let folder = folder.ok_or(Released)?;
         Ok((Start::Held(folder), shown(below)))
     }
 

@@ -208,12 +208,12 @@ fn the_reserve_grows_with_the_catalogue_and_shrinks_when_space_is_out() {
     assert!(!taken.map_err(Failure::error).unwrap().is_reserve);
     assert!(reserve_bytes() < ample_bytes);
     assert!(reserve_bytes() >= LEAST_RESERVE_CHECKPOINTS * catalogue_bytes);
-    supply.ensure_reserve().unwrap();
+    supply.ensure_reserve(0).unwrap();
     // More tables, and no room for what dropping them takes.
     sim.set_quota(Some(used_bytes(&sim)));
     supply.expect_checkpoint(2 * catalogue_bytes, 0);
     supply.refill();
-    let refused = supply.ensure_reserve().unwrap_err();
+    let refused = supply.ensure_reserve(0).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::DiskFull);
 }
 
