@@ -244,7 +244,11 @@ fn check_images(sim: &SimEnv, model: &Model, seed: u64) -> Result<(), TestCaseEr
     );
     let mask = |at: usize| at < 64 && seed >> at & 1 == 1;
     prop_assert_eq!(image(CrashChoice::Mask(seed)), model.crash(mask).contents());
-    check_random_image(&image(CrashChoice::Random { seed }), model)
+    let random = CrashChoice::Random {
+        seed,
+        unreadable: false,
+    };
+    check_random_image(&image(random), model)
 }
 
 /// Whatever survives of torn and grown files: no durable byte is lost, none appears that nobody wrote.
@@ -349,7 +353,10 @@ fn images_of_a_small_database_are_cheap() {
     }
     let (images, start) = (2000, Env::os().clock().monotonic_ns());
     for seed in 0..images {
-        let image = sim.crash_image(&CrashChoice::Random { seed });
+        let image = sim.crash_image(&CrashChoice::Random {
+            seed,
+            unreadable: false,
+        });
         assert_eq!(image.files().len(), 20);
     }
     let spent_ns = Env::os().clock().monotonic_ns() - start;

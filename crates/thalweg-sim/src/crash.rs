@@ -32,6 +32,8 @@ pub struct CrashPlan {
     pub fates: usize,
     /// Sectors of the last write that cannot be read afterwards, one at a time and all together, per call.
     pub unreadable: usize,
+    /// Random fates, sectors that cannot be read among them, of any of the pending changes, per call.
+    pub unreadable_fates: usize,
     /// Of so many distinct images one is opened for reading too, written to, closed and opened once more.
     pub deep_every: u64,
     /// Of so many distinct images one crashes again at every call of its recovery.
@@ -53,6 +55,7 @@ impl CrashPlan {
             tears: 24,
             fates: 6,
             unreadable: 3,
+            unreadable_fates: 2,
             deep_every: 8,
             again_every: 48,
             third_every: 48,
@@ -222,6 +225,10 @@ impl Run<'_> {
             2 => (6, 4, 2, 1),
             _ => (3, 2, 1, 1),
         };
+        let unreadable_fates = match depth {
+            1 => plan.unreadable_fates,
+            _ => plan.unreadable_fates.min(1),
+        };
         let pending = state.pending_items().len();
         let mut choices = state.crash_choices(subsets, tears, self.dice.draw());
         choices.extend(state.unreadable_choices(unreadable));
@@ -230,8 +237,9 @@ impl Run<'_> {
             choices.extend((1..pending).map(CrashChoice::Prefix));
         }
         if pending > 0 {
-            choices.extend((0..fates).map(|_| CrashChoice::Random {
+            choices.extend((0..fates + unreadable_fates).map(|at| CrashChoice::Random {
                 seed: self.dice.draw(),
+                unreadable: at >= fates,
             }));
         }
         choices

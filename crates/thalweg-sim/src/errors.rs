@@ -221,11 +221,15 @@ fn run_case(
             visible.and_then(|(_, found)| check_answers(&driver.ledger, &found, Lost::Nothing));
         violations.extend(explained.err().map(|e| format!("the open database: {e}")));
     }
+    let random = CrashChoice::Random {
+        seed,
+        unreadable: false,
+    };
     let choices = [
         (CrashChoice::Kill, Lost::Nothing),
         (CrashChoice::DropAll, Lost::Cache),
         (CrashChoice::KeepAll, Lost::Cache),
-        (CrashChoice::Random { seed }, Lost::Cache),
+        (random, Lost::Cache),
     ];
     for (choice, left) in &choices {
         let image = sim.crash_image(choice);

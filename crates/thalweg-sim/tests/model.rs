@@ -63,7 +63,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Just(CrashChoice::DropAll),
         Just(CrashChoice::KeepAll),
         any::<u64>().prop_map(|seed| CrashChoice::Subset { seed }),
-        any::<u64>().prop_map(|seed| CrashChoice::Random { seed }),
+        any::<u64>().prop_map(|seed| CrashChoice::Random {
+            seed,
+            unreadable: false
+        }),
         (0_usize..20).prop_map(CrashChoice::Prefix),
     ];
     let step = prop_oneof![

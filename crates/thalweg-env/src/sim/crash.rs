@@ -40,6 +40,8 @@ pub enum CrashChoice {
     Random {
         /// Seed of the fates.
         seed: u64,
+        /// Whether sectors that cannot be read are among them.
+        unreadable: bool,
     },
     /// Everything, but the last pending write is torn.
     TearLast {
@@ -386,9 +388,11 @@ fn fates(fs: &FsState, places: &[Place], choice: &CrashChoice) -> Vec<ItemFate> 
             let mut random = fastrand::Rng::with_seed(*seed);
             (0..count).map(|_| keep(random.bool())).collect()
         }
-        CrashChoice::Random { seed } => {
+        CrashChoice::Random { seed, unreadable } => {
             let mut random = fastrand::Rng::with_seed(*seed);
-            (0..count).map(|_| random_fate(&mut random)).collect()
+            (0..count)
+                .map(|_| random_fate(&mut random, *unreadable))
+                .collect()
         }
         CrashChoice::TearLast { unit_bytes, kept } => {
             let mut fates = vec![ItemFate::Keep; count];
@@ -415,8 +419,8 @@ fn is_write(fs: &FsState, place: Place) -> bool {
         .is_ok_and(|file| matches!(file.pending[at].change, ByteChange::Write { .. }))
 }
 
-fn random_fate(random: &mut fastrand::Rng) -> ItemFate {
-    match random.u8(..6) {
+fn random_fate(random: &mut fastrand::Rng, unreadable: bool) -> ItemFate {
+    match random.u8(..if unreadable { 8 } else { 6 }) {
         0 | 1 => ItemFate::Drop,
         2 | 3 => ItemFate::Keep,
         4 => ItemFate::Torn {
@@ -428,11 +432,28 @@ fn random_fate(random: &mut fastrand::Rng) -> ItemFate {
             kept: Kept::Bits(random.u64(..)),
             grows: random.bool(),
         },
-        _ => ItemFate::SizeOnly(if random.bool() {
+        5 => ItemFate::SizeOnly(if random.bool() {
             Fill::Zeros
         } else {
             Fill::Stale(random.usize(..8))
         }),
+        _ => random_unreadable(random),
+    }
+}
+
+/// Of a write one of the first sectors cannot be read, or some of all.
+fn random_unreadable(random: &mut fastrand::Rng) -> ItemFate {
+    let bits = match random.bool() {
+        true => 1 << random.u32(..16),
+        false => random.u64(..) & random.u64(..) & random.u64(..),
+    };
+    ItemFate::Unreadable {
+        unit_bytes: SECTOR_BYTES,
+        kept: Kept::Bits(match random.bool() {
+            true => !bits,
+            false => random.u64(..),
+        }),
+        unreadable: Kept::Bits(bits),
     }
 }
 
