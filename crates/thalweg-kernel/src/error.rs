@@ -114,7 +114,7 @@ impl Error {
         sources.any(|error| error.downcast_ref().is_some_and(is_unreadable))
     }
 
-    /// What a closed database answers.
+    /// The error of every call on a closed database.
     #[must_use]
     pub fn closed() -> Self {
         let message = "the database is closed: open it again";

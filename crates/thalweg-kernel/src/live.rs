@@ -20,7 +20,7 @@ const LIVE_MAGIC: &[u8; 8] = b"THWLIVE1";
 const SLOT_BYTES: usize = 128;
 const SLOTS: usize = 2;
 /// As much as any disk writes at once, and a page of the cache.
-const SECTOR_BYTES: usize = 4096;
+pub(crate) const SECTOR_BYTES: usize = 4096;
 /// How often the writer reads it before it counts as unreadable.
 const UNREADABLE_ATTEMPTS: usize = 3;
 /// How often it is read while it changes: a quick writer may be at both slots.

@@ -9,7 +9,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, Epoch};
-use crate::live::PinPlace;
+use crate::live::{PinPlace, SECTOR_BYTES};
 use crate::open::READERS_NAME;
 use crate::wire::is_sound_le;
 use std::collections::HashMap;
@@ -19,8 +19,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::{Env, File, LockKind, OpenMode, is_unreadable};
 
-/// Slots of a sector of 4 KiB.
-const SECTOR_SLOTS: usize = 4096 / SLOT_BYTES;
 const SLOT_BYTES: usize = 64;
 const SLOTS: u64 = 1024;
 const SLOT_MAGIC: &[u8; 4] = b"TRDR";
@@ -91,7 +89,8 @@ impl ReaderSlot {
             match taken.pin(PinPlace::EVERYTHING) {
                 // A power cut has torn its sector. A pin there could never change.
                 Err(error) if error.is_unreadable() => {
-                    let next_sector = (slot + 1).next_multiple_of(SECTOR_SLOTS as u64);
+                    let next_sector =
+                        (slot + 1).next_multiple_of((SECTOR_BYTES / SLOT_BYTES) as u64);
                     slots = next_sector..SLOTS;
                 }
                 pinned => return pinned.map(|()| Some(taken)),
@@ -174,14 +173,14 @@ pub(crate) fn mend_slots(env: &Env, dir: &Path) {
         return;
     };
     let len_bytes = file.len_bytes().unwrap_or(0).min(SLOTS * SLOT_BYTES as u64);
-    for start in (0..len_bytes).step_by(SECTOR_SLOTS * SLOT_BYTES) {
-        let mut sector = [0; SECTOR_SLOTS * SLOT_BYTES];
+    for start in (0..len_bytes).step_by(SECTOR_BYTES) {
+        let mut sector = [0; SECTOR_BYTES];
         let is_torn = file.read_at(&mut sector, start);
         let is_torn = is_torn.is_err_and(|error| is_unreadable(&error));
         let slots = start..start + sector.len() as u64;
         if is_torn && matches!(file.try_lock(slots.clone(), LockKind::Exclusive), Ok(true)) {
             // Where this fails readers take slots elsewhere, and the next writer tries again.
-            let _ = file.write_all_at(&[0; SECTOR_SLOTS * SLOT_BYTES], start);
+            let _ = file.write_all_at(&[0; SECTOR_BYTES], start);
             let _ = file.unlock(slots);
         }
     }

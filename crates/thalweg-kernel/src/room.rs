@@ -1,21 +1,22 @@
 //! Room for a frame of the log: in the segment that is written to, or in the next one.
 //!
 //! Invariants: what may go into the reserve is decided here alone, by what a frame is for. Before a frame is put behind others
-//! that are not synced, the reserve has room for all of them: a recovery on a full disk writes them again before a table can be
-//! dropped.
+//! that are not synced, the reserve has room for all of them, as far as sizes are estimated: a recovery on a full disk writes
+//! them again before a table can be dropped. Checkpoints are not kept from filling the reserve.
 
 use crate::leader::{Failure, Leader, Outcome, Purpose, UNSYNCED_LIMIT_BYTES, fatal, no_epoch};
 use crate::log_writer::LogWriter;
 use crate::segment_supply::CLEANING_CHECKPOINTS;
 
 impl Leader {
-    /// Keeps what a recovery would have to write again so short that there is room for it on a full disk.
-    fn bound_tail(&mut self, frame_bytes: u64) -> Outcome<()> {
+    /// Keeps what a recovery would have to write again so short that there is room for it on a full disk; returns how long it may
+    /// be.
+    fn bound_tail(&mut self, frame_bytes: u64) -> Outcome<u64> {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         let (room, unsynced_bytes) = (self.supply.tail_room(), log.unsynced_bytes());
         // In the reserve there are only the commits for which it is kept.
         if unsynced_bytes + frame_bytes <= room || log.is_reserve() {
-            return Ok(());
+            return Ok(room);
         }
         if unsynced_bytes > 0 {
             let written = log.write();
@@ -27,14 +28,15 @@ impl Leader {
         }
         self.supply
             .expect_tail(UNSYNCED_LIMIT_BYTES.min(log.capacity_bytes()) + frame_bytes);
-        Ok(())
+        Ok(room)
     }
 
     /// Returns the log with room for a frame.
     pub(crate) fn room(&mut self, frame_bytes: u64, purpose: Purpose) -> Outcome<&mut LogWriter> {
-        if purpose != Purpose::Checkpoint {
-            self.bound_tail(frame_bytes)?;
-        }
+        let tail_room = match purpose {
+            Purpose::Checkpoint => u64::MAX,
+            _ => self.bound_tail(frame_bytes)?,
+        };
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         // On a copy-on-write file system it is the free space that must take the checkpoints (`make_room_to_drop`).
         let (checkpoints, may_use_reserve) = match purpose {
@@ -54,10 +56,8 @@ impl Leader {
         };
         let supply = &self.supply;
         let needs_reserve = match purpose {
-            Purpose::Rows => is_full || frame_bytes > supply.tail_room(),
-            Purpose::Files => {
-                is_full || frame_bytes > supply.tail_room() || !supply.has_least_reserve()
-            }
+            Purpose::Rows => is_full || frame_bytes > tail_room,
+            Purpose::Files => is_full || frame_bytes > tail_room || !supply.has_least_reserve(),
             Purpose::Freeing | Purpose::Checkpoint => false,
         };
         if needs_reserve {

@@ -83,7 +83,7 @@ pub(crate) struct SegmentSupply {
     longest_page_bytes: AtomicU64,
     /// The most that was to be unsynced at once.
     tail_bytes: AtomicU64,
-    /// What is unsynced now.
+    /// Bytes of the log that were not synced when a segment was taken last.
     unsynced_bytes: AtomicU64,
     /// Capacity of the reserve; 0: none.
     reserve_bytes: AtomicU64,
@@ -328,14 +328,14 @@ impl SegmentSupply {
         room.max(self.reserve_unit() / 2)
     }
 
-    /// What of the reserve is not for the tail of the log.
+    /// Bytes of the reserve that checkpoints and drops may need; the rest is for the unsynced tail of the log.
     fn kept_bytes(&self) -> u64 {
         let unsaved_bytes = self.unsaved_bytes.load(Ordering::Relaxed);
         let around_bytes = segment::SEGMENT_HEADER_BYTES as u64 + NEXT_FRAME_BYTES;
         self.least_reserve_bytes_with(unsaved_bytes) + around_bytes
     }
 
-    /// Notes what is unsynced, before a segment is taken.
+    /// Notes how much of the log is unsynced, before a segment is taken.
     pub(crate) fn note_unsynced(&self, bytes: u64) {
         self.unsynced_bytes.store(bytes, Ordering::Relaxed);
     }

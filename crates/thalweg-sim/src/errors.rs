@@ -58,7 +58,7 @@ const FULL_CALLS: usize = 300;
 /// A call that is interrupted for ever is no disk that exists.
 const INTERRUPTIONS: u64 = 40;
 
-/// What a call transfers where all are short.
+/// Bytes that one call transfers where the fault is that all calls transfer less than they are asked to.
 const SHORT_BYTES: usize = 700;
 
 /// The faults that can befall a call.

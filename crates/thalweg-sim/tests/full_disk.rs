@@ -699,7 +699,7 @@ fn random_rows(first: i64, count: i64) -> Vec<Row> {
         .collect()
 }
 
-/// What is unsynced then is written again before the table can be dropped, in the room that is kept.
+/// The recovery writes the unsynced rows again before the table can be dropped: the reserve must have room for them.
 #[test]
 fn a_kill_in_a_large_append_on_a_full_disk_leaves_room_to_drop() {
     const APPEND: i64 = 300_000;
@@ -798,7 +798,7 @@ fn a_power_cut_in_a_drop_on_a_full_disk_leaves_room_for_the_next_one() {
     assert!(tried > 200, "{tried} images");
 }
 
-/// What it would have needed of the room that is kept is forgotten with it.
+/// The refused append asked for a larger reserve; the appends after it must not need that one.
 #[test]
 fn a_large_append_that_is_refused_leaves_its_room_to_small_ones() {
     let fit = |refused: bool| {

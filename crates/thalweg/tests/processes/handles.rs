@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use thalweg::{CreateOptions, Database, ErrorKind};
+use thalweg::{CreateOptions, Database, ErrorKind, Table};
 use thalweg_env::{Clock, Env};
 use thalweg_table::{Engine, EngineOptions, ScanRequest};
 
@@ -74,16 +74,22 @@ fn fragments(database: &Path) -> usize {
     std::fs::read_dir(database.join("data")).unwrap().count()
 }
 
-#[test]
-fn a_reader_that_is_closed_keeps_no_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.thal");
-    let db = Database::open(&path).unwrap();
+/// A database with 40 batches, all of them in fragments.
+fn maintained(path: &Path) -> (Database, Table) {
+    let db = Database::open(path).unwrap();
     let table = db
         .create_table(TABLE, &rows::schema(), &CreateOptions::stream("ts"))
         .unwrap();
     append(&db, 0..40);
     table.maintain().unwrap();
+    (db, table)
+}
+
+#[test]
+fn a_reader_that_is_closed_keeps_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.thal");
+    let (db, _table) = maintained(&path);
     let before = fragments(&path);
     assert!(before > 0, "nothing that could go");
     let reader = Database::builder().read_only(true).open(&path).unwrap();
@@ -114,7 +120,7 @@ fn a_reader_that_is_closed_keeps_no_files() {
     reader.close().unwrap();
 }
 
-/// What this process has open in a folder, the folder included.
+/// Paths of the files and folders below `folder`, and of itself, that this process has open.
 #[cfg(target_os = "linux")]
 fn open_below(folder: &Path) -> Vec<std::path::PathBuf> {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -132,12 +138,7 @@ fn open_below(folder: &Path) -> Vec<std::path::PathBuf> {
 fn a_closed_database_keeps_nothing_open_for_tables_and_scans_that_are_left() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("a.thal");
-    let db = Database::open(&path).unwrap();
-    let table = db
-        .create_table(TABLE, &rows::schema(), &CreateOptions::stream("ts"))
-        .unwrap();
-    append(&db, 0..40);
-    table.maintain().unwrap();
+    let (db, table) = maintained(&path);
     let view = table.view().unwrap();
     let reader = Database::builder().read_only(true).open(&path).unwrap();
     let (reader_table, reader_view) = {
