@@ -29,7 +29,7 @@ use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
 use crate::segment::{self, LogFolder, segment_path};
-use crate::segment_supply::SegmentSupply;
+use crate::segment_supply::{SegmentSupply, Wanted};
 use crate::store::Store;
 use crate::working::{SinceCheckpoint, Working};
 use std::path::{Path, PathBuf};
@@ -183,6 +183,8 @@ pub(crate) struct Leader {
     pub(crate) known_synced: (Epoch, LogPosition),
     /// As of which commit, and when, space was looked for because there was none.
     pub(crate) space_sought: Option<(CommitNo, u64)>,
+    /// When a checkpoint was refused on a full disk, if the last one was.
+    pub(crate) checkpoint_refused_ns: Option<u64>,
     /// Nobody of this batch waits for a sync.
     pub(crate) shows_on_write: bool,
     /// Reading processes do not know yet of all that is visible here.
@@ -200,9 +202,14 @@ pub(crate) enum Purpose {
     Rows,
     /// The same with files: what they change of the index is larger than their frames.
     Files,
-    /// Drops and replacements: they leave room for the checkpoints that remove the files.
-    Freeing,
+    /// Drops: they leave room for the checkpoints that remove the files.
+    Drop,
+    /// Replacements and ordinary checkpoints come by themselves, again and again: they leave room for a drop and all that
+    /// it takes.
+    Replacement,
     Checkpoint,
+    /// The one that begins an epoch, and those before files of dropped tables are removed.
+    CheckpointToFree,
 }
 
 /// A checkpoint that is synced and that no root names yet.
@@ -271,7 +278,9 @@ impl Leader {
                 Job::Checkpoint { always } => {
                     self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
                     *settled = done;
-                    self.checkpoint(always)
+                    let done = self.checkpoint(always, Purpose::Checkpoint);
+                    self.note_refused_checkpoint(&done);
+                    done
                 }
                 Job::CheckpointToFree => {
                     self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
@@ -294,6 +303,13 @@ impl Leader {
             });
         }
         self.settle(sync).map_err(fatal)
+    }
+
+    /// What it would take is known only once it is built: on a full disk not again behind each commit.
+    fn note_refused_checkpoint(&mut self, done: &Outcome<CommitNo>) {
+        let is_full = |failure: &Failure| matches!(failure, Failure::Refused(e) if e.kind() == ErrorKind::DiskFull);
+        let is_refused = done.as_ref().is_err_and(is_full);
+        self.checkpoint_refused_ns = is_refused.then(|| self.env.clock().monotonic_ns());
     }
 
     /// A commit found no room. Looked for once as long as nothing else changes, so that callers who try again and again do
@@ -342,11 +358,14 @@ impl Leader {
         let frame_bytes = self.builder.frame_bytes() as u64;
         check_frame(frame_bytes).map_err(Failure::Refused)?;
         let purpose = match lowered.frees_space {
-            true => Purpose::Freeing,
+            true if lowered.changes.iter().any(drops_table) => Purpose::Drop,
+            true => Purpose::Replacement,
             false if lowered.changes.iter().any(adds_files) => Purpose::Files,
             false => Purpose::Rows,
         };
-        self.room(frame_bytes, purpose)?;
+        let blocks = lowered.blocks.iter().flatten();
+        let blocks_bytes = blocks.map(|block| block.len() as u64).sum();
+        self.room(frame_bytes, blocks_bytes, purpose)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;
         if changes.iter().any(frees_files) {
@@ -465,7 +484,7 @@ impl Leader {
         self.supply.note_longest_page(longest_page_bytes);
         self.supply.expect_checkpoint(repeated_bytes, unsaved_bytes);
         self.due.note_unsynced(self.unsynced_bytes() > 0);
-        let checkpoint = self.checkpoint_is_due();
+        let checkpoint = self.checkpoint_is_due() && !self.checkpoint_waits();
         if checkpoint {
             self.due.expect_checkpoint();
         }
@@ -557,6 +576,13 @@ impl Leader {
             || since.page_bytes >= due.page_bytes
     }
 
+    /// One was refused on a full disk, not long ago.
+    fn checkpoint_waits(&self) -> bool {
+        let now_ns = self.env.clock().monotonic_ns();
+        self.checkpoint_refused_ns
+            .is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < SEEK_SPACE_AGAIN_NS)
+    }
+
     /// A file for blocks of a table.
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
         FragmentWriter::stage(&self.store, &self.supply, table, &self.staged)
@@ -602,7 +628,13 @@ impl Leader {
             self.supply.take_least(tail_bytes)?
         } else if self.was_full {
             let wanted_bytes = tail_bytes + checkpoint_bytes;
-            self.supply.take(wanted_bytes, tail_bytes, 1, true)?
+            self.supply.take(Wanted {
+                last_bytes: wanted_bytes,
+                frame_bytes: tail_bytes,
+                checkpoints: 1,
+                kept_checkpoints: Some(0),
+                ..Wanted::default()
+            })?
         } else {
             self.supply.take_first(tail_bytes, checkpoint_bytes)?
         };
@@ -616,7 +648,8 @@ impl Leader {
             }
         }
         self.log = Some(log);
-        let stored = self.store_checkpoint(Some((&folder, first, unnamed.as_deref())), false);
+        let place = (&folder, first, unnamed.as_deref());
+        let stored = self.store_checkpoint(Some(place), false, Purpose::CheckpointToFree);
         let stored = stored.inspect_err(|_| {
             self.log = None;
             self.forget_epoch(first, unnamed.as_deref());
@@ -642,7 +675,7 @@ impl Leader {
 
     /// A checkpoint, if there is anything behind the last one; with `always` in any case, and one that needs no segment but
     /// the one that is written to.
-    fn checkpoint(&mut self, always: bool) -> Outcome<CommitNo> {
+    fn checkpoint(&mut self, always: bool, purpose: Purpose) -> Outcome<CommitNo> {
         if always {
             self.ensure_epoch()?;
         }
@@ -651,7 +684,7 @@ impl Leader {
             let base = self.working.bases.base(BuildsOn::Next);
             let base_segment = base.map(|base| base.place.at.segment);
             let must_be_full = always && base_segment != Some(self.written_segment());
-            let stored = self.store_checkpoint(None, must_be_full)?;
+            let stored = self.store_checkpoint(None, must_be_full, purpose)?;
             self.switch_root(stored, false)?;
             self.publish().map_err(fatal)?;
         }
@@ -661,7 +694,7 @@ impl Leader {
     fn checkpoint_to_free(&mut self) -> Outcome<CommitNo> {
         self.make_room_to_clean()?;
         self.ensure_epoch_to_drop()?;
-        self.checkpoint(true)
+        self.checkpoint(true, Purpose::CheckpointToFree)
     }
 
     /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the folder of the log, the segment that the
@@ -671,6 +704,7 @@ impl Leader {
         &mut self,
         first: Option<(&LogFolder, FileId, Option<&Path>)>,
         must_be_full: bool,
+        purpose: Purpose,
     ) -> Outcome<Stored> {
         // Files may have been restored since.
         self.working.settle_pending(&*self.store);
@@ -678,7 +712,7 @@ impl Leader {
             true => BuildsOn::Nothing,
             false => self.working.choose_base(first.is_some()),
         };
-        let (at, written, index_bytes) = self.place_checkpoint(builds_on)?;
+        let (at, written, index_bytes) = self.place_checkpoint(builds_on, purpose)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
         let full_bytes = match builds_on {
@@ -753,11 +787,14 @@ impl Leader {
     fn place_checkpoint(
         &mut self,
         builds_on: BuildsOn,
+        purpose: Purpose,
     ) -> Outcome<(LogPosition, WrittenTrees, u64)> {
-        let mut needed_bytes = 0;
+        let (mut needed_bytes, mut attempts) = (0, 0);
         let is_apart = Rule::OwnSectors.is_kept() && self.has_ample_space();
         loop {
-            let log = self.room(needed_bytes, Purpose::Checkpoint)?;
+            attempts += 1;
+            assert!(attempts < 5, "a segment has room for what it is taken for");
+            let log = self.room(needed_bytes, 0, purpose)?;
             let (end, at) = match is_apart {
                 true => (log.end(), log.next_sector()),
                 false => (log.end(), log.end()),
@@ -771,8 +808,8 @@ impl Leader {
                         _ => fatal(e),
                     })?;
             let frame_bytes = padding_bytes + self.builder.frame_bytes() as u64;
-            let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-            if log.fits(frame_bytes) {
+            if self.fits(frame_bytes, purpose) {
+                let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
                 log.pad_to(at, self.working.commit).map_err(fatal)?;
                 return Ok((at, written, index_bytes));
             }

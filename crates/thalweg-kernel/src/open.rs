@@ -22,7 +22,7 @@ use crate::root::{ROOT_NAME, Root, RootFile};
 use crate::segment::{
     self, SEGMENT_HEADER_BYTES, SegmentHeader, list_segments, log_dir, segment_path,
 };
-use crate::segment_supply::SegmentSupply;
+use crate::segment_supply::{SegmentSupply, Wanted};
 use crate::store::{DATA_DIR, LOG_DIR, Store};
 use crate::working::Working;
 use arc_swap::ArcSwap;
@@ -222,7 +222,7 @@ fn create_with(
     database: DatabaseId,
     supply: Arc<SegmentSupply>,
 ) -> Result<Leader> {
-    let prepared = supply.take(0, 0, 0, false).map_err(Failure::error)?;
+    let prepared = supply.take(Wanted::default()).map_err(Failure::error)?;
     let mut log = LogWriter::begin(database, Epoch(1), prepared, None);
     let mut builder = FrameBuilder::default();
     builder.section(SectionKind::Pages, |_| Ok(()))?;
@@ -490,6 +490,7 @@ pub(crate) fn leader(
         was_full: false,
         known_synced: (Epoch::default(), LogPosition::default()),
         space_sought: None,
+        checkpoint_refused_ns: None,
         shows_on_write: false,
         untold: true,
         has_garbage: false,

@@ -2,20 +2,32 @@
 //!
 //! Invariants: what may go into the reserve is decided here alone, by what a frame is for. Before a frame is put behind others
 //! that are not synced, the reserve has room for all of them, as far as sizes are estimated: a recovery on a full disk writes
-//! them again before a table can be dropped. Checkpoints are not kept from filling the reserve.
+//! them again before a table can be dropped. What comes by itself, again and again, leaves room in the reserve for a drop: for
+//! the checkpoint that begins an epoch, and for those before files are removed.
 
 use crate::leader::{Failure, Leader, Outcome, Purpose, UNSYNCED_LIMIT_BYTES, fatal, no_epoch};
 use crate::log_writer::LogWriter;
-use crate::segment_supply::CLEANING_CHECKPOINTS;
+use crate::segment_supply::{CLEANING_CHECKPOINTS, LEAST_RESERVE_CHECKPOINTS, Wanted};
+
+impl Purpose {
+    /// For how many checkpoints the reserve must have room behind such a frame; `None`: it does not go there.
+    fn kept_checkpoints(self) -> Option<u64> {
+        match self {
+            Self::Rows | Self::Files => None,
+            Self::Drop | Self::CheckpointToFree => Some(0),
+            Self::Replacement | Self::Checkpoint => Some(LEAST_RESERVE_CHECKPOINTS),
+        }
+    }
+}
 
 impl Leader {
     /// Keeps what a recovery would have to write again so short that there is room for it on a full disk; returns how long it may
     /// be.
-    fn bound_tail(&mut self, frame_bytes: u64) -> Outcome<u64> {
+    fn bound_tail(&mut self, tail_bytes: u64) -> Outcome<u64> {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         let (room, unsynced_bytes) = (self.supply.tail_room(), log.unsynced_bytes());
         // In the reserve there are only the commits for which it is kept.
-        if unsynced_bytes + frame_bytes <= room || log.is_reserve() {
+        if unsynced_bytes + tail_bytes <= room || log.is_reserve() {
             return Ok(room);
         }
         if unsynced_bytes > 0 {
@@ -27,48 +39,57 @@ impl Leader {
             self.untold = true;
         }
         self.supply
-            .expect_tail(UNSYNCED_LIMIT_BYTES.min(log.capacity_bytes()) + frame_bytes);
+            .expect_tail(UNSYNCED_LIMIT_BYTES.min(log.capacity_bytes()) + tail_bytes);
         Ok(room)
     }
 
-    /// Returns the log with room for a frame.
-    pub(crate) fn room(&mut self, frame_bytes: u64, purpose: Purpose) -> Outcome<&mut LogWriter> {
-        let tail_room = match purpose {
-            Purpose::Checkpoint => u64::MAX,
-            _ => self.bound_tail(frame_bytes)?,
-        };
-        let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        // On a copy-on-write file system it is the free space that must take the checkpoints (`make_room_to_drop`).
-        let (checkpoints, may_use_reserve) = match purpose {
-            Purpose::Rows | Purpose::Files => (0, false),
-            Purpose::Freeing => (CLEANING_CHECKPOINTS, true),
-            Purpose::Checkpoint => (1, true),
-        };
-        let is_full = match purpose {
-            Purpose::Rows | Purpose::Files => log.is_reserve() || !log.fits(frame_bytes),
-            Purpose::Freeing
-                if log.is_reserve() && self.has_garbage && !self.supply.is_given_back() =>
-            {
-                let kept_bytes = self.supply.room_for_checkpoints(checkpoints);
-                !log.fits(frame_bytes + kept_bytes)
+    /// Returns the log with room for a frame, of which blocks take `blocks_bytes`.
+    pub(crate) fn room(
+        &mut self,
+        frame_bytes: u64,
+        blocks_bytes: u64,
+        purpose: Purpose,
+    ) -> Outcome<&mut LogWriter> {
+        // Open rows are in each checkpoint behind them, what leads to blocks in the first.
+        let in_checkpoints = LEAST_RESERVE_CHECKPOINTS * (frame_bytes - blocks_bytes);
+        let (tail_bytes, tail_room) = match purpose {
+            // Nothing of it is written again.
+            Purpose::Checkpoint | Purpose::CheckpointToFree => (0, u64::MAX),
+            _ => {
+                let tail_bytes = frame_bytes + in_checkpoints;
+                (tail_bytes, self.bound_tail(tail_bytes)?)
             }
-            Purpose::Freeing | Purpose::Checkpoint => !log.fits(frame_bytes),
         };
+        let is_full = !self.fits(frame_bytes, purpose);
         let supply = &self.supply;
         let needs_reserve = match purpose {
-            Purpose::Rows => is_full || frame_bytes > tail_room,
-            Purpose::Files => is_full || frame_bytes > tail_room || !supply.has_least_reserve(),
-            Purpose::Freeing | Purpose::Checkpoint => false,
+            Purpose::Rows => is_full || tail_bytes > tail_room,
+            Purpose::Files => is_full || tail_bytes > tail_room || !supply.has_least_reserve(),
+            _ => false,
         };
         if needs_reserve {
-            supply
-                .ensure_reserve(frame_bytes)
-                .map_err(Failure::Refused)?;
+            let renewed = supply.ensure_reserve(tail_bytes);
+            renewed.map_err(Failure::Refused)?;
+        }
+        if purpose.kept_checkpoints() == Some(LEAST_RESERVE_CHECKPOINTS) {
+            // Where the reserve was given back it is this space that is kept.
+            let room = supply.check_room_for_rows(frame_bytes);
+            room.map_err(Failure::Refused)?;
         }
         if is_full {
-            let last_bytes = log.capacity_bytes();
-            supply.note_unsynced(log.unsynced_bytes());
-            let next = supply.take(last_bytes, frame_bytes, checkpoints, may_use_reserve)?;
+            let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
+            let next = supply.take(Wanted {
+                last_bytes: log.capacity_bytes(),
+                frame_bytes,
+                tail_bytes: tail_bytes.max(log.unsynced_bytes()),
+                // On a copy-on-write file system it is the free space that must take the checkpoints (`make_room_to_drop`).
+                checkpoints: match purpose {
+                    Purpose::Drop => CLEANING_CHECKPOINTS,
+                    Purpose::CheckpointToFree => 1,
+                    _ => 0,
+                },
+                kept_checkpoints: purpose.kept_checkpoints(),
+            })?;
             let rolled = log.roll(next, self.working.commit);
             rolled
                 .inspect_err(|e| self.supply.note_failed_write(e))
@@ -76,6 +97,19 @@ impl Leader {
             // The rows of the last segment may all be in blocks elsewhere by now.
             self.due.expect_garbage();
         }
-        Ok(log)
+        self.log.as_mut().ok_or_else(|| fatal(no_epoch()))
+    }
+
+    /// Whether a frame finds room in the segment that is written to.
+    pub(crate) fn fits(&self, frame_bytes: u64, purpose: Purpose) -> bool {
+        let Some(log) = &self.log else { return false };
+        let kept = match (log.is_reserve(), purpose) {
+            (false, _) => Some(0),
+            (true, Purpose::Drop) if self.has_garbage && !self.supply.is_given_back() => {
+                Some(CLEANING_CHECKPOINTS)
+            }
+            (true, _) => purpose.kept_checkpoints(),
+        };
+        kept.is_some_and(|kept| log.fits(frame_bytes + self.supply.room_for_checkpoints(kept)))
     }
 }

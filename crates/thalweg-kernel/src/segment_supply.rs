@@ -29,6 +29,8 @@
 //! - The reserve was made when there were few tables: see the estimate above.
 //! - Drops whose files a snapshot keeps use up the reserve, so that none is left for the checkpoints that remove the files later:
 //!   in the reserve, and behind a drop whose files are not removed yet, a drop must leave room for two checkpoints.
+//! - Replacements, the rounds of cleaning behind them and ordinary checkpoints use up the reserve, one after the other, and the
+//!   process is killed: they leave room in it for the three checkpoints of a drop by the next process, or are refused.
 //! - The database is closed on a full disk, and another program takes the reserve: it stays there when space is short.
 //! - It is opened on a full disk, and what an earlier process kept is removed before something takes its place: the largest
 //!   leftover becomes the reserve.
@@ -50,7 +52,7 @@ const RESERVE_MIN_BYTES: u64 = 64 << 10;
 /// more, because their size is only estimated and copy-on-write file systems need room for writing one twice.
 const RESERVE_CHECKPOINTS: u64 = 4;
 /// With room for fewer checkpoints than these in the reserve, commits that free no space are refused.
-const LEAST_RESERVE_CHECKPOINTS: u64 = 3;
+pub(crate) const LEAST_RESERVE_CHECKPOINTS: u64 = 3;
 /// Removing files takes so many checkpoints.
 pub(crate) const CLEANING_CHECKPOINTS: u64 = 2;
 /// On a copy-on-write file system a segment takes room for its zeros, and for what is written over them until that is synced.
@@ -83,8 +85,6 @@ pub(crate) struct SegmentSupply {
     longest_page_bytes: AtomicU64,
     /// The most that was to be unsynced at once.
     tail_bytes: AtomicU64,
-    /// Bytes of the log that were not synced when a segment was taken last.
-    unsynced_bytes: AtomicU64,
     /// Capacity of the reserve; 0: none.
     reserve_bytes: AtomicU64,
     /// The largest reserve that the preparing thread was called for.
@@ -115,6 +115,21 @@ struct State {
     /// The reserve is too small for the next checkpoints.
     wants_reserve: bool,
     preparing: bool,
+}
+
+/// What a segment is taken for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// Capacity of the segment before it.
+    pub(crate) last_bytes: u64,
+    /// The frame that it begins with.
+    pub(crate) frame_bytes: u64,
+    /// What a recovery on a full disk would write for what is not synced of the log: the reserve has room for that.
+    pub(crate) tail_bytes: u64,
+    /// Made of what was given back, it has room for so many checkpoints behind the frame.
+    pub(crate) checkpoints: u64,
+    /// Behind the frame the reserve must have room for so many checkpoints, to be taken for it; `None`: it is not taken.
+    pub(crate) kept_checkpoints: Option<u64>,
 }
 
 /// Whoever takes a segment waits for as long; also one that unwinds gives it up.
@@ -150,7 +165,6 @@ impl SegmentSupply {
             unsaved_bytes: AtomicU64::new(0),
             longest_page_bytes: AtomicU64::new(0),
             tail_bytes: AtomicU64::new(0),
-            unsynced_bytes: AtomicU64::new(0),
             reserve_bytes: AtomicU64::new(0),
             called_for_bytes: AtomicU64::new(0),
             is_given_back: AtomicBool::new(false),
@@ -169,21 +183,25 @@ impl SegmentSupply {
         FileId(self.next_file.load(Ordering::Relaxed))
     }
 
-    /// Returns a segment for a frame of `frame_bytes` after one of `last_bytes`; if space is out and `may_use_reserve`, the
-    /// reserve, or one that has room for `checkpoints` behind the frame and no more. The next spare is wanted from then on.
-    pub(crate) fn take(
-        &self,
-        last_bytes: u64,
-        frame_bytes: u64,
-        checkpoints: u64,
-        may_use_reserve: bool,
-    ) -> Outcome<Prepared> {
+    /// Returns a segment for a frame; if space is out, the reserve, or one with just the room that is wanted, for frames that may
+    /// go there. The next spare is wanted from then on.
+    pub(crate) fn take(&self, wanted: Wanted) -> Outcome<Prepared> {
+        let Wanted {
+            last_bytes,
+            frame_bytes,
+            tail_bytes,
+            checkpoints,
+            kept_checkpoints,
+        } = wanted;
+        let may_use_reserve = kept_checkpoints.is_some();
         let mut capacity_bytes = segment::next_capacity(last_bytes, self.limit_bytes, frame_bytes);
         let needed_bytes = segment::SEGMENT_HEADER_BYTES as u64 + frame_bytes + NEXT_FRAME_BYTES;
+        let kept_bytes = self.room_for_checkpoints(kept_checkpoints.unwrap_or(0));
         let mut state = self.lock_prepared();
         let was_used = state.reserve_is_used;
-        if state.reserve_is_used && !may_use_reserve {
-            let renewed = self.renew_reserve(&mut state, frame_bytes);
+        // What must leave room in the reserve goes into no segment that takes its place.
+        if state.reserve_is_used && kept_checkpoints != Some(0) {
+            let renewed = self.renew_reserve(&mut state, tail_bytes);
             renewed.map_err(Failure::Refused)?;
         }
         let is_given_back = self.is_given_back();
@@ -198,8 +216,7 @@ impl SegmentSupply {
             false => self.make(bytes),
         };
         let mut made = fitting.map_or_else(|| make(capacity_bytes), Ok);
-        if !may_use_reserve && segment::is_full(&made) && self.cut_reserve(&mut state, frame_bytes)
-        {
+        if !may_use_reserve && segment::is_full(&made) && self.cut_reserve(&mut state, tail_bytes) {
             made = make(capacity_bytes);
         }
         // Segments grow with the log: there may be room for a short one.
@@ -210,10 +227,11 @@ impl SegmentSupply {
         let spare = match made {
             Err(error) if may_use_reserve && error.kind() == ErrorKind::DiskFull => {
                 is_reserve = true;
-                let reserve = self.take_reserve(&mut state, needed_bytes);
+                let reserve = self.take_reserve(&mut state, needed_bytes + kept_bytes);
                 reserve.and_then(|reserve| match reserve {
                     Some(reserve) => Ok(reserve),
-                    None => make(least_bytes).map_err(|_| error),
+                    None if kept_bytes == 0 => make(least_bytes).map_err(|_| error),
+                    None => Err(error),
                 })
             }
             made => made,
@@ -248,10 +266,7 @@ impl SegmentSupply {
     }
 
     /// Cuts a reserve that was made for more than is in no checkpoint now; returns whether there was one.
-    fn cut_reserve(&self, state: &mut State, frame_bytes: u64) -> bool {
-        // What is unsynced now, and then the frame for which there is no room.
-        let unsynced_bytes = self.unsynced_bytes.load(Ordering::Relaxed);
-        let tail_bytes = unsynced_bytes.max(frame_bytes);
+    fn cut_reserve(&self, state: &mut State, tail_bytes: u64) -> bool {
         let wanted_bytes = self.wanted_reserve_bytes(true);
         let wanted_bytes = wanted_bytes.max(self.kept_bytes() + tail_bytes);
         let Some(reserve) = &mut state.reserve else {
@@ -335,11 +350,6 @@ impl SegmentSupply {
         self.least_reserve_bytes_with(unsaved_bytes) + around_bytes
     }
 
-    /// Notes how much of the log is unsynced, before a segment is taken.
-    pub(crate) fn note_unsynced(&self, bytes: u64) {
-        self.unsynced_bytes.store(bytes, Ordering::Relaxed);
-    }
-
     /// Calls for a reserve with more room for the tail of the log, so that it need not be synced as often.
     pub(crate) fn expect_tail(&self, bytes: u64) {
         if self.tail_bytes.fetch_max(bytes, Ordering::Relaxed) < bytes {
@@ -352,23 +362,23 @@ impl SegmentSupply {
     }
 
     /// Makes sure of a reserve for the next checkpoints, before there is room for a commit that frees no space. It has room for
-    /// the frame of that as well, which a recovery writes again.
-    pub(crate) fn ensure_reserve(&self, frame_bytes: u64) -> Result<()> {
+    /// `tail_bytes` as well, which a recovery would write for that.
+    pub(crate) fn ensure_reserve(&self, tail_bytes: u64) -> Result<()> {
         let mut state = self.lock_prepared();
-        self.renew_reserve(&mut state, frame_bytes)
+        self.renew_reserve(&mut state, tail_bytes)
     }
 
     /// Puts another reserve in the place of one that was used, or is too small.
-    fn renew_reserve(&self, state: &mut State, frame_bytes: u64) -> Result<()> {
+    fn renew_reserve(&self, state: &mut State, tail_bytes: u64) -> Result<()> {
         let least_bytes = self.least_reserve_bytes();
         let suffices = |spare: &Spare| {
             let room = self.tail_room_in(spare.capacity_bytes);
-            spare.capacity_bytes >= least_bytes && room >= frame_bytes
+            spare.capacity_bytes >= least_bytes && room >= tail_bytes
         };
         let wanted_bytes = self.wanted_reserve_bytes(true);
-        let wanted_bytes = match self.tail_room_in(wanted_bytes) >= frame_bytes {
+        let wanted_bytes = match self.tail_room_in(wanted_bytes) >= tail_bytes {
             true => wanted_bytes,
-            false => (self.kept_bytes() + frame_bytes).next_multiple_of(self.reserve_unit()),
+            false => (self.kept_bytes() + tail_bytes).next_multiple_of(self.reserve_unit()),
         };
         if !state.reserve.as_ref().is_some_and(suffices) {
             // One that is only given back has to be larger, if there is room. Looked at first: trying takes all there is from
@@ -654,7 +664,12 @@ impl SegmentSupply {
         let made = segment::make_first(&self.env, &self.dir, self.next_file_id(), capacity_bytes);
         match made {
             // What was prepared in better times can still be had.
-            Err(error) if error.kind() == ErrorKind::DiskFull => self.take(0, frame_bytes, 1, true),
+            Err(error) if error.kind() == ErrorKind::DiskFull => self.take(Wanted {
+                frame_bytes,
+                checkpoints: 1,
+                kept_checkpoints: Some(0),
+                ..Wanted::default()
+            }),
             made => {
                 let first = made.map_err(Failure::Refused)?;
                 self.state.lock().wanted_bytes =

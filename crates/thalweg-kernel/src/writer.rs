@@ -440,6 +440,11 @@ impl Writer {
         let last = match self.poison() {
             None => self
                 .submit(Job::Checkpoint { always: false }, Durability::Disk)
+                // What it would hold is in the log, which the next opening reads.
+                .or_else(|error| match error.kind() {
+                    ErrorKind::DiskFull => self.submit(Job::Flush, Durability::Disk),
+                    _ => Err(error),
+                })
                 // An old root is told by a newer `live`.
                 .and_then(|_| self.with_leader(|leader| leader.live.sync())?),
             Some(poison) => Err(refusal(&poison)),

@@ -71,6 +71,15 @@ impl Dice {
     pub fn below(&mut self, end: u64) -> u64 {
         self.draw() % end
     }
+
+    /// One of some values.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        let at = usize::try_from(self.below(of.len() as u64));
+        of[at.expect("an index of a slice")]
+    }
 }
 
 /// What a panic said.

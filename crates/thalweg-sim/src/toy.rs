@@ -19,6 +19,17 @@ use thalweg_kernel::{
 /// A key and a value.
 pub type Row = (i64, i64);
 
+/// Rows that no codec makes short.
+pub fn random_rows(first: i64, count: i64) -> Vec<Row> {
+    let value = |key: i64| {
+        let mixed = (key ^ (key >> 7)).wrapping_mul(0x2545_F491_4F6C_DD1D);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0x1B87_3593_CC9E_2D51)
+    };
+    (first..first + count)
+        .map(|key| (key, value(key)))
+        .collect()
+}
+
 const ROW_BYTES: usize = 16;
 /// The column of the keys.
 pub const KEY_COLUMN: u32 = 1;
@@ -201,6 +212,15 @@ impl Toy {
             ..Commit::default()
         };
         self.kernel.commit(commit, durability)
+    }
+
+    /// Drops a table, for good once this returns.
+    pub fn drop_table(&self, table: TableId) -> Result<CommitNo> {
+        let commit = Commit {
+            edits: vec![Edit::DropTable { table }],
+            ..Commit::default()
+        };
+        self.kernel.commit(commit, Durability::Disk)
     }
 
     /// Appends as blocks of at most `block_rows`.

@@ -45,13 +45,6 @@ fn open_reader(sim: &SimEnv) -> Toy {
     Toy::open(&sim.env(), "/db", &options, 64).unwrap()
 }
 
-fn used_bytes(sim: &SimEnv) -> u64 {
-    sim.files()
-        .iter()
-        .map(|(_, bytes)| bytes.next_multiple_of(4096))
-        .sum()
-}
-
 /// Appends until there is an error; returns what was stored, and what may have been.
 fn fill(toy: &Toy, table: TableId, level: Durability) -> (Vec<Row>, Vec<Row>) {
     let mut stored = Vec::new();
@@ -71,20 +64,12 @@ fn fill(toy: &Toy, table: TableId, level: Durability) -> (Vec<Row>, Vec<Row>) {
     panic!("the disk never gets full");
 }
 
-fn drop_table(toy: &Toy, table: TableId) -> Result<()> {
-    let commit = Commit {
-        edits: vec![Edit::DropTable { table }],
-        ..Commit::default()
-    };
-    toy.kernel.commit(commit, Durability::Disk).map(drop)
-}
-
 /// Drops a table, as often as the outcome is not known.
 fn drop_in_the_end(toy: &Toy, table: TableId) {
     let mut errors = Vec::new();
     for _ in 0..3 {
-        match drop_table(toy, table) {
-            Ok(()) => return,
+        match toy.drop_table(table) {
+            Ok(_) => return,
             Err(e) if e.kind() == ErrorKind::NotFound => return,
             Err(e) => errors.push(e),
         }
@@ -99,10 +84,10 @@ fn full(copy_on_write: bool) -> (SimEnv, Toy, TableId, TableId, Vec<Row>, Vec<Ro
     let toy = open(&sim).unwrap();
     let (keep, big) = (toy.create("keep").unwrap(), toy.create("big").unwrap());
     toy.append(keep, &[(1, 1)], Durability::Disk).unwrap();
-    sim.set_quota(Some(used_bytes(&sim) + 8 * SEGMENT_BYTES));
+    sim.set_quota(Some(sim.used_bytes() + 8 * SEGMENT_BYTES));
     let (stored, doubtful) = fill(&toy, big, Durability::Disk);
     // Another program takes what is left.
-    sim.set_quota(Some(used_bytes(&sim)));
+    sim.set_quota(Some(sim.used_bytes()));
     (sim, toy, keep, big, stored, doubtful)
 }
 
@@ -114,7 +99,7 @@ fn is_stored(found: &[Row], stored: &[Row], doubtful: &[Row]) -> bool {
 fn a_drop_frees_space_and_writing_goes_on() {
     for copy_on_write in [false, true] {
         let (sim, toy, keep, big, stored, doubtful) = full(copy_on_write);
-        let before = used_bytes(&sim);
+        let before = sim.used_bytes();
         for _ in 0..5 {
             let refused = toy.append(keep, &[(2, 2)], Durability::Disk);
             if copy_on_write {
@@ -124,7 +109,7 @@ fn a_drop_frees_space_and_writing_goes_on() {
         }
         drop_in_the_end(&toy, big);
         toy.kernel.collect_garbage().unwrap();
-        let left = used_bytes(&sim);
+        let left = sim.used_bytes();
         assert!(
             left < before / 2,
             "copy on write {copy_on_write}: {left} of {before} bytes are left"
@@ -181,10 +166,10 @@ fn a_crash_on_such_a_disk_is_recovered_there_and_a_drop_frees_it() {
             is_stored(&toy.rows(big).unwrap(), &stored, &doubtful),
             "{choice:?}"
         );
-        let before = used_bytes(&image);
+        let before = image.used_bytes();
         drop_in_the_end(&toy, big);
         toy.kernel.collect_garbage().unwrap();
-        assert!(used_bytes(&image) < before / 2, "{choice:?}");
+        assert!(image.used_bytes() < before / 2, "{choice:?}");
         toy.append(keep, &[(7, 7)], Durability::Disk).unwrap();
         assert_eq!(toy.rows(keep).unwrap(), [(1, 1), (7, 7)]);
     }
@@ -202,7 +187,7 @@ fn crash_at_any_call_of_a_drop(copy_on_write: bool) {
     for at in 1.. {
         let (sim, toy, keep, big, stored, doubtful) = full(copy_on_write);
         sim.set_plan(FaultPlan::crash_at(sim.calls() + at));
-        let dropped = drop_table(&toy, big);
+        let dropped = toy.drop_table(big);
         let collected = toy.kernel.collect_garbage();
         for choice in sim.crash_choices(4, 4, at) {
             let image = sim.crash_image(&choice);
@@ -240,9 +225,9 @@ fn in_the_end<T>(what: &str, mut attempt: impl FnMut() -> Result<T>) -> T {
 }
 
 fn drop_with_threads(what: &str, toy: &Toy, table: TableId) {
-    in_the_end(what, || match drop_table(toy, table) {
+    in_the_end(what, || match toy.drop_table(table) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        dropped => dropped,
+        dropped => dropped.map(drop),
     });
 }
 
@@ -263,11 +248,11 @@ fn drop_beside_threads(
     let (keep, big) = (toy.create("keep").unwrap(), toy.create("big").unwrap());
     toy.append(keep, &[(1, 1)], Durability::Disk).unwrap();
     let reader = open_reader(&sim);
-    let quota_bytes = used_bytes(&sim) + segments * SEGMENT_BYTES;
+    let quota_bytes = sim.used_bytes() + segments * SEGMENT_BYTES;
     sim.set_quota(Some(quota_bytes));
     let (stored, doubtful) = fill(&toy, big, Durability::Disk);
     if let Some(pages) = slack_pages {
-        sim.set_quota(Some(used_bytes(&sim) + pages * 4096));
+        sim.set_quota(Some(sim.used_bytes() + pages * 4096));
     }
     assert!(
         is_stored(&toy.rows(big).unwrap(), &stored, &doubtful),
@@ -321,14 +306,14 @@ fn of_many_tables_each_can_be_dropped_once_no_snapshot_needs_it() {
             .map(|n| toy.create(&format!("one of many tables: {n}")).unwrap())
             .collect();
         let big = toy.create("big").unwrap();
-        sim.set_quota(Some(used_bytes(&sim) + 8 * SEGMENT_BYTES));
+        sim.set_quota(Some(sim.used_bytes() + 8 * SEGMENT_BYTES));
         let (stored, doubtful) = fill(&toy, big, Durability::Disk);
-        sim.set_quota(Some(used_bytes(&sim)));
+        sim.set_quota(Some(sim.used_bytes()));
         let held = toy.kernel.snapshot().unwrap();
         let all: Vec<TableId> = many.into_iter().chain([big]).collect();
         // Of these some are refused, in the end, because none of them frees anything.
         for table in &all {
-            let _ = drop_table(&toy, *table);
+            let _ = toy.drop_table(*table);
         }
         // What the snapshot shows is still there.
         let shown = held.table_named("big").unwrap();
@@ -365,7 +350,7 @@ fn an_opening_without_any_room_shows_all_rows_and_writing_waits() {
             for path in spares.collect::<Vec<_>>() {
                 image.env().storage().remove_file(&path).unwrap();
             }
-            image.set_quota(Some(used_bytes(&image)));
+            image.set_quota(Some(image.used_bytes()));
             let what = format!("copy on write {copy_on_write}, {choice:?}");
             for _ in 0..3 {
                 let toy = open(&image).unwrap_or_else(|e| panic!("{what}: {e:?}"));

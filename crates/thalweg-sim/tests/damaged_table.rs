@@ -43,14 +43,6 @@ fn rows(first: i64, count: usize) -> Vec<Row> {
     (first..).take(count).map(|key| (key, key)).collect()
 }
 
-fn drop_table(toy: &Toy, table: TableId) {
-    let commit = Commit {
-        edits: vec![Edit::DropTable { table }],
-        ..Commit::default()
-    };
-    toy.kernel.commit(commit, Durability::Disk).unwrap();
-}
-
 /// One byte of each index page of a table that lies in the log, and what it was.
 struct Damage(Vec<(PathBuf, u64, u8)>);
 
@@ -242,7 +234,7 @@ fn open_rows_that_cannot_be_encoded_are_bounded_and_in_nobodys_way() {
         toy.kernel.flush().unwrap();
         toy.kernel.checkpoint().unwrap();
         // Nothing is left of it once the table is gone.
-        drop_table(toy, a);
+        toy.drop_table(a).unwrap();
         let (taken, refused) = fill(toy, b, OPEN_LIMIT_ROWS + 8_192);
         assert!(refused.is_none(), "after {taken} rows: {refused:?}");
         toy.kernel.close().unwrap();
@@ -277,7 +269,7 @@ fn files_of_other_tables_go_and_its_own_stay() {
     let Damaged { sim, toy, a, .. } = &db;
     assert_eq!(fragments(sim), 6);
     let c = toy.kernel.snapshot().unwrap().table_named("c").unwrap().id;
-    drop_table(toy, c);
+    toy.drop_table(c).unwrap();
     toy.kernel.run_due_work().unwrap();
     assert_eq!(fragments(sim), 3);
     for _ in 0..3 {
@@ -289,7 +281,7 @@ fn files_of_other_tables_go_and_its_own_stay() {
     assert_eq!(toy.rows(*a).unwrap().len(), 256 + 3_000 + 640);
     // And goes with its table, damaged or not.
     Damage::of(sim, *a);
-    drop_table(toy, *a);
+    toy.drop_table(*a).unwrap();
     toy.kernel.run_due_work().unwrap();
     // One may be where a sparse segment was emptied into.
     assert!(fragments(sim) <= 1, "{} fragments", fragments(sim));
@@ -503,7 +495,7 @@ fn a_table_with_changes_that_wait_can_be_dropped_and_its_files_go() {
     for (what, go_on) in GO_ON {
         let db = killed(go_on);
         let toy = open(&db.sim, false);
-        drop_table(&toy, db.a);
+        toy.drop_table(db.a).unwrap();
         for part in 0..40 {
             toy.append_group(db.b, &rows(1_000 + part * 64, 64), 8, Durability::Disk)
                 .unwrap();

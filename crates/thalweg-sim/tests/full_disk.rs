@@ -7,7 +7,7 @@ use thalweg_env::sim::{
 use thalweg_kernel::index::EntryKey;
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
 use thalweg_sim::oracle::contents_of;
-use thalweg_sim::toy::{Row, Toy, block, definition, wide_block};
+use thalweg_sim::toy::{Row, Toy, block, definition, random_rows, wide_block};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -21,13 +21,6 @@ fn options() -> Options {
 
 fn open(sim: &SimEnv) -> Toy {
     Toy::open(&sim.env(), "/db", &options(), 64).unwrap()
-}
-
-fn used_bytes(sim: &SimEnv) -> u64 {
-    sim.files()
-        .iter()
-        .map(|(_, bytes)| bytes.next_multiple_of(4096))
-        .sum()
 }
 
 /// Appends until the disk is full; returns what was stored.
@@ -47,21 +40,13 @@ fn fill(toy: &Toy, table: TableId, durability: Durability) -> Vec<Row> {
     unreachable!("an endless range")
 }
 
-fn drop_table(toy: &Toy, table: TableId) {
-    let commit = Commit {
-        edits: vec![Edit::DropTable { table }],
-        ..Commit::default()
-    };
-    toy.kernel.commit(commit, Durability::Disk).unwrap();
-}
-
 /// A database on a disk that has just got full, with tables `keep` and `big`.
 fn full() -> (SimEnv, Toy, TableId, TableId, Vec<Row>) {
     let sim = SimEnv::new(7);
     let toy = open(&sim);
     let (keep, big) = (toy.create("keep").unwrap(), toy.create("big").unwrap());
     toy.append(keep, &[(1, 1)], Durability::Disk).unwrap();
-    sim.set_quota(Some(used_bytes(&sim) + 10 * SEGMENT_BYTES));
+    sim.set_quota(Some(sim.used_bytes() + 10 * SEGMENT_BYTES));
     let stored = fill(&toy, big, Durability::Disk);
     (sim, toy, keep, big, stored)
 }
@@ -88,13 +73,13 @@ fn reads_go_on_and_writing_resumes_once_there_is_space() {
 #[test]
 fn a_drop_works_on_a_full_disk_and_makes_room() {
     let (sim, toy, keep, big, _) = full();
-    let before = used_bytes(&sim);
-    drop_table(&toy, big);
+    let before = sim.used_bytes();
+    toy.drop_table(big).unwrap();
     toy.kernel.collect_garbage().unwrap();
     assert!(
-        used_bytes(&sim) < before / 2,
+        sim.used_bytes() < before / 2,
         "{} of {before} bytes are left",
-        used_bytes(&sim)
+        sim.used_bytes()
     );
     // Without a reopen, and as much as before.
     let again = toy.create("again").unwrap();
@@ -109,7 +94,7 @@ fn fifty_rounds_of_filling_and_dropping() {
     let (sim, toy, keep, big, _) = full();
     let mut victim = big;
     for round in 0..50 {
-        drop_table(&toy, victim);
+        toy.drop_table(victim).unwrap();
         toy.kernel.collect_garbage().unwrap();
         victim = toy.create(&format!("round {round}")).unwrap();
         let stored = fill(&toy, victim, Durability::Process);
@@ -144,10 +129,10 @@ fn a_crash_on_a_full_disk_can_be_recovered_there() {
             choice == CrashChoice::DropAll || kept == shown,
             "{choice:?}"
         );
-        let before = used_bytes(&image);
-        drop_table(&toy, big);
+        let before = image.used_bytes();
+        toy.drop_table(big).unwrap();
         toy.kernel.collect_garbage().unwrap();
-        assert!(used_bytes(&image) < before, "{choice:?}");
+        assert!(image.used_bytes() < before, "{choice:?}");
         toy.append(keep, &[(7, 7)], Durability::Disk).unwrap();
     }
 }
@@ -158,7 +143,7 @@ fn full_at_sync(seed: u64) -> (SimEnv, Toy, TableId) {
     let toy = open(&sim);
     let table = toy.create("t").unwrap();
     sim.set_quota_at_sync(true);
-    sim.set_quota(Some(used_bytes(&sim) + 4 * SEGMENT_BYTES));
+    sim.set_quota(Some(sim.used_bytes() + 4 * SEGMENT_BYTES));
     (sim, toy, table)
 }
 
@@ -253,12 +238,12 @@ fn fifty_rounds_of_filling_up_at_syncs_and_going_on_in_the_same_handle() {
         if round % 3 == 2 {
             let image = open(&sim.crash_image(&CrashChoice::DropAll));
             assert_eq!(image.rows(table).unwrap(), stored, "round {round}");
-            drop_table(&toy, table);
+            toy.drop_table(table).unwrap();
             table = toy.create(&format!("round {round}")).unwrap();
             stored.clear();
         }
         toy.kernel.collect_garbage().unwrap();
-        sim.set_quota(Some(used_bytes(&sim) + 4 * SEGMENT_BYTES));
+        sim.set_quota(Some(sim.used_bytes() + 4 * SEGMENT_BYTES));
     }
     // The cache kept what the syncs have lost.
     assert!(failed > 25 && kept == failed, "{kept} of {failed}");
@@ -491,7 +476,7 @@ fn a_drop_frees_space_in_the_end_where_tables_share_segments() {
         let sim = SimEnv::new(seed);
         let toy = open(&sim);
         let (keep, big) = (toy.create("keep").unwrap(), toy.create("big").unwrap());
-        let quota_bytes = used_bytes(&sim) + 12 * SEGMENT_BYTES;
+        let quota_bytes = sim.used_bytes() + 12 * SEGMENT_BYTES;
         sim.set_quota(Some(quota_bytes));
         let mut kept = Vec::new();
         for k in 0.. {
@@ -506,7 +491,7 @@ fn a_drop_frees_space_in_the_end_where_tables_share_segments() {
                 }
             }
         }
-        drop_table(&toy, big);
+        toy.drop_table(big).unwrap();
         sim.set_quota(Some(quota_bytes + relief * SEGMENT_BYTES));
         // Until it works: each one that is refused calls for more room.
         let mut more: Vec<Row> = Vec::new();
@@ -544,7 +529,7 @@ fn another_process_opens_and_reads_on_a_full_disk() {
             };
             let read_in = |process| Toy::open(&sim.env_of_process(process), "/db", &reading, 64);
             let before = reader_came_before.then(|| read_in(2).unwrap());
-            sim.set_quota(Some(used_bytes(&sim) + 10 * SEGMENT_BYTES));
+            sim.set_quota(Some(sim.used_bytes() + 10 * SEGMENT_BYTES));
             let full = (0_i64..).find(|k| {
                 let rows: Vec<Row> = (k * 200..k * 200 + 200).map(|v| (v, v)).collect();
                 toy.append_group(table, &rows, 64, Durability::Disk)
@@ -552,13 +537,13 @@ fn another_process_opens_and_reads_on_a_full_disk() {
             });
             assert!(full > Some(10));
             let stored = toy.rows(table).unwrap();
-            sim.set_quota(Some(used_bytes(&sim)));
+            sim.set_quota(Some(sim.used_bytes()));
             let opened = read_in(3).unwrap();
             for reader in before.iter().chain([&opened]) {
                 assert_eq!(reader.rows(table).unwrap(), stored);
             }
             // It keeps nothing by mistake, and follows once there is space.
-            drop_table(&toy, table);
+            toy.drop_table(table).unwrap();
             sim.set_quota(None);
             let other = toy.create("other").unwrap();
             toy.append(other, &[(1, 1)], Durability::Disk).unwrap();
@@ -578,9 +563,11 @@ fn drops_where_space_is_short_overwrite_what_is_kept_once() {
     let create = |n| toy.create(&format!("t{n}")).unwrap();
     let tables: Vec<TableId> = (0..TABLES).map(create).collect();
     toy.kernel.run_due_work().unwrap();
-    sim.set_quota(Some(used_bytes(&sim) + 2 * SEGMENT_BYTES));
+    sim.set_quota(Some(sim.used_bytes() + 2 * SEGMENT_BYTES));
     sim.reset_stats();
-    tables.iter().for_each(|table| drop_table(&toy, *table));
+    for table in &tables {
+        toy.drop_table(*table).unwrap();
+    }
     let stats = sim.stats();
     // A reserve of this size is a few segments, and each drop a frame.
     let most_bytes = 16 * SEGMENT_BYTES;
@@ -622,7 +609,7 @@ fn a_drop_makes_room_whatever_added_files_have_changed_of_an_index() {
         let snapshot = toy.kernel.snapshot().unwrap();
         let wide = snapshot.table_named("wide").unwrap().id;
         drop(snapshot);
-        sim.set_quota(Some(used_bytes(&sim) + 128 * SEGMENT_BYTES));
+        sim.set_quota(Some(sim.used_bytes() + 128 * SEGMENT_BYTES));
         for k in 0..60 {
             let rows: Vec<Row> = (k * 2000..k * 2000 + 2000).map(|v| (v, v)).collect();
             toy.append_fragment(big, &rows, 64).unwrap();
@@ -644,12 +631,12 @@ fn a_drop_makes_room_whatever_added_files_have_changed_of_an_index() {
             add().is_err()
         });
         assert!(full.is_some(), "{what}");
-        sim.set_quota(Some(used_bytes(&sim)));
-        let before = used_bytes(&sim);
+        sim.set_quota(Some(sim.used_bytes()));
+        let before = sim.used_bytes();
         commit(Edit::DropTable { table: big }).unwrap_or_else(|e| unreachable!("{what}: {e}"));
         let collected = toy.kernel.collect_garbage();
         assert!(collected.is_ok(), "{what}: {collected:?}");
-        assert!(used_bytes(&sim) < before, "{what}");
+        assert!(sim.used_bytes() < before, "{what}");
         toy.append(keep, &[(1, 1)], Durability::Disk).unwrap();
     }
 }
@@ -679,24 +666,13 @@ fn where_no_long_segment_fits_short_ones_take_the_rest() {
             longest() == 4 << 20
         })
         .unwrap();
-    let quota = used_bytes(&sim) + (600 << 10);
+    let quota = sim.used_bytes() + (600 << 10);
     sim.set_quota(Some(quota));
     let full = (grown + 1..5000).find(|k| append(*k).is_err());
     assert!(full.is_some());
-    let left = quota - used_bytes(&sim);
+    let left = quota - sim.used_bytes();
     // What is left is less than a larger reserve would take.
     assert!(left < 1 << 20, "{left} bytes are left");
-}
-
-/// Rows that no codec makes short.
-fn random_rows(first: i64, count: i64) -> Vec<Row> {
-    let value = |key: i64| {
-        let mixed = (key ^ (key >> 7)).wrapping_mul(0x2545_F491_4F6C_DD1D);
-        (mixed ^ (mixed >> 29)).wrapping_mul(0x1B87_3593_CC9E_2D51)
-    };
-    (first..first + count)
-        .map(|key| (key, value(key)))
-        .collect()
 }
 
 /// The recovery writes the unsynced rows again before the table can be dropped: the reserve must have room for them.
@@ -724,7 +700,7 @@ fn a_kill_in_a_large_append_on_a_full_disk_leaves_room_to_drop() {
             toy.kernel.run_due_work().unwrap();
         }
         // Room for the last segment to be followed by another one.
-        sim.set_quota(Some(used_bytes(&sim) + (20 << 20)));
+        sim.set_quota(Some(sim.used_bytes() + (20 << 20)));
         (sim, toy, big)
     };
     let append = |toy: &Toy, big, at: i64| {
@@ -743,9 +719,9 @@ fn a_kill_in_a_large_append_on_a_full_disk_leaves_room_to_drop() {
         sim.set_plan(FaultPlan::none().rule(crash));
         let _ = append(&toy, big, killed);
         let image = sim.crash_image(&CrashChoice::Kill);
-        image.set_quota(Some(used_bytes(&image)));
+        image.set_quota(Some(image.used_bytes()));
         let toy = Toy::open(&image.env(), "/db", &Options::default(), 8192).unwrap();
-        drop_table(&toy, big);
+        toy.drop_table(big).unwrap();
     }
 }
 
@@ -756,7 +732,7 @@ fn a_power_cut_in_a_drop_on_a_full_disk_leaves_room_for_the_next_one() {
     loop {
         let (sim, toy, keep, big, _) = full();
         // With room for `live`, which a power cut may take.
-        let quota = used_bytes(&sim) + 4096;
+        let quota = sim.used_bytes() + 4096;
         sim.set_quota(Some(quota));
         sim.set_plan(FaultPlan::crash_at(sim.calls() + step));
         let dropped = Commit {
@@ -808,7 +784,7 @@ fn a_large_append_that_is_refused_leaves_its_room_to_small_ones() {
         let rows = random_rows(0, 2_000);
         toy.append_group(table, &rows, 64, Durability::Disk)
             .unwrap();
-        sim.set_quota(Some(used_bytes(&sim) + (2 << 20)));
+        sim.set_quota(Some(sim.used_bytes() + (2 << 20)));
         if refused {
             let large = random_rows(10_000, 200_000);
             let error = toy.append_group(table, &large, 8192, Durability::Disk);

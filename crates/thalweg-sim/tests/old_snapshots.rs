@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
-use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, Snapshot, TableId};
+use thalweg_kernel::{ErrorKind, Options, Snapshot, TableId};
 use thalweg_sim::toy::{Row, Toy};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -44,14 +44,6 @@ fn with_tables(sim: &SimEnv, names: &[&str]) -> (Toy, Vec<TableId>) {
     (toy, tables)
 }
 
-fn drop_table(toy: &Toy, table: TableId) {
-    let commit = Commit {
-        edits: vec![Edit::DropTable { table }],
-        ..Commit::default()
-    };
-    toy.kernel.commit(commit, Durability::Disk).unwrap();
-}
-
 fn fragments(sim: &SimEnv) -> usize {
     let files = sim.files().into_iter();
     files
@@ -71,8 +63,8 @@ fn a_snapshot_that_is_kept_for_too_long_expires_and_keeps_nothing() {
     let reader = open_reader(&sim, 7);
     let old = reader.kernel.snapshot().unwrap();
     assert_eq!(read(&reader, &old, tables[0]), Ok(rows()));
-    drop_table(&toy, tables[0]);
-    drop_table(&toy, tables[1]);
+    toy.drop_table(tables[0]).unwrap();
+    toy.drop_table(tables[1]).unwrap();
     for _ in 0..10 {
         assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
         assert_eq!(fragments(&sim), 3);
@@ -93,7 +85,7 @@ fn a_snapshot_that_is_kept_for_too_long_expires_and_keeps_nothing() {
     // The process goes on with new ones, which count again.
     let new = reader.kernel.snapshot().unwrap();
     assert!(new.table(tables[0]).is_none());
-    drop_table(&toy, tables[2]);
+    toy.drop_table(tables[2]).unwrap();
     assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
     assert_eq!(read(&reader, &new, tables[2]), Ok(rows()));
 }
@@ -104,11 +96,11 @@ fn an_old_snapshot_takes_no_younger_one_of_its_process_with_it() {
     let (toy, tables) = with_tables(&sim, &["first", "second"]);
     let reader = open_reader(&sim, 7);
     let old = reader.kernel.snapshot().unwrap();
-    drop_table(&toy, tables[0]);
+    toy.drop_table(tables[0]).unwrap();
     assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
     sim.advance(9 * MINUTE);
     let young = reader.kernel.snapshot().unwrap();
-    drop_table(&toy, tables[1]);
+    toy.drop_table(tables[1]).unwrap();
     assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
     // A statement within the minute of grace takes the pin from the old one to the young one.
     sim.advance(MINUTE + MINUTE / 2);
@@ -136,7 +128,7 @@ fn an_idle_reader_without_a_snapshot_is_passed_and_never_notices() {
     for round in 0..5 {
         let table = toy.create(&format!("round {round}")).unwrap();
         toy.append_fragment(table, &rows(), 64).unwrap();
-        drop_table(&toy, table);
+        toy.drop_table(table).unwrap();
         toy.kernel.collect_garbage().unwrap();
         sim.advance(12 * MINUTE);
         toy.kernel.collect_garbage().unwrap();
@@ -155,7 +147,7 @@ fn a_fresh_snapshot_keeps_its_files_however_long_nothing_was_committed() {
         let reader = open_reader(&sim, 7);
         let held = open_reader(&sim, 8);
         let _old = held.kernel.snapshot().unwrap();
-        drop_table(&toy, tables[0]);
+        toy.drop_table(tables[0]).unwrap();
         drop(reader.kernel.snapshot().unwrap());
         // Waits for the other reader, and sees both slots.
         assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
@@ -170,7 +162,7 @@ fn a_fresh_snapshot_keeps_its_files_however_long_nothing_was_committed() {
             reader
         };
         let fresh = reader.kernel.snapshot().unwrap();
-        drop_table(&toy, tables[1]);
+        toy.drop_table(tables[1]).unwrap();
         for _ in 0..9 {
             assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
             assert_eq!(fragments(&sim), 1);
@@ -189,11 +181,11 @@ fn a_snapshot_has_all_of_its_time_beside_an_older_one_that_is_in_the_way() {
     let (toy, tables) = with_tables(&sim, &["first", "second"]);
     let reader = open_reader(&sim, 7);
     let _old = reader.kernel.snapshot().unwrap();
-    drop_table(&toy, tables[0]);
+    toy.drop_table(tables[0]).unwrap();
     assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
     sim.advance(9 * MINUTE);
     let young = reader.kernel.snapshot().unwrap();
-    drop_table(&toy, tables[1]);
+    toy.drop_table(tables[1]).unwrap();
     // No other statement takes the pin from the old one to the young one.
     for _ in 0..9 {
         assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
@@ -211,11 +203,11 @@ fn a_reader_keeps_nothing_before_its_first_snapshot_and_once_it_is_closed() {
     let sim = SimEnv::new(9);
     let (toy, tables) = with_tables(&sim, &["first", "second", "third"]);
     let reader = open_reader(&sim, 7);
-    drop_table(&toy, tables[0]);
+    toy.drop_table(tables[0]).unwrap();
     assert_eq!(fragments(&sim), 2);
     let kept = reader.kernel.snapshot().unwrap();
     assert_eq!(read(&reader, &kept, tables[1]), Ok(rows()));
-    drop_table(&toy, tables[1]);
+    toy.drop_table(tables[1]).unwrap();
     assert_eq!(fragments(&sim), 2);
     reader.kernel.close().unwrap();
     assert!(toy.kernel.collect_garbage().unwrap() > 0);
@@ -242,7 +234,7 @@ fn a_reader_without_a_pin_is_told_even_if_another_writer_has_come() {
     let reader = open_reader(&sim, 7);
     sim.set_plan(FaultPlan::none());
     let old = reader.kernel.snapshot().unwrap();
-    drop_table(&toy, tables[0]);
+    toy.drop_table(tables[0]).unwrap();
     toy.kernel.collect_garbage().unwrap();
     assert_eq!(fragments(&sim), 1);
     for _ in 0..2 {
@@ -281,7 +273,7 @@ fn snapshots_of_the_writing_process_keep_their_files() {
     let sim = SimEnv::new(6);
     let (toy, tables) = with_tables(&sim, &["t"]);
     let old = toy.kernel.snapshot().unwrap();
-    drop_table(&toy, tables[0]);
+    toy.drop_table(tables[0]).unwrap();
     sim.advance(60 * MINUTE);
     toy.kernel.collect_garbage().unwrap();
     sim.advance(60 * MINUTE);

@@ -647,14 +647,6 @@ fn a_reader_that_slept_reads_what_lies_behind_the_last_checkpoint_only() {
     );
 }
 
-fn drop_table(toy: &Toy, table: TableId) {
-    let commit = Commit {
-        edits: vec![Edit::DropTable { table }],
-        ..Commit::default()
-    };
-    toy.kernel.commit(commit, Disk).unwrap();
-}
-
 #[test]
 fn a_reader_closes_files_that_are_removed() {
     let sim = SimEnv::new(8);
@@ -674,7 +666,7 @@ fn a_reader_closes_files_that_are_removed() {
     let held = reader.kernel.snapshot().unwrap();
     assert!(reader.kernel.store().open_files() >= 20);
     for table in &tables[1..] {
-        drop_table(&toy, *table);
+        toy.drop_table(*table).unwrap();
     }
     // What a snapshot needs stays, file and handle.
     assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
@@ -706,7 +698,7 @@ fn a_snapshot_that_is_too_old_keeps_no_removed_file_open() {
     let old = reader.kernel.snapshot().unwrap();
     let old = old.table(table).unwrap();
     assert_eq!(reader.rows_of(&old).unwrap(), rows);
-    drop_table(&toy, table);
+    toy.drop_table(table).unwrap();
     assert_eq!(toy.kernel.collect_garbage().unwrap(), 0);
     sim.advance(Duration::from_secs(11 * 60));
     assert!(toy.kernel.collect_garbage().unwrap() >= 1);

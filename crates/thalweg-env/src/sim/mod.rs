@@ -564,6 +564,13 @@ impl SimEnv {
             .collect()
     }
 
+    /// What the files take of a quota, in bytes.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        let files = self.files().into_iter();
+        files.map(|(_, bytes)| bytes.next_multiple_of(4096)).sum()
+    }
+
     /// A hash over the paths and bytes of all files, to see whether anything changed.
     #[must_use]
     pub fn content_hash(&self) -> u64 {

@@ -25,6 +25,24 @@ fn on_a_full_disk(sim: &SimEnv) -> SegmentSupply {
     supply
 }
 
+/// For a commit that frees no space, behind a segment of `last_bytes`.
+fn rows(last_bytes: u64) -> Wanted {
+    Wanted {
+        last_bytes,
+        frame_bytes: 1000,
+        ..Wanted::default()
+    }
+}
+
+/// For one that frees space.
+fn freeing() -> Wanted {
+    Wanted {
+        checkpoints: 1,
+        kept_checkpoints: Some(0),
+        ..rows(0)
+    }
+}
+
 fn is_refused(taken: Outcome<Prepared>) -> bool {
     let error = taken.err().map(Failure::error);
     error.is_some_and(|error| error.kind() == ErrorKind::DiskFull)
@@ -34,19 +52,13 @@ fn is_refused(taken: Outcome<Prepared>) -> bool {
 fn what_frees_no_space_gets_a_segment_only_after_there_is_another_reserve() {
     let sim = SimEnv::new(4);
     let supply = on_a_full_disk(&sim);
-    let taken = supply
-        .take(0, 1000, 1, true)
-        .map_err(Failure::error)
-        .unwrap();
+    let taken = supply.take(freeing()).map_err(Failure::error).unwrap();
     assert!(taken.is_reserve);
     // Room for one segment.
     let used_bytes: u64 = sim.files().iter().map(|(_, bytes)| bytes).sum();
     sim.set_quota(Some(used_bytes + segment::FIRST_SEGMENT_BYTES));
-    assert!(is_refused(supply.take(0, 1000, 0, false)));
-    let taken = supply
-        .take(0, 1000, 1, true)
-        .map_err(Failure::error)
-        .unwrap();
+    assert!(is_refused(supply.take(rows(0))));
+    let taken = supply.take(freeing()).map_err(Failure::error).unwrap();
     assert!(taken.is_reserve);
 }
 
@@ -63,7 +75,7 @@ fn only_a_leftover_that_is_all_zeros_is_used() {
         sim.write_file(&left, &bytes).unwrap();
         sim.set_quota(Some(0));
         let supply = SegmentSupply::new(env, dir, FileId(1), 256 << 10).unwrap();
-        assert_eq!(is_refused(supply.take(0, 1000, 1, true)), !is_used);
+        assert_eq!(is_refused(supply.take(freeing())), !is_used);
     }
 }
 
@@ -79,10 +91,7 @@ fn a_refill_after_the_reserve_was_given_back_ends() {
     supply.refill();
     supply.give_back();
     sim.set_quota(Some(140 << 10));
-    let taken = supply
-        .take(0, 1000, 1, true)
-        .map_err(Failure::error)
-        .unwrap();
+    let taken = supply.take(freeing()).map_err(Failure::error).unwrap();
     assert!(taken.is_reserve && supply.is_given_back() && supply.is_short());
     let supply = Arc::new(supply);
     let refills = Arc::clone(&supply);
@@ -107,16 +116,13 @@ fn a_reserve_that_cannot_be_named_stays() {
     let fails = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::Rename]);
     sim.set_plan(FaultPlan::none().rule(fails));
     for _ in 0..3 {
-        let Err(Failure::Refused(error)) = supply.take(0, 1000, 1, true) else {
+        let Err(Failure::Refused(error)) = supply.take(freeing()) else {
             panic!("the reserve got a name");
         };
         assert_eq!(error.kind(), ErrorKind::Io);
     }
     sim.set_plan(FaultPlan::none());
-    let taken = supply
-        .take(0, 1000, 1, true)
-        .map_err(Failure::error)
-        .unwrap();
+    let taken = supply.take(freeing()).map_err(Failure::error).unwrap();
     assert!(taken.is_reserve);
 }
 
@@ -140,7 +146,7 @@ fn a_reserve_without_room_to_be_written_to_is_given_back_and_never_named() {
     sim.set_quota(Some(used_bytes(&sim)));
     // Checkpoints and replacements come before the drop, and again and again.
     for _ in 0..3 {
-        assert!(is_refused(supply.take(0, 1000, 1, true)));
+        assert!(is_refused(supply.take(freeing())));
         assert_eq!((names(&sim, "spare"), names(&sim, "seg")), (1, 0));
     }
     assert!(supply.must_give_back().unwrap());
@@ -149,17 +155,17 @@ fn a_reserve_without_room_to_be_written_to_is_given_back_and_never_named() {
     sim.set_quota(Some(used_bytes(&sim) + (40 << 10)));
     // Two in a row.
     for _ in 0..2 {
-        let taken = supply.take(0, 1000, 1, true).map_err(Failure::error);
+        let taken = supply.take(freeing()).map_err(Failure::error);
         assert!(taken.unwrap().is_reserve);
     }
-    assert!(is_refused(supply.take(0, 1000, 0, false)));
+    assert!(is_refused(supply.take(rows(0))));
     let refused = supply.check_room_for_rows(1000).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::DiskFull);
     supply.refill();
     assert!(supply.is_given_back());
     sim.set_quota(None);
     supply.check_room_for_rows(1000).unwrap();
-    let taken = supply.take(0, 1000, 0, false).map_err(Failure::error);
+    let taken = supply.take(rows(0)).map_err(Failure::error);
     assert!(!taken.unwrap().is_reserve && !supply.is_given_back());
 }
 
@@ -169,7 +175,7 @@ fn a_crash_between_the_look_for_room_and_the_rename_leaves_a_reserve() {
         let sim = SimEnv::new(8);
         let supply = on_a_full_disk(&sim);
         sim.set_plan(FaultPlan::crash_at(sim.calls() + at));
-        let _ = supply.take(0, 1000, 1, true);
+        let _ = supply.take(freeing());
         for choice in sim.crash_choices(4, 4, at) {
             let image = sim.crash_image(&choice);
             let dir = PathBuf::from("/db");
@@ -177,7 +183,7 @@ fn a_crash_between_the_look_for_room_and_the_rename_leaves_a_reserve() {
             let again = SegmentSupply::new(image.env(), dir, next, 256 << 10).unwrap();
             let is_named = names(&image, "seg") > 0;
             assert!(is_named != again.may_have_room(), "call {at}, {choice:?}");
-            assert!(is_named || again.take(0, 1000, 1, true).is_ok());
+            assert!(is_named || again.take(freeing()).is_ok());
         }
         if !sim.is_crashed() {
             assert!(at > 3, "{at} calls");
@@ -204,7 +210,7 @@ fn the_reserve_grows_with_the_catalogue_and_shrinks_when_space_is_out() {
     // Written by now.
     supply.expect_checkpoint(catalogue_bytes, 0);
     sim.set_quota(Some(used_bytes(&sim)));
-    let taken = supply.take(128 << 10, 1000, 0, false);
+    let taken = supply.take(rows(128 << 10));
     assert!(!taken.map_err(Failure::error).unwrap().is_reserve);
     assert!(reserve_bytes() < ample_bytes);
     assert!(reserve_bytes() >= LEAST_RESERVE_CHECKPOINTS * catalogue_bytes);
@@ -228,7 +234,7 @@ fn the_reserve_of_a_database_that_is_closed_on_a_full_disk_is_there_at_the_next_
     // Nothing is had for it while another one is made in its place.
     again.refill();
     assert_eq!(names(&sim, "spare"), 1);
-    let taken = again.take(0, 1000, 1, true).map_err(Failure::error);
+    let taken = again.take(freeing()).map_err(Failure::error);
     assert!(taken.unwrap().is_reserve);
     sim.set_quota(None);
     again.refill();

@@ -48,14 +48,6 @@ fn doomed_table(toy: &Toy) -> TableId {
     doomed
 }
 
-fn drop_table(toy: &Toy, table: TableId) -> thalweg_kernel::Result<CommitNo> {
-    let commit = Commit {
-        edits: vec![Edit::DropTable { table }],
-        ..Commit::default()
-    };
-    toy.kernel.commit(commit, Durability::Disk)
-}
-
 /// What is left once the last owner has let go: all that was acknowledged, no open file.
 fn closed_well(sim: &SimEnv, toy: Arc<Toy>, table: TableId, acknowledged: &Acknowledged) {
     assert_eq!(Arc::strong_count(&toy), 1, "nobody else has the database");
@@ -83,7 +75,7 @@ fn a_database_is_closed_while_its_threads_work() {
         let keeper = thread::spawn({
             let toy = Arc::clone(&toy);
             // Whoever comes too late is refused.
-            move || drop((drop_table(&toy, doomed), toy.kernel.checkpoint()))
+            move || drop((toy.drop_table(doomed), toy.kernel.checkpoint()))
         });
         let reader = thread::spawn({
             let (toy, acknowledged) = (Arc::clone(&toy), Arc::clone(&acknowledged));
@@ -131,7 +123,7 @@ fn threads_encode_checkpoint_and_clean_until_nothing_is_left_to_do() {
         let keeper = thread::spawn({
             let toy = Arc::clone(&toy);
             move || {
-                drop_table(&toy, doomed).unwrap();
+                toy.drop_table(doomed).unwrap();
                 toy.kernel.checkpoint().unwrap();
             }
         });
