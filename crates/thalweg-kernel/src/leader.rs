@@ -278,9 +278,7 @@ impl Leader {
                 Job::Checkpoint { always } => {
                     self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
                     *settled = done;
-                    let done = self.checkpoint(always, Purpose::Checkpoint);
-                    self.note_refused_checkpoint(&done);
-                    done
+                    self.ordinary_checkpoint(always)
                 }
                 Job::CheckpointToFree => {
                     self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
@@ -305,11 +303,14 @@ impl Leader {
         self.settle(sync).map_err(fatal)
     }
 
-    /// What it would take is known only once it is built: on a full disk not again behind each commit.
-    fn note_refused_checkpoint(&mut self, done: &Outcome<CommitNo>) {
+    /// What it would take is known only once it is built: one that is refused on a full disk is not tried again behind each
+    /// commit.
+    fn ordinary_checkpoint(&mut self, always: bool) -> Outcome<CommitNo> {
+        let done = self.checkpoint(always, Purpose::Checkpoint);
         let is_full = |failure: &Failure| matches!(failure, Failure::Refused(e) if e.kind() == ErrorKind::DiskFull);
         let is_refused = done.as_ref().is_err_and(is_full);
         self.checkpoint_refused_ns = is_refused.then(|| self.env.clock().monotonic_ns());
+        done
     }
 
     /// A commit found no room. Looked for once as long as nothing else changes, so that callers who try again and again do
