@@ -185,7 +185,16 @@ fn the_worker_of_a_killed_writer_keeps_no_lock() {
     writer.wait().unwrap();
     // SAFETY: both calls take numbers.
     assert_eq!(unsafe { libc::kill(worker, 0) }, 0, "the worker has ended");
-    let opened = Database::open(&place.database);
+    // The worker lets go of the lock before it does anything else, but it may not have run yet.
+    let start = std::time::Instant::now();
+    let opened = loop {
+        match Database::open(&place.database) {
+            Err(error) if error.kind() == ErrorKind::Locked && start.elapsed().as_secs() < 20 => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            opened => break opened,
+        }
+    };
     unsafe { libc::kill(worker, libc::SIGKILL) };
     let db = opened.unwrap();
     assert_eq!(db.table(TABLE).unwrap().view().unwrap().row_count(), 100);
