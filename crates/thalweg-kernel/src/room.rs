@@ -10,6 +10,11 @@ use crate::log_writer::LogWriter;
 use crate::segment_supply::{CLEANING_CHECKPOINTS, LEAST_RESERVE_CHECKPOINTS, Wanted};
 
 impl Purpose {
+    /// Nobody asks for it to free space, and it comes again and again.
+    fn comes_by_itself(self) -> bool {
+        matches!(self, Self::Replacement | Self::Checkpoint)
+    }
+
     /// For how many checkpoints the reserve must have room behind such a frame; `None`: it does not go there.
     fn kept_checkpoints(self) -> Option<u64> {
         match self {
@@ -71,7 +76,7 @@ impl Leader {
             let renewed = supply.ensure_reserve(tail_bytes);
             renewed.map_err(Failure::Refused)?;
         }
-        if purpose.kept_checkpoints() == Some(LEAST_RESERVE_CHECKPOINTS) {
+        if purpose.comes_by_itself() {
             // Where the reserve was given back it is this space that is kept.
             let room = supply.check_room_for_rows(frame_bytes);
             room.map_err(Failure::Refused)?;
