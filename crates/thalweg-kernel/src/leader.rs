@@ -29,7 +29,7 @@ use crate::replay::Frame;
 use crate::root::{Root, RootFile};
 use crate::rules::Rule;
 use crate::segment::{self, LogFolder, segment_path};
-use crate::segment_supply::{SegmentSupply, Wanted};
+use crate::segment_supply::{LEAST_RESERVE_CHECKPOINTS, SegmentSupply, Wanted};
 use crate::store::Store;
 use crate::working::{SinceCheckpoint, Working};
 use std::path::{Path, PathBuf};
@@ -200,8 +200,8 @@ pub(crate) struct Leader {
 pub(crate) enum Purpose {
     /// Commits that free no space.
     Rows,
-    /// The same with files: what they change of the index is larger than their frames.
-    Files,
+    /// The same where pages of an index change, which are longer than the frame.
+    Pages,
     /// Drops: they leave room for the checkpoints that remove the files.
     Drop,
     /// Replacements and ordinary checkpoints come by themselves, again and again: they leave room for a drop and all that
@@ -344,7 +344,7 @@ impl Leader {
             self.make_room_to_drop()?;
             self.ensure_epoch_to_drop()?;
         } else {
-            self.ensure_epoch()?;
+            self.ensure_epoch_beside_reserve()?;
         }
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
@@ -361,12 +361,15 @@ impl Leader {
         let purpose = match lowered.frees_space {
             true if lowered.changes.iter().any(drops_table) => Purpose::Drop,
             true => Purpose::Replacement,
-            false if lowered.changes.iter().any(adds_files) => Purpose::Files,
+            false if pages.bytes() > 0 => Purpose::Pages,
             false => Purpose::Rows,
         };
         let blocks = lowered.blocks.iter().flatten();
-        let blocks_bytes = blocks.map(|block| block.len() as u64).sum();
-        self.room(frame_bytes, blocks_bytes, purpose)?;
+        let blocks_bytes: u64 = blocks.map(|block| block.len() as u64).sum();
+        // Open rows are in each checkpoint behind them; what leads to blocks, and the pages that change, in the first.
+        let in_checkpoints =
+            LEAST_RESERVE_CHECKPOINTS * (frame_bytes - blocks_bytes) + pages.bytes();
+        self.room(frame_bytes, in_checkpoints, purpose)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;
         if changes.iter().any(frees_files) {
@@ -660,6 +663,10 @@ impl Leader {
             self.log = None;
             return Err(failure);
         }
+        if self.supply.is_short() {
+            // What was kept there for a full disk can be had in no other way. Where it fails the space stays taken.
+            let _ = self.cut_recovered(Some(first));
+        }
         // Snapshots are pinned by the epoch of their state.
         self.working.changed = true;
         self.publish().map_err(fatal)
@@ -677,8 +684,8 @@ impl Leader {
     /// A checkpoint, if there is anything behind the last one; with `always` in any case, and one that needs no segment but
     /// the one that is written to.
     fn checkpoint(&mut self, always: bool, purpose: Purpose) -> Outcome<CommitNo> {
-        if always {
-            self.ensure_epoch()?;
+        if always && purpose == Purpose::Checkpoint {
+            self.ensure_epoch_beside_reserve()?;
         }
         if self.log.is_some() && (always || self.working.since_checkpoint.frames > 0) {
             // A base in an older segment would keep that.
@@ -809,7 +816,7 @@ impl Leader {
                         _ => fatal(e),
                     })?;
             let frame_bytes = padding_bytes + self.builder.frame_bytes() as u64;
-            if self.fits(frame_bytes, purpose) {
+            if self.fits(frame_bytes, 0, purpose) {
                 let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
                 log.pad_to(at, self.working.commit).map_err(fatal)?;
                 return Ok((at, written, index_bytes));
@@ -871,10 +878,6 @@ fn fragment_files(change: &Change) -> Vec<FileId> {
         }
         _ => Vec::new(),
     }
-}
-
-fn adds_files(change: &Change) -> bool {
-    matches!(change, Change::Edit(Edit::AddFragments { .. }))
 }
 
 fn frees_files(change: &Change) -> bool {

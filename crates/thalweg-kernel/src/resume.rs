@@ -6,7 +6,7 @@
 //! was prepared from any of its snapshots is checked against the same commits.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
+use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId};
 use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
 use crate::live::same_boot;
 use crate::open::{io_at, live_of_epoch, unfinished_epochs};
@@ -52,7 +52,7 @@ impl Leader {
         self.check_shown(&recovered).map_err(fatal)?;
         self.recovered_end = Some(recovered.replay.at());
         if self.supply.is_given_back() {
-            self.cut_recovered()?;
+            self.cut_recovered(None)?;
         }
         self.working = recovered.working;
         self.due.set_aside(&mut self.working.open);
@@ -209,12 +209,22 @@ impl Leader {
         Ok(())
     }
 
-    /// Gives the file system back what was not written of the log that was recovered: a new epoch begins in a segment of its own.
-    fn cut_recovered(&self) -> Outcome<()> {
+    /// Gives the file system back what was not written of the log that was recovered: a new epoch begins in a segment of its own,
+    /// which is `next` if it has begun.
+    pub(crate) fn cut_recovered(&self, next: Option<FileId>) -> Outcome<()> {
         let Some(end) = self.recovered_end else {
             return Ok(());
         };
-        segment::cut_unwritten(&self.env, &self.dir, end).map_err(Failure::Refused)
+        segment::cut_unwritten(&self.env, &self.dir, end, next).map_err(Failure::Refused)
+    }
+
+    /// Begins the epoch of this opening for what frees no space: only where there is a reserve beside it, or room for one. Else it
+    /// would take the last room for its checkpoint, and be refused itself.
+    pub(crate) fn ensure_epoch_beside_reserve(&mut self) -> Outcome<()> {
+        if self.log.is_none() && self.supply.is_short() {
+            self.supply.ensure_reserve(0).map_err(Failure::Refused)?;
+        }
+        self.ensure_epoch()
     }
 
     /// Begins the epoch of this opening for a drop: where there is no room for that, with all that can be given back.
@@ -222,7 +232,7 @@ impl Leader {
         match self.ensure_epoch() {
             Err(Failure::Refused(error)) if error.kind() == ErrorKind::DiskFull => {
                 self.supply.give_back();
-                self.cut_recovered()?;
+                self.cut_recovered(None)?;
                 self.ensure_epoch()
             }
             done => done,

@@ -18,7 +18,7 @@ impl Purpose {
     /// For how many checkpoints the reserve must have room behind such a frame; `None`: it does not go there.
     fn kept_checkpoints(self) -> Option<u64> {
         match self {
-            Self::Rows | Self::Files => None,
+            Self::Rows | Self::Pages => None,
             Self::Drop | Self::CheckpointToFree => Some(0),
             Self::Replacement | Self::Checkpoint => Some(LEAST_RESERVE_CHECKPOINTS),
         }
@@ -48,15 +48,13 @@ impl Leader {
         Ok(room)
     }
 
-    /// Returns the log with room for a frame, of which blocks take `blocks_bytes`.
+    /// Returns the log with room for a frame, which adds `in_checkpoints` bytes to the next checkpoints.
     pub(crate) fn room(
         &mut self,
         frame_bytes: u64,
-        blocks_bytes: u64,
+        in_checkpoints: u64,
         purpose: Purpose,
     ) -> Outcome<&mut LogWriter> {
-        // Open rows are in each checkpoint behind them, what leads to blocks in the first.
-        let in_checkpoints = LEAST_RESERVE_CHECKPOINTS * (frame_bytes - blocks_bytes);
         let (tail_bytes, tail_room) = match purpose {
             // Nothing of it is written again.
             Purpose::Checkpoint | Purpose::CheckpointToFree => (0, u64::MAX),
@@ -65,12 +63,13 @@ impl Leader {
                 (tail_bytes, self.bound_tail(tail_bytes)?)
             }
         };
-        let is_full = !self.fits(frame_bytes, purpose);
+        let is_full = !self.fits(frame_bytes, in_checkpoints, purpose);
         let supply = &self.supply;
         let needs_reserve = match purpose {
             Purpose::Rows => is_full || tail_bytes > tail_room,
-            Purpose::Files => is_full || tail_bytes > tail_room || !supply.has_least_reserve(),
-            _ => false,
+            Purpose::Pages => is_full || !supply.has_least_reserve(tail_bytes),
+            Purpose::Replacement => tail_bytes > tail_room,
+            Purpose::Drop | Purpose::Checkpoint | Purpose::CheckpointToFree => false,
         };
         if needs_reserve {
             let renewed = supply.ensure_reserve(tail_bytes);
@@ -78,7 +77,7 @@ impl Leader {
         }
         if purpose.comes_by_itself() {
             // Where the reserve was given back it is this space that is kept.
-            let room = supply.check_room_for_rows(frame_bytes);
+            let room = supply.check_room_beside(frame_bytes);
             room.map_err(Failure::Refused)?;
         }
         if is_full {
@@ -106,7 +105,7 @@ impl Leader {
     }
 
     /// Whether a frame finds room in the segment that is written to.
-    pub(crate) fn fits(&self, frame_bytes: u64, purpose: Purpose) -> bool {
+    pub(crate) fn fits(&self, frame_bytes: u64, in_checkpoints: u64, purpose: Purpose) -> bool {
         let Some(log) = &self.log else { return false };
         let kept = match (log.is_reserve(), purpose) {
             (false, _) => Some(0),
@@ -115,6 +114,11 @@ impl Leader {
             }
             (true, _) => purpose.kept_checkpoints(),
         };
-        kept.is_some_and(|kept| log.fits(frame_bytes + self.supply.room_for_checkpoints(kept)))
+        let kept_bytes = match kept {
+            None => return false,
+            Some(0) => 0,
+            Some(kept) => self.supply.room_for_checkpoints(kept) + in_checkpoints,
+        };
+        log.fits(frame_bytes + kept_bytes)
     }
 }

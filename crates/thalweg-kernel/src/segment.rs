@@ -265,11 +265,17 @@ pub(crate) fn is_full<T>(done: &Result<T>) -> bool {
         .is_err_and(|error| error.kind() == ErrorKind::DiskFull)
 }
 
-/// Cuts off what is not written yet of the segments from the end of a log on, so that its space is free. They read the same: where
-/// a segment ends, nothing was written. What is not zeros stays, such as the end of a torn write, and what cannot be cut.
-pub(crate) fn cut_unwritten(env: &Env, database: &Path, end: LogPosition) -> Result<()> {
-    let from_end = |id: &FileId| *id >= end.segment;
-    for id in list_segments(env, database)?.into_iter().filter(from_end) {
+/// Cuts off what is not written yet of the segments from the end of a log to the first one of another, so that its space is free.
+/// They read the same: where a segment ends, nothing was written. What is not zeros stays, such as the end of a torn write, and
+/// what cannot be cut.
+pub(crate) fn cut_unwritten(
+    env: &Env,
+    database: &Path,
+    end: LogPosition,
+    next: Option<FileId>,
+) -> Result<()> {
+    let is_behind = |id: &FileId| *id >= end.segment && next.is_none_or(|next| *id < next);
+    for id in list_segments(env, database)?.into_iter().filter(is_behind) {
         let from = match id == end.segment {
             true => end.offset,
             false => 0,
@@ -491,9 +497,9 @@ mod tests {
         };
         // What is not zeros stays to the end of its sector: a write that was torn is to be seen.
         let cut = [70_000, 16, 69_632, 0, 4096];
-        cut_unwritten(&env, dir, end(2, 16)).unwrap();
+        cut_unwritten(&env, dir, end(2, 16), None).unwrap();
         assert_eq!([1, 2, 3, 4, 5].map(len_of), cut);
-        cut_unwritten(&env, dir, end(2, 16)).unwrap();
+        cut_unwritten(&env, dir, end(2, 16), None).unwrap();
         assert_eq!([1, 2, 3, 4, 5].map(len_of), cut);
     }
 }

@@ -196,7 +196,10 @@ impl SegmentSupply {
         let may_use_reserve = kept_checkpoints.is_some();
         let mut capacity_bytes = segment::next_capacity(last_bytes, self.limit_bytes, frame_bytes);
         let needed_bytes = segment::SEGMENT_HEADER_BYTES as u64 + frame_bytes + NEXT_FRAME_BYTES;
-        let kept_bytes = self.room_for_checkpoints(kept_checkpoints.unwrap_or(0));
+        let kept_bytes = match kept_checkpoints {
+            None | Some(0) => 0,
+            Some(kept) => self.room_for_checkpoints(kept) + tail_bytes.saturating_sub(frame_bytes),
+        };
         let mut state = self.lock_prepared();
         let was_used = state.reserve_is_used;
         // What must leave room in the reserve goes into no segment that takes its place.
@@ -321,10 +324,11 @@ impl SegmentSupply {
         Ok(None)
     }
 
-    /// Whether the reserve has room for what is known now; also before there is one, as long as that is little.
-    pub(crate) fn has_least_reserve(&self) -> bool {
+    /// Whether the reserve has room for what is known now, and for a commit that a recovery would write again; also before there
+    /// is one, as long as that is little.
+    pub(crate) fn has_least_reserve(&self, tail_bytes: u64) -> bool {
         let unsaved_bytes = self.unsaved_bytes.load(Ordering::Relaxed);
-        let least_bytes = self.least_reserve_bytes_with(unsaved_bytes);
+        let least_bytes = self.least_reserve_bytes_with(unsaved_bytes) + tail_bytes;
         least_bytes <= self.reserve_bytes.load(Ordering::Relaxed)
             || least_bytes <= self.soon_bytes()
     }
@@ -371,15 +375,11 @@ impl SegmentSupply {
     /// Puts another reserve in the place of one that was used, or is too small.
     fn renew_reserve(&self, state: &mut State, tail_bytes: u64) -> Result<()> {
         let least_bytes = self.least_reserve_bytes();
-        let suffices = |spare: &Spare| {
-            let room = self.tail_room_in(spare.capacity_bytes);
-            spare.capacity_bytes >= least_bytes && room >= tail_bytes
-        };
+        let least_bytes = least_bytes.max(self.kept_bytes() + tail_bytes);
+        let suffices = |spare: &Spare| spare.capacity_bytes >= least_bytes;
+        let unit_bytes = self.reserve_unit();
         let wanted_bytes = self.wanted_reserve_bytes(true);
-        let wanted_bytes = match self.tail_room_in(wanted_bytes) >= tail_bytes {
-            true => wanted_bytes,
-            false => (self.kept_bytes() + tail_bytes).next_multiple_of(self.reserve_unit()),
-        };
+        let wanted_bytes = wanted_bytes.max(least_bytes.next_multiple_of(unit_bytes));
         if !state.reserve.as_ref().is_some_and(suffices) {
             // One that is only given back has to be larger, if there is room. Looked at first: trying takes all there is from
             // others meanwhile.
@@ -392,11 +392,16 @@ impl SegmentSupply {
             };
             // A spare in the way is better had as the reserve.
             let larger = larger.or_else(|| state.spare.take_if(|spare| suffices(spare)));
+            // So is what an earlier process had kept.
+            let larger = larger.or_else(|| self.adopt(&mut state.leftovers, least_bytes));
             let renewed = match larger {
                 Some(spare) => spare,
                 None => {
-                    // What was given back is not to be taken from those it was given to.
-                    self.check_room_for_rows(wanted_bytes)?;
+                    // What was given back is not to be taken from those it was given to. Where it can be written into, another reserve
+                    // serves them as well.
+                    if state.copies_on_write {
+                        self.check_room_for_rows(wanted_bytes)?;
+                    }
                     self.make(wanted_bytes)?
                 }
             };
@@ -577,6 +582,14 @@ impl SegmentSupply {
         Err(Error::new(ErrorKind::DiskFull, message))
     }
 
+    /// Refuses a frame that nobody asked for to free space, where it would take what was given back.
+    pub(crate) fn check_room_beside(&self, frame_bytes: u64) -> Result<()> {
+        if !self.is_given_back() || !self.state.lock().copies_on_write {
+            return Ok(());
+        }
+        self.check_room_for_rows(frame_bytes)
+    }
+
     /// Whether there is room for the checkpoints that remove files.
     pub(crate) fn has_room_to_clean(&self) -> bool {
         let bytes = self.room_for_checkpoints(CLEANING_CHECKPOINTS);
@@ -694,6 +707,12 @@ impl SegmentSupply {
     }
 
     fn make(&self, capacity_bytes: u64) -> Result<Spare> {
+        // Looked at first: who is refused tries again, and each time it would take from others all that there is.
+        if !self.has_free(capacity_bytes) {
+            let message =
+                format!("the disk is full: a segment of the log takes {capacity_bytes} bytes");
+            return Err(Error::new(ErrorKind::DiskFull, message));
+        }
         segment::make_spare(&self.env, &self.dir, self.next_file_id(), capacity_bytes)
     }
 

@@ -43,14 +43,18 @@ pub(crate) fn next_batch(rows: &mut QueryResult) -> Result<Option<RecordBatch>, 
     Python::attach(|py| {
         loop {
             let fetched = py.detach(|| rows.poll_batch(WAIT));
-            match fetched.map_err(Stopped::Failed)? {
-                Fetched::Batch(batch) => return Ok(Some(batch)),
-                Fetched::End => return Ok(None),
-                Fetched::Pending => {}
-            }
+            let next = match fetched.map_err(Stopped::Failed)? {
+                Fetched::Batch(batch) => Some(Some(batch)),
+                Fetched::End => Some(None),
+                Fetched::Pending => None,
+            };
+            // Also where batches come so fast that none is waited for.
             if let Err(raised) = py.check_signals() {
                 rows.cancel_handle().cancel();
                 return Err(Stopped::Signal(raised));
+            }
+            if let Some(next) = next {
+                return Ok(next);
             }
         }
     })

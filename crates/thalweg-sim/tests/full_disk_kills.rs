@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use thalweg_env::sim::{CrashChoice, SimEnv};
-use thalweg_kernel::{Durability, Error, ErrorKind, Options, TableId};
+use thalweg_kernel::{
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, Options, Result, TableId,
+};
 use thalweg_sim::report::{Dice, effort, say, seed};
-use thalweg_sim::toy::{Row, Toy, random_rows};
+use thalweg_sim::toy::{Row, Toy, definition, random_rows, wide_block};
 
 /// Kills per run.
 const KILLS: usize = 2000;
@@ -87,7 +89,7 @@ impl Filling {
     }
 
     /// One step; `Err`: there was no room for it.
-    fn step(&mut self, dice: &mut Dice) -> Result<(), Error> {
+    fn step(&mut self, dice: &mut Dice) -> Result<()> {
         let most = self.segment_bytes.cast_signed() / 4;
         let count = dice.pick(&[20, 300, 2000, 9000, 40_000]).min(most);
         let rows = self.rows(count);
@@ -187,4 +189,143 @@ fn a_kill_in_a_large_append_behind_the_reserve_leaves_room_to_drop() {
             drop_in_the_end(&toy, big, "behind the reserve");
         }
     }
+}
+
+/// How many leaf pages the index of the wide table has, and how many blocks are in each.
+const WIDE: (i64, i64) = (16, 256);
+const WIDE_COLUMNS: u32 = 64;
+
+/// A table of many columns, whose index has long pages, and `big`, on a disk that is full but for a part of a segment.
+fn wide_and_full(segment_bytes: u64) -> (SimEnv, Toy, TableId, TableId) {
+    let sim = SimEnv::new(3);
+    let toy = open(&sim, segment_bytes);
+    let big = toy.create("big").unwrap();
+    let edit = Edit::CreateTable {
+        name: "wide".to_owned(),
+        definition: definition(WIDE_COLUMNS),
+    };
+    commit(&toy, edit, None).unwrap();
+    let wide = toy
+        .kernel
+        .snapshot()
+        .unwrap()
+        .table_named("wide")
+        .unwrap()
+        .id;
+    let (pages, blocks) = WIDE;
+    for at in (0..pages * blocks).step_by(16) {
+        let keys = (at..at + 16).map(|block| block * 100);
+        add_wide(&toy, wide, keys, Durability::Process).unwrap();
+    }
+    for at in 0..20 {
+        let rows = random_rows(at * 20_000, 20_000);
+        toy.append_fragment(big, &rows, BLOCK_ROWS).unwrap();
+    }
+    toy.kernel.checkpoint().unwrap();
+    toy.kernel.close().unwrap();
+    drop(toy);
+    let toy = open(&sim, segment_bytes);
+    sim.set_quota(Some(sim.used_bytes() + (3 << 20)));
+    let append = |toy: &Toy, at: i64| {
+        let rows = random_rows(1_000_000 + at * 100, 100);
+        toy.append_group(big, &rows, BLOCK_ROWS, Durability::Disk)
+    };
+    // On a copy it is found out how much fits: the last segment keeps room for short commits.
+    let copy = sim.crash_image(&CrashChoice::Kill);
+    copy.set_quota(Some(copy.used_bytes() + (3 << 20)));
+    let full = {
+        let toy = open(&copy, segment_bytes);
+        (0..100_000).find(|at| append(&toy, *at).is_err()).unwrap()
+    };
+    for at in 0..full - 100 {
+        append(&toy, at).unwrap();
+    }
+    sim.set_quota(Some(sim.used_bytes()));
+    (sim, toy, big, wide)
+}
+
+fn commit(toy: &Toy, edit: Edit, prepared_at: Option<CommitNo>) -> Result<CommitNo> {
+    let commit = Commit {
+        edits: vec![edit],
+        prepared_at,
+        ..Commit::default()
+    };
+    toy.kernel.commit(commit, Durability::Disk)
+}
+
+fn add_wide(
+    toy: &Toy,
+    table: TableId,
+    keys: impl Iterator<Item = i64>,
+    level: Durability,
+) -> Result<CommitNo> {
+    let block = |key| wide_block(table, random_rows(key, 64), None, WIDE_COLUMNS);
+    let group = GroupPart {
+        table,
+        definition_version: 1,
+        blocks: keys.map(block).collect(),
+        covers: None,
+    };
+    let commit = Commit {
+        groups: vec![group],
+        ..Commit::default()
+    };
+    toy.kernel.commit(commit, level)
+}
+
+/// Late rows and replacements are short, and the next checkpoint writes each page that they change.
+#[test]
+fn short_commits_that_change_many_pages_leave_room_to_drop() {
+    let segment_bytes = 2 << 20;
+    let (pages, blocks) = WIDE;
+    for replaces in [false, true] {
+        let (sim, toy, big, wide) = wide_and_full(segment_bytes);
+        let mut refused = 0;
+        if replaces {
+            let snapshot = toy.kernel.snapshot().unwrap();
+            let store = toy.kernel.store();
+            let entries = snapshot.table(wide).unwrap().tree.iter(None, &**store);
+            let keys = entries.map(|entry| entry.unwrap().key());
+            let removed = keys.step_by(usize::try_from(blocks / 2).unwrap()).collect();
+            let edit = Edit::Replace {
+                table: wide,
+                removed,
+                added: Vec::new(),
+            };
+            refused += i32::from(commit(&toy, edit, Some(snapshot.commit())).is_err());
+        } else {
+            for page in 0..pages {
+                let key = (page * blocks + blocks / 2) * 100 + 80;
+                let late = add_wide(&toy, wide, std::iter::once(key), Durability::Disk);
+                refused += i32::from(late.is_err());
+            }
+        }
+        assert!(refused > 0, "replaces {replaces}");
+        let image = killed(&sim);
+        drop(toy);
+        let toy = open(&image, segment_bytes);
+        drop_in_the_end(&toy, big, "many pages");
+        toy.drop_table(wide).unwrap();
+        toy.kernel.collect_garbage().unwrap();
+        assert!(image.used_bytes() < 64 << 20, "{}", image.used_bytes());
+        let table = toy.create("new").unwrap();
+        toy.append(table, &[(1, 1)], Durability::Disk).unwrap();
+    }
+}
+
+/// Others would find no space while it is tried.
+#[test]
+fn an_append_that_is_refused_fills_no_disk_first() {
+    let segment_bytes = 2 << 20;
+    let (sim, toy, big, _wide) = wide_and_full(segment_bytes);
+    sim.set_quota(Some(sim.used_bytes() + (256 << 10)));
+    sim.reset_stats();
+    let refused = (0..20).filter(|at| {
+        let rows = random_rows(2_000_000 + at * 10_000, 10_000);
+        let stored = toy.append_group(big, &rows, BLOCK_ROWS, Durability::Disk);
+        stored.is_err_and(|error| error.kind() == ErrorKind::DiskFull)
+    });
+    assert!(refused.count() > 10);
+    let written = sim.stats().bytes_written;
+    assert!(written < 2 << 20, "{written} bytes");
 }

@@ -23,6 +23,14 @@ impl<L: PageLoader> HeldPages<L> {
     }
 }
 
+impl<L> HeldPages<L> {
+    /// Bytes of all these pages on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        let held = self.held.borrow();
+        held.keys().map(|address| u64::from(address.bytes)).sum()
+    }
+}
+
 impl<L: PageLoader> PageLoader for HeldPages<L> {
     fn load_page(&self, table: TableId, entry: &Entry) -> Result<Arc<Page>> {
         if let Some(page) = self.held.borrow().get(&entry.address)

@@ -183,7 +183,7 @@ fn the_worker_of_a_killed_writer_keeps_no_lock() {
     assert_eq!(locked.kind(), ErrorKind::Locked);
     writer.kill().unwrap();
     writer.wait().unwrap();
-    // SAFETY: both calls take numbers.
+    // SAFETY: the call takes numbers.
     assert_eq!(unsafe { libc::kill(worker, 0) }, 0, "the worker has ended");
     // The worker lets go of the lock before it does anything else, but it may not have run yet.
     let start = std::time::Instant::now();
@@ -195,6 +195,7 @@ fn the_worker_of_a_killed_writer_keeps_no_lock() {
             opened => break opened,
         }
     };
+    // SAFETY: the call takes numbers.
     unsafe { libc::kill(worker, libc::SIGKILL) };
     let db = opened.unwrap();
     assert_eq!(db.table(TABLE).unwrap().view().unwrap().row_count(), 100);
