@@ -24,6 +24,7 @@ use crate::limits::{check_commit, check_frame};
 use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::lowered::{build, lower};
+use crate::purpose::Purpose;
 use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::{Root, RootFile};
@@ -195,23 +196,6 @@ pub(crate) struct Leader {
     pub(crate) awaits_cleaning: bool,
 }
 
-/// Why a frame is written. On a full disk the reserve and the last room are kept for some purposes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Commits that free no space.
-    Rows,
-    /// The same where pages of an index change, which are longer than the frame.
-    Pages,
-    /// Drops: they leave room for the checkpoints that remove the files.
-    Drop,
-    /// Replacements and ordinary checkpoints come by themselves, again and again: they leave room for a drop and all that
-    /// it takes.
-    Replacement,
-    Checkpoint,
-    /// The one that begins an epoch, and those before files of dropped tables are removed.
-    CheckpointToFree,
-}
-
 /// A checkpoint that is synced and that no root names yet.
 struct Stored {
     root: Root,
@@ -313,6 +297,12 @@ impl Leader {
         done
     }
 
+    fn was_refused_lately(&self) -> bool {
+        let since = |at_ns| self.env.clock().monotonic_ns().saturating_sub(at_ns);
+        self.checkpoint_refused_ns
+            .is_some_and(|at_ns| since(at_ns) < SEEK_SPACE_AGAIN_NS)
+    }
+
     /// A commit found no room. Looked for once as long as nothing else changes, so that callers who try again and again do
     /// not walk the index each time; but space may come back by itself, for what a round before had no room.
     fn call_for_space(&mut self) {
@@ -361,7 +351,7 @@ impl Leader {
         let purpose = match lowered.frees_space {
             true if lowered.changes.iter().any(drops_table) => Purpose::Drop,
             true => Purpose::Replacement,
-            false if pages.bytes() > 0 => Purpose::Pages,
+            false if pages.bytes() > 0 || lowered.changes.iter().any(adds_files) => Purpose::Pages,
             false => Purpose::Rows,
         };
         let blocks = lowered.blocks.iter().flatten();
@@ -488,7 +478,7 @@ impl Leader {
         self.supply.note_longest_page(longest_page_bytes);
         self.supply.expect_checkpoint(repeated_bytes, unsaved_bytes);
         self.due.note_unsynced(self.unsynced_bytes() > 0);
-        let checkpoint = self.checkpoint_is_due() && !self.checkpoint_waits();
+        let checkpoint = self.checkpoint_is_due() && !self.was_refused_lately();
         if checkpoint {
             self.due.expect_checkpoint();
         }
@@ -578,13 +568,6 @@ impl Leader {
             || since.edit_bytes >= due.edit_bytes
             || since.rows_bytes >= due.rows_bytes
             || since.page_bytes >= due.page_bytes
-    }
-
-    /// One was refused on a full disk, not long ago.
-    fn checkpoint_waits(&self) -> bool {
-        let now_ns = self.env.clock().monotonic_ns();
-        self.checkpoint_refused_ns
-            .is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < SEEK_SPACE_AGAIN_NS)
     }
 
     /// A file for blocks of a table.
@@ -878,6 +861,10 @@ fn fragment_files(change: &Change) -> Vec<FileId> {
         }
         _ => Vec::new(),
     }
+}
+
+fn adds_files(change: &Change) -> bool {
+    matches!(change, Change::Edit(Edit::AddFragments { .. }))
 }
 
 fn frees_files(change: &Change) -> bool {

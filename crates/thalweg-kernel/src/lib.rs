@@ -36,6 +36,7 @@ mod open_tables;
 mod panics;
 mod pins;
 mod producers;
+mod purpose;
 mod queue;
 mod radix_map;
 mod reader;

@@ -5,25 +5,10 @@
 //! them again before a table can be dropped. What comes by itself, again and again, leaves room in the reserve for a drop: for
 //! the checkpoint that begins an epoch, and for those before files are removed.
 
-use crate::leader::{Failure, Leader, Outcome, Purpose, UNSYNCED_LIMIT_BYTES, fatal, no_epoch};
+use crate::leader::{Failure, Leader, Outcome, UNSYNCED_LIMIT_BYTES, fatal, no_epoch};
 use crate::log_writer::LogWriter;
-use crate::segment_supply::{CLEANING_CHECKPOINTS, LEAST_RESERVE_CHECKPOINTS, Wanted};
-
-impl Purpose {
-    /// Nobody asks for it to free space, and it comes again and again.
-    fn comes_by_itself(self) -> bool {
-        matches!(self, Self::Replacement | Self::Checkpoint)
-    }
-
-    /// For how many checkpoints the reserve must have room behind such a frame; `None`: it does not go there.
-    fn kept_checkpoints(self) -> Option<u64> {
-        match self {
-            Self::Rows | Self::Pages => None,
-            Self::Drop | Self::CheckpointToFree => Some(0),
-            Self::Replacement | Self::Checkpoint => Some(LEAST_RESERVE_CHECKPOINTS),
-        }
-    }
-}
+use crate::purpose::Purpose;
+use crate::segment_supply::{CLEANING_CHECKPOINTS, Wanted};
 
 impl Leader {
     /// Keeps what a recovery would have to write again so short that there is room for it on a full disk; returns how long it may

@@ -1,0 +1,36 @@
+//! What a frame of the log is for, which decides what room it may take on a full disk.
+
+use crate::segment_supply::LEAST_RESERVE_CHECKPOINTS;
+
+/// Why a frame is written. On a full disk the reserve and the last room are kept for some purposes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Commits that free no space.
+    Rows,
+    /// The same where pages of an index change, or files are added: they change more than the frame holds.
+    Pages,
+    /// Drops: they leave room for the checkpoints that remove the files.
+    Drop,
+    /// Replacements and ordinary checkpoints come by themselves, again and again: they leave room for a drop and all that
+    /// it takes.
+    Replacement,
+    Checkpoint,
+    /// The one that begins an epoch, and those before files of dropped tables are removed.
+    CheckpointToFree,
+}
+
+impl Purpose {
+    /// Nobody asks for it to free space, and it comes again and again.
+    pub(crate) fn comes_by_itself(self) -> bool {
+        matches!(self, Self::Replacement | Self::Checkpoint)
+    }
+
+    /// For how many checkpoints the reserve must have room behind such a frame; `None`: it does not go there.
+    pub(crate) fn kept_checkpoints(self) -> Option<u64> {
+        match self {
+            Self::Rows | Self::Pages => None,
+            Self::Drop | Self::CheckpointToFree => Some(0),
+            Self::Replacement | Self::Checkpoint => Some(LEAST_RESERVE_CHECKPOINTS),
+        }
+    }
+}
