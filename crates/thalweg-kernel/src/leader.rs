@@ -287,8 +287,8 @@ impl Leader {
         self.settle(sync).map_err(fatal)
     }
 
-    /// What it would take is known only once it is built: one that is refused on a full disk is not tried again behind each
-    /// commit.
+    /// Writes a checkpoint that leaves room for a drop. If the full disk has none, it is not tried again for a while: its size is known
+    /// only once it is built.
     fn ordinary_checkpoint(&mut self, always: bool) -> Outcome<CommitNo> {
         let done = self.checkpoint(always, Purpose::Checkpoint);
         let is_full = |failure: &Failure| matches!(failure, Failure::Refused(e) if e.kind() == ErrorKind::DiskFull);
@@ -348,17 +348,17 @@ impl Leader {
         build(&mut self.builder, &mut lowered).map_err(Failure::Refused)?;
         let frame_bytes = self.builder.frame_bytes() as u64;
         check_frame(frame_bytes).map_err(Failure::Refused)?;
+        let page_bytes = pages.bytes();
         let purpose = match lowered.frees_space {
             true if lowered.changes.iter().any(drops_table) => Purpose::Drop,
             true => Purpose::Replacement,
-            false if pages.bytes() > 0 || lowered.changes.iter().any(adds_files) => Purpose::Pages,
+            false if page_bytes > 0 || lowered.changes.iter().any(adds_files) => Purpose::Pages,
             false => Purpose::Rows,
         };
         let blocks = lowered.blocks.iter().flatten();
         let blocks_bytes: u64 = blocks.map(|block| block.len() as u64).sum();
         // Open rows are in each checkpoint behind them; what leads to blocks, and the pages that change, in the first.
-        let in_checkpoints =
-            LEAST_RESERVE_CHECKPOINTS * (frame_bytes - blocks_bytes) + pages.bytes();
+        let in_checkpoints = LEAST_RESERVE_CHECKPOINTS * (frame_bytes - blocks_bytes) + page_bytes;
         self.room(frame_bytes, in_checkpoints, purpose)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;

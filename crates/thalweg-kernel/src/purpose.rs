@@ -1,4 +1,4 @@
-//! What a frame of the log is for, which decides what room it may take on a full disk.
+//! The kinds of frames of the log, as far as they differ in the space that they may use on a full disk.
 
 use crate::segment_supply::LEAST_RESERVE_CHECKPOINTS;
 
@@ -14,6 +14,7 @@ pub(crate) enum Purpose {
     /// Replacements and ordinary checkpoints come by themselves, again and again: they leave room for a drop and all that
     /// it takes.
     Replacement,
+    /// Ordinary ones: see replacements.
     Checkpoint,
     /// The one that begins an epoch, and those before files of dropped tables are removed.
     CheckpointToFree,

@@ -117,14 +117,14 @@ struct State {
     preparing: bool,
 }
 
-/// What a segment is taken for.
+/// The sizes that a new segment, and the reserve beside it, must have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
     /// Capacity of the segment before it.
     pub(crate) last_bytes: u64,
     /// The frame that it begins with.
     pub(crate) frame_bytes: u64,
-    /// What a recovery on a full disk would write for what is not synced of the log: the reserve has room for that.
+    /// Bytes that a recovery on a full disk would write again for the unsynced end of the log; the reserve has room for them.
     pub(crate) tail_bytes: u64,
     /// Made of what was given back, it has room for so many checkpoints behind the frame.
     pub(crate) checkpoints: u64,

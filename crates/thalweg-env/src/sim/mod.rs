@@ -564,7 +564,7 @@ impl SimEnv {
             .collect()
     }
 
-    /// What the files take of a quota, in bytes.
+    /// Bytes of all files as a quota counts them: in whole pages of 4 KiB.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         let files = self.files().into_iter();

@@ -21,10 +21,8 @@ impl<L: PageLoader> HeldPages<L> {
             held: RefCell::default(),
         }
     }
-}
 
-impl<L> HeldPages<L> {
-    /// Bytes of all these pages on disk.
+    /// Bytes that the held pages take on disk.
     pub(crate) fn bytes(&self) -> u64 {
         let held = self.held.borrow();
         held.keys().map(|address| u64::from(address.bytes)).sum()
