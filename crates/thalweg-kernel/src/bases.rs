@@ -60,6 +60,8 @@ impl Base {
 pub(crate) enum BuildsOn {
     /// Nothing: it is a full one.
     Nothing,
+    /// The same, and no other base is kept: it goes into both slots of the root.
+    Alone,
     /// The base of the last checkpoint.
     Last,
     /// The other base, in its turn.
@@ -108,7 +110,7 @@ impl Bases {
     /// The base that a checkpoint builds on.
     pub(crate) fn base(&self, of: BuildsOn) -> Option<&Base> {
         match of {
-            BuildsOn::Nothing => None,
+            BuildsOn::Nothing | BuildsOn::Alone => None,
             BuildsOn::Last => self.last.as_ref(),
             BuildsOn::Next => self.next.as_ref(),
         }
@@ -117,6 +119,7 @@ impl Bases {
     /// The base whose turn it is after a checkpoint that builds on `of`.
     pub(crate) fn base_after(&self, of: BuildsOn) -> Option<&Base> {
         match of {
+            BuildsOn::Alone => None,
             BuildsOn::Last => self.next.as_ref(),
             BuildsOn::Nothing | BuildsOn::Next => self.last.as_ref(),
         }
@@ -137,8 +140,9 @@ impl Bases {
             BuildsOn::Last => {}
             BuildsOn::Next => std::mem::swap(&mut self.last, &mut self.next),
             BuildsOn::Nothing => self.next = self.last.replace(Base::new(own, index_bytes)),
+            BuildsOn::Alone => (self.last, self.next) = (Some(Base::new(own, index_bytes)), None),
         }
-        if builds_on != BuildsOn::Nothing {
+        if matches!(builds_on, BuildsOn::Last | BuildsOn::Next) {
             assert!(self.last.is_some(), "a difference has a base");
             let last = self.last.iter_mut();
             last.for_each(|base| {
@@ -264,10 +268,11 @@ mod tests {
         };
         let mut before = None;
         for own in (10..20_000).step_by(10) {
-            let (begins_epoch, must_be_full) = (draw() == 0, draw() == 0);
-            let choice = match must_be_full {
-                true => BuildsOn::Nothing,
-                false => bases.choose(begins_epoch),
+            let begins_epoch = draw() == 0;
+            let choice = match draw() {
+                0 => BuildsOn::Nothing,
+                1 => BuildsOn::Alone,
+                _ => bases.choose(begins_epoch),
             };
             let after = offset(bases.base_after(choice));
             bases.note_checkpoint(place(own), choice, 1_000 * draw());

@@ -134,16 +134,16 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     if is_pinned_before(writer, commit)? {
         return Ok(stays);
     }
-    // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
-    // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
+    // Neither root slot is to need anything old, and no page in memory an address of its own: two checkpoints, or one in both
+    // slots from the room that is kept. Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
     let serves_drop =
         awaits_cleaning && dead_bytes > writer.supply.room_for_checkpoints(CLEANING_CHECKPOINTS);
-    for _ in 0..CLEANING_CHECKPOINTS {
-        let job = match serves_drop {
-            true => Job::CheckpointToFree,
-            false => Job::Checkpoint { always: true },
-        };
-        writer.submit(job, Durability::Disk)?;
+    if serves_drop {
+        writer.submit(Job::CheckpointToFree, Durability::Disk)?;
+    } else {
+        for _ in 0..CLEANING_CHECKPOINTS {
+            writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
+        }
     }
     // The one that was written to when the round began holds what was garbage before, the others its own checkpoints.
     let written = writer.with_leader(|leader| leader.written_segment())?;

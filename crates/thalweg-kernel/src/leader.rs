@@ -214,7 +214,7 @@ impl Leader {
         wants: Wants,
         answer: &mut impl FnMut(Result<CommitNo>),
     ) -> Result<(), Broken> {
-        if self.ended == Ended::UntilRecovered {
+        if self.awaits_recovery() {
             self.resume(wants.freed_space)?;
         }
         self.check_not_ended().map_err(fatal)?;
@@ -238,6 +238,11 @@ impl Leader {
             }
         };
         Err(Broken { failure, settled })
+    }
+
+    /// Whether a batch broke, and the next job begins by recovering the log.
+    pub(crate) fn awaits_recovery(&self) -> bool {
+        self.ended == Ended::UntilRecovered
     }
 
     fn check_not_ended(&self) -> Result<()> {
@@ -682,10 +687,27 @@ impl Leader {
         Ok(self.working.commit)
     }
 
+    /// One checkpoint, named in both slots: two would need twice the room on a disk that has none. What is lost is the
+    /// checkpoint before, in case this one is damaged; it is the same where an epoch begins, and until the next one only.
     fn checkpoint_to_free(&mut self) -> Outcome<CommitNo> {
         self.make_room_to_clean()?;
         self.ensure_epoch_to_drop()?;
+        if self.both_slots_name_the_state() {
+            return Ok(self.working.commit);
+        }
         self.checkpoint(true, Purpose::CheckpointToFree)
+    }
+
+    /// Whether a recovery from either slot would read one checkpoint of what there is now, and no segment but the one that is
+    /// written to.
+    fn both_slots_name_the_state(&self) -> bool {
+        let current = &self.root.current;
+        let other = self.root.other.as_ref();
+        other.is_some_and(|other| other.epoch == current.epoch && other.checkpoint == current.checkpoint)
+            && self.log.is_some()
+            && current.commit == self.working.commit
+            && self.working.since_checkpoint.frames == 0
+            && self.oldest_needed_segment() == self.written_segment()
     }
 
     /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the folder of the log, the segment that the
@@ -699,18 +721,20 @@ impl Leader {
     ) -> Outcome<Stored> {
         // Files may have been restored since.
         self.working.settle_pending(&*self.store);
-        let builds_on = match must_be_full {
-            true => BuildsOn::Nothing,
-            false => self.working.choose_base(first.is_some()),
+        let builds_on = match purpose {
+            Purpose::CheckpointToFree if first.is_none() => BuildsOn::Alone,
+            _ if must_be_full => BuildsOn::Nothing,
+            _ => self.working.choose_base(first.is_some()),
         };
         let (at, written, index_bytes) = self.place_checkpoint(builds_on, purpose)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
-        let full_bytes = match builds_on {
-            BuildsOn::Nothing => frame_bytes,
-            _ => self.working.bases.frame_bytes().max(frame_bytes),
-        };
-        self.supply.note_checkpoint(u64::from(full_bytes));
+        self.supply.note_checkpoint(match builds_on {
+            // Pages that are written once are in no other one, and no base with its pages is kept.
+            BuildsOn::Alone => index_bytes,
+            BuildsOn::Nothing => u64::from(frame_bytes),
+            _ => u64::from(self.working.bases.frame_bytes().max(frame_bytes)),
+        });
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
         let in_place = log
             .write()
@@ -747,7 +771,7 @@ impl Leader {
             index_bytes,
         } = stored;
         // A new epoch goes into both slots before anything of it is acknowledged (invariant 5 of the format page).
-        let both_slots = begins_epoch && Rule::BothSlots.is_kept();
+        let both_slots = begins_epoch && Rule::BothSlots.is_kept() || builds_on == BuildsOn::Alone;
         for _ in 0..if both_slots { 2 } else { 1 } {
             let switched = self.root.switch(root);
             switched

@@ -317,10 +317,16 @@ impl Writer {
     /// Encodes open rows of a table that needs it; `false`: none does.
     fn encode_one(&self) -> Result<bool> {
         let _one_at_a_time = self.encoding.lock();
-        let Some((table, block_rows)) = self.with_leader(|leader| leader.next_to_encode())? else {
+        let (next, is_broken) =
+            self.with_leader(|leader| (leader.next_to_encode(), leader.awaits_recovery()))?;
+        let Some((table, block_rows)) = next else {
             return Ok(false);
         };
-        let encoded = self.work(ENCODING, || self.encode_and_note(table, block_rows));
+        let encoded = self.work(ENCODING, || match is_broken {
+            // Rows of the batch that broke count as open, and no snapshot has them: recovering the log counts them anew.
+            true => self.flush().map(|()| true),
+            false => self.encode_and_note(table, block_rows),
+        });
         let mut rounds = self.rounds.lock();
         rounds.ended += 1;
         rounds.error = encoded

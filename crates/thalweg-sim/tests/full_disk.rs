@@ -769,7 +769,7 @@ fn a_power_cut_in_a_drop_on_a_full_disk_leaves_room_for_the_next_one() {
         if !sim.is_crashed() {
             break;
         }
-        step += 2;
+        step += 1;
     }
     assert!(tried > 200, "{tried} images");
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
-use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_env::{
     Clock, Dir, DirEntry, Env, File, JoinHandle, LockKind, Metadata, OpenMode, Spawner, Storage,
 };
@@ -443,4 +443,84 @@ fn a_child_of_a_fork_changes_no_file_of_its_parent() {
         open(&sim).unwrap().rows(table).unwrap().len(),
         640 + 1_600_000
     );
+}
+
+/// Keeps who encodes the table "gate" until it may go on, which then fails. Other tables are encoded.
+#[derive(Clone, Default)]
+struct Gate {
+    is_reached: Arc<AtomicBool>,
+    is_open: Arc<AtomicBool>,
+}
+
+impl RowEncoder for Gate {
+    fn block_rows(&self, table: &TableState) -> Result<u32> {
+        ToyEncoder { block_rows: MANY_ROWS }.block_rows(table)
+    }
+
+    fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
+        if &*table.name == "gate" {
+            self.is_reached.store(true, Ordering::SeqCst);
+            while !self.is_open.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            return Err(Error::new(ErrorKind::Io, "not now"));
+        }
+        ToyEncoder { block_rows: MANY_ROWS }.encode(table, rows)
+    }
+}
+
+/// More than are appended to any table, so that none fills a block.
+const MANY_ROWS: u32 = 500_000;
+
+/// The rows of a batch that broke are counted until the log is recovered, and nobody can encode them.
+#[test]
+fn an_append_behind_one_that_found_no_space_returns() {
+    let failed = (0..9).map_while(append_behind_failed_sync);
+    // Where it is the last one, all of its rows can be read back.
+    assert!(failed.max().unwrap() == 18_750);
+}
+
+/// Commits more than all open rows may take, where the disk is full at one more sync than `syncs`. Returns how many of the last
+/// rows are there once the log was recovered; `None` if there was no such sync. One more append returns in any case.
+fn append_behind_failed_sync(syncs: u64) -> Option<usize> {
+    let sim = SimEnv::new(syncs);
+    let options = Options {
+        // Nothing else is to recover the log.
+        sync_interval: Duration::from_secs(3_600),
+        background: true,
+        ..Options::default()
+    };
+    let keeper = Gate::default();
+    let encoder = Arc::new(keeper.clone());
+    let kernel = Kernel::open(sim.env(), Path::new("/db"), &options, encoder).unwrap();
+    let toy = Arc::new(Toy { kernel });
+    let gate = toy.create("gate").unwrap();
+    let lost = toy.create("lost").unwrap();
+    toy.append(gate, &rows(0, 1), Durability::Disk).unwrap();
+    let beside = Arc::clone(&toy);
+    let encoding = std::thread::spawn(move || beside.kernel.encode_open_rows(gate));
+    while !keeper.is_reached.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    // Just below the bytes that all open rows may take; those that are lost go beyond, and are most of any table.
+    for n in 0..32 {
+        let table = toy.create(&format!("t{n}")).unwrap();
+        toy.append(table, &rows(0, 16_000), Durability::Disk)
+            .unwrap();
+    }
+    let full = FaultRule::new(Fault::Error(Errno::NOSPC)).on(&[CallKind::SyncData]);
+    sim.set_plan(FaultPlan::none().rule(full.skip(syncs).once()));
+    let outcome = toy.append(lost, &rows(0, 18_750), Durability::Disk);
+    keeper.is_open.store(true, Ordering::SeqCst);
+    encoding.join().unwrap().unwrap_err();
+    // What the thread does that encodes; it may be done already.
+    let _ = toy.kernel.run_due_work();
+    let recovered = toy.rows(lost).unwrap().len();
+    let (sender, returned) = std::sync::mpsc::channel();
+    let beside = Arc::clone(&toy);
+    std::thread::spawn(move || sender.send(beside.append(lost, &rows(1, 1), Durability::Disk)));
+    // So long only if it hangs.
+    let next = returned.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(next.is_ok(), "{next:?}");
+    outcome.is_err().then_some(recovered)
 }
