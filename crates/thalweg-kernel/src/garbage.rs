@@ -134,16 +134,16 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     if is_pinned_before(writer, commit)? {
         return Ok(stays);
     }
-    // Neither root slot is to need anything old, and no page in memory an address of its own: two checkpoints, or one in both
-    // slots from the room that is kept. Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
+    // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
+    // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
     let serves_drop =
         awaits_cleaning && dead_bytes > writer.supply.room_for_checkpoints(CLEANING_CHECKPOINTS);
-    if serves_drop {
-        writer.submit(Job::CheckpointToFree, Durability::Disk)?;
-    } else {
-        for _ in 0..CLEANING_CHECKPOINTS {
-            writer.submit(Job::Checkpoint { always: true }, Durability::Disk)?;
-        }
+    for _ in 0..CLEANING_CHECKPOINTS {
+        let job = match serves_drop {
+            true => Job::CheckpointToFree,
+            false => Job::Checkpoint { always: true },
+        };
+        writer.submit(job, Durability::Disk)?;
     }
     // The one that was written to when the round began holds what was garbage before, the others its own checkpoints.
     let written = writer.with_leader(|leader| leader.written_segment())?;
@@ -185,7 +185,14 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         }
     }
     if !dead.is_empty() {
-        writer.with_leader(|leader| leader.awaits_cleaning = false)?;
+        let is_alone = writer.with_leader(|leader| {
+            leader.awaits_cleaning = false;
+            leader.both_slots_name_the_state()
+        })?;
+        if is_alone {
+            // There was no room for two. By now there should be; else the next one will do.
+            let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
+        }
     }
     Ok(Collected {
         files: dead.len(),

@@ -687,12 +687,12 @@ impl Leader {
         Ok(self.working.commit)
     }
 
-    /// One checkpoint, named in both slots: two would need twice the room on a disk that has none. What is lost is the
-    /// checkpoint before, in case this one is damaged; it is the same where an epoch begins, and until the next one only.
+    /// One of the two checkpoints before files are removed. Where space is short there is one, named in both slots, as at the
+    /// beginning of an epoch: two take twice the room. Only there: a repair needs another one if this one is damaged.
     fn checkpoint_to_free(&mut self) -> Outcome<CommitNo> {
         self.make_room_to_clean()?;
         self.ensure_epoch_to_drop()?;
-        if self.both_slots_name_the_state() {
+        if self.supply.is_short() && self.both_slots_name_the_state() {
             return Ok(self.working.commit);
         }
         self.checkpoint(true, Purpose::CheckpointToFree)
@@ -700,11 +700,12 @@ impl Leader {
 
     /// Whether a recovery from either slot would read one checkpoint of what there is now, and no segment but the one that is
     /// written to.
-    fn both_slots_name_the_state(&self) -> bool {
+    pub(crate) fn both_slots_name_the_state(&self) -> bool {
         let current = &self.root.current;
         let other = self.root.other.as_ref();
-        other.is_some_and(|other| other.epoch == current.epoch && other.checkpoint == current.checkpoint)
-            && self.log.is_some()
+        other.is_some_and(|other| {
+            other.epoch == current.epoch && other.checkpoint == current.checkpoint
+        }) && self.log.is_some()
             && current.commit == self.working.commit
             && self.working.since_checkpoint.frames == 0
             && self.oldest_needed_segment() == self.written_segment()
@@ -722,7 +723,9 @@ impl Leader {
         // Files may have been restored since.
         self.working.settle_pending(&*self.store);
         let builds_on = match purpose {
-            Purpose::CheckpointToFree if first.is_none() => BuildsOn::Alone,
+            Purpose::CheckpointToFree if first.is_none() && self.supply.is_short() => {
+                BuildsOn::Alone
+            }
             _ if must_be_full => BuildsOn::Nothing,
             _ => self.working.choose_base(first.is_some()),
         };

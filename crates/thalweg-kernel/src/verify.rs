@@ -28,6 +28,8 @@ use thalweg_env::Env;
 
 /// How often the log is read again when it seems damaged and a writer is at work in it: it may have been under its hand.
 const ATTEMPTS: usize = 16;
+/// In how many snapshots a table is checked, each of which expires.
+const SNAPSHOTS: usize = 4;
 
 /// What was checked, and what was found.
 #[derive(Clone, Debug, Default)]
@@ -85,22 +87,46 @@ impl fmt::Display for Damage {
 
 impl Kernel {
     /// Reads and checks the log behind the last checkpoint, and every index page, block and fragment of every table of
-    /// the newest snapshot. `on_bytes` is told how many more bytes were checked.
+    /// the newest snapshot. A table whose files went meanwhile, because the snapshot has expired, is checked again in a new one.
+    /// `on_bytes` is told how many more bytes were checked.
     ///
     /// # Errors
-    /// When there is no snapshot to check. Damage is not an error but in the report.
+    /// When there is no snapshot to check; `SnapshotExpired` when a table takes longer than its snapshot may last, again and
+    /// again; when the system has no descriptors or memory for a read. Damage is not an error but in the report.
     pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
         self.store().check_open()?;
-        let snapshot = self.snapshot()?;
+        let mut snapshot = self.snapshot()?;
         let mut check = Check::new(self.store(), on_bytes);
         check.log()?;
-        for table in snapshot.tables() {
-            check.table(&table)?;
+        let tables: Vec<TableId> = snapshot.tables().map(|table| table.id).collect();
+        for id in tables {
+            let mut attempt = 1;
+            // Of a newer snapshot: it may have been dropped.
+            while let Some(table) = snapshot.table(id) {
+                let before = check.report.clone();
+                check.table(&table)?;
+                // Closed meanwhile: what could not be read any more is no damage.
+                self.store().check_open()?;
+                match check.failed.take().filter(is_of_the_call) {
+                    None => break,
+                    Some(error)
+                        if error.kind() == ErrorKind::SnapshotExpired && attempt < SNAPSHOTS =>
+                    {
+                        attempt += 1;
+                        check.report = before;
+                        snapshot = self.snapshot()?;
+                    }
+                    Some(error) => return Err(error),
+                }
+            }
         }
-        // Closed meanwhile: what could not be read any more is no damage.
-        self.store().check_open()?;
         Ok(check.report)
     }
+}
+
+/// Whether it tells of a call that failed rather than of bytes that are missing or damaged.
+fn is_of_the_call(error: &Error) -> bool {
+    !error.is_of_unreadable_bytes() && error.kind() != ErrorKind::NotFound
 }
 
 /// A check under way.
@@ -113,7 +139,7 @@ pub(crate) struct Check<'a> {
     pub(crate) bad_files: HashSet<FileId>,
     /// Blocks and pages that are damaged, each with its table.
     pub(crate) bad_entries: Vec<(TableId, Entry)>,
-    /// The first error that was not damage but a failed call.
+    /// An error that was not damage but a failed call; if there is one, not of a device that does not return the bytes.
     pub(crate) failed: Option<Error>,
     on_bytes: &'a mut dyn FnMut(u64),
 }
@@ -137,12 +163,20 @@ impl Check<'_> {
     fn log(&mut self) -> Result<()> {
         let (env, dir) = (self.store.env(), self.store.dir());
         for attempt in 1..=ATTEMPTS {
+            let newest = || RootFile::open(env, dir, false).map(|root| root.current);
+            // Asked for before as well: the writer may close, and another one open and close, while the log is read.
+            let (root, is_alive) = (newest(), writer_is_alive(env, dir)?);
+            let may_change = || {
+                let is_new = matches!((&root, newest()), (Ok(root), Ok(now)) if *root != now);
+                Ok::<_, Error>(is_new || is_alive || writer_is_alive(env, dir)?)
+            };
             match check_log(self.store) {
                 Ok(frames) => {
                     self.report.frames = frames;
                     return self.live();
                 }
-                Err(_) if attempt < ATTEMPTS && writer_is_alive(env, dir)? => {}
+                Err(_) if attempt < ATTEMPTS && may_change()? => {}
+                Err((_, error)) if is_of_the_call(&error) => return Err(error),
                 Err((at, error)) => {
                     self.report.damage.push(log_damage(at, &error));
                     return Ok(());
@@ -338,8 +372,11 @@ impl Check<'_> {
     }
 
     fn note_failure(&mut self, error: &Error) {
-        if error.kind() != ErrorKind::Corruption {
-            self.failed.get_or_insert_with(|| error.clone());
+        if error.kind() == ErrorKind::Corruption {
+            return;
+        }
+        if is_of_the_call(error) || self.failed.is_none() {
+            self.failed = Some(error.clone());
         }
     }
 

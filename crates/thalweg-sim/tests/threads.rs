@@ -454,7 +454,10 @@ struct Gate {
 
 impl RowEncoder for Gate {
     fn block_rows(&self, table: &TableState) -> Result<u32> {
-        ToyEncoder { block_rows: MANY_ROWS }.block_rows(table)
+        ToyEncoder {
+            block_rows: MANY_ROWS,
+        }
+        .block_rows(table)
     }
 
     fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
@@ -465,7 +468,10 @@ impl RowEncoder for Gate {
             }
             return Err(Error::new(ErrorKind::Io, "not now"));
         }
-        ToyEncoder { block_rows: MANY_ROWS }.encode(table, rows)
+        ToyEncoder {
+            block_rows: MANY_ROWS,
+        }
+        .encode(table, rows)
     }
 }
 

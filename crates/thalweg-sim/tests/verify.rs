@@ -1,0 +1,176 @@
+//! A healthy database is not called damaged, whatever its writer does while it is checked, and whichever call of the check fails.
+#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_kernel::{Durability, ErrorKind, Options, TableId};
+use thalweg_sim::toy::{Row, Toy, random_rows};
+
+const READER: u32 = 7;
+
+fn options(read_only: bool) -> Options {
+    Options {
+        segment_bytes: 64 << 10,
+        background: false,
+        read_only,
+        ..Options::default()
+    }
+}
+
+/// A writer with so many tables of one fragment each.
+fn with_fragments(sim: &SimEnv, tables: usize) -> (Toy, Vec<TableId>) {
+    let toy = Toy::open(&sim.env(), "/db", &options(false), 64).unwrap();
+    let rows: Vec<Row> = (0..500).map(|key| (key, -key)).collect();
+    let create = |n: usize| {
+        let table = toy.create(&format!("t{n}")).unwrap();
+        toy.append_fragment(table, &rows, 64).unwrap();
+        table
+    };
+    let ids = (0..tables).map(create).collect();
+    (toy, ids)
+}
+
+fn open_reader(sim: &SimEnv) -> Toy {
+    Toy::open(&sim.env_of_process(READER), "/db", &options(true), 64).unwrap()
+}
+
+/// Its pin is passed in the midst of the check; the rest is checked in a new snapshot.
+#[test]
+fn a_check_that_takes_longer_than_its_snapshot_lasts_finds_no_damage() {
+    let sim = SimEnv::new(1);
+    let (toy, tables) = with_fragments(&sim, 6);
+    let reader = open_reader(&sim);
+    let is_done = Cell::new(false);
+    let report = reader.kernel.verify(&mut |_| {
+        if is_done.replace(true) {
+            return;
+        }
+        for table in &tables[3..] {
+            toy.drop_table(*table).unwrap();
+        }
+        for _ in 0..12 {
+            toy.kernel.collect_garbage().unwrap();
+            sim.advance(Duration::from_secs(60));
+        }
+    });
+    let report = report.unwrap();
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+    assert_eq!((report.tables, report.rows), (3, 1_500));
+}
+
+/// It holds no files: what the writer drops is gone at once.
+#[test]
+fn a_check_of_a_process_without_a_slot_finds_no_damage_beside_a_writer() {
+    let sim = SimEnv::new(1);
+    let (toy, tables) = with_fragments(&sim, 6);
+    let denied = FaultRule::new(Fault::Error(Errno::ACCESS))
+        .on(&[CallKind::Open])
+        .path_suffix("/readers");
+    sim.set_plan(FaultPlan::none().rule(denied));
+    let reader = open_reader(&sim);
+    sim.set_plan(FaultPlan::none());
+    let is_done = Cell::new(false);
+    let report = reader.kernel.verify(&mut |_| {
+        if is_done.replace(true) {
+            return;
+        }
+        for table in &tables[3..] {
+            toy.drop_table(*table).unwrap();
+        }
+        for _ in 0..2 {
+            toy.kernel.collect_garbage().unwrap();
+        }
+    });
+    let report = report.unwrap();
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+    assert_eq!((report.tables, report.rows), (3, 1_500));
+}
+
+#[test]
+fn a_check_without_descriptors_fails_and_finds_no_damage() {
+    let sim = SimEnv::new(1);
+    let (toy, _) = with_fragments(&sim, 60);
+    toy.kernel.close().unwrap();
+    for process in [1, READER] {
+        let env = sim.env_of_process(process);
+        let reader = Toy::open(&env, "/db", &options(true), 64).unwrap();
+        let is_done = Cell::new(false);
+        let report = reader.kernel.verify(&mut |_| {
+            if !is_done.replace(true) {
+                let none = FaultRule::new(Fault::Error(Errno::MFILE))
+                    .on(&[CallKind::Open])
+                    .path_suffix(".frag");
+                sim.set_plan(FaultPlan::none().rule(none.times(3)));
+            }
+        });
+        sim.set_plan(FaultPlan::none());
+        let error = report.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(error.message().contains("os error 24"), "{error}");
+        let again = reader.kernel.verify(&mut |_| {}).unwrap();
+        assert!(again.damage.is_empty(), "{:?}", again.damage);
+    }
+}
+
+/// Appends, drops a table and removes its files, some times.
+fn work(toy: &Toy, turn: i64) {
+    let kept = toy.kernel.snapshot().unwrap().table_named("kept");
+    let kept = kept.unwrap().id;
+    let dropped = toy.create(&format!("dropped{turn}")).unwrap();
+    for part in 0..20 {
+        let rows = random_rows(part * 400, 400);
+        toy.append_group(dropped, &rows, 400, Durability::Disk)
+            .unwrap();
+    }
+    toy.drop_table(dropped).unwrap();
+    for _ in 0..3 {
+        toy.kernel.collect_garbage().unwrap();
+        toy.append(kept, &[(turn, turn)], Durability::Disk).unwrap();
+        toy.kernel.checkpoint().unwrap();
+    }
+}
+
+/// At each call of a check the writer works and closes; in the second round a writer opens, works and closes there.
+#[test]
+fn a_check_beside_a_writer_that_closes_finds_no_damage() {
+    for opens in [false, true] {
+        let mut checks = 0;
+        for call in 0.. {
+            let sim = SimEnv::new(call);
+            let writer = Toy::open(&sim.env(), "/db", &options(false), 64).unwrap();
+            writer.create("kept").unwrap();
+            work(&writer, 0);
+            if opens {
+                writer.kernel.close().unwrap();
+            }
+            let reader = open_reader(&sim);
+            let snapshot = reader.kernel.snapshot().unwrap();
+            let writer = Arc::new(Mutex::new(Some(writer)));
+            let (beside, env) = (Arc::clone(&writer), sim.env());
+            sim.set_watcher(Some(Box::new(move || {
+                let Some(mut writer) = beside.lock().unwrap().take() else {
+                    return;
+                };
+                if opens {
+                    writer = Toy::open(&env, "/db", &options(false), 64).unwrap();
+                }
+                (1..3).for_each(|turn| work(&writer, turn));
+                writer.kernel.close().unwrap();
+            })));
+            let watched = FaultRule::new(Fault::Watched).skip(call).once();
+            sim.set_plan(FaultPlan::none().rule(watched));
+            let report = reader.kernel.verify(&mut |_| {}).unwrap();
+            sim.set_plan(FaultPlan::none());
+            sim.set_watcher(None);
+            drop(snapshot);
+            assert!(report.damage.is_empty(), "call {call}: {:?}", report.damage);
+            if writer.lock().unwrap().is_some() {
+                break;
+            }
+            checks += 1;
+        }
+        assert!(checks > 10, "{checks} calls");
+    }
+}
