@@ -270,10 +270,12 @@ impl Store {
     /// that no later sync would write them.
     pub(crate) fn sync_data_folder(&self, failed_before: u64) -> Result<()> {
         let _one_at_a_time = self.data_syncs.syncing.lock();
-        let synced = self.env.storage().sync_dir(&self.dir.join(DATA_DIR));
-        if let Err(error) = synced {
+        let doing = format_args!("syncing the folder {DATA_DIR}");
+        // Opened first: where there is no descriptor for it no name is lost.
+        let folder = self.env.storage().open_dir(&self.dir.join(DATA_DIR));
+        let folder = folder.map_err(|error| Error::io(doing, error))?;
+        if let Err(error) = folder.sync() {
             self.data_syncs.failed.fetch_add(1, Ordering::SeqCst);
-            let doing = format_args!("syncing the folder {DATA_DIR}");
             return Err(Error::io(doing, error));
         }
         if self.failed_data_syncs() == failed_before {

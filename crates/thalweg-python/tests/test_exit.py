@@ -216,3 +216,57 @@ threading.Thread(target=read).start()
 def test_use_after_the_main_thread_has_ended(path):
     run(LATE, path)
     assert check(path) >= 200_001
+
+
+def test_statements_that_spill_leave_no_file_behind(tmp_path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    program = """
+os.environ["TMPDIR"] = str(pathlib.Path(path).parent / "temporary")
+db = thalweg.connect(path, memory_limit=24 << 20)
+table = create(db)
+for first in range(0, 4_000_000, 1_000_000):
+    table.append(batch(first, 1_000_000))
+everything = pyarrow.compute.sort_indices(table.scan().arrow()["v"])
+values = db.sql("SELECT v FROM t ORDER BY v").arrow()["v"]
+assert values.equals(table.scan().arrow()["v"].take(everything))
+# Neither read to its end nor dropped.
+kept = db.sql("SELECT * FROM t ORDER BY v").reader()
+assert len(kept.read_next_batch()) > 0
+if os.path.isdir("/proc/self/fd"):
+    files = [os.readlink(file) for file in pathlib.Path("/proc/self/fd").iterdir() if os.path.lexists(file)]
+    assert any("deleted" in file for file in files), files
+db.close()
+"""
+    run(program, tmp_path / "db", before="import pyarrow.compute\n")
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_missing_folder_for_temporary_files_is_named(tmp_path):
+    program = """
+os.environ["TMPDIR"] = "/nowhere/at/all"
+db = thalweg.connect(path, memory_limit=24 << 20)
+table = create(db)
+for first in range(0, 4_000_000, 1_000_000):
+    table.append(batch(first, 1_000_000))
+print(refused(lambda: db.sql("SELECT * FROM t ORDER BY v").arrow()))
+"""
+    message = run(program, tmp_path / "db")
+    assert "memory_limit" in message and "/nowhere/at/all" in message
+
+
+def test_a_program_without_standard_streams_damages_nothing(tmp_path):
+    program = """
+import ctypes
+for descriptor in (0, 1, 2):
+    os.close(descriptor)
+db = thalweg.connect(path)
+table = create(db)
+for key in range(100):
+    table.put(key, 0.5)
+# As libraries do, which know nothing of it.
+ctypes.CDLL(None).perror(b"a warning")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    run(program, tmp_path / "db", status=-9)
+    assert check(tmp_path / "db") == 100

@@ -32,6 +32,7 @@ mod rules;
 mod scan;
 mod scan_exec;
 mod session;
+mod spill;
 mod stack;
 mod statement;
 mod stop;

@@ -10,6 +10,7 @@ use crate::functions::{guarded, total};
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
 use crate::rules::{Rules, Shape, shape_of};
+use crate::spill::UnnamedFiles;
 use crate::stack::with_room;
 use crate::table::StoredTable;
 use async_trait::async_trait;
@@ -19,6 +20,7 @@ use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::{ConfigOptions, TableOptions};
 use datafusion::common::{DFSchema, Result, config_err};
 use datafusion::execution::config::SessionConfig;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -152,7 +154,9 @@ fn config(options: &QueryOptions) -> Result<SessionConfig> {
 }
 
 fn runtime(options: &QueryOptions) -> Result<Arc<RuntimeEnv>> {
-    let mut builder = RuntimeEnvBuilder::new();
+    let spill = DiskManagerMode::Custom(Arc::new(UnnamedFiles));
+    let spill = DiskManagerBuilder::default().with_mode(spill);
+    let mut builder = RuntimeEnvBuilder::new().with_disk_manager_builder(spill);
     if let Some(limit) = options.memory_limit_bytes {
         let Ok(limit) = usize::try_from(limit) else {
             return config_err!("a memory limit of {limit} bytes is beyond this machine");

@@ -473,6 +473,39 @@ fn a_sync_that_fails_for_one_fragment_refuses_all_that_were_made_before_it() {
     }
 }
 
+/// No sync was tried, so no name was lost.
+#[test]
+fn a_sync_without_a_descriptor_fails_for_its_own_fragment_only() {
+    let (sim, shape) = (SimEnv::new(15), Shape::new(65536, 8));
+    let toy = shape.open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    let stage = |first: i64| {
+        let mut fragment = toy.kernel.stage_fragment(table).unwrap();
+        let rows: Vec<Row> = (first..first + 8).map(|key| (key, key)).collect();
+        fragment.add_block(&block(table, rows, None)).unwrap();
+        fragment
+    };
+    let (first, second) = (stage(0), stage(100));
+    let none = Fault::Error(Errno::MFILE);
+    sim.set_plan(fault(CallKind::OpenDir, "data", none));
+    let error = second.finish().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    let edit = Edit::AddFragments {
+        table,
+        definition_version: 1,
+        covers: None,
+        roots: vec![first.finish().unwrap()],
+    };
+    let commit = Commit {
+        edits: vec![edit],
+        ..Commit::default()
+    };
+    toy.kernel.commit(commit, Disk).unwrap();
+    let image = sim.crash_image(&CrashChoice::DropAll);
+    assert_eq!(open(&shape, &image)["t"], toy.rows(table).unwrap());
+    assert_eq!(toy.rows(table).unwrap().len(), 8);
+}
+
 #[test]
 fn a_folder_that_is_missing_is_damage_that_is_named() {
     for folder in ["log", "data"] {

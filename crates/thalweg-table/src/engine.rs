@@ -3,12 +3,12 @@
 //! Invariants: names are compared without regard to case and keep the case they were created with; a [`DatabaseView`] is
 //! one snapshot of all tables; making, finding and dropping a table takes the same time however many others there are.
 
-use crate::column::BlockEncoder;
+use crate::column::Encoders;
 use crate::definition::TableDefinition;
 use crate::definitions::Definitions;
 use crate::error::invalid;
 use crate::options::CreateOptions;
-use crate::pool::{Pool, Spare};
+use crate::pool::Pool;
 use crate::schema::check_name;
 use crate::stream::StreamEncoder;
 use crate::table::{Maintained, Table, TableView};
@@ -125,7 +125,7 @@ struct Inner {
     options: EngineOptions,
     definitions: Arc<Definitions>,
     pool: Arc<Pool>,
-    encoders: Arc<Spare<BlockEncoder>>,
+    encoders: Arc<Encoders>,
     closed: Closed,
     /// Held by whoever maintains a table; whether files that nobody needs may be left of it.
     maintenance: Mutex<bool>,
@@ -323,6 +323,7 @@ impl Engine {
     /// When the rest cannot be written.
     pub fn close(&self) -> Result<()> {
         self.inner.closed.is_closed.store(true, Ordering::Release);
+        self.inner.encoders.clear();
         self.inner.kernel.close()
     }
 
@@ -357,7 +358,7 @@ impl Engine {
         &self.inner.pool
     }
 
-    pub(crate) fn encoders(&self) -> &Arc<Spare<BlockEncoder>> {
+    pub(crate) fn encoders(&self) -> &Arc<Encoders> {
         &self.inner.encoders
     }
 

@@ -36,6 +36,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::process;
 use crate::storage::LockKind;
 
+/// The first descriptor behind those of the standard streams.
+const FIRST_DESCRIPTOR: RawFd = 3;
+
 /// An open file, of which no child of a fork keeps a descriptor.
 #[derive(Debug)]
 pub(super) struct ListedFile {
@@ -50,13 +53,22 @@ pub(super) fn open_listed(open: impl Fn(bool) -> io::Result<File>) -> io::Result
     let mut is_first = true;
     loop {
         let forks = process::forks_so_far();
-        let file = ListedFile::new(open(is_first)?);
+        let file = ListedFile::new(beyond_standard_streams(open(is_first)?)?);
         // The list is written before this is read: a fork that begins later finds the file there.
         if process::is_this_many(forks) {
             return Ok(file);
         }
         is_first = false;
     }
+}
+
+/// The file under a descriptor that is none of the standard streams. Where a program has closed these, the next files that are
+/// opened get their numbers, and what any library writes to the standard error would go into them.
+fn beyond_standard_streams(file: File) -> io::Result<File> {
+    if file.as_raw_fd() >= FIRST_DESCRIPTOR {
+        return Ok(file);
+    }
+    Ok(rustix::io::fcntl_dupfd_cloexec(&file, FIRST_DESCRIPTOR)?.into())
 }
 
 impl ListedFile {

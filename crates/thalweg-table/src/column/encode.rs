@@ -5,6 +5,7 @@ use crate::assemble::fixed_values;
 use crate::definition::{Column, Layout, TableDefinition};
 use crate::error::{invalid, limit, schema};
 use crate::order::is_ascending;
+use crate::pool::Spare;
 use crate::schema::element_type;
 use crate::summarise::summarise;
 use crate::time::order_keys;
@@ -20,6 +21,9 @@ use thalweg_kernel::{Error, ErrorKind, Result, TableId};
 /// Rows whose values take more than this are cut into several blocks: a block may have 64 MiB, encoded.
 const MAX_RAW_BYTES: usize = 32 << 20;
 
+/// An encoder with longer buffers is not kept. Those of a usual block take a tenth of it.
+const MOST_KEPT_BYTES: usize = 1 << 20;
+
 /// Encodes batches into blocks; holds what can be reused from one to the next.
 #[derive(Debug)]
 pub struct BlockEncoder {
@@ -28,6 +32,38 @@ pub struct BlockEncoder {
     filled: MutableBuffer,
     offsets: Vec<i32>,
     data: Vec<u8>,
+}
+
+/// Encoders for all who encode blocks of an engine. One is kept for each that is at work at the same time, but for those whose buffers
+/// are large: one block of long values would keep its memory as long as the engine is open.
+#[derive(Default)]
+pub(crate) struct Encoders(Spare<BlockEncoder>);
+
+impl Encoders {
+    /// The rows of a batch as blocks: see [`BlockEncoder::encode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn encode(
+        &self,
+        table: TableId,
+        definition: &TableDefinition,
+        batch: &RecordBatch,
+        keys: &[i64],
+    ) -> Result<Vec<EncodedBlock>> {
+        let mut encoder = self.0.take(|| Ok(BlockEncoder::new(Level::Fast)))?;
+        let mut blocks = Vec::with_capacity(1);
+        encoder.encode(table, definition, batch, keys, &mut blocks)?;
+        if encoder.buffer_bytes() <= MOST_KEPT_BYTES {
+            self.0.give(encoder);
+        }
+        Ok(blocks)
+    }
+
+    /// Gives their memory back.
+    pub(crate) fn clear(&self) {
+        self.0.clear();
+    }
 }
 
 impl BlockEncoder {
@@ -40,6 +76,13 @@ impl BlockEncoder {
             offsets: Vec::new(),
             data: Vec::new(),
         }
+    }
+
+    /// About the memory of its buffers; those of the codecs below are as long.
+    fn buffer_bytes(&self) -> usize {
+        let offsets_bytes = self.offsets.capacity() * size_of::<i32>();
+        let chunk_bytes = self.chunk.bytes.capacity();
+        chunk_bytes + self.filled.capacity() + offsets_bytes + self.data.capacity()
     }
 
     /// Appends one block with the rows of `batch` to `blocks`, or several if their values take more than 32 MiB;
@@ -298,4 +341,49 @@ fn check_batch(definition: &TableDefinition, batch: &RecordBatch, keys: (i64, i6
 
 fn too_much(error: EncodeError) -> Error {
     Error::with_source(ErrorKind::Limit, error.to_string(), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, Engine, EngineOptions};
+    use arrow_array::{BinaryArray, Int64Array};
+    use arrow_schema::{Field, Schema};
+    use std::sync::Arc;
+
+    #[test]
+    fn an_encoder_with_large_buffers_is_not_kept() {
+        let options = EngineOptions {
+            background: false,
+            ..EngineOptions::default()
+        };
+        let engine = Engine::in_memory(options).unwrap();
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("ts", DataType::Int64, false),
+            Field::new("v", DataType::Binary, true),
+        ]));
+        let stream = CreateOptions::stream("ts");
+        let table = engine.create_table("t", &schema, &stream).unwrap();
+        let definition = table.definition();
+        let encoders = Encoders::default();
+        let encode = |value_bytes: usize| {
+            let keys = [1, 2, 3, 4];
+            let mut dice = 7_u32;
+            let mut byte = || {
+                dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                dice.to_be_bytes()[0]
+            };
+            let values = keys.map(|_| (0..value_bytes).map(|_| byte()).collect::<Vec<_>>());
+            let times: ArrayRef = Arc::new(Int64Array::from_iter_values(keys));
+            let values: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
+            let rows = RecordBatch::try_new(Arc::clone(&schema), vec![times, values]).unwrap();
+            let blocks = encoders.encode(table.id(), &definition, &rows, &keys);
+            assert!(!blocks.unwrap().is_empty());
+            encoders.0.take(|| Err(())).ok()
+        };
+        let kept = encode(1_000).expect("an encoder is kept");
+        let kept_bytes = kept.buffer_bytes();
+        assert!(kept_bytes < MOST_KEPT_BYTES / 10, "{kept_bytes}");
+        assert!(encode(1 << 20).is_none());
+    }
 }

@@ -25,7 +25,6 @@
 use super::blocks::BlockList;
 use super::read::scan_blocks;
 use super::write::{Output, concat, cutter, raw_bytes};
-use crate::column::BlockEncoder;
 use crate::merge::Sorted;
 use crate::range::KeyRange;
 use crate::reader::{Reader, arrival, keys_of};
@@ -33,7 +32,6 @@ use crate::table::{Maintained, Table, TableView};
 use arrow_array::RecordBatch;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use thalweg_codec::Level;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::{Entry, EntryKey};
 use thalweg_kernel::{Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileId, Result};
@@ -599,12 +597,8 @@ impl Writer<'_> {
 
     fn encode(&self, rows: &Sorted) -> Result<Vec<EncodedBlock>> {
         let encoders = self.view.engine().encoders();
-        let mut encoder = encoders.take(|| Ok(BlockEncoder::new(Level::Fast)))?;
-        let mut blocks = Vec::with_capacity(1);
         let (table, definition) = (self.table.id(), self.view.definition());
-        encoder.encode(table, definition, &rows.batch, &rows.keys, &mut blocks)?;
-        encoders.give(encoder);
-        Ok(blocks)
+        encoders.encode(table, definition, &rows.batch, &rows.keys)
     }
 
     /// The rows of some blocks, which have none in common with any other block.

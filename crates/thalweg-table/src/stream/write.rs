@@ -7,7 +7,6 @@
 //! Few rows are committed raw and become blocks later, together with others; more are encoded here, in the threads of
 //! the caller and the pool; a large append goes to files of its own, which one small frame makes part of the table.
 
-use crate::column::BlockEncoder;
 use crate::conform::conform;
 use crate::definition::TableDefinition;
 use crate::engine::{AppendLimits, Closed, Engine};
@@ -21,7 +20,6 @@ use arrow_buffer::ScalarBuffer;
 use arrow_select::concat::concat_batches;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thalweg_codec::Level;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::fragment::FragmentWriter;
 use thalweg_kernel::index::{Entry, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, encode_entries};
@@ -234,13 +232,7 @@ impl<'a> Intake<'a> {
         let engine = self.table.engine();
         let (definition, table) = (Arc::clone(&self.shape.definition), self.table.id());
         let encoders = Arc::clone(engine.encoders());
-        let ticket = Ticket::new(move || {
-            let mut blocks = Vec::with_capacity(1);
-            let mut encoder = encoders.take(|| Ok(BlockEncoder::new(Level::Fast)))?;
-            encoder.encode(table, &definition, &rows, &keys, &mut blocks)?;
-            encoders.give(encoder);
-            Ok(blocks)
-        });
+        let ticket = Ticket::new(move || encoders.encode(table, &definition, &rows, &keys));
         engine.pool().submit(&ticket);
         self.encoding.push_back(ticket);
         if self.encoding.len() > 2 * engine.options().threads {
