@@ -12,6 +12,7 @@ pub mod block;
 mod catalog;
 mod change;
 mod checkpoint;
+mod checkpointing;
 pub mod commit;
 mod compact;
 mod contradictions;

@@ -223,9 +223,9 @@ def test_statements_that_spill_leave_no_file_behind(tmp_path):
     temporary.mkdir()
     program = """
 os.environ["TMPDIR"] = str(pathlib.Path(path).parent / "temporary")
-db = thalweg.connect(path, memory_limit=24 << 20)
+db = thalweg.connect(path, memory_limit=64 << 20)
 table = create(db)
-for first in range(0, 4_000_000, 1_000_000):
+for first in range(0, 8_000_000, 1_000_000):
     table.append(batch(first, 1_000_000))
 everything = pyarrow.compute.sort_indices(table.scan().arrow()["v"])
 values = db.sql("SELECT v FROM t ORDER BY v").arrow()["v"]

@@ -504,7 +504,10 @@ fn append_behind_failed_sync(syncs: u64) -> Option<usize> {
     let lost = toy.create("lost").unwrap();
     toy.append(gate, &rows(0, 1), Durability::Disk).unwrap();
     let beside = Arc::clone(&toy);
-    let encoding = std::thread::spawn(move || beside.kernel.encode_open_rows(gate));
+    let (sender, encoded) = std::sync::mpsc::channel();
+    let encode = move || _ = sender.send(beside.kernel.encode_open_rows(gate));
+    let env = sim.env();
+    env.spawner().spawn("encoding", Box::new(encode)).unwrap();
     while !keeper.is_reached.load(Ordering::SeqCst) {
         std::thread::yield_now();
     }
@@ -518,13 +521,14 @@ fn append_behind_failed_sync(syncs: u64) -> Option<usize> {
     sim.set_plan(FaultPlan::none().rule(full.skip(syncs).once()));
     let outcome = toy.append(lost, &rows(0, 18_750), Durability::Disk);
     keeper.is_open.store(true, Ordering::SeqCst);
-    encoding.join().unwrap().unwrap_err();
+    encoded.recv().unwrap().unwrap_err();
     // What the thread does that encodes; it may be done already.
     let _ = toy.kernel.run_due_work();
     let recovered = toy.rows(lost).unwrap().len();
     let (sender, returned) = std::sync::mpsc::channel();
     let beside = Arc::clone(&toy);
-    std::thread::spawn(move || sender.send(beside.append(lost, &rows(1, 1), Durability::Disk)));
+    let append = move || _ = sender.send(beside.append(lost, &rows(1, 1), Durability::Disk));
+    env.spawner().spawn("append", Box::new(append)).unwrap();
     // So long only if it hangs.
     let next = returned.recv_timeout(Duration::from_secs(60)).unwrap();
     assert!(next.is_ok(), "{next:?}");

@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_env::sync::Mutex;
 use thalweg_kernel::{Durability, ErrorKind, Options, TableId};
 use thalweg_sim::toy::{Row, Toy, random_rows};
 
@@ -150,7 +151,7 @@ fn a_check_beside_a_writer_that_closes_finds_no_damage() {
             let writer = Arc::new(Mutex::new(Some(writer)));
             let (beside, env) = (Arc::clone(&writer), sim.env());
             sim.set_watcher(Some(Box::new(move || {
-                let Some(mut writer) = beside.lock().unwrap().take() else {
+                let Some(mut writer) = beside.lock().take() else {
                     return;
                 };
                 if opens {
@@ -166,7 +167,7 @@ fn a_check_beside_a_writer_that_closes_finds_no_damage() {
             sim.set_watcher(None);
             drop(snapshot);
             assert!(report.damage.is_empty(), "call {call}: {:?}", report.damage);
-            if writer.lock().unwrap().is_some() {
+            if writer.lock().is_some() {
                 break;
             }
             checks += 1;
