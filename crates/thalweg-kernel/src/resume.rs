@@ -55,6 +55,8 @@ impl Leader {
             self.cut_recovered(None)?;
         }
         self.working = recovered.working;
+        // A drop that was lost has left nothing, and one that was found is in the checkpoint that begins the next epoch.
+        self.has_garbage = false;
         self.due.set_aside(&mut self.working.open);
         if self.root.other.is_none() {
             // The lost slot may be the newer one, and its checkpoint may have taken the place of a base that went since.

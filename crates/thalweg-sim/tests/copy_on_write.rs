@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::Env;
-use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, Options, Result, TableId};
 use thalweg_sim::toy::{Row, Toy};
@@ -382,6 +382,29 @@ fn an_opening_without_any_room_shows_all_rows_and_writing_waits() {
             );
             assert!(toy.kernel.poison().is_none(), "{what}");
         }
+    }
+}
+
+/// What was not dropped after all is not in the way.
+#[test]
+fn a_drop_that_finds_no_room_once_can_be_repeated() {
+    for copy_on_write in [false, true] {
+        let mut failed = 0;
+        for skipped in 0..20 {
+            let (sim, toy, _, big, ..) = full(copy_on_write);
+            let none = FaultRule::new(Fault::Error(Errno::NOSPC));
+            let none = none.on(&[CallKind::Write, CallKind::SyncData]);
+            sim.set_plan(FaultPlan::none().rule(none.skip(skipped).once()));
+            let dropped = toy.drop_table(big);
+            sim.set_plan(FaultPlan::none());
+            if dropped.is_err() {
+                failed += 1;
+                drop_in_the_end(&toy, big);
+            }
+            toy.kernel.collect_garbage().unwrap();
+            assert!(toy.kernel.poison().is_none());
+        }
+        assert!(failed > 2, "{failed} drops failed");
     }
 }
 
