@@ -41,7 +41,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use os::start_threads;
+pub use os::{beyond_standard_streams, start_threads};
 pub use owner::{NotOwner, Owner};
 pub use runtime::{Clock, Entropy, Join, JoinHandle, Panicked, Spawner};
 pub use storage::{

@@ -113,7 +113,7 @@ impl Kernel {
                         if error.kind() == ErrorKind::SnapshotExpired && attempt < SNAPSHOTS =>
                     {
                         attempt += 1;
-                        check.report = before;
+                        check.forget_table(id, before);
                         snapshot = self.snapshot()?;
                     }
                     Some(error) => return Err(error),
@@ -135,6 +135,8 @@ pub(crate) struct Check<'a> {
     pub(crate) report: VerifyReport,
     /// Files whose own headers were checked.
     seen: HashSet<FileId>,
+    /// Those of them that were checked for the last table.
+    seen_for_table: Vec<FileId>,
     /// Files whose header or footer is damaged.
     pub(crate) bad_files: HashSet<FileId>,
     /// Blocks and pages that are damaged, each with its table.
@@ -150,6 +152,7 @@ impl<'a> Check<'a> {
             store,
             report: VerifyReport::default(),
             seen: HashSet::new(),
+            seen_for_table: Vec::new(),
             bad_files: HashSet::new(),
             bad_entries: Vec::new(),
             failed: None,
@@ -207,6 +210,7 @@ impl Check<'_> {
     /// All that the index of a table leads to.
     pub(crate) fn table(&mut self, table: &TableSnapshot) -> Result<()> {
         self.report.tables += 1;
+        self.seen_for_table.clear();
         for open in table.open_rows() {
             self.report.rows += u64::from(open.part.rows);
         }
@@ -229,6 +233,16 @@ impl Check<'_> {
             self.damage(table, &root, &error);
         }
         Ok(())
+    }
+
+    /// Takes back what was found since `before`, when the check of this table began.
+    fn forget_table(&mut self, table: TableId, before: VerifyReport) {
+        self.report = before;
+        self.bad_entries.retain(|(of, _)| *of != table);
+        for id in self.seen_for_table.drain(..) {
+            self.seen.remove(&id);
+            self.bad_files.remove(&id);
+        }
     }
 
     /// All that a tree leads to.
@@ -323,6 +337,7 @@ impl Check<'_> {
         if !self.seen.insert(id) {
             return;
         }
+        self.seen_for_table.push(id);
         if let Err(error) = self.check_file(table, entry) {
             self.note_failure(&error);
             self.bad_files.insert(id);

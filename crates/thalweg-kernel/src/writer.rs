@@ -324,7 +324,7 @@ impl Writer {
         };
         let encoded = self.work(ENCODING, || match is_broken {
             // Rows of the batch that broke count as open, and no snapshot has them: recovering the log counts them anew.
-            true => self.flush().map(|()| true),
+            true => self.flush().map(|()| true).map_err(ends_round),
             false => self.encode_and_note(table, block_rows),
         });
         let mut rounds = self.rounds.lock();
@@ -473,6 +473,14 @@ struct Rounds {
     ended: u64,
     /// Of the last one, if it concerns all tables.
     error: Option<Error>,
+}
+
+/// Without a log no table can be encoded, whatever it was that kept the log from being recovered.
+fn ends_round(error: Error) -> Error {
+    if stops_all(&error) {
+        return error;
+    }
+    Error::with_source(ErrorKind::Unavailable, error.message().to_owned(), error)
 }
 
 /// Whether an error of encoding a table meets every other one as well.

@@ -15,11 +15,13 @@ use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use thalweg_env::beyond_standard_streams;
 
 /// So much is read at once.
 const READ_BYTES: usize = 128 << 10;
 
-/// Makes files without a name in the folder for temporary files.
+/// Makes files without a name in the folder for temporary files. Nothing checks their bytes: a message that a library writes to the
+/// standard error must not get into them.
 #[derive(Debug)]
 pub(crate) struct UnnamedFiles;
 
@@ -32,7 +34,8 @@ struct UnnamedFile {
 
 impl TempFileFactory for UnnamedFiles {
     fn create_temp_file(&self, _for_what: &str) -> Result<Arc<dyn SpillFile>> {
-        let file = tempfile::tempfile().map_err(|error| {
+        let file = tempfile::tempfile().and_then(beyond_standard_streams);
+        let file = file.map_err(|error| {
             let folder = std::env::temp_dir();
             let message = format!(
                 "a statement needs more memory than `memory_limit` lets it take, and no temporary file can be made in {}: {error}",

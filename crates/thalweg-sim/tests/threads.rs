@@ -481,14 +481,17 @@ const MANY_ROWS: u32 = 500_000;
 /// The rows of a batch that broke are counted until the log is recovered, and nobody can encode them.
 #[test]
 fn an_append_behind_one_that_found_no_space_returns() {
-    let failed = (0..9).map_while(append_behind_failed_sync);
-    // Where it is the last one, all of its rows can be read back.
-    assert!(failed.max().unwrap() == 18_750);
+    for recovers in [true, false] {
+        let failed = (0..9).map_while(|syncs| append_behind_failed_sync(syncs, recovers));
+        // Where it is the last one, all of its rows can be read back.
+        assert_eq!(failed.max().unwrap(), 18_750);
+    }
 }
 
 /// Commits more than all open rows may take, where the disk is full at one more sync than `syncs`. Returns how many of the last
 /// rows are there once the log was recovered; `None` if there was no such sync. One more append returns in any case.
-fn append_behind_failed_sync(syncs: u64) -> Option<usize> {
+/// `recovers`: whether the log can be recovered at first; what keeps it from that is no full disk.
+fn append_behind_failed_sync(syncs: u64, recovers: bool) -> Option<usize> {
     let sim = SimEnv::new(syncs);
     let options = Options {
         // Nothing else is to recover the log.
@@ -520,10 +523,21 @@ fn append_behind_failed_sync(syncs: u64) -> Option<usize> {
     let full = FaultRule::new(Fault::Error(Errno::NOSPC)).on(&[CallKind::SyncData]);
     sim.set_plan(FaultPlan::none().rule(full.skip(syncs).once()));
     let outcome = toy.append(lost, &rows(0, 18_750), Durability::Disk);
+    if !recovers {
+        let none = FaultRule::new(Fault::Error(Errno::MFILE)).on(&[CallKind::Open]);
+        sim.set_plan(FaultPlan::none().rule(none.path_suffix("/root")));
+    }
     keeper.is_open.store(true, Ordering::SeqCst);
     encoded.recv().unwrap().unwrap_err();
     // What the thread does that encodes; it may be done already.
-    let _ = toy.kernel.run_due_work();
+    let worked = toy.kernel.run_due_work();
+    if outcome.is_err() && !recovers {
+        assert_eq!(worked.unwrap_err().kind(), ErrorKind::Unavailable);
+        let refused = toy.append(lost, &rows(2, 1), Durability::Disk);
+        assert!(refused.is_err());
+        sim.set_plan(FaultPlan::none());
+        toy.kernel.run_due_work().unwrap();
+    }
     let recovered = toy.rows(lost).unwrap().len();
     let (sender, returned) = std::sync::mpsc::channel();
     let beside = Arc::clone(&toy);

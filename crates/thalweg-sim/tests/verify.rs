@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_env::sync::Mutex;
-use thalweg_kernel::{Durability, ErrorKind, Options, TableId};
+use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
 use thalweg_sim::toy::{Row, Toy, random_rows};
 
 const READER: u32 = 7;
@@ -59,6 +59,59 @@ fn a_check_that_takes_longer_than_its_snapshot_lasts_finds_no_damage() {
     let report = report.unwrap();
     assert!(report.damage.is_empty(), "{:?}", report.damage);
     assert_eq!((report.tables, report.rows), (3, 1_500));
+}
+
+/// What the first attempt has seen of a table is looked at again with the rest of it.
+#[test]
+fn a_check_in_a_new_snapshot_forgets_no_damage() {
+    let sim = SimEnv::new(1);
+    let toy = Toy::open(&sim.env(), "/db", &options(false), 64).unwrap();
+    let table = toy.create("t").unwrap();
+    for first in [0, 1_000] {
+        let rows: Vec<Row> = (first..first + 500).map(|key| (key, -key)).collect();
+        toy.append_fragment(table, &rows, 64).unwrap();
+    }
+    toy.kernel.checkpoint().unwrap();
+    let files = sim.files().into_iter();
+    let mut fragments = files.filter(|(path, _)| path.extension().is_some_and(|e| e == "frag"));
+    let (first, _) = fragments.next().unwrap();
+    sim.overwrite_file(&first, 20, &[0xff]).unwrap();
+    let whole = toy.kernel.verify(&mut |_| {}).unwrap();
+    assert_eq!(whole.damage.len(), 1, "{:?}", whole.damage);
+    // The second fragment goes, once the first one was looked at; it is not open yet.
+    let reader = open_reader(&sim);
+    let blocks = Cell::new(0);
+    let report = reader.kernel.verify(&mut |_| {
+        blocks.set(blocks.get() + 1);
+        if blocks.get() != 5 {
+            return;
+        }
+        let prepared = toy.kernel.snapshot().unwrap();
+        let view = prepared.table(table).unwrap();
+        let mut blocks = view.tree.iter(None, toy.kernel.store());
+        // The fragment as a whole has the place of its first block.
+        let second = blocks.find(|block| block.as_ref().unwrap().key_min == 1_000);
+        let removed = vec![second.unwrap().unwrap().key()];
+        let commit = Commit {
+            edits: vec![Edit::Replace {
+                table,
+                removed,
+                added: vec![],
+            }],
+            prepared_at: Some(prepared.commit()),
+            ..Commit::default()
+        };
+        drop(blocks);
+        drop((view, prepared));
+        toy.kernel.commit(commit, Durability::Disk).unwrap();
+        for _ in 0..12 {
+            toy.kernel.collect_garbage().unwrap();
+            sim.advance(Duration::from_secs(60));
+        }
+    });
+    let report = report.unwrap();
+    assert_eq!((report.tables, report.rows), (1, 500));
+    assert_eq!(report.damage.len(), 1, "{:?}", report.damage);
 }
 
 /// It holds no files: what the writer drops is gone at once.

@@ -64,7 +64,10 @@ pub(super) fn open_listed(open: impl Fn(bool) -> io::Result<File>) -> io::Result
 
 /// The file under a descriptor that is none of the standard streams. Where a program has closed these, the next files that are
 /// opened get their numbers, and what any library writes to the standard error would go into them.
-fn beyond_standard_streams(file: File) -> io::Result<File> {
+///
+/// # Errors
+/// When no descriptor is left.
+pub fn beyond_standard_streams(file: File) -> io::Result<File> {
     if file.as_raw_fd() >= FIRST_DESCRIPTOR {
         return Ok(file);
     }

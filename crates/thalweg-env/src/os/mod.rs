@@ -32,6 +32,7 @@ use crate::runtime::{Clock, Entropy, JoinHandle, Spawner};
 use crate::storage::{Dir, DirEntry, File, LockKind, Metadata, OpenMode, Released, Storage};
 use crate::sync::{Mutex, thread};
 use locks::ListedFile;
+pub use locks::beyond_standard_streams;
 pub use thread_starts::start_threads;
 
 /// How a folder is opened in which names are looked up: as with its path, it need not be readable.
