@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_env::beyond_standard_streams;
 
-/// So much is read at once.
+/// Bytes of a file that are read at once.
 const READ_BYTES: usize = 128 << 10;
 
 /// Makes files without a name in the folder for temporary files. Nothing checks their bytes: a message that a library writes to the

@@ -385,7 +385,7 @@ fn an_opening_without_any_room_shows_all_rows_and_writing_waits() {
     }
 }
 
-/// What was not dropped after all is not in the way.
+/// A drop that failed at any of its writes and syncs leaves nothing that makes the next one fail.
 #[test]
 fn a_drop_that_finds_no_room_once_can_be_repeated() {
     for copy_on_write in [false, true] {

@@ -7,10 +7,11 @@ use thalweg_env::sim::{
     ReadsAfter, SECTOR_BYTES, SimEnv,
 };
 use thalweg_kernel::Durability::{Disk, Process};
-use thalweg_kernel::{Commit, Edit, ErrorKind};
+use thalweg_kernel::fragment::FragmentWriter;
+use thalweg_kernel::{Commit, Edit, ErrorKind, TableId};
 use thalweg_sim::driver::{Driver, Shape};
 use thalweg_sim::oracle::{Contents, contents_of};
-use thalweg_sim::toy::{Row, block, rows_part};
+use thalweg_sim::toy::{Row, Toy, block, rows_part};
 
 fn crash_at(kind: CallKind, path: &str) -> FaultPlan {
     FaultPlan::none().rule(FaultRule::new(Fault::Crash).on(&[kind]).path_suffix(path))
@@ -437,18 +438,21 @@ fn the_fragment_of_a_commit_that_is_refused_takes_no_room_and_cannot_be_added() 
     );
 }
 
+/// A fragment of eight rows, not finished.
+fn stage_eight(toy: &Toy, table: TableId, first: i64) -> FragmentWriter {
+    let mut fragment = toy.kernel.stage_fragment(table).unwrap();
+    let rows: Vec<Row> = (first..first + 8).map(|key| (key, key)).collect();
+    fragment.add_block(&block(table, rows, None)).unwrap();
+    fragment
+}
+
 #[test]
 fn a_sync_that_fails_for_one_fragment_refuses_all_that_were_made_before_it() {
     for errno in [Errno::IO, Errno::NOSPC, Errno::INTR] {
         let (sim, shape) = (SimEnv::new(15), Shape::new(65536, 8));
         let toy = shape.open(&sim.env()).unwrap();
         let table = toy.create("t").unwrap();
-        let stage = |first: i64| {
-            let mut fragment = toy.kernel.stage_fragment(table).unwrap();
-            let rows: Vec<Row> = (first..first + 8).map(|key| (key, key)).collect();
-            fragment.add_block(&block(table, rows, None)).unwrap();
-            fragment
-        };
+        let stage = |first| stage_eight(&toy, table, first);
         let (first, second) = (stage(0), stage(100));
         sim.set_plan(fault(CallKind::SyncDir, "data", lost(errno)));
         assert!(second.finish().is_err());
@@ -479,13 +483,7 @@ fn a_sync_without_a_descriptor_fails_for_its_own_fragment_only() {
     let (sim, shape) = (SimEnv::new(15), Shape::new(65536, 8));
     let toy = shape.open(&sim.env()).unwrap();
     let table = toy.create("t").unwrap();
-    let stage = |first: i64| {
-        let mut fragment = toy.kernel.stage_fragment(table).unwrap();
-        let rows: Vec<Row> = (first..first + 8).map(|key| (key, key)).collect();
-        fragment.add_block(&block(table, rows, None)).unwrap();
-        fragment
-    };
-    let (first, second) = (stage(0), stage(100));
+    let (first, second) = (stage_eight(&toy, table, 0), stage_eight(&toy, table, 100));
     let none = Fault::Error(Errno::MFILE);
     sim.set_plan(fault(CallKind::OpenDir, "data", none));
     let error = second.finish().unwrap_err();
