@@ -3,7 +3,7 @@
 //! Invariants: memory that has been filled becomes an array's memory without another copy; an array that comes out of
 //! [`ColumnBuilder::finish`] has passed Arrow's own checks of lengths, offsets and UTF-8.
 
-use crate::buffers::{Buffers, LEAST_BYTES};
+use crate::buffers::{Buffers, LEAST_BYTES, allocate};
 use crate::definition::TableDefinition;
 use crate::error::{damaged, invalid};
 use crate::schema::{element_type, width_bytes};
@@ -175,7 +175,7 @@ struct FixedBuilder {
 impl Default for FixedBuilder {
     fn default() -> Self {
         Self {
-            memory: MutableBuffer::new(0),
+            memory: allocate(0),
             used: 0,
             home: None,
         }

@@ -38,6 +38,14 @@ struct Lent {
     home: Weak<Buffers>,
 }
 
+/// Memory for at least so many bytes, aligned to the widest values.
+///
+/// Arrow aligns to 128 bytes, which is more than any value needs. An allocator may keep no memory of such an alignment at
+/// hand: jemalloc's thread caches serve it up to 14 KiB only, and all larger memory then costs a lock and a search.
+pub(crate) fn allocate(bytes: usize) -> MutableBuffer {
+    Vec::<i128>::with_capacity(bytes.div_ceil(WIDEST_BYTES)).into()
+}
+
 impl Buffers {
     /// Memory for at least so many bytes. Its contents are those of its last use, its length whole values of any type.
     pub(crate) fn take(&self, bytes: usize) -> MutableBuffer {
@@ -47,7 +55,7 @@ impl Buffers {
             .iter()
             .rposition(|buffer| buffer.capacity() >= bytes)
         else {
-            return MutableBuffer::with_capacity(bytes);
+            return allocate(bytes);
         };
         let mut buffer = free.buffers.swap_remove(at);
         free.bytes -= buffer.capacity();
