@@ -468,6 +468,40 @@ fn commits_that_only_a_lost_cache_had_are_not_taken_back_in_an_open_database() {
     assert_eq!(open(&sim).rows(table).unwrap(), [(1, 1)]);
 }
 
+/// Each attempt finds the checkpoint of the first one in both slots of the root, and writes no other.
+#[test]
+fn removals_that_fail_again_and_again_take_no_more_of_the_reserve() {
+    let sim = SimEnv::new(16);
+    let toy = open(&sim);
+    let keep = toy.create("keep").unwrap();
+    toy.append(keep, &[(1, 1)], Durability::Disk).unwrap();
+    // Names, so that a few checkpoints fill the reserve.
+    for n in 0..300 {
+        toy.create(&format!("one of many tables: {n}")).unwrap();
+    }
+    let big = toy.create("big").unwrap();
+    sim.set_quota(Some(sim.used_bytes() + 10 * SEGMENT_BYTES));
+    fill(&toy, big, Durability::Disk);
+    let before = sim.used_bytes();
+    sim.set_quota(Some(before));
+    let fails = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::RemoveFile]);
+    sim.set_plan(FaultPlan::none().rule(fails));
+    toy.drop_table(big).unwrap();
+    for attempt in 0..20 {
+        let failed = toy.kernel.collect_garbage().unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::Io, "{attempt}: {failed}");
+    }
+    sim.set_plan(FaultPlan::none());
+    toy.kernel.collect_garbage().unwrap();
+    let left = sim.used_bytes();
+    assert!(
+        left + 3 * SEGMENT_BYTES < before,
+        "{left} of {before} bytes are left"
+    );
+    toy.append(keep, &[(2, 2)], Durability::Disk).unwrap();
+    assert_eq!(toy.rows(keep).unwrap(), [(1, 1), (2, 2)]);
+}
+
 /// Rows of two tables in each segment: what is left of a dropped one can only go when the other's blocks have moved, for
 /// which there must be room. Of segments that are used by two thirds, that is more than is left on a full disk.
 #[test]
