@@ -7,11 +7,13 @@ use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::Entry;
+use thalweg_kernel::repair::repair;
+use thalweg_kernel::store::segment_name;
 use thalweg_kernel::{
-    Commit, Durability, Edit, Error, ErrorKind, Kernel, OpenRows, Options, RowEncoder, TableId,
-    TableSnapshot, TableState,
+    Commit, Durability, Edit, Error, ErrorKind, FileId, Kernel, OpenRows, Options, RowEncoder,
+    TableId, TableSnapshot, TableState,
 };
-use thalweg_sim::toy::{Row, Toy, block, rows_part};
+use thalweg_sim::toy::{Row, Toy, block, random_rows, rows_part};
 
 fn open(sim: &SimEnv) -> Toy {
     let options = Options {
@@ -501,4 +503,80 @@ fn small_blocks_of_many_tables_take_few_files_and_syncs() {
             want.map(|at| (at, at)).collect::<Vec<_>>()
         );
     }
+}
+
+/// Damages the checkpoint that the newest slot of the root names.
+fn damage_newest_checkpoint(sim: &SimEnv) {
+    let root = sim.read_file(Path::new("/db/root")).unwrap();
+    let number = |slot: &[u8], at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().unwrap());
+    let newest = root.chunks_exact(4096).max_by_key(|slot| number(slot, 32));
+    let slot = newest.unwrap();
+    let (segment, begin, bytes) = (number(slot, 48), number(slot, 56), number(slot, 64));
+    let path = Path::new("/db").join(segment_name(FileId(segment)));
+    let at = begin + (bytes & u64::from(u32::MAX)) - 9;
+    let old = sim.read_file(&path).unwrap()[usize::try_from(at).unwrap()];
+    sim.overwrite_file(&path, at, &[old ^ 1]).unwrap();
+}
+
+/// Removes what a dropped table has left. Whenever the process is killed meanwhile, and the newest checkpoint damaged after that,
+/// a repair finds another one.
+fn remove_and_damage(sim: &SimEnv, toy: &Toy, keep: TableId) {
+    let before = sim.calls();
+    sim.record_states(true);
+    assert!(toy.kernel.collect_garbage().unwrap() > 2);
+    for call in before + 1..=sim.calls() {
+        let Some(state) = sim.state_at(call) else {
+            continue;
+        };
+        let image = state.crash_image(&CrashChoice::Kill);
+        damage_newest_checkpoint(&image);
+        let options = Options::default();
+        let repaired = repair(&image.env(), Path::new("/db"), &options, &mut |_| {});
+        let report = repaired.unwrap_or_else(|e| unreachable!("call {call}: {e}"));
+        assert!(report.given_up.is_empty(), "call {call}: {report:?}");
+        assert!(open(&image).rows(keep).unwrap() == rows(), "call {call}");
+    }
+}
+
+/// A database with the tables `keep`, which has some rows, and `big`, which has several segments.
+fn keep_and_big() -> (SimEnv, Toy, TableId, TableId) {
+    let sim = SimEnv::new(5);
+    let toy = open(&sim);
+    let (keep, big) = (toy.create("keep").unwrap(), toy.create("big").unwrap());
+    toy.append_group(keep, &rows(), 64, Durability::Disk)
+        .unwrap();
+    for k in 0..10 {
+        let rows = random_rows(k * 2000, 2000);
+        toy.append_group(big, &rows, 64, Durability::Disk).unwrap();
+    }
+    (sim, toy, keep, big)
+}
+
+/// The checkpoint that begins the epoch is in both slots: no file goes behind that one alone.
+#[test]
+fn a_damaged_checkpoint_can_be_repaired_at_each_call_of_a_removal() {
+    let (sim, toy, keep, big) = keep_and_big();
+    let held = toy.kernel.snapshot().unwrap();
+    edit(&toy, Edit::DropTable { table: big });
+    let killed = sim.crash_image(&CrashChoice::Kill);
+    drop(held);
+    remove_and_damage(&killed, &open(&killed), keep);
+}
+
+/// The full disk has one checkpoint in both slots: once there is space, no file goes behind that one alone.
+#[test]
+fn a_damaged_checkpoint_can_be_repaired_where_files_go_after_a_full_disk() {
+    let (sim, toy, keep, big) = keep_and_big();
+    sim.set_quota(Some(sim.used_bytes()));
+    let fails = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::RemoveFile]);
+    sim.set_plan(FaultPlan::none().rule(fails));
+    edit(&toy, Edit::DropTable { table: big });
+    let failed = toy.kernel.collect_garbage().unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Io, "{failed}");
+    sim.set_plan(FaultPlan::none());
+    let root = sim.read_file(Path::new("/db/root")).unwrap();
+    let checkpoint = |slot: usize| root[slot * 4096 + 48..][..24].to_vec();
+    assert_eq!(checkpoint(0), checkpoint(1), "one in both slots");
+    sim.set_quota(None);
+    remove_and_damage(&sim, &toy, keep);
 }
