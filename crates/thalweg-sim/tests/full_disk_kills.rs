@@ -1,6 +1,7 @@
 //! Processes that are killed on a disk that gets full: a table can be dropped after that, and rows can be appended again.
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
+use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, Options, Result, TableId,
@@ -11,6 +12,9 @@ use thalweg_sim::toy::{Row, Toy, definition, random_rows, wide_block};
 /// Kills per run.
 const KILLS: usize = 2000;
 const BLOCK_ROWS: usize = 512;
+/// What a random row takes in the log, in a block and raw.
+const BLOCK_ROW_BYTES: i64 = 9;
+const OPEN_ROW_BYTES: i64 = 17;
 
 fn open(sim: &SimEnv, segment_bytes: u64) -> Toy {
     let options = Options {
@@ -188,6 +192,90 @@ fn a_kill_in_a_large_append_behind_the_reserve_leaves_room_to_drop() {
             let toy = open(&killed(&state), segment_bytes);
             drop_in_the_end(&toy, big, "behind the reserve");
         }
+    }
+}
+
+/// A database with a table `big` on a full disk: about `left_bytes` of the segment that is written to are left, and behind it there is
+/// the reserve and nothing else.
+fn with_one_segment_and_reserve(segment_bytes: u64, left_bytes: i64) -> (SimEnv, Toy, TableId) {
+    const APPEND_ROWS: i64 = 1000;
+    let sim = SimEnv::new(6);
+    let toy = open(&sim, segment_bytes);
+    let big = toy.create("big").unwrap();
+    let mut next_key = 0;
+    let mut append = || {
+        let rows = random_rows(next_key, APPEND_ROWS);
+        next_key += APPEND_ROWS;
+        let stored = toy.append_group(big, &rows, BLOCK_ROWS, Durability::Disk);
+        stored.unwrap();
+    };
+    let has = |suffix: &str| {
+        let is_one = |path: &Path| path.extension().is_some_and(|found| found == suffix);
+        let files = sim.files();
+        let mut found = files.iter();
+        found.any(|(path, bytes)| is_one(path) && *bytes == segment_bytes)
+    };
+    while !has("seg") || !has("spare") {
+        append();
+    }
+    sim.set_quota(Some(sim.used_bytes()));
+    while has("spare") {
+        append();
+    }
+    let bytes = segment_bytes.cast_signed() - left_bytes;
+    for _ in 0..bytes / (APPEND_ROWS * BLOCK_ROW_BYTES) {
+        append();
+    }
+    (sim, toy, big)
+}
+
+/// Drops a table wherever the process is killed from a call on.
+fn drop_after_each_kill(sim: &SimEnv, from: u64, segment_bytes: u64, table: TableId, what: &str) {
+    let mut kills = 0;
+    for call in from + 1..=sim.calls() {
+        let Some(state) = sim.state_at(call) else {
+            continue;
+        };
+        kills += 1;
+        let toy = open(&killed(&state), segment_bytes);
+        drop_in_the_end(&toy, table, &format!("{what}, call {call}"));
+    }
+    assert!(kills > 1, "{what}: {kills} kills");
+}
+
+/// A recovery writes them all again, before a table can be dropped.
+#[test]
+fn commits_that_are_not_synced_have_room_in_the_reserve_together() {
+    let segment_bytes = 2 << 20;
+    for (first, second) in [(40_000, 100_000), (54_000, 90_000)] {
+        let left_bytes = (first + second + 3000) * BLOCK_ROW_BYTES;
+        let (sim, toy, big) = with_one_segment_and_reserve(segment_bytes, left_bytes);
+        let append = |at: i64, count| {
+            let rows = random_rows(at << 32, count);
+            toy.append_group(big, &rows, BLOCK_ROWS, Durability::Process)
+        };
+        append(1, first).unwrap();
+        let before = sim.calls();
+        sim.record_states(true);
+        append(2, second).unwrap();
+        let what = format!("{first} and {second} rows");
+        drop_after_each_kill(&sim, before, segment_bytes, big, &what);
+    }
+}
+
+/// A recovery writes them again, and so does each checkpoint behind that.
+#[test]
+fn open_rows_have_room_in_the_reserve_for_each_checkpoint() {
+    let segment_bytes = 2 << 20;
+    for (count, is_stored) in [(10_000, true), (40_000, false), (55_000, false)] {
+        let left_bytes = (count + 3000) * OPEN_ROW_BYTES;
+        let (sim, toy, big) = with_one_segment_and_reserve(segment_bytes, left_bytes);
+        let before = sim.calls();
+        sim.record_states(true);
+        let appended = toy.append(big, &random_rows(1 << 32, count), Durability::Process);
+        let what = format!("{count} open rows: {appended:?}");
+        drop_after_each_kill(&sim, before, segment_bytes, big, &what);
+        assert_eq!(appended.is_ok(), is_stored, "{what}");
     }
 }
 
