@@ -35,8 +35,9 @@ struct UnnamedFile {
 impl TempFileFactory for UnnamedFiles {
     fn create_temp_file(&self, _for_what: &str) -> Result<Arc<dyn SpillFile>> {
         let file = tempfile::tempfile().and_then(beyond_standard_streams);
-        let file =
-            file.map_err(|e| DataFusionError::IoError(explained("no temporary file can be made", &e)))?;
+        let file = file.map_err(|e| {
+            DataFusionError::IoError(explained("no temporary file can be made", &e))
+        })?;
         Ok(Arc::new(UnnamedFile {
             file: Arc::new(file),
             written_bytes: Arc::default(),
@@ -91,11 +92,13 @@ fn read_at(file: &File, offset: u64) -> io::Result<Option<Bytes>> {
 
 impl Write for UnnamedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = (&*self.file).write(bytes).map_err(|error| match error.kind() {
-            // The caller tries again.
-            io::ErrorKind::Interrupted => error,
-            _ => explained("a temporary file cannot be written", &error),
-        })?;
+        let written = (&*self.file)
+            .write(bytes)
+            .map_err(|error| match error.kind() {
+                // The caller tries again.
+                io::ErrorKind::Interrupted => error,
+                _ => explained("a temporary file cannot be written", &error),
+            })?;
         self.written_bytes
             .fetch_add(written as u64, Ordering::Relaxed);
         Ok(written)
