@@ -7,6 +7,7 @@
 use crate::catalog::Resolver;
 use crate::error::to_datafusion;
 use crate::functions::{floats, guarded, total};
+use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
 use crate::rules::{Rules, Shape, shape_of};
@@ -249,7 +250,8 @@ impl StatementSession {
     pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
         let planner =
             DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AggregatePlanner)]);
-        planner.create_physical_plan(plan, self).await
+        let plan = with_both_zeros(plan)?;
+        planner.create_physical_plan(&plan, self).await
     }
 }
 
