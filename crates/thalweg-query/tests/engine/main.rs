@@ -6,6 +6,7 @@
     reason = "tests fail by panic"
 )]
 
+mod definitions;
 mod limits;
 
 use arrow::array::{Array, Int64Array, RecordBatch, RecordBatchIterator, UInt64Array};
