@@ -19,22 +19,25 @@ use std::sync::Arc;
 /// A type of floats with an order.
 pub(super) trait Keyed: ArrowNumericType + Debug + Send + Sync {
     type Key: Copy + Debug + Ord + Send + Sync + 'static;
-    const LEAST: Self::Key;
-    const GREATEST: Self::Key;
+    const LEAST: Self::Native;
+    const GREATEST: Self::Native;
 
     fn key(value: Self::Native) -> Self::Key;
 
     fn value(key: Self::Key) -> Self::Native;
 
     fn is_nan(value: Self::Native) -> bool;
+
+    /// By the comparison of floats: false for NaN, and for zeros.
+    fn is_less(a: Self::Native, b: Self::Native) -> bool;
 }
 
 macro_rules! keyed {
     ($arrow:ty, $float:ty, $key:ty) => {
         impl Keyed for $arrow {
             type Key = $key;
-            const LEAST: $key = <$key>::MIN;
-            const GREATEST: $key = <$key>::MAX;
+            const LEAST: $float = <$float>::NEG_INFINITY;
+            const GREATEST: $float = <$float>::NAN;
 
             #[inline]
             fn key(value: $float) -> $key {
@@ -44,6 +47,7 @@ macro_rules! keyed {
                 bits ^ ((bits >> (<$key>::BITS - 1)) & <$key>::MAX)
             }
 
+            #[inline]
             fn value(key: $key) -> $float {
                 let bits = key ^ ((key >> (<$key>::BITS - 1)) & <$key>::MAX);
                 <$float>::from_bits(bits.cast_unsigned())
@@ -51,6 +55,11 @@ macro_rules! keyed {
 
             fn is_nan(value: $float) -> bool {
                 value.is_nan()
+            }
+
+            #[inline]
+            fn is_less(a: $float, b: $float) -> bool {
+                a < b
             }
         }
     };
@@ -80,15 +89,17 @@ impl<T: Keyed, const MAX: bool> Extreme<T, MAX> {
 /// The extreme of a batch.
 fn of_batch<T: Keyed, const MAX: bool>(array: &PrimitiveArray<T>) -> Option<T::Key> {
     // Arrow goes over many values at once, and sorts NaNs of one sign below, of the other above all numbers.
-    let least = min(array)?;
-    if MAX {
-        let greatest = if T::is_nan(least) { least } else { max(array)? };
-        return Some(T::key(greatest));
+    let extreme = if MAX { max(array)? } else { min(array)? };
+    let may_differ = if MAX {
+        !T::is_nan(extreme) && array.values().iter().any(|value| T::is_nan(*value))
+    } else {
+        T::is_nan(extreme)
+    };
+    if may_differ {
+        let keys = array.iter().flatten().map(T::key);
+        return keys.reduce(chosen::<_, MAX>);
     }
-    if T::is_nan(least) {
-        return array.iter().flatten().map(T::key).min();
-    }
-    Some(T::key(least))
+    Some(T::key(extreme))
 }
 
 impl<T: Keyed, const MAX: bool> Accumulator for Extreme<T, MAX> {
@@ -119,7 +130,7 @@ impl<T: Keyed, const MAX: bool> Accumulator for Extreme<T, MAX> {
 /// The extremes of groups.
 #[derive(Debug)]
 pub(super) struct ExtremeGroups<T: Keyed, const MAX: bool> {
-    keys: Vec<T::Key>,
+    extremes: Vec<T::Native>,
     /// Which groups have a value.
     seen: NullState,
 }
@@ -127,7 +138,7 @@ pub(super) struct ExtremeGroups<T: Keyed, const MAX: bool> {
 impl<T: Keyed, const MAX: bool> ExtremeGroups<T, MAX> {
     pub(super) fn new() -> Self {
         Self {
-            keys: Vec::new(),
+            extremes: Vec::new(),
             seen: NullState::new(),
         }
     }
@@ -142,11 +153,21 @@ impl<T: Keyed, const MAX: bool> GroupsAccumulator for ExtremeGroups<T, MAX> {
         groups: usize,
     ) -> Result<()> {
         let start = if MAX { T::LEAST } else { T::GREATEST };
-        self.keys.resize(groups, start);
-        let keys = self.keys.as_mut_slice();
+        self.extremes.resize(groups, start);
+        let extremes = self.extremes.as_mut_slice();
         let values = values[0].as_primitive::<T>();
         let choose = |group: usize, value: T::Native| {
-            keys[group] = chosen::<_, MAX>(keys[group], T::key(value));
+            let extreme = &mut extremes[group];
+            let (less, more) = if MAX {
+                (value, *extreme)
+            } else {
+                (*extreme, value)
+            };
+            // Most values are told by this alone.
+            if !T::is_less(less, more) {
+                let key = chosen::<_, MAX>(T::key(value), T::key(*extreme));
+                *extreme = T::value(key);
+            }
         };
         self.seen
             .accumulate(group_indices, values, filter, groups, choose);
@@ -154,10 +175,9 @@ impl<T: Keyed, const MAX: bool> GroupsAccumulator for ExtremeGroups<T, MAX> {
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let keys = emit_to.take_needed(&mut self.keys);
-        let values: Vec<T::Native> = keys.into_iter().map(T::value).collect();
+        let extremes = emit_to.take_needed(&mut self.extremes);
         let nulls = self.seen.build(emit_to);
-        Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+        Ok(Arc::new(PrimitiveArray::<T>::new(extremes.into(), nulls)))
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -192,7 +212,7 @@ impl<T: Keyed, const MAX: bool> GroupsAccumulator for ExtremeGroups<T, MAX> {
     }
 
     fn size(&self) -> usize {
-        self.keys.capacity() * size_of::<T::Key>() + self.seen.size()
+        self.extremes.capacity() * size_of::<T::Native>() + self.seen.size()
     }
 }
 
@@ -267,7 +287,7 @@ mod tests {
         for (value, key) in values.iter().zip(keys) {
             let back = T::value(key);
             assert!(back == *value || T::is_nan(back) && T::is_nan(*value));
-            assert!(key > T::LEAST && key < T::GREATEST);
+            assert!(key >= T::key(T::LEAST) && key <= T::key(T::GREATEST));
         }
     }
 
