@@ -66,6 +66,9 @@ impl PyAppender {
     }
 
     /// Commits the rows so far; they are durable when this returns.
+    ///
+    /// If it raises, no row was stored and all are kept: call it again once there is space. Only where the error says that
+    /// it is not known whether they were stored, every later call raises it again.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let inner = self.inner.get()?;
         py.detach(|| inner.lock().as_mut().map(Appender::flush))
@@ -73,17 +76,21 @@ impl PyAppender {
             .or_raise()
     }
 
-    /// Commits the rows so far and ends the appender. A second call does nothing, nor does one in a child of a fork: the rows
-    /// are its parent's.
+    /// Commits the rows so far and ends the appender; if that raises, it stays open, as after flush(). A second call does
+    /// nothing, nor does one in a child of a fork: the rows are its parent's.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Ok(inner) = self.inner.get() else {
             return Ok(());
         };
         let flushed = py.detach(|| {
-            let taken = inner.lock().take();
-            taken.map(|mut appender| appender.flush())
+            let mut held = inner.lock();
+            let flushed = held.as_mut().map_or(Ok(()), Appender::flush);
+            if flushed.is_ok() {
+                *held = None;
+            }
+            flushed
         });
-        flushed.unwrap_or(Ok(())).or_raise()
+        flushed.or_raise()
     }
 
     fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {

@@ -175,7 +175,8 @@ impl PyQueryResult {
         self.arrow(py)
     }
 
-    /// All rows as a pandas.DataFrame.
+    /// All rows as a pandas.DataFrame. As usual with pandas, a column of integers with nulls becomes one of floats, which rounds
+    /// integers beyond 2**53; arrow() and pl() keep them.
     fn df<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         // Reported before the rows are gone.
         import(py, "pandas")?;

@@ -278,11 +278,11 @@ fn numpy_scalar(
         .and_then(|kind| kind.extract())
         .map_err(|_| refused())?;
     match kind.as_str() {
-        "M" => Ok(match numpy_time(object, dtype, "datetime64[s]")? {
+        "M" => Ok(match numpy_time(object, dtype, "datetime64")? {
             Some((value, unit)) => Value::Instant { value, unit },
             None => Value::Null,
         }),
-        "m" => Ok(match numpy_time(object, dtype, "timedelta64[s]")? {
+        "m" => Ok(match numpy_time(object, dtype, "timedelta64")? {
             Some((value, unit)) => Value::Span { value, unit },
             None => Value::Null,
         }),
@@ -304,35 +304,44 @@ fn numpy_scalar(
     }
 }
 
-/// A datetime64 or timedelta64 with its unit; `None` for NaT.
+/// A datetime64 or timedelta64 with a unit in which it is exact; `None` for NaT.
 fn numpy_time(
     object: &Bound<'_, PyAny>,
     dtype: &Bound<'_, PyAny>,
-    in_seconds: &str,
+    kind: &str,
 ) -> Result<Option<(i64, TimeUnit)>, Unfit> {
     let py = object.py();
-    let (unit, count): (String, i64) = import(py, "numpy")?
+    let (given, count): (String, i64) = import(py, "numpy")?
         .call_method1("datetime_data", (dtype,))?
         .extract()?;
-    let unit = match (unit.as_str(), count) {
-        ("ms", 1) => TimeUnit::Millisecond,
-        ("us", 1) => TimeUnit::Microsecond,
-        ("ns", 1) => TimeUnit::Nanosecond,
-        ("Y" | "M" | "W" | "D" | "h" | "m" | "s" | "generic", _) => TimeUnit::Second,
+    let (unit, name) = match given.as_str() {
+        "ns" => (TimeUnit::Nanosecond, "ns"),
+        "us" => (TimeUnit::Microsecond, "us"),
+        "ms" => (TimeUnit::Millisecond, "ms"),
+        "Y" | "M" | "W" | "D" | "h" | "m" | "s" | "generic" => (TimeUnit::Second, "s"),
         _ => {
             return Err(Unfit::Because(format!(
                 "a time of type {dtype} cannot be stored; use s, ms, us or ns"
             )));
         }
     };
-    let counted = if unit == TimeUnit::Second {
-        object.call_method1("astype", (in_seconds,))?
-    } else {
-        object.clone()
-    };
-    let value: i64 = counted.call_method1("astype", ("int64",))?.extract()?;
+    let number = |time: &Bound<'_, PyAny>| time.call_method1("astype", ("int64",))?.extract();
     // What numpy stores for NaT.
-    Ok((value != i64::MIN).then_some((value, unit)))
+    let value: i64 = number(object)?;
+    if value == i64::MIN {
+        return Ok(None);
+    }
+    if count == 1 && given == name {
+        return Ok(Some((value, unit)));
+    }
+    let converted = object.call_method1("astype", (format!("{kind}[{name}]"),))?;
+    // numpy lets what is out of range wrap round.
+    if number(&converted.call_method1("astype", (dtype,))?)? != value {
+        return Err(Unfit::Because(format!(
+            "a time of type {dtype} is beyond 64 bits of {name}"
+        )));
+    }
+    Ok(Some((number(&converted)?, unit)))
 }
 
 /// A Python object as the bound of a range of times; `None` is no bound.

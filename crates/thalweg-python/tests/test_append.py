@@ -318,6 +318,86 @@ def test_an_appender_commits_when_it_is_left(table):
             call()
 
 
+def nanoseconds(times):
+    return [None if time is None else time.value for time in times.cast(pyarrow.timestamp("ns")).to_pylist()]
+
+
+EXACT = pandas.Timestamp("2026-01-01T00:00:00.000000123")
+
+
+@pytest.mark.parametrize(
+    "given, stored",
+    [
+        (numpy.array([15, "NaT"], "M8[100ms]"), [1_500_000_000, None]),
+        (numpy.array([15, 27], "M8[10us]"), [150_000, 270_000]),
+        (numpy.array([3], "M8[h]"), [10_800_000_000_000]),
+        (numpy.array(["NaT"], "M8"), [None]),
+        ([EXACT, None], [EXACT.value, None]),
+        (numpy.array([EXACT], object), [EXACT.value]),
+        (pandas.Series([EXACT, None], dtype=object), [EXACT.value, None]),
+        (numpy.array([15, 27], "M8[ps]"), "use s, ms, us or ns"),
+        (numpy.array([2**62, 0], "M8[h]"), "beyond 64 bits"),
+        (numpy.array([2**60], "M8[D]"), "beyond 64 bits"),
+        (numpy.array([2**62], "M8[100s]"), "beyond 64 bits"),
+        (numpy.array([2**40], "M8[D]"), "exactly"),
+        ([pandas.Timestamp("1500-01-01"), EXACT], "overflow"),
+    ],
+)
+@pytest.mark.parametrize("framed", [False, True])
+def test_columns_of_times_lose_nothing(db, given, stored, framed):
+    table = db.create_table("t", {"n": "int64", "x": "timestamp(ns)"}, time="n")
+    columns = {"n": numpy.arange(len(given)), "x": given}
+    if framed and not isinstance(given, numpy.ndarray):
+        columns = pandas.DataFrame(columns | {"x": pandas.Series(given, dtype=object)})
+    if isinstance(stored, str):
+        with pytest.raises(thalweg.Error, match=stored):
+            table.append(columns)
+        assert len(table) == 0
+    else:
+        table.append(columns)
+        assert nanoseconds(table.scan().arrow()["x"]) == stored
+
+
+def test_columns_of_durations_lose_nothing(db):
+    table = db.create_table("t", {"n": "int64", "x": "duration(ns)"}, time="n")
+    for number, given in enumerate([numpy.array([15], "m8[100ms]"), [pandas.Timedelta(123, "ns")]]):
+        table.append({"n": [number], "x": given})
+    assert table.scan().arrow()["x"].cast(pyarrow.int64()).to_pylist() == [1_500_000_000, 123]
+
+
+@pytest.mark.parametrize("far", [numpy.datetime64(2**62, "h"), numpy.datetime64(2**60, "D"), numpy.datetime64(2**62, "100s")])
+def test_put_refuses_times_that_wrap_round(db, far):
+    table = db.create_table("t", {"n": "int64", "x": "timestamp(s)"}, time="n")
+    with pytest.raises(thalweg.Error, match="beyond 64 bits"):
+        table.put(1, far)
+    table.put(2, numpy.datetime64(15, "100ms").astype("M8[s]"))
+    assert len(table) == 1
+
+
+def test_lists_of_integers_beyond_int64(db):
+    table = db.create_table("t", {"n": "int64", "x": "uint64"}, time="n")
+    table.append({"n": [1, 2, 3], "x": [2**64 - 1, None, 5]})
+    assert table.scan().arrow()["x"].to_pylist() == [2**64 - 1, None, 5]
+
+
+def test_a_message_about_text_that_is_no_unicode_can_be_printed(db):
+    table = db.create_table("t", {"n": "int64", "x": "varchar"}, time="n")
+    with pytest.raises(thalweg.SchemaError, match="surrogates") as raised:
+        table.append({"n": [1], "x": ["\ud800"]})
+    str(raised.value).encode()
+
+
+def test_an_appender_whose_table_is_gone_says_so_every_time(db):
+    table = db.create_table("t", {"n": "int64"}, time="n")
+    appender = table.appender()
+    appender.put(1)
+    db.sql("DROP TABLE t")
+    for call in (appender.flush, appender.flush, appender.close, appender.close, lambda: appender.put(2)):
+        with pytest.raises(thalweg.NotFoundError):
+            call()
+    assert "1 rows" in repr(appender)
+
+
 def test_an_appender_keeps_rows_before_an_exception(table):
     with pytest.raises(ZeroDivisionError):
         with table.appender() as appender:

@@ -248,7 +248,7 @@ db.close()
 def test_a_missing_folder_for_temporary_files_is_named(tmp_path):
     program = """
 os.environ["TMPDIR"] = "/nowhere/at/all"
-db = thalweg.connect(path, memory_limit=24 << 20)
+db = thalweg.connect(path, memory_limit=24 << 20, threads=1)
 table = create(db)
 for first in range(0, 4_000_000, 1_000_000):
     table.append(batch(first, 1_000_000))
@@ -256,6 +256,24 @@ print(refused(lambda: db.sql("SELECT * FROM t ORDER BY v").arrow()))
 """
     message = run(program, tmp_path / "db")
     assert "memory_limit" in message and "/nowhere/at/all" in message
+
+
+def test_a_full_folder_for_temporary_files_is_named(tmp_path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    program = """
+import resource
+os.environ["TMPDIR"] = str(pathlib.Path(path).parent / "temporary")
+db = thalweg.connect(path, memory_limit=24 << 20, threads=1)
+table = create(db)
+for first in range(0, 4_000_000, 1_000_000):
+    table.append(batch(first, 1_000_000))
+# As good as a full disk: Python ignores the signal that comes with it.
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+print(refused(lambda: db.sql("SELECT * FROM t ORDER BY v").arrow()))
+"""
+    message = run(program, tmp_path / "db")
+    assert "memory_limit" in message and str(temporary) in message
 
 
 def test_a_program_without_standard_streams_damages_nothing(tmp_path):

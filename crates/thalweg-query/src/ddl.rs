@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, SqlOption,
     UnaryOperator, Value,
 };
+use std::collections::HashSet;
 use std::sync::Arc;
 use thalweg_table::schema::{parse_type, type_name};
 use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, Result};
@@ -31,9 +32,10 @@ pub(crate) fn create_table(engine: &Engine, create: &CreateTable) -> Result<Quer
         .map(field)
         .collect::<Result<Vec<_>>>()?;
     let options = CreateOptions::from_pairs(options(&create.table_options)?)?;
-    match engine.create_table(&name, &Schema::new(fields), &options) {
+    // Without a handle: others may drop it at once.
+    match engine.add_table(&name, &Schema::new(fields), &options) {
         Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => {}
-        other => drop(other?),
+        done => done?,
     }
     Ok(QueryResult::count(0))
 }
@@ -143,27 +145,31 @@ fn option_value(key: &Ident, value: &Expr) -> Result<String> {
     )))
 }
 
-/// DROP TABLE; all of them or, when one does not exist, none.
+/// DROP TABLE; all of them or, when one does not exist, none. One that others drop at the same time is an error without
+/// IF EXISTS, and those before it are gone.
 pub(crate) fn drop_tables(
     engine: &Engine,
     names: &[String],
     if_exists: bool,
 ) -> Result<QueryResult> {
     let view = engine.snapshot()?;
+    let forgiven = |error: &Error| if_exists && error.kind() == ErrorKind::NotFound;
+    let mut seen = HashSet::new();
     let mut found = Vec::new();
-    for name in names {
+    // Names are the same in any case.
+    for name in names.iter().filter(|name| seen.insert(name.to_lowercase())) {
         match view.table(name) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                if !if_exists {
-                    return Err(error);
-                }
-            }
+            Err(error) if forgiven(&error) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(error),
             // One that cannot be read can be dropped all the same.
             _ => found.push(name),
         }
     }
     for name in found {
-        engine.drop_table(name)?;
+        match engine.drop_table(name) {
+            Err(error) if forgiven(&error) => {}
+            done => done?,
+        }
     }
     Ok(QueryResult::count(0))
 }

@@ -32,7 +32,6 @@ use datafusion::physical_optimizer::limit_pushdown::LimitPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_optimizer::output_requirements::OutputRequirements;
 use datafusion::physical_optimizer::pushdown_sort::PushdownSort;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -41,7 +40,9 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::{ExecutionPlan, SortOrderPushdownResult};
 use std::sync::Arc;
 
 type LogicalRules = Vec<Arc<dyn OptimizerRule + Send + Sync>>;
@@ -92,6 +93,10 @@ impl Rules {
         let mut full_analyzer = Analyzer::new();
         full_analyzer.rules.push(Arc::new(Meaning));
         let mut any = PhysicalOptimizer::new().rules;
+        let at = any
+            .iter()
+            .position(|rule| rule.name() == PushdownSort.name());
+        any.insert(at.unwrap_or(any.len()), Arc::new(SortBelowFilter));
         any.push(Arc::new(KeepTimeOrder));
         Self {
             short_analyzer: Analyzer::with_rules(vec![
@@ -108,6 +113,7 @@ impl Rules {
                 Arc::new(CombinePartialFinalAggregate::new()),
                 Arc::new(OutputRequirements::new_remove_mode()),
                 Arc::new(LimitPushdown::new()),
+                Arc::new(SortBelowFilter),
                 Arc::new(PushdownSort::new()),
                 Arc::new(KeepTimeOrder),
             ],
@@ -225,6 +231,57 @@ pub(crate) fn runs_inline(plan: &Arc<dyn ExecutionPlan>) -> bool {
             _ => return false,
         };
     }
+}
+
+/// A filter keeps the order of its rows, so a scan below it that can give them in the wanted order saves the sort, which would
+/// read the whole table for the latest rows of one sensor. `PushdownSort` stops at filters.
+#[derive(Debug)]
+pub(crate) struct SortBelowFilter;
+
+impl PhysicalOptimizerRule for SortBelowFilter {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let replaced = plan.transform_down(|plan| {
+            let filtered = match plan.downcast_ref::<SortExec>() {
+                Some(sort) => filtered_in_order(sort)?,
+                None => None,
+            };
+            Ok(filtered.map_or_else(|| Transformed::no(plan), Transformed::yes))
+        })?;
+        Ok(replaced.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "thalweg_sort_below_filter"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// What a sort of filtered rows does without: the filter over rows that come in order.
+fn filtered_in_order(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(filter) = sort.input().downcast_ref::<FilterExec>() else {
+        return Ok(None);
+    };
+    let SortOrderPushdownResult::Exact { inner } = filter.input().try_pushdown_sort(sort.expr())?
+    else {
+        return Ok(None);
+    };
+    if partition_count(&inner) != 1 {
+        return Ok(None);
+    }
+    let filtered = with_child(sort.input(), inner)?;
+    Ok(Some(match sort.fetch() {
+        None => filtered,
+        Some(rows) => filtered
+            .with_fetch(Some(rows))
+            .unwrap_or_else(|| Arc::new(GlobalLimitExec::new(filtered, 0, Some(rows)))),
+    }))
 }
 
 /// Scans are cut into partitions where that helps; where all that became of it is that rows lost their order, the

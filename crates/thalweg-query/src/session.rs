@@ -6,7 +6,8 @@
 
 use crate::catalog::Resolver;
 use crate::error::to_datafusion;
-use crate::functions::{guarded, total};
+use crate::functions::{floats, guarded, total};
+use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
 use crate::rules::{Rules, Shape, shape_of};
@@ -68,9 +69,9 @@ impl Planner {
             .with_scalar_functions(guarded::guarded(
                 SessionStateDefaults::default_scalar_functions(),
             ))
-            .with_aggregate_functions(total::exact(
+            .with_aggregate_functions(floats::settled(total::exact(
                 SessionStateDefaults::default_aggregate_functions(),
-            ))
+            )))
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
             .with_expr_planners(SessionStateDefaults::default_expr_planners())
@@ -249,7 +250,8 @@ impl StatementSession {
     pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
         let planner =
             DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AggregatePlanner)]);
-        planner.create_physical_plan(plan, self).await
+        let plan = with_both_zeros(plan)?;
+        planner.create_physical_plan(&plan, self).await
     }
 }
 

@@ -35,13 +35,8 @@ struct UnnamedFile {
 impl TempFileFactory for UnnamedFiles {
     fn create_temp_file(&self, _for_what: &str) -> Result<Arc<dyn SpillFile>> {
         let file = tempfile::tempfile().and_then(beyond_standard_streams);
-        let file = file.map_err(|error| {
-            let folder = std::env::temp_dir();
-            let message = format!(
-                "a statement needs more memory than `memory_limit` lets it take, and no temporary file can be made in {}: {error}",
-                folder.display()
-            );
-            DataFusionError::IoError(io::Error::new(error.kind(), message))
+        let file = file.map_err(|e| {
+            DataFusionError::IoError(explained("no temporary file can be made", &e))
         })?;
         Ok(Arc::new(UnnamedFile {
             file: Arc::new(file),
@@ -69,6 +64,16 @@ impl SpillFile for UnnamedFile {
     }
 }
 
+/// An error with what led to temporary files and where they are.
+fn explained(what: &str, error: &io::Error) -> io::Error {
+    let folder = std::env::temp_dir();
+    let message = format!(
+        "a statement needs more memory than `memory_limit` lets it take, and {what} in {}: {error}",
+        folder.display()
+    );
+    io::Error::new(error.kind(), message)
+}
+
 /// Some bytes; `None` at the end.
 fn read_at(file: &File, offset: u64) -> io::Result<Option<Bytes>> {
     let mut bytes = vec![0; READ_BYTES];
@@ -80,14 +85,20 @@ fn read_at(file: &File, offset: u64) -> io::Result<Option<Bytes>> {
                 return Ok(Some(bytes.into()));
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(explained("a temporary file cannot be read", &error)),
         }
     }
 }
 
 impl Write for UnnamedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = (&*self.file).write(bytes)?;
+        let written = (&*self.file)
+            .write(bytes)
+            .map_err(|error| match error.kind() {
+                // The caller tries again.
+                io::ErrorKind::Interrupted => error,
+                _ => explained("a temporary file cannot be written", &error),
+            })?;
         self.written_bytes
             .fetch_add(written as u64, Ordering::Relaxed);
         Ok(written)

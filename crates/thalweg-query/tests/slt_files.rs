@@ -152,7 +152,19 @@ macro_rules! files {
 }
 
 files!(
-    aggregate, blocks, errors, explain, insert, names, overflow, select, tables, times, types
+    aggregate,
+    blocks,
+    errors,
+    explain,
+    float_lists,
+    floats,
+    insert,
+    names,
+    overflow,
+    select,
+    tables,
+    times,
+    types
 );
 
 #[expect(clippy::disallowed_methods, reason = "a test lists its own files")]

@@ -1,24 +1,32 @@
 //! Rows put one by one, appended in batches.
 //!
 //! Invariants: a row that `put` refused is not in the batch and hurts no other row; rows reach the table in the order they
-//! were put, batch by batch; after `flush` everything put before is as durable as the engine's default.
+//! were put, batch by batch; after `flush` everything put before is as durable as the engine's default. No call succeeds
+//! while rows of an earlier one are not stored: a batch that was refused is kept and goes first, and where it is not known
+//! whether a batch was stored, every later call fails as well, because a second attempt could double its rows.
 
 use crate::rows::RowsDecoder;
 use crate::table::Table;
 use crate::value::Value;
+use arrow_array::RecordBatch;
 use std::fmt;
-use thalweg_kernel::{Durability, Result};
+use thalweg_kernel::{Durability, Error, ErrorKind, Result};
 
 /// Rows that are collected before they are committed without being asked for.
 const MOST_ROWS: usize = 65_536;
 /// Bytes of such rows.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Collects rows for a table. Dropping it commits what is left; call [`Appender::flush`] to learn whether that worked.
+/// Collects rows for a table. Dropping it commits what is left; call [`Appender::flush`] to learn whether that worked. Rows
+/// that a call has reported as refused are not committed by a drop: whoever saw the error may have stored them otherwise.
 pub struct Appender {
     table: Table,
-    /// The columns of the rows put so far.
+    /// The columns of the rows put so far; none while a batch is refused.
     columns: Option<RowsDecoder>,
+    /// A batch of which the last attempt to commit stored nothing.
+    refused: Option<RecordBatch>,
+    /// Why nothing more is taken: it is not known whether some rows were stored.
+    failed: Option<Error>,
     version: u32,
     bytes: usize,
     /// Rows were committed that may not be as durable as they should be.
@@ -40,6 +48,8 @@ impl Appender {
         Self {
             table,
             columns: None,
+            refused: None,
+            failed: None,
             version: 0,
             bytes: 0,
             unsettled: false,
@@ -50,8 +60,8 @@ impl Appender {
     /// Adds a row, its values in the order of the schema. From time to time this commits the rows before it.
     ///
     /// # Errors
-    /// `Schema`, `OutOfDomain` and `Limit` when the row does not fit the table; it is then left out. Others when
-    /// the rows before it could not be committed; they and this one are then lost.
+    /// `Schema`, `OutOfDomain` and `Limit` when the row does not fit the table. Others when the rows before it could not be
+    /// committed: those are kept, as [`Appender::flush`] says. This row is left out in either case.
     pub fn put(&mut self, row: &[Value<'_>]) -> Result<()> {
         if self.will_commit() {
             self.commit(self.durability().min(Durability::Process))?;
@@ -86,16 +96,21 @@ impl Appender {
     pub fn will_commit(&self) -> bool {
         let is_full = self.rows() >= MOST_ROWS || self.bytes >= MOST_BYTES;
         // Rows of another definition cannot be in one batch with those that follow.
-        is_full || (self.rows() > 0 && self.table.shape().version != self.version)
+        is_full
+            || self.refused.is_some()
+            || self.failed.is_some()
+            || (self.rows() > 0 && self.table.shape().version != self.version)
     }
 
     /// Commits the rows so far, all rows put before included, with the durability of the engine.
     ///
     /// # Errors
-    /// When they could not be committed; they are then lost.
+    /// When they could not be committed. Where nothing was stored (`DiskFull`, `NotFound`, ...) they are kept, and the next
+    /// call commits them before anything else. `Unavailable`: whether they were stored may not be known. Every later call
+    /// then returns the same error; a new appender takes further rows.
     pub fn flush(&mut self) -> Result<()> {
         let durability = self.durability();
-        if self.rows() > 0 {
+        if self.rows() > 0 || self.failed.is_some() {
             // One sync covers everything before it.
             self.commit(durability)?;
         } else if self.unsettled && durability == Durability::Disk {
@@ -108,7 +123,8 @@ impl Appender {
     /// Rows put and not yet committed.
     #[must_use]
     pub fn rows(&self) -> usize {
-        self.columns.as_ref().map_or(0, RowsDecoder::rows)
+        let refused = self.refused.as_ref().map_or(0, RecordBatch::num_rows);
+        refused + self.columns.as_ref().map_or(0, RowsDecoder::rows)
     }
 
     fn durability(&self) -> Durability {
@@ -116,22 +132,35 @@ impl Appender {
     }
 
     fn commit(&mut self, durability: Durability) -> Result<()> {
-        self.bytes = 0;
-        // Taken out first: after an error there is nothing that could be stored a second time.
-        let Some(mut columns) = self.columns.take() else {
-            return Ok(());
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let batch = match (self.refused.take(), &mut self.columns) {
+            (Some(batch), _) => batch,
+            (None, Some(columns)) => columns
+                .finish()
+                .inspect_err(|error| self.failed = Some(error.clone()))?,
+            (None, None) => return Ok(()),
         };
-        let batch = columns.finish()?;
-        self.columns = Some(columns);
+        self.bytes = 0;
         self.unsettled = true;
-        self.table.append([Ok(batch)], Some(durability)).map(|_| ())
+        let appended = self.table.append([Ok(batch.clone())], Some(durability));
+        if let Err(error) = &appended {
+            // All other kinds say that nothing was stored.
+            if error.kind() == ErrorKind::Unavailable {
+                self.failed = Some(error.clone());
+            } else {
+                self.refused = Some(batch);
+            }
+        }
+        appended.map(|_| ())
     }
 }
 
 impl Drop for Appender {
     fn drop(&mut self) {
         // Nobody is left to tell. In a child of a fork the rows are its parent's.
-        if self.table.engine().closed().check().is_ok() {
+        if self.refused.is_none() && self.table.engine().closed().check().is_ok() {
             let _ = self.flush();
         }
     }

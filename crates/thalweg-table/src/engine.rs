@@ -230,6 +230,15 @@ impl Engine {
         schema: &Schema,
         options: &CreateOptions,
     ) -> Result<Table> {
+        self.add_table(name, schema, options)?;
+        self.table(name)
+    }
+
+    /// [`Engine::create_table`] without a handle of it, which there is none of once another drops the table.
+    ///
+    /// # Errors
+    /// As there, but for `NotFound` of the new table.
+    pub fn add_table(&self, name: &str, schema: &Schema, options: &CreateOptions) -> Result<()> {
         check_name("table", name)?;
         let definition = TableDefinition::create(schema, options)
             .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))?;
@@ -237,8 +246,7 @@ impl Engine {
             name: name.to_owned(),
             definition: definition.encode().into(),
         };
-        self.edit(edit)?;
-        self.table(name)
+        self.edit(edit)
     }
 
     /// The table of that name, in any case.
@@ -263,7 +271,14 @@ impl Engine {
     /// `NotFound`, listing what there is.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let table = named(&self.newest()?, name)?.id;
-        self.edit(Edit::DropTable { table })
+        self.edit(Edit::DropTable { table }).map_err(|error| {
+            if error.kind() != ErrorKind::NotFound {
+                return error;
+            }
+            // The kernel knows its number only.
+            let message = format!("the table \"{name}\" was dropped meanwhile");
+            Error::with_source(ErrorKind::NotFound, message, error)
+        })
     }
 
     /// One view of all tables: every commit acknowledged before the call, nothing later.

@@ -2,15 +2,17 @@
 //! order are written once.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, PrimitiveArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_env::sim::{SimEnv, SpawnMode};
+use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv, SpawnMode};
 use thalweg_table::{
-    AggregateRequest, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, ScanRequest,
-    Table, Value,
+    AggregateRequest, Appender, CreateOptions, Durability, Engine, EngineOptions, ErrorKind,
+    ScanRequest, Table, Value,
 };
 
 fn open(sim: &SimEnv) -> Engine {
@@ -33,13 +35,19 @@ fn create(engine: &Engine) -> Table {
     engine.create_table("t", &schema, &options).unwrap()
 }
 
+fn value(n: i64) -> f64 {
+    let bits = n
+        .wrapping_add(1)
+        .cast_unsigned()
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        >> 12;
+    f64::from_bits(bits | 1.0_f64.to_bits())
+}
+
 /// Rows whose values do not repeat, so that blocks are not much smaller than what frames them.
 fn batch(table: &Table, first: i64, rows: i64) -> RecordBatch {
     let times: PrimitiveArray<Int64Type> = Int64Array::from_iter_values(first..first + rows);
-    let values = (first..first + rows).map(|n| {
-        let bits = (n.cast_unsigned() + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12;
-        f64::from_bits(bits | 1.0_f64.to_bits())
-    });
+    let values = (first..first + rows).map(value);
     let columns: Vec<ArrayRef> = vec![
         Arc::new(times),
         Arc::new(Float64Array::from_iter_values(values)),
@@ -122,6 +130,109 @@ fn an_appender_says_when_it_commits() {
     appender.flush().unwrap();
     assert!(!appender.will_commit());
     assert_eq!(table.view().unwrap().row_count(), 150_000);
+}
+
+fn put_all(appender: &mut Appender, rows: Range<i64>) {
+    for n in rows {
+        appender
+            .put(&[Value::Int(n), Value::Float(value(n))])
+            .unwrap();
+    }
+}
+
+/// Appends rows until not even a thousand of them find space, and says which.
+fn fill(sim: &SimEnv, table: &Table) -> Range<i64> {
+    sim.set_quota(Some(0));
+    let mut end = 0;
+    for rows in [10_000, 1_000] {
+        while table.append([Ok(batch(table, end, rows))], None).is_ok() {
+            end += rows;
+        }
+    }
+    0..end
+}
+
+fn times(table: &Table) -> Vec<i64> {
+    let scan = table.view().unwrap().scan(&ScanRequest::default()).unwrap();
+    scan.flat_map(|batch| {
+        let batch = batch.unwrap();
+        batch
+            .column(0)
+            .as_primitive::<Int64Type>()
+            .values()
+            .to_vec()
+    })
+    .collect()
+}
+
+#[test]
+fn an_appender_keeps_rows_that_found_no_space() {
+    let sim = SimEnv::new(4);
+    let engine = open(&sim);
+    let table = create(&engine);
+    let filled = fill(&sim, &table);
+    let last = filled.end + 65_536;
+    let mut appender = table.appender();
+    put_all(&mut appender, filled.end..last);
+    let row = [Value::Int(last), Value::Float(0.5)];
+    for _ in 0..3 {
+        assert_eq!(appender.flush().unwrap_err().kind(), ErrorKind::DiskFull);
+        assert!(appender.will_commit());
+        assert_eq!(appender.put(&row).unwrap_err().kind(), ErrorKind::DiskFull);
+        assert_eq!(appender.rows(), 65_536);
+    }
+    sim.set_quota(None);
+    appender.put(&row).unwrap();
+    assert_eq!(appender.rows(), 1);
+    appender.flush().unwrap();
+    assert!(times(&table).into_iter().eq(0..=last));
+}
+
+#[test]
+fn rows_that_an_appender_has_reported_as_refused_are_not_stored_by_its_drop() {
+    let sim = SimEnv::new(5);
+    let engine = open(&sim);
+    let table = create(&engine);
+    let mut appender = table.appender();
+    put_all(&mut appender, 0..10);
+    engine.drop_table("t").unwrap();
+    for _ in 0..2 {
+        assert_eq!(appender.flush().unwrap_err().kind(), ErrorKind::NotFound);
+    }
+    let table = create(&engine);
+    let mut appender = table.appender();
+    let filled = fill(&sim, &table);
+    let rows = filled.end..filled.end + 60_000;
+    put_all(&mut appender, rows.clone());
+    appender.flush().unwrap_err();
+    sim.set_quota(None);
+    // Whoever saw the error stores the rows otherwise.
+    let mut other = table.appender();
+    put_all(&mut other, rows.clone());
+    drop(other);
+    drop(appender);
+    assert!(times(&table).into_iter().eq(0..rows.end));
+}
+
+#[test]
+fn an_appender_whose_rows_may_be_stored_stores_none_a_second_time() {
+    let sim = SimEnv::new(6);
+    let engine = open(&sim);
+    let table = create(&engine);
+    let mut appender = table.appender();
+    put_all(&mut appender, 0..10);
+    let fails = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::SyncData]);
+    sim.set_plan(FaultPlan::none().rule(fails.once()));
+    let told = appender.flush().unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Unavailable);
+    let row = [Value::Int(10), Value::Float(0.5)];
+    for again in [appender.flush(), appender.put(&row), appender.flush()] {
+        assert_eq!(again.unwrap_err().to_string(), told.to_string());
+    }
+    drop(appender);
+    drop((table, engine));
+    let found = times(&open(&sim).table("t").unwrap());
+    assert!(found.is_empty() || found.into_iter().eq(0..10));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Functions of SQL that are Thalweg's own: where DataFusion's would give a wrong answer, or take all memory.
 
 mod bounded;
+mod extreme;
+pub(crate) mod floats;
 pub(crate) mod guarded;
+mod sliding;
 mod time_groups;
 pub(crate) mod total;

@@ -4,8 +4,11 @@
 //! their names and types.
 
 mod arithmetic;
+mod float_lists;
 mod naive_time;
 mod time_unit;
+
+pub(crate) use float_lists::with_both_zeros;
 
 use datafusion::common::DFSchema;
 use datafusion::common::Result;
@@ -50,5 +53,6 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     naive_time::by_way_of_utc(expr, schema)
         .transform_data(|expr| time_unit::in_columns_unit(expr, schema))?
+        .transform_data(|expr| float_lists::with_one_zero(expr, schema))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))
 }

@@ -6,6 +6,7 @@
     reason = "tests fail by panic"
 )]
 
+mod definitions;
 mod limits;
 
 use arrow::array::{Array, Int64Array, RecordBatch, RecordBatchIterator, UInt64Array};
@@ -769,4 +770,36 @@ fn a_result_begun_outside_goes_on_inside_an_async_task() {
         rest.iter().map(RecordBatch::num_rows).sum::<usize>()
     });
     assert_eq!(found, 100_000);
+}
+
+#[test]
+fn lists_of_parameters_find_both_zeros() {
+    let engine = engine();
+    run(
+        &engine,
+        "CREATE TABLE z (ts BIGINT, x DOUBLE, r REAL) WITH (time = 'ts')",
+    );
+    run(
+        &engine,
+        "INSERT INTO z VALUES (1, 0.0, 0.0), (2, -0.0, -0.0), (3, 1.5, 1.5)",
+    );
+    for column in ["x", "r"] {
+        for zero in [0.0, -0.0] {
+            for (condition, found) in [
+                ("IN (?, ?)", 2),
+                ("IN (?, ?, 7, 8, 9)", 2),
+                ("NOT IN (?, ?, 7, 8, 9)", 1),
+                ("IN (7, 8, 9, -0.0 * ?, ?)", 2),
+            ] {
+                let sql = format!("SELECT count(*) FROM z WHERE {column} {condition}");
+                let values = [zero, 30.0].map(|value| ScalarValue::Float64(Some(value)));
+                // A kept plan gives the same again.
+                for _ in 0..2 {
+                    let result = engine.sql(&sql, &Params::Positional(values.to_vec()), &[]);
+                    let batches = result.and_then(|result| result.collect()).unwrap();
+                    assert_eq!(number(&batches), found, "{sql} with {zero:?}");
+                }
+            }
+        }
+    }
 }

@@ -37,6 +37,8 @@ fn schema() -> SchemaRef {
         field("nan", DataType::Float64),
         field("inf", DataType::Float64),
         field("none", DataType::Float64),
+        field("edge", DataType::Float64),
+        field("edge32", DataType::Float32),
         field("flag", DataType::Boolean),
         field("text", DataType::Utf8),
         field("day", DataType::Date32),
@@ -90,6 +92,15 @@ fn batch(rng: &mut Rng, first_ms: i64, rows: usize, late: bool) -> RecordBatch {
             rng.f64() * 10.0
         }
     };
+    let edge = |rng: &mut Rng| match rng.u8(0..40) {
+        0 => f64::NAN,
+        1 => -f64::NAN,
+        2 => f64::INFINITY,
+        3 => f64::NEG_INFINITY,
+        4..12 => 0.0,
+        12..20 => -0.0,
+        _ => f64::from(rng.i8(-8..8)) / 2.0,
+    };
     let mut arrays: Vec<ArrayRef> = vec![
         Arc::new(TimestampMillisecondArray::from(times)),
         Arc::new(Int8Array::from(some(rng, rows, |rng| rng.i8(..)))),
@@ -113,6 +124,15 @@ fn batch(rng: &mut Rng, first_ms: i64, rows: usize, late: bool) -> RecordBatch {
         Arc::new(Float64Array::from(some(rng, rows, nan))),
         Arc::new(Float64Array::from(some(rng, rows, inf))),
         Arc::new(Float64Array::from(vec![None; rows])),
+        Arc::new(Float64Array::from(some(rng, rows, edge))),
+        Arc::new(Float32Array::from(some(rng, rows, |rng| {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "exact, NaN but for its bits"
+            )]
+            let value = edge(rng) as f32;
+            value
+        }))),
         Arc::new(BooleanArray::from(some(rng, rows, |rng| rng.bool()))),
         Arc::new(StringArray::from(some(rng, rows, |rng| {
             format!("host{}", rng.u8(0..5))
@@ -255,7 +275,7 @@ fn sorted(batch: &RecordBatch) -> RecordBatch {
     take_record_batch(batch, &lexsort_to_indices(&columns, None).unwrap()).unwrap()
 }
 
-fn assert_same(question: &str, stored: &RecordBatch, copied: &RecordBatch) {
+pub(crate) fn assert_same(question: &str, stored: &RecordBatch, copied: &RecordBatch) {
     assert_eq!(stored.num_rows(), copied.num_rows(), "{question}");
     let options = FormatOptions::default().with_null("NULL");
     for (column, (left, right)) in stored.columns().iter().zip(copied.columns()).enumerate() {

@@ -1,6 +1,6 @@
 //! Questions that were thought of.
 
-use crate::data::{Pair, START_MS};
+use crate::data::{Pair, START_MS, assert_same};
 use arrow::array::TimestampMillisecondArray;
 use thalweg_query::{Params, ScalarValue};
 
@@ -19,8 +19,9 @@ const RANGES: [&str; 12] = [
     "CAST(ts AS BIGINT) > 1767229200000",
 ];
 
-const NUMBERS: [&str; 13] = [
+const NUMBERS: [&str; 15] = [
     "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64", "nan", "inf", "none",
+    "edge", "edge32",
 ];
 
 #[test]
@@ -61,14 +62,12 @@ fn aggregates_by_time() {
     ];
     for group in groups {
         for range in [RANGES[0], RANGES[3], RANGES[8], RANGES[10]] {
-            // Minima of NaN by group depend on the order of rows in DataFusion.
-            for column in NUMBERS.into_iter().filter(|column| *column != "nan") {
+            for column in NUMBERS {
                 pair.ask(
                     &format!("SELECT {group} AS g, count(*), count({column}), sum({column}), avg({column}), min({column}), max({column}), stddev({column}), var_pop({column}) FROM {{}} WHERE {range} GROUP BY g ORDER BY g"),
                     &Params::None,
                 );
             }
-            pair.ask(&format!("SELECT {group} AS g, sum(nan), avg(nan), count(nan) FROM {{}} WHERE {range} GROUP BY g"), &Params::None);
             pair.ask(
                 &format!("SELECT {group} FROM {{}} WHERE {range} GROUP BY 1"),
                 &Params::None,
@@ -78,6 +77,40 @@ fn aggregates_by_time() {
                 &Params::None,
             );
         }
+    }
+}
+
+#[test]
+fn aggregates_by_other_columns() {
+    let pair = Pair::new(7);
+    for group in ["text", "flag", "i8", "text, flag", "edge"] {
+        for range in [RANGES[0], RANGES[3], RANGES[8]] {
+            for column in NUMBERS {
+                pair.ask(
+                    &format!("SELECT {group}, count({column}), sum({column}), min({column}), max({column}), max({column}) FILTER (WHERE u8 > 9) FROM {{}} WHERE {range} GROUP BY {group}"),
+                    &Params::None,
+                );
+            }
+        }
+    }
+}
+
+/// Whatever the order of the rows, and of the groups.
+#[test]
+fn extremes_are_those_of_the_ordered_rows() {
+    let pair = Pair::new(8);
+    for column in ["nan", "inf", "edge", "edge32"] {
+        let numbers = format!("{column} IS NOT NULL AND NOT isnan({column})");
+        let extremes = pair.rows(
+            &format!("SELECT i8, min({column}), max({column}) FROM t GROUP BY i8 ORDER BY i8"),
+            &Params::None,
+        );
+        // Without a min or max of a NaN.
+        let expected = pair.rows(
+            &format!("SELECT i8, coalesce(min({column}) FILTER (WHERE {numbers}), max({column}) FILTER (WHERE isnan({column}))), CASE WHEN count(*) FILTER (WHERE isnan({column})) > 0 THEN CAST('NaN' AS DOUBLE) ELSE max({column}) FILTER (WHERE {numbers}) END FROM t GROUP BY i8 ORDER BY i8"),
+            &Params::None,
+        );
+        assert_same(column, &extremes, &expected);
     }
 }
 
@@ -110,6 +143,15 @@ fn rows_by_conditions() {
         "CAST(i8 AS INT) + i16 > 32000",
         "u8 = 300",
         "i8 < 1000",
+        "edge = 0.0",
+        "edge IN (0.0, 7.0)",
+        "edge IN (-0.0, 7.0, 8.0, 9.0)",
+        "edge NOT IN (0.0, 1.0, 2.0, 3.0, 4.0)",
+        "edge32 IN (0.0, 7.0)",
+        "edge32 NOT IN (-0.0, 7.0)",
+        "edge = 0.0 OR edge = 7.0 OR edge = 8.0 OR edge = 9.0",
+        "edge IN (CAST('NaN' AS DOUBLE), 7.0, 8.0, 9.0)",
+        "edge IN (inf, nan, -edge)",
     ];
     for condition in conditions {
         for range in [RANGES[0], RANGES[3], RANGES[10]] {
