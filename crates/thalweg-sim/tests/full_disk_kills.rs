@@ -195,8 +195,8 @@ fn a_kill_in_a_large_append_behind_the_reserve_leaves_room_to_drop() {
     }
 }
 
-/// A database with a table `big` on a full disk: about `left_bytes` of the segment that is written to are left, and behind it there is
-/// the reserve and nothing else.
+/// A database with a table `big` on a full disk: about `left_bytes` of the segment that is written to are left, and behind it
+/// there is the reserve and nothing else.
 fn with_one_segment_and_reserve(segment_bytes: u64, left_bytes: i64) -> (SimEnv, Toy, TableId) {
     const APPEND_ROWS: i64 = 1000;
     let sim = SimEnv::new(6);
