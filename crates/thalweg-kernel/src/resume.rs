@@ -122,14 +122,16 @@ impl Leader {
         self.ended = Ended::ForGood;
         let replaced = std::mem::take(&mut self.working.replaced);
         let done = self.recover_again(for_drop);
-        self.remember_replaced(replaced);
         match done {
             Ok(()) => {
+                self.remember_replaced(replaced);
                 self.ended = Ended::No;
                 Ok(())
             }
             Err(Failure::Fatal(error)) => Err(Failure::Fatal(error)),
             Err(failure) => {
+                // Whole: which tables are left is known only after a recovery that succeeds.
+                self.working.replaced = replaced;
                 self.ended = Ended::UntilRecovered;
                 Err(Failure::Refused(failure.error()))
             }

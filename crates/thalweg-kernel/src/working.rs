@@ -59,6 +59,9 @@ pub(crate) struct Working {
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
+    /// Tables dropped since the last checkpoint. Until then a recovery in place may bring them back, and `replaced` has to know
+    /// them.
+    dropped: Vec<TableId>,
     /// Tables with changes of the log that wait for a page of their index.
     pub(crate) pending: BTreeSet<TableId>,
     pub(crate) next_table: u32,
@@ -82,6 +85,7 @@ impl Working {
             producers: Producers::default(),
             names_bytes: 0,
             replaced: BTreeMap::new(),
+            dropped: Vec::new(),
             pending: BTreeSet::new(),
             next_table: 1,
             commit: CommitNo(0),
@@ -447,7 +451,7 @@ impl Working {
                 Ok(())
             }
             Edit::DropTable { table } => {
-                self.replaced.remove(&table);
+                self.dropped.push(table);
                 self.remove_table(table).ok_or_else(|| dropped(table))
             }
             Edit::RenameTable { table, name } => self.change(table, |state| {
@@ -596,6 +600,9 @@ impl Working {
     /// A checkpoint was written and the root names it: `own` is where it lies, `index_bytes` how long its INDEX section is.
     pub(crate) fn note_checkpoint(&mut self, own: Place, builds_on: BuildsOn, index_bytes: u64) {
         self.since_checkpoint = SinceCheckpoint::default();
+        for table in self.dropped.drain(..) {
+            self.replaced.remove(&table);
+        }
         self.bases.note_checkpoint(own, builds_on, index_bytes);
     }
 
