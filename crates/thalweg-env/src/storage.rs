@@ -106,7 +106,7 @@ pub trait Storage: Send + Sync + Debug {
     /// The absolute path without `.`, `..` and symbolic links.
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// Bytes that an unprivileged process may still write on the file system holding `path`.
+    /// Bytes that an unprivileged process may still write on the file system holding `path`; `u64::MAX` where it has no limit.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 
     /// Creates a directory and the parents it lacks; no error if it is there already.

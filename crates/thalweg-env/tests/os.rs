@@ -407,3 +407,11 @@ fn a_child_neither_joins_nor_detaches_threads_of_its_parent() {
         thread.join().unwrap();
     }
 }
+
+/// The file system of processes has no blocks at all, as ramfs has none.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_system_without_a_limit_is_not_full() {
+    let free_bytes = Env::os().storage().free_bytes(Path::new("/proc")).unwrap();
+    assert_eq!(free_bytes, u64::MAX);
+}

@@ -176,13 +176,21 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         // A reader may still need them; a later round will see.
         return Ok(stays);
     }
+    // One that cannot be removed keeps no other.
+    let mut failed = None;
     for Dead { id, path, .. } in &dead {
         writer.store.forget_file(*id);
         match writer.env.storage().remove_file(path) {
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            Err(e) => return Err(Error::io(format_args!("removing {}", path.display()), e)),
+            Err(e) => {
+                let doing = format_args!("removing {}", path.display());
+                failed.get_or_insert(Error::io(doing, e));
+            }
         }
+    }
+    if let Some(error) = failed {
+        return Err(error);
     }
     if !dead.is_empty() {
         let is_alone = writer.with_leader(|leader| {

@@ -580,3 +580,41 @@ fn a_damaged_checkpoint_can_be_repaired_where_files_go_after_a_full_disk() {
     sim.set_quota(None);
     remove_and_damage(&sim, &toy, keep);
 }
+
+#[test]
+fn a_file_that_cannot_be_removed_keeps_no_other() {
+    let sim = SimEnv::new(1);
+    let toy = open(&sim);
+    let stuck = toy.create("stuck").unwrap();
+    toy.append_fragment(stuck, &rows(), 100).unwrap();
+    let path = fragments(&sim).remove(0);
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let fails = FaultRule::new(Fault::Error(Errno::ACCESS)).on(&[CallKind::RemoveFile]);
+    sim.set_plan(FaultPlan::none().rule(fails.path_suffix(name)));
+    toy.drop_table(stuck).unwrap();
+    for round in 0..3 {
+        let table = toy.create(&format!("t{round}")).unwrap();
+        toy.append_fragment(table, &rows(), 100).unwrap();
+        toy.drop_table(table).unwrap();
+        let error = toy.kernel.collect_garbage().unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+        assert_eq!(fragments(&sim), [path.clone()]);
+    }
+    sim.set_plan(FaultPlan::none());
+    toy.kernel.collect_garbage().unwrap();
+    assert_eq!(fragments(&sim), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn free_space_that_cannot_be_told_is_no_full_disk() {
+    let sim = SimEnv::new(1);
+    let fails = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::FreeBytes]);
+    sim.set_plan(FaultPlan::none().rule(fails));
+    let toy = open(&sim);
+    let table = toy.create("t").unwrap();
+    toy.append_fragment(table, &rows(), 100).unwrap();
+    assert_eq!(toy.rows(table).unwrap(), rows());
+    toy.drop_table(table).unwrap();
+    toy.kernel.collect_garbage().unwrap();
+    assert_eq!(fragments(&sim), [] as [PathBuf; 0]);
+}

@@ -227,7 +227,11 @@ impl Storage for OsStorage {
                     .and_then(rustix::fs::fstatvfs)
             }
         }?;
-        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+        Ok(match found.f_blocks {
+            // A file system without a limit of its own, such as ramfs.
+            0 => u64::MAX,
+            _ => found.f_bavail.saturating_mul(found.f_frsize),
+        })
     }
 }
 
