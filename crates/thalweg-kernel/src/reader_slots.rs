@@ -100,8 +100,9 @@ impl ReaderSlot {
         Ok(None)
     }
 
-    /// From now on files that commits from `place` on need stay. On a disk without room for that the pin before stays, if
-    /// there is one: a reader without a pin reads as well, until files that it needs are removed.
+    /// From now on files that commits from `place` on need stay. On a disk without room for that, and on one that takes no
+    /// writes any more, the pin before stays, if there is one: a reader without a pin reads as well, until files that it needs
+    /// are removed.
     pub(crate) fn pin(&mut self, place: PinPlace) -> Result<()> {
         self.change = self.change.wrapping_add(1);
         let pin = Pin {
@@ -110,11 +111,14 @@ impl ReaderSlot {
         };
         let written = self
             .file
-            .write_all_at(&encode(pin), bytes_of(self.slot).start)
-            .map_err(|e| Error::io("writing a reader slot", e));
+            .write_all_at(&encode(pin), bytes_of(self.slot).start);
         match written {
-            Err(e) if e.kind() == ErrorKind::DiskFull => Ok(()),
-            written => written,
+            Err(e) if e.kind() == std::io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+            Err(e) => match Error::io("writing a reader slot", e) {
+                e if e.kind() == ErrorKind::DiskFull => Ok(()),
+                e => Err(e),
+            },
+            Ok(()) => Ok(()),
         }
     }
 }
@@ -374,6 +378,22 @@ mod tests {
         sim.overwrite_file(&dir.join(READERS_NAME), 8, &[0xFF])
             .unwrap();
         assert_eq!(places(), [PinPlace::EVERYTHING]);
+    }
+
+    #[test]
+    fn the_pin_before_stays_on_a_file_system_that_takes_no_writes_any_more() {
+        let sim = SimEnv::new(2);
+        let env = sim.env();
+        let dir = Path::new("/db");
+        env.storage().create_dir(dir).unwrap();
+        let mut slot = ReaderSlot::take(&env, dir).unwrap().unwrap();
+        slot.pin(place(5)).unwrap();
+        let fails = FaultRule::new(Fault::Error(Errno::ROFS)).on(&[CallKind::Write]);
+        sim.set_plan(FaultPlan::none().rule(fails));
+        slot.pin(place(6)).unwrap();
+        let pins = pins_of_slots(&env, dir).unwrap();
+        assert_eq!(pins.len(), 1);
+        assert_eq!(pins[0].1.place, place(5));
     }
 
     #[test]

@@ -135,8 +135,10 @@ impl Writer {
                 .collect(),
             Job::Flush | Job::Checkpoint { .. } | Job::CheckpointToFree => Vec::new(),
         };
+        let may_be_sent_again = matches!(&job, Job::Commit(commit) if commit.producer.is_some());
         let done = self.queue.submit(job, durability);
-        if done.is_err() {
+        // What was stored before takes no fragments.
+        if done.is_err() || may_be_sent_again {
             self.abandon_fragments(fragments);
         }
         done

@@ -10,8 +10,8 @@ use thalweg_kernel::index::Entry;
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::store::segment_name;
 use thalweg_kernel::{
-    Commit, Durability, Edit, Error, ErrorKind, FileId, Kernel, OpenRows, Options, RowEncoder,
-    TableId, TableSnapshot, TableState,
+    Commit, Durability, Edit, Error, ErrorKind, FileId, Kernel, OpenRows, Options, Producer,
+    RowEncoder, TableId, TableSnapshot, TableState,
 };
 use thalweg_sim::toy::{Row, Toy, block, random_rows, rows_part};
 
@@ -598,7 +598,7 @@ fn a_file_that_cannot_be_removed_keeps_no_other() {
         toy.drop_table(table).unwrap();
         let error = toy.kernel.collect_garbage().unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
-        assert_eq!(fragments(&sim), [path.clone()]);
+        assert_eq!(fragments(&sim), std::slice::from_ref(&path));
     }
     sim.set_plan(FaultPlan::none());
     toy.kernel.collect_garbage().unwrap();
@@ -617,4 +617,35 @@ fn free_space_that_cannot_be_told_is_no_full_disk() {
     toy.drop_table(table).unwrap();
     toy.kernel.collect_garbage().unwrap();
     assert_eq!(fragments(&sim), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn fragments_of_a_commit_that_was_stored_before_take_no_space() {
+    let sim = SimEnv::new(1);
+    let toy = open(&sim);
+    let table = toy.create("t").unwrap();
+    let sent = || Commit {
+        edits: vec![add(table, stage(&toy, table))],
+        producer: Some(Producer {
+            id: [7; 16],
+            sequence: 1,
+        }),
+        ..Commit::default()
+    };
+    let stored = toy.kernel.commit(sent(), Durability::Disk).unwrap();
+    let bytes_of_fragments = || -> u64 {
+        let files = sim.files().into_iter();
+        let of_data = files.filter(|(path, _)| path.starts_with("/db/data"));
+        of_data.map(|(_, bytes)| bytes).sum()
+    };
+    let stored_bytes = bytes_of_fragments();
+    assert_eq!(toy.kernel.commit(sent(), Durability::Disk).unwrap(), stored);
+    assert_eq!(bytes_of_fragments(), stored_bytes);
+    // With the next garbage that is worth it, the empty file goes as well.
+    let other = toy.create("other").unwrap();
+    toy.append_fragment(other, &rows(), 100).unwrap();
+    toy.drop_table(other).unwrap();
+    toy.kernel.collect_garbage().unwrap();
+    assert_eq!(fragments(&sim).len(), 1);
+    assert_eq!(toy.rows(table).unwrap(), rows());
 }
