@@ -112,10 +112,13 @@ impl Marked {
 pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Result<Collected> {
     let commit = marked.snapshot.commit();
     let mut dead = unneeded(writer, &marked)?;
-    let awaits_cleaning = writer.with_leader(|leader| leader.awaits_cleaning)?;
-    // Segments that the last round has left do not call for another one, which would leave as many.
+    let (awaits_cleaning, dropped_in) =
+        writer.with_leader(|leader| (leader.awaits_cleaning.is_some(), leader.dropped_in))?;
+    // Segments that the last round has left do not call for another one, which would leave as many. One with what was dropped
+    // does, once the log has left it.
     let left = writer.left_by_cleaning.lock().clone();
-    let is_left = |dead: &Dead| dead.is_segment && left.contains(&dead.id);
+    let is_left =
+        |dead: &Dead| dead.is_segment && left.contains(&dead.id) && Some(dead.id) > dropped_in;
     let calls = |dead: &&Dead| least_bytes == 0 || awaits_cleaning || !is_left(dead);
     // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
     let dead_bytes: u64 = { dead.iter().filter(calls) }
@@ -194,7 +197,8 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     }
     if !dead.is_empty() {
         let is_alone = writer.with_leader(|leader| {
-            leader.awaits_cleaning = false;
+            // Not for a table that was dropped meanwhile.
+            leader.awaits_cleaning.take_if(|last| *last <= commit);
             leader.both_slots_name_the_state()
         })?;
         if is_alone {

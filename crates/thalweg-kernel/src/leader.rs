@@ -185,8 +185,11 @@ pub(crate) struct Leader {
     pub(crate) untold: bool,
     /// A table was dropped since the last checkpoint: removing its files takes two.
     pub(crate) has_garbage: bool,
-    /// No files were removed since a table was dropped, or since an opening that may have found such files.
-    pub(crate) awaits_cleaning: bool,
+    /// The last commit that dropped a table, or the beginning after an opening, which may have found files to remove; `None`
+    /// once a round that has seen it has removed files.
+    pub(crate) awaits_cleaning: Option<CommitNo>,
+    /// The segment that was written to at the last drop since the opening: what was dropped lies there or before.
+    pub(crate) dropped_in: Option<FileId>,
 }
 
 impl Leader {
@@ -353,9 +356,11 @@ impl Leader {
         let mut changes = lowered.changes;
         if changes.iter().any(frees_files) {
             self.due.expect_garbage();
-            let drops_tables = changes.iter().any(drops_table);
-            self.has_garbage |= drops_tables;
-            self.awaits_cleaning |= drops_tables;
+            if changes.iter().any(drops_table) {
+                self.has_garbage = true;
+                self.awaits_cleaning = Some(number);
+                self.dropped_in = Some(self.written_segment());
+            }
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working

@@ -347,7 +347,7 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         options.segment_bytes,
     )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    leader.awaits_cleaning = true;
+    leader.awaits_cleaning = Some(CommitNo(0));
     let recovered = leader.recover_log().map_err(Failure::error);
     let opened = match recovered {
         Err(error) if error.kind() == ErrorKind::DiskFull => leader.show_without_room(),
@@ -494,7 +494,8 @@ pub(crate) fn leader(
         shows_on_write: false,
         untold: true,
         has_garbage: false,
-        awaits_cleaning: false,
+        awaits_cleaning: None,
+        dropped_in: None,
     })
 }
 

@@ -649,3 +649,48 @@ fn fragments_of_a_commit_that_was_stored_before_take_no_space() {
     assert_eq!(fragments(&sim).len(), 1);
     assert_eq!(toy.rows(table).unwrap(), rows());
 }
+
+/// Its blocks lie in files of their own and in the segment that is written to, which the round that removes the files leaves.
+#[test]
+fn the_segment_of_a_dropped_table_goes_once_the_log_has_left_it() {
+    let sim = SimEnv::new(3);
+    let toy = open(&sim);
+    let keep = toy.create("keep").unwrap();
+    let table = toy.create("dropped").unwrap();
+    let mut first = 0;
+    let mut append = |table| {
+        let rows = random_rows(first, 400);
+        first += 400;
+        toy.append_group(table, &rows, 64, Durability::Disk)
+            .unwrap();
+    };
+    (0..40).for_each(|_| append(keep));
+    toy.append_fragment(table, &random_rows(0, 20_000), 100)
+        .unwrap();
+    let exists = |wanted: &Path| sim.files().iter().any(|(path, _)| path == wanted);
+    let bytes_in = |table, segment: &Path| -> u64 {
+        let snapshot = toy.kernel.snapshot().unwrap();
+        let tree = &snapshot.table(table).unwrap().tree;
+        let store = toy.kernel.store();
+        let blocks = tree.iter(None, &**store).map(Result::unwrap);
+        let inside = blocks.filter(|block| store.segment_path(block.address.file) == segment);
+        inside.map(|block| u64::from(block.address.bytes)).sum()
+    };
+    // Nearly full, so that no other table has blocks in it.
+    let last_segment = loop {
+        append(table);
+        let logs = sim.files().into_iter().map(|(path, _)| path);
+        let full = logs.filter(|path| path.starts_with("/db/log"));
+        if let Some(path) = full.max_by_key(|path| bytes_in(table, path))
+            && bytes_in(table, &path) > 45 << 10
+        {
+            break path;
+        }
+    };
+    toy.drop_table(table).unwrap();
+    assert_eq!(fragments(&sim), [] as [PathBuf; 0]);
+    assert!(exists(&last_segment), "it is written to");
+    (0..200).for_each(|_| append(keep));
+    assert_eq!(bytes_in(keep, &last_segment), 0);
+    assert!(!exists(&last_segment));
+}
