@@ -11,6 +11,8 @@ use crate::wire::{is_sound, sealing_crc};
 
 pub(crate) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"TFRM");
 pub(crate) const FRAME_HEADER_BYTES: usize = 64;
+/// Magic and CRC of the header: no other frame of a segment has the same ones.
+pub(crate) const FRAME_FRONT_BYTES: usize = 8;
 pub(crate) const SECTION_ENTRY_BYTES: usize = 16;
 /// Frames begin and end on this.
 pub(crate) const FRAME_ALIGN: usize = 8;
@@ -249,6 +251,14 @@ pub(crate) enum NotAFrame {
     Short(usize),
     /// No frame begins here, or one that is torn, stale or damaged.
     Invalid(&'static str),
+}
+
+/// What a frame whose header has this CRC begins with.
+pub(crate) fn frame_front(crc: u32) -> [u8; FRAME_FRONT_BYTES] {
+    let mut front = [0; FRAME_FRONT_BYTES];
+    front[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
+    front[4..].copy_from_slice(&crc.to_le_bytes());
+    front
 }
 
 impl FrameHead {

@@ -265,6 +265,12 @@ impl LiveFile {
         Ok(self.read_slots()?.said)
     }
 
+    /// Whether a writer is open that has written here.
+    pub(crate) fn has_writer(&self) -> Result<bool> {
+        let locked = self.file.is_locked(LOCKED);
+        locked.map_err(|e| Error::io("looking at the lock of `live`", e))
+    }
+
     /// What it tells a reader of a database on a machine that was started as `boot` says.
     pub(crate) fn told(&self, database: DatabaseId, boot: [u8; 16]) -> Result<Told> {
         let of_database = |slots: Slots| slots.said.filter(|live| live.database == database);
@@ -275,8 +281,7 @@ impl LiveFile {
             return Ok(Told { live, is_current });
         }
         // The lock first, then the slots once more: what is read now was written by whoever holds it, or later.
-        let locked = self.file.is_locked(LOCKED);
-        if !locked.map_err(|e| Error::io("looking at the lock of `live`", e))? {
+        if !self.has_writer()? {
             let is_current = false;
             return Ok(Told { live, is_current });
         }

@@ -14,7 +14,7 @@
 //! - Before its first snapshot and once it is closed a reader keeps nothing.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{DatabaseId, Epoch};
+use crate::ids::{CommitNo, DatabaseId, Epoch};
 use crate::kernel::{Options, Published};
 use crate::live::{Live, LiveFile, PinPlace, Told};
 use crate::open::{check_folders, hold_folder, look_for_database, no_database};
@@ -239,21 +239,17 @@ impl Following {
             apply(&mut working, frame, store)?;
         }
         let from = view.from;
-        match view.limit {
-            Some(limit) if working.commit < limit => {
-                let what = format!(
-                    "the log ends at commit {}, but {} was acknowledged",
-                    working.commit.0, limit.0
-                );
-                return Err(Error::corruption(dir.join("log").display(), what));
-            }
-            Some(_) => {}
+        let lost = view.limit.filter(|limit| working.commit < *limit);
+        if view.limit.is_none() || lost.is_some() {
             // A writer that began its epoch meanwhile may have written commits since that are not acknowledged yet.
-            None => {
-                let live = LiveFile::open_reader(env, dir)?;
-                if what_live_tells(live.as_ref(), database, boot)? != told {
-                    return Err(Error::corruption(dir.display(), "a writer is opening it"));
-                }
+            let live = LiveFile::open_reader(env, dir)?;
+            if what_live_tells(live.as_ref(), database, boot)? != told {
+                return Err(Error::corruption(dir.display(), "a writer is opening it"));
+            }
+            if let (Some(last), Some(live)) = (lost, live)
+                && live.has_writer()?
+            {
+                return Err(lost_by_a_sync(dir, working.commit, last));
             }
         }
         working.settle_pending(store);
@@ -269,7 +265,8 @@ impl Following {
             working,
             replay,
             boot,
-            is_broken: false,
+            // A frame behind those that were lost continues nothing.
+            is_broken: lost.is_some(),
         })
     }
 
@@ -281,7 +278,11 @@ impl Following {
             let is_same_checkpoint = live.checkpoint <= self.from.checkpoint;
             told.is_current && live.epoch == self.from.epoch && is_same_checkpoint && !was_broken
         };
-        if let Some(live) = told.live.filter(goes_on) {
+        let is_synced = told
+            .live
+            .is_some_and(|live| live.synced >= self.replay.at());
+        let is_whole = is_synced || self.replay.keeps_last()?;
+        if let Some(live) = told.live.filter(|live| is_whole && goes_on(live)) {
             if self.replay.may_go_on()? {
                 self.replay.refresh();
                 while let Some(frame) = self.replay.next(live.visible)? {
@@ -315,6 +316,20 @@ impl Following {
             commit: self.working.commit,
         }
     }
+}
+
+/// What to say of a log that ends before what was acknowledged, where nothing proves that the rest was ever synced: some file
+/// systems take back what a failed sync was to store. Without a writer it is shown as one that opens it would find it; as long
+/// as one is open, its own snapshots may show what is lost.
+fn lost_by_a_sync(dir: &Path, end: CommitNo, last: CommitNo) -> Error {
+    let message = format!(
+        "{}: the log ends at commit {}, but {} was acknowledged: the writing process has lost commits when a sync failed; \
+         close it, or open the database in it again",
+        dir.join("log").display(),
+        end.0,
+        last.0
+    );
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 /// Whether no slot of the root names the checkpoint of a state any more: then its files may be gone.

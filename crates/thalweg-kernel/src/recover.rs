@@ -49,8 +49,8 @@ pub(crate) fn recover(
         proven = proven.max(frame.head.id.synced_to);
         frames.push(frame);
     }
-    // While a writer is at work the end is where it writes.
-    if told.is_none() {
+    // While a writer is at work the end is where it writes, behind all that it has told of.
+    if told.is_none_or(|told| replay.last_commit() < told) {
         replay.judge_end(proven)?;
     }
     let count = frames.len() as u64;

@@ -11,7 +11,8 @@ use crate::checkpoint::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::Fields;
 use crate::frame::{
-    FRAME_ALIGN, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHead, NotAFrame, SectionKind, seal,
+    FRAME_ALIGN, FRAME_FRONT_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHead, NotAFrame,
+    SectionKind, frame_front, seal,
 };
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::root::Root;
@@ -41,6 +42,8 @@ pub(crate) struct Replay {
     file: Arc<dyn File>,
     /// Where the next frame is expected.
     at: LogPosition,
+    /// Where the last frame that was read begins, if it is in this segment.
+    last_offset: Option<u64>,
     previous_crc: u32,
     commit: CommitNo,
     /// The segment that the last frame named.
@@ -131,6 +134,7 @@ impl Replay {
             epoch: from.epoch,
             file: open_segment(env, &segment_path(dir, from.at.segment))?,
             at: from.at,
+            last_offset: None,
             previous_crc: from.previous_crc,
             commit: from.commit,
             named: None,
@@ -226,6 +230,7 @@ impl Replay {
                 offset: at.offset + u64::from(head.frame_bytes),
                 ..at
             },
+            last_offset: Some(at.offset),
             previous_crc: head.crc,
             commit: root.commit,
             named: None,
@@ -252,6 +257,11 @@ impl Replay {
         self.at
     }
 
+    /// The last commit that was read.
+    pub(crate) fn last_commit(&self) -> CommitNo {
+        self.commit
+    }
+
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -270,6 +280,17 @@ impl Replay {
         let filled = read_up_to(&*self.file, &mut magic, self.at.offset)
             .map_err(|e| Error::io(format_args!("reading {}", self.place()), e))?;
         Ok(self.named.is_some() || (filled == magic.len() && magic == FRAME_MAGIC.to_le_bytes()))
+    }
+
+    /// Whether the frame that was read last still reads so: a failed sync may have lost it.
+    pub(crate) fn keeps_last(&self) -> Result<bool> {
+        let Some(offset) = self.last_offset else {
+            return Ok(true);
+        };
+        let mut front = [0; FRAME_FRONT_BYTES];
+        let filled = read_up_to(&*self.file, &mut front, offset)
+            .map_err(|e| Error::io(format_args!("reading {}", self.place()), e))?;
+        Ok(filled == front.len() && front == frame_front(self.previous_crc))
     }
 
     /// At least `bytes` from the current position, or what the file has.
@@ -373,6 +394,7 @@ impl Replay {
         }
         self.named = named;
         let at = self.at;
+        self.last_offset = Some(at.offset);
         self.at.offset += u64::from(head.frame_bytes);
         self.previous_crc = head.crc;
         self.commit = head.id.commit;
@@ -442,7 +464,7 @@ impl Replay {
             segment: id,
             offset: SEGMENT_HEADER_BYTES as u64,
         };
-        (self.file, self.named) = (file, None);
+        (self.file, self.named, self.last_offset) = (file, None, None);
         self.refresh();
         Ok(true)
     }

@@ -708,3 +708,51 @@ fn a_snapshot_that_is_too_old_keeps_no_removed_file_open() {
     assert_eq!(error.kind(), ErrorKind::SnapshotExpired, "{error}");
     assert!(reader.kernel.snapshot().unwrap().table(table).is_none());
 }
+
+/// What a failed sync was to store may read as before the write. The writer then ends, and its own snapshots may show it.
+#[test]
+fn readers_of_a_log_that_lost_a_sync_read_what_an_opening_would_find() {
+    let sim = SimEnv::new(1);
+    let toy = shape().open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    let rows: Vec<Row> = (0..100).map(|k| (k, k)).collect();
+    for row in &rows {
+        toy.append(table, &[*row], Disk).unwrap();
+    }
+    let read = |process| {
+        let env = sim.env_of_process(process);
+        shape().open_read_only(&env)
+    };
+    let early = read(2).unwrap();
+    assert_eq!(early.rows(table).unwrap(), rows);
+    toy.append(table, &[(100, 100)], Process).unwrap();
+    // `live` tells of the commit that this makes, and of those before it.
+    toy.kernel.encode_open_rows(table).unwrap();
+    assert_eq!(early.rows(table).unwrap().len(), 101);
+    let lost = Fault::FlushError {
+        errno: Errno::IO,
+        reads: ReadsAfter::Old,
+    };
+    let rule = FaultRule::new(lost).on(&[CallKind::SyncData]).once();
+    sim.set_plan(FaultPlan::none().rule(rule));
+    toy.kernel.flush().unwrap_err();
+    sim.set_plan(FaultPlan::none());
+    let refused = toy.append(table, &[(101, 101)], Disk);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    for reader in [read(3).and_then(|late| late.rows(table)), early.rows(table)] {
+        let error = reader.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+    // It may fail: there is nothing left to store.
+    let _ = toy.kernel.close();
+    drop(toy);
+    for _ in 0..2 {
+        assert_eq!(early.rows(table).unwrap(), rows);
+        assert_eq!(read(4).unwrap().rows(table).unwrap(), rows);
+    }
+
+    let toy = shape().open(&sim.env()).unwrap();
+    assert_eq!(toy.rows(table).unwrap(), rows);
+    toy.append(table, &[(100, 1)], Disk).unwrap();
+    assert_eq!(early.rows(table).unwrap(), toy.rows(table).unwrap());
+}
