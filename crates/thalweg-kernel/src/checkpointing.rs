@@ -95,7 +95,7 @@ impl Leader {
         let (at, written, index_bytes) = self.place_checkpoint(builds_on, purpose)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
-        self.supply.note_checkpoint(match builds_on {
+        self.supply.sizes.note_checkpoint(match builds_on {
             // Pages that are written once are in no other one, and no base with its pages is kept.
             BuildsOn::Alone => index_bytes,
             BuildsOn::Nothing => u64::from(frame_bytes),
@@ -203,9 +203,7 @@ impl Leader {
     /// as far as is known.
     fn has_ample_space(&self) -> bool {
         let segment_bytes = self.log.as_ref().map_or(0, LogWriter::capacity_bytes);
-        let free = self.env.storage().free_bytes(&self.dir);
-        segment_bytes >= LEAST_PADDED_BYTES
-            && free.is_ok_and(|free| free >= AMPLE_SEGMENTS * segment_bytes)
+        segment_bytes >= LEAST_PADDED_BYTES && self.supply.free.has(AMPLE_SEGMENTS * segment_bytes)
     }
 
     fn build_checkpoint(

@@ -69,7 +69,7 @@ pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) 
         keep_what_is_worth_it(writer, &mut sparse);
     }
     let live_bytes = sparse.iter().map(|sparse| sparse.live_bytes).sum();
-    if is_full || !may_hold(writer, live_bytes) {
+    if is_full || !writer.supply.free.has(room_for(live_bytes)) {
         return empty_one_by_one(writer, sparse);
     }
     if sparse.is_empty() {
@@ -88,7 +88,7 @@ fn empty_one_by_one(writer: &Writer, mut sparse: Vec<Sparse<'_>>) -> Result<bool
     let mut round = Round::new(writer, HashSet::new());
     for one in &sparse {
         // Else it would be tried in vain, and leave an empty file each time.
-        if !may_hold(writer, one.live_bytes) {
+        if !writer.supply.free.may_have(room_for(one.live_bytes)) {
             break;
         }
         round.empty(std::slice::from_ref(one))?;
@@ -96,10 +96,9 @@ fn empty_one_by_one(writer: &Writer, mut sparse: Vec<Sparse<'_>>) -> Result<bool
     round.first_error.map(|()| !sparse.is_empty())
 }
 
-/// Whether the disk seems to have room for so much and what goes with it.
-fn may_hold(writer: &Writer, bytes: u64) -> bool {
-    let free = writer.env.storage().free_bytes(&writer.dir);
-    free.is_ok_and(|free| free >= bytes + bytes / 16 + 4096)
+/// Room for so much and what goes with it.
+fn room_for(bytes: u64) -> u64 {
+    bytes + bytes / 16 + 4096
 }
 
 fn sparse_segments<'a>(
@@ -142,9 +141,8 @@ fn sparse_segments<'a>(
 /// Those first that have blocks of the fewest tables, as many as free enough for the files to be made.
 fn keep_what_is_worth_it(writer: &Writer, sparse: &mut Vec<Sparse<'_>>) {
     sparse.sort_unstable_by_key(|sparse| (sparse.tables.len(), sparse.segment));
-    let free = writer.env.storage().free_bytes(&writer.dir);
     let much_bytes = (MOST_SPARSE_SEGMENTS * writer.segment_bytes)
-        .min(free.unwrap_or_default() / SHARE_OF_FREE_SPACE);
+        .min(writer.supply.free.counted_bytes() / SHARE_OF_FREE_SPACE);
     let (mut freed_bytes, mut tables, mut worth_it) = (0, HashSet::<TableId>::new(), 0);
     for (count, sparse) in (1..).zip(&*sparse) {
         freed_bytes += sparse.freed_bytes;

@@ -251,7 +251,12 @@ impl FragmentWriter {
         }
         let written = self.file.write_all_at(&self.buffer, self.written_bytes);
         let name = fragment_name(self.id);
-        written.map_err(|error| Error::io(format_args!("writing {}", name.display()), error))?;
+        let written =
+            written.map_err(|error| Error::io(format_args!("writing {}", name.display()), error));
+        if let (Err(error), Some(supply)) = (&written, &self.supply) {
+            supply.free.note_refused(error, self.buffer.len() as u64);
+        }
+        written?;
         self.written_bytes += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())

@@ -21,8 +21,8 @@ use crate::leader::Job;
 use crate::live::PinPlace;
 use crate::open::list_fragments;
 use crate::queue::refusal;
-use crate::segment::{list_segments, segment_path};
-use crate::segment_supply::CLEANING_CHECKPOINTS;
+use crate::segment::{self, list_segments, segment_path};
+use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::{Snapshot, TableState};
 use crate::store::Store;
 use crate::writer::Writer;
@@ -139,14 +139,24 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     }
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
     // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
-    let serves_drop =
-        awaits_cleaning && dead_bytes > writer.supply.room_for_checkpoints(CLEANING_CHECKPOINTS);
+    let usual_bytes = writer
+        .supply
+        .sizes
+        .room_for_checkpoints(CLEANING_CHECKPOINTS);
+    let serves_drop = awaits_cleaning && dead_bytes > usual_bytes;
     for _ in 0..CLEANING_CHECKPOINTS {
         let job = match serves_drop {
             true => Job::CheckpointToFree,
             false => Job::Checkpoint { always: true },
         };
-        writer.submit(job, Durability::Disk)?;
+        let done = writer.submit(job, Durability::Disk);
+        // The last one may have been long, with pages that are in no other: a drop need not wait for as much room again.
+        let is_worth_it =
+            awaits_cleaning && dead_bytes > writer.supply.sizes.least_cleaning_bytes();
+        match segment::is_full(&done) && !serves_drop && is_worth_it {
+            true => writer.submit(Job::CheckpointToFree, Durability::Disk)?,
+            false => done?,
+        };
     }
     // The one that was written to when the round began holds what was garbage before, the others its own checkpoints.
     let written = writer.with_leader(|leader| leader.written_segment())?;

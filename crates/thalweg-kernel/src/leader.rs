@@ -27,7 +27,8 @@ use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::RootFile;
 use crate::segment::{LogFolder, segment_path};
-use crate::segment_supply::{LEAST_RESERVE_CHECKPOINTS, SegmentSupply, Wanted};
+use crate::segment_supply::{SegmentSupply, Wanted};
+use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
 use crate::store::Store;
 use crate::working::{SinceCheckpoint, Working};
 use std::path::{Path, PathBuf};
@@ -469,7 +470,7 @@ impl Leader {
         let repeated_bytes = self.working.repeated_bytes();
         let unsaved_bytes = self.working.unsaved_bytes();
         let longest_page_bytes = self.working.longest_page_bytes;
-        self.supply.note_longest_page(longest_page_bytes);
+        self.supply.sizes.note_longest_page(longest_page_bytes);
         self.supply.expect_checkpoint(repeated_bytes, unsaved_bytes);
         self.due.note_unsynced(self.unsynced_bytes() > 0);
         let checkpoint = self.checkpoint_is_due() && !self.was_refused_lately();

@@ -1,6 +1,6 @@
 //! The kinds of frames of the log, as far as they differ in the space that they may use on a full disk.
 
-use crate::segment_supply::LEAST_RESERVE_CHECKPOINTS;
+use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
 
 /// Why a frame is written. On a full disk the reserve and the last room are kept for some purposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -443,17 +443,16 @@ impl Replay {
         };
         let path = segment_path(&self.dir, id);
         let file = open_segment(&self.env, &path)?;
-        // A header that does not verify: its first write was torn, or it is damaged, which `judge_end` finds out.
+        // A header that does not verify: its first write was torn, or it is damaged, which `judge_end` finds out. So for one of
+        // another file: what is named empty grows, and may show bytes that the disk held before.
         let header = segment::whole_header(&*file, &path).map_err(may_be_commits)?;
-        let Some(header) = header else {
+        let Some(header) = header.filter(|header| header.file == id) else {
             return Ok(false);
         };
         let continues = (header.previous, header.previous_crc)
             == (Some(self.at), self.previous_crc)
             || !Rule::Chain.is_kept();
-        let belongs = header.database == self.database
-            && header.file == id
-            && self.is_of_this_epoch(header.epoch);
+        let belongs = header.database == self.database && self.is_of_this_epoch(header.epoch);
         if !continues || !belongs {
             return Err(Error::corruption(
                 path.display(),

@@ -64,7 +64,7 @@ impl Leader {
         }
         let of_bases = self.working.bases.frame_bytes();
         let full_bytes = of_bases.max(self.root.current.checkpoint_bytes);
-        self.supply.note_checkpoint(u64::from(full_bytes));
+        self.supply.sizes.note_checkpoint(u64::from(full_bytes));
         // Orphans of whoever was here before.
         self.due.expect_garbage();
         // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the
@@ -183,6 +183,7 @@ impl Leader {
 
     /// Looked at first, so that appends to a full disk do not read the log each time.
     fn check_room_to_resume(&self) -> Outcome<()> {
+        self.supply.look_for_room();
         // The checkpoints after a drop go on with what was given back for it.
         let may_write = !self.supply.needs_room_in_place() || self.supply.is_given_back();
         if may_write && self.supply.may_have_room() {

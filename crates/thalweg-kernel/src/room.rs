@@ -8,7 +8,8 @@
 use crate::leader::{Failure, Leader, Outcome, UNSYNCED_LIMIT_BYTES, fatal, no_epoch};
 use crate::log_writer::LogWriter;
 use crate::purpose::Purpose;
-use crate::segment_supply::{CLEANING_CHECKPOINTS, Wanted};
+use crate::segment_supply::Wanted;
+use crate::space_estimates::CLEANING_CHECKPOINTS;
 
 impl Leader {
     /// Keeps what a recovery would have to write again so short that there is room for it on a full disk; returns how long it may
@@ -102,7 +103,7 @@ impl Leader {
         let kept_bytes = match kept {
             None => return false,
             Some(0) => 0,
-            Some(kept) => self.supply.room_for_checkpoints(kept) + in_checkpoints,
+            Some(kept) => self.supply.sizes.room_for_checkpoints(kept) + in_checkpoints,
         };
         log.fits(frame_bytes + kept_bytes)
     }

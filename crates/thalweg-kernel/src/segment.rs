@@ -7,6 +7,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES, SECTOR_BYTES};
+use crate::free_space::FreeSpace;
 use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
 use crate::leader::{Failure, Outcome, fatal};
 use crate::rules::Rule;
@@ -175,9 +176,10 @@ pub(crate) fn make_spare(
     database: &Path,
     number: FileId,
     capacity_bytes: u64,
+    free: &FreeSpace,
 ) -> Result<Spare> {
     let path = spare_path(database, number);
-    let file = make_filled(env, &path, capacity_bytes, true)?;
+    let file = make_filled(env, &path, capacity_bytes, true, free)?;
     Ok(Spare {
         path,
         file,
@@ -193,9 +195,10 @@ pub(crate) fn make_first(
     database: &Path,
     id: FileId,
     capacity_bytes: u64,
+    free: &FreeSpace,
 ) -> Result<Prepared> {
     let path = spare_path(database, id);
-    let file = make_filled(env, &path, capacity_bytes, false)?;
+    let file = make_filled(env, &path, capacity_bytes, false, free)?;
     Ok(Prepared {
         id,
         unnamed: Some(path),
@@ -205,7 +208,13 @@ pub(crate) fn make_first(
     })
 }
 
-fn make_filled(env: &Env, path: &Path, capacity_bytes: u64, sync: bool) -> Result<Arc<dyn File>> {
+fn make_filled(
+    env: &Env,
+    path: &Path,
+    capacity_bytes: u64,
+    sync: bool,
+    free: &FreeSpace,
+) -> Result<Arc<dyn File>> {
     let fail = |e| Error::io(format_args!("preparing log segment {}", path.display()), e);
     let file = env
         .storage()
@@ -216,9 +225,11 @@ fn make_filled(env: &Env, path: &Path, capacity_bytes: u64, sync: bool) -> Resul
     match filled {
         Ok(()) => Ok(file),
         Err(e) => {
+            let error = fail(e);
+            free.note_refused(&error, capacity_bytes);
             // It holds nothing, so nothing is lost with it; if even this fails, the next open removes it.
             let _ = env.storage().remove_file(path);
-            Err(fail(e))
+            Err(error)
         }
     }
 }

@@ -37,35 +37,18 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::NEXT_FRAME_BYTES;
+use crate::free_space::FreeSpace;
 use crate::ids::{FileId, counts_as_used};
-use crate::leader::{CHECKPOINT_DUE, Failure, Outcome};
+use crate::leader::{Failure, Outcome};
 use crate::segment::{self, Prepared, Spare};
+use crate::space_estimates::{CLEANING_CHECKPOINTS, IN_PLACE_BYTES, SpaceEstimates, WRITTEN_TWICE};
 use std::path::PathBuf;
 use thalweg_env::Env;
 use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_env::sync::{Condvar, Mutex, MutexGuard};
 
-/// The reserve is a multiple of this part of a full segment, so that it is seldom made anew.
-const RESERVE_SHARE: u64 = 16;
-const RESERVE_MIN_BYTES: u64 = 64 << 10;
-/// A reserve is made with room for so many checkpoints: the one that begins an epoch, two before files are removed, and one
-/// more, because their size is only estimated and copy-on-write file systems need room for writing one twice.
-const RESERVE_CHECKPOINTS: u64 = 4;
-/// With room for fewer checkpoints than these in the reserve, commits that free no space are refused.
-pub(crate) const LEAST_RESERVE_CHECKPOINTS: u64 = 3;
-/// Removing files takes so many checkpoints.
-pub(crate) const CLEANING_CHECKPOINTS: u64 = 2;
-/// On a copy-on-write file system a segment takes room for its zeros, and for what is written over them until that is synced.
-const WRITTEN_TWICE: u64 = 2;
 /// The reserve takes no more than this part of the free space where it has room for what is in no checkpoint yet.
 const UNSAVED_SHARE: u64 = 8;
-/// A reserve that will be given back, on a copy-on-write file system, is made this many times as large.
-const GIVEN_BACK_SHARE: u64 = 4;
-/// Takes `root` and `live` in place, and directories.
-const IN_PLACE_BYTES: u64 = 32 << 10;
-
-/// What a checkpoint may take more than estimated.
-const CHECKPOINT_SLACK_BYTES: u64 = 4 << 10;
 
 /// A spare and a reserve are what an earlier process had.
 const KEPT_LEFTOVERS: usize = 2;
@@ -74,17 +57,10 @@ const KEPT_LEFTOVERS: usize = 2;
 pub(crate) struct SegmentSupply {
     env: Env,
     dir: PathBuf,
+    pub(crate) free: FreeSpace,
     next_file: AtomicU64,
     limit_bytes: u64,
-    /// The last full checkpoint.
-    checkpoint_bytes: AtomicU64,
-    /// Estimates of the next one: what is in each of them, and what has come since the last one.
-    repeated_bytes: AtomicU64,
-    unsaved_bytes: AtomicU64,
-    /// A commit may change a page as long as this, which the next checkpoint then writes anew.
-    longest_page_bytes: AtomicU64,
-    /// The most that was to be unsynced at once.
-    tail_bytes: AtomicU64,
+    pub(crate) sizes: SpaceEstimates,
     /// Capacity of the reserve; 0: none.
     reserve_bytes: AtomicU64,
     /// The largest reserve that the preparing thread was called for.
@@ -156,15 +132,12 @@ impl SegmentSupply {
             ..State::default()
         };
         Ok(Self {
+            free: FreeSpace::new(env.clone(), &dir),
             env,
             dir,
             next_file: AtomicU64::new(next_file.0.max(unused)),
             limit_bytes,
-            checkpoint_bytes: AtomicU64::new(0),
-            repeated_bytes: AtomicU64::new(0),
-            unsaved_bytes: AtomicU64::new(0),
-            longest_page_bytes: AtomicU64::new(0),
-            tail_bytes: AtomicU64::new(0),
+            sizes: SpaceEstimates::new(limit_bytes),
             reserve_bytes: AtomicU64::new(0),
             called_for_bytes: AtomicU64::new(0),
             is_given_back: AtomicBool::new(false),
@@ -198,7 +171,9 @@ impl SegmentSupply {
         let needed_bytes = segment::SEGMENT_HEADER_BYTES as u64 + frame_bytes + NEXT_FRAME_BYTES;
         let kept_bytes = match kept_checkpoints {
             None | Some(0) => 0,
-            Some(kept) => self.room_for_checkpoints(kept) + tail_bytes.saturating_sub(frame_bytes),
+            Some(kept) => {
+                self.sizes.room_for_checkpoints(kept) + tail_bytes.saturating_sub(frame_bytes)
+            }
         };
         let mut state = self.lock_prepared();
         let was_used = state.reserve_is_used;
@@ -208,7 +183,7 @@ impl SegmentSupply {
             renewed.map_err(Failure::Refused)?;
         }
         let is_given_back = self.is_given_back();
-        let least_bytes = self.least_bytes(frame_bytes, checkpoints);
+        let least_bytes = self.sizes.least_bytes(frame_bytes, checkpoints);
         if is_given_back {
             capacity_bytes = least_bytes;
         }
@@ -270,8 +245,8 @@ impl SegmentSupply {
 
     /// Cuts a reserve that was made for more than is in no checkpoint now; returns whether there was one.
     fn cut_reserve(&self, state: &mut State, tail_bytes: u64) -> bool {
-        let wanted_bytes = self.wanted_reserve_bytes(true);
-        let wanted_bytes = wanted_bytes.max(self.kept_bytes() + tail_bytes);
+        let wanted_bytes = self.sizes.wanted_reserve_bytes(true);
+        let wanted_bytes = wanted_bytes.max(self.sizes.kept_bytes() + tail_bytes);
         let Some(reserve) = &mut state.reserve else {
             return false;
         };
@@ -327,10 +302,9 @@ impl SegmentSupply {
     /// Whether the reserve has room for what is known now, and for a commit that a recovery would write again; also before there
     /// is one, as long as that is little.
     pub(crate) fn has_least_reserve(&self, tail_bytes: u64) -> bool {
-        let unsaved_bytes = self.unsaved_bytes.load(Ordering::Relaxed);
-        let least_bytes = self.least_reserve_bytes_with(unsaved_bytes) + tail_bytes;
+        let least_bytes = self.sizes.least_reserve_bytes_now() + tail_bytes;
         least_bytes <= self.reserve_bytes.load(Ordering::Relaxed)
-            || least_bytes <= self.soon_bytes()
+            || least_bytes <= self.sizes.soon_bytes()
     }
 
     /// How much of the log may be unsynced: the reserve has room for it beside all that a drop needs. Without a reserve any. A
@@ -338,25 +312,13 @@ impl SegmentSupply {
     pub(crate) fn tail_room(&self) -> u64 {
         match self.reserve_bytes.load(Ordering::Relaxed) {
             0 => u64::MAX,
-            reserve_bytes => self.tail_room_in(reserve_bytes),
+            reserve_bytes => self.sizes.tail_room_in(reserve_bytes),
         }
-    }
-
-    fn tail_room_in(&self, reserve_bytes: u64) -> u64 {
-        let room = reserve_bytes.saturating_sub(self.kept_bytes());
-        room.max(self.reserve_unit() / 2)
-    }
-
-    /// Bytes of the reserve that checkpoints and drops may need; the rest is for the unsynced tail of the log.
-    fn kept_bytes(&self) -> u64 {
-        let unsaved_bytes = self.unsaved_bytes.load(Ordering::Relaxed);
-        let around_bytes = segment::SEGMENT_HEADER_BYTES as u64 + NEXT_FRAME_BYTES;
-        self.least_reserve_bytes_with(unsaved_bytes) + around_bytes
     }
 
     /// Calls for a reserve with more room for the tail of the log, so that it need not be synced as often.
     pub(crate) fn expect_tail(&self, bytes: u64) {
-        if self.tail_bytes.fetch_max(bytes, Ordering::Relaxed) < bytes {
+        if self.sizes.note_tail(bytes) {
             let mut state = self.state.lock();
             // The first one is made with the first spare.
             state.wants_reserve = state.reserve.is_some();
@@ -374,18 +336,18 @@ impl SegmentSupply {
 
     /// Puts another reserve in the place of one that was used, or is too small.
     fn renew_reserve(&self, state: &mut State, tail_bytes: u64) -> Result<()> {
-        let least_bytes = self.least_reserve_bytes();
-        let least_bytes = least_bytes.max(self.kept_bytes() + tail_bytes);
+        let least_bytes = self.sizes.least_reserve_bytes();
+        let least_bytes = least_bytes.max(self.sizes.kept_bytes() + tail_bytes);
         let suffices = |spare: &Spare| spare.capacity_bytes >= least_bytes;
-        let unit_bytes = self.reserve_unit();
-        let wanted_bytes = self.wanted_reserve_bytes(true);
+        let unit_bytes = self.sizes.reserve_unit();
+        let wanted_bytes = self.sizes.wanted_reserve_bytes(true);
         let wanted_bytes = wanted_bytes.max(least_bytes.next_multiple_of(unit_bytes));
         if !state.reserve.as_ref().is_some_and(suffices) {
             // One that is only given back has to be larger, if there is room. Looked at first: trying takes all there is from
             // others meanwhile.
-            let larger_bytes = self.wanted_reserve_bytes(false).max(wanted_bytes);
+            let larger_bytes = self.sizes.wanted_reserve_bytes(false).max(wanted_bytes);
             // Nor may it take the last room itself: the reserve is renewed for a segment that comes next.
-            let is_ample = || self.has_free(larger_bytes + self.freeing_bytes());
+            let is_ample = || self.free.has(larger_bytes + self.sizes.freeing_bytes());
             let larger = match state.copies_on_write && is_ample() {
                 true => self.make(larger_bytes).ok(),
                 false => None,
@@ -399,8 +361,9 @@ impl SegmentSupply {
                 None => {
                     // What was given back is not to be taken from those it was given to. Where it can be written into, another reserve
                     // serves them as well.
-                    if state.copies_on_write {
-                        self.check_room_for_rows(wanted_bytes)?;
+                    let is_kept = state.copies_on_write && self.is_given_back();
+                    if is_kept && !self.finds_room(self.sizes.freeing_bytes() + wanted_bytes) {
+                        return Err(kept_for_freeing());
                     }
                     self.make(wanted_bytes)?
                 }
@@ -419,83 +382,10 @@ impl SegmentSupply {
         self.reserve_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// How large the next full checkpoint is about to be.
-    fn next_checkpoint_bytes(&self) -> u64 {
-        let repeated_bytes = self.repeated_bytes.load(Ordering::Relaxed);
-        repeated_bytes.max(self.checkpoint_bytes.load(Ordering::Relaxed))
-    }
-
-    /// Room for so many checkpoints in a segment.
-    pub(crate) fn room_for_checkpoints(&self, checkpoints: u64) -> u64 {
-        checkpoints * with_slack(self.next_checkpoint_bytes())
-    }
-
-    /// How large a reserve is to be; `is_written_to`: a segment in the end, else only given back.
-    fn wanted_reserve_bytes(&self, is_written_to: bool) -> u64 {
-        self.reserve_bytes_with(0, is_written_to)
-    }
-
-    /// The same where there is plenty of space: with room in two checkpoints for what is in none yet, and for a long tail.
-    fn ample_reserve_bytes(&self, is_written_to: bool) -> u64 {
-        let tail_bytes = self.tail_bytes.load(Ordering::Relaxed);
-        let more_bytes = CLEANING_CHECKPOINTS * self.more_bytes() + tail_bytes;
-        self.reserve_bytes_with(more_bytes, is_written_to)
-    }
-
-    fn reserve_bytes_with(&self, more_bytes: u64, is_written_to: bool) -> u64 {
-        let repeated_bytes = self.repeated_bytes.load(Ordering::Relaxed);
-        // Open rows and changed pages of the last checkpoint need not be in the next one: for these no more than a segment.
-        let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
-        let last_bytes = (RESERVE_CHECKPOINTS * last_bytes).min(self.limit_bytes);
-        let bytes = RESERVE_CHECKPOINTS * with_slack(repeated_bytes) + self.unsaved_soon_bytes();
-        let bytes = bytes.max(last_bytes) + more_bytes;
-        let bytes = bytes.next_multiple_of(self.reserve_unit());
-        match is_written_to {
-            true => bytes,
-            false => bytes * GIVEN_BACK_SHARE,
-        }
-    }
-
-    /// What is in no checkpoint yet, and what a segment may add to that before the reserve is looked at again: more than so much
-    /// calls for a checkpoint.
-    fn unsaved_soon_bytes(&self) -> u64 {
-        self.unsaved_bytes.load(Ordering::Relaxed) + self.soon_bytes()
-    }
-
-    fn soon_bytes(&self) -> u64 {
-        let of_frames = (self.limit_bytes / 4).min(CHECKPOINT_DUE.directory_bytes);
-        of_frames.max(self.longest_page_bytes.load(Ordering::Relaxed))
-    }
-
-    fn reserve_unit(&self) -> u64 {
-        (self.limit_bytes / RESERVE_SHARE).max(RESERVE_MIN_BYTES)
-    }
-
-    /// What a checkpoint may hold besides the catalogue.
-    fn more_bytes(&self) -> u64 {
-        let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
-        last_bytes.max(self.unsaved_bytes.load(Ordering::Relaxed))
-    }
-
-    /// The least room that commits which free no space leave for those that do.
-    fn least_reserve_bytes(&self) -> u64 {
-        self.least_reserve_bytes_with(self.unsaved_soon_bytes())
-    }
-
-    fn least_reserve_bytes_with(&self, unsaved_bytes: u64) -> u64 {
-        let bytes = self.repeated_bytes.load(Ordering::Relaxed);
-        LEAST_RESERVE_CHECKPOINTS * with_slack(bytes) + unsaved_bytes
-    }
-
-    /// As much as a segment must have for a frame, and for checkpoints behind it.
-    fn least_bytes(&self, frame_bytes: u64, checkpoints: u64) -> u64 {
-        let more_bytes = self.room_for_checkpoints(checkpoints);
-        segment::next_capacity(0, 0, frame_bytes + more_bytes + NEXT_FRAME_BYTES)
-    }
-
     /// Learns from a write into a prepared segment, `root` or `live` that failed: elsewhere these have their room.
     pub(crate) fn note_failed_write(&self, error: &Error) {
         if error.kind() == ErrorKind::DiskFull {
+            self.free.note_refused(error, self.sizes.freeing_bytes());
             self.note_no_room(&mut self.state.lock());
         }
     }
@@ -504,20 +394,9 @@ impl SegmentSupply {
         (state.copies_on_write, state.write_has_failed) = (true, true);
     }
 
-    fn has_free(&self, bytes: u64) -> bool {
-        // Where it cannot be told, the write that finds none tells.
-        let free = self.env.storage().free_bytes(&self.dir);
-        free.map_or(true, |free| free >= bytes)
-    }
-
-    /// What commits that free space may need of free space, where it takes room to write in place.
-    fn freeing_bytes(&self) -> u64 {
-        WRITTEN_TWICE * self.wanted_reserve_bytes(true) + IN_PLACE_BYTES
-    }
-
     /// Whether there may be no room for what is written in place.
     pub(crate) fn is_short(&self) -> bool {
-        !self.has_free(self.freeing_bytes())
+        !self.free.has(self.sizes.freeing_bytes())
     }
 
     /// The same where it is known to matter.
@@ -554,14 +433,13 @@ impl SegmentSupply {
     fn is_overwritten(&self, state: &State, spare: &Spare) -> bool {
         let overwritten = state.overwritten.as_ref();
         overwritten
-            .is_some_and(|(path, least_bytes)| *path == spare.path && self.has_free(*least_bytes))
+            .is_some_and(|(path, least_bytes)| *path == spare.path && self.free.has(*least_bytes))
     }
 
     /// For how much free space it holds that a spare could be overwritten. With as much free as it is long it may be copied each
     /// time; with less it is written in place, which does not change, but free space is only reported roughly.
     fn holds_from(&self, spare: &Spare) -> (PathBuf, u64) {
-        let free_bytes = self.env.storage().free_bytes(&self.dir);
-        let free_bytes = free_bytes.unwrap_or(u64::MAX);
+        let free_bytes = self.free.told_bytes();
         let least_bytes = match free_bytes >= spare.capacity_bytes {
             true => spare.capacity_bytes,
             false => free_bytes / 2,
@@ -574,27 +452,45 @@ impl SegmentSupply {
         self.is_given_back.load(Ordering::Relaxed)
     }
 
+    /// Whether there is room for `bytes`. Where the disk tells of more than it has, a file that is as large finds out: only in
+    /// the leader, for nobody else finds room meanwhile.
+    fn finds_room(&self, bytes: u64) -> bool {
+        if !self.free.is_overstated() {
+            return self.free.has(bytes);
+        }
+        let found = self.make(bytes);
+        found.iter().for_each(|spare| self.remove(&spare.path));
+        found.is_ok()
+    }
+
+    /// Looks whether a disk that tells of more than it has is still full.
+    pub(crate) fn look_for_room(&self) {
+        if self.free.is_overstated() {
+            self.finds_room(self.sizes.freeing_bytes());
+        }
+    }
+
     /// Refuses a write of rows of `bytes` outside of the log that would take what was given back.
     pub(crate) fn check_room_for_rows(&self, bytes: u64) -> Result<()> {
-        if !self.is_given_back() || self.has_free(self.freeing_bytes() + bytes) {
+        if !self.is_given_back() || self.free.has(self.sizes.freeing_bytes() + bytes) {
             return Ok(());
         }
-        let message = "the disk is full: what room there is serves commits that free space";
-        Err(Error::new(ErrorKind::DiskFull, message))
+        Err(kept_for_freeing())
     }
 
     /// Refuses a frame that nobody asked for to free space, where it would take what was given back.
     pub(crate) fn check_room_beside(&self, frame_bytes: u64) -> Result<()> {
-        if !self.is_given_back() || !self.state.lock().copies_on_write {
-            return Ok(());
+        let is_kept = self.is_given_back() && self.state.lock().copies_on_write;
+        if is_kept && !self.finds_room(self.sizes.freeing_bytes() + frame_bytes) {
+            return Err(kept_for_freeing());
         }
-        self.check_room_for_rows(frame_bytes)
+        Ok(())
     }
 
     /// Whether there is room for the checkpoints that remove files.
     pub(crate) fn has_room_to_clean(&self) -> bool {
-        let bytes = self.room_for_checkpoints(CLEANING_CHECKPOINTS);
-        self.has_free(WRITTEN_TWICE * bytes + IN_PLACE_BYTES)
+        let bytes = self.sizes.room_for_checkpoints(CLEANING_CHECKPOINTS);
+        self.finds_room(WRITTEN_TWICE * bytes + IN_PLACE_BYTES)
     }
 
     /// Removes all that is prepared: its space then serves writes in place. Commits that free no space wait until there is
@@ -615,7 +511,7 @@ impl SegmentSupply {
     /// The first segment of an epoch on a disk where the reserve was given back: no larger than it must be, and for what
     /// frees space.
     pub(crate) fn take_least(&self, frame_bytes: u64) -> Outcome<Prepared> {
-        let capacity_bytes = self.least_bytes(frame_bytes, 1);
+        let capacity_bytes = self.sizes.least_bytes(frame_bytes, 1);
         let made = self.make_empty(capacity_bytes).map_err(Failure::Refused)?;
         let used = segment::use_spare(&self.env, &self.dir, &made, self.next_file_id());
         used.map(|used| Prepared {
@@ -624,28 +520,19 @@ impl SegmentSupply {
         })
     }
 
-    /// Notes how large a full checkpoint is: the reserve takes some of them.
-    pub(crate) fn note_checkpoint(&self, bytes: u64) {
-        self.checkpoint_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn note_longest_page(&self, bytes: u64) {
-        self.longest_page_bytes.store(bytes, Ordering::Relaxed);
-    }
-
     /// Notes how much of the next full checkpoint is in each of them, and how much in none yet; calls for a larger reserve if
     /// need be.
     pub(crate) fn expect_checkpoint(&self, repeated_bytes: u64, unsaved_bytes: u64) {
-        self.repeated_bytes.store(repeated_bytes, Ordering::Relaxed);
-        self.unsaved_bytes.store(unsaved_bytes, Ordering::Relaxed);
-        let least_bytes = self.least_reserve_bytes() + CLEANING_CHECKPOINTS * self.more_bytes();
+        self.sizes.note_next(repeated_bytes, unsaved_bytes);
+        let least_bytes =
+            self.sizes.least_reserve_bytes() + CLEANING_CHECKPOINTS * self.sizes.more_bytes();
         if self.reserve_bytes.load(Ordering::Relaxed) >= least_bytes
             || self.called_for_bytes.load(Ordering::Relaxed) >= least_bytes
         {
             return;
         }
         // Once for each size: on a full disk it would be in vain each time.
-        let wanted_bytes = self.ample_reserve_bytes(true);
+        let wanted_bytes = self.sizes.ample_reserve_bytes(true);
         self.called_for_bytes.store(wanted_bytes, Ordering::Relaxed);
         let mut state = self.state.lock();
         // The first one is made with the first spare.
@@ -661,8 +548,8 @@ impl SegmentSupply {
             return true;
         }
         drop(state);
-        self.has_free(match self.is_given_back() {
-            true => self.least_bytes(0, 1),
+        self.free.may_have(match self.is_given_back() {
+            true => self.sizes.least_bytes(0, 1),
             false => segment::next_capacity(0, self.limit_bytes, 0),
         })
     }
@@ -675,7 +562,8 @@ impl SegmentSupply {
             .min(self.limit_bytes / 2)
             .max(frame_bytes);
         let capacity_bytes = segment::next_capacity(0, self.limit_bytes, wanted_bytes);
-        let made = segment::make_first(&self.env, &self.dir, self.next_file_id(), capacity_bytes);
+        let id = self.next_file_id();
+        let made = segment::make_first(&self.env, &self.dir, id, capacity_bytes, &self.free);
         match made {
             // What was prepared in better times can still be had.
             Err(error) if error.kind() == ErrorKind::DiskFull => self.take(Wanted {
@@ -709,18 +597,27 @@ impl SegmentSupply {
 
     fn make(&self, capacity_bytes: u64) -> Result<Spare> {
         // Looked at first: who is refused tries again, and each time it would take from others all that there is.
-        if !self.has_free(capacity_bytes) {
+        if !self.free.may_have(capacity_bytes) {
             let message =
                 format!("the disk is full: a segment of the log takes {capacity_bytes} bytes");
             return Err(Error::new(ErrorKind::DiskFull, message));
         }
-        segment::make_spare(&self.env, &self.dir, self.next_file_id(), capacity_bytes)
+        let made = self.make_spare(capacity_bytes)?;
+        if capacity_bytes >= self.sizes.freeing_bytes() {
+            self.free.note_plenty();
+        }
+        Ok(made)
+    }
+
+    fn make_spare(&self, capacity_bytes: u64) -> Result<Spare> {
+        let number = self.next_file_id();
+        segment::make_spare(&self.env, &self.dir, number, capacity_bytes, &self.free)
     }
 
     /// Makes a segment that takes no room before something is written to it: where the reserve was given back, zeros would take as
     /// much again.
     fn make_empty(&self, capacity_bytes: u64) -> Result<Spare> {
-        let made = segment::make_spare(&self.env, &self.dir, self.next_file_id(), 0)?;
+        let made = self.make_spare(0)?;
         Ok(Spare {
             capacity_bytes,
             ..made
@@ -787,23 +684,24 @@ impl SegmentSupply {
         let wanted_bytes = std::mem::take(&mut state.wanted_bytes);
         state.wants_reserve = false;
         let copies_on_write = state.copies_on_write;
-        let ample_bytes = self.ample_reserve_bytes(!copies_on_write);
-        let reserve_bytes = match self.has_free(UNSAVED_SHARE * ample_bytes) {
+        let ample_bytes = self.sizes.ample_reserve_bytes(!copies_on_write);
+        let reserve_bytes = match self.free.has(UNSAVED_SHARE * ample_bytes) {
             true => ample_bytes,
-            false => self.wanted_reserve_bytes(!copies_on_write),
+            false => self.sizes.wanted_reserve_bytes(!copies_on_write),
         };
         // Where writes in place take room, trying must leave it to them: a commit beside it would find none.
-        let leaves_room = |bytes| !copies_on_write || self.has_free(bytes + self.freeing_bytes());
+        let leaves_room =
+            |bytes| !copies_on_write || self.free.has(bytes + self.sizes.freeing_bytes());
         let reserve_bytes = match leaves_room(reserve_bytes) {
             true => reserve_bytes,
-            false => self.wanted_reserve_bytes(true),
+            false => self.sizes.wanted_reserve_bytes(true),
         };
         let held = state.reserve.as_ref();
         let new_reserve = held.is_none_or(|held| held.capacity_bytes < reserve_bytes)
             && leaves_room(reserve_bytes);
         let no_spare = state.spare.is_none();
         // What was given back is not to be taken from those it was given to, not even while it is tried.
-        if self.is_given_back() && !self.has_free(self.freeing_bytes() + reserve_bytes) {
+        if self.is_given_back() && !self.free.has(self.sizes.freeing_bytes() + reserve_bytes) {
             return;
         }
         state.preparing = true;
@@ -825,7 +723,7 @@ impl SegmentSupply {
             small.iter().for_each(|spare| self.remove(&spare.path));
         }
         // A spare that fills the disk would leave nothing to writes in place meanwhile.
-        let may_try = !copies_on_write || self.has_free(self.freeing_bytes() + wanted_bytes);
+        let may_try = !copies_on_write || self.free.has(self.sizes.freeing_bytes() + wanted_bytes);
         let spare = (no_spare && wanted_bytes > 0 && may_try)
             .then(|| self.make(wanted_bytes).ok())
             .flatten();
@@ -853,7 +751,7 @@ impl SegmentSupply {
     }
 
     fn needs_reserve(&self, state: &State) -> bool {
-        let wanted_bytes = self.wanted_reserve_bytes(!state.copies_on_write);
+        let wanted_bytes = self.sizes.wanted_reserve_bytes(!state.copies_on_write);
         let reserve = state.reserve.as_ref();
         reserve.is_none_or(|reserve| reserve.capacity_bytes < wanted_bytes)
     }
@@ -887,9 +785,9 @@ impl SegmentSupply {
     }
 }
 
-/// A frame may be a little longer in its place than it was estimated.
-fn with_slack(checkpoint_bytes: u64) -> u64 {
-    checkpoint_bytes + checkpoint_bytes / 8 + CHECKPOINT_SLACK_BYTES
+fn kept_for_freeing() -> Error {
+    let message = "the disk is full: what room there is serves commits that free space";
+    Error::new(ErrorKind::DiskFull, message)
 }
 
 #[cfg(test)]

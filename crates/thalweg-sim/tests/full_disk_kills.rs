@@ -1,5 +1,9 @@
 //! Processes that are killed on a disk that gets full: a table can be dropped after that, and rows can be appended again.
-#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+#![allow(
+    clippy::unwrap_used,
+    unused_qualifications,
+    reason = "a step that fails is a test that fails, and `hidden_quotas.rs` has a machine of its own"
+)]
 
 use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
@@ -8,6 +12,15 @@ use thalweg_kernel::{
 };
 use thalweg_sim::report::{Dice, effort, say, seed};
 use thalweg_sim::toy::{Row, Toy, definition, random_rows, wide_block};
+
+#[allow(dead_code, reason = "see `machine`")]
+const HIDES_QUOTA: bool = false;
+
+/// Where the disk tells of all free space. `tests/hidden_quotas.rs` runs what is here with another one.
+#[allow(dead_code, reason = "that file has its own")]
+fn machine(seed: u64) -> SimEnv {
+    SimEnv::new(seed)
+}
 
 /// Kills per run.
 const KILLS: usize = 2000;
@@ -60,7 +73,7 @@ struct Filling {
 impl Filling {
     fn start(number: u64, dice: &mut Dice) -> Self {
         let segment_bytes = dice.pick(&[128_u64 << 10, 512 << 10, 2 << 20]);
-        let sim = SimEnv::new(number);
+        let sim = crate::machine(number);
         let toy = open(&sim, segment_bytes);
         let tables = ["big", "other"].map(|name| toy.create(name).unwrap());
         for more in 0..dice.below(20) {
@@ -164,7 +177,7 @@ fn a_kill_in_a_large_append_behind_the_reserve_leaves_room_to_drop() {
     const APPEND: i64 = 100_000;
     let segment_bytes = Options::default().segment_bytes;
     for more_bytes in [10 << 20, 12 << 20] {
-        let sim = SimEnv::new(5);
+        let sim = crate::machine(5);
         let toy = open(&sim, segment_bytes);
         let (big, small) = (toy.create("big").unwrap(), toy.create("small").unwrap());
         let append = |at: i64, count: i64, block_rows, level| {
@@ -199,7 +212,7 @@ fn a_kill_in_a_large_append_behind_the_reserve_leaves_room_to_drop() {
 /// there is the reserve and nothing else.
 fn with_one_segment_and_reserve(segment_bytes: u64, left_bytes: i64) -> (SimEnv, Toy, TableId) {
     const APPEND_ROWS: i64 = 1000;
-    let sim = SimEnv::new(6);
+    let sim = crate::machine(6);
     let toy = open(&sim, segment_bytes);
     let big = toy.create("big").unwrap();
     let mut next_key = 0;
@@ -285,7 +298,7 @@ const WIDE_COLUMNS: u32 = 64;
 
 /// A table of many columns, whose index has long pages, and `big`, on a disk that is full but for a part of a segment.
 fn wide_and_full(segment_bytes: u64) -> (SimEnv, Toy, TableId, TableId) {
-    let sim = SimEnv::new(3);
+    let sim = crate::machine(3);
     let toy = open(&sim, segment_bytes);
     let big = toy.create("big").unwrap();
     let edit = Edit::CreateTable {
@@ -415,5 +428,7 @@ fn an_append_that_is_refused_fills_no_disk_first() {
     });
     assert!(refused.count() > 10);
     let written = sim.stats().bytes_written;
-    assert!(written < 2 << 20, "{written} bytes");
+    // What may be had is only found out by trying where it is not told.
+    let most_bytes = if crate::HIDES_QUOTA { 4 << 20 } else { 2 << 20 };
+    assert!(written < most_bytes, "{written} bytes");
 }

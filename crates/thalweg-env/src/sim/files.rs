@@ -241,7 +241,11 @@ impl Storage for SimStorage {
         let path = self.absolute(path);
         self.call(CallKind::FreeBytes, &path, None, |machine, _| {
             machine.fs.lookup(&path)?;
-            Ok(machine.room_bytes().unwrap_or(UNLIMITED_BYTES))
+            let told = match machine.settings.hides_quota {
+                true => None,
+                false => machine.room_bytes(),
+            };
+            Ok(told.unwrap_or(UNLIMITED_BYTES))
         })
     }
 }

@@ -142,6 +142,7 @@ pub(super) struct Settings {
     pub(super) quota_bytes: Option<u64>,
     pub(super) quota_at_sync: bool,
     pub(super) copy_on_write: bool,
+    pub(super) hides_quota: bool,
     pub(super) write_back_after: Option<usize>,
     pub(super) call_cost_ns: u64,
     /// A child of a fork closes the descriptors whose files its parent holds locks of.

@@ -383,6 +383,12 @@ impl SimEnv {
         self.with(|machine| machine.settings.copy_on_write = on);
     }
 
+    /// Whether the disk tells of more free space than the quota leaves, as `statvfs` does where the quota is one of a user, a
+    /// folder or a subvolume, or the device is a thin volume.
+    pub fn set_hides_quota(&self, hides: bool) {
+        self.with(|machine| machine.settings.hides_quota = hides);
+    }
+
     /// Whether syncs succeed without doing anything. Images after a crash have an honest disk again.
     pub fn set_lying_disk(&self, lying: bool) {
         self.with(|machine| machine.settings.lying_disk = lying);

@@ -1,6 +1,7 @@
 //! The supply of segments on simulated disks.
 
 use super::*;
+use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,70 @@
+//! How much room there is on the disk, as far as it can be told.
+//!
+//! Invariants: what the file system tells of is never more than what is counted on. It tells of space that cannot be had where
+//! a quota is used up (of a user, a folder or a subvolume), or the device below (thin volumes). A file that found no room, though
+//! enough was told of, shows that: from then on the disk counts as full, whatever is told, until a file found as much room as
+//! makes the difference between a full disk and any other.
+
+use crate::error::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+use thalweg_env::Env;
+use thalweg_env::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug)]
+pub(crate) struct FreeSpace {
+    env: Env,
+    dir: PathBuf,
+    /// More was told of than there was.
+    is_overstated: AtomicBool,
+}
+
+impl FreeSpace {
+    pub(crate) fn new(env: Env, dir: &Path) -> Self {
+        Self {
+            env,
+            dir: dir.to_owned(),
+            is_overstated: AtomicBool::new(false),
+        }
+    }
+
+    /// What the file system tells of; no limit where it cannot be told: the write that finds no room tells.
+    pub(crate) fn told_bytes(&self) -> u64 {
+        let told = self.env.storage().free_bytes(&self.dir);
+        told.unwrap_or(u64::MAX)
+    }
+
+    /// What can be counted on.
+    pub(crate) fn counted_bytes(&self) -> u64 {
+        match self.is_overstated() {
+            true => 0,
+            false => self.told_bytes(),
+        }
+    }
+
+    /// Whether so much can be counted on.
+    pub(crate) fn has(&self, bytes: u64) -> bool {
+        self.counted_bytes() >= bytes
+    }
+
+    /// Whether it is worth trying.
+    pub(crate) fn may_have(&self, bytes: u64) -> bool {
+        self.told_bytes() >= bytes
+    }
+
+    pub(crate) fn is_overstated(&self) -> bool {
+        self.is_overstated.load(Ordering::Relaxed)
+    }
+
+    /// Learns from a file that has found no room for `bytes` more, as long as it takes what it has found: once it is removed, or
+    /// others remove some, any disk tells of room again.
+    pub(crate) fn note_refused(&self, error: &Error, bytes: u64) {
+        if error.kind() == ErrorKind::DiskFull && self.may_have(bytes) {
+            self.is_overstated.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Learns from a file that found room for as much as a disk has that is not full.
+    pub(crate) fn note_plenty(&self) {
+        self.is_overstated.store(false, Ordering::Relaxed);
+    }
+}
