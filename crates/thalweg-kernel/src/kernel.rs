@@ -312,28 +312,46 @@ pub(crate) mod tests {
         assert_eq!(said.gc_floor, floor);
     }
 
-    #[test]
-    fn a_reader_misses_nothing_behind_a_failed_write_of_live() {
-        let row = |number: u64| RowsPart {
+    fn create(kernel: &Kernel) {
+        let create = Edit::CreateTable {
+            name: "t".to_owned(),
+            definition: Bytes::new(),
+        };
+        let create = Commit {
+            edits: vec![create],
+            ..Commit::default()
+        };
+        kernel.commit(create, Durability::Disk).unwrap();
+    }
+
+    fn row(number: u64) -> RowsPart {
+        RowsPart {
             table: TableId(1),
             definition_version: 1,
             rows: 1,
             key_min: 0,
             key_max: 0,
             payload: number.to_le_bytes().to_vec().into(),
+        }
+    }
+
+    fn append(kernel: &Kernel, number: u64) {
+        let rows = Commit {
+            rows: vec![row(number)],
+            ..Commit::default()
         };
-        let append = |kernel: &Kernel, number| {
-            let rows = Commit {
-                rows: vec![row(number)],
-                ..Commit::default()
-            };
-            kernel.commit(rows, Durability::Disk).unwrap();
-        };
-        let count = |kernel: &Kernel| {
-            let snapshot = kernel.snapshot().unwrap();
-            let rows = snapshot.table(TableId(1)).unwrap().open_rows().count();
-            rows as u64
-        };
+        kernel.commit(rows, Durability::Disk).unwrap();
+    }
+
+    /// The rows that are not in blocks.
+    fn count(kernel: &Kernel) -> u64 {
+        let snapshot = kernel.snapshot().unwrap();
+        let rows = snapshot.table(TableId(1)).unwrap().open_rows().count();
+        rows as u64
+    }
+
+    #[test]
+    fn a_reader_misses_nothing_behind_a_failed_write_of_live() {
         for seed in 0..100 {
             let sim = SimEnv::new(seed);
             let options = Options {
@@ -349,15 +367,7 @@ pub(crate) mod tests {
                 Kernel::open(env, Path::new("/db"), options, Arc::new(NoRows)).unwrap()
             };
             let kernel = open(sim.process_id(), &options);
-            let create = Edit::CreateTable {
-                name: "t".to_owned(),
-                definition: Bytes::new(),
-            };
-            let create = Commit {
-                edits: vec![create],
-                ..Commit::default()
-            };
-            kernel.commit(create, Durability::Disk).unwrap();
+            create(&kernel);
             (0..3).for_each(|number| append(&kernel, number));
             let reader = open(2, &read_only);
             assert_eq!(count(&reader), 3);
@@ -438,6 +448,36 @@ pub(crate) mod tests {
             .unwrap();
         assert_eq!(told.unwrap_err().kind(), ErrorKind::Unavailable);
         assert_eq!(flush(&kernel, || Job::Flush), Some(ErrorKind::Unavailable));
+    }
+
+    #[test]
+    fn a_commit_that_was_stored_holds_where_the_checkpoint_behind_it_fails() {
+        let sim = SimEnv::new(4);
+        let kernel = open(&sim);
+        create(&kernel);
+        let commit = Commit {
+            rows: vec![row(7)],
+            ..Commit::default()
+        };
+        let batch = [Job::Commit(commit), Job::Checkpoint { always: true }];
+        let jobs = batch.into_iter().map(|job| (job, Durability::Disk));
+        let wants = Wants {
+            sync: true,
+            freed_space: false,
+        };
+        let of_checkpoint = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::SyncData]);
+        sim.set_plan(FaultPlan::none().rule(of_checkpoint.skip(1).once()));
+        let mut answers = Vec::new();
+        let run = kernel.writer_of_tests().with_leader(|leader| {
+            leader.run(jobs, wants, &mut |answer: Result<_>| {
+                answers.push(answer.is_ok())
+            })
+        });
+        let broken = run.unwrap().unwrap_err();
+        assert_eq!((answers, broken.settled), (vec![true], 1));
+        sim.set_plan(FaultPlan::none());
+        drop(kernel);
+        assert_eq!(count(&open(&sim)), 1);
     }
 
     /// Paths of all that is in a folder and those below it.

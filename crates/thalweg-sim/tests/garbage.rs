@@ -191,7 +191,14 @@ fn a_block_that_is_merged_while_it_is_moved_stays_merged() {
     let sim = SimEnv::new(6);
     let toy = open(&sim);
     let (table, doomed) = (toy.create("t").unwrap(), toy.create("doomed").unwrap());
-    // The last block lies in a segment of which all is needed: only the first one is moved.
+    let keep = toy.create("keep").unwrap();
+    let fill = || {
+        for k in 0..16 {
+            toy.append_group(keep, &random_rows(k * 400, 400), 100, Durability::Disk)
+                .unwrap();
+        }
+    };
+    // The last block lies in a segment of which nearly all is needed: only the first one is moved.
     let rows = rows();
     let (early, late) = rows.split_at(100);
     toy.append_group(table, early, 100, Durability::Disk)
@@ -200,8 +207,10 @@ fn a_block_that_is_merged_while_it_is_moved_stays_merged() {
         toy.append_group(doomed, &rows, 100, Durability::Disk)
             .unwrap();
     }
+    fill();
     toy.append_group(table, late, 100, Durability::Disk)
         .unwrap();
+    fill();
     toy.kernel.checkpoint().unwrap();
     toy.append(table, &[(9999, 1)], Durability::Disk).unwrap();
     toy.kernel.checkpoint().unwrap();
@@ -693,4 +702,48 @@ fn the_segment_of_a_dropped_table_goes_once_the_log_has_left_it() {
     (0..200).for_each(|_| append(keep));
     assert_eq!(bytes_in(keep, &last_segment), 0);
     assert!(!exists(&last_segment));
+}
+
+/// However far the segment is filled that has the full checkpoints which the next ones build on.
+#[test]
+fn a_round_leaves_what_the_next_checkpoint_builds_on() {
+    let options = Options {
+        segment_bytes: 256 << 10,
+        background: false,
+        ..Options::default()
+    };
+    for filled in 0..40 {
+        let sim = SimEnv::new(5);
+        let open = |sim: &SimEnv| Toy::open(&sim.env(), "/db", &options, 1 << 20).unwrap();
+        let toy = open(&sim);
+        for n in 0..150 {
+            toy.create(&format!("one of many tables: {n:060}")).unwrap();
+        }
+        let (keep, doomed) = (toy.create("keep").unwrap(), toy.create("doomed").unwrap());
+        let append = |table, rows: &[Row]| {
+            toy.append(table, rows, Durability::Disk).unwrap();
+        };
+        for k in 0..3 {
+            append(keep, &[(k, k)]);
+            toy.kernel.checkpoint().unwrap();
+        }
+        // In each checkpoint from now on: longer than a step of what fills the segment, and shorter than a full checkpoint.
+        append(keep, &rows()[..600]);
+        for k in 0..filled {
+            toy.append_group(doomed, &random_rows(k * 400, 400), 64, Durability::Disk)
+                .unwrap();
+        }
+        toy.append_fragment(doomed, &rows(), 100).unwrap();
+        toy.drop_table(doomed).unwrap();
+        toy.kernel.collect_garbage().unwrap();
+        for key in 1..=3 {
+            for choice in [CrashChoice::KeepAll, CrashChoice::DropAll] {
+                let left = open(&sim.crash_image(&choice));
+                let stored = toy.rows(keep).unwrap();
+                assert_eq!(left.rows(keep).unwrap(), stored, "{filled}, {key}");
+            }
+            append(keep, &[(-key, 0)]);
+            toy.kernel.checkpoint().unwrap();
+        }
+    }
 }

@@ -1,11 +1,16 @@
 //! The kernel without faults: what goes in comes out, now and after opening again.
 #![expect(clippy::disallowed_methods, reason = "real folders of the tests")]
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::{CrashChoice, SimEnv};
-use thalweg_kernel::{Durability, ErrorKind, Options};
-use thalweg_sim::toy::{Row, Toy};
+use thalweg_kernel::block::EncodedBlock;
+use thalweg_kernel::{
+    Durability, ErrorKind, Kernel, OpenRows, Options, Result, RowEncoder, TableSnapshot, TableState,
+};
+use thalweg_sim::toy::{Row, Toy, block, unpack};
 
 fn inline() -> Options {
     Options {
@@ -330,4 +335,39 @@ fn a_check_that_is_cut_short_by_closing_finds_no_damage() {
         let again = toy.kernel.verify(&mut |_| {}).unwrap_err();
         assert_eq!(again.message(), "the database is closed: open it again");
     }
+}
+
+/// Leaves the last row out.
+struct Forgetful;
+
+impl RowEncoder for Forgetful {
+    fn block_rows(&self, _: &TableState) -> Result<u32> {
+        Ok(64)
+    }
+
+    fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
+        let mut kept: Vec<Row> = { rows.iter() }
+            .flat_map(|rows| unpack(&rows.part.payload))
+            .collect();
+        kept.pop();
+        let commits = (rows[0].commit, rows[rows.len() - 1].commit);
+        Ok(vec![block(table.id, kept, Some(commits))])
+    }
+}
+
+#[test]
+fn rows_that_an_encoder_leaves_out_stay_as_they_are() {
+    let sim = SimEnv::new(8);
+    let kernel = Kernel::open(sim.env(), Path::new("/db"), &inline(), Arc::new(Forgetful));
+    let toy = Toy {
+        kernel: kernel.unwrap(),
+    };
+    let table = toy.create("t").unwrap();
+    toy.append(table, &range(0..10), Durability::Disk).unwrap();
+    let error = toy.kernel.encode_open_rows(table).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert_eq!(toy.rows(table).unwrap(), range(0..10));
+    drop(toy);
+    let toy = Toy::open(&sim.env(), "/db", &inline(), 64).unwrap();
+    assert_eq!(toy.rows(table).unwrap(), range(0..10));
 }

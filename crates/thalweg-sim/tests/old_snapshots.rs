@@ -283,3 +283,34 @@ fn snapshots_of_the_writing_process_keep_their_files() {
     assert!(toy.kernel.collect_garbage().unwrap() > 0);
     assert_eq!(fragments(&sim), 0);
 }
+
+/// Its pin is passed while it reads the log, so that the files of what it has read are gone before it has a snapshot.
+#[test]
+fn a_reader_that_is_stopped_while_it_takes_a_snapshot_takes_a_newer_one() {
+    let sim = SimEnv::new(9);
+    let (toy, tables) = with_tables(&sim, &["read", "kept"]);
+    let reader = open_reader(&sim, 7);
+    drop(reader.kernel.snapshot().unwrap());
+    let reads = FaultRule::new(Fault::Hang).on(&[CallKind::Read]);
+    sim.set_plan(FaultPlan::none().rule(reads.path_suffix(".seg").once()));
+    let snapshot = std::thread::scope(|scope| {
+        let taken = scope.spawn(|| reader.kernel.snapshot().unwrap());
+        while sim.hung_calls() == 0 {
+            assert!(!taken.is_finished(), "nothing hung");
+            std::thread::yield_now();
+        }
+        sim.set_plan(FaultPlan::none());
+        toy.drop_table(tables[0]).unwrap();
+        for _ in 0..12 {
+            toy.kernel.collect_garbage().unwrap();
+            sim.advance(MINUTE);
+        }
+        toy.kernel.collect_garbage().unwrap();
+        let left = fragments(&sim);
+        sim.release_hung_calls();
+        assert_eq!(left, 1);
+        taken.join().unwrap()
+    });
+    assert!(snapshot.table(tables[0]).is_none());
+    assert_eq!(read(&reader, &snapshot, tables[1]), Ok(rows()));
+}
