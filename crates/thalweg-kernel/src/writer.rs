@@ -20,6 +20,7 @@ use crate::panics::watched;
 use crate::pins::Pins;
 use crate::queue::{CommitQueue, refusal};
 use crate::reader_slots::{SlotsSeen, mend_slots};
+use crate::segment;
 use crate::segment_supply::SegmentSupply;
 use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::{Snapshot, TableSnapshot};
@@ -217,7 +218,14 @@ impl Writer {
     }
 
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
-        FragmentWriter::stage(&self.store, &self.supply, table, &self.staged)
+        let stage = || FragmentWriter::stage(&self.store, &self.supply, table, &self.staged);
+        let staged = stage();
+        if segment::is_full(&staged) && self.supply.free.is_overstated() {
+            // Only a file that is made tells whether there is room again, and only the leader may make one.
+            self.with_leader(|leader| leader.supply.ensure_reserve(0))??;
+            return stage();
+        }
+        staged
     }
 
     /// Does what commits have called for: blocks of open rows, a checkpoint, segments.

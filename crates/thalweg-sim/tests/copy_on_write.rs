@@ -276,7 +276,11 @@ fn drop_beside_threads(
     drop_with_threads(&what, &toy, big);
     assert_eq!(reader.rows(keep).unwrap(), [(1, 1)], "{what}");
     let appended = format!("{what}: an append after the drop");
-    in_the_end(&appended, || toy.append(keep, &[(3, 3)], Durability::Disk));
+    in_the_end(&appended, || {
+        // A pin that found no room to be written keeps files until the reader takes another snapshot.
+        reader.rows(keep)?;
+        toy.append(keep, &[(3, 3)], Durability::Disk)
+    });
     let kept = toy.rows(keep).unwrap();
     assert!(kept.contains(&(3, 3)), "{what}");
     assert_eq!(reader.rows(keep).unwrap(), kept, "{what}");
@@ -484,4 +488,23 @@ fn errors_but_full(errors: impl IntoIterator<Item = Error>) {
         .into_iter()
         .filter(|e| e.kind() != ErrorKind::DiskFull);
     assert_eq!(others.map(|e| e.to_string()).collect::<Vec<_>>(), [""; 0]);
+}
+
+/// Nobody appends rows, whose commits would find out.
+#[test]
+fn files_are_added_again_once_there_is_room() {
+    let sim = crate::machine(4);
+    sim.set_copy_on_write(true);
+    let toy = open(&sim).unwrap();
+    let (keep, big) = (toy.create("keep").unwrap(), toy.create("big").unwrap());
+    sim.set_quota(Some(sim.used_bytes() + 12 * SEGMENT_BYTES));
+    let rows = |k: i64| -> Vec<Row> { (0..200).map(|v| (k, v)).collect() };
+    let add = |table, k| toy.append_fragment(table, &rows(k), 64);
+    assert!((0..1000).any(|k| add(big, k).is_err()));
+    // Elsewhere somebody takes what is left.
+    sim.set_quota(Some(sim.used_bytes()));
+    drop_in_the_end(&toy, big);
+    sim.set_quota(None);
+    add(keep, 1).unwrap();
+    assert_eq!(toy.rows(keep).unwrap(), rows(1));
 }
