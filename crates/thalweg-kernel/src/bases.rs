@@ -154,9 +154,10 @@ impl Bases {
         }
     }
 
-    /// The base whose turn it is may be gone: the next checkpoint is a full one, unless it begins an epoch.
-    pub(crate) fn forget_next(&mut self) {
-        self.next = None;
+    /// The base whose turn it is may be gone: the next checkpoint is a full one, unless it begins an epoch. Returns whether there
+    /// was one.
+    pub(crate) fn forget_next(&mut self) -> bool {
+        self.next.take().is_some()
     }
 
     /// Nothing builds on what there is: the next two checkpoints are full ones.

@@ -1,6 +1,6 @@
 //! How much room there is on the disk, as far as it can be told.
 //!
-//! Invariants: what the file system tells of is never more than what is counted on. It tells of space that cannot be had where
+//! Invariants: no more is counted on than the file system tells of. It tells of space that cannot be had where
 //! a quota is used up (of a user, a folder or a subvolume), or the device below (thin volumes). A file that found no room, though
 //! enough was told of, shows that: from then on the disk counts as full, whatever is told, until a file found as much room as
 //! makes the difference between a full disk and any other.

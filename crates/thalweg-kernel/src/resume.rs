@@ -58,10 +58,8 @@ impl Leader {
         // A drop that was lost has left nothing, and one that was found is in the checkpoint that begins the next epoch.
         self.has_garbage = false;
         self.due.set_aside(&mut self.working.open);
-        if self.root.other.is_none() {
-            // The lost slot may be the newer one, and its checkpoint may have taken the place of a base that went since.
-            self.working.bases.forget_next();
-        }
+        // The lost slot may be the newer one, and its checkpoint may have taken the place of a base that went since.
+        let forgets_base = self.root.other.is_none() && self.working.bases.forget_next();
         let of_bases = self.working.bases.frame_bytes();
         let full_bytes = of_bases.max(self.root.current.checkpoint_bytes);
         self.supply.sizes.note_checkpoint(u64::from(full_bytes));
@@ -76,7 +74,9 @@ impl Leader {
             let synced = folder.sync();
             synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
         }
-        if recovered.frames > 0 || !unfinished.is_empty() {
+        // Named in both slots, the checkpoint would lead the next opening to that base.
+        let needs_checkpoint = forgets_base && said.is_none();
+        if recovered.frames > 0 || !unfinished.is_empty() || needs_checkpoint {
             // The slot that cannot be read may name one of these, and counts again if a write over it is torn: they stay until
             // both slots name the new epoch, which is later than theirs.
             let epochs = unfinished.iter().map(|(epoch, _)| *epoch);

@@ -325,7 +325,7 @@ pub fn needed_by_slots(image: &SimEnv) -> Vec<CheckpointFrame> {
 }
 
 /// A copy with one byte of an INDEX section changed.
-fn damaged(image: &SimEnv, checkpoint: &CheckpointFrame) -> SimEnv {
+pub fn damaged(image: &SimEnv, checkpoint: &CheckpointFrame) -> SimEnv {
     damaged_at(
         image,
         checkpoint,

@@ -273,7 +273,7 @@ fn everything_among_many(db: &mut Driver) {
 }
 
 /// Names of tables, so many and so long that a checkpoint of all of them is worth to build on.
-pub(crate) fn long_names() -> Vec<String> {
+pub fn long_names() -> Vec<String> {
     let name = |n| {
         format!(
             "plant 7, hall 12, line {n}: a sensor whose name says all that there is to say of it"

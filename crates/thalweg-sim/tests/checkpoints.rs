@@ -2,17 +2,18 @@
 //! was written since. `THALWEG_EFFORT` makes the samples larger; from 24 on they are all bytes.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability;
 use thalweg_sim::checkpoints::{
     CheckpointStage, checkpoints_of, crash_then_damage, damage_checkpoints, damage_sectors,
-    damage_then_go_on, needed_by_slots, rows_after_repair, with_differences, without_head,
+    damage_then_go_on, damaged, needed_by_slots, rows_after_repair, with_differences, without_head,
 };
 use thalweg_sim::damage::files_of;
 use thalweg_sim::driver::{Driver, Shape};
 use thalweg_sim::repair::{Repaired, repair_and_check};
 use thalweg_sim::report::{Stopwatch, effort, say, seed};
-use thalweg_sim::workloads::named;
+use thalweg_sim::workloads::{long_names, named};
 
 #[test]
 fn any_byte_of_any_checkpoint() {
@@ -202,4 +203,87 @@ fn the_header_of_the_last_frame_and_a_commit_before_it() {
         .map(|damage| damage.commits)
         .collect();
     assert_eq!(lost, [Some((last, last))], "{report:?}");
+}
+
+/// A base at the end of its epoch, of which `live` still tells after a power cut that took back what tells of the next one.
+#[test]
+fn the_header_of_a_base_at_the_end_of_its_epoch() {
+    let shape = Shape::new(131_072, 8);
+    let names = long_names();
+    let mut of_bases = 0;
+    for checkpoints in 1..4 {
+        let sim = SimEnv::new(7);
+        let mut db = Driver::start(&sim, shape.clone(), false);
+        db.create_all(&names);
+        for key in 0..checkpoints {
+            db.append(&names[3], [key], Durability::Disk);
+            db.checkpoint();
+        }
+        db.kill();
+        let before = db.visible().unwrap().unwrap().1;
+        let first = sim.calls();
+        sim.record_states(true);
+        db.append(&names[5], [1], Durability::Disk);
+        let after = db.visible().unwrap().unwrap().1;
+        let last = sim.calls();
+        for state in (first..=last).filter_map(|call| sim.state_at(call)) {
+            for choice in [CrashChoice::KeepAll, CrashChoice::DropAll] {
+                let image = state.crash_image(&choice);
+                for needed in needed_by_slots(&image) {
+                    let found = rows_after_repair(&shape, &without_head(&image, &needed));
+                    let is_right = found
+                        .as_ref()
+                        .is_ok_and(|found| [&before, &after].contains(&found));
+                    assert!(
+                        is_right,
+                        "{checkpoints} checkpoints, {needed:?}: {:?}",
+                        found.map(drop)
+                    );
+                    of_bases += u32::from(needed.base.is_none());
+                }
+            }
+        }
+        db.finish();
+    }
+    assert!(of_bases > 50, "{of_bases}");
+}
+
+/// Without the other slot nobody knows whether the base whose turn it is was removed. An opening writes that slot anew, and
+/// from then on all that it leads to has to be whole.
+#[test]
+fn a_lost_slot_and_any_damaged_checkpoint() {
+    let shape = Shape::new(65_536, 8);
+    let names = long_names();
+    let mut repairs = 0;
+    for (checkpoints, reopened) in (0..5).flat_map(|n| [(n, false), (n, true)]) {
+        let sim = SimEnv::new(8);
+        let mut db = Driver::start(&sim, shape.clone(), false);
+        db.create_all(&names);
+        for key in 0..checkpoints {
+            db.append(&names[3], [key], Durability::Disk);
+            db.checkpoint();
+        }
+        if reopened {
+            db.append(&names[4], [1], Durability::Disk);
+            db.kill();
+        }
+        let images = [CrashChoice::KeepAll, CrashChoice::DropAll];
+        let images = images.map(|choice| sim.crash_image(&choice));
+        db.finish();
+        for image in images {
+            for checkpoint in checkpoints_of(&files_of(&image)) {
+                for slot in [0, 4096] {
+                    let image = damaged(&image, &checkpoint);
+                    image
+                        .overwrite_file(Path::new("/db/root"), slot + 2000, &[0xC3])
+                        .unwrap();
+                    let what = format!("{checkpoints}, {reopened}, slot {slot}, {checkpoint:?}");
+                    let violation = repair_and_check(&shape, &image).err();
+                    assert_eq!(violation, None, "{what}");
+                    repairs += 1;
+                }
+            }
+        }
+    }
+    assert!(repairs > 100, "{repairs}");
 }
