@@ -235,8 +235,11 @@ impl<'a> Batch<'a> {
             }
             Err(failure) => Some(failure.error()),
         };
-        // Made only where it is asked for: a commit that went well allocates no error.
-        let error = || broken.clone().unwrap_or_else(lost_result);
+        // Made only where it is asked for: a commit that went well allocates no error. Jobs that are gone from the queue were
+        // refused by whoever poisoned it.
+        let queue = self.queue;
+        let refused = || queue.poison().map(|poison| refusal(&poison));
+        let error = || broken.clone().or_else(refused).unwrap_or_else(lost_result);
         let mut answers = answers.into_iter().enumerate().map(|(at, answer)| {
             let holds = at < settled || answer.is_err();
             if holds { answer } else { Err(error()) }

@@ -630,3 +630,25 @@ fn closing_lets_nobody_hang() {
         holds(&keys(&again, table), &acknowledged.lock());
     });
 }
+
+/// Also one that is told to lead just then, with nothing left to do.
+#[test]
+fn who_waits_when_it_is_closed_is_told_that() {
+    explore(|| {
+        let sim = SimEnv::new(9);
+        let (toy, table) = open(&sim);
+        let threads: Vec<_> = (0..3)
+            .map(|key| {
+                let toy = Arc::clone(&toy);
+                thread::spawn(move || {
+                    let stored = toy.append(table, &[(key, key)], Durability::Process);
+                    if let Err(error) = stored {
+                        assert!(error.to_string().contains("is closed"), "{error}");
+                    }
+                })
+            })
+            .collect();
+        toy.kernel.close().unwrap();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+    });
+}
