@@ -50,7 +50,8 @@ pub(crate) fn recover(
         frames.push(frame);
     }
     // While a writer is at work the end is where it writes, behind all that it has told of.
-    if told.is_none_or(|told| replay.last_commit() < told) {
+    let last = { frames.last() }.map_or(root.commit, |frame: &Frame| frame.head.id.commit);
+    if told.is_none_or(|told| last < told) {
         replay.judge_end(proven)?;
     }
     let count = frames.len() as u64;

@@ -257,11 +257,6 @@ impl Replay {
         self.at
     }
 
-    /// The last commit that was read.
-    pub(crate) fn last_commit(&self) -> CommitNo {
-        self.commit
-    }
-
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -276,10 +271,8 @@ impl Replay {
 
     /// Whether a frame may begin at the current position: a cheap look before [`Self::refresh`].
     pub(crate) fn may_go_on(&self) -> Result<bool> {
-        let mut magic = [0; FRAME_MAGIC.to_le_bytes().len()];
-        let filled = read_up_to(&*self.file, &mut magic, self.at.offset)
-            .map_err(|e| Error::io(format_args!("reading {}", self.place()), e))?;
-        Ok(self.named.is_some() || (filled == magic.len() && magic == FRAME_MAGIC.to_le_bytes()))
+        let magic = FRAME_MAGIC.to_le_bytes();
+        Ok(self.named.is_some() || self.reads(&magic, self.at.offset)?)
     }
 
     /// Whether the frame that was read last still reads so: a failed sync may have lost it.
@@ -287,10 +280,16 @@ impl Replay {
         let Some(offset) = self.last_offset else {
             return Ok(true);
         };
-        let mut front = [0; FRAME_FRONT_BYTES];
-        let filled = read_up_to(&*self.file, &mut front, offset)
+        self.reads(&frame_front(self.previous_crc), offset)
+    }
+
+    /// Whether these few bytes are at an offset of the segment.
+    fn reads(&self, bytes: &[u8], offset: u64) -> Result<bool> {
+        let mut found = [0; FRAME_FRONT_BYTES];
+        let found = &mut found[..bytes.len()];
+        let filled = read_up_to(&*self.file, found, offset)
             .map_err(|e| Error::io(format_args!("reading {}", self.place()), e))?;
-        Ok(filled == front.len() && front == frame_front(self.previous_crc))
+        Ok(filled == bytes.len() && found == bytes)
     }
 
     /// At least `bytes` from the current position, or what the file has.
@@ -491,7 +490,7 @@ impl Replay {
             ));
         }
         match self.later_proof()? {
-            Some(at) => {
+            Some((at, _)) => {
                 let (segment, offset) = (at.segment.0, at.offset);
                 damage(format!(
                     "the frame at {offset} of segment {segment:x} was written after this place was synced"
@@ -501,8 +500,9 @@ impl Replay {
         }
     }
 
-    /// Where a valid frame lies behind the end of the chain that was built when bytes behind that end were synced.
-    fn later_proof(&mut self) -> Result<Option<LogPosition>> {
+    /// Where a valid frame lies behind the end of the chain that was built when bytes behind that end were synced, and up to
+    /// where these were.
+    pub(crate) fn later_proof(&self) -> Result<Option<(LogPosition, LogPosition)>> {
         let end = self.at;
         let mut budget_bytes = PROOF_WINDOW_BYTES;
         let mut found = self.proof_in(&Arc::clone(&self.file), end, end, &mut budget_bytes)?;
@@ -530,13 +530,13 @@ impl Replay {
         start: LogPosition,
         end: LogPosition,
         budget_bytes: &mut u64,
-    ) -> Result<Option<LogPosition>> {
+    ) -> Result<Option<(LogPosition, LogPosition)>> {
         let is_proof = |at: LogPosition, head: &FrameHead| {
             at != end && self.is_of_this_epoch(head.id.epoch) && head.id.synced_to > end
         };
         // The frame at the end was read, and is none: it takes a second fault to hide the proof that it was one.
         let found = search(&**file, start, self.database, budget_bytes, true, is_proof)?;
-        Ok(found.map(|(at, _)| at))
+        Ok(found.map(|(at, head)| (at, head.id.synced_to)))
     }
 
     /// Goes on with the next frame of the epoch behind bytes that are damaged; says what lies between. That frame is the

@@ -167,6 +167,9 @@ impl SegmentSupply {
             kept_checkpoints,
         } = wanted;
         let may_use_reserve = kept_checkpoints.is_some();
+        if !may_use_reserve {
+            self.look_for_room();
+        }
         let mut capacity_bytes = segment::next_capacity(last_bytes, self.limit_bytes, frame_bytes);
         let needed_bytes = segment::SEGMENT_HEADER_BYTES as u64 + frame_bytes + NEXT_FRAME_BYTES;
         let kept_bytes = match kept_checkpoints {

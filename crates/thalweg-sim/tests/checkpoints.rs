@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
-use thalweg_kernel::Durability;
+use thalweg_kernel::{CommitNo, Durability};
 use thalweg_sim::checkpoints::{
     CheckpointStage, checkpoints_of, crash_then_damage, damage_checkpoints, damage_sectors,
     damage_then_go_on, damaged, needed_by_slots, rows_after_repair, with_differences, without_head,
@@ -286,4 +286,57 @@ fn a_lost_slot_and_any_damaged_checkpoint() {
         }
     }
     assert!(repairs > 100, "{repairs}");
+}
+
+/// The frame that proves the sync of those before it is damaged inside, and tells nothing once the repair has come to it.
+#[test]
+fn commits_before_a_damaged_frame_that_proves_their_sync() {
+    let shape = Shape::new(65_536, 8);
+    let sim = SimEnv::new(9);
+    let mut db = Driver::start(&sim, shape.clone(), false);
+    db.create("t");
+    db.append_group("t", 0..8, Durability::Process);
+    db.append("t", [100], Durability::Process);
+    db.append("t", [101], Durability::Disk);
+    let before = db.visible().unwrap().unwrap().0;
+    db.append_group("t", 8..16, Durability::Process);
+    db.append("t", [102], Durability::Process);
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    // Nothing else tells of the sync.
+    image
+        .overwrite_file(Path::new("/db/live"), 0, &[0; 256])
+        .unwrap();
+    let (path, segment) = files_of(&image)
+        .into_iter()
+        .find(|(path, _)| path.extension().is_some_and(|kind| kind == "seg"))
+        .unwrap();
+    let frame_of = |commit: u64| {
+        let is_it = |at: &usize| {
+            segment[*at..].starts_with(b"TFRM")
+                && segment[*at + 8..*at + 16] == commit.to_le_bytes()
+        };
+        (128..segment.len() - 64).step_by(8).find(is_it).unwrap()
+    };
+    let [group, lost, last, proof] =
+        [before.0 - 2, before.0 - 1, before.0, before.0 + 1].map(frame_of);
+    let damage = |image: &SimEnv, at: usize| {
+        let changed = [segment[at] ^ 0x10];
+        image.overwrite_file(&path, at as u64, &changed).unwrap();
+    };
+    damage(&image, lost - 20);
+    damage(&image, lost + 90);
+    damage(&image, proof + 100);
+    assert!(group < lost && lost < last && last < proof);
+    let repaired = repair_and_check(&shape, &image).unwrap();
+    let Repaired::Done(report, contents) = repaired else {
+        unreachable!("the repair failed");
+    };
+    let commits = report.given_up.iter().filter_map(|damage| damage.commits);
+    let lost = CommitNo(before.0 - 1);
+    assert!(
+        commits.into_iter().any(|all| all == (lost, lost)),
+        "{report:?}"
+    );
+    assert!(contents["t"].iter().any(|row| row.0 == 101), "{contents:?}");
 }

@@ -388,6 +388,10 @@ fn read_log(log: &mut EpochLog) -> Result<Vec<Found>> {
             Err(error) if error.kind() == ErrorKind::Corruption => error,
             Err(error) => return Err(error),
         };
+        // What shows that the log went on may itself be damaged further on, and then tells no more.
+        if let Some((_, synced_to)) = log.replay.later_proof()? {
+            log.proven = synced_to.max(log.proven);
+        }
         let skipped = log.replay.skip_damage()?;
         let goes_on = skipped.to.is_some();
         found.push(Found::Lost(Lost { skipped, error }));

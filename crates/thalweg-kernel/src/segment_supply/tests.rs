@@ -50,6 +50,24 @@ fn is_refused(taken: Outcome<Prepared>) -> bool {
 }
 
 #[test]
+fn a_disk_that_tells_of_more_than_it_has_is_full_until_there_is_room() {
+    let sim = SimEnv::new(5);
+    sim.set_hides_quota(true);
+    let supply = on_a_full_disk(&sim);
+    assert!(!supply.is_short(), "nothing was tried");
+    assert!(is_refused(supply.take(rows(0))));
+    assert!(supply.is_short());
+    // Room for a segment, and not for a drop.
+    let used_bytes: u64 = sim.files().iter().map(|(_, bytes)| bytes).sum();
+    sim.set_quota(Some(used_bytes + segment::FIRST_SEGMENT_BYTES));
+    supply.take(rows(0)).map_err(Failure::error).unwrap();
+    assert!(supply.is_short());
+    sim.set_quota(None);
+    supply.take(rows(0)).map_err(Failure::error).unwrap();
+    assert!(!supply.is_short());
+}
+
+#[test]
 fn what_frees_no_space_gets_a_segment_only_after_there_is_another_reserve() {
     let sim = SimEnv::new(4);
     let supply = on_a_full_disk(&sim);
