@@ -8,7 +8,10 @@
 use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use thalweg_env::Env;
-use thalweg_env::sync::atomic::{AtomicBool, Ordering};
+use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How long a file that found no room tells how it is.
+const LOOK_AGAIN_NS: u64 = 10_000_000_000;
 
 #[derive(Debug)]
 pub(crate) struct FreeSpace {
@@ -16,6 +19,8 @@ pub(crate) struct FreeSpace {
     dir: PathBuf,
     /// More was told of than there was.
     is_overstated: AtomicBool,
+    /// When that was last found out.
+    refused_ns: AtomicU64,
 }
 
 impl FreeSpace {
@@ -24,6 +29,7 @@ impl FreeSpace {
             env,
             dir: dir.to_owned(),
             is_overstated: AtomicBool::new(false),
+            refused_ns: AtomicU64::new(0),
         }
     }
 
@@ -55,11 +61,22 @@ impl FreeSpace {
         self.is_overstated.load(Ordering::Relaxed)
     }
 
+    /// Whether it is some time since more was told of than there was.
+    pub(crate) fn is_worth_a_look(&self) -> bool {
+        let refused_ns = self.refused_ns.load(Ordering::Relaxed);
+        self.is_overstated() && self.now_ns().saturating_sub(refused_ns) >= LOOK_AGAIN_NS
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.env.clock().monotonic_ns()
+    }
+
     /// Learns from a file that has found no room for `bytes` more, as long as it takes what it has found: once it is removed, or
     /// others remove some, any disk tells of room again.
     pub(crate) fn note_refused(&self, error: &Error, bytes: u64) {
         if error.kind() == ErrorKind::DiskFull && self.may_have(bytes) {
             self.is_overstated.store(true, Ordering::Relaxed);
+            self.refused_ns.store(self.now_ns(), Ordering::Relaxed);
         }
     }
 

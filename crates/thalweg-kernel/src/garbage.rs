@@ -119,7 +119,11 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     let left = writer.left_by_cleaning.lock().clone();
     let is_left =
         |dead: &Dead| dead.is_segment && left.contains(&dead.id) && Some(dead.id) > dropped_in;
-    let calls = |dead: &&Dead| least_bytes == 0 || awaits_cleaning || !is_left(dead);
+    // Nor do those that could not be removed a moment ago, nor what the round has left that they began.
+    let not_removed = writer.not_removed_lately();
+    let has_failed = |dead: &Dead| not_removed.contains(&dead.id);
+    let takes_all = least_bytes == 0 || (awaits_cleaning && not_removed.is_empty());
+    let calls = |dead: &&Dead| !has_failed(dead) && (takes_all || !is_left(dead));
     // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
     let dead_bytes: u64 = { dead.iter().filter(calls) }
         .map(|dead| dead.bytes(writer))
@@ -197,6 +201,7 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => {
+                writer.note_not_removed(*id);
                 let doing = format_args!("removing {}", path.display());
                 failed.get_or_insert(Error::io(doing, e));
             }

@@ -17,13 +17,13 @@ use crate::frame::{
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::root::Root;
 use crate::rules::Rule;
-use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, segment_path};
+use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, open_segment, segment_path};
 use crate::wire::is_sound;
 use crate::working::Working;
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_env::{Env, File, OpenMode, is_unreadable};
+use thalweg_env::{Env, File, is_unreadable};
 
 /// How much is read ahead.
 const WINDOW_BYTES: usize = 256 << 10;
@@ -442,12 +442,21 @@ impl Replay {
         };
         let path = segment_path(&self.dir, id);
         let file = open_segment(&self.env, &path)?;
-        // A header that does not verify: its first write was torn, or it is damaged, which `judge_end` finds out. So for one of
-        // another file: what is named empty grows, and may show bytes that the disk held before.
+        // A header that does not verify: its first write was torn, or it is damaged, which `judge_end` finds out.
         let header = segment::whole_header(&*file, &path).map_err(may_be_commits)?;
-        let Some(header) = header.filter(|header| header.file == id) else {
+        let Some(header) = header else {
             return Ok(false);
         };
+        if header.file != id {
+            // What is named empty grows, and may show bytes that the disk held before: of no file that is still there.
+            return match segment::is_copy(&self.env, &self.dir, &*file, header.file)? {
+                true => Err(Error::corruption(
+                    path.display(),
+                    "a copy of another segment",
+                )),
+                false => Ok(false),
+            };
+        }
         let continues = (header.previous, header.previous_crc)
             == (Some(self.at), self.previous_crc)
             || !Rule::Chain.is_kept();
@@ -853,17 +862,6 @@ fn may_be_commits(error: Error) -> Error {
          so, copy the folder with a tool that fills in what cannot be read, and open the copy"
     );
     Error::with_source(error.kind(), message, error)
-}
-
-pub(crate) fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
-    env.storage()
-        .open(path, OpenMode::Read)
-        .map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::corruption(path.display(), "the file is missing")
-            }
-            _ => Error::io(format_args!("opening {}", path.display()), e),
-        })
 }
 
 fn check_header(file: &dyn File, path: &Path, root: &Root) -> Result<()> {

@@ -25,6 +25,7 @@ pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
 /// How much is filled by one write. Linux caches what one write brings as one folio, and ext4 walks all blocks of a folio
 /// at each later write into it: behind fills of 1 MiB the write of a row takes 1.8 us, behind these 0.8 us.
 const ZERO_FILL_BYTES: usize = 64 << 10;
+const COMPARE_BYTES: usize = 64 << 10;
 const SPARE_SUFFIX: &str = ".spare";
 
 /// What a segment says of itself.
@@ -148,6 +149,46 @@ pub(crate) fn whole_header(file: &dyn File, place: &Path) -> Result<Option<Segme
         Err(e) if e.kind() == ErrorKind::Corruption => Ok(None),
         read => read,
     }
+}
+
+/// Opens a segment that must be there, to read it.
+pub(crate) fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
+    env.storage()
+        .open(path, OpenMode::Read)
+        .map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::corruption(path.display(), "the file is missing")
+            }
+            _ => Error::io(format_args!("opening {}", path.display()), e),
+        })
+}
+
+/// Whether a file holds what another segment of the log does, up to the end of the shorter one.
+pub(crate) fn is_copy(env: &Env, dir: &Path, file: &dyn File, of: FileId) -> Result<bool> {
+    let path = segment_path(dir, of);
+    let reading = |e| Error::io(format_args!("reading {}", path.display()), e);
+    let other = match env.storage().open(&path, OpenMode::Read) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        opened => opened.map_err(reading)?,
+    };
+    let lens = [file.len_bytes(), other.len_bytes()];
+    let [len_bytes, other_bytes] = lens.map(|len| len.map_err(reading));
+    let shared_bytes = len_bytes?.min(other_bytes?);
+    let (mut here, mut there) = (vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]);
+    let mut at = 0;
+    while at < shared_bytes {
+        let piece = COMPARE_BYTES.min(usize::try_from(shared_bytes - at).unwrap_or(COMPARE_BYTES));
+        file.read_exact_at(&mut here[..piece], at)
+            .map_err(reading)?;
+        other
+            .read_exact_at(&mut there[..piece], at)
+            .map_err(reading)?;
+        if here[..piece] != there[..piece] {
+            return Ok(false);
+        }
+        at += piece as u64;
+    }
+    Ok(true)
 }
 
 /// A file of zeros that is on disk, durable, and not yet part of the log.

@@ -410,6 +410,10 @@ impl SegmentSupply {
     /// Whether what is kept has to be given back for a drop. Where space is short it is found out whether it can be written to,
     /// once for each file: every commit waits meanwhile.
     pub(crate) fn must_give_back(&self) -> Result<bool> {
+        // Else each drop would overwrite it for a disk that has long had room again.
+        if self.free.is_worth_a_look() {
+            self.look_for_room();
+        }
         let is_short = self.is_short();
         let mut state = self.lock_prepared();
         if is_short && !state.copies_on_write {

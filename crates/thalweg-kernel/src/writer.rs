@@ -25,6 +25,7 @@ use crate::segment_supply::SegmentSupply;
 use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::{Snapshot, TableSnapshot};
 use crate::store::Store;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ const ENCODING: &str = "encoding open rows";
 const CLEANING: &str = "removing and rewriting files";
 /// About so many rows become blocks at once, where there are more: bounds what is encoded and not yet committed.
 const MOST_COVER_ROWS: u64 = 1 << 16;
+/// How soon a file that could not be removed calls for another round.
+const REMOVE_AGAIN_NS: u64 = 10_000_000_000;
 
 pub(crate) struct Writer {
     pub(crate) env: Env,
@@ -58,6 +61,8 @@ pub(crate) struct Writer {
     pub(crate) known_uses: Mutex<garbage::KnownUses>,
     /// Segments that the last round of cleaning has left: nothing needs them once there are two more checkpoints.
     pub(crate) left_by_cleaning: Mutex<RangeInclusive<FileId>>,
+    /// When the removal of a file failed: it calls for another round some time later.
+    not_removed: Mutex<BTreeMap<FileId, u64>>,
     /// Garbage that was left because of snapshots before this commit.
     behind_pins: Mutex<Option<CommitNo>>,
     /// Files of fragments that may become part of a table any moment.
@@ -91,6 +96,7 @@ impl Writer {
             slots: Mutex::new(SlotsSeen::new(options.max_snapshot_age)),
             known_uses: Mutex::default(),
             left_by_cleaning: Mutex::new(FileId(0)..=FileId(0)),
+            not_removed: Mutex::default(),
             behind_pins: Mutex::new(None),
             queue: CommitQueue::new(leader),
             encoder,
@@ -308,6 +314,20 @@ impl Writer {
         compacted.and(collected).map(|_| ())
     }
 
+    /// Notes a file that could not be removed.
+    pub(crate) fn note_not_removed(&self, file: FileId) {
+        let now_ns = self.env.clock().monotonic_ns();
+        self.not_removed.lock().insert(file, now_ns);
+    }
+
+    /// Files that could not be removed a moment ago.
+    pub(crate) fn not_removed_lately(&self) -> BTreeSet<FileId> {
+        let now_ns = self.env.clock().monotonic_ns();
+        let mut not_removed = self.not_removed.lock();
+        not_removed.retain(|_, at_ns| now_ns.saturating_sub(*at_ns) < REMOVE_AGAIN_NS);
+        not_removed.keys().copied().collect()
+    }
+
     /// Whether garbage waits for snapshots to go.
     pub(crate) fn waits_for_pins(&self) -> bool {
         self.behind_pins.lock().is_some()
@@ -443,6 +463,8 @@ impl Writer {
 
     pub(crate) fn collect_garbage(&self) -> Result<usize> {
         let _one_at_a_time = self.cleaning.lock();
+        // Who asks for it may have seen to what was in the way.
+        self.not_removed.lock().clear();
         self.work(CLEANING, || {
             let marked = Marked::new(self)?;
             garbage::collect(self, marked, 0).map(|collected| collected.files)

@@ -515,6 +515,28 @@ fn removals_that_fail_again_and_again_take_no_more_of_the_reserve() {
     assert_eq!(toy.rows(keep).unwrap(), [(1, 1), (2, 2)]);
 }
 
+/// The reserve is written to by drops of a full disk only, to find out whether it can be.
+#[test]
+fn drops_write_little_once_there_is_room_again() {
+    let sim = crate::machine(18);
+    let toy = open(&sim);
+    let big = toy.create("big").unwrap();
+    let small: Vec<TableId> = (0..300)
+        .map(|n| toy.create(&format!("one of many tables: {n}")).unwrap())
+        .collect();
+    sim.set_quota(Some(sim.used_bytes() + 20 * SEGMENT_BYTES));
+    fill(&toy, big, Durability::Disk);
+    sim.set_quota(Some(1 << 40));
+    sim.advance(std::time::Duration::from_secs(60));
+    toy.drop_table(small[0]).unwrap();
+    let before = sim.stats().bytes_written;
+    for table in &small[1..20] {
+        toy.drop_table(*table).unwrap();
+    }
+    let written_bytes = sim.stats().bytes_written - before;
+    assert!(written_bytes < SEGMENT_BYTES, "{written_bytes} bytes");
+}
+
 /// Rows of two tables in each segment: what is left of a dropped one can only go when the other's blocks have moved, for
 /// which there must be room. Of segments that are used by two thirds, that is more than is left on a full disk.
 #[test]

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::block::EncodedBlock;
@@ -611,6 +612,34 @@ fn a_file_that_cannot_be_removed_keeps_no_other() {
     }
     sim.set_plan(FaultPlan::none());
     toy.kernel.collect_garbage().unwrap();
+    assert_eq!(fragments(&sim), [] as [PathBuf; 0]);
+}
+
+/// Where a full checkpoint takes a segment, each round begins another one, which calls for a round.
+#[test]
+fn a_file_that_cannot_be_removed_calls_for_few_rounds() {
+    let sim = SimEnv::new(1);
+    let toy = open(&sim);
+    for n in 0..300 {
+        toy.create(&format!("{}{n}", "a name of some length ".repeat(9)))
+            .unwrap();
+    }
+    let stuck = toy.create("stuck").unwrap();
+    let many = random_rows(0, 200_000);
+    toy.append_fragment(stuck, &many, 512).unwrap();
+    let fails = FaultRule::new(Fault::Error(Errno::ACCESS)).on(&[CallKind::RemoveFile]);
+    sim.set_plan(FaultPlan::none().rule(fails.path_suffix(".frag")));
+    toy.drop_table(stuck).unwrap();
+    let rounds = || (0..10).for_each(|_| _ = toy.kernel.run_due_work());
+    rounds();
+    sim.reset_stats();
+    rounds();
+    assert_eq!(sim.stats().bytes_written, 0, "nobody commits");
+    sim.set_plan(FaultPlan::none());
+    sim.advance(Duration::from_secs(60));
+    toy.create("more").unwrap();
+    toy.kernel.checkpoint().unwrap();
+    rounds();
     assert_eq!(fragments(&sim), [] as [PathBuf; 0]);
 }
 

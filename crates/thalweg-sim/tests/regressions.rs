@@ -641,3 +641,29 @@ fn a_damaged_slot_of_live_hides_nothing_that_was_acknowledged() {
         }
     }
 }
+
+#[test]
+fn a_copy_of_another_segment_is_no_end_of_the_log() {
+    let sim = SimEnv::new(11);
+    let mut db = Driver::start(&sim, Shape::new(8192, 8), false);
+    db.create("t");
+    for k in 0..40 {
+        db.append_group("t", k * 50..k * 50 + 50, Disk);
+    }
+    // The power cut takes `live`, which would tell what was acknowledged.
+    let image = sim.crash_image(&CrashChoice::DropAll);
+    let _ = image.remove_file(Path::new("/db/live"));
+    let paths = image.files().into_iter().map(|(path, _)| path);
+    let segments: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "seg"))
+        .collect();
+    let last = segments.last().unwrap();
+    for copied in &segments[..segments.len() - 1] {
+        let damaged = image.crash_image(&CrashChoice::KeepAll);
+        let bytes = damaged.read_file(copied).unwrap();
+        damaged.write_file(last, &bytes).unwrap();
+        let opened = Shape::new(8192, 8).open(&damaged.env());
+        let error = opened.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    }
+}
