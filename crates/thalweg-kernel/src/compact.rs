@@ -85,6 +85,15 @@ pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) 
 /// stays so when the next one finds none.
 fn empty_one_by_one(writer: &Writer, mut sparse: Vec<Sparse<'_>>) -> Result<bool> {
     sparse.sort_unstable_by_key(|sparse| (sparse.live_bytes, sparse.segment));
+    // What is copied is only of use if a commit may put it in its place.
+    if !sparse.is_empty()
+        && writer.supply.is_given_back()
+        && writer
+            .with_leader(|leader| leader.supply.ensure_reserve(0))?
+            .is_err()
+    {
+        return Ok(false);
+    }
     let mut round = Round::new(writer, HashSet::new());
     for one in &sparse {
         // Else it would be tried in vain, and leave an empty file each time.

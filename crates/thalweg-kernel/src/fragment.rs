@@ -278,6 +278,9 @@ impl Drop for FragmentWriter {
             // Its space is free at once, but its name stays until garbage collection finds the orphan: a removal that a
             // power cut undoes would bring the file back under an id that had been given to another.
             let _ = self.file.set_len(0);
+            if let Some(supply) = &self.supply {
+                supply.note_abandoned_file();
+            }
             self.staged.lock().remove(&self.id);
         }
     }

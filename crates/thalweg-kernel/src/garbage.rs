@@ -30,6 +30,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
+/// So many empty files are worth a checkpoint.
+pub(crate) const EMPTY_FRAGMENTS: usize = 64;
+
 /// What was done.
 pub(crate) struct Collected {
     /// Files that were removed.
@@ -112,6 +115,7 @@ impl Marked {
 pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Result<Collected> {
     let commit = marked.snapshot.commit();
     let mut dead = unneeded(writer, &marked)?;
+    remove_empty_fragments(writer, &mut dead)?;
     let (awaits_cleaning, dropped_in) =
         writer.with_leader(|leader| (leader.awaits_cleaning.is_some(), leader.dropped_in))?;
     // Segments that the last round has left do not call for another one, which would leave as many. One with what was dropped
@@ -225,6 +229,32 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
         files: dead.len(),
         pinned: None,
     })
+}
+
+/// Removes what writing left that failed: these files were part of no table, so no slot of the root and no snapshot needs them.
+fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<()> {
+    let is_empty = |dead: &Dead| {
+        let found = writer.env.storage().metadata(&dead.path);
+        !dead.is_segment && found.is_ok_and(|found| found.len_bytes == 0)
+    };
+    let next_file = || writer.with_leader(|leader| leader.root.current.next_file);
+    let empty: Vec<Dead> = dead.extract_if(.., |dead| is_empty(dead)).collect();
+    let mut bound = next_file()?;
+    // Their ids must not be given out anew, which takes a checkpoint: one for many of them, where there is room for it.
+    if empty.iter().filter(|dead| dead.id >= bound).count() >= EMPTY_FRAGMENTS {
+        let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
+        bound = next_file()?;
+    }
+    for dead in empty.iter().filter(|dead| dead.id < bound) {
+        // One that stays is found again.
+        if writer.env.storage().remove_file(&dead.path).is_ok() {
+            writer.store.forget_file(dead.id);
+        }
+    }
+    if empty.iter().any(|dead| dead.id >= bound) {
+        writer.due.garbage_stays();
+    }
+    Ok(())
 }
 
 /// Whether a snapshot before `commit` is in use, here or in another process, and has not been in the way for too long there.

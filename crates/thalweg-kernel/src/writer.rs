@@ -10,7 +10,7 @@ use crate::compact::compact_segments;
 use crate::due::{Due, not_stored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::{FragmentWriter, Staged};
-use crate::garbage::{self, Marked};
+use crate::garbage::{self, EMPTY_FRAGMENTS, Marked};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
 use crate::leader::{Job, Leader};
@@ -224,6 +224,10 @@ impl Writer {
     }
 
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
+        if self.supply.take_abandoned_files(EMPTY_FRAGMENTS) {
+            self.due.expect_garbage();
+            self.due.call_for_garbage();
+        }
         let stage = || FragmentWriter::stage(&self.store, &self.supply, table, &self.staged);
         let staged = stage();
         if segment::is_full(&staged) && self.supply.free.is_overstated() {

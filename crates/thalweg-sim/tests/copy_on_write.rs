@@ -13,7 +13,7 @@ use thalweg_env::Env;
 use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, Options, Result, TableId};
-use thalweg_sim::toy::{Row, Toy};
+use thalweg_sim::toy::{Row, Toy, random_rows};
 
 /// Where the disk tells of all free space. `tests/hidden_quotas.rs` runs what is here with another one.
 #[allow(dead_code, reason = "that file has its own")]
@@ -507,4 +507,80 @@ fn files_are_added_again_once_there_is_room() {
     sim.set_quota(None);
     add(keep, 1).unwrap();
     assert_eq!(toy.rows(keep).unwrap(), rows(1));
+}
+
+fn fragments(sim: &SimEnv) -> usize {
+    let files = sim.files().into_iter();
+    files
+        .filter(|(path, _)| path.starts_with("/db/data"))
+        .count()
+}
+
+/// Appends in files of their own that find no room, again and again.
+#[test]
+fn refused_files_leave_few_names() {
+    for copies_on_write in [false, true] {
+        let sim = crate::machine(19);
+        sim.set_copy_on_write(copies_on_write);
+        let toy = open(&sim).unwrap();
+        let table = toy.create("t").unwrap();
+        let (few, many) = (random_rows(0, 1_000), random_rows(0, 200_000));
+        toy.append_group(table, &few, 64, Durability::Disk).unwrap();
+        sim.set_quota(Some(sim.used_bytes() + 12 * SEGMENT_BYTES));
+        for _ in 0..300 {
+            let refused = toy.append_fragment(table, &many, 512).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::DiskFull, "{refused}");
+            sim.advance(Duration::from_secs(11));
+            let _ = toy.kernel.run_due_work();
+        }
+        assert!(fragments(&sim) < 150, "{} files", fragments(&sim));
+        sim.set_quota(None);
+        toy.append_group(table, &few, 64, Durability::Disk).unwrap();
+        toy.kernel.checkpoint().unwrap();
+        toy.kernel.run_due_work().unwrap();
+        assert_eq!(fragments(&sim), 0);
+    }
+}
+
+/// Where the reserve was given back no block can be put in the place of another, so none is copied.
+#[test]
+fn segments_are_not_copied_in_vain_on_a_full_disk() {
+    let sim = crate::machine(7);
+    sim.set_copy_on_write(true);
+    let options = Options {
+        segment_bytes: 2 * SEGMENT_BYTES,
+        ..options()
+    };
+    let toy = Toy::open(&sim.env(), "/db", &options, 64).unwrap();
+    let (refused, keep) = (toy.create("a").unwrap(), toy.create("keep").unwrap());
+    let mut first = 0;
+    let mut append = |table, count| {
+        first += count;
+        let rows = random_rows(first - count, count);
+        toy.append_group(table, &rows, 64, Durability::Disk)
+    };
+    let mut dropped = Vec::new();
+    for round in 0..6 {
+        let gone = toy.create(&format!("gone{round}")).unwrap();
+        for _ in 0..6 {
+            append(gone, 2_000).unwrap();
+            append(keep, 1_500).unwrap();
+        }
+        dropped.push(gone);
+    }
+    sim.set_quota(Some(sim.used_bytes()));
+    let mut before = 0;
+    for attempt in 0..400 {
+        let _ = append(refused, 2_000);
+        if attempt % 40 == 0 && attempt < 100 {
+            let _ = toy.drop_table(dropped[attempt / 40]);
+        }
+        if attempt == 100 {
+            before = fragments(&sim);
+        }
+        sim.advance(Duration::from_secs(11));
+        let _ = toy.kernel.run_due_work();
+    }
+    let after = fragments(&sim);
+    assert!(after < before + 80, "{before} files, then {after}");
 }
