@@ -155,8 +155,8 @@ impl Leader {
         };
         self.working.note_checkpoint(own, builds_on, index_bytes);
         self.has_garbage = false;
-        // The ids of their files are below what the root names now.
-        if self.supply.take_abandoned_files(1) {
+        // The root names higher ids now, so their files can be removed.
+        if self.store.take_given_up(1) {
             self.due.garbage_stays();
         }
         self.due.look_at_garbage_again();

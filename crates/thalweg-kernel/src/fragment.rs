@@ -275,12 +275,7 @@ impl FragmentWriter {
 impl Drop for FragmentWriter {
     fn drop(&mut self) {
         if !self.finished && self.store.owner().is_here() {
-            // Its space is free at once, but its name stays until garbage collection finds the orphan: a removal that a
-            // power cut undoes would bring the file back under an id that had been given to another.
-            let _ = self.file.set_len(0);
-            if let Some(supply) = &self.supply {
-                supply.note_abandoned_file();
-            }
+            self.store.give_up_fragment(&*self.file);
             self.staged.lock().remove(&self.id);
         }
     }

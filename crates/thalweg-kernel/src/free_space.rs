@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use thalweg_env::Env;
 use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How long a file that found no room tells how it is.
+/// Behind a file that found no room, a drop takes the disk for full for so long, and then looks again.
 const LOOK_AGAIN_NS: u64 = 10_000_000_000;
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl FreeSpace {
         self.is_overstated.load(Ordering::Relaxed)
     }
 
-    /// Whether it is some time since more was told of than there was.
+    /// Whether the disk tells of more than it has, and it is some time since a file last found that out.
     pub(crate) fn is_worth_a_look(&self) -> bool {
         let refused_ns = self.refused_ns.load(Ordering::Relaxed);
         self.is_overstated() && self.now_ns().saturating_sub(refused_ns) >= LOOK_AGAIN_NS

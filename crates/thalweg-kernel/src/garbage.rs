@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// So many empty files are worth a checkpoint.
+/// Where so many empty fragments have ids that the root does not lie above yet, a checkpoint is written to remove them.
 pub(crate) const EMPTY_FRAGMENTS: usize = 64;
 
 /// What was done.
@@ -111,11 +111,25 @@ impl Marked {
     }
 }
 
-/// Deletes what can go, if that is at least `least_bytes`.
+/// Deletes what can go: empty fragments always, the rest if that is at least `least_bytes`.
 pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Result<Collected> {
-    let commit = marked.snapshot.commit();
     let mut dead = unneeded(writer, &marked)?;
-    remove_empty_fragments(writer, &mut dead)?;
+    let empty_fragments = remove_empty_fragments(writer, &mut dead)?;
+    let collected = remove_dead(writer, marked, dead, least_bytes)?;
+    Ok(Collected {
+        files: collected.files + empty_fragments,
+        ..collected
+    })
+}
+
+/// Deletes files that hold something, if that is at least `least_bytes`.
+fn remove_dead(
+    writer: &Writer,
+    marked: Marked,
+    mut dead: Vec<Dead>,
+    least_bytes: u64,
+) -> Result<Collected> {
+    let commit = marked.snapshot.commit();
     let (awaits_cleaning, dropped_in) =
         writer.with_leader(|leader| (leader.awaits_cleaning.is_some(), leader.dropped_in))?;
     // Segments that the last round has left do not call for another one, which would leave as many. One with what was dropped
@@ -123,7 +137,8 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     let left = writer.left_by_cleaning.lock().clone();
     let is_left =
         |dead: &Dead| dead.is_segment && left.contains(&dead.id) && Some(dead.id) > dropped_in;
-    // Nor do those that could not be removed a moment ago, nor what the round has left that they began.
+    // Files that could not be removed a moment ago call for no round either; nor, while there are any, do the segments that the
+    // round for them has left.
     let not_removed = writer.not_removed_lately();
     let has_failed = |dead: &Dead| not_removed.contains(&dead.id);
     let takes_all = least_bytes == 0 || (awaits_cleaning && not_removed.is_empty());
@@ -231,8 +246,9 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
     })
 }
 
-/// Removes what writing left that failed: these files were part of no table, so no slot of the root and no snapshot needs them.
-fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<()> {
+/// Removes empty fragments, which are left where writing one has failed, and takes them out of `dead`; returns how many have gone.
+/// They were never part of a table, so no slot of the root and no snapshot needs them.
+fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<usize> {
     let is_empty = |dead: &Dead| {
         let found = writer.env.storage().metadata(&dead.path);
         !dead.is_segment && found.is_ok_and(|found| found.len_bytes == 0)
@@ -245,16 +261,16 @@ fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<()> {
         let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
         bound = next_file()?;
     }
-    for dead in empty.iter().filter(|dead| dead.id < bound) {
-        // One that stays is found again.
-        if writer.env.storage().remove_file(&dead.path).is_ok() {
-            writer.store.forget_file(dead.id);
-        }
-    }
     if empty.iter().any(|dead| dead.id >= bound) {
         writer.due.garbage_stays();
     }
-    Ok(())
+    // One that cannot be removed is found again in a later round.
+    let is_removed =
+        |dead: &&Dead| dead.id < bound && writer.env.storage().remove_file(&dead.path).is_ok();
+    let removed = empty.iter().filter(is_removed);
+    Ok(removed
+        .inspect(|dead| writer.store.forget_file(dead.id))
+        .count())
 }
 
 /// Whether a snapshot before `commit` is in use, here or in another process, and has not been in the way for too long there.

@@ -449,7 +449,9 @@ impl Replay {
         };
         if header.file != id {
             // What is named empty grows, and may show bytes that the disk held before: of no file that is still there.
-            return match segment::is_copy(&self.env, &self.dir, &*file, header.file)? {
+            let other = segment_path(&self.dir, header.file);
+            let is_copy = segment::is_copy(&self.env, &*file, &path, &other);
+            return match is_copy.map_err(may_be_commits)? {
                 true => Err(Error::corruption(
                     path.display(),
                     "a copy of another segment",

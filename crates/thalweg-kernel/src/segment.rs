@@ -163,11 +163,11 @@ pub(crate) fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
         })
 }
 
-/// Whether a file holds what another segment of the log does, up to the end of the shorter one.
-pub(crate) fn is_copy(env: &Env, dir: &Path, file: &dyn File, of: FileId) -> Result<bool> {
-    let path = segment_path(dir, of);
-    let reading = |e| Error::io(format_args!("reading {}", path.display()), e);
-    let other = match env.storage().open(&path, OpenMode::Read) {
+/// Whether the file at `place` holds what another segment does that is still there, up to the end of the shorter one.
+pub(crate) fn is_copy(env: &Env, file: &dyn File, place: &Path, other: &Path) -> Result<bool> {
+    let comparing = format_args!("comparing {} with {}", place.display(), other.display());
+    let reading = |e| Error::io(comparing, e);
+    let other = match env.storage().open(other, OpenMode::Read) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         opened => opened.map_err(reading)?,
     };

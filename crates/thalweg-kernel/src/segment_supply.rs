@@ -44,7 +44,7 @@ use crate::segment::{self, Prepared, Spare};
 use crate::space_estimates::{CLEANING_CHECKPOINTS, IN_PLACE_BYTES, SpaceEstimates, WRITTEN_TWICE};
 use std::path::PathBuf;
 use thalweg_env::Env;
-use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_env::sync::{Condvar, Mutex, MutexGuard};
 
 /// The reserve takes no more than this part of the free space where it has room for what is in no checkpoint yet.
@@ -65,8 +65,6 @@ pub(crate) struct SegmentSupply {
     reserve_bytes: AtomicU64,
     /// The largest reserve that the preparing thread was called for.
     called_for_bytes: AtomicU64,
-    /// Fragments that were given up lately.
-    abandoned_files: AtomicUsize,
     /// The space of the reserve is free for commits that free space. Only changed with the state locked.
     is_given_back: AtomicBool,
     state: Mutex<State>,
@@ -142,7 +140,6 @@ impl SegmentSupply {
             sizes: SpaceEstimates::new(limit_bytes),
             reserve_bytes: AtomicU64::new(0),
             called_for_bytes: AtomicU64::new(0),
-            abandoned_files: AtomicUsize::new(0),
             is_given_back: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -413,7 +410,7 @@ impl SegmentSupply {
     /// Whether what is kept has to be given back for a drop. Where space is short it is found out whether it can be written to,
     /// once for each file: every commit waits meanwhile.
     pub(crate) fn must_give_back(&self) -> Result<bool> {
-        // Else each drop would overwrite it for a disk that has long had room again.
+        // Else each drop would overwrite the reserve, though the disk may long have had room again.
         if self.free.is_worth_a_look() {
             self.look_for_room();
         }
@@ -495,20 +492,6 @@ impl SegmentSupply {
             return Err(kept_for_freeing());
         }
         Ok(())
-    }
-
-    /// Notes a fragment that was given up: its file is empty and keeps its name.
-    pub(crate) fn note_abandoned_file(&self) {
-        self.abandoned_files.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Whether so many were given up since this was last so.
-    pub(crate) fn take_abandoned_files(&self, at_least: usize) -> bool {
-        let is_much = self.abandoned_files.load(Ordering::Relaxed) >= at_least;
-        if is_much {
-            self.abandoned_files.store(0, Ordering::Relaxed);
-        }
-        is_much
     }
 
     /// Whether there is room for the checkpoints that remove files.

@@ -19,7 +19,7 @@ use quick_cache::sync::Cache;
 use std::io::ErrorKind as IoErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use thalweg_env::sync::Mutex;
 use thalweg_env::{Env, File, OpenMode, Owner};
 
@@ -51,6 +51,8 @@ pub struct Store {
     counters: Counters,
     missing: Option<Missing>,
     is_closed: AtomicBool,
+    /// Fragments that were given up since somebody last heard of them.
+    given_up: AtomicUsize,
     data_syncs: DataSyncs,
 }
 
@@ -144,6 +146,7 @@ impl Store {
             counters: Counters::default(),
             missing: None,
             is_closed: AtomicBool::new(false),
+            given_up: AtomicUsize::new(0),
             data_syncs: DataSyncs::default(),
         }
     }
@@ -256,6 +259,23 @@ impl Store {
         if self.is_closed.load(Ordering::SeqCst) {
             self.files.clear();
         }
+    }
+
+    /// Frees the space of a fragment that is part of no table. Its name stays until a round of cleaning finds the orphan: a removal
+    /// that a power cut undoes would bring the file back under an id that had been given to another.
+    pub(crate) fn give_up_fragment(&self, file: &dyn File) {
+        // If it cannot be cut, all of it goes with the garbage.
+        let _ = file.set_len(0);
+        self.given_up.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether at least so many fragments were given up; counts from zero again if so.
+    pub(crate) fn take_given_up(&self, at_least: usize) -> bool {
+        let is_much = self.given_up.load(Ordering::Relaxed) >= at_least;
+        if is_much {
+            self.given_up.store(0, Ordering::Relaxed);
+        }
+        is_much
     }
 
     /// Syncs of the folder of fragments that have failed. To be asked for before a file is made there.

@@ -163,8 +163,7 @@ impl Writer {
                 self.store.forget_file(file);
                 let path = self.store.fragment_path(file);
                 let opened = self.env.storage().open(&path, OpenMode::ReadWrite);
-                // If it cannot be cut, all of it goes with the garbage.
-                let _ = opened.and_then(|file| file.set_len(0));
+                let _ = opened.map(|file| self.store.give_up_fragment(&*file));
             }
         }
     }
@@ -224,7 +223,7 @@ impl Writer {
     }
 
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
-        if self.supply.take_abandoned_files(EMPTY_FRAGMENTS) {
+        if self.store.take_given_up(EMPTY_FRAGMENTS) {
             self.due.expect_garbage();
             self.due.call_for_garbage();
         }
