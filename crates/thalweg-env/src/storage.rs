@@ -64,7 +64,7 @@ pub trait Storage: Send + Sync + Debug {
     /// Creates one directory; `AlreadyExists` if the name is taken, `NotFound` if the parent is missing.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Names in a directory, without `.` and `..`, sorted by name.
+    /// Names in a directory, without `.` and `..`, in any order: sorting those of a large folder takes as long as reading them.
     ///
     /// Entries that vanish while the listing is made are left out.
     fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;

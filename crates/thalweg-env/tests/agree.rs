@@ -6,6 +6,7 @@
 )]
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -130,16 +131,15 @@ impl Side {
     }
 
     /// Everything below the folder, links not followed.
-    fn tree(&self, path: &str) -> Vec<String> {
-        let mut found = Vec::new();
+    fn tree(&self, path: &str) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
         for entry in self.env.storage().list_dir(&self.path(path)).unwrap() {
             let path = format!("{path}/{}", entry.name.to_str().unwrap());
             if entry.is_dir {
                 found.extend(self.tree(&path));
             }
-            found.push(path);
+            found.insert(path);
         }
-        found.sort();
         found
     }
 }
@@ -174,7 +174,7 @@ fn calls() -> Vec<(String, Call)> {
             Box::new(|side, path| {
                 answer(side.env.storage().list_dir(&side.path(path)), |found| {
                     let entry = |e: &thalweg_env::DirEntry| (e.name.clone(), e.is_dir);
-                    format!("{:?}", found.iter().map(entry).collect::<Vec<_>>())
+                    format!("{:?}", found.iter().map(entry).collect::<BTreeSet<_>>())
                 })
             }),
         ),

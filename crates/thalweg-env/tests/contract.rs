@@ -198,7 +198,8 @@ fn directories_list_rename_and_vanish(env: &Env, dir: &Path) {
         name: name.into(),
         is_dir,
     };
-    let listed = storage.list_dir(&dir.join("a")).unwrap();
+    let mut listed = storage.list_dir(&dir.join("a")).unwrap();
+    listed.sort();
     assert_eq!(listed, [entry("b", true), entry("f", false)]);
     storage.hard_link(&file, &deep.join("g")).unwrap();
     storage.rename(&deep.join("g"), &deep.join("h")).unwrap();
@@ -247,7 +248,9 @@ fn held_folders_are_found_by_the_path_they_had(env: &Env, dir: &Path) {
     storage.sync_dir(&folder).unwrap();
     let names = |dir: &Path| {
         let listed = storage.list_dir(dir).unwrap().into_iter();
-        listed.map(|entry| entry.name).collect::<Vec<_>>()
+        let mut names: Vec<_> = listed.map(|entry| entry.name).collect();
+        names.sort();
+        names
     };
     assert_eq!(names(&folder), ["k", "sub"]);
     assert_eq!(names(dir), ["held"]);

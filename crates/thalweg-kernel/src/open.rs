@@ -94,7 +94,8 @@ pub(crate) fn look_for_database(env: &Env, dir: &Path) -> Result<bool> {
         match storage.list_dir(dir) {
             Ok(entries) => Ok(entries
                 .into_iter()
-                .find(|e| !e.name.to_str().is_some_and(is_known))),
+                .filter(|e| !e.name.to_str().is_some_and(is_known))
+                .min()),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(io_at("listing", dir)(e)),
         }

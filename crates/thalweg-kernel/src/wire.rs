@@ -71,6 +71,31 @@ impl<'a> Reader<'a> {
 
     /// An unsigned number in base 128, lowest digits first.
     pub(crate) fn varint(&mut self) -> Parsed<u128> {
+        match self.short_varint() {
+            Some(value) => Ok(value.into()),
+            None => self.long_varint(),
+        }
+    }
+
+    /// A number of at most nine bytes, as nearly all are; `None` takes nothing.
+    #[inline]
+    fn short_varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for (at, &byte) in self.rest.iter().take(9).enumerate() {
+            value |= u64::from(byte & 0x7F) << (7 * at);
+            if byte < 0x80 {
+                let is_shortest = byte > 0 || at == 0;
+                return is_shortest.then(|| {
+                    self.rest = &self.rest[at + 1..];
+                    value
+                });
+            }
+        }
+        None
+    }
+
+    /// Any number, or what is wrong with it.
+    fn long_varint(&mut self) -> Parsed<u128> {
         let mut value = 0_u128;
         for shift in (0..u128::BITS).step_by(7) {
             let byte = self.u8()?;
@@ -91,14 +116,10 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn varint_u64(&mut self) -> Parsed<u64> {
-        // Most are one byte; the general loop works on 128 bits.
-        if let Some((&byte, rest)) = self.rest.split_first()
-            && byte < 0x80
-        {
-            self.rest = rest;
-            return Ok(u64::from(byte));
+        match self.short_varint() {
+            Some(value) => Ok(value),
+            None => u64::try_from(self.long_varint()?).map_err(|_| "a number is out of range"),
         }
-        u64::try_from(self.varint()?).map_err(|_| "a number is out of range")
     }
 
     pub(crate) fn varint_u32(&mut self) -> Parsed<u32> {

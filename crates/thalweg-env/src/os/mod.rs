@@ -151,7 +151,6 @@ impl Storage for OsStorage {
                 is_dir: file_type.is_dir(),
             });
         }
-        entries.sort();
         Ok(entries)
     }
 

@@ -130,7 +130,8 @@ impl Storage for SimStorage {
                     is_dir: found.is_dir,
                 })
             };
-            Ok(entries.into_iter().filter_map(describe).collect())
+            // Nor sorted in the real environment.
+            Ok(entries.into_iter().rev().filter_map(describe).collect())
         })
     }
 

@@ -318,18 +318,19 @@ pub(super) fn parse_entries(bytes: &[u8]) -> Parsed<Vec<Entry>> {
             columns.push(parse_column(&mut reader, column_id, kind, entry.rows)?);
         }
         before = Before::of(&entry, set);
-        entries.push((entry, start..columns.len()));
+        entries.push(Entry {
+            columns: Summaries::part_to_come(start..columns.len()),
+            ..entry
+        });
     }
     reader.end()?;
     if sets_seen != sets.len() {
         return Err("a column set is not used");
     }
     let shared = Arc::new(columns);
-    let with_columns = |(entry, range)| Entry {
-        columns: Summaries::part_of(&shared, range),
-        ..entry
-    };
-    let entries: Vec<Entry> = entries.into_iter().map(with_columns).collect();
+    for entry in &mut entries {
+        entry.columns.share(&shared);
+    }
     entries.iter().try_for_each(Entry::check)?;
     Ok(entries)
 }

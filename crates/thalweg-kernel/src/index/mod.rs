@@ -312,35 +312,38 @@ fn merge_columns(into: &mut Vec<ColumnSummary>, from: &[ColumnSummary]) {
 /// The summaries of one entry: a part of a shared array, so that a page of 256 entries is one allocation.
 #[derive(Clone, Default)]
 pub struct Summaries {
-    /// Not `Arc<[_]>`, which would copy the array once more when a page is read.
-    shared: Arc<Vec<ColumnSummary>>,
+    /// Not `Arc<[_]>`, which would copy the array once more when a page is read. `None` for no summaries: an entry without
+    /// them, or one that gets them later, allocates nothing.
+    shared: Option<Arc<Vec<ColumnSummary>>>,
     start: u32,
     len: u32,
 }
 
 impl Summaries {
-    /// A part of an array that other entries share.
-    ///
-    /// # Panics
-    /// When the array has no such part.
-    #[must_use]
-    fn part_of(shared: &Arc<Vec<ColumnSummary>>, range: std::ops::Range<usize>) -> Self {
-        assert!(
-            range.start <= range.end && range.end <= shared.len(),
-            "{range:?} of {} summaries",
-            shared.len()
-        );
+    /// A part of an array that is not whole yet: without summaries until [`Self::share`].
+    fn part_to_come(range: std::ops::Range<usize>) -> Self {
         let index = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        assert!(
-            index(shared.len()) < u32::MAX,
-            "{} summaries in one array",
-            shared.len()
-        );
         Self {
-            shared: Arc::clone(shared),
+            shared: None,
             start: index(range.start),
             len: index(range.len()),
         }
+    }
+
+    /// Makes this a part of an array that other entries share.
+    ///
+    /// # Panics
+    /// When the array has no such part.
+    fn share(&mut self, shared: &Arc<Vec<ColumnSummary>>) {
+        let end = (self.start as usize).saturating_add(self.len as usize);
+        let has_part = end <= shared.len() && end < u32::MAX as usize;
+        assert!(
+            has_part,
+            "part {}..{end} of {} summaries",
+            self.start,
+            shared.len()
+        );
+        self.shared = Some(Arc::clone(shared));
     }
 
     /// The summary of a column.
@@ -357,14 +360,20 @@ impl Deref for Summaries {
     type Target = [ColumnSummary];
 
     fn deref(&self) -> &[ColumnSummary] {
-        &self.shared[self.start as usize..][..self.len as usize]
+        match &self.shared {
+            Some(shared) => &shared[self.start as usize..][..self.len as usize],
+            None => &[],
+        }
     }
 }
 
 impl From<Vec<ColumnSummary>> for Summaries {
     fn from(columns: Vec<ColumnSummary>) -> Self {
-        let range = 0..columns.len();
-        Self::part_of(&Arc::new(columns), range)
+        let mut all = Self::part_to_come(0..columns.len());
+        if !columns.is_empty() {
+            all.share(&Arc::new(columns));
+        }
+        all
     }
 }
 
