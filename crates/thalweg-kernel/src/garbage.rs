@@ -186,10 +186,8 @@ fn remove_dead(
     *writer.left_by_cleaning.lock() = marked.written..=written;
     let after = writer.snapshot();
     let still_needed = live_files(&after, &writer.store, &mut writer.known_uses.lock());
-    // A file whose id the root does not lie above stays: its removal could be undone by a power cut, and an id that was
-    // given out anew would name two files.
     let (log_floor, next_file) = writer.with_leader(|leader| {
-        let next_file = leader.root.current.next_file;
+        let next_file = leader.root.least_next_file();
         (leader.oldest_needed_segment(), next_file)
     })?;
     if after.commit() == commit {
@@ -253,13 +251,18 @@ fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<usize
         let found = writer.env.storage().metadata(&dead.path);
         !dead.is_segment && found.is_ok_and(|found| found.len_bytes == 0)
     };
-    let next_file = || writer.with_leader(|leader| leader.root.current.next_file);
+    let least_next_file = || writer.with_leader(|leader| leader.root.least_next_file());
     let empty: Vec<Dead> = dead.extract_if(.., |dead| is_empty(dead)).collect();
-    let mut bound = next_file()?;
-    // Their ids must not be given out anew, which takes a checkpoint: one for many of them, where there is room for it.
+    let mut bound = least_next_file()?;
+    // Checkpoints raise it: for many of them, and where these do not take the room that others need.
     if empty.iter().filter(|dead| dead.id >= bound).count() >= EMPTY_FRAGMENTS {
-        let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
-        bound = next_file()?;
+        let has_room = writer.with_leader(|leader| {
+            !leader.supply.is_given_back() && leader.supply.has_room_to_clean()
+        })?;
+        for _ in 0..if has_room { CLEANING_CHECKPOINTS } else { 0 } {
+            let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
+        }
+        bound = least_next_file()?;
     }
     if empty.iter().any(|dead| dead.id >= bound) {
         writer.due.garbage_stays();

@@ -448,7 +448,7 @@ impl Replay {
             return Ok(false);
         };
         if header.file != id {
-            // What is named empty grows, and may show bytes that the disk held before: of no file that is still there.
+            // What is named empty grows, and may show bytes that the disk held before: never all of a file that is still there.
             let other = segment_path(&self.dir, header.file);
             let is_copy = segment::is_copy(&self.env, &*file, &path, &other);
             return match is_copy.map_err(may_be_commits)? {

@@ -163,7 +163,10 @@ pub(crate) fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
         })
 }
 
-/// Whether the file at `place` holds what another segment does that is still there, up to the end of the shorter one.
+/// Whether the file at `place` holds all that another segment does that is still there, and no more.
+///
+/// A beginning that both share proves nothing: a file that was named empty may show, behind a power cut, bytes that the disk
+/// held before, and of a segment that has grown since or was cut it may have held an earlier version.
 pub(crate) fn is_copy(env: &Env, file: &dyn File, place: &Path, other: &Path) -> Result<bool> {
     let comparing = format_args!("comparing {} with {}", place.display(), other.display());
     let reading = |e| Error::io(comparing, e);
@@ -173,11 +176,14 @@ pub(crate) fn is_copy(env: &Env, file: &dyn File, place: &Path, other: &Path) ->
     };
     let lens = [file.len_bytes(), other.len_bytes()];
     let [len_bytes, other_bytes] = lens.map(|len| len.map_err(reading));
-    let shared_bytes = len_bytes?.min(other_bytes?);
+    let (len_bytes, other_bytes) = (len_bytes?, other_bytes?);
+    if len_bytes != other_bytes {
+        return Ok(false);
+    }
     let (mut here, mut there) = (vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]);
     let mut at = 0;
-    while at < shared_bytes {
-        let piece = COMPARE_BYTES.min(usize::try_from(shared_bytes - at).unwrap_or(COMPARE_BYTES));
+    while at < len_bytes {
+        let piece = COMPARE_BYTES.min(usize::try_from(len_bytes - at).unwrap_or(COMPARE_BYTES));
         file.read_exact_at(&mut here[..piece], at)
             .map_err(reading)?;
         other

@@ -1,8 +1,13 @@
 //! Damaged databases are repaired: what is whole stays, what is lost is listed, a crash of a repair costs nothing.
 //! `THALWEG_EFFORT` makes the samples larger; from 40 on they are all bytes.
 
+use std::path::Path;
 use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
+use thalweg_kernel::Durability::Disk;
+use thalweg_kernel::repair::repair;
+use thalweg_kernel::store::segment_name;
+use thalweg_sim::driver::{DIR, Driver, Shape};
 use thalweg_sim::repair::{
     Patient, RepairStage, closed, coarse_damage, crash_repair, damage_only_checkpoint,
     damage_pages, damage_stretches, dependent, fail_reads, fail_repair, flip_bytes,
@@ -192,4 +197,43 @@ fn a_crash_of_a_repair() {
     }
     conclude("crashes of repairs", &stage, seed, &clock);
     assert!(stage.repairs > 500, "{stage:?}");
+}
+
+/// Behind the checkpoint the table is renamed, and another one gets its name.
+#[test]
+fn what_is_given_up_is_listed_under_the_last_name_of_its_table() {
+    let sim = SimEnv::new(3);
+    let mut shape = Shape::new(4096, 16);
+    shape.page_entries = 16;
+    let mut db = Driver::start(&sim, shape, false);
+    db.create("first");
+    for k in 0..60 {
+        db.append_group("first", k * 50..k * 50 + 50, Disk);
+    }
+    db.checkpoint();
+    db.rename("first", "moved");
+    db.create("first");
+    db.append_group("first", 90_000..90_100, Disk);
+    let image = sim.crash_image(&KeepAll);
+    db.finish();
+    let patient = Patient::of("renamed", &db, image, false, true);
+    let mut given_up = 0;
+    for page in &patient.pages {
+        let image = patient.image();
+        let path = Path::new(DIR).join(segment_name(page.file));
+        let middle = page.offset + u64::from(page.bytes) / 2;
+        if image.overwrite_file(&path, middle, &[0x77, 0x78]).is_err() {
+            // Of the checkpoint of the opening that has looked for pages.
+            continue;
+        }
+        let options = &patient.shape.options;
+        let report = repair(&image.env(), Path::new(DIR), options, &mut |_| {});
+        let report = report.expect("one damaged page");
+        let damage = report.given_up.iter().chain(&report.mended);
+        for damage in damage.filter(|damage| damage.table.is_some()) {
+            assert_eq!(damage.table.as_deref(), Some("moved"), "{damage}");
+            given_up += 1;
+        }
+    }
+    assert!(given_up > 0, "no page is lost");
 }

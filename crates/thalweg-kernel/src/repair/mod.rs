@@ -103,8 +103,9 @@ fn repair_locked(
     let mut start = find_start(env, dir, &mut report)?;
     let database = start.from.database;
     let store = Store::new(env.clone(), dir, database, options.cache_bytes);
-    let pages_lost = leave_out_lost_pages(&mut start.working, &store, &mut report)?;
-    let unproven = salvage(&mut start, &store, &pages_lost, &mut report)?;
+    let lost = leave_out_lost_pages(&mut start.working, &store)?;
+    let unproven = salvage(&mut start, &store, &lost.tables(), &mut report)?;
+    lost.tell(&start.working, &mut report);
     let bad = check_tables(&mut start.working, &store, on_bytes, &mut report)?;
     look_for_folder(env, dir, &mut report)?;
     if !report.is_clean() {
@@ -139,14 +140,37 @@ fn file_damage(name: &str, error: &Error) -> Damage {
     }
 }
 
-/// Gives the tables whose index has damaged pages a new one of what can still be reached, or found; returns the tables of
-/// which something was not.
-fn leave_out_lost_pages(
-    working: &mut Working,
-    store: &Store,
-    report: &mut RepairReport,
-) -> Result<HashSet<TableId>> {
-    let mut pages_lost = HashSet::new();
+/// Damaged index pages of the checkpoint that the repair begins with.
+#[derive(Default)]
+struct LostPages {
+    /// What lies below these was found.
+    mended: Vec<(TableId, Damage)>,
+    given_up: Vec<(TableId, Damage)>,
+}
+
+impl LostPages {
+    /// The tables of which something was not found.
+    fn tables(&self) -> HashSet<TableId> {
+        self.given_up.iter().map(|(table, _)| *table).collect()
+    }
+
+    /// Reports them under the names that the tables have at the end of the log, behind which others may have their earlier ones.
+    fn tell(self, working: &Working, report: &mut RepairReport) {
+        let named = |(table, damage): (TableId, Damage)| match working.table(table) {
+            Some(table) => Damage {
+                table: Some(table.name.to_string()),
+                ..damage
+            },
+            None => damage,
+        };
+        report.mended.extend(self.mended.into_iter().map(named));
+        report.given_up.extend(self.given_up.into_iter().map(named));
+    }
+}
+
+/// Gives the tables whose index has damaged pages a new one of what can still be reached, or found.
+fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPages> {
+    let mut all = LostPages::default();
     let mut catalogue = None;
     for table in working.tables.clone().iter() {
         let mut lost: Vec<(Entry, Damage)> = Vec::new();
@@ -176,16 +200,14 @@ fn leave_out_lost_pages(
             match below.filter(|below| !below.iter().any(is_known)) {
                 Some(below) => {
                     items.extend(below);
-                    report.mended.push(Damage {
+                    let damage = Damage {
                         rows: Some(0),
                         what: format!("{}; what lies below it was found", damage.what),
                         ..damage
-                    });
+                    };
+                    all.mended.push((table.id, damage));
                 }
-                None => {
-                    pages_lost.insert(table.id);
-                    report.given_up.push(damage);
-                }
+                None => all.given_up.push((table.id, damage)),
             }
         }
         if let Some(pending) = pending {
@@ -196,7 +218,7 @@ fn leave_out_lost_pages(
         }
         set_items(working, table, items, store)?;
     }
-    Ok(pages_lost)
+    Ok(all)
 }
 
 fn set_items(
