@@ -208,6 +208,14 @@ impl Store {
         self.open_file(id).map(|open| Arc::clone(&open.file))
     }
 
+    /// The name of the file of an id, from the database's folder on. Of one that is open also behind its removal.
+    ///
+    /// # Errors
+    /// `Corruption` when there is none.
+    pub(crate) fn file_name(&self, id: FileId) -> Result<PathBuf> {
+        self.open_file(id).map(|open| open.name.clone())
+    }
+
     /// Uses a handle that is open already, for example the one the log is written through.
     pub fn keep_file(&self, id: FileId, name: impl Into<PathBuf>, file: Arc<dyn File>) {
         let name = name.into();

@@ -68,6 +68,34 @@ fn a_check_that_takes_longer_than_its_snapshot_lasts_finds_no_damage() {
     });
 }
 
+/// What a statement before has opened can be read to its end, whatever the writer removes.
+#[test]
+fn a_check_of_open_files_that_go_meanwhile_finds_no_damage() {
+    let sim = SimEnv::new(4);
+    let (toy, tables) = with_fragments(&sim, 6);
+    let reader = open_reader(&sim);
+    for table in reader.kernel.snapshot().unwrap().tables() {
+        reader.rows_of(&table).unwrap();
+    }
+    let is_done = Cell::new(false);
+    let report = reader.kernel.verify(&mut |_| {
+        if is_done.replace(true) {
+            return;
+        }
+        for table in &tables {
+            toy.drop_table(*table).unwrap();
+        }
+        for _ in 0..12 {
+            toy.kernel.collect_garbage().unwrap();
+            sim.advance(Duration::from_secs(60));
+        }
+    });
+    let damage = report.unwrap().damage;
+    assert!(damage.is_empty(), "{damage:?}");
+    let files = sim.files().into_iter().map(|(path, _)| path);
+    assert_eq!(files.filter(|path| path.starts_with("/db/data")).count(), 0);
+}
+
 /// Headers of files that were checked in the snapshot that has expired are checked again in the new one.
 #[test]
 fn a_check_in_a_new_snapshot_forgets_no_damage() {
