@@ -216,6 +216,15 @@ impl Store {
         self.open_file(id).map(|open| open.name.clone())
     }
 
+    /// Whether the file of an id is a fragment, not a segment of the log: both share their numbers. It is opened to find out, as a
+    /// look at the folder that fails, or comes behind its removal, would say that it is none.
+    ///
+    /// # Errors
+    /// `Corruption` when there is no such file; whatever opening it leads to.
+    pub fn is_fragment(&self, id: FileId) -> Result<bool> {
+        Ok(self.file_name(id)?.starts_with(DATA_DIR))
+    }
+
     /// Uses a handle that is open already, for example the one the log is written through.
     pub fn keep_file(&self, id: FileId, name: impl Into<PathBuf>, file: Arc<dyn File>) {
         let name = name.into();

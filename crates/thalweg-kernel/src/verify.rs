@@ -20,7 +20,7 @@ use crate::replay::Replay;
 use crate::root::RootFile;
 use crate::segment::read_header;
 use crate::state::TableSnapshot;
-use crate::store::{DATA_DIR, Store, fragment_name, segment_name};
+use crate::store::{Store, fragment_name, segment_name};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -356,13 +356,12 @@ impl Check<'_> {
 
     fn check_file(&mut self, table: &TableSnapshot, entry: &Entry) -> Result<()> {
         let id = entry.address.file;
-        // Not by what the folder holds now: another process may have removed the file meanwhile.
-        let name = self.store.file_name(id)?;
-        if name.starts_with(DATA_DIR) {
+        if self.store.is_fragment(id)? {
             self.report.fragments += 1;
             return verify_ends(self.store, table.id, entry).map(|_| ());
         }
         self.report.segments += 1;
+        let name = segment_name(id);
         let damage = |what: &str| Error::corruption(name.display(), what);
         let header = read_header(&*self.store.file(id)?, &name)?;
         let header = header.ok_or_else(|| damage("the segment has no header"))?;

@@ -307,10 +307,17 @@ impl Working {
                     return Err(Error::new(ErrorKind::Invalid, message));
                 }
                 // Done twice, here and when it is applied: replacements are rare, and a refusal must come before the write.
-                state
-                    .tree
-                    .replace(removed, added.clone(), pages, &mut Vec::new())
-                    .map(|_| ())
+                let replaced =
+                    state
+                        .tree
+                        .replace(removed, added.clone(), pages, &mut Vec::new())?;
+                let rows = |tree: &Tree| tree.total().map_or(0, |total| total.rows);
+                // The totals of a tree with changes that wait are of before these.
+                if state.tree.pending().is_none() && rows(&replaced) != rows(&state.tree) {
+                    let message = "blocks that replace others have not as many rows as these";
+                    return Err(Error::new(ErrorKind::Invalid, message));
+                }
+                Ok(())
             }
         }
     }

@@ -360,6 +360,37 @@ fn what_cannot_be_read_again_is_not_stored() {
     });
 }
 
+/// Rows that no edit drops are never lost by one that only puts blocks in order.
+#[test]
+fn a_replacement_brings_as_many_rows_as_it_takes() {
+    let toy = open(&SimEnv::new(1)).unwrap();
+    let table = toy.create("t").unwrap();
+    let rows = [(3, 3), (4, 4)];
+    let stored = toy.append_group(table, &rows, 64, Disk).unwrap();
+    let replace = |rows: &[Row]| {
+        let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
+        let blocks = state.tree.iter(None, &**toy.kernel.store());
+        let removed = blocks.map(|block| block.unwrap().key()).collect();
+        let fragments = [rows].into_iter().filter(|rows| !rows.is_empty());
+        let commits = Some((stored, stored));
+        let edit = Edit::Replace {
+            table,
+            removed,
+            added: fragments
+                .map(|rows| staged(&toy, table, rows, commits))
+                .collect(),
+        };
+        let done = toy.kernel.commit(of_edits([edit]), Disk);
+        done.map(|_| ()).map_err(|error| error.kind())
+    };
+    for other in [&[][..], &[(3, 3)], &[(3, 3), (4, 4), (4, 4)]] {
+        assert_eq!(replace(other), Err(ErrorKind::Invalid));
+        assert_eq!(toy.rows(table).unwrap(), rows);
+    }
+    assert_eq!(replace(&rows), Ok(()));
+    assert_eq!(toy.rows(table).unwrap(), rows);
+}
+
 #[test]
 fn a_fragment_refuses_a_block_of_another_table() {
     let toy = open(&SimEnv::new(1)).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
-use thalweg_sim::toy::{Row, Toy, random_rows};
+use thalweg_sim::toy::{Row, Toy, block, random_rows};
 
 const READER: u32 = 7;
 
@@ -126,12 +126,16 @@ fn a_check_in_a_new_snapshot_forgets_no_damage() {
         let mut blocks = view.tree.iter(None, toy.kernel.store());
         // The fragment as a whole has the place of its first block.
         let second = blocks.find(|block| block.as_ref().unwrap().key_min == 1_000);
-        let removed = vec![second.unwrap().unwrap().key()];
+        let second = second.unwrap().unwrap();
+        let mut fragment = toy.kernel.stage_fragment(table).unwrap();
+        let rows = (1_000..1_500).map(|key| (key, -key)).collect();
+        let commits = Some((second.commit_min, second.commit_max));
+        fragment.add_block(&block(table, rows, commits)).unwrap();
         let commit = Commit {
             edits: vec![Edit::Replace {
                 table,
-                removed,
-                added: vec![],
+                removed: vec![second.key()],
+                added: vec![fragment.finish().unwrap()],
             }],
             prepared_at: Some(prepared.commit()),
             ..Commit::default()
@@ -145,7 +149,7 @@ fn a_check_in_a_new_snapshot_forgets_no_damage() {
         }
     });
     let report = report.unwrap();
-    assert_eq!((report.tables, report.rows), (1, 500));
+    assert_eq!((report.tables, report.rows), (1, 1_000));
     assert_eq!(report.damage.len(), 1, "{:?}", report.damage);
 }
 

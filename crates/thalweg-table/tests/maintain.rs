@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_env::sim::SimEnv;
+use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_kernel::{Commit, Edit};
 use thalweg_table::{
     AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, Maintained,
@@ -110,6 +110,34 @@ fn numbers(view: &TableView) -> Vec<i64> {
     };
     let scan = view.scan(&ScanRequest::default()).unwrap();
     scan.flat_map(|batch| column(batch.unwrap())).collect()
+}
+
+/// A call that fails says nothing of what a file is: taken for a segment, a fragment would go for the sake of one of its blocks.
+#[test]
+fn a_call_on_a_fragment_that_fails_loses_no_row() {
+    let mut failed = 0;
+    for call in [CallKind::Metadata, CallKind::Open, CallKind::Read] {
+        for skip in 0..30 {
+            let sim = SimEnv::new(8);
+            let engine = open(&sim);
+            let mut filled = Filled::new(&engine);
+            filled.append((0..1_500).map(|n| 10_000 + n));
+            filled.append((0..20).map(|n| 10_010 + n));
+            filled.append((0..1_500).map(|n| 20_000 + n));
+            // In the way of no other block of its fragment.
+            filled.append((0..20).map(|n| 20_010 + n));
+            let expected = filled.expected();
+            let fault = FaultRule::new(Fault::Error(Errno::IO)).on(&[call]);
+            let fault = fault.path_suffix(".frag").skip(skip).once();
+            sim.set_plan(FaultPlan::none().rule(fault));
+            failed += u64::from(filled.table.maintain().is_err());
+            sim.set_plan(FaultPlan::none());
+            assert_eq!(numbers(&filled.table.view().unwrap()), expected);
+            filled.table.maintain().unwrap();
+            assert_eq!(numbers(&filled.table.view().unwrap()), expected);
+        }
+    }
+    assert!(failed > 2, "{failed} failed");
 }
 
 #[test]

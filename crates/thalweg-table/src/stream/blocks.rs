@@ -44,32 +44,30 @@ impl BlockList {
     /// Walks the whole index.
     pub(super) fn read(view: &TableView) -> Result<Self> {
         let store = view.engine().kernel().store();
-        let storage = store.env().storage();
-        // Fragments and segments of the log share their numbers: only the folder tells them apart.
-        let mut files: HashMap<FileId, Option<Fragment>> = HashMap::new();
+        let mut files: HashMap<FileId, Fragment> = HashMap::new();
         let mut blocks = Vec::new();
         let mut walk = view.snapshot().tree.walk(None, Arc::clone(store));
         while let Some(block) = walk.next(|entry| {
             // The root page of a fragment is an item of the index and comes before all other pages of its file. A
             // page that is not written yet has no place.
             if !entry.is_block() && entry.address.bytes > 0 {
-                let file = entry.address.file;
-                files.entry(file).or_insert_with(|| {
-                    let is_fragment = storage.metadata(&store.fragment_path(file)).is_ok();
-                    is_fragment.then(|| Fragment {
-                        item: entry.key(),
-                        bytes: entry.block_bytes,
-                    })
+                files.entry(entry.address.file).or_insert_with(|| Fragment {
+                    item: entry.key(),
+                    bytes: entry.block_bytes,
                 });
             }
             Step::Descend
         })? {
             blocks.push(block);
         }
-        let fragments = files
-            .into_iter()
-            .filter_map(|(file, fragment)| Some((file, fragment?)))
-            .collect();
+        // The others are segments of the log. Taken for one of these, a fragment would be taken out of the index with all its
+        // blocks for the sake of one of them: where it cannot be found out, nothing is known of the list.
+        let mut fragments = HashMap::new();
+        for (file, fragment) in files {
+            if store.is_fragment(file)? {
+                fragments.insert(file, fragment);
+            }
+        }
         Ok(Self { blocks, fragments })
     }
 
