@@ -347,7 +347,7 @@ fn gc_floor(live: Option<&LiveFile>, database: DatabaseId) -> Result<PinPlace> {
     Ok(said.map_or_else(PinPlace::default, |live| live.gc_floor))
 }
 
-/// What to say of a file that is missing, if the oldest snapshot in use may have lost some.
+/// What to say of a file that is missing, if the oldest snapshot in use may have lost some; or why that cannot be told.
 fn too_old(
     env: &Env,
     dir: &Path,
@@ -355,8 +355,11 @@ fn too_old(
     oldest: PinPlace,
     has_slot: bool,
 ) -> Option<Error> {
-    let live = LiveFile::open_reader(env, dir).ok()?;
-    let floor = gc_floor(live.as_ref(), database).ok()?;
+    let said = LiveFile::open_reader(env, dir).and_then(|live| gc_floor(live.as_ref(), database));
+    let floor = match said {
+        Ok(floor) => floor,
+        Err(error) => return Some(error),
+    };
     let why = if has_slot {
         "the snapshot is older than this process or the writing one lets snapshots become (`max_snapshot_age`), or the disk \
          was full when it was taken"

@@ -451,11 +451,9 @@ impl Replay {
             // What is named empty grows, and may show bytes that the disk held before: never all of a file that is still there.
             let other = segment_path(&self.dir, header.file);
             let is_copy = segment::is_copy(&self.env, &*file, &path, &other);
+            let what = "a copy of another segment";
             return match is_copy.map_err(may_be_commits)? {
-                true => Err(Error::corruption(
-                    path.display(),
-                    "a copy of another segment",
-                )),
+                true => Err(Error::corruption(path.display(), what)),
                 false => Ok(false),
             };
         }
@@ -564,7 +562,7 @@ impl Replay {
         };
         let found = self.next_of_epoch()?;
         let found_at = found.as_ref().map(|(at, ..)| *at);
-        if let Some((at, commit, file)) = self.next_named_checkpoint(found_at) {
+        if let Some((at, commit, file)) = self.next_named_checkpoint(found_at)? {
             // All commits before it were stored, whatever is left of them. It may be damaged as well.
             skipped.to = Some(at);
             skipped.last_lost = (commit > self.commit).then_some(commit);
@@ -594,18 +592,17 @@ impl Replay {
 
     /// The first checkpoint behind the current position that a slot of the root names, if it lies before `found`; the last
     /// commit before it; and its segment, if that is there.
-    fn next_named_checkpoint(
-        &self,
-        found: Option<LogPosition>,
-    ) -> Option<(LogPosition, CommitNo, Arc<dyn File>)> {
+    fn next_named_checkpoint(&self, found: Option<LogPosition>) -> Result<Option<FoundCheckpoint>> {
         let known = self.named_checkpoints.iter();
         let known = known.filter_map(|named| Some((named.place.at, named.follows?.1)));
         let is_between = |(at, commit): &(LogPosition, CommitNo)| {
             *at > self.at && *commit >= self.commit && found.is_none_or(|found| *at < found)
         };
-        let (at, commit) = known.filter(is_between).min()?;
-        let file = open_segment(&self.env, &segment_path(&self.dir, at.segment)).ok()?;
-        Some((at, commit, file))
+        let Some((at, commit)) = known.filter(is_between).min() else {
+            return Ok(None);
+        };
+        let file = segment::find_segment(&self.env, &segment_path(&self.dir, at.segment))?;
+        Ok(file.map(|file| (at, commit, file)))
     }
 
     /// The first frame behind the current position that the log could go on with.
@@ -683,6 +680,8 @@ pub(crate) struct Skipped {
 
 /// Where a frame was found, in which file, and its head.
 type FoundFrame = (LogPosition, Arc<dyn File>, FrameHead);
+/// A checkpoint that a slot names: where it lies, the last commit before it, and its segment.
+type FoundCheckpoint = (LogPosition, CommitNo, Arc<dyn File>);
 
 /// The first frame from `start` on in a file that is sealed with its place and that `accept` takes. `budget_bytes`: how
 /// much is looked at, and what is left of it.

@@ -153,14 +153,17 @@ pub(crate) fn whole_header(file: &dyn File, place: &Path) -> Result<Option<Segme
 
 /// Opens a segment that must be there, to read it.
 pub(crate) fn open_segment(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
-    env.storage()
-        .open(path, OpenMode::Read)
-        .map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::corruption(path.display(), "the file is missing")
-            }
-            _ => Error::io(format_args!("opening {}", path.display()), e),
-        })
+    let missing = || Error::corruption(path.display(), "the file is missing");
+    find_segment(env, path)?.ok_or_else(missing)
+}
+
+/// Opens a segment to read it, if it is there.
+pub(crate) fn find_segment(env: &Env, path: &Path) -> Result<Option<Arc<dyn File>>> {
+    match env.storage().open(path, OpenMode::Read) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io(format_args!("opening {}", path.display()), e)),
+    }
 }
 
 /// Whether the file at `place` holds all that another segment does that is still there, and no more.

@@ -85,6 +85,16 @@ impl fmt::Display for Damage {
     }
 }
 
+impl VerifyReport {
+    /// The same without what is damaged.
+    fn counts(&self) -> Self {
+        Self {
+            damage: Vec::new(),
+            ..*self
+        }
+    }
+}
+
 impl Kernel {
     /// Reads and checks the log behind the last checkpoint, and every index page, block and fragment of every table of
     /// the newest snapshot. A table whose files went meanwhile, because the snapshot has expired, is checked again in a new one.
@@ -103,7 +113,8 @@ impl Kernel {
             let mut attempt = 1;
             // Of a newer snapshot: it may have been dropped.
             while let Some(table) = snapshot.table(id) {
-                let before = check.report.clone();
+                // Without what is damaged: a copy of that for each table would take time with the square of it.
+                let (counts, damaged) = (check.report.counts(), check.report.damage.len());
                 check.table(&table)?;
                 // Closed meanwhile: what could not be read any more is no damage.
                 self.store().check_open()?;
@@ -113,7 +124,7 @@ impl Kernel {
                         if error.kind() == ErrorKind::SnapshotExpired && attempt < SNAPSHOTS =>
                     {
                         attempt += 1;
-                        check.forget_table(id, before);
+                        check.forget_table(id, counts, damaged);
                         snapshot = self.snapshot()?;
                     }
                     Some(error) => return Err(error),
@@ -235,9 +246,11 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Takes back what was found since `before`, when the check of this table began.
-    fn forget_table(&mut self, table: TableId, before: VerifyReport) {
-        self.report = before;
+    /// Takes back what was found since the check of this table began, when there were so many `damaged` places.
+    fn forget_table(&mut self, table: TableId, counts: VerifyReport, damaged: usize) {
+        let mut damage = std::mem::take(&mut self.report.damage);
+        damage.truncate(damaged);
+        self.report = VerifyReport { damage, ..counts };
         self.bad_entries.retain(|(of, _)| *of != table);
         for id in self.seen_for_table.drain(..) {
             self.seen.remove(&id);

@@ -116,19 +116,29 @@ impl Working {
     /// Refuses a commit that cannot be stored: called by the leader before it writes, in commit order. `pages` keeps what it
     /// loads for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, |change| self.check(change, pages))
+        self.validate_by(changes, |change| self.check(change, pages, true))
+    }
+
+    /// Refuses a commit of a damaged log that does not fit what is left. A replacement may take fewer rows than it brings: blocks
+    /// below damaged pages are out of reach.
+    pub(crate) fn validate_salvaged(
+        &self,
+        changes: &[Change],
+        pages: &dyn PageLoader,
+    ) -> Result<()> {
+        self.validate_by(changes, |change| self.check(change, pages, false))
     }
 
     /// Refuses a commit of the log that does not fit the state. Pages that cannot be read say nothing about it: what needs
     /// them is put off when it is applied.
     pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, |change| match self.check(change, pages) {
+        self.validate_by(changes, |change| match self.check(change, pages, true) {
             Err(error) if error.is_of_unreadable_bytes() => Ok(()),
             checked => checked,
         })
     }
 
-    /// The same for both, so that whatever is stored can be read again: each change is sound, all of them together do not
+    /// The same for all, so that whatever is stored can be read again: each change is sound, all of them together do not
     /// contradict each other, and `fits` finds that each of them fits the state before the commit.
     fn validate_by(
         &self,
@@ -143,7 +153,7 @@ impl Working {
         })
     }
 
-    fn check(&self, change: &Change, pages: &dyn PageLoader) -> Result<()> {
+    fn check(&self, change: &Change, pages: &dyn PageLoader, all_rows: bool) -> Result<()> {
         match change {
             Change::Rows(part) => self.check_version(part.table, part.definition_version),
             Change::Group {
@@ -159,7 +169,7 @@ impl Working {
                 }
                 self.check_new_items(*table, entries, pages)
             }
-            Change::Edit(edit) => self.check_edit(edit, pages),
+            Change::Edit(edit) => self.check_edit(edit, pages, all_rows),
             Change::Producer(_) => Ok(()),
         }
     }
@@ -264,7 +274,7 @@ impl Working {
         self.open.get(table)?.first_commit()
     }
 
-    fn check_edit(&self, edit: &Edit, pages: &dyn PageLoader) -> Result<()> {
+    fn check_edit(&self, edit: &Edit, pages: &dyn PageLoader, all_rows: bool) -> Result<()> {
         match edit {
             Edit::CreateTable { name, .. } => self.check_name(name),
             Edit::DropTable { table } => self
@@ -313,7 +323,8 @@ impl Working {
                         .replace(removed, added.clone(), pages, &mut Vec::new())?;
                 let rows = |tree: &Tree| tree.total().map_or(0, |total| total.rows);
                 // The totals of a tree with changes that wait are of before these.
-                if state.tree.pending().is_none() && rows(&replaced) != rows(&state.tree) {
+                let is_known = all_rows && state.tree.pending().is_none();
+                if is_known && rows(&replaced) != rows(&state.tree) {
                     let message = "blocks that replace others have not as many rows as these";
                     return Err(Error::new(ErrorKind::Invalid, message));
                 }

@@ -244,14 +244,14 @@ impl Salvage<'_> {
         if let Some(why) = changes.iter().find_map(|change| self.rests_on_lost(change)) {
             return Ok(Some(why.to_owned()));
         }
-        match self.working.validate(changes, self.store) {
+        match self.working.validate_salvaged(changes, self.store) {
             Ok(()) => Ok(None),
             Err(error) if is_refusal(&error) => Ok(Some(error.message().to_owned())),
             Err(error) => Err(error),
         }
     }
 
-    /// What `validate` cannot see: that numbers and keys mean what they meant.
+    /// What `validate_salvaged` cannot see: that numbers and keys mean what they meant.
     fn rests_on_lost(&self, change: &Change) -> Option<&'static str> {
         match change {
             Change::Edit(Edit::CreateTable { .. }) if self.edits_lost => {
