@@ -119,8 +119,7 @@ impl Working {
         self.validate_by(changes, |change| self.check(change, pages, true))
     }
 
-    /// Refuses a commit of a damaged log that does not fit what is left. A replacement may take fewer rows than it brings: blocks
-    /// below damaged pages are out of reach.
+    /// Refuses a commit of a damaged log that does not fit what is left.
     pub(crate) fn validate_salvaged(
         &self,
         changes: &[Change],
@@ -132,7 +131,7 @@ impl Working {
     /// Refuses a commit of the log that does not fit the state. Pages that cannot be read say nothing about it: what needs
     /// them is put off when it is applied.
     pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, |change| match self.check(change, pages, true) {
+        self.validate_by(changes, |change| match self.check(change, pages, false) {
             Err(error) if error.is_of_unreadable_bytes() => Ok(()),
             checked => checked,
         })
@@ -153,7 +152,7 @@ impl Working {
         })
     }
 
-    fn check(&self, change: &Change, pages: &dyn PageLoader, all_rows: bool) -> Result<()> {
+    fn check(&self, change: &Change, pages: &dyn PageLoader, is_new: bool) -> Result<()> {
         match change {
             Change::Rows(part) => self.check_version(part.table, part.definition_version),
             Change::Group {
@@ -169,7 +168,7 @@ impl Working {
                 }
                 self.check_new_items(*table, entries, pages)
             }
-            Change::Edit(edit) => self.check_edit(edit, pages, all_rows),
+            Change::Edit(edit) => self.check_edit(edit, pages, is_new),
             Change::Producer(_) => Ok(()),
         }
     }
@@ -274,7 +273,7 @@ impl Working {
         self.open.get(table)?.first_commit()
     }
 
-    fn check_edit(&self, edit: &Edit, pages: &dyn PageLoader, all_rows: bool) -> Result<()> {
+    fn check_edit(&self, edit: &Edit, pages: &dyn PageLoader, is_new: bool) -> Result<()> {
         match edit {
             Edit::CreateTable { name, .. } => self.check_name(name),
             Edit::DropTable { table } => self
@@ -322,8 +321,9 @@ impl Working {
                         .tree
                         .replace(removed, added.clone(), pages, &mut Vec::new())?;
                 let rows = |tree: &Tree| tree.total().map_or(0, |total| total.rows);
-                // The totals of a tree with changes that wait are of before these.
-                let is_known = all_rows && state.tree.pending().is_none();
+                // Not of what is stored: blocks below damaged pages are out of reach of a repair. The totals of a tree with changes
+                // that wait are of before these.
+                let is_known = is_new && state.tree.pending().is_none();
                 if is_known && rows(&replaced) != rows(&state.tree) {
                     let message = "blocks that replace others have not as many rows as these";
                     return Err(Error::new(ErrorKind::Invalid, message));
