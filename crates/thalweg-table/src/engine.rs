@@ -338,7 +338,10 @@ impl Engine {
     /// When the rest cannot be written.
     pub fn close(&self) -> Result<()> {
         self.inner.closed.is_closed.store(true, Ordering::Release);
-        self.inner.encoders.clear();
+        // Where a thread of the parent held their lock at the fork, a child would wait for it for ever.
+        if self.inner.closed.owner.is_here() {
+            self.inner.encoders.clear();
+        }
         self.inner.kernel.close()
     }
 
