@@ -5,8 +5,9 @@ use std::path::Path;
 use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
 use thalweg_kernel::Durability::Disk;
-use thalweg_kernel::repair::repair;
+use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::store::segment_name;
+use thalweg_kernel::verify::Damage;
 use thalweg_sim::driver::{DIR, Driver, Shape};
 use thalweg_sim::repair::{
     Patient, RepairStage, closed, coarse_damage, crash_repair, damage_only_checkpoint,
@@ -199,41 +200,64 @@ fn a_crash_of_a_repair() {
     assert!(stage.repairs > 500, "{stage:?}");
 }
 
-/// Behind the checkpoint the table is renamed, and another one gets its name.
-#[test]
-fn what_is_given_up_is_listed_under_the_last_name_of_its_table() {
+/// What repairs report where each page of the index of a table is damaged behind whose checkpoint `change` was done, and then
+/// another table made that has its name.
+fn reports_of_lost_pages(change: impl Fn(&mut Driver)) -> Vec<RepairReport> {
     let sim = SimEnv::new(3);
     let mut shape = Shape::new(4096, 16);
     shape.page_entries = 16;
+    let options = shape.options.clone();
     let mut db = Driver::start(&sim, shape, false);
     db.create("first");
     for k in 0..60 {
         db.append_group("first", k * 50..k * 50 + 50, Disk);
     }
     db.checkpoint();
-    db.rename("first", "moved");
+    let before = sim.crash_image(&KeepAll);
+    let pages = Patient::of("before", &db, before, false, true).pages;
+    // Else the removal of what was dropped would write checkpoints without the table.
+    let held = db.toy().expect("open").kernel.snapshot();
+    change(&mut db);
     db.create("first");
     db.append_group("first", 90_000..90_100, Disk);
     let image = sim.crash_image(&KeepAll);
+    drop(held);
     db.finish();
-    let patient = Patient::of("renamed", &db, image, false, true);
-    let mut given_up = 0;
-    for page in &patient.pages {
-        let image = patient.image();
+    let mut reports = Vec::new();
+    for page in pages {
+        let image = image.crash_image(&KeepAll);
         let path = Path::new(DIR).join(segment_name(page.file));
         let middle = page.offset + u64::from(page.bytes) / 2;
-        if image.overwrite_file(&path, middle, &[0x77, 0x78]).is_err() {
-            // Of the checkpoint of the opening that has looked for pages.
-            continue;
+        // Else of the checkpoint of the opening that has looked for pages.
+        if image.overwrite_file(&path, middle, &[0x77, 0x78]).is_ok() {
+            let report = repair(&image.env(), Path::new(DIR), &options, &mut |_| {});
+            reports.push(report.expect("one damaged page"));
         }
-        let options = &patient.shape.options;
-        let report = repair(&image.env(), Path::new(DIR), options, &mut |_| {});
-        let report = report.expect("one damaged page");
+    }
+    reports
+}
+
+#[test]
+fn what_is_given_up_is_listed_under_the_last_name_of_its_table() {
+    let mut listed = 0;
+    for report in reports_of_lost_pages(|db| db.rename("first", "moved")) {
         let damage = report.given_up.iter().chain(&report.mended);
         for damage in damage.filter(|damage| damage.table.is_some()) {
             assert_eq!(damage.table.as_deref(), Some("moved"), "{damage}");
-            given_up += 1;
+            listed += 1;
         }
     }
-    assert!(given_up > 0, "no page is lost");
+    assert!(listed > 0, "no page is lost");
+}
+
+#[test]
+fn nothing_is_given_up_of_a_table_that_was_dropped() {
+    let mut mended = 0;
+    for report in reports_of_lost_pages(|db| db.drop_table("first")) {
+        assert!(report.given_up.is_empty(), "{:?}", report.given_up);
+        let of_table = |damage: &&Damage| damage.table.is_some();
+        assert_eq!(report.mended.iter().find(of_table), None);
+        mended += report.mended.len();
+    }
+    assert!(mended > 0, "no page is lost");
 }

@@ -154,17 +154,31 @@ impl LostPages {
         self.given_up.iter().map(|(table, _)| *table).collect()
     }
 
-    /// Reports them under the names that the tables have at the end of the log, behind which others may have their earlier ones.
+    /// Reports them under the names that the tables have at the end of the log, where others may have their earlier ones. Of a
+    /// table that was dropped nothing is missing.
     fn tell(self, working: &Working, report: &mut RepairReport) {
-        let named = |(table, damage): (TableId, Damage)| match working.table(table) {
-            Some(table) => Damage {
+        let mended = self.mended.into_iter().map(|lost| (true, lost));
+        let given_up = self.given_up.into_iter().map(|lost| (false, lost));
+        for (is_mended, (table, damage)) in mended.chain(given_up) {
+            let Some(table) = working.table(table) else {
+                report.mended.push(Damage {
+                    table: None,
+                    keys: None,
+                    rows: Some(0),
+                    what: format!("{}; its table was dropped", damage.what),
+                    ..damage
+                });
+                continue;
+            };
+            let list = match is_mended {
+                true => &mut report.mended,
+                false => &mut report.given_up,
+            };
+            list.push(Damage {
                 table: Some(table.name.to_string()),
                 ..damage
-            },
-            None => damage,
-        };
-        report.mended.extend(self.mended.into_iter().map(named));
-        report.given_up.extend(self.given_up.into_iter().map(named));
+            });
+        }
     }
 }
 
