@@ -29,6 +29,7 @@ use crate::writer::Writer;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
+use thalweg_env::{Env, Metadata};
 
 /// Where so many empty fragments have ids that the root does not lie above yet, a checkpoint is written to remove them.
 pub(crate) const EMPTY_FRAGMENTS: usize = 64;
@@ -63,7 +64,8 @@ impl Needed {
         if self.files.contains_key(&dead.id) {
             return true;
         }
-        if self.unreadable.is_empty() {
+        // No table needs an empty fragment, whatever its index says.
+        if self.unreadable.is_empty() || dead.is_empty_fragment(store.env()) {
             return false;
         }
         let of_table = if dead.is_segment {
@@ -247,12 +249,9 @@ fn remove_dead(
 /// Removes empty fragments, which are left where writing one has failed, and takes them out of `dead`; returns how many have gone.
 /// They were never part of a table, so no slot of the root and no snapshot needs them.
 fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<usize> {
-    let is_empty = |dead: &Dead| {
-        let found = writer.env.storage().metadata(&dead.path);
-        !dead.is_segment && found.is_ok_and(|found| found.len_bytes == 0)
-    };
     let least_next_file = || writer.with_leader(|leader| leader.root.least_next_file());
-    let empty: Vec<Dead> = dead.extract_if(.., |dead| is_empty(dead)).collect();
+    let empty = dead.extract_if(.., |dead| dead.is_empty_fragment(&writer.env));
+    let empty: Vec<Dead> = empty.collect();
     let mut bound = least_next_file()?;
     // Checkpoints raise it: for many of them, and where these do not take the room that others need.
     if empty.iter().filter(|dead| dead.id >= bound).count() >= EMPTY_FRAGMENTS {
@@ -295,6 +294,12 @@ struct Dead {
 }
 
 impl Dead {
+    /// What is left where writing a fragment has failed. Not one that cannot be looked at.
+    fn is_empty_fragment(&self, env: &Env) -> bool {
+        let is_empty = |found: Metadata| found.len_bytes == 0;
+        !self.is_segment && env.storage().metadata(&self.path).is_ok_and(is_empty)
+    }
+
     /// 0 if it is gone.
     fn bytes(&self, writer: &Writer) -> u64 {
         let found = writer.env.storage().metadata(&self.path);

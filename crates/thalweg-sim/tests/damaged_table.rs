@@ -287,6 +287,20 @@ fn files_of_other_tables_go_and_its_own_stay() {
     assert!(fragments(sim) <= 1, "{} fragments", fragments(sim));
 }
 
+/// What writing fragments of other tables leaves that fails needs no look at any index.
+#[test]
+fn empty_files_beside_a_damaged_table_go() {
+    let Damaged { sim, toy, b, .. } = &damaged(false);
+    for _ in 0..500 {
+        // As where an append finds no room.
+        drop(toy.kernel.stage_fragment(*b).unwrap());
+        toy.append(*b, &rows(5_000, 1), Durability::Process)
+            .unwrap();
+        toy.kernel.run_due_work().unwrap();
+        assert!(fragments(sim) < 150, "{} files", fragments(sim));
+    }
+}
+
 /// One way in which a table goes on behind the last checkpoint, and the rows that are in it then. It begins with rows 0 to 400
 /// in blocks, 10 that are open, and a fragment with 500 more.
 type GoOn = fn(&Toy, TableId) -> Vec<Row>;

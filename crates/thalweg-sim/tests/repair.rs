@@ -202,6 +202,7 @@ fn a_crash_of_a_repair() {
 
 /// What repairs report where each page of the index of a table is damaged behind whose checkpoint `change` was done, and then
 /// another table made that has its name.
+#[expect(clippy::expect_used, reason = "a step that fails is a test that fails")]
 fn reports_of_lost_pages(change: impl Fn(&mut Driver)) -> Vec<RepairReport> {
     let sim = SimEnv::new(3);
     let mut shape = Shape::new(4096, 16);
