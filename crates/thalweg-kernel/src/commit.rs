@@ -121,8 +121,8 @@ pub enum Edit {
         /// Their root pages.
         roots: Vec<Entry>,
     },
-    /// Blocks (or whole fragments) of the table are replaced by staged fragments with the same rows in a better order: as many
-    /// of them, else the commit is refused.
+    /// Blocks (or whole fragments) of the table are replaced by staged fragments with the same rows in a better order. Refused
+    /// unless there are as many rows as before.
     Replace {
         /// The table.
         table: TableId,

@@ -21,6 +21,7 @@ use crate::leader::Job;
 use crate::live::PinPlace;
 use crate::open::list_fragments;
 use crate::queue::refusal;
+use crate::root::SLOTS;
 use crate::segment::{self, list_segments, segment_path};
 use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::{Snapshot, TableState};
@@ -258,10 +259,12 @@ fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<usize
         let has_room = writer.with_leader(|leader| {
             !leader.supply.is_given_back() && leader.supply.has_room_to_clean()
         })?;
-        for _ in 0..if has_room { CLEANING_CHECKPOINTS } else { 0 } {
-            let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
+        if has_room {
+            for _slot in 0..SLOTS {
+                let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
+            }
+            bound = least_next_file()?;
         }
-        bound = least_next_file()?;
     }
     if empty.iter().any(|dead| dead.id >= bound) {
         writer.due.garbage_stays();
@@ -294,7 +297,7 @@ struct Dead {
 }
 
 impl Dead {
-    /// What is left where writing a fragment has failed. Not one that cannot be looked at.
+    /// Whether it is an empty fragment: writing one that fails leaves it. A file whose length cannot be read counts as not empty.
     fn is_empty_fragment(&self, env: &Env) -> bool {
         let is_empty = |found: Metadata| found.len_bytes == 0;
         !self.is_segment && env.storage().metadata(&self.path).is_ok_and(is_empty)

@@ -347,7 +347,8 @@ fn gc_floor(live: Option<&LiveFile>, database: DatabaseId) -> Result<PinPlace> {
     Ok(said.map_or_else(PinPlace::default, |live| live.gc_floor))
 }
 
-/// What to say of a file that is missing, if the oldest snapshot in use may have lost some; or why that cannot be told.
+/// The error for a file that is missing: `SnapshotExpired` if the writer may have removed files of the `oldest` snapshot in use, or
+/// the error of reading `live`, which tells. `None`: the file is lost, which is damage.
 fn too_old(
     env: &Env,
     dir: &Path,

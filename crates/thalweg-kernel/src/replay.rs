@@ -448,7 +448,7 @@ impl Replay {
             return Ok(false);
         };
         if header.file != id {
-            // What is named empty grows, and may show bytes that the disk held before: never all of a file that is still there.
+            // What is named empty grows, and may show bytes that the disk held before, earlier versions of a segment among them.
             let other = segment_path(&self.dir, header.file);
             let is_copy = segment::is_copy(&self.env, &*file, &path, &other);
             let what = "a copy of another segment";

@@ -16,7 +16,7 @@ use thalweg_env::{Env, File, OpenMode, is_unreadable};
 pub(crate) const ROOT_NAME: &str = "root";
 const ROOT_MAGIC: &[u8; 8] = b"THALWEG1";
 const SLOT_BYTES: usize = 4096;
-const SLOTS: usize = 2;
+pub(crate) const SLOTS: usize = 2;
 
 /// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

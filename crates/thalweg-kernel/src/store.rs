@@ -208,21 +208,27 @@ impl Store {
         self.open_file(id).map(|open| Arc::clone(&open.file))
     }
 
-    /// The name of the file of an id, from the database's folder on. Of one that is open also behind its removal.
+    /// Whether the file of an id is a fragment; a segment of the log otherwise, which share their numbers. A file that is open keeps
+    /// its kind when another process removes it.
     ///
     /// # Errors
-    /// `Corruption` when there is none.
-    pub(crate) fn file_name(&self, id: FileId) -> Result<PathBuf> {
-        self.open_file(id).map(|open| open.name.clone())
-    }
-
-    /// Whether the file of an id is a fragment, not a segment of the log: both share their numbers. It is opened to find out, as a
-    /// look at the folder that fails, or comes behind its removal, would say that it is none.
-    ///
-    /// # Errors
-    /// `Corruption` when there is no such file; whatever opening it leads to.
+    /// `Corruption` when there is no such file. A look at the folder that fails is an error, too: it says nothing of the kind.
     pub fn is_fragment(&self, id: FileId) -> Result<bool> {
-        Ok(self.file_name(id)?.starts_with(DATA_DIR))
+        self.check_owner()?;
+        if let Some(open) = self.files.get(&id) {
+            return Ok(open.name.starts_with(DATA_DIR));
+        }
+        for (name, is_fragment) in [(fragment_name(id), true), (segment_name(id), false)] {
+            match self.env.storage().metadata(&self.dir.join(&name)) {
+                Ok(_) => return Ok(is_fragment),
+                Err(error) if error.kind() == IoErrorKind::NotFound => {}
+                Err(error) => {
+                    let doing = format_args!("looking at {}", name.display());
+                    return Err(Error::io(doing, error));
+                }
+            }
+        }
+        Err(self.no_file(id))
     }
 
     /// Uses a handle that is open already, for example the one the log is written through.
@@ -339,14 +345,19 @@ impl Store {
                 }
             }
         }
-        if let Some(error) = self.missing.as_ref().and_then(|missing| missing.0()) {
-            return Err(error);
-        }
-        let what = "the file is missing, and the database needs it";
-        Err(Error::corruption(
-            fragment_name(id).display(),
-            format_args!("{what} (or {})", segment_name(id).display()),
-        ))
+        Err(self.no_file(id))
+    }
+
+    /// Why there is no file of an id.
+    fn no_file(&self, id: FileId) -> Error {
+        let may_be_gone = self.missing.as_ref().and_then(|missing| missing.0());
+        may_be_gone.unwrap_or_else(|| {
+            let what = "the file is missing, and the database needs it";
+            Error::corruption(
+                fragment_name(id).display(),
+                format_args!("{what} (or {})", segment_name(id).display()),
+            )
+        })
     }
 
     /// Bytes of a file.

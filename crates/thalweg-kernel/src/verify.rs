@@ -414,13 +414,10 @@ impl Check<'_> {
 
 /// The name of the file of an id, of whichever kind it is.
 pub(crate) fn file_name(store: &Store, id: FileId) -> PathBuf {
-    let is_open = store.file_name(id);
-    is_open.unwrap_or_else(
-        |_| match store.env().storage().metadata(&store.segment_path(id)) {
-            Ok(_) => segment_name(id),
-            Err(_) => fragment_name(id),
-        },
-    )
+    match store.is_fragment(id) {
+        Ok(false) => segment_name(id),
+        _ => fragment_name(id),
+    }
 }
 
 /// What the rows below a damaged block or page are.

@@ -287,7 +287,7 @@ fn files_of_other_tables_go_and_its_own_stay() {
     assert!(fragments(sim) <= 1, "{} fragments", fragments(sim));
 }
 
-/// What writing fragments of other tables leaves that fails needs no look at any index.
+/// Empty files of failed writes are removed although the index of another table cannot be read.
 #[test]
 fn empty_files_beside_a_damaged_table_go() {
     let Damaged { sim, toy, b, .. } = &damaged(false);

@@ -200,8 +200,8 @@ fn a_crash_of_a_repair() {
     assert!(stage.repairs > 500, "{stage:?}");
 }
 
-/// What repairs report where each page of the index of a table is damaged behind whose checkpoint `change` was done, and then
-/// another table made that has its name.
+/// Makes a table and a checkpoint, applies `change`, and makes another table of the first one's name. Then damages each index page
+/// of the first table in a copy of its own, repairs the copy, and returns the reports.
 #[expect(clippy::expect_used, reason = "a step that fails is a test that fails")]
 fn reports_of_lost_pages(change: impl Fn(&mut Driver)) -> Vec<RepairReport> {
     let sim = SimEnv::new(3);

@@ -68,7 +68,7 @@ fn a_check_that_takes_longer_than_its_snapshot_lasts_finds_no_damage() {
     });
 }
 
-/// What a statement before has opened can be read to its end, whatever the writer removes.
+/// An earlier statement has opened the files, so the reader still reads them behind their removal.
 #[test]
 fn a_check_of_open_files_that_go_meanwhile_finds_no_damage() {
     let sim = SimEnv::new(4);

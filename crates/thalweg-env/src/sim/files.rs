@@ -130,7 +130,7 @@ impl Storage for SimStorage {
                     is_dir: found.is_dir,
                 })
             };
-            // Nor sorted in the real environment.
+            // Backwards: the real environment does not sort, so nothing may rely on the order of names.
             Ok(entries.into_iter().rev().filter_map(describe).collect())
         })
     }

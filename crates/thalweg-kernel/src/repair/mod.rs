@@ -55,6 +55,14 @@ impl RepairReport {
     pub fn is_clean(&self) -> bool {
         self.given_up.is_empty() && self.mended.is_empty()
     }
+
+    /// The list that damage belongs to.
+    fn list_for(&mut self, damage: &Damage) -> &mut Vec<Damage> {
+        match damage.rows {
+            Some(0) => &mut self.mended,
+            _ => &mut self.given_up,
+        }
+    }
 }
 
 /// Repairs the database of a folder, which nobody may have open for writing. `on_bytes` is told how many more bytes were
@@ -105,7 +113,7 @@ fn repair_locked(
     let store = Store::new(env.clone(), dir, database, options.cache_bytes);
     let lost = leave_out_lost_pages(&mut start.working, &store)?;
     let unproven = salvage(&mut start, &store, &lost.tables(), &mut report)?;
-    lost.tell(&start.working, &mut report);
+    lost.report(&start.working, &mut report);
     let bad = check_tables(&mut start.working, &store, on_bytes, &mut report)?;
     look_for_folder(env, dir, &mut report)?;
     if !report.is_clean() {
@@ -140,51 +148,43 @@ fn file_damage(name: &str, error: &Error) -> Damage {
     }
 }
 
-/// Damaged index pages of the checkpoint that the repair begins with.
-#[derive(Default)]
-struct LostPages {
-    /// What lies below these was found.
-    mended: Vec<(TableId, Damage)>,
-    given_up: Vec<(TableId, Damage)>,
-}
+/// Damage of index pages in the checkpoint that the repair begins with, each with its table. It has no rows where all blocks below
+/// the page were found.
+struct LostPages(Vec<(TableId, Damage)>);
 
 impl LostPages {
-    /// The tables of which something was not found.
+    /// The tables that have lost rows.
     fn tables(&self) -> HashSet<TableId> {
-        self.given_up.iter().map(|(table, _)| *table).collect()
+        let has_lost_rows = |(_, damage): &&(TableId, Damage)| damage.rows != Some(0);
+        let lost = self.0.iter().filter(has_lost_rows);
+        lost.map(|(table, _)| *table).collect()
     }
 
-    /// Reports them under the names that the tables have at the end of the log, where others may have their earlier ones. Of a
-    /// table that was dropped nothing is missing.
-    fn tell(self, working: &Working, report: &mut RepairReport) {
-        let mended = self.mended.into_iter().map(|lost| (true, lost));
-        let given_up = self.given_up.into_iter().map(|lost| (false, lost));
-        for (is_mended, (table, damage)) in mended.chain(given_up) {
-            let Some(table) = working.table(table) else {
-                report.mended.push(Damage {
+    /// Adds it to the report, under the names that the tables have at the end of the log: another table may have the name of the
+    /// checkpoint by then. A table that was dropped has lost nothing.
+    fn report(self, working: &Working, report: &mut RepairReport) {
+        for (id, damage) in self.0 {
+            let damage = match working.table(id) {
+                Some(table) => Damage {
+                    table: Some(table.name.to_string()),
+                    ..damage
+                },
+                None => Damage {
                     table: None,
                     keys: None,
                     rows: Some(0),
                     what: format!("{}; its table was dropped", damage.what),
                     ..damage
-                });
-                continue;
+                },
             };
-            let list = match is_mended {
-                true => &mut report.mended,
-                false => &mut report.given_up,
-            };
-            list.push(Damage {
-                table: Some(table.name.to_string()),
-                ..damage
-            });
+            report.list_for(&damage).push(damage);
         }
     }
 }
 
 /// Gives the tables whose index has damaged pages a new one of what can still be reached, or found.
 fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPages> {
-    let mut all = LostPages::default();
+    let mut all = Vec::new();
     let mut catalogue = None;
     for table in working.tables.clone().iter() {
         let mut lost: Vec<(Entry, Damage)> = Vec::new();
@@ -219,9 +219,9 @@ fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPage
                         what: format!("{}; what lies below it was found", damage.what),
                         ..damage
                     };
-                    all.mended.push((table.id, damage));
+                    all.push((table.id, damage));
                 }
-                None => all.given_up.push((table.id, damage)),
+                None => all.push((table.id, damage)),
             }
         }
         if let Some(pending) = pending {
@@ -232,7 +232,7 @@ fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPage
         }
         set_items(working, table, items, store)?;
     }
-    Ok(all)
+    Ok(LostPages(all))
 }
 
 fn set_items(
@@ -274,10 +274,7 @@ fn check_tables(
         return Err(error);
     }
     for damage in &check.report.damage {
-        let list = match damage.rows {
-            Some(0) => &mut report.mended,
-            _ => &mut report.given_up,
-        };
+        let list = report.list_for(damage);
         // The header of the checkpoint's segment was looked at before.
         let is_there =
             |other: &Damage| (&other.file, other.offset) == (&damage.file, damage.offset);

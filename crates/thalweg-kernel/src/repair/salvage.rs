@@ -251,7 +251,8 @@ impl Salvage<'_> {
         }
     }
 
-    /// What `validate_salvaged` cannot see: that numbers and keys mean what they meant.
+    /// Why a change that `validate_salvaged` accepts cannot be applied: numbers or keys in it may mean something else than they did
+    /// when it was stored.
     fn rests_on_lost(&self, change: &Change) -> Option<&'static str> {
         match change {
             Change::Edit(Edit::CreateTable { .. }) if self.edits_lost => {

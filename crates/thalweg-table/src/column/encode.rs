@@ -351,10 +351,7 @@ mod tests {
     use arrow_schema::{Field, Schema};
     use std::path::Path;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Duration;
     use thalweg_env::sim::SimEnv;
-    use thalweg_env::{Clock, Env};
 
     #[test]
     fn an_encoder_with_large_buffers_is_not_kept() {
@@ -392,57 +389,21 @@ mod tests {
         assert!(encode(1 << 20).is_none());
     }
 
-    /// The clock of a process that forks.
-    #[derive(Debug)]
-    struct Forked {
-        clock: Arc<dyn Clock>,
-        process_id: AtomicU32,
-    }
-
-    impl Clock for Forked {
-        fn monotonic_ns(&self) -> u64 {
-            self.clock.monotonic_ns()
-        }
-        fn wall_ns(&self) -> i64 {
-            self.clock.wall_ns()
-        }
-        fn boot_id(&self) -> [u8; 16] {
-            self.clock.boot_id()
-        }
-        fn process_id(&self) -> u32 {
-            self.process_id.load(Ordering::SeqCst)
-        }
-        fn sleep(&self, duration: Duration) {
-            self.clock.sleep(duration);
-        }
-    }
-
     /// Their lock may have been held at the fork by a thread that the child does not have.
     #[test]
     fn a_child_of_a_fork_that_closes_leaves_the_encoders_alone() {
-        let env = SimEnv::new(1).env();
-        let clock = Arc::new(Forked {
-            clock: Arc::clone(env.clock()),
-            process_id: AtomicU32::new(1),
-        });
-        let env = Env::new(
-            Arc::clone(env.storage()),
-            Arc::clone(&clock) as _,
-            Arc::clone(env.entropy()),
-            Arc::clone(env.spawner()),
-        );
+        let sim = SimEnv::new(1);
         let options = EngineOptions {
             background: false,
             ..EngineOptions::default()
         };
-        let engine = Engine::open(env, Path::new("/db"), options).unwrap();
+        let engine = Engine::open(sim.env(), Path::new("/db"), options).unwrap();
         let encoders = Arc::clone(engine.encoders());
         encoders.0.give(BlockEncoder::new(Level::Fast));
-        clock.process_id.store(2, Ordering::SeqCst);
-        engine.close().unwrap();
+        let child = sim.fork_process(sim.process_id());
+        sim.as_process(child, || engine.close().unwrap());
         let kept = encoders.0.take(|| Err(())).ok();
         encoders.0.give(kept.expect("the encoder of the parent"));
-        clock.process_id.store(1, Ordering::SeqCst);
         engine.close().unwrap();
         assert!(encoders.0.take(|| Err(())).is_err());
     }
