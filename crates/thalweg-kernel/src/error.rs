@@ -107,6 +107,18 @@ impl Error {
         self.kind() == ErrorKind::Corruption || self.is_unreadable()
     }
 
+    /// Whether it says that a commit does not fit the state before it, and nothing else: no call has failed, no byte is damaged.
+    pub(crate) fn is_misfit(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::NotFound
+                | ErrorKind::Conflict
+                | ErrorKind::AlreadyExists
+                | ErrorKind::Invalid
+                | ErrorKind::Limit
+        )
+    }
+
     /// Whether the device does not return the bytes.
     pub(crate) fn is_unreadable(&self) -> bool {
         let first = std::error::Error::source(self);

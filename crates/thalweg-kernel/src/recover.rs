@@ -5,7 +5,7 @@
 
 use crate::block::BlockHead;
 use crate::change::Change;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::ids::{CommitNo, LogPosition};
 use crate::index::{Address, PageLoader};
 use crate::replay::{Frame, Replay};
@@ -100,7 +100,7 @@ pub(crate) fn apply_at(
         .validate_stored(&frame.changes, pages)
         .map_err(|e| {
             // What cannot be read says nothing about the commit.
-            if matches!(e.kind(), ErrorKind::Io | ErrorKind::SnapshotExpired) {
+            if !e.is_misfit() {
                 return e;
             }
             let place = format!("segment {:x} at {}", frame.at.segment.0, frame.at.offset);

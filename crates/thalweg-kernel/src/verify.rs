@@ -261,17 +261,20 @@ impl Check<'_> {
     /// All that a tree leads to.
     fn tree(&mut self, table: &TableSnapshot, tree: &Tree) {
         let mut walk = tree.walk(None, self.store);
+        let mut opened = tree.total().map_or_else(Entry::unknown, Entry::clone);
         loop {
-            let next = walk.next(|entry| self.entry(table, entry));
+            let next = walk.next(|entry| {
+                let step = self.entry(table, entry);
+                if matches!(step, Step::Descend) {
+                    opened = entry.clone();
+                }
+                step
+            });
             match next {
                 Ok(Some(block)) => self.block(table, &block),
                 Ok(None) => return,
                 // The page was whole when `entry` looked: it changed since, and the rest of the table is out of reach.
-                Err(error) => {
-                    let root = tree.total().map_or_else(Entry::unknown, Entry::clone);
-                    self.damage(table, &root, &error);
-                    return;
-                }
+                Err(error) => return self.damage(table, &opened, &error),
             }
         }
     }

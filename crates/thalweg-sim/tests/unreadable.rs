@@ -8,6 +8,7 @@ use thalweg_env::sim::{
 };
 use thalweg_kernel::{Durability, ErrorKind, Options, Result, TableId};
 use thalweg_sim::toy::{Row, Toy};
+use thalweg_sim::workloads::WORKLOADS;
 
 const SECTOR_BYTES: u64 = 4096;
 const HEADER_BYTES: u64 = 64;
@@ -240,4 +241,31 @@ fn what_processes_tell_each_other_stops_no_reader_when_it_was_torn() {
         assert!(sim.unreadable_files().is_empty(), "{name}");
         assert_eq!(read(9), rows(0, 302), "{name}");
     }
+}
+
+/// A call of an opening that fails for want of something says nothing of what is stored.
+#[test]
+fn a_read_that_fails_for_want_of_space_is_no_damage() {
+    let mut failed = 0;
+    for workload in &WORKLOADS {
+        let shape = workload.shape();
+        let sim = SimEnv::new(5);
+        let _driver = workload.run(&sim, false);
+        let image = sim.crash_image(&CrashChoice::KeepAll);
+        let whole = image.crash_image(&CrashChoice::KeepAll);
+        shape.open(&whole.env()).unwrap();
+        for call in 1..=whole.calls() {
+            let image = image.crash_image(&CrashChoice::KeepAll);
+            let fails = FaultRule::new(Fault::Error(Errno::NOSPC))
+                .on(&[CallKind::Read, CallKind::Open])
+                .at_call(call);
+            image.set_plan(FaultPlan::none().rule(fails));
+            let Err(error) = shape.open(&image.env()) else {
+                continue;
+            };
+            failed += 1;
+            assert_ne!(error.kind(), ErrorKind::Corruption, "call {call}: {error}");
+        }
+    }
+    assert!(failed > 50, "{failed}");
 }

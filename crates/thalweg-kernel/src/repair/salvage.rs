@@ -246,7 +246,7 @@ impl Salvage<'_> {
         }
         match self.working.validate_salvaged(changes, self.store) {
             Ok(()) => Ok(None),
-            Err(error) if is_refusal(&error) => Ok(Some(error.message().to_owned())),
+            Err(error) if error.is_misfit() => Ok(Some(error.message().to_owned())),
             Err(error) => Err(error),
         }
     }
@@ -404,18 +404,6 @@ fn read_log(log: &mut EpochLog) -> Result<Vec<Found>> {
 
 fn is_whole(replay: &Replay, frame: &Frame) -> Result<bool> {
     Ok(blocks_verify(frame, &replay.read_whole(frame)?))
-}
-
-/// Whether an error says that a commit does not fit the state, and nothing else.
-fn is_refusal(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::NotFound
-            | ErrorKind::Conflict
-            | ErrorKind::AlreadyExists
-            | ErrorKind::Invalid
-            | ErrorKind::Limit
-    )
 }
 
 fn table_of(change: &Change) -> Option<TableId> {
