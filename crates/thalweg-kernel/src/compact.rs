@@ -284,7 +284,7 @@ impl<'a> Round<'a> {
             // Not before there is something to write: one that is left empty stays until other garbage goes.
             let fragment = match &mut fragment {
                 Some(fragment) => fragment,
-                none => none.insert(self.writer.stage_fragment(table.id)?),
+                none => none.insert(self.writer.stage_fragment_anyway(table.id)?),
             };
             fragment.copy_block(&block)?;
             bytes += u64::from(entry.address.bytes);

@@ -30,10 +30,14 @@ use crate::writer::Writer;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use thalweg_env::{Env, Metadata};
 
 /// Where so many empty fragments have ids that the root does not lie above yet, a checkpoint is written to remove them.
 pub(crate) const EMPTY_FRAGMENTS: usize = 64;
+
+/// Where there is no room for these checkpoints, and so many have been left, nobody makes more: each round looks at all of them.
+pub(crate) const MAX_EMPTY_FRAGMENTS: usize = 16 * EMPTY_FRAGMENTS;
 
 /// What was done.
 pub(crate) struct Collected {
@@ -256,17 +260,16 @@ fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<usize
     let mut bound = least_next_file()?;
     // Checkpoints raise it: for many of them, and where these do not take the room that others need.
     if empty.iter().filter(|dead| dead.id >= bound).count() >= EMPTY_FRAGMENTS {
-        let has_room = writer.with_leader(|leader| {
-            !leader.supply.is_given_back() && leader.supply.has_room_to_clean()
-        })?;
-        if has_room {
+        if writer.with_leader(|leader| leader.supply.may_clean_now())? {
             for _slot in 0..SLOTS {
                 let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
             }
             bound = least_next_file()?;
         }
     }
-    if empty.iter().any(|dead| dead.id >= bound) {
+    let left = empty.iter().filter(|dead| dead.id >= bound).count();
+    writer.empty_fragments.store(left, Ordering::Relaxed);
+    if left > 0 {
         writer.due.garbage_stays();
     }
     // One that cannot be removed is found again in a later round.

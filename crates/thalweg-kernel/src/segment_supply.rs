@@ -494,6 +494,11 @@ impl SegmentSupply {
         Ok(())
     }
 
+    /// Whether checkpoints that remove files take no room that is kept for what frees more.
+    pub(crate) fn may_clean_now(&self) -> bool {
+        !self.is_given_back() && self.has_room_to_clean()
+    }
+
     /// Whether there is room for the checkpoints that remove files.
     pub(crate) fn has_room_to_clean(&self) -> bool {
         let bytes = self.sizes.room_for_checkpoints(CLEANING_CHECKPOINTS);

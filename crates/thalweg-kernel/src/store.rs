@@ -292,9 +292,14 @@ impl Store {
         self.given_up.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Fragments that were given up since somebody last heard of them.
+    pub(crate) fn given_up(&self) -> usize {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
     /// Whether at least so many fragments were given up; counts from zero again if so.
     pub(crate) fn take_given_up(&self, at_least: usize) -> bool {
-        let is_much = self.given_up.load(Ordering::Relaxed) >= at_least;
+        let is_much = self.given_up() >= at_least;
         if is_much {
             self.given_up.store(0, Ordering::Relaxed);
         }

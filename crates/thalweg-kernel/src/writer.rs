@@ -10,7 +10,7 @@ use crate::compact::compact_segments;
 use crate::due::{Due, not_stored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::{FragmentWriter, Staged};
-use crate::garbage::{self, EMPTY_FRAGMENTS, Marked};
+use crate::garbage::{self, EMPTY_FRAGMENTS, MAX_EMPTY_FRAGMENTS, Marked};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::kernel::{Options, Published, RowEncoder};
 use crate::leader::{Job, Leader};
@@ -29,6 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_env::sync::{Condvar, Mutex};
 use thalweg_env::{Env, File, OpenMode};
@@ -61,6 +62,8 @@ pub(crate) struct Writer {
     pub(crate) known_uses: Mutex<garbage::KnownUses>,
     /// Segments that the last round of cleaning has left: nothing needs them once there are two more checkpoints.
     pub(crate) left_by_cleaning: Mutex<RangeInclusive<FileId>>,
+    /// Empty fragments that the last round of cleaning has left.
+    pub(crate) empty_fragments: AtomicUsize,
     /// When the removal of a file failed: it calls for another round some time later.
     not_removed: Mutex<BTreeMap<FileId, u64>>,
     /// Garbage that was left because of snapshots before this commit.
@@ -96,6 +99,7 @@ impl Writer {
             slots: Mutex::new(SlotsSeen::new(options.max_snapshot_age)),
             known_uses: Mutex::default(),
             left_by_cleaning: Mutex::new(FileId(0)..=FileId(0)),
+            empty_fragments: AtomicUsize::new(0),
             not_removed: Mutex::default(),
             behind_pins: Mutex::new(None),
             queue: CommitQueue::new(leader),
@@ -222,7 +226,34 @@ impl Writer {
         self.submit(Job::Flush, Durability::Disk).map(|_| ())
     }
 
+    /// For whoever adds rows.
+    ///
+    /// # Errors
+    /// `DiskFull` where refused ones have left many names and there is no room to remove them; whatever creating a file leads to.
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
+        self.check_empty_fragments()?;
+        self.stage_fragment_anyway(table)
+    }
+
+    fn check_empty_fragments(&self) -> Result<()> {
+        let empty = self.empty_fragments.load(Ordering::Relaxed) + self.store.given_up();
+        if empty < MAX_EMPTY_FRAGMENTS {
+            return Ok(());
+        }
+        if self.with_leader(|leader| leader.supply.may_clean_now())? {
+            self.due.expect_garbage();
+            self.due.call_for_garbage();
+            return Ok(());
+        }
+        let message = format!(
+            "the disk is full: {empty} large appends before this one have found no room, and there is none for the checkpoints that \
+             remove the names of their files; small appends may still find some"
+        );
+        Err(Error::new(ErrorKind::DiskFull, message))
+    }
+
+    /// For whoever moves rows, which may free space.
+    pub(crate) fn stage_fragment_anyway(&self, table: TableId) -> Result<FragmentWriter> {
         if self.store.take_given_up(EMPTY_FRAGMENTS) {
             self.due.expect_garbage();
             self.due.call_for_garbage();
@@ -447,7 +478,7 @@ impl Writer {
                 ..Commit::default()
             });
         }
-        let mut fragment = self.stage_fragment(table)?;
+        let mut fragment = self.stage_fragment_anyway(table)?;
         for (ordinal, block) in (0..).zip(&mut blocks) {
             block.entry.ordinal = ordinal;
             fragment.add_block(block)?;

@@ -594,6 +594,19 @@ fn an_earlier_version_of_a_segment_is_no_copy_of_it() {
 fn small_appends_go_on_beside_large_ones_that_are_refused() {
     let sim = crate::machine(11);
     sim.set_copy_on_write(true);
+    let (toy, [small, large]) = nearly_full(&sim, 100 << 10);
+    let rows = random_rows(1 << 40, 60_000);
+    for n in 0..500 {
+        if n < 70 {
+            toy.append_fragment(large, &rows, 1024).unwrap_err();
+        }
+        sim.advance(Duration::from_millis(50));
+        toy.append(small, &[(n, 1)], Durability::Disk).unwrap();
+    }
+}
+
+/// A database of 2,000 tables on a disk with `left_bytes` of room, which is too little for checkpoints; two of its tables.
+fn nearly_full(sim: &SimEnv, left_bytes: u64) -> (Toy, [TableId; 2]) {
     let options = Options {
         segment_bytes: 8 << 20,
         ..options()
@@ -618,15 +631,34 @@ fn small_appends_go_on_beside_large_ones_that_are_refused() {
     for _ in 0..4 {
         toy.kernel.run_due_work().unwrap();
     }
-    sim.set_quota(Some(sim.used_bytes() + (100 << 10)));
+    sim.set_quota(Some(sim.used_bytes() + left_bytes));
+    (toy, [small, large])
+}
+
+/// Where there is no room for the checkpoints that remove them, the names of refused appends grow to a bound; with room again they
+/// go, and large appends are taken.
+#[test]
+fn refused_large_appends_leave_no_more_names_than_a_bound() {
+    let sim = crate::machine(12);
+    let (toy, [small, large]) = nearly_full(&sim, 100 << 10);
     let rows = random_rows(1 << 40, 60_000);
-    for n in 0..500 {
-        if n < 70 {
-            toy.append_fragment(large, &rows, 1024).unwrap_err();
-        }
+    let mut most = 0;
+    for n in 0..2_500 {
+        toy.append_fragment(large, &rows, 1024).unwrap_err();
         sim.advance(Duration::from_millis(50));
+        if n % 10 == 0 {
+            toy.append(small, &[(n, 1)], Durability::Disk).unwrap();
+        }
+        most = most.max(fragments(&sim));
+    }
+    assert!((500..1_300).contains(&most), "{most} files");
+    sim.set_quota(None);
+    for n in 0..10 {
+        toy.append_fragment(large, &rows, 1024).unwrap();
         toy.append(small, &[(n, 1)], Durability::Disk).unwrap();
     }
+    let left = fragments(&sim);
+    assert!(left < 100, "{left} files");
 }
 
 /// Where the reserve was given back no block can be put in the place of another, so none is copied.
