@@ -259,13 +259,12 @@ fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<usize
     let empty: Vec<Dead> = empty.collect();
     let mut bound = least_next_file()?;
     // Checkpoints raise it: for many of them, and where these do not take the room that others need.
-    if empty.iter().filter(|dead| dead.id >= bound).count() >= EMPTY_FRAGMENTS {
-        if writer.with_leader(|leader| leader.supply.may_clean_now())? {
-            for _slot in 0..SLOTS {
-                let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
-            }
-            bound = least_next_file()?;
+    let is_many = empty.iter().filter(|dead| dead.id >= bound).count() >= EMPTY_FRAGMENTS;
+    if is_many && writer.with_leader(|leader| leader.supply.may_clean_now())? {
+        for _slot in 0..SLOTS {
+            let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
         }
+        bound = least_next_file()?;
     }
     let left = empty.iter().filter(|dead| dead.id >= bound).count();
     writer.empty_fragments.store(left, Ordering::Relaxed);

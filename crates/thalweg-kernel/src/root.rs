@@ -1,8 +1,8 @@
 //! The root: the small file that says where reading starts (`docs/format/log.md`).
 //!
-//! Invariants: a slot is written whole, synced, and never touched again before the other one has been; the valid slot
-//! with the higher sequence counts. A change of epoch is written to both slots before anything of the new epoch is
-//! acknowledged, so damage to one slot never leads back to an old epoch.
+//! Invariants: a slot is written whole, synced, and never touched again before the other one has been; of the valid slots
+//! that of the later epoch counts, and of one epoch the one with the higher sequence. A change of epoch is written to both
+//! slots before anything of the new epoch is acknowledged, so damage to one slot never leads back to an old epoch.
 
 use crate::checkpoint::Place;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,6 +11,7 @@ use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE, 
 use crate::segment::FORMAT_VERSION;
 use crate::wire::is_sound_le;
 use std::path::Path;
+use std::sync::Arc;
 use thalweg_env::{Env, File, OpenMode, is_unreadable};
 
 pub(crate) const ROOT_NAME: &str = "root";
@@ -136,11 +137,13 @@ impl Root {
 /// The open root file.
 #[derive(Debug)]
 pub(crate) struct RootFile {
-    file: std::sync::Arc<dyn File>,
+    file: Arc<dyn File>,
     /// What counts now.
     pub(crate) current: Root,
     /// What the other slot says, if it can be read.
     pub(crate) other: Option<Root>,
+    /// Why the other slot cannot be read, if the device does not return it.
+    pub(crate) unreadable_slot: Option<Error>,
     current_slot: usize,
     /// The slot that counts is known to be on disk: this process synced it.
     is_durable: bool,
@@ -170,6 +173,7 @@ impl RootFile {
             file,
             current: root,
             other: Some(root),
+            unreadable_slot: None,
             current_slot: 0,
             is_durable: true,
         })
@@ -186,6 +190,7 @@ impl RootFile {
             file,
             current,
             other: None,
+            unreadable_slot: None,
             current_slot: SLOTS - 1,
             // No slot says it, and none is to: what it names is only known to a repair.
             is_durable: true,
@@ -204,20 +209,14 @@ impl RootFile {
             .storage()
             .open(&path, mode)
             .map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
-        let (current, other, current_slot) = Self::read_slots(&*file, &path)?;
+        let read = Self::read_slots(file, &path)?;
         if writable {
-            current.check_numbers(&path)?;
+            read.current.check_numbers(&path)?;
         }
-        Ok(Self {
-            file,
-            current,
-            other,
-            current_slot,
-            is_durable: false,
-        })
+        Ok(read)
     }
 
-    fn read_slots(file: &dyn File, path: &Path) -> Result<(Root, Option<Root>, usize)> {
+    fn read_slots(file: Arc<dyn File>, path: &Path) -> Result<Self> {
         let at_path =
             |e: Error| Error::with_source(e.kind(), format!("{}: {e}", path.display()), e);
         // What fails its checks counts as no slot; a call that fails for want of something else says nothing of what is there.
@@ -246,17 +245,31 @@ impl RootFile {
                 decoded => Ok(decoded),
             }
         };
-        match (read(0)?, read(1)?) {
-            (Ok(a), Ok(b)) if a.database != b.database => Err(Error::corruption(
-                path.display(),
-                "its slots belong to two databases",
-            )),
-            (Ok(a), Ok(b)) if a.sequence >= b.sequence => Ok((a, Some(b), 0)),
-            (Ok(a), Ok(b)) => Ok((b, Some(a), 1)),
-            (Ok(a), Err(_)) => Ok((a, None, 0)),
-            (Err(_), Ok(b)) => Ok((b, None, 1)),
-            (Err(e), Err(_)) => Err(at_path(e)),
-        }
+        let (current, other, current_slot) = match (read(0)?, read(1)?) {
+            (Ok(a), Ok(b)) if a.database != b.database => {
+                let what = "its slots belong to two databases";
+                return Err(Error::corruption(path.display(), what));
+            }
+            // A slot of a later epoch is the newer one even where a repair has made the file anew, which counts from one again: the
+            // other slot may show what lay on the disk before, and that may be a slot of the file that was lost.
+            (Ok(a), Ok(b)) if (a.epoch, a.sequence) >= (b.epoch, b.sequence) => (a, Ok(b), 0),
+            (Ok(a), Ok(b)) => (b, Ok(a), 1),
+            (Ok(a), Err(e)) => (a, Err(e), 0),
+            (Err(e), Ok(b)) => (b, Err(e), 1),
+            (Err(e), Err(_)) => return Err(at_path(e)),
+        };
+        let (other, error) = match other {
+            Ok(other) => (Some(other), None),
+            Err(error) => (None, Some(error)),
+        };
+        Ok(Self {
+            file,
+            current,
+            other,
+            unreadable_slot: error.filter(Error::is_unreadable),
+            current_slot,
+            is_durable: false,
+        })
     }
 
     /// The next file id from which an opening goes on that finds only one slot, whichever that is. A file with a lower one can go:
@@ -366,6 +379,26 @@ mod tests {
         raw.write_all_at(&[0xFF; 512], 8).unwrap();
         let again = RootFile::open(&env, dir, true).unwrap();
         assert_eq!((again.current.sequence, again.other), (2, None));
+    }
+
+    #[test]
+    fn the_slot_of_the_later_epoch_counts() {
+        let env = thalweg_env::sim::SimEnv::new(1);
+        let (env, dir) = (env.env(), Path::new("/db"));
+        env.storage().create_dir_all(dir).unwrap();
+        let later = Root {
+            epoch: Epoch(5),
+            ..root(1)
+        };
+        // Of a file that was lost, in a place that nothing was written to yet.
+        let mut file = RootFile::create(&env, dir, root(9)).unwrap();
+        file.write_slot(0, &later).unwrap();
+        let again = RootFile::open(&env, dir, true).unwrap();
+        assert_eq!((again.current, again.other), (later, Some(root(9))));
+        file = again;
+        file.switch(Root { ..later }).unwrap();
+        let again = RootFile::open(&env, dir, true).unwrap();
+        assert_eq!((again.current.sequence, again.other), (2, Some(later)));
     }
 
     #[test]

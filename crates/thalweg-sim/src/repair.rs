@@ -5,9 +5,13 @@
 //! that is missing lies in something that the report lists. A repair that fails leaves all data as it was.
 
 mod epochs;
+mod pages;
 
 pub use epochs::{
     damage_only_checkpoint, fail_reads, floors_around_repair, of_one_checkpoint, removed_between,
+};
+pub use pages::{
+    damage_pages, damage_pages_beside_another_slot, merged, merged_behind_a_lost_page,
 };
 
 use crate::damage::{End, Files, files_of, open_and_read};
@@ -537,64 +541,6 @@ pub fn dependent() -> Patient {
     Patient::of("dependent", &db, image, false, true)
 }
 
-/// A closed database whose blocks were merged, with more behind them.
-pub fn merged() -> Patient {
-    let sim = SimEnv::new(25);
-    let mut db = Driver::start(&sim, Shape::new(1 << 15, 8), false);
-    db.create("t");
-    db.append_group("t", 0..24, Durability::Disk);
-    db.append_group("t", 10..20, Durability::Disk);
-    db.merge("t");
-    db.append_group("t", 30..50, Durability::Disk);
-    db.close();
-    let image = sim.crash_image(&CrashChoice::KeepAll);
-    Patient::of("merged", &db, image, true, true)
-}
-
-/// A page of the index is lost, and the frame that brought its blocks: but a merge behind the checkpoint has their rows.
-pub fn merged_behind_a_lost_page() -> RepairStage {
-    let sim = SimEnv::new(26);
-    let mut db = Driver::start(&sim, Shape::new(1 << 15, 8), false);
-    db.create("t");
-    db.append_group("t", 0..24, Durability::Disk);
-    db.checkpoint();
-    let in_use = db.toy().map(|toy| toy.kernel.snapshot());
-    db.merge("t");
-    db.append("t", [100], Durability::Disk);
-    drop(in_use);
-    let image = sim.crash_image(&CrashChoice::KeepAll);
-    db.finish();
-    let patient = Patient::of("merged behind a lost page", &db, image, false, true);
-    let mut stage = RepairStage::default();
-    for (path, bytes) in files_of(&patient.sim) {
-        let begins = |magic: &[u8]| -> Vec<u64> {
-            let found = bytes.windows(4).enumerate().filter(|(_, at)| *at == magic);
-            found.map(|(at, _)| at as u64).collect()
-        };
-        for page in begins(b"TIPG") {
-            // The first frame is the first checkpoint, which the root does not name any more.
-            for frame in begins(b"TFRM")
-                .into_iter()
-                .filter(|frame| *frame < page)
-                .skip(1)
-            {
-                let image = patient.image();
-                for at in [page + 40, frame + 20] {
-                    image.overwrite_file(&path, at, &[0x33]).expect("a file");
-                }
-                let what = format!("page {page} and frame {frame} of {}", path.display());
-                if let Some(Repaired::Done(_, contents)) = stage.run(&patient, &image, &what)
-                    && contents != patient.contents
-                {
-                    let lost = difference(&patient.contents, &contents);
-                    stage.violations.push(format!("{what}: {lost}"));
-                }
-            }
-        }
-    }
-    stage
-}
-
 /// Overwrites every stretch of some lengths of the log.
 pub fn damage_stretches(patient: &Patient, lengths: &[usize], step: usize) -> RepairStage {
     let mut stage = RepairStage::default();
@@ -619,26 +565,6 @@ pub fn damage_stretches(patient: &Patient, lengths: &[usize], step: usize) -> Re
                     return stage;
                 }
             }
-        }
-    }
-    stage
-}
-
-/// Damages each page of the index that lies in a segment: the frames that brought its blocks tell of them.
-pub fn damage_pages(patient: &Patient) -> RepairStage {
-    let mut stage = RepairStage::default();
-    for page in &patient.pages {
-        let image = patient.image();
-        let path = Path::new(DIR).join(segment_name(page.file));
-        let middle = page.offset + u64::from(page.bytes) / 2;
-        let changed = image.overwrite_file(&path, middle, &[0x77, 0x78]);
-        changed.expect("a segment");
-        let what = format!("the page at {page}");
-        if let Some(Repaired::Done(_, contents)) = stage.run(patient, &image, &what)
-            && contents != patient.contents
-        {
-            let lost = difference(&patient.contents, &contents);
-            stage.violations.push(format!("{what}: {lost}"));
         }
     }
     stage

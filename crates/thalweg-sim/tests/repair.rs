@@ -11,9 +11,9 @@ use thalweg_kernel::verify::Damage;
 use thalweg_sim::driver::{DIR, Driver, Shape};
 use thalweg_sim::repair::{
     Patient, RepairStage, closed, coarse_damage, crash_repair, damage_only_checkpoint,
-    damage_pages, damage_stretches, dependent, fail_reads, fail_repair, flip_bytes,
-    floors_around_repair, killed, merged, merged_behind_a_lost_page, of_one_checkpoint,
-    removed_between, repair_what_is_only_cached, several_places,
+    damage_pages, damage_pages_beside_another_slot, damage_stretches, dependent, fail_reads,
+    fail_repair, flip_bytes, floors_around_repair, killed, merged, merged_behind_a_lost_page,
+    of_one_checkpoint, removed_between, repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::WORKLOADS;
@@ -72,6 +72,32 @@ fn what_lies_below_a_damaged_page_is_found_again() {
     conclude("pages of the index", &stage, 0, &clock);
     let pages = "one page for each table";
     assert_eq!((stage.mended, stage.repairs), (4, 4), "{pages}");
+}
+
+/// Where a damaged page loses rows, the checkpoint of the other slot may lead to them.
+#[test]
+fn what_the_other_slot_leads_to_is_kept() {
+    let (seed, clock) = (seed(), Stopwatch::start());
+    let mut stage = RepairStage::default();
+    for workload in &WORKLOADS {
+        let sim = SimEnv::new(seed);
+        sim.record_states(true);
+        let driver = workload.run(&sim, false);
+        let places = 60 / (workload.one_in() as u64).min(6);
+        for place in 1..=places {
+            let call = sim.calls() * place / places;
+            let state = (1..=call).rev().find_map(|call| sim.state_at(call));
+            let image = state.expect("a state").crash_image(&KeepAll);
+            let is_database = image.read_file(&Path::new(DIR).join("root")).is_ok();
+            if is_database {
+                let name = format!("{}, call {call}", workload.name);
+                let patient = Patient::of(&name, &driver, image, false, true);
+                stage.add(damage_pages_beside_another_slot(&patient));
+            }
+        }
+    }
+    conclude("pages beside another slot", &stage, seed, &clock);
+    assert!(stage.mended > 100 && stage.gave_up > 20, "{stage:?}");
 }
 
 #[test]
@@ -176,7 +202,7 @@ fn reads_that_fail_for_good() {
         stage.add(fail_reads(patient));
     }
     conclude("reads that fail", &stage, 0, &clock);
-    assert!(stage.errors > 100, "{stage:?}");
+    assert!(stage.errors > 100 && stage.mended > 100, "{stage:?}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::verify::{Check, Damage, VerifyReport, entry_damage, file_name};
 use crate::working::Working;
 use find::Catalogue;
 use salvage::salvage;
-use start::{Start, find_start};
+use start::{Sources, Start};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -54,6 +54,19 @@ impl RepairReport {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.given_up.is_empty() && self.mended.is_empty()
+    }
+
+    /// How much is given up: commits, and rows besides. What is not known counts as more than anything that is.
+    fn loss(&self) -> (u64, u64) {
+        let commits_of = |damage: &Damage| damage.commits.map(|(first, last)| last.0 - first.0 + 1);
+        let (mut commits, mut rows) = (0_u64, 0_u64);
+        for damage in &self.given_up {
+            match commits_of(damage) {
+                Some(count) => commits = commits.saturating_add(count),
+                None => rows = rows.saturating_add(damage.rows.unwrap_or(u64::MAX)),
+            }
+        }
+        (commits, rows)
     }
 
     /// The list that damage belongs to.
@@ -107,19 +120,82 @@ fn repair_locked(
     options: &Options,
     on_bytes: &mut dyn FnMut(u64),
 ) -> Result<RepairReport> {
-    let mut report = RepairReport::default();
-    let mut start = find_start(env, dir, &mut report)?;
-    let database = start.from.database;
-    let store = Store::new(env.clone(), dir, database, options.cache_bytes);
-    let lost = leave_out_lost_pages(&mut start.working, &store)?;
-    let unproven = salvage(&mut start, &store, &lost.tables(), &mut report)?;
-    lost.report(&start.working, &mut report);
-    let bad = check_tables(&mut start.working, &store, on_bytes, &mut report)?;
+    let mut found = RepairReport::default();
+    let mut sources = Sources::read(env, dir, &mut found)?;
+    let store = Store::new(env.clone(), dir, sources.database, options.cache_bytes);
+    let newest = sources.newest_start(env, dir, &mut found)?;
+    let mut outcome = Outcome::of(newest, &store, found.clone(), on_bytes)?;
+    if outcome.may_be_of_its_start
+        && !outcome.report.given_up.is_empty()
+        && let Some(older) = sources.older_start(env, dir, &outcome.start)?
+    {
+        let older = Outcome::of(older, &store, found, on_bytes)?;
+        if older.report.loss() < outcome.report.loss() {
+            outcome = older.instead_of(outcome);
+        }
+    }
+    let Outcome {
+        start,
+        repair,
+        mut report,
+        ..
+    } = outcome;
     look_for_folder(env, dir, &mut report)?;
     if !report.is_clean() {
-        Repair { bad, unproven }.write(env, dir, options, start, &mut report)?;
+        repair.write(env, dir, options, sources, start, &mut report)?;
     }
     Ok(report)
+}
+
+/// What one start leads to.
+struct Outcome {
+    /// With the log applied.
+    start: Start,
+    repair: Repair,
+    report: RepairReport,
+    /// What is given up may depend on the start: index pages of its checkpoint are damaged, or commits could not be applied.
+    may_be_of_its_start: bool,
+}
+
+impl Outcome {
+    fn of(
+        mut start: Start,
+        store: &Store,
+        mut report: RepairReport,
+        on_bytes: &mut dyn FnMut(u64),
+    ) -> Result<Self> {
+        let lost = leave_out_lost_pages(&mut start.working, store)?;
+        let unproven = salvage(&mut start, store, &lost.tables(), &mut report)?;
+        let may_be_of_its_start = !lost.0.is_empty() || !report.given_up.is_empty();
+        lost.report(&start.working, &mut report);
+        let bad = check_tables(&mut start.working, store, on_bytes, &mut report)?;
+        Ok(Self {
+            start,
+            repair: Repair { bad, unproven },
+            report,
+            may_be_of_its_start,
+        })
+    }
+
+    /// Tells of the damage that the newest checkpoint leads to as well: nothing is lost by it with this outcome, but the root must name
+    /// another one.
+    fn instead_of(mut self, newest: Self) -> Self {
+        let place = |damage: &Damage| (damage.file.clone(), damage.offset);
+        let told = self.report.given_up.iter().chain(&self.report.mended);
+        let told: HashSet<_> = told.map(place).collect();
+        let newest = newest.report.given_up.into_iter();
+        let only_there = newest.filter(|damage| !told.contains(&place(damage)));
+        self.report.mended.extend(only_there.map(|damage| Damage {
+            rows: Some(0),
+            commits: None,
+            what: format!(
+                "{}; the checkpoint before it and the log lead to all of that",
+                damage.what
+            ),
+            ..damage
+        }));
+        self
+    }
 }
 
 /// Without the folder of the fragments, though it may be empty, nothing opens.
@@ -307,9 +383,11 @@ impl Repair {
         env: &Env,
         dir: &Path,
         options: &Options,
+        sources: Sources,
         start: Start,
         report: &mut RepairReport,
     ) -> Result<()> {
+        let live = sources.live();
         let epoch = start.last_epoch.next()?;
         check_countable(dir, "last commit", start.working.commit.0)?;
         check_countable(
@@ -317,7 +395,7 @@ impl Repair {
             "segment of a checkpoint",
             start.from.checkpoint.segment.0,
         )?;
-        let root = match start.root {
+        let root = match sources.root {
             Some(root) => root,
             None => RootFile::replacing(env, dir, start.from)?,
         };
@@ -331,7 +409,7 @@ impl Repair {
             options.segment_bytes,
         )?;
         let mut leader = open::leader(env, dir, options, root, Arc::new(supply), start.working)?;
-        if let Some(live) = &start.live {
+        if let Some(live) = live {
             leader.gc_floor = live.gc_floor;
         }
         for table in leader.working.tables.clone().iter() {

@@ -1,5 +1,5 @@
 //! Where a repair starts from: the checkpoint that the root names, or else the newest whole one in the log, or else the empty
-//! state before the first commit of all.
+//! state before the first commit of all. Where rows would be lost by that, also from the checkpoint of the other slot.
 //!
 //! Invariants: nothing is written. A checkpoint of an epoch that may not have begun (no root or `live` names it, and nothing
 //! follows its only checkpoint: its recovery, or a repair, may have been cut short) counts only if there is no other, or if
@@ -29,10 +29,6 @@ pub(crate) const UNKNOWN: CommitNo = CommitNo(u64::MAX);
 
 /// What a repair starts from.
 pub(crate) struct Start {
-    /// The root, if one of its slots can be read.
-    pub(crate) root: Option<RootFile>,
-    /// What `live` says, if it is of this database.
-    pub(crate) live: Option<Live>,
     /// The checkpoint that counts, as a root would name it.
     pub(crate) from: Root,
     pub(crate) working: Working,
@@ -57,95 +53,167 @@ pub(crate) struct EpochLog {
     pub(crate) taken_over: Option<CommitNo>,
 }
 
-/// Finds it. What is wrong with the root and its checkpoint goes into the report.
-pub(crate) fn find_start(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<Start> {
-    let live = match LiveFile::open_reader(env, dir)? {
-        Some(live) => {
-            let slots = live.read_slots()?;
-            if slots.is_damaged {
-                let what = "a slot does not verify: the log says what was stored";
-                let damage = Error::corruption(LIVE_NAME, what);
-                report.mended.push(file_damage(LIVE_NAME, &damage));
+/// What is read before the log: the root, `live` and the headers of the segments.
+pub(crate) struct Sources {
+    /// The root, if one of its slots can be read.
+    pub(crate) root: Option<RootFile>,
+    pub(crate) database: DatabaseId,
+    told: Told,
+    segments: Segments,
+}
+
+impl Sources {
+    /// Reads them. What is wrong with root and `live` goes into the report.
+    pub(crate) fn read(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<Self> {
+        let live = match LiveFile::open_reader(env, dir)? {
+            Some(live) => {
+                let slots = live.read_slots()?;
+                if slots.is_damaged {
+                    let what = "a slot does not verify: the log says what was stored";
+                    let damage = Error::corruption(LIVE_NAME, what);
+                    report.mended.push(file_damage(LIVE_NAME, &damage));
+                }
+                slots.said
             }
-            slots.said
-        }
-        None => None,
-    };
-    let mut segments = Segments::read(env, dir)?;
-    let root = match RootFile::open(env, dir, true) {
-        Ok(root) => Some(root),
-        Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
-            report.mended.push(file_damage(ROOT_NAME, &e));
-            None
-        }
-        Err(e) => return Err(e),
-    };
-    let database = match &root {
-        Some(root) => root.current.database,
-        None => segments.database(dir)?,
-    };
-    let live = live.filter(|live| live.database == database);
-    let named = root.as_ref().map(|root| root.current);
-    let slots = root.iter().flat_map(|r| [Some(r.current), r.other]);
-    let told = Told {
-        slots: slots.flatten().collect(),
-        live,
-    };
-    let found = match named {
-        Some(root) => start_from(env, dir, &root, live, report)?,
-        None => None,
-    };
-    if let (Some((.., working)), Some(root)) = (&found, &root) {
-        match check_other(env, dir, root, &working.bases) {
-            Err((at, error)) if error.kind() == ErrorKind::Corruption => {
-                // Nothing is lost yet.
-                report.mended.push(log_damage(at, &error));
+            None => None,
+        };
+        let mut segments = Segments::read(env, dir)?;
+        let root = match RootFile::open(env, dir, true) {
+            Ok(root) => Some(root),
+            Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
+                report.mended.push(file_damage(ROOT_NAME, &e));
+                None
             }
-            checked => checked.map_err(|(_, error)| error)?,
+            Err(e) => return Err(e),
+        };
+        // Written anew by the repair: it may be the newer one, and what that leads to damaged.
+        if let Some(error) = root.as_ref().and_then(|root| root.unreadable_slot.as_ref()) {
+            report.mended.push(file_damage(ROOT_NAME, error));
         }
+        let database = match &root {
+            Some(root) => root.current.database,
+            None => segments.database(dir)?,
+        };
+        let slots = root.iter().flat_map(|r| [Some(r.current), r.other]);
+        let told = Told {
+            slots: slots.flatten().collect(),
+            live: live.filter(|live| live.database == database),
+        };
+        segments.epochs.extend(told.begun());
+        Ok(Self {
+            root,
+            database,
+            told,
+            segments,
+        })
     }
-    segments.epochs.extend(told.begun());
-    let mut logs = Vec::new();
-    let (from, replay, working) = match found {
-        Some(found) => found,
-        None => {
-            let frames = segments.frames(env, dir, database)?;
-            // Headers may be damaged, but frames tell of their epochs as well.
-            segments.epochs.extend(frames.last.keys());
-            let start = frames.newest_checkpoint(env, dir, database, &told)?;
-            logs = frames.logs_behind(env, dir, database, &start.0, &told, &segments.ids)?;
-            start
+
+    /// What `live` says, if it is of this database.
+    pub(crate) fn live(&self) -> Option<Live> {
+        self.told.live
+    }
+
+    /// The start from the newest checkpoint. What is wrong with the checkpoints that the root names goes into the report.
+    pub(crate) fn newest_start(
+        &mut self,
+        env: &Env,
+        dir: &Path,
+        report: &mut RepairReport,
+    ) -> Result<Start> {
+        let named = self.root.as_ref().map(|root| root.current);
+        let found = match named {
+            Some(root) => start_from(env, dir, &root, self.told.live, report)?,
+            None => None,
+        };
+        if let (Some((.., working)), Some(root)) = (&found, &self.root) {
+            match check_other(env, dir, root, &working.bases) {
+                Err((at, error)) if error.kind() == ErrorKind::Corruption => {
+                    // Nothing is lost yet.
+                    report.mended.push(log_damage(at, &error));
+                }
+                checked => checked.map_err(|(_, error)| error)?,
+            }
         }
-    };
-    let mut proven = told.proven(from.epoch);
-    proven = proven.max(replay.at());
-    let first = EpochLog {
-        from: replay.at(),
-        replay,
-        proven,
-        taken_over: None,
-    };
-    logs.insert(0, first);
-    let named = told.checkpoints(env, dir)?;
-    for log in &mut logs {
-        log.replay.expect_checkpoints(&named);
+        if let Some(found) = found {
+            return self.start(env, dir, found, Vec::new());
+        }
+        let frames = self.segments.frames(env, dir, self.database)?;
+        // Headers may be damaged, but frames tell of their epochs as well.
+        self.segments.epochs.extend(frames.last.keys());
+        let found = frames.newest_checkpoint(env, dir, self.database, &self.told)?;
+        let ids = &self.segments.ids;
+        let logs = frames.logs_behind(env, dir, self.database, &found.0, &self.told, ids)?;
+        self.start(env, dir, found, logs)
     }
-    let last_read = logs.last().map_or(from.epoch, |log| log.replay.epoch());
-    let checkpoints = told.slots.iter().map(|root| root.commit).max();
-    Ok(Start {
-        told: told.last_commit(),
-        told_elsewhere: if told.begun() > Some(last_read) {
-            UNKNOWN
+
+    /// The start from the checkpoint of the other slot of the root, where that of the slot that counts is `newest`: the log behind
+    /// it leads to the same commits, and the index pages that it names may be whole where newer ones are damaged.
+    pub(crate) fn older_start(
+        &self,
+        env: &Env,
+        dir: &Path,
+        newest: &Start,
+    ) -> Result<Option<Start>> {
+        let Some(root) = &self.root else {
+            return Ok(None);
+        };
+        let is_before = |other: &Root| {
+            newest.from == root.current && other.checkpoint != root.current.checkpoint
+        };
+        let Some(other) = root.other.filter(is_before) else {
+            return Ok(None);
+        };
+        // What is wrong with it was found before.
+        let mut known = RepairReport::default();
+        let Some(found) = start_from(env, dir, &other, self.told.live, &mut known)? else {
+            return Ok(None);
+        };
+        let logs = if other.epoch < newest.from.epoch {
+            let frames = self.segments.frames(env, dir, self.database)?;
+            let ids = &self.segments.ids;
+            frames.logs_behind(env, dir, self.database, &other, &self.told, ids)?
         } else {
-            checkpoints.unwrap_or_default()
-        },
-        last_epoch: segments.epochs.last().copied().unwrap_or(from.epoch),
-        root,
-        live,
-        from,
-        working,
-        logs,
-    })
+            Vec::new()
+        };
+        self.start(env, dir, found, logs).map(Some)
+    }
+
+    /// `logs_behind`: those of the epochs behind that of the checkpoint.
+    fn start(
+        &self,
+        env: &Env,
+        dir: &Path,
+        (from, replay, working): (Root, Replay, Working),
+        logs_behind: Vec<EpochLog>,
+    ) -> Result<Start> {
+        let proven = self.told.proven(from.epoch);
+        let mut logs = vec![EpochLog {
+            from: replay.at(),
+            proven: proven.max(replay.at()),
+            replay,
+            taken_over: None,
+        }];
+        logs.extend(logs_behind);
+        let named = self.told.checkpoints(env, dir)?;
+        for log in &mut logs {
+            log.replay.expect_checkpoints(&named);
+        }
+        let last_read = logs.last().map_or(from.epoch, |log| log.replay.epoch());
+        let checkpoints = self.told.slots.iter().map(|root| root.commit).max();
+        let last_epoch = self.segments.epochs.last().copied();
+        Ok(Start {
+            told: self.told.last_commit(),
+            told_elsewhere: if self.told.begun() > Some(last_read) {
+                UNKNOWN
+            } else {
+                checkpoints.unwrap_or_default()
+            },
+            last_epoch: last_epoch.unwrap_or(from.epoch),
+            from,
+            working,
+            logs,
+        })
+    }
 }
 
 /// What tells of the log without being part of it.

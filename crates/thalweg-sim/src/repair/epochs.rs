@@ -176,7 +176,8 @@ pub fn damage_only_checkpoint(patient: &Patient) -> RepairStage {
 }
 
 /// Reads of the front of each file fail for good, one file and one slot of it after the other: that is no damage. An opening
-/// and a repair end with that error or do without, and change nothing that they could not read.
+/// and a repair end with that error or do without, and change nothing that they could not read; but a slot of the root, without which
+/// nothing is lost, is written anew.
 pub fn fail_reads(patient: &Patient) -> RepairStage {
     let mut stage = RepairStage::default();
     let parts = [0..4096_u64, 4096..8192];
@@ -203,14 +204,21 @@ pub fn fail_reads(patient: &Patient) -> RepairStage {
             stage.repairs += 1;
             match repair_once(&patient.shape, &repaired) {
                 Err(error) if error.kind() == ErrorKind::Io => stage.errors += 1,
-                // Of the root one slot suffices.
                 Ok(report) if report.is_clean() => stage.clean += 1,
+                Ok(report) if name == "root" && report.given_up.is_empty() => stage.mended += 1,
                 ended => stage.violations.push(format!("{what}: {ended:?}")),
             }
-            if data_of(&repaired) != before {
+            if data_of(&repaired) != before && name != "root" {
                 stage
                     .violations
                     .push(format!("{what}: a repair changed files"));
+            }
+            repaired.set_plan(FaultPlan::none());
+            match open_and_read(&patient.shape, &repaired, false) {
+                End::Rows(rows) if rows == patient.contents => {}
+                other => stage
+                    .violations
+                    .push(format!("{what}: repaired: {other:?}")),
             }
             let opened = fails(patient.image());
             match patient.shape.open(&opened.env()) {

@@ -1,0 +1,121 @@
+//! Repairs of databases with damaged pages of the index.
+//!
+//! Invariants: those of the stage.
+
+use super::*;
+
+/// A closed database whose blocks were merged, with more behind them.
+pub fn merged() -> Patient {
+    let sim = SimEnv::new(25);
+    let mut db = Driver::start(&sim, Shape::new(1 << 15, 8), false);
+    db.create("t");
+    db.append_group("t", 0..24, Durability::Disk);
+    db.append_group("t", 10..20, Durability::Disk);
+    db.merge("t");
+    db.append_group("t", 30..50, Durability::Disk);
+    db.close();
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    Patient::of("merged", &db, image, true, true)
+}
+
+/// A page of the index is lost, and the frame that brought its blocks: but a merge behind the checkpoint has their rows.
+pub fn merged_behind_a_lost_page() -> RepairStage {
+    let sim = SimEnv::new(26);
+    let mut db = Driver::start(&sim, Shape::new(1 << 15, 8), false);
+    db.create("t");
+    db.append_group("t", 0..24, Durability::Disk);
+    db.checkpoint();
+    let in_use = db.toy().map(|toy| toy.kernel.snapshot());
+    db.merge("t");
+    db.append("t", [100], Durability::Disk);
+    drop(in_use);
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    let patient = Patient::of("merged behind a lost page", &db, image, false, true);
+    let mut stage = RepairStage::default();
+    for (path, bytes) in files_of(&patient.sim) {
+        let begins = |magic: &[u8]| -> Vec<u64> {
+            let found = bytes.windows(4).enumerate().filter(|(_, at)| *at == magic);
+            found.map(|(at, _)| at as u64).collect()
+        };
+        for page in begins(b"TIPG") {
+            // The first frame is the first checkpoint, which the root does not name any more.
+            for frame in begins(b"TFRM")
+                .into_iter()
+                .filter(|frame| *frame < page)
+                .skip(1)
+            {
+                let image = patient.image();
+                for at in [page + 40, frame + 20] {
+                    image.overwrite_file(&path, at, &[0x33]).expect("a file");
+                }
+                let what = format!("page {page} and frame {frame} of {}", path.display());
+                if let Some(Repaired::Done(_, contents)) = stage.run(&patient, &image, &what)
+                    && contents != patient.contents
+                {
+                    let lost = difference(&patient.contents, &contents);
+                    stage.violations.push(format!("{what}: {lost}"));
+                }
+            }
+        }
+    }
+    stage
+}
+
+/// Damages each page of the index that lies in a segment: the frames that brought its blocks tell of them.
+pub fn damage_pages(patient: &Patient) -> RepairStage {
+    let mut stage = RepairStage::default();
+    for page in &patient.pages {
+        let image = patient.image();
+        let path = Path::new(DIR).join(segment_name(page.file));
+        let middle = page.offset + u64::from(page.bytes) / 2;
+        let changed = image.overwrite_file(&path, middle, &[0x77, 0x78]);
+        changed.expect("a segment");
+        let what = format!("the page at {page}");
+        if let Some(Repaired::Done(_, contents)) = stage.run(patient, &image, &what)
+            && contents != patient.contents
+        {
+            let lost = difference(&patient.contents, &contents);
+            stage.violations.push(format!("{what}: {lost}"));
+        }
+    }
+    stage
+}
+
+/// Damages each page of the index that lies in a segment. A repair that gives something up keeps no less than the same database
+/// without one of the slots of its root shows.
+pub fn damage_pages_beside_another_slot(patient: &Patient) -> RepairStage {
+    let mut stage = RepairStage::default();
+    for page in &patient.pages {
+        let damaged = patient.image();
+        let path = Path::new(DIR).join(segment_name(page.file));
+        let middle = page.offset + u64::from(page.bytes) / 2;
+        let changed = damaged.overwrite_file(&path, middle, &[0x77, 0x78]);
+        if changed.is_err() {
+            // Of the checkpoint of the opening that has looked for pages.
+            continue;
+        }
+        let repaired = damaged.crash_image(&CrashChoice::KeepAll);
+        stage.repairs += 1;
+        match repair_once(&patient.shape, &repaired) {
+            Ok(report) if report.given_up.is_empty() => stage.mended += 1,
+            Ok(_) => stage.gave_up += 1,
+            Err(_) => stage.errors += 1,
+        }
+        let kept = open_and_read(&patient.shape, &repaired, false);
+        let whole = End::Rows(patient.contents.clone());
+        for slot in 0..2 {
+            let image = damaged.crash_image(&CrashChoice::KeepAll);
+            let root = Path::new(DIR).join("root");
+            let changed = image.overwrite_file(&root, 4096 * slot + 20, &[0x5A, 0xA5, 0x77]);
+            changed.expect("a root");
+            if kept != whole && open_and_read(&patient.shape, &image, false) == whole {
+                let what = format!("{}: the page at {page}: slot {slot}", patient.name);
+                stage
+                    .violations
+                    .push(format!("{what} is not needed for all rows: {kept:?}"));
+            }
+        }
+    }
+    stage
+}
