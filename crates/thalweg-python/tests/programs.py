@@ -11,6 +11,9 @@ COMMON = """
 import atexit, gc, hashlib, multiprocessing, os, pathlib, signal, sys, threading, time, traceback
 import numpy, pandas, polars, pyarrow, thalweg
 
+# A shell has its background jobs ignore it, and what these start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 path = sys.argv[1]
 COLUMNS = {"ts": "int64", "v": "double"}
 
