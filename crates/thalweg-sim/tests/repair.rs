@@ -78,7 +78,7 @@ fn what_lies_below_a_damaged_page_is_found_again() {
 #[test]
 fn what_the_other_slot_leads_to_is_kept() {
     let (seed, clock) = (seed(), Stopwatch::start());
-    let mut stage = RepairStage::default();
+    let (mut stage, mut dice) = (RepairStage::default(), Dice::new(seed));
     for workload in &WORKLOADS {
         let sim = SimEnv::new(seed);
         sim.record_states(true);
@@ -92,7 +92,7 @@ fn what_the_other_slot_leads_to_is_kept() {
             if is_database {
                 let name = format!("{}, call {call}", workload.name);
                 let patient = Patient::of(&name, &driver, image, false, true);
-                stage.add(damage_pages_beside_another_slot(&patient));
+                stage.add(damage_pages_beside_another_slot(&patient, &mut dice));
             }
         }
     }

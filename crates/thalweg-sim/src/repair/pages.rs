@@ -83,8 +83,8 @@ pub fn damage_pages(patient: &Patient) -> RepairStage {
 }
 
 /// Damages each page of the index that lies in a segment. A repair that gives something up keeps no less than the same database
-/// without one of the slots of its root shows.
-pub fn damage_pages_beside_another_slot(patient: &Patient) -> RepairStage {
+/// without one of the slots of its root shows. Nor does one that comes after a crash of it.
+pub fn damage_pages_beside_another_slot(patient: &Patient, dice: &mut Dice) -> RepairStage {
     let mut stage = RepairStage::default();
     for page in &patient.pages {
         let damaged = patient.image();
@@ -96,13 +96,40 @@ pub fn damage_pages_beside_another_slot(patient: &Patient) -> RepairStage {
             continue;
         }
         let repaired = damaged.crash_image(&CrashChoice::KeepAll);
+        repaired.record_states(true);
         stage.repairs += 1;
+        let mut is_from_other = false;
         match repair_once(&patient.shape, &repaired) {
-            Ok(report) if report.given_up.is_empty() => stage.mended += 1,
-            Ok(_) => stage.gave_up += 1,
+            Ok(report) => {
+                let told = |damage: &Damage| damage.what.contains("the checkpoint before it");
+                is_from_other = report.mended.iter().any(told);
+                match report.given_up.is_empty() {
+                    true => stage.mended += 1,
+                    false => stage.gave_up += 1,
+                }
+            }
             Err(_) => stage.errors += 1,
         }
+        let calls = repaired.calls();
         let kept = open_and_read(&patient.shape, &repaired, false);
+        for state in (1..=calls).filter_map(|call| repaired.state_at(call)) {
+            if !is_from_other {
+                break;
+            }
+            let mut choices = state.crash_choices(2, 2, dice.draw());
+            choices.push(CrashChoice::Kill);
+            for choice in choices {
+                let crashed = state.crash_image(&choice);
+                stage.repairs += 1;
+                let again = repair_once(&patient.shape, &crashed);
+                let found = open_and_read(&patient.shape, &crashed, false);
+                if again.is_err() || found != kept {
+                    let what = format!("{}: the page at {page}, {choice:?}", patient.name);
+                    let what = format!("{what}: {again:?}, {found:?} instead of {kept:?}");
+                    stage.violations.push(what);
+                }
+            }
+        }
         let whole = End::Rows(patient.contents.clone());
         for slot in 0..2 {
             let image = damaged.crash_image(&CrashChoice::KeepAll);
