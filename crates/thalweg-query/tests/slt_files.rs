@@ -159,6 +159,7 @@ files!(
     float_lists,
     floats,
     insert,
+    joined_lists,
     names,
     overflow,
     select,

@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod float_lists;
+mod joined_lists;
 mod naive_time;
 mod time_unit;
 
@@ -54,5 +55,6 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     naive_time::by_way_of_utc(expr, schema)
         .transform_data(|expr| time_unit::in_columns_unit(expr, schema))?
         .transform_data(|expr| float_lists::with_one_zero(expr, schema))?
+        .transform_data(|expr| Ok(joined_lists::kept_apart(expr)))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))
 }

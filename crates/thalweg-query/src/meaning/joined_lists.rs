@@ -1,0 +1,130 @@
+//! Lists of one value that are joined by AND or OR.
+//!
+//! DataFusion takes two of them together by the texts of their items: where none is in both, `n IN (1, 2) AND n IN (3, 4)`
+//! becomes false, also where `n` is NULL, and `a IN (b) AND a IN (c)` becomes false, also where `b` equals `c`. A later
+//! version mends the first (apache/datafusion#24258). Invariant: of two lists that it would take together one is the
+//! argument of a function that returns it as it is and into which no rule looks. What it takes together rightly stays:
+//! `n = 1 OR n IN (2, 3)`, `n NOT IN (1) AND n NOT IN (2)`.
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, binary_expr,
+};
+use std::sync::Arc;
+
+/// The same expression; of two lists that would be taken together the second one is hidden.
+pub(super) fn kept_apart(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if are_taken_together(&left, op, &right) =>
+        {
+            Transformed::yes(binary_expr(*left, op, hidden(*right)))
+        }
+        other => Transformed::no(other),
+    }
+}
+
+fn are_taken_together(left: &Expr, op: Operator, right: &Expr) -> bool {
+    let are_lists = |left_is_negated, right_is_negated| {
+        let of = listed(right, right_is_negated);
+        of.is_some() && of == listed(left, left_is_negated)
+    };
+    // Where NOT stands before them, IN and NOT IN change places, and so do AND and OR.
+    let is_mixed = || are_lists(false, true) || are_lists(true, false);
+    match op {
+        Operator::And => are_lists(false, false) || is_mixed(),
+        Operator::Or => are_lists(true, true) || is_mixed(),
+        _ => false,
+    }
+}
+
+/// The value that is looked for, if `expr` is one list or several that become one, with IN or, where it `is_negated`, NOT IN.
+fn listed(mut expr: &Expr, mut is_negated: bool) -> Option<&Expr> {
+    while let Expr::Not(inner) = expr {
+        (expr, is_negated) = (inner, !is_negated);
+    }
+    let joined_by = if is_negated {
+        Operator::And
+    } else {
+        Operator::Or
+    };
+    let (mut of, mut is_list) = (None, false);
+    // No recursion: there may be thousands.
+    let mut parts = vec![expr];
+    while let Some(part) = parts.pop() {
+        let found = match part {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == joined_by => {
+                is_list = true;
+                parts.extend([&**left, &**right]);
+                continue;
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if *op == Operator::Eq && !is_negated =>
+            {
+                match (&**left, &**right) {
+                    (column @ Expr::Column(_), Expr::Literal(..))
+                    | (Expr::Literal(..), column @ Expr::Column(_)) => column,
+                    _ => return None,
+                }
+            }
+            Expr::InList(list) if list.negated == is_negated => {
+                is_list = true;
+                &*list.expr
+            }
+            Expr::Not(inner) => match &**inner {
+                Expr::InList(list) if list.negated != is_negated => {
+                    is_list = true;
+                    &*list.expr
+                }
+                _ => return None,
+            },
+            _ => return None,
+        };
+        if *of.get_or_insert(found) != found {
+            return None;
+        }
+    }
+    of.filter(|_| is_list)
+}
+
+fn hidden(expr: Expr) -> Expr {
+    let function = ScalarUDF::new_from_impl(AsItIs {
+        signature: Signature::exact(vec![DataType::Boolean], Volatility::Immutable),
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![expr]))
+}
+
+/// Returns its argument.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct AsItIs {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for AsItIs {
+    fn name(&self) -> &'static str {
+        "as_it_is"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match <[ColumnarValue; 1]>::try_from(args.args) {
+            Ok([value]) => Ok(value),
+            Err(values) => internal_err!("{} of {} values", self.name(), values.len()),
+        }
+    }
+}
