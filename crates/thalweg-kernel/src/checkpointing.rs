@@ -156,7 +156,7 @@ impl Leader {
         self.working.note_checkpoint(own, builds_on, index_bytes);
         self.has_garbage = false;
         // The root names higher ids now, so their files can be removed.
-        if self.store.take_given_up(1) {
+        if self.store.take_given_up(1) > 0 {
             self.due.garbage_stays();
         }
         self.due.look_at_garbage_again();

@@ -297,13 +297,13 @@ impl Store {
         self.given_up.load(Ordering::Relaxed)
     }
 
-    /// Whether at least so many fragments were given up; counts from zero again if so.
-    pub(crate) fn take_given_up(&self, at_least: usize) -> bool {
-        let is_much = self.given_up() >= at_least;
-        if is_much {
-            self.given_up.store(0, Ordering::Relaxed);
-        }
-        is_much
+    /// How many were given up, if these are at least so many, else none; counts from zero again if so.
+    pub(crate) fn take_given_up(&self, at_least: usize) -> usize {
+        let none_left = |count| (count >= at_least).then_some(0);
+        let taken = self
+            .given_up
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, none_left);
+        taken.unwrap_or(0)
     }
 
     /// Syncs of the folder of fragments that have failed. To be asked for before a file is made there.

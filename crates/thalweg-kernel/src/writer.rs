@@ -240,7 +240,12 @@ impl Writer {
         if empty < MAX_EMPTY_FRAGMENTS {
             return Ok(());
         }
-        if self.with_leader(|leader| leader.supply.may_clean_now())? {
+        // Where a drop was given the reserve, only looking for room ends that, which else the next small commit does: there may be none.
+        let may_clean = |supply: &SegmentSupply| {
+            let is_kept_for_drops = supply.is_given_back() && supply.ensure_reserve(0).is_err();
+            !is_kept_for_drops && supply.may_clean_now()
+        };
+        if self.with_leader(|leader| may_clean(&leader.supply))? {
             self.due.expect_garbage();
             self.due.call_for_garbage();
             return Ok(());
@@ -254,7 +259,10 @@ impl Writer {
 
     /// For whoever moves rows, which may free space.
     pub(crate) fn stage_fragment_anyway(&self, table: TableId) -> Result<FragmentWriter> {
-        if self.store.take_given_up(EMPTY_FRAGMENTS) {
+        let given_up = self.store.take_given_up(EMPTY_FRAGMENTS);
+        if given_up > 0 {
+            // The round that is called for counts them anew.
+            self.empty_fragments.fetch_add(given_up, Ordering::Relaxed);
             self.due.expect_garbage();
             self.due.call_for_garbage();
         }

@@ -661,6 +661,30 @@ fn refused_large_appends_leave_no_more_names_than_a_bound() {
     assert!(left < 100, "{left} files");
 }
 
+/// The same where a drop was given the reserve, and nobody makes a small append that would end that.
+#[test]
+fn large_appends_are_taken_again_where_a_drop_was_given_the_reserve() {
+    let sim = crate::machine(13);
+    sim.set_copy_on_write(true);
+    let (toy, [small, large]) = nearly_full(&sim, 100 << 10);
+    let rows = random_rows(1 << 40, 60_000);
+    let mut most = 0;
+    for _ in 0..1_500 {
+        toy.append_fragment(large, &rows, 1024).unwrap_err();
+        sim.advance(Duration::from_millis(50));
+        most = most.max(fragments(&sim));
+    }
+    assert!((500..1_300).contains(&most), "{most} files");
+    toy.drop_table(small).unwrap();
+    sim.set_quota(None);
+    for _ in 0..10 {
+        toy.append_fragment(large, &rows, 1024).unwrap();
+        sim.advance(Duration::from_millis(50));
+    }
+    let left = fragments(&sim);
+    assert!(left < 100, "{left} files");
+}
+
 /// Where the reserve was given back no block can be put in the place of another, so none is copied.
 #[test]
 fn segments_are_not_copied_in_vain_on_a_full_disk() {
