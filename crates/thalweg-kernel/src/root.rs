@@ -256,6 +256,8 @@ impl RootFile {
             (Ok(a), Ok(b)) => (b, Ok(a), 1),
             (Ok(a), Err(e)) => (a, Err(e), 0),
             (Err(e), Ok(b)) => (b, Err(e), 1),
+            // One that the device does not return may be whole: the root is not lost.
+            (Err(_), Err(e)) if e.is_unreadable() => return Err(at_path(e)),
             (Err(e), Err(_)) => return Err(at_path(e)),
         };
         let (other, error) = match other {

@@ -17,7 +17,7 @@ use crate::kernel::Kernel;
 use crate::live::{LIVE_NAME, LiveFile};
 use crate::open::writer_is_alive;
 use crate::replay::Replay;
-use crate::root::RootFile;
+use crate::root::{ROOT_NAME, RootFile};
 use crate::segment::read_header;
 use crate::state::TableSnapshot;
 use crate::store::{Store, fragment_name, segment_name};
@@ -187,6 +187,7 @@ impl Check<'_> {
             match check_log(self.store) {
                 Ok(frames) => {
                     self.report.frames = frames;
+                    self.root()?;
                     return self.live();
                 }
                 Err(_) if attempt < ATTEMPTS && may_change()? => {}
@@ -200,20 +201,27 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// A slot of the root that the device does not return may be the newer one: then what was checked is not all there is.
+    fn root(&mut self) -> Result<()> {
+        let (env, dir) = (self.store.env(), self.store.dir());
+        if let Some(error) = RootFile::open(env, dir, false)?.unreadable_slot
+            && !writer_is_alive(env, dir)?
+        {
+            let what = format!("cannot be read: {}", error.message());
+            self.report.damage.push(slot_damage(ROOT_NAME, what));
+        }
+        Ok(())
+    }
+
     /// Both slots of `live`, unless one may be under the hand of a writer.
     fn live(&mut self) -> Result<()> {
         let (env, dir) = (self.store.env(), self.store.dir());
         let slots = LiveFile::open_reader(env, dir)?.map(|live| live.read_slots());
         if slots.transpose()?.is_some_and(|slots| slots.is_damaged) && !writer_is_alive(env, dir)? {
-            self.report.damage.push(Damage {
-                file: PathBuf::from(LIVE_NAME),
-                offset: 0,
-                table: None,
-                keys: None,
-                rows: None,
-                commits: None,
-                what: "a slot does not verify: the log says what was stored".to_owned(),
-            });
+            let what = "a slot does not verify: the log says what was stored";
+            self.report
+                .damage
+                .push(slot_damage(LIVE_NAME, what.to_owned()));
         }
         Ok(())
     }
@@ -501,9 +509,21 @@ pub(crate) fn check_other(
     }
 }
 
+fn slot_damage(file: &str, what: String) -> Damage {
+    Damage {
+        file: PathBuf::from(file),
+        offset: 0,
+        table: None,
+        keys: None,
+        rows: None,
+        commits: None,
+        what,
+    }
+}
+
 pub(crate) fn log_damage(at: LogPosition, error: &Error) -> Damage {
     let file = if at.segment == FileId(0) {
-        PathBuf::from(crate::root::ROOT_NAME)
+        PathBuf::from(ROOT_NAME)
     } else {
         segment_name(at.segment)
     };

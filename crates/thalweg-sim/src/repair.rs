@@ -6,13 +6,16 @@
 
 mod epochs;
 mod pages;
+mod slots;
 
 pub use epochs::{
     damage_only_checkpoint, fail_reads, floors_around_repair, of_one_checkpoint, removed_between,
 };
 pub use pages::{
-    damage_pages, damage_pages_beside_another_slot, merged, merged_behind_a_lost_page,
+    damage_pages, damage_pages_and_frames, damage_pages_beside_another_slot, merged,
+    merged_behind_a_lost_page,
 };
+pub use slots::lose_slots;
 
 use crate::damage::{End, Files, files_of, open_and_read};
 use crate::driver::{DIR, Driver, Shape};

@@ -11,9 +11,10 @@ use thalweg_kernel::verify::Damage;
 use thalweg_sim::driver::{DIR, Driver, Shape};
 use thalweg_sim::repair::{
     Patient, RepairStage, closed, coarse_damage, crash_repair, damage_only_checkpoint,
-    damage_pages, damage_pages_beside_another_slot, damage_stretches, dependent, fail_reads,
-    fail_repair, flip_bytes, floors_around_repair, killed, merged, merged_behind_a_lost_page,
-    of_one_checkpoint, removed_between, repair_what_is_only_cached, several_places,
+    damage_pages, damage_pages_and_frames, damage_pages_beside_another_slot, damage_stretches,
+    dependent, fail_reads, fail_repair, flip_bytes, floors_around_repair, killed, lose_slots,
+    merged, merged_behind_a_lost_page, of_one_checkpoint, removed_between,
+    repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::WORKLOADS;
@@ -98,6 +99,44 @@ fn what_the_other_slot_leads_to_is_kept() {
     }
     conclude("pages beside another slot", &stage, seed, &clock);
     assert!(stage.mended > 100 && stage.gave_up > 20, "{stage:?}");
+}
+
+/// One commit counts for less than all the rows below a page.
+#[test]
+fn of_two_losses_the_one_of_fewer_rows_is_chosen() {
+    let clock = Stopwatch::start();
+    let stage = damage_pages_and_frames();
+    conclude("pages and frames", &stage, 0, &clock);
+    assert!(stage.gave_up > 10, "{stage:?}");
+}
+
+/// A slot of the root that is not there, for once or for good, costs no row of a damaged database.
+#[test]
+fn a_slot_less_costs_no_row() {
+    let (seed, clock) = (seed(), Stopwatch::start());
+    let (mut stage, mut dice) = (RepairStage::default(), Dice::new(seed));
+    for workload in &WORKLOADS {
+        let sim = SimEnv::new(seed);
+        sim.record_states(true);
+        let driver = workload.run(&sim, false);
+        for _ in 0..(6 * effort()).div_ceil(workload.one_in()) {
+            let call = 1 + dice.below(sim.calls());
+            let state = (1..=call).rev().find_map(|call| sim.state_at(call));
+            let Some(state) = state else {
+                continue;
+            };
+            let image = state.crash_image(&KeepAll);
+            if image.read_file(&Path::new(DIR).join("root")).is_ok() {
+                let name = format!("{}, call {call}", workload.name);
+                let mut patient = Patient::of(&name, &driver, image, false, true);
+                let synced = driver.ledger.bounds_at(call).disk;
+                patient.surely_proven = synced.min(patient.commit);
+                stage.add(lose_slots(&patient, 4, &mut dice));
+            }
+        }
+    }
+    conclude("a slot less", &stage, seed, &clock);
+    assert!(stage.mended + stage.gave_up > 100, "{stage:?}");
 }
 
 #[test]

@@ -105,9 +105,13 @@ pub fn repair(
 
 /// A database is also what has lost its root.
 fn look(env: &Env, dir: &Path) -> Result<()> {
-    if look_for_database(env, dir)?
-        || list_segments(env, dir).is_ok_and(|segments| !segments.is_empty())
-    {
+    let is_there = look_for_database(env, dir)?
+        || match list_segments(env, dir) {
+            Ok(segments) => !segments.is_empty(),
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+    if is_there {
         return Ok(());
     }
     let message = format!("there is no database at {}", dir.display());
@@ -124,76 +128,152 @@ fn repair_locked(
     let mut sources = Sources::read(env, dir, &mut found)?;
     let store = Store::new(env.clone(), dir, sources.database, options.cache_bytes);
     let newest = sources.newest_start(env, dir, &mut found)?;
-    let mut outcome = Outcome::of(newest, &store, found.clone(), on_bytes)?;
-    if outcome.may_be_of_its_start
-        && !outcome.report.given_up.is_empty()
-        && let Some(older) = sources.older_start(env, dir, &outcome.start)?
-    {
-        let older = Outcome::of(older, &store, found, on_bytes)?;
-        if older.report.loss() < outcome.report.loss() {
-            outcome = older.instead_of(outcome);
+    let newest = Reached::from(newest, &store, found.clone())?;
+    let mut outcome = newest.check(&store, on_bytes)?;
+    if outcome.may_be_of_its_start() {
+        for other in sources.other_checkpoints(env, dir, &outcome.reached.start)? {
+            let Some(start) = sources.start_at(env, dir, &other, &outcome.reached.start)? else {
+                continue;
+            };
+            let other = Reached::from(start, &store, found.clone())?;
+            // Else its blocks need not be read.
+            if other.is_more_than(&outcome.reached) {
+                let other = other.check(&store, on_bytes)?;
+                if other.is_more_than(&outcome) {
+                    outcome = other.instead_of(outcome);
+                }
+            }
+            if !outcome.may_be_of_its_start() {
+                break;
+            }
         }
     }
     let Outcome {
-        start,
-        repair,
+        reached,
+        bad,
         mut report,
-        ..
     } = outcome;
     look_for_folder(env, dir, &mut report)?;
     if !report.is_clean() {
-        repair.write(env, dir, options, sources, start, &mut report)?;
+        let repair = Repair {
+            bad,
+            unproven: reached.unproven,
+        };
+        repair.write(env, dir, options, sources, reached.start, &mut report)?;
     }
     Ok(report)
 }
 
-/// What one start leads to.
-struct Outcome {
-    /// With the log applied.
+/// The state that one start leads to, with the log applied. Its blocks were not looked at.
+struct Reached {
     start: Start,
-    repair: Repair,
     report: RepairReport,
+    rows: u64,
     /// What is given up may depend on the start: index pages of its checkpoint are damaged, or commits could not be applied.
     may_be_of_its_start: bool,
+    /// Where the log may be in the cache only.
+    unproven: Vec<Range<LogPosition>>,
 }
 
-impl Outcome {
-    fn of(
-        mut start: Start,
-        store: &Store,
-        mut report: RepairReport,
-        on_bytes: &mut dyn FnMut(u64),
-    ) -> Result<Self> {
+impl Reached {
+    fn from(mut start: Start, store: &Store, mut report: RepairReport) -> Result<Self> {
         let lost = leave_out_lost_pages(&mut start.working, store)?;
         let unproven = salvage(&mut start, store, &lost.tables(), &mut report)?;
         let may_be_of_its_start = !lost.0.is_empty() || !report.given_up.is_empty();
         lost.report(&start.working, &mut report);
-        let bad = check_tables(&mut start.working, store, on_bytes, &mut report)?;
+        let working = &start.working;
+        let rows_of = |table: &Arc<TableState>| {
+            let pending = table.tree.pending().map_or(&[][..], |p| &p.added);
+            let items = table.tree.total().into_iter().chain(pending);
+            let open = table.open.iter(working.commit);
+            let open = open.map(|open| u64::from(open.part.rows));
+            items.map(|item| item.rows).chain(open).sum::<u64>()
+        };
         Ok(Self {
+            rows: working.tables.iter().map(rows_of).sum(),
             start,
-            repair: Repair { bad, unproven },
             report,
             may_be_of_its_start,
+            unproven,
         })
     }
 
-    /// Tells of the damage that the newest checkpoint leads to as well: nothing is lost by it with this outcome, but the root must name
-    /// another one.
-    fn instead_of(mut self, newest: Self) -> Self {
+    /// Whether more is left than of another state.
+    fn is_more_than(&self, other: &Self) -> bool {
+        keeps_more(
+            (&self.start, &self.report, self.rows),
+            (&other.start, &other.report, other.rows),
+        )
+    }
+
+    fn check(mut self, store: &Store, on_bytes: &mut dyn FnMut(u64)) -> Result<Outcome> {
+        let mut report = self.report.clone();
+        let bad = check_tables(&mut self.start.working, store, on_bytes, &mut report)?;
+        Ok(Outcome {
+            reached: self,
+            bad,
+            report,
+        })
+    }
+}
+
+/// Whether more is left with the first of two starts, each with its report and its rows. Commits but drops remove no rows, so where
+/// the tables are the same the rows that are left tell, whatever was given up by numbers of commits.
+fn keeps_more(
+    (start, report, rows): (&Start, &RepairReport, u64),
+    (other, other_report, other_rows): (&Start, &RepairReport, u64),
+) -> bool {
+    let tables_of = |start: &Start| -> Vec<_> {
+        let tables = start.working.tables.iter();
+        let names = tables.map(|t| (t.id, Arc::clone(&t.name), t.definition_version));
+        names.collect()
+    };
+    if rows != other_rows && tables_of(start) == tables_of(other) {
+        return rows > other_rows;
+    }
+    report.loss() < other_report.loss()
+}
+
+/// A state that was reached, and what of it is damaged.
+struct Outcome {
+    reached: Reached,
+    bad: Bad,
+    report: RepairReport,
+}
+
+impl Outcome {
+    /// Whether another start may keep more.
+    fn may_be_of_its_start(&self) -> bool {
+        self.reached.may_be_of_its_start && !self.report.given_up.is_empty()
+    }
+
+    /// Whether more is left than of another one.
+    fn is_more_than(&self, other: &Self) -> bool {
+        let rows = |outcome: &Self| outcome.report.checked.rows;
+        keeps_more(
+            (&self.reached.start, &self.report, rows(self)),
+            (&other.reached.start, &other.report, rows(other)),
+        )
+    }
+
+    /// Tells of the damage that the other outcome has met as well: with this one little or nothing is lost by it, but the root must
+    /// name another checkpoint.
+    fn instead_of(mut self, other: Self) -> Self {
         let place = |damage: &Damage| (damage.file.clone(), damage.offset);
         let told = self.report.given_up.iter().chain(&self.report.mended);
         let told: HashSet<_> = told.map(place).collect();
-        let newest = newest.report.given_up.into_iter();
-        let only_there = newest.filter(|damage| !told.contains(&place(damage)));
-        self.report.mended.extend(only_there.map(|damage| Damage {
+        let not_needed = other.report.given_up.into_iter().map(|damage| Damage {
             rows: Some(0),
             commits: None,
             what: format!(
-                "{}; the checkpoint before it and the log lead to all of that",
+                "{}; another checkpoint and the log lead to all of that but what is listed as lost",
                 damage.what
             ),
             ..damage
-        }));
+        });
+        let met = not_needed.chain(other.report.mended);
+        let met = met.filter(|damage| !told.contains(&place(damage)));
+        self.report.mended.extend(met);
         self
     }
 }

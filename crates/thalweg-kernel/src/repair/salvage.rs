@@ -19,7 +19,7 @@ use crate::replay::{Frame, Replay, Skipped};
 use crate::store::{Store, segment_name};
 use crate::verify::{Damage, log_damage};
 use crate::working::Working;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 /// What the log of an epoch has.
@@ -41,10 +41,6 @@ pub(crate) fn salvage(
     pages_lost: &HashSet<TableId>,
     report: &mut RepairReport,
 ) -> Result<Vec<Range<LogPosition>>> {
-    let mut found = Vec::new();
-    for log in &mut start.logs {
-        found.push(read_log(log)?);
-    }
     let mut salvage = Salvage {
         store,
         report,
@@ -55,10 +51,10 @@ pub(crate) fn salvage(
         exact: true,
         edits_lost: false,
     };
-    for (index, found) in found.into_iter().enumerate() {
-        let next = start.logs.get(index + 1);
-        let last = next.and_then(|next| next.taken_over);
-        salvage.read_epoch(&start.logs[index], found, last)?;
+    let taken_over = start.logs.iter().skip(1).map(|next| next.taken_over);
+    let taken_over: Vec<_> = taken_over.chain([None]).collect();
+    for (log, last) in start.logs.iter_mut().zip(taken_over) {
+        salvage.read_epoch(log, last)?;
     }
     let at = start.logs.last().map_or(END, |log| log.replay.at());
     salvage.finish(at, start.told_elsewhere);
@@ -92,48 +88,65 @@ struct Salvage<'a> {
 }
 
 impl Salvage<'_> {
-    /// The frames of an epoch, up to the last commit that the next one took over.
-    fn read_epoch(
-        &mut self,
-        log: &EpochLog,
-        found: Vec<Found>,
-        last: Option<CommitNo>,
-    ) -> Result<()> {
-        let was_taken_over = |commit: CommitNo| last.is_none_or(|last| commit <= last);
-        for found in found {
-            let reached = self.working.commit;
-            let frame = match found {
-                Found::Lost(lost) => {
-                    let behind = lost
-                        .skipped
-                        .last_lost
-                        .map(|last| CommitNo(last.0.saturating_add(1)));
-                    if lost.skipped.to.is_none() || !behind.is_none_or(was_taken_over) {
-                        self.open_end.get_or_insert(lost);
-                    } else {
-                        let until = lost.skipped.last_lost.filter(|last| *last > reached);
-                        self.lose(&lost, until);
-                    }
-                    continue;
-                }
-                Found::Frame(frame) => frame,
+    /// The frames of an epoch, up to the last commit that the next one took over. Each waits until the log behind it proves it, or
+    /// has ended: no more of a log is in memory than is unsynced at once.
+    fn read_epoch(&mut self, log: &mut EpochLog, last: Option<CommitNo>) -> Result<()> {
+        let mut reader = LogReader {
+            passed: None,
+            has_ended: false,
+        };
+        let (mut waiting, mut counts) = (VecDeque::new(), true);
+        while let Some(found) = reader.next(log)? {
+            waiting.push_back(found);
+            let is_proven = |found: &mut Found| match found {
+                Found::Frame(frame) => frame.end() <= log.proven,
+                Found::Lost(_) => true,
             };
-            let commit = frame.head.id.commit;
-            if !was_taken_over(commit) {
-                return Ok(());
+            while let Some(found) = waiting.pop_front_if(is_proven) {
+                counts = counts && self.take(found, log, last)?;
             }
-            // Written again by the next epoch.
-            if frame.head.is_commit() && commit <= reached {
-                continue;
-            }
-            // Torn: it was never acknowledged, nor was anything behind it.
-            if frame.end() > log.proven && !is_whole(&log.replay, &frame)? {
-                return Ok(());
-            }
-            self.reach(&frame);
-            self.apply(frame)?;
+        }
+        for found in waiting {
+            counts = counts && self.take(found, log, last)?;
         }
         Ok(())
+    }
+
+    /// Returns whether what follows in this epoch counts.
+    fn take(&mut self, found: Found, log: &EpochLog, last: Option<CommitNo>) -> Result<bool> {
+        let was_taken_over = |commit: CommitNo| last.is_none_or(|last| commit <= last);
+        let reached = self.working.commit;
+        let frame = match found {
+            Found::Lost(lost) => {
+                let behind = lost
+                    .skipped
+                    .last_lost
+                    .map(|last| CommitNo(last.0.saturating_add(1)));
+                if lost.skipped.to.is_none() || !behind.is_none_or(was_taken_over) {
+                    self.open_end.get_or_insert(lost);
+                } else {
+                    let until = lost.skipped.last_lost.filter(|last| *last > reached);
+                    self.lose(&lost, until);
+                }
+                return Ok(true);
+            }
+            Found::Frame(frame) => frame,
+        };
+        let commit = frame.head.id.commit;
+        if !was_taken_over(commit) {
+            return Ok(false);
+        }
+        // Written again by the next epoch.
+        if frame.head.is_commit() && commit <= reached {
+            return Ok(true);
+        }
+        // Torn: it was never acknowledged, nor was anything behind it.
+        if frame.end() > log.proven && !is_whole(&log.replay, &frame)? {
+            return Ok(false);
+        }
+        self.reach(&frame);
+        self.apply(frame)?;
+        Ok(true)
     }
 
     /// The log goes on with a frame: what is missing before it is lost.
@@ -355,26 +368,31 @@ impl Lost {
     }
 }
 
-/// All frames of an epoch, and what is lost between them.
-fn read_log(log: &mut EpochLog) -> Result<Vec<Found>> {
-    let mut found = Vec::new();
-    let mut passed = None;
-    loop {
+/// Reads all frames of an epoch, and what is lost between them.
+struct LogReader {
+    /// Behind a damaged checkpoint that was passed over.
+    passed: Option<LogPosition>,
+    has_ended: bool,
+}
+
+impl LogReader {
+    fn next(&mut self, log: &mut EpochLog) -> Result<Option<Found>> {
+        if self.has_ended {
+            return Ok(None);
+        }
         let end = match log.replay.next(UNKNOWN) {
             Ok(Some(frame)) => {
                 log.proven = frame.head.id.synced_to.max(log.proven);
-                found.push(Found::Frame(frame));
-                continue;
+                return Ok(Some(Found::Frame(frame)));
             }
             Ok(None) => match log.replay.pass_checkpoint() {
                 Some(from) => {
                     let to = log.replay.at();
                     log.proven = to.max(log.proven);
-                    found.push(Found::Lost(Lost::of_checkpoint(from, to)));
-                    passed = Some(to);
-                    continue;
+                    self.passed = Some(to);
+                    return Ok(Some(Found::Lost(Lost::of_checkpoint(from, to))));
                 }
-                None if passed == Some(log.replay.at())
+                None if self.passed == Some(log.replay.at())
                     && !log.replay.ends_behind_checkpoint()? =>
                 {
                     let what = "what lies behind a damaged checkpoint is no frame";
@@ -385,7 +403,10 @@ fn read_log(log: &mut EpochLog) -> Result<Vec<Found>> {
             Err(error) => Err(error),
         };
         let error = match end {
-            Ok(()) => return Ok(found),
+            Ok(()) => {
+                self.has_ended = true;
+                return Ok(None);
+            }
             Err(error) if error.kind() == ErrorKind::Corruption => error,
             Err(error) => return Err(error),
         };
@@ -394,11 +415,8 @@ fn read_log(log: &mut EpochLog) -> Result<Vec<Found>> {
             log.proven = synced_to.max(log.proven);
         }
         let skipped = log.replay.skip_damage()?;
-        let goes_on = skipped.to.is_some();
-        found.push(Found::Lost(Lost { skipped, error }));
-        if !goes_on {
-            return Ok(found);
-        }
+        self.has_ended = skipped.to.is_none();
+        Ok(Some(Found::Lost(Lost { skipped, error })))
     }
 }
 

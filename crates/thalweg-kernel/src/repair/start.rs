@@ -1,5 +1,6 @@
 //! Where a repair starts from: the checkpoint that the root names, or else the newest whole one in the log, or else the empty
-//! state before the first commit of all. Where rows would be lost by that, also from the checkpoint of the other slot.
+//! state before the first commit of all. Where rows would be lost by that, also from another checkpoint: that of the other slot, or
+//! those around it in the log.
 //!
 //! Invariants: nothing is written. A checkpoint of an epoch that may not have begun (no root or `live` names it, and nothing
 //! follows its only checkpoint: its recovery, or a repair, may have been cut short) counts only if there is no other, or if
@@ -20,12 +21,21 @@ use crate::store::segment_name;
 use crate::verify::{check_other, log_damage};
 use crate::working::Working;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, OpenMode};
 
 /// In place of the last commit that is lost: nobody knows it.
 pub(crate) const UNKNOWN: CommitNo = CommitNo(u64::MAX);
+
+/// How far back checkpoints are tried where rows would be lost: each of a few, then twice as far each time. The log is read for each
+/// from there on, so that is not much more than reading it once from the first of them.
+fn distances_back() -> impl Iterator<Item = usize> {
+    const EACH: usize = 4;
+    let further = std::iter::successors(Some(2 * EACH), |back| back.checked_mul(2));
+    (1..=EACH).chain(further)
+}
 
 /// What a repair starts from.
 pub(crate) struct Start {
@@ -40,6 +50,14 @@ pub(crate) struct Start {
     pub(crate) told_elsewhere: CommitNo,
     /// The highest epoch that ever began, or was to.
     pub(crate) last_epoch: Epoch,
+}
+
+impl Start {
+    /// The last epoch of which the log is read.
+    fn last_read(&self) -> Epoch {
+        let last = self.logs.last();
+        last.map_or(self.from.epoch, |log| log.replay.epoch())
+    }
 }
 
 /// The frames of an epoch that are to be read.
@@ -60,6 +78,8 @@ pub(crate) struct Sources {
     pub(crate) database: DatabaseId,
     told: Told,
     segments: Segments,
+    /// What the frames of the log say, once it was looked at.
+    frames: Option<Arc<Frames>>,
 }
 
 impl Sources {
@@ -78,7 +98,12 @@ impl Sources {
             None => None,
         };
         let mut segments = Segments::read(env, dir)?;
-        let root = match RootFile::open(env, dir, true) {
+        let mut opened = RootFile::open(env, dir, true);
+        if matches!(&opened, Ok(root) if root.unreadable_slot.is_some()) {
+            // Written over at the end, a slot would be lost for one read that failed: it gets another chance.
+            opened = RootFile::open(env, dir, true);
+        }
+        let root = match opened {
             Ok(root) => Some(root),
             Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotFound) => {
                 report.mended.push(file_damage(ROOT_NAME, &e));
@@ -105,7 +130,18 @@ impl Sources {
             database,
             told,
             segments,
+            frames: None,
         })
+    }
+
+    /// All of the log is read for that, once.
+    fn frames(&mut self, env: &Env, dir: &Path) -> Result<Arc<Frames>> {
+        if let Some(frames) = &self.frames {
+            return Ok(Arc::clone(frames));
+        }
+        let frames = Arc::new(self.segments.frames(env, dir, self.database)?);
+        self.frames = Some(Arc::clone(&frames));
+        Ok(frames)
     }
 
     /// What `live` says, if it is of this database.
@@ -137,7 +173,7 @@ impl Sources {
         if let Some(found) = found {
             return self.start(env, dir, found, Vec::new());
         }
-        let frames = self.segments.frames(env, dir, self.database)?;
+        let frames = self.frames(env, dir)?;
         // Headers may be damaged, but frames tell of their epochs as well.
         self.segments.epochs.extend(frames.last.keys());
         let found = frames.newest_checkpoint(env, dir, self.database, &self.told)?;
@@ -146,35 +182,67 @@ impl Sources {
         self.start(env, dir, found, logs)
     }
 
-    /// The start from the checkpoint of the other slot of the root, where that of the slot that counts is `newest`: the log behind
-    /// it leads to the same commits, and the index pages that it names may be whole where newer ones are damaged.
-    pub(crate) fn older_start(
-        &self,
+    /// The other checkpoints that a repair tries instead of `newest`: the log behind them leads to the same commits, and the index
+    /// pages that they name may be whole where those of the newest one are damaged. They are that of the other slot of the root, the
+    /// last one of its epoch in the log, which a slot that is lost may have named, and those before the start, further and further.
+    pub(crate) fn other_checkpoints(
+        &mut self,
         env: &Env,
         dir: &Path,
         newest: &Start,
+    ) -> Result<Vec<Root>> {
+        let start = newest.from;
+        let frames = self.frames(env, dir)?;
+        let place = |root: &Root| (root.epoch, root.checkpoint);
+        let taken_over = frames.taken_over(&self.told);
+        let was_taken_over = |root: &&Root| {
+            // Behind a torn end a power cut may have left what the next epoch knows nothing of.
+            let behind = (Bound::Excluded(root.epoch), Bound::Unbounded);
+            let next = taken_over.range(behind).next();
+            let next = next.filter(|(epoch, _)| **epoch <= newest.last_read());
+            next.is_none_or(|(_, last)| root.commit <= *last)
+        };
+        let mut in_log: Vec<&Root> = frames.checkpoints.iter().collect();
+        in_log.retain(was_taken_over);
+        in_log.sort_by_key(|root| place(root));
+        let is_behind = |root: &&&Root| root.epoch == start.epoch && place(root) > place(&start);
+        let behind = in_log.iter().rev().find(is_behind);
+        let before = in_log.partition_point(|root| place(root) < place(&start));
+        let before = distances_back().map_while(|back| in_log.get(before.checked_sub(back)?));
+        let others = behind.into_iter().chain(before);
+        let mut others: Vec<Root> = others.map(|root| **root).collect();
+        let named = self.root.as_ref().filter(|root| root.current == start);
+        if let Some(other) = named.and_then(|root| root.other) {
+            // As the slot says it, for that is then written over last.
+            others.retain(|root| root.checkpoint != other.checkpoint);
+            if other.checkpoint != start.checkpoint {
+                others.insert(0, other);
+            }
+        }
+        Ok(others)
+    }
+
+    /// The start from one of these, behind which the log is read as far as from `newest`; `None` where it is damaged.
+    pub(crate) fn start_at(
+        &mut self,
+        env: &Env,
+        dir: &Path,
+        root: &Root,
+        newest: &Start,
     ) -> Result<Option<Start>> {
-        let Some(root) = &self.root else {
-            return Ok(None);
+        let (replay, working) = match Replay::behind_checkpoint(env, dir, root) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::Corruption => return Ok(None),
+            Err(error) => return Err(error),
         };
-        let is_before = |other: &Root| {
-            newest.from == root.current && other.checkpoint != root.current.checkpoint
-        };
-        let Some(other) = root.other.filter(is_before) else {
-            return Ok(None);
-        };
-        // What is wrong with it was found before.
-        let mut known = RepairReport::default();
-        let Some(found) = start_from(env, dir, &other, self.told.live, &mut known)? else {
-            return Ok(None);
-        };
-        let logs = if other.epoch < newest.from.epoch {
-            let frames = self.segments.frames(env, dir, self.database)?;
+        let mut logs = Vec::new();
+        if newest.last_read() > root.epoch {
+            let frames = self.frames(env, dir)?;
             let ids = &self.segments.ids;
-            frames.logs_behind(env, dir, self.database, &other, &self.told, ids)?
-        } else {
-            Vec::new()
-        };
+            logs = frames.logs_behind(env, dir, self.database, root, &self.told, ids)?;
+            logs.retain(|log| log.replay.epoch() <= newest.last_read());
+        }
+        let found = (*root, replay, working);
         self.start(env, dir, found, logs).map(Some)
     }
 
@@ -531,17 +599,26 @@ impl Frames {
         }
         let behind = starts.split_off(&from.epoch).into_iter();
         let logs = behind.filter(|(epoch, _)| *epoch > from.epoch);
+        let taken_over = self.taken_over(told);
         let logs = logs.map(|(epoch, start)| {
-            let checkpoints = self.checkpoints.iter().chain(&told.slots);
-            let of_epoch = checkpoints.filter(|root| root.epoch == epoch);
             Ok(EpochLog {
                 from: start.at,
                 replay: Replay::from_middle(env, dir, database, start)?,
                 proven: told.proven(epoch),
-                taken_over: of_epoch.map(|root| root.commit).min(),
+                taken_over: taken_over.get(&epoch).copied(),
             })
         });
         logs.collect()
+    }
+
+    /// The last commit that each epoch took over from the one before it, as far as checkpoints tell.
+    fn taken_over(&self, told: &Told) -> BTreeMap<Epoch, CommitNo> {
+        let mut least = BTreeMap::new();
+        for root in self.checkpoints.iter().chain(&told.slots) {
+            let first = least.entry(root.epoch).or_insert(root.commit);
+            *first = root.commit.min(*first);
+        }
+        least
     }
 }
 

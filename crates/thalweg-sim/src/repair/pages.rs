@@ -82,6 +82,55 @@ pub fn damage_pages(patient: &Patient) -> RepairStage {
     stage
 }
 
+/// Damages each page of the index together with each frame of the log: what is lost is a frame of rows at most, whatever counts as
+/// more, one commit that is lost or all rows below a page.
+pub fn damage_pages_and_frames() -> RepairStage {
+    const GROUP_ROWS: i64 = 16;
+    let sim = SimEnv::new(30);
+    let mut db = Driver::start(&sim, Shape::new(1 << 15, 16), false);
+    db.create("t");
+    db.append_group("t", 0..GROUP_ROWS, Durability::Disk);
+    db.checkpoint();
+    for k in 1..12 {
+        let first = k * GROUP_ROWS;
+        db.append_group("t", first..first + GROUP_ROWS, Durability::Disk);
+    }
+    db.checkpoint();
+    db.append("t", [1_000], Durability::Disk);
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    let patient = Patient::of("pages and frames", &db, image, false, true);
+    let mut stage = RepairStage::default();
+    for (path, bytes) in files_of(&patient.sim) {
+        let begins = |magic: &[u8]| -> Vec<u64> {
+            let found = bytes.windows(4).enumerate().filter(|(_, at)| *at == magic);
+            found.map(|(at, _)| at as u64).collect()
+        };
+        let frames = begins(b"TFRM");
+        for (page, frame) in begins(b"TIPG")
+            .iter()
+            .flat_map(|page| frames.iter().map(move |frame| (page, frame)))
+        {
+            let image = patient.image();
+            for at in [page + 40, frame + 20] {
+                image.overwrite_file(&path, at, &[0x33]).expect("a file");
+            }
+            let what = format!("page {page} and frame {frame} of {}", path.display());
+            let Some(Repaired::Done(_, contents)) = stage.run(&patient, &image, &what) else {
+                continue;
+            };
+            let lost = |name: &String| {
+                patient.contents[name].len() - contents.get(name).map_or(0, Vec::len)
+            };
+            let lost: usize = patient.contents.keys().map(lost).sum();
+            if lost as i64 > GROUP_ROWS {
+                stage.note(&patient, &what, &format!("{lost} rows are lost"));
+            }
+        }
+    }
+    stage
+}
+
 /// Damages each page of the index that lies in a segment. A repair that gives something up keeps no less than the same database
 /// without one of the slots of its root shows. Nor does one that comes after a crash of it.
 pub fn damage_pages_beside_another_slot(patient: &Patient, dice: &mut Dice) -> RepairStage {
@@ -101,7 +150,7 @@ pub fn damage_pages_beside_another_slot(patient: &Patient, dice: &mut Dice) -> R
         let mut is_from_other = false;
         match repair_once(&patient.shape, &repaired) {
             Ok(report) => {
-                let told = |damage: &Damage| damage.what.contains("the checkpoint before it");
+                let told = |damage: &Damage| damage.what.contains("another checkpoint");
                 is_from_other = report.mended.iter().any(told);
                 match report.given_up.is_empty() {
                     true => stage.mended += 1,
