@@ -35,6 +35,14 @@ pub(crate) struct Root {
 }
 
 impl Root {
+    /// Where the log goes on behind its checkpoint.
+    pub(crate) fn behind_checkpoint(&self) -> LogPosition {
+        LogPosition {
+            offset: self.checkpoint.offset + u64::from(self.checkpoint_bytes),
+            ..self.checkpoint
+        }
+    }
+
     /// Where its checkpoint lies.
     pub(crate) fn place(&self) -> Place {
         Place {

@@ -20,7 +20,7 @@ use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::kernel::Options;
 use crate::leader::{Failure, Leader};
 use crate::open::{self, data_dir, free_file_id, hold_folder, look_for_database, take_lock};
-use crate::root::RootFile;
+use crate::root::{Root, RootFile};
 use crate::segment::list_segments;
 use crate::segment_supply::SegmentSupply;
 use crate::state::{Snapshot, TableState};
@@ -131,20 +131,23 @@ fn repair_locked(
     let newest = Reached::from(newest, &store, found.clone())?;
     let mut outcome = newest.check(&store, on_bytes)?;
     if outcome.may_be_of_its_start() {
-        for other in sources.other_checkpoints(env, dir, &outcome.reached.start)? {
+        let newest = &outcome.reached;
+        let mut others =
+            OtherStarts::of(newest, sources.other_checkpoints(env, dir, &newest.start)?);
+        while outcome.may_be_of_its_start()
+            && let Some(other) = others.next()
+        {
             let Some(start) = sources.start_at(env, dir, &other, &outcome.reached.start)? else {
                 continue;
             };
             let other = Reached::from(start, &store, found.clone())?;
+            others.go_on_from(&other);
             // Else its blocks need not be read.
             if other.is_more_than(&outcome.reached) {
                 let other = other.check(&store, on_bytes)?;
                 if other.is_more_than(&outcome) {
                     outcome = other.instead_of(outcome);
                 }
-            }
-            if !outcome.may_be_of_its_start() {
-                break;
             }
         }
     }
@@ -171,6 +174,8 @@ struct Reached {
     rows: u64,
     /// What is given up may depend on the start: index pages of its checkpoint are damaged, or commits could not be applied.
     may_be_of_its_start: bool,
+    /// The last of the damaged pages, if rows are lost with it.
+    last_lost: Option<LogPosition>,
     /// Where the log may be in the cache only.
     unproven: Vec<Range<LogPosition>>,
 }
@@ -180,6 +185,7 @@ impl Reached {
         let lost = leave_out_lost_pages(&mut start.working, store)?;
         let unproven = salvage(&mut start, store, &lost.tables(), &mut report)?;
         let may_be_of_its_start = !lost.0.is_empty() || !report.given_up.is_empty();
+        let last_lost = lost.with_rows().map(|lost| lost.at).max();
         lost.report(&start.working, &mut report);
         let working = &start.working;
         let rows_of = |table: &Arc<TableState>| {
@@ -194,8 +200,15 @@ impl Reached {
             start,
             report,
             may_be_of_its_start,
+            last_lost,
             unproven,
         })
+    }
+
+    /// A checkpoint that ends before this place leads to none of the last damage here; the first place of all where there is none.
+    fn lost_from(&self) -> LogPosition {
+        let last_lost = self.last_lost.unwrap_or_default();
+        last_lost.min(self.start.from.checkpoint)
     }
 
     /// Whether more is left than of another state.
@@ -214,6 +227,62 @@ impl Reached {
             bad,
             report,
         })
+    }
+}
+
+/// Which checkpoints are tried where rows would be lost: the last one in the log, which a slot of the root may have named that is
+/// lost; and where index pages are damaged, the last one that was written before them, which so leads to the log that has made them.
+struct OtherStarts {
+    /// In the order of the log.
+    checkpoints: Vec<Root>,
+    newest: LogPosition,
+    /// Those behind the newest start were tried, or there are none.
+    is_back: bool,
+    /// Where the next one lies before.
+    before: LogPosition,
+    tries: usize,
+}
+
+impl OtherStarts {
+    /// The log is read for each: wide damage must not take for ever.
+    const MOST: usize = 16;
+
+    fn of(newest: &Reached, checkpoints: Vec<Root>) -> Self {
+        Self {
+            checkpoints,
+            newest: newest.start.from.checkpoint,
+            is_back: false,
+            before: newest.lost_from(),
+            tries: 0,
+        }
+    }
+
+    fn next(&mut self) -> Option<Root> {
+        self.tries += 1;
+        if self.tries > Self::MOST {
+            return None;
+        }
+        if !std::mem::replace(&mut self.is_back, true)
+            && let Some(last) = self
+                .checkpoints
+                .last()
+                .filter(|root| root.checkpoint > self.newest)
+        {
+            return Some(*last);
+        }
+        let before = self
+            .checkpoints
+            .partition_point(|root| root.behind_checkpoint() <= self.before);
+        let next = *self.checkpoints.get(before.checked_sub(1)?)?;
+        self.before = next.checkpoint;
+        Some(next)
+    }
+
+    /// One that was tried may have damaged pages of its own.
+    fn go_on_from(&mut self, tried: &Reached) {
+        if tried.start.from.checkpoint < self.newest {
+            self.before = tried.lost_from();
+        }
     }
 }
 
@@ -304,23 +373,32 @@ fn file_damage(name: &str, error: &Error) -> Damage {
     }
 }
 
-/// Damage of index pages in the checkpoint that the repair begins with, each with its table. It has no rows where all blocks below
-/// the page were found.
-struct LostPages(Vec<(TableId, Damage)>);
+/// Damaged index pages of the checkpoint that the repair begins with.
+struct LostPages(Vec<LostPage>);
+
+struct LostPage {
+    table: TableId,
+    at: LogPosition,
+    /// It has no rows where all blocks below the page were found.
+    damage: Damage,
+}
 
 impl LostPages {
+    /// Those with which rows are lost.
+    fn with_rows(&self) -> impl Iterator<Item = &LostPage> {
+        self.0.iter().filter(|lost| lost.damage.rows != Some(0))
+    }
+
     /// The tables that have lost rows.
     fn tables(&self) -> HashSet<TableId> {
-        let has_lost_rows = |(_, damage): &&(TableId, Damage)| damage.rows != Some(0);
-        let lost = self.0.iter().filter(has_lost_rows);
-        lost.map(|(table, _)| *table).collect()
+        self.with_rows().map(|lost| lost.table).collect()
     }
 
     /// Adds it to the report, under the names that the tables have at the end of the log: another table may have the name of the
     /// checkpoint by then. A table that was dropped has lost nothing.
     fn report(self, working: &Working, report: &mut RepairReport) {
-        for (id, damage) in self.0 {
-            let damage = match working.table(id) {
+        for LostPage { table, damage, .. } in self.0 {
+            let damage = match working.table(table) {
                 Some(table) => Damage {
                     table: Some(table.name.to_string()),
                     ..damage
@@ -367,18 +445,23 @@ fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPage
         for (page, damage) in lost {
             let is_known = |item: &Entry| !known.insert(item.key());
             let below = catalogue.items_below(table.id, &page);
-            match below.filter(|below| !below.iter().any(is_known)) {
+            let below = below.filter(|below| !below.iter().any(is_known));
+            let damage = match below {
                 Some(below) => {
                     items.extend(below);
-                    let damage = Damage {
+                    Damage {
                         rows: Some(0),
                         what: format!("{}; what lies below it was found", damage.what),
                         ..damage
-                    };
-                    all.push((table.id, damage));
+                    }
                 }
-                None => all.push((table.id, damage)),
-            }
+                None => damage,
+            };
+            all.push(LostPage {
+                table: table.id,
+                at: position(&page),
+                damage,
+            });
         }
         if let Some(pending) = pending {
             // What goes and is not there lay below a lost page.
@@ -444,6 +527,13 @@ fn check_tables(
         files: check.bad_files,
         places: places.collect(),
     })
+}
+
+fn position(entry: &Entry) -> LogPosition {
+    LogPosition {
+        segment: entry.address.file,
+        offset: entry.address.offset,
+    }
 }
 
 fn place(entry: &Entry) -> (FileId, u64) {
@@ -555,10 +645,7 @@ impl Repair {
     fn moves(&self, item: &Entry) -> bool {
         let file = item.address.file;
         if item.is_block() {
-            let at = LogPosition {
-                segment: file,
-                offset: item.address.offset,
-            };
+            let at = position(item);
             let is_proven = !self.unproven.iter().any(|part| part.contains(&at));
             return self.bad.files.contains(&file) || !is_proven;
         }

@@ -1,6 +1,5 @@
 //! Where a repair starts from: the checkpoint that the root names, or else the newest whole one in the log, or else the empty
-//! state before the first commit of all. Where rows would be lost by that, also from another checkpoint: that of the other slot, or
-//! those around it in the log.
+//! state before the first commit of all. Where rows would be lost by that, also from other checkpoints in the log.
 //!
 //! Invariants: nothing is written. A checkpoint of an epoch that may not have begun (no root or `live` names it, and nothing
 //! follows its only checkpoint: its recovery, or a repair, may have been cut short) counts only if there is no other, or if
@@ -28,14 +27,6 @@ use thalweg_env::{Env, File, OpenMode};
 
 /// In place of the last commit that is lost: nobody knows it.
 pub(crate) const UNKNOWN: CommitNo = CommitNo(u64::MAX);
-
-/// How far back checkpoints are tried where rows would be lost: each of a few, then twice as far each time. The log is read for each
-/// from there on, so that is not much more than reading it once from the first of them.
-fn distances_back() -> impl Iterator<Item = usize> {
-    const EACH: usize = 4;
-    let further = std::iter::successors(Some(2 * EACH), |back| back.checked_mul(2));
-    (1..=EACH).chain(further)
-}
 
 /// What a repair starts from.
 pub(crate) struct Start {
@@ -182,43 +173,35 @@ impl Sources {
         self.start(env, dir, found, logs)
     }
 
-    /// The other checkpoints that a repair tries instead of `newest`: the log behind them leads to the same commits, and the index
-    /// pages that they name may be whole where those of the newest one are damaged. They are that of the other slot of the root, the
-    /// last one of its epoch in the log, which a slot that is lost may have named, and those before the start, further and further.
+    /// The other checkpoints that a repair may start from instead of `newest`, as they lie in the log, which leads to the same
+    /// commits from each of them.
     pub(crate) fn other_checkpoints(
         &mut self,
         env: &Env,
         dir: &Path,
         newest: &Start,
     ) -> Result<Vec<Root>> {
-        let start = newest.from;
         let frames = self.frames(env, dir)?;
-        let place = |root: &Root| (root.epoch, root.checkpoint);
         let taken_over = frames.taken_over(&self.told);
-        let was_taken_over = |root: &&Root| {
+        let counts = |root: &Root| {
             // Behind a torn end a power cut may have left what the next epoch knows nothing of.
             let behind = (Bound::Excluded(root.epoch), Bound::Unbounded);
             let next = taken_over.range(behind).next();
             let next = next.filter(|(epoch, _)| **epoch <= newest.last_read());
-            next.is_none_or(|(_, last)| root.commit <= *last)
+            let is_before = root.checkpoint < newest.from.checkpoint;
+            let is_behind =
+                root.checkpoint > newest.from.checkpoint && root.epoch == newest.from.epoch;
+            (is_before || is_behind) && next.is_none_or(|(_, last)| root.commit <= *last)
         };
-        let mut in_log: Vec<&Root> = frames.checkpoints.iter().collect();
-        in_log.retain(was_taken_over);
-        in_log.sort_by_key(|root| place(root));
-        let is_behind = |root: &&&Root| root.epoch == start.epoch && place(root) > place(&start);
-        let behind = in_log.iter().rev().find(is_behind);
-        let before = in_log.partition_point(|root| place(root) < place(&start));
-        let before = distances_back().map_while(|back| in_log.get(before.checked_sub(back)?));
-        let others = behind.into_iter().chain(before);
-        let mut others: Vec<Root> = others.map(|root| **root).collect();
-        let named = self.root.as_ref().filter(|root| root.current == start);
-        if let Some(other) = named.and_then(|root| root.other) {
-            // As the slot says it, for that is then written over last.
-            others.retain(|root| root.checkpoint != other.checkpoint);
-            if other.checkpoint != start.checkpoint {
-                others.insert(0, other);
-            }
-        }
+        let in_log = frames.checkpoints.iter().copied().filter(counts);
+        let other = self.root.as_ref().and_then(|root| root.other);
+        // As the slot says it, for that is then written over last.
+        let as_named = |root: Root| match other {
+            Some(other) if other.place() == root.place() => other,
+            _ => root,
+        };
+        let mut others: Vec<Root> = in_log.map(as_named).collect();
+        others.sort_by_key(|root| root.checkpoint);
         Ok(others)
     }
 

@@ -89,14 +89,18 @@ pub fn damage_pages_and_frames() -> RepairStage {
     let sim = SimEnv::new(30);
     let mut db = Driver::start(&sim, Shape::new(1 << 15, 16), false);
     db.create("t");
+    db.create("u");
     db.append_group("t", 0..GROUP_ROWS, Durability::Disk);
     db.checkpoint();
     for k in 1..12 {
         let first = k * GROUP_ROWS;
         db.append_group("t", first..first + GROUP_ROWS, Durability::Disk);
     }
-    db.checkpoint();
-    db.append("t", [1_000], Durability::Disk);
+    // The pages of the table stay those of the first of these, which are more than a repair tries.
+    for k in 0..20 {
+        db.checkpoint();
+        db.append("u", [k], Durability::Disk);
+    }
     let image = sim.crash_image(&CrashChoice::KeepAll);
     db.finish();
     let patient = Patient::of("pages and frames", &db, image, false, true);
