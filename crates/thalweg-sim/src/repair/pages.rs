@@ -127,7 +127,7 @@ pub fn damage_pages_and_frames() -> RepairStage {
                 patient.contents[name].len() - contents.get(name).map_or(0, Vec::len)
             };
             let lost: usize = patient.contents.keys().map(lost).sum();
-            if lost as i64 > GROUP_ROWS {
+            if i64::try_from(lost).is_ok_and(|lost| lost > GROUP_ROWS) {
                 stage.note(&patient, &what, &format!("{lost} rows are lost"));
             }
         }

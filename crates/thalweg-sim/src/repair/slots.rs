@@ -59,11 +59,11 @@ fn damage_places(patient: &Patient, image: &SimEnv, dice: &mut Dice) -> String {
     for nth in 0..1 + dice.below(3) {
         let in_page = (nth == 0 || dice.below(2) == 0) && !patient.pages.is_empty();
         let (path, at) = if in_page {
-            let page = patient.pages[dice.below(patient.pages.len() as u64) as usize];
+            let page = dice.pick(&patient.pages);
             let path = Path::new(DIR).join(segment_name(page.file));
             (path, page.offset + u64::from(page.bytes) / 2)
         } else {
-            let (path, bytes) = data[dice.below(data.len() as u64) as usize];
+            let (path, bytes) = dice.pick(&data);
             let used = bytes.iter().rposition(|b| *b != 0).unwrap_or(0) as u64 + 1;
             (path.clone(), dice.below(used))
         };
