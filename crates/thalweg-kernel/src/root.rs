@@ -291,20 +291,6 @@ impl RootFile {
         })
     }
 
-    /// Goes on from the other slot: what counted is written over first. The other one is on disk, or that would not have been
-    /// written.
-    pub(crate) fn count_other(&mut self) {
-        let Some(other) = self.other.replace(self.current) else {
-            return;
-        };
-        self.current = Root {
-            sequence: self.current.sequence.max(other.sequence),
-            ..other
-        };
-        self.current_slot = SLOTS - 1 - self.current_slot;
-        self.is_durable = true;
-    }
-
     /// Writes and syncs the slot that does not count, which then counts.
     pub(crate) fn switch(&mut self, mut root: Root) -> Result<()> {
         assert!(root.epoch >= self.current.epoch && root.database == self.current.database);

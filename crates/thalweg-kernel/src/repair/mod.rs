@@ -565,16 +565,13 @@ impl Repair {
             "segment of a checkpoint",
             start.from.checkpoint.segment.0,
         )?;
-        let mut root = match sources.root {
+        // Whichever slot is torn by a crash: the repair that follows finds the checkpoint in the log that this one starts from.
+        let root = match sources.root {
             Some(root) => root,
             None => RootFile::replacing(env, dir, start.from)?,
         };
         make_folders(env, dir)?;
         let known = root.current.next_file.max(root.current.checkpoint.segment);
-        // Until the new epoch is on disk the slot stays that this starts from: the repair that follows a crash needs it.
-        if root.other == Some(start.from) {
-            root.count_other();
-        }
         let next_file = free_file_id(env, dir, known)?;
         let supply = SegmentSupply::new(
             env.clone(),

@@ -193,14 +193,8 @@ impl Sources {
                 root.checkpoint > newest.from.checkpoint && root.epoch == newest.from.epoch;
             (is_before || is_behind) && next.is_none_or(|(_, last)| root.commit <= *last)
         };
-        let in_log = frames.checkpoints.iter().copied().filter(counts);
-        let other = self.root.as_ref().and_then(|root| root.other);
-        // As the slot says it, for that is then written over last.
-        let as_named = |root: Root| match other {
-            Some(other) if other.place() == root.place() => other,
-            _ => root,
-        };
-        let mut others: Vec<Root> = in_log.map(as_named).collect();
+        let others = frames.checkpoints.iter().copied().filter(counts);
+        let mut others: Vec<Root> = others.collect();
         others.sort_by_key(|root| root.checkpoint);
         Ok(others)
     }
