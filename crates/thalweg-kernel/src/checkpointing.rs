@@ -1,7 +1,8 @@
 //! Writing checkpoints: what one builds on, where it goes, and the switch of the root to it.
 //!
-//! Invariants: a checkpoint is on disk before the root names it, and the index pages in it become readable, and what it builds on
-//! changes, only after that. Where building one is refused, nothing was written and the state is as it was.
+//! Invariants: the log before a checkpoint is on disk before the checkpoint is written: a power cut leaves no checkpoint of
+//! commits that it takes. A checkpoint is on disk before the root names it, and the index pages in it become readable, and what
+//! it builds on changes, only after that. Where building one is refused, nothing was written and the state is as it was.
 
 use crate::bases::BuildsOn;
 use crate::checkpoint::{CHECKPOINT_SECTIONS, Place, WrittenTrees, put_checkpoint};
@@ -15,6 +16,7 @@ use crate::purpose::Purpose;
 use crate::root::Root;
 use crate::rules::Rule;
 use crate::segment::{self, LogFolder};
+use crate::segment_supply::SegmentSupply;
 use std::path::Path;
 
 /// Checkpoints are padded where there is space for so many more segments.
@@ -92,6 +94,11 @@ impl Leader {
             _ if must_be_full => BuildsOn::Nothing,
             _ => self.working.choose_base(first.is_some()),
         };
+        if first.is_none() {
+            // Before its padding is written, so that this costs nothing where all commits were synced.
+            let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
+            write_and_sync(log, &self.supply)?;
+        }
         let (at, written, index_bytes) = self.place_checkpoint(builds_on, purpose)?;
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
@@ -102,10 +109,7 @@ impl Leader {
             _ => u64::from(self.working.bases.frame_bytes().max(frame_bytes)),
         });
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        let in_place = log
-            .write()
-            .inspect_err(|e| self.supply.note_failed_write(e));
-        in_place.and_then(|()| log.sync()).map_err(fatal)?;
+        write_and_sync(log, &self.supply)?;
         if let Some((folder, id, unnamed)) = first {
             segment::name_first(&self.env, &self.dir, folder, id, unnamed).map_err(fatal)?;
         }
@@ -243,4 +247,9 @@ impl Leader {
         })?;
         Ok((written, index_bytes))
     }
+}
+
+fn write_and_sync(log: &mut LogWriter, supply: &SegmentSupply) -> Outcome<()> {
+    let written = log.write().inspect_err(|e| supply.note_failed_write(e));
+    written.and_then(|()| log.sync()).map_err(fatal)
 }
