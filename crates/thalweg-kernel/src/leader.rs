@@ -570,6 +570,13 @@ impl Leader {
         FragmentWriter::stage(&self.store, &self.supply, table, &self.staged)
     }
 
+    /// Frees the space of all fragments that are part of no table yet.
+    pub(crate) fn give_up_staged(&self) {
+        for (id, _) in self.staged.lock().drain() {
+            self.store.give_up_file(id);
+        }
+    }
+
     /// A new epoch, if this opening has none yet.
     pub(crate) fn ensure_epoch(&mut self) -> Outcome<()> {
         if self.log.is_none() {

@@ -155,6 +155,8 @@ pub(crate) struct RootFile {
     current_slot: usize,
     /// The slot that counts is known to be on disk: this process synced it.
     is_durable: bool,
+    /// The highest epoch that a slot names or, where a write failed, may name.
+    highest_epoch: Epoch,
 }
 
 impl RootFile {
@@ -184,6 +186,7 @@ impl RootFile {
             unreadable_slot: None,
             current_slot: 0,
             is_durable: true,
+            highest_epoch: root.epoch,
         })
     }
 
@@ -202,6 +205,7 @@ impl RootFile {
             current_slot: SLOTS - 1,
             // No slot says it, and none is to: what it names is only known to a repair.
             is_durable: true,
+            highest_epoch: current.epoch,
         })
     }
 
@@ -279,6 +283,7 @@ impl RootFile {
             unreadable_slot: error.filter(Error::is_unreadable),
             current_slot,
             is_durable: false,
+            highest_epoch: current.epoch,
         })
     }
 
@@ -289,6 +294,11 @@ impl RootFile {
         other.map_or(self.current.next_file, |other| {
             other.min(self.current.next_file)
         })
+    }
+
+    /// Whether a slot may name an epoch, of which it was written or was to be.
+    pub(crate) fn may_name(&self, epoch: Epoch) -> bool {
+        epoch <= self.highest_epoch
     }
 
     /// Writes and syncs the slot that does not count, which then counts.
@@ -309,6 +319,7 @@ impl RootFile {
             self.is_durable = true;
         }
         let slot = SLOTS - 1 - self.current_slot;
+        self.highest_epoch = root.epoch;
         self.write_slot(slot, &root)?;
         self.other = Some(self.current);
         self.current = root;

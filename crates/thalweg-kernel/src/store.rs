@@ -292,6 +292,14 @@ impl Store {
         self.given_up.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The same of one that is finished.
+    pub(crate) fn give_up_file(&self, id: FileId) {
+        self.forget_file(id);
+        let path = self.fragment_path(id);
+        let opened = self.env.storage().open(&path, OpenMode::ReadWrite);
+        let _ = opened.map(|file| self.give_up_fragment(&*file));
+    }
+
     /// Fragments that were given up since somebody last heard of them.
     pub(crate) fn given_up(&self) -> usize {
         self.given_up.load(Ordering::Relaxed)

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_env::sync::{Condvar, Mutex};
-use thalweg_env::{Env, File, OpenMode};
+use thalweg_env::{Env, File};
 
 /// What a panic is said to have struck.
 const ENCODING: &str = "encoding open rows";
@@ -164,10 +164,7 @@ impl Writer {
             // Whatever is not staged is part of a table, or gone.
             let was_staged = self.with_leader(|leader| leader.staged.lock().remove(&file));
             if was_staged.is_ok_and(|staged| staged.is_some()) {
-                self.store.forget_file(file);
-                let path = self.store.fragment_path(file);
-                let opened = self.env.storage().open(&path, OpenMode::ReadWrite);
-                let _ = opened.map(|file| self.store.give_up_fragment(&*file));
+                self.store.give_up_file(file);
             }
         }
     }

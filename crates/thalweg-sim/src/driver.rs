@@ -611,6 +611,39 @@ impl Driver {
         });
     }
 
+    /// Replaces all items of a table by a fragment with copies of its blocks, as emptying a segment does.
+    pub fn copy_blocks(&mut self, name: &str) {
+        let Some(table) = self.table(name) else {
+            return;
+        };
+        self.submit(Effect::Nothing, Durability::Disk, |toy| {
+            let snapshot = toy.kernel.snapshot()?;
+            let state = snapshot.table(table).ok_or_else(|| gone(table))?;
+            let columns = columns_of(&state.definition);
+            let mut fragment = toy.kernel.stage_fragment(table)?;
+            for entry in state.tree.iter(None, &**toy.kernel.store()) {
+                let entry = entry?;
+                let mut copy = wide_block(table, toy.block_rows(&entry)?, None, columns);
+                let key = entry.key();
+                copy.entry = copy
+                    .entry
+                    .committed(entry.commit_min, entry.commit_max, key.ordinal);
+                fragment.add_block(&copy)?;
+            }
+            let edit = Edit::Replace {
+                table,
+                removed: items_of(toy, &state)?.iter().map(Entry::key).collect(),
+                added: vec![fragment.finish()?],
+            };
+            let commit = Commit {
+                edits: vec![edit],
+                prepared_at: Some(snapshot.commit()),
+                ..Commit::default()
+            };
+            toy.kernel.commit(commit, Durability::Disk)
+        });
+    }
+
     /// Sends a cover of rows that are open no longer, as an encoder would that lost a race: it must be refused.
     pub fn cover_again(&mut self, name: &str) {
         let (Some(table), Some(toy)) = (self.table(name), &self.toy) else {

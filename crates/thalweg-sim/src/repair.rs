@@ -13,7 +13,7 @@ pub use epochs::{
 };
 pub use pages::{
     damage_pages, damage_pages_and_frames, damage_pages_beside_another_slot, merged,
-    merged_behind_a_lost_page,
+    merged_behind_a_lost_page, merged_copies_behind_a_lost_page,
 };
 pub use slots::lose_slots;
 

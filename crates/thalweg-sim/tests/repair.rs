@@ -13,8 +13,8 @@ use thalweg_sim::repair::{
     Patient, RepairStage, closed, coarse_damage, crash_repair, damage_only_checkpoint,
     damage_pages, damage_pages_and_frames, damage_pages_beside_another_slot, damage_stretches,
     dependent, fail_reads, fail_repair, flip_bytes, floors_around_repair, killed, lose_slots,
-    merged, merged_behind_a_lost_page, of_one_checkpoint, removed_between,
-    repair_what_is_only_cached, several_places,
+    merged, merged_behind_a_lost_page, merged_copies_behind_a_lost_page, of_one_checkpoint,
+    removed_between, repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::WORKLOADS;
@@ -145,6 +145,15 @@ fn what_replaces_unreachable_blocks_counts() {
     let stage = merged_behind_a_lost_page();
     conclude("merged behind a lost page", &stage, 0, &clock);
     assert!(stage.mended > 0 && stage.gave_up > 0, "{stage:?}");
+}
+
+/// Taken out by the key of the first, the copies are taken out whole: none of what was copied comes twice.
+#[test]
+fn what_replaces_copies_of_blocks_that_were_found_again_doubles_none() {
+    let clock = Stopwatch::start();
+    let stage = merged_copies_behind_a_lost_page();
+    conclude("merged copies behind a lost page", &stage, 0, &clock);
+    assert!(stage.mended > 2, "{stage:?}");
 }
 
 #[test]

@@ -160,6 +160,7 @@ fn repair_locked(
     if !report.is_clean() {
         let repair = Repair {
             bad,
+            is_index_unproven: is_in(&reached.unproven, reached.start.from.checkpoint),
             unproven: reached.unproven,
         };
         repair.write(env, dir, options, sources, reached.start, &mut report)?;
@@ -183,8 +184,8 @@ struct Reached {
 impl Reached {
     fn from(mut start: Start, store: &Store, mut report: RepairReport) -> Result<Self> {
         let lost = leave_out_lost_pages(&mut start.working, store)?;
-        let unproven = salvage(&mut start, store, &lost.tables(), &mut report)?;
-        let may_be_of_its_start = !lost.0.is_empty() || !report.given_up.is_empty();
+        let unproven = salvage(&mut start, store, &lost, &mut report)?;
+        let may_be_of_its_start = !lost.pages.is_empty() || !report.given_up.is_empty();
         let last_lost = lost.with_rows().map(|lost| lost.at).max();
         lost.report(&start.working, &mut report);
         let working = &start.working;
@@ -374,7 +375,12 @@ fn file_damage(name: &str, error: &Error) -> Damage {
 }
 
 /// Damaged index pages of the checkpoint that the repair begins with.
-struct LostPages(Vec<LostPage>);
+#[derive(Default)]
+struct LostPages {
+    pages: Vec<LostPage>,
+    /// The items below them that were found.
+    found: HashSet<(TableId, EntryKey)>,
+}
 
 struct LostPage {
     table: TableId,
@@ -386,7 +392,7 @@ struct LostPage {
 impl LostPages {
     /// Those with which rows are lost.
     fn with_rows(&self) -> impl Iterator<Item = &LostPage> {
-        self.0.iter().filter(|lost| lost.damage.rows != Some(0))
+        self.pages.iter().filter(|lost| lost.damage.rows != Some(0))
     }
 
     /// The tables that have lost rows.
@@ -397,7 +403,7 @@ impl LostPages {
     /// Adds it to the report, under the names that the tables have at the end of the log: another table may have the name of the
     /// checkpoint by then. A table that was dropped has lost nothing.
     fn report(self, working: &Working, report: &mut RepairReport) {
-        for LostPage { table, damage, .. } in self.0 {
+        for LostPage { table, damage, .. } in self.pages {
             let damage = match working.table(table) {
                 Some(table) => Damage {
                     table: Some(table.name.to_string()),
@@ -418,7 +424,7 @@ impl LostPages {
 
 /// Gives the tables whose index has damaged pages a new one of what can still be reached, or found.
 fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPages> {
-    let mut all = Vec::new();
+    let mut all = LostPages::default();
     let mut catalogue = None;
     for table in working.tables.clone().iter() {
         let mut lost: Vec<(Entry, Damage)> = Vec::new();
@@ -448,6 +454,8 @@ fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPage
             let below = below.filter(|below| !below.iter().any(is_known));
             let damage = match below {
                 Some(below) => {
+                    let keys = below.iter().map(|item| (table.id, item.key()));
+                    all.found.extend(keys);
                     items.extend(below);
                     Damage {
                         rows: Some(0),
@@ -457,7 +465,7 @@ fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPage
                 }
                 None => damage,
             };
-            all.push(LostPage {
+            all.pages.push(LostPage {
                 table: table.id,
                 at: position(&page),
                 damage,
@@ -471,7 +479,7 @@ fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPage
         }
         set_items(working, table, items, store)?;
     }
-    Ok(LostPages(all))
+    Ok(all)
 }
 
 fn set_items(
@@ -545,6 +553,12 @@ struct Repair {
     bad: Bad,
     /// Where the log may be in the cache only.
     unproven: Vec<Range<LogPosition>>,
+    /// So may the checkpoint that it starts from, with the index pages in it.
+    is_index_unproven: bool,
+}
+
+fn is_in(parts: &[Range<LogPosition>], at: LogPosition) -> bool {
+    parts.iter().any(|part| part.contains(&at))
 }
 
 impl Repair {
@@ -583,8 +597,25 @@ impl Repair {
         if let Some(live) = live {
             leader.gc_floor = live.gc_floor;
         }
+        let switched = self.switch(env, dir, &mut leader, epoch);
+        if switched.is_err() && !leader.root.may_name(epoch) {
+            // Else each repair that finds no room leaves less of it to the next one.
+            leader.give_up_staged();
+            leader.supply.give_up();
+        }
+        report.moved_blocks = switched?;
+        // Into the other slot as well: both may be damaged.
+        leader.write_live()?;
+        leader.live.sync()?;
+        leader.supply.release();
+        Ok(())
+    }
+
+    /// Writes what moves, and makes the new epoch the one that counts. Returns how many blocks were moved.
+    fn switch(&self, env: &Env, dir: &Path, leader: &mut Leader, epoch: Epoch) -> Result<u64> {
+        let mut moved_blocks = 0;
         for table in leader.working.tables.clone().iter() {
-            report.moved_blocks += self.renew_index(&mut leader, table)?;
+            moved_blocks += self.renew_index(leader, table)?;
         }
         let synced = env.storage().sync_dir(dir);
         synced.map_err(|e| Error::io(format_args!("syncing {}", dir.display()), e))?;
@@ -593,11 +624,7 @@ impl Repair {
         leader
             .begin_epoch(epoch, Vec::new())
             .map_err(Failure::error)?;
-        // Into the other slot as well: both may be damaged.
-        leader.write_live()?;
-        leader.live.sync()?;
-        leader.supply.release();
-        Ok(())
+        Ok(moved_blocks)
     }
 
     /// Gives a table an index without what is damaged. Whole blocks of a file that is damaged elsewhere, and of the log
@@ -626,7 +653,7 @@ impl Repair {
             }
         }
         // Pages may lie in a segment whose header is damaged.
-        if stay.len() == count && self.bad.files.is_empty() {
+        if stay.len() == count && self.bad.files.is_empty() && !self.is_index_unproven {
             return Ok(0);
         }
         let moved = move_out.len() as u64;
@@ -642,9 +669,7 @@ impl Repair {
     fn moves(&self, item: &Entry) -> bool {
         let file = item.address.file;
         if item.is_block() {
-            let at = position(item);
-            let is_proven = !self.unproven.iter().any(|part| part.contains(&at));
-            return self.bad.files.contains(&file) || !is_proven;
+            return self.bad.files.contains(&file) || is_in(&self.unproven, position(item));
         }
         self.bad.files.contains(&file) || self.bad.places.iter().any(|(bad, _)| *bad == file)
     }

@@ -7,13 +7,13 @@
 //!   rows stay where they were.
 //! - Numbers of tables are not in the log: behind lost edits no table is made, and none that was is taken for another.
 
-use super::RepairReport;
 use super::start::{EpochLog, Start, UNKNOWN};
+use super::{LostPages, RepairReport};
 use crate::change::Change;
 use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
-use crate::index::EntryKey;
+use crate::index::{Entry, EntryKey};
 use crate::recover::blocks_verify;
 use crate::replay::{Frame, Replay, Skipped};
 use crate::store::{Store, segment_name};
@@ -38,18 +38,21 @@ struct Lost {
 pub(crate) fn salvage(
     start: &mut Start,
     store: &Store,
-    pages_lost: &HashSet<TableId>,
+    lost: &LostPages,
     report: &mut RepairReport,
 ) -> Result<Vec<Range<LogPosition>>> {
+    let pages_lost = &lost.tables();
     let mut salvage = Salvage {
         store,
         report,
         working: &mut start.working,
         told: start.told,
         pages_lost,
+        found: &lost.found,
         open_end: None,
         exact: true,
         edits_lost: false,
+        replacements_lost: HashSet::new(),
     };
     let taken_over = start.logs.iter().skip(1).map(|next| next.taken_over);
     let taken_over: Vec<_> = taken_over.chain([None]).collect();
@@ -79,12 +82,17 @@ struct Salvage<'a> {
     told: CommitNo,
     /// Tables whose index lost pages: keys of blocks may not be found for that reason alone.
     pages_lost: &'a HashSet<TableId>,
+    /// Items that were found below lost pages. In their place may have been a fragment with copies of them, which has the key of
+    /// the first: who takes that out means all of them.
+    found: &'a HashSet<(TableId, EntryKey)>,
     /// Damage at which an epoch ended. What is lost by it shows where the next one goes on.
     open_end: Option<Lost>,
     /// Every commit so far was applied.
     exact: bool,
-    /// Edits may be among what was not applied.
+    /// Edits other than replacements may be among what was not applied.
     edits_lost: bool,
+    /// Tables of which a replacement was not applied: keys of later ones may mean other items than those that are there.
+    replacements_lost: HashSet<TableId>,
 }
 
 impl Salvage<'_> {
@@ -258,10 +266,42 @@ impl Salvage<'_> {
             return Ok(Some(why.to_owned()));
         }
         match self.working.validate_salvaged(changes, self.store) {
-            Ok(()) => Ok(None),
-            Err(error) if error.is_misfit() => Ok(Some(error.message().to_owned())),
-            Err(error) => Err(error),
+            Ok(()) => {}
+            Err(error) if error.is_misfit() => return Ok(Some(error.message().to_owned())),
+            Err(error) => return Err(error),
         }
+        for change in changes {
+            if self.replaces_less(change)? {
+                return Ok(Some("it has replaced copies of what is there".to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a replacement takes out items that were found again, and brings other than as many rows as these have.
+    fn replaces_less(&self, change: &Change) -> Result<bool> {
+        let Change::Edit(Edit::Replace {
+            table,
+            removed,
+            added,
+        }) = change
+        else {
+            return Ok(false);
+        };
+        let is_found = |key: &EntryKey| self.found.contains(&(*table, *key));
+        let Some(state) = self
+            .working
+            .table(*table)
+            .filter(|_| removed.iter().any(is_found))
+        else {
+            return Ok(false);
+        };
+        let removed: HashSet<&EntryKey> = removed.iter().collect();
+        let items = state.tree.whole_items(self.store, &mut |_, _| {})?;
+        let taken = items.iter().filter(|item| removed.contains(&item.key()));
+        let rows = |items: &mut dyn Iterator<Item = &Entry>| items.map(|item| item.rows).sum();
+        let (taken, added): (u64, u64) = (rows(&mut { taken }), rows(&mut added.iter()));
+        Ok(taken != added)
     }
 
     /// Why a change that `validate_salvaged` accepts cannot be applied: numbers or keys in it may mean something else than they did
@@ -271,7 +311,9 @@ impl Salvage<'_> {
             Change::Edit(Edit::CreateTable { .. }) if self.edits_lost => {
                 Some("the number of its table is not known")
             }
-            Change::Edit(Edit::Replace { .. }) if self.edits_lost => {
+            Change::Edit(Edit::Replace { table, .. })
+                if self.edits_lost || self.replacements_lost.contains(table) =>
+            {
                 Some("other blocks may have been replaced before")
             }
             Change::Group {
@@ -297,7 +339,13 @@ impl Salvage<'_> {
         let changes = &frame.changes;
         self.exact = false;
         for change in changes {
-            self.edits_lost |= matches!(change, Change::Edit(_));
+            match change {
+                // Where its table is known, so is what later ones may not rest on.
+                Change::Edit(Edit::Replace { table, .. }) => {
+                    self.replacements_lost.insert(*table);
+                }
+                change => self.edits_lost |= matches!(change, Change::Edit(_)),
+            }
             match table_of(change) {
                 Some(table) => {
                     let behind = table.0.saturating_add(1);

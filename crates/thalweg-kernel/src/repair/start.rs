@@ -106,6 +106,17 @@ impl Sources {
         if let Some(error) = root.as_ref().and_then(|root| root.unreadable_slot.as_ref()) {
             report.mended.push(file_damage(ROOT_NAME, error));
         }
+        if let (Some(live), Some(root)) = (live, &root)
+            && let Some(other) = root.other
+            && other.epoch == live.epoch
+            && other.epoch < root.current.epoch
+        {
+            // Readers go by `live`, and so by the other slot: a repair that was cut short there has left its damage in that.
+            let what =
+                "a slot and `live` name the epoch before: a repair or an opening was cut short";
+            let damage = Error::corruption(ROOT_NAME, what);
+            report.mended.push(file_damage(ROOT_NAME, &damage));
+        }
         let database = match &root {
             Some(root) => root.current.database,
             None => segments.database(dir)?,
@@ -162,7 +173,7 @@ impl Sources {
             }
         }
         if let Some(found) = found {
-            return self.start(env, dir, found, Vec::new());
+            return self.start(env, dir, found, LogPosition::default(), Vec::new());
         }
         let frames = self.frames(env, dir)?;
         // Headers may be damaged, but frames tell of their epochs as well.
@@ -170,7 +181,8 @@ impl Sources {
         let found = frames.newest_checkpoint(env, dir, self.database, &self.told)?;
         let ids = &self.segments.ids;
         let logs = frames.logs_behind(env, dir, self.database, &found.0, &self.told, ids)?;
-        self.start(env, dir, found, logs)
+        let proven = frames.proven(found.0.epoch);
+        self.start(env, dir, found, proven, logs)
     }
 
     /// The other checkpoints that a repair may start from instead of `newest`, as they lie in the log, which leads to the same
@@ -212,29 +224,35 @@ impl Sources {
             Err(error) if error.kind() == ErrorKind::Corruption => return Ok(None),
             Err(error) => return Err(error),
         };
+        let frames = self.frames(env, dir)?;
         let mut logs = Vec::new();
         if newest.last_read() > root.epoch {
-            let frames = self.frames(env, dir)?;
             let ids = &self.segments.ids;
             logs = frames.logs_behind(env, dir, self.database, root, &self.told, ids)?;
             logs.retain(|log| log.replay.epoch() <= newest.last_read());
         }
         let found = (*root, replay, working);
-        self.start(env, dir, found, logs).map(Some)
+        let proven = frames.proven(root.epoch);
+        self.start(env, dir, found, proven, logs).map(Some)
     }
 
-    /// `logs_behind`: those of the epochs behind that of the checkpoint.
+    /// `proven`: up to where the frames of the epoch say that it was synced. `logs_behind`: those of the epochs behind it.
     fn start(
         &self,
         env: &Env,
         dir: &Path,
         (from, replay, working): (Root, Replay, Working),
+        proven: LogPosition,
         logs_behind: Vec<EpochLog>,
     ) -> Result<Start> {
-        let proven = self.told.proven(from.epoch);
+        let mut proven = self.told.proven(from.epoch).max(proven);
+        if self.told.names(&from) {
+            // Any other may be in the cache only: its process was killed before it was synced.
+            proven = proven.max(replay.at());
+        }
         let mut logs = vec![EpochLog {
             from: replay.at(),
-            proven: proven.max(replay.at()),
+            proven,
             replay,
             taken_over: None,
         }];
@@ -268,6 +286,11 @@ struct Told {
 }
 
 impl Told {
+    /// Whether a slot names this checkpoint, which was synced before.
+    fn names(&self, root: &Root) -> bool {
+        self.slots.iter().any(|slot| slot.place() == root.place())
+    }
+
     /// The last epoch that is known to have begun.
     fn begun(&self) -> Option<Epoch> {
         let named = self.slots.iter().map(|root| root.epoch);
@@ -424,12 +447,16 @@ struct Frames {
     /// The first and the last frame of each epoch.
     first: BTreeMap<Epoch, (LogPosition, FrameHead)>,
     last: BTreeMap<Epoch, (LogPosition, CommitNo)>,
+    /// Up to where each epoch was synced when one of its frames was written.
+    synced: BTreeMap<Epoch, LogPosition>,
 }
 
 impl Frames {
     fn note(&mut self, database: DatabaseId, at: LogPosition, head: &FrameHead) {
         let epoch = head.id.epoch;
         self.last.insert(epoch, (at, head.id.commit));
+        let synced = self.synced.entry(epoch).or_default();
+        *synced = head.id.synced_to.max(*synced);
         self.first
             .entry(epoch)
             .or_insert_with(|| (at, head.clone()));
@@ -439,6 +466,14 @@ impl Frames {
         if !head.is_commit() && index_section(head).is_some() {
             self.checkpoints.push(as_root(database, at, head));
         }
+    }
+
+    /// Up to where an epoch was synced, as far as its frames say. What lies before its first frame is of epochs before it, which
+    /// a recovery has read: what of that was not known to be synced it has written again.
+    fn proven(&self, epoch: Epoch) -> LogPosition {
+        let first = self.first.get(&epoch).map(|(at, _)| *at);
+        let synced = self.synced.get(&epoch).copied();
+        first.max(synced).unwrap_or_default()
     }
 
     /// The newest checkpoint that is whole.

@@ -32,34 +32,84 @@ pub fn merged_behind_a_lost_page() -> RepairStage {
     let image = sim.crash_image(&CrashChoice::KeepAll);
     db.finish();
     let patient = Patient::of("merged behind a lost page", &db, image, false, true);
+    // The first frame is the first checkpoint, which the root does not name any more.
+    let first = files_of(&patient.sim)
+        .into_iter()
+        .find_map(|(path, bytes)| {
+            let first = places_of(&path, &bytes, b"TFRM").first()?.1;
+            Some((path, first))
+        });
+    let first = first.expect("a log");
+    let before_page = |page: FilePlace<'_>, frame: FilePlace<'_>| {
+        page.0 == frame.0 && frame.1 < page.1 && frame != (&*first.0, first.1)
+    };
+    damage_pairs(&patient, before_page, |what, contents, stage| {
+        if *contents != patient.contents {
+            let lost = difference(&patient.contents, contents);
+            stage.violations.push(format!("{what}: {lost}"));
+        }
+    })
+}
+
+/// A page of the index is lost that leads to a fragment with copies of blocks, and the frame that brought the copies; the blocks are
+/// still there. A merge behind the checkpoint takes the copies out by the key of the first.
+pub fn merged_copies_behind_a_lost_page() -> RepairStage {
+    let sim = SimEnv::new(31);
+    let mut db = Driver::start(&sim, Shape::new(1 << 15, 8), false);
+    db.create("t");
+    db.append_group("t", 0..48, Durability::Disk);
+    // Keeps what is replaced.
+    let reader = db.shape().open_read_only(&sim.env_of_process(900));
+    let in_use = reader.expect("a reader").kernel.snapshot();
+    db.copy_blocks("t");
+    db.checkpoint();
+    db.append("t", [1_000], Durability::Disk);
+    db.merge("t");
+    db.append("t", [1_001], Durability::Disk);
+    drop(in_use);
+    let image = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    let patient = Patient::of("merged copies behind a lost page", &db, image, false, true);
+    damage_pairs(&patient, |_, _| true, |_, _, _| {})
+}
+
+/// A file, and a place in it.
+type FilePlace<'a> = (&'a Path, u64);
+
+/// Damages each page of the index together with each frame that is `chosen` for it; `look` sees what the repair has left.
+fn damage_pairs(
+    patient: &Patient,
+    chosen: impl Fn(FilePlace<'_>, FilePlace<'_>) -> bool,
+    look: impl Fn(&str, &Contents, &mut RepairStage),
+) -> RepairStage {
     let mut stage = RepairStage::default();
-    for (path, bytes) in files_of(&patient.sim) {
-        let begins = |magic: &[u8]| -> Vec<u64> {
-            let found = bytes.windows(4).enumerate().filter(|(_, at)| *at == magic);
-            found.map(|(at, _)| at as u64).collect()
-        };
-        for page in begins(b"TIPG") {
-            // The first frame is the first checkpoint, which the root does not name any more.
-            for frame in begins(b"TFRM")
-                .into_iter()
-                .filter(|frame| *frame < page)
-                .skip(1)
-            {
-                let image = patient.image();
-                for at in [page + 40, frame + 20] {
-                    image.overwrite_file(&path, at, &[0x33]).expect("a file");
-                }
-                let what = format!("page {page} and frame {frame} of {}", path.display());
-                if let Some(Repaired::Done(_, contents)) = stage.run(&patient, &image, &what)
-                    && contents != patient.contents
-                {
-                    let lost = difference(&patient.contents, &contents);
-                    stage.violations.push(format!("{what}: {lost}"));
-                }
+    let files = files_of(&patient.sim);
+    let begins = |magic: &[u8]| -> Vec<FilePlace<'_>> {
+        let places = files
+            .iter()
+            .map(|(path, bytes)| places_of(path, bytes, magic));
+        places.flatten().collect()
+    };
+    let (pages, frames) = (begins(b"TIPG"), begins(b"TFRM"));
+    for page in &pages {
+        for frame in frames.iter().filter(|frame| chosen(*page, **frame)) {
+            let image = patient.image();
+            for (path, at) in [(page.0, page.1 + 40), (frame.0, frame.1 + 20)] {
+                image.overwrite_file(path, at, &[0x33]).expect("a file");
+            }
+            let what = format!("the page at {page:?} and the frame at {frame:?}");
+            if let Some(Repaired::Done(_, contents)) = stage.run(patient, &image, &what) {
+                look(&what, &contents, &mut stage);
             }
         }
     }
     stage
+}
+
+/// Where something with these first bytes lies in a file.
+fn places_of<'a>(path: &'a Path, bytes: &[u8], magic: &[u8]) -> Vec<FilePlace<'a>> {
+    let found = bytes.windows(4).enumerate().filter(|(_, at)| *at == magic);
+    found.map(|(at, _)| (path, at as u64)).collect()
 }
 
 /// Damages each page of the index that lies in a segment: the frames that brought its blocks tell of them.
