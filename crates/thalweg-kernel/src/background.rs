@@ -149,7 +149,7 @@ impl Timer {
 mod tests {
     use super::*;
     use crate::kernel::tests::NoRows;
-    use crate::{Commit, Durability, Edit, Kernel};
+    use crate::{Commit, Durability, Edit, Kernel, NEW_TABLE};
     use bytes::Bytes;
     use std::path::Path;
 
@@ -171,6 +171,7 @@ mod tests {
         let mut commits = 0;
         for number in 0..50 {
             let edit = Edit::CreateTable {
+                table: NEW_TABLE,
                 name: format!("t{number}"),
                 definition: Bytes::new(),
             };

@@ -169,8 +169,13 @@ const EDIT_REPLACE: u8 = 6;
 
 pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
     match edit {
-        Edit::CreateTable { name, definition } => {
+        Edit::CreateTable {
+            table,
+            name,
+            definition,
+        } => {
             out.put_u8(EDIT_CREATE);
+            out.put_u32(table.0);
             out.put_bytes(name.as_bytes());
             out.put_bytes(definition);
         }
@@ -224,6 +229,7 @@ pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
     let mut wire = Fields::new(section, what);
     let edit = match wire.u8()? {
         EDIT_CREATE => Edit::CreateTable {
+            table: TableId(wire.u32()?),
             name: wire.string()?,
             definition: Bytes::copy_from_slice(wire.bytes()?),
         },

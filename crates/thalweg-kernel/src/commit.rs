@@ -78,11 +78,16 @@ pub struct Producer {
     pub sequence: u64,
 }
 
+/// In place of the number of a table that is yet to get one.
+pub const NEW_TABLE: TableId = TableId(0);
+
 /// A change that is not an append.
 #[derive(Clone, Debug)]
 pub enum Edit {
     /// A new table; its name is unique without regard to case.
     CreateTable {
+        /// [`NEW_TABLE`]: it gets its number with the commit, the next one that no table ever had.
+        table: TableId,
         /// As the user wrote it.
         name: String,
         /// Opaque to the kernel; version 1.

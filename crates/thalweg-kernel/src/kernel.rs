@@ -261,7 +261,7 @@ pub(crate) type Published = Arc<arc_swap::ArcSwap<DbState>>;
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::commit::{Edit, RowsPart};
+    use crate::commit::{Edit, NEW_TABLE, RowsPart};
     use crate::leader::Wants;
     use bytes::Bytes;
     use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
@@ -314,6 +314,7 @@ pub(crate) mod tests {
 
     fn create(kernel: &Kernel) {
         let create = Edit::CreateTable {
+            table: NEW_TABLE,
             name: "t".to_owned(),
             definition: Bytes::new(),
         };

@@ -331,7 +331,8 @@ impl Leader {
         }
         let mut changes = std::mem::take(&mut self.changes);
         changes.clear();
-        let mut lowered = lower(commit, number, changes).map_err(Failure::Refused)?;
+        let mut lowered =
+            lower(commit, number, self.working.next_table, changes).map_err(Failure::Refused)?;
         // What applying will ask for is there from here on: else a page that cannot be read would be found behind the frame.
         let store = Arc::clone(&self.store);
         let pages = HeldPages::new(&*store);

@@ -66,7 +66,7 @@ mod wire;
 mod working;
 mod writer;
 
-pub use commit::{Commit, Durability, Edit, GroupPart, Producer, RowsPart};
+pub use commit::{Commit, Durability, Edit, GroupPart, NEW_TABLE, Producer, RowsPart};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 pub use kernel::{Kernel, Options, RowEncoder};

@@ -59,7 +59,9 @@ pub(crate) fn check_frame(frame_bytes: u64) -> Result<()> {
 /// At least what an edit takes in its frame.
 fn edit_bytes(edit: &Edit) -> usize {
     match edit {
-        Edit::CreateTable { name, definition } => name.len() + definition.len(),
+        Edit::CreateTable {
+            name, definition, ..
+        } => name.len() + definition.len(),
         Edit::RenameTable { name, .. } => name.len(),
         Edit::SetDefinition { definition, .. } => definition.len(),
         Edit::Replace { removed, .. } => removed.len() * REMOVED_BYTES,

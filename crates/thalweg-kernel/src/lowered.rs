@@ -21,8 +21,13 @@ pub(crate) struct Lowered {
     pub(crate) is_small: bool,
 }
 
-/// Gives the parts of a commit their numbers.
-pub(crate) fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) -> Result<Lowered> {
+/// Gives the parts of a commit their numbers, new tables those from `next_table` on.
+pub(crate) fn lower(
+    commit: Commit,
+    number: CommitNo,
+    mut next_table: u32,
+    mut changes: Vec<Change>,
+) -> Result<Lowered> {
     let frees_space = commit.frees_space();
     let Commit {
         rows,
@@ -38,6 +43,11 @@ pub(crate) fn lower(commit: Commit, number: CommitNo, mut changes: Vec<Change>) 
     let is_small = groups.is_empty() && edits.is_empty();
     changes.extend(rows.into_iter().map(Change::Rows));
     for mut edit in edits {
+        if let Edit::CreateTable { table, .. } = &mut edit {
+            *table = TableId(next_table);
+            // Where there are no more, the commit is refused before it is written.
+            next_table = next_table.saturating_add(1);
+        }
         if let Edit::AddFragments {
             table,
             covers: None,

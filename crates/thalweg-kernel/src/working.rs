@@ -12,7 +12,7 @@ use crate::bases::{Base, Bases, BuildsOn};
 use crate::catalog::{Catalog, SharedDefinitions, Unnamed, fold_name};
 use crate::change::Change;
 use crate::checkpoint::Place;
-use crate::commit::{Commit, Edit, Producer, RowsPart};
+use crate::commit::{Commit, Edit, NEW_TABLE, Producer, RowsPart};
 use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
@@ -116,7 +116,7 @@ impl Working {
     /// Refuses a commit that cannot be stored: called by the leader before it writes, in commit order. `pages` keeps what it
     /// loads for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, |change| self.check(change, pages, true))
+        self.validate_by(changes, false, |change| self.check(change, pages, true))
     }
 
     /// Refuses a commit of a damaged log that does not fit what is left.
@@ -125,26 +125,31 @@ impl Working {
         changes: &[Change],
         pages: &dyn PageLoader,
     ) -> Result<()> {
-        self.validate_by(changes, |change| self.check(change, pages, false))
+        self.validate_by(changes, true, |change| self.check(change, pages, false))
     }
 
     /// Refuses a commit of the log that does not fit the state. Pages that cannot be read say nothing about it: what needs
     /// them is put off when it is applied.
     pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, |change| match self.check(change, pages, false) {
-            Err(error) if error.is_of_unreadable_bytes() => Ok(()),
-            checked => checked,
+        self.validate_by(changes, false, |change| {
+            match self.check(change, pages, false) {
+                Err(error) if error.is_of_unreadable_bytes() => Ok(()),
+                checked => checked,
+            }
         })
     }
 
     /// The same for all, so that whatever is stored can be read again: each change is sound, all of them together do not
     /// contradict each other, and `fits` finds that each of them fits the state before the commit.
+    ///
+    /// `is_salvaged`: commits before this one may be lost, and with them the numbers of their tables.
     fn validate_by(
         &self,
         changes: &[Change],
+        is_salvaged: bool,
         mut fits: impl FnMut(&Change) -> Result<()>,
     ) -> Result<()> {
-        self.check_catalogue(changes)?;
+        self.check_catalogue(changes, is_salvaged)?;
         check_together(changes)?;
         changes.iter().try_for_each(|change| {
             change.check().map_err(|what| refused(change, what))?;
@@ -173,15 +178,36 @@ impl Working {
         }
     }
 
+    /// Whether a new table has the next number or, behind lost commits, one that no table is known to have.
+    fn check_number(&self, table: TableId, next: u32, is_salvaged: bool) -> Result<()> {
+        let is_unused = match is_salvaged {
+            true => table != NEW_TABLE && self.table(table).is_none(),
+            false => table.0 == next,
+        };
+        if is_unused {
+            return Ok(());
+        }
+        let message = format!(
+            "a new table has the number {}, and the next one is {next}",
+            table.0
+        );
+        Err(Error::new(ErrorKind::Invalid, message))
+    }
+
     /// Whether there are numbers for the new tables and definitions of a commit, and room for them in a checkpoint.
-    fn check_catalogue(&self, changes: &[Change]) -> Result<()> {
+    fn check_catalogue(&self, changes: &[Change], is_salvaged: bool) -> Result<()> {
         let (mut new_bytes, mut next_table) = (0, self.next_table);
         for change in changes {
             new_bytes += match change {
-                Change::Edit(Edit::CreateTable { name, definition }) => {
-                    let next = next_table.checked_add(1);
-                    next_table =
-                        next.ok_or_else(|| used_up("numbers of tables", next_table.into()))?;
+                Change::Edit(Edit::CreateTable {
+                    table,
+                    name,
+                    definition,
+                }) => {
+                    self.check_number(*table, next_table, is_salvaged)?;
+                    let next = table.0.checked_add(1);
+                    let next = next.ok_or_else(|| used_up("numbers of tables", table.0.into()))?;
+                    next_table = next.max(next_table);
                     TABLE_BYTES + (name.len() + definition.len()) as u64
                 }
                 Change::Edit(Edit::RenameTable { name, .. }) => name.len() as u64,
@@ -453,9 +479,12 @@ impl Working {
 
     fn apply_edit(&mut self, commit: CommitNo, edit: Edit, pages: &dyn PageLoader) -> Result<()> {
         match edit {
-            Edit::CreateTable { name, definition } => {
-                let id = TableId(self.next_table);
-                self.next_table += 1;
+            Edit::CreateTable {
+                table: id,
+                name,
+                definition,
+            } => {
+                self.next_table = self.next_table.max(id.0 + 1);
                 let definition = self.definitions.share(&definition);
                 self.put_table(TableState {
                     id,

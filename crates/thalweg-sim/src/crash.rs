@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};
-use thalweg_kernel::{Commit, CommitNo, Durability, Edit, ErrorKind, FileId};
+use thalweg_kernel::{Commit, CommitNo, Durability, Edit, ErrorKind, FileId, NEW_TABLE};
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug)]
@@ -491,6 +491,7 @@ impl Run<'_> {
             Some(table) => table,
             None => {
                 let edit = Edit::CreateTable {
+                    table: NEW_TABLE,
                     name: "new".into(),
                     definition: Bytes::from_static(b"toy"),
                 };

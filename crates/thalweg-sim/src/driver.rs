@@ -16,8 +16,8 @@ use thalweg_env::Env;
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv, TraceRecord};
 use thalweg_kernel::index::{Entry, MAX_PAGE_ENTRIES, Step, Tree};
 use thalweg_kernel::{
-    Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, Options, Producer, Result,
-    TableId, TableSnapshot,
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, NEW_TABLE, Options, Producer,
+    Result, TableId, TableSnapshot,
 };
 
 /// Where all test databases lie.
@@ -308,6 +308,7 @@ impl Driver {
     /// A new table.
     pub fn create(&mut self, name: &str) {
         let edit = Edit::CreateTable {
+            table: NEW_TABLE,
             name: name.to_owned(),
             definition: Bytes::from_static(b"toy"),
         };
@@ -317,6 +318,7 @@ impl Driver {
     /// A new table of so many columns.
     pub fn create_wide(&mut self, name: &str, columns: u32) {
         let edit = Edit::CreateTable {
+            table: NEW_TABLE,
             name: name.to_owned(),
             definition: definition(columns),
         };
@@ -326,6 +328,7 @@ impl Driver {
     /// New tables, all in one commit.
     pub fn create_all(&mut self, names: &[String]) {
         let create = |name: &String| Edit::CreateTable {
+            table: NEW_TABLE,
             name: name.clone(),
             definition: Bytes::from_static(b"toy"),
         };

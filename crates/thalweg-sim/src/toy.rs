@@ -12,8 +12,8 @@ use thalweg_kernel::block::{BlockBuilder, BlockSpec, EncodedBlock, Role, Wanted}
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{
-    Commit, CommitNo, Durability, Edit, Error, GroupPart, Kernel, OpenRows, Options, Result,
-    RowEncoder, RowsPart, TableId, TableSnapshot, TableState,
+    Commit, CommitNo, Durability, Edit, Error, GroupPart, Kernel, NEW_TABLE, OpenRows, Options,
+    Result, RowEncoder, RowsPart, TableId, TableSnapshot, TableState,
 };
 
 /// A key and a value.
@@ -189,6 +189,7 @@ impl Toy {
     /// A new table.
     pub fn create(&self, name: &str) -> Result<TableId> {
         let edit = Edit::CreateTable {
+            table: NEW_TABLE,
             name: name.to_owned(),
             definition: Bytes::from_static(b"toy"),
         };

@@ -11,8 +11,8 @@ use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::{
-    Commit, CommitNo, Edit, Error, ErrorKind, GroupPart, Options, Producer, Result, TableId,
-    TableSnapshot,
+    Commit, CommitNo, Edit, Error, ErrorKind, GroupPart, NEW_TABLE, Options, Producer, Result,
+    TableId, TableSnapshot,
 };
 use thalweg_sim::report::{Dice, effort, say, seed};
 use thalweg_sim::toy::{Row, Toy, block, rows_part, unpack};
@@ -32,6 +32,7 @@ fn definition() -> Bytes {
 
 fn create(name: &str) -> Edit {
     Edit::CreateTable {
+        table: NEW_TABLE,
         name: name.to_owned(),
         definition: definition(),
     }

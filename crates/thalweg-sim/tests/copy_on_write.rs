@@ -15,7 +15,9 @@ use thalweg_env::sim::{
     CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, Fill, ItemFate, PendingItem, SimEnv,
 };
 use thalweg_env::sync::Mutex;
-use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, Options, Result, TableId};
+use thalweg_kernel::{
+    Commit, Durability, Edit, Error, ErrorKind, NEW_TABLE, Options, Result, TableId,
+};
 use thalweg_sim::toy::{Row, Toy, random_rows};
 
 /// Where the disk tells of all free space. `tests/hidden_quotas.rs` runs what is here with another one.
@@ -614,6 +616,7 @@ fn nearly_full(sim: &SimEnv, left_bytes: u64) -> (Toy, [TableId; 2]) {
     let toy = Toy::open(&sim.env(), "/db", &options, 64).unwrap();
     let names = (0..2_000).map(|n| format!("sensor of building {n} on a floor"));
     let edits = names.map(|name| Edit::CreateTable {
+        table: NEW_TABLE,
         name,
         definition: Bytes::from_static(b"toy"),
     });

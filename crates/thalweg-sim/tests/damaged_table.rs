@@ -6,7 +6,7 @@ use std::time::Duration;
 use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::verify::Damage as Found;
-use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, Options, TableId};
+use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, NEW_TABLE, Options, TableId};
 use thalweg_sim::toy::{Row, Toy, block, definition, wide_block};
 
 const BLOCK_ROWS: usize = 64;
@@ -607,6 +607,7 @@ fn however_much_waits_for_a_damaged_page_the_database_opens() {
         ..Commit::default()
     };
     let create = Edit::CreateTable {
+        table: NEW_TABLE,
         name: "wide".to_owned(),
         definition: definition(COLUMNS),
     };

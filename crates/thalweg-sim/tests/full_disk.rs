@@ -9,7 +9,7 @@ use thalweg_env::sim::{
     CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, MUTATING, ReadsAfter, SYNCS, SimEnv,
 };
 use thalweg_kernel::index::EntryKey;
-use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
+use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, NEW_TABLE, Options, TableId};
 use thalweg_sim::oracle::contents_of;
 use thalweg_sim::toy::{Row, Toy, block, definition, random_rows, wide_block};
 
@@ -671,6 +671,7 @@ fn a_drop_makes_room_whatever_added_files_have_changed_of_an_index() {
             toy.kernel.commit(commit, Durability::Disk)
         };
         commit(Edit::CreateTable {
+            table: NEW_TABLE,
             name: "wide".to_owned(),
             definition: definition(COLUMNS),
         })

@@ -8,7 +8,8 @@
 use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::{
-    Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, Options, Result, TableId,
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, NEW_TABLE, Options, Result,
+    TableId,
 };
 use thalweg_sim::report::{Dice, effort, say, seed};
 use thalweg_sim::toy::{Row, Toy, definition, random_rows, wide_block};
@@ -302,6 +303,7 @@ fn wide_and_full(segment_bytes: u64) -> (SimEnv, Toy, TableId, TableId) {
     let toy = open(&sim, segment_bytes);
     let big = toy.create("big").unwrap();
     let edit = Edit::CreateTable {
+        table: NEW_TABLE,
         name: "wide".to_owned(),
         definition: definition(WIDE_COLUMNS),
     };

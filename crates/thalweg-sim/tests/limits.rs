@@ -6,8 +6,8 @@ use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::index::EntryKey;
 use thalweg_kernel::{
-    Commit, CommitNo, Edit, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, MOST_PRODUCERS, Options,
-    Producer,
+    Commit, CommitNo, Edit, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, MOST_PRODUCERS, NEW_TABLE,
+    Options, Producer,
 };
 use thalweg_sim::toy::{Row, Toy, block, rows_part};
 
@@ -75,6 +75,7 @@ fn a_commit_of_too_many_parts_is_refused() {
     check_refused(groups, "4097 parts");
     let tables = |_: &Toy, _| {
         let create = |n| Edit::CreateTable {
+            table: NEW_TABLE,
             name: format!("t{n}"),
             definition: Bytes::from_static(b"toy"),
         };
@@ -102,6 +103,7 @@ fn a_commit_of_too_many_bytes_is_refused() {
     let large = usize::try_from(FRAME_LIMIT_BYTES).unwrap();
     let name = |_: &Toy, _| {
         edits(vec![Edit::CreateTable {
+            table: NEW_TABLE,
             name: "n".repeat(large),
             definition: Bytes::new(),
         }])

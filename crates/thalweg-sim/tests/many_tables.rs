@@ -15,8 +15,8 @@ use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::{
-    Commit, CommitNo, Durability, Edit, ErrorKind, Kernel, OpenRows, Options, Result, RowEncoder,
-    RowsPart, TableId, TableSnapshot, TableState,
+    Commit, CommitNo, Durability, Edit, ErrorKind, Kernel, NEW_TABLE, OpenRows, Options, Result,
+    RowEncoder, RowsPart, TableId, TableSnapshot, TableState,
 };
 use thalweg_sim::checkpoints::{CheckpointFrame, checkpoints_of};
 use thalweg_sim::damage::files_of;
@@ -47,7 +47,15 @@ fn edit(toy: &Toy, edit: Edit) -> Result<CommitNo> {
 fn create(toy: &Toy, name: &str) {
     let definition = Bytes::from_static(b"toy");
     let name = name.to_owned();
-    edit(toy, Edit::CreateTable { name, definition }).unwrap();
+    edit(
+        toy,
+        Edit::CreateTable {
+            table: NEW_TABLE,
+            name,
+            definition,
+        },
+    )
+    .unwrap();
 }
 
 fn create_many(toy: &Toy) {
@@ -411,7 +419,15 @@ fn definitions_are_read_of_tables_that_are_written_to() {
     create_many(&toy);
     let definition = Bytes::from_static(b"unreadable");
     let name = "odd".to_owned();
-    edit(&toy, Edit::CreateTable { name, definition }).unwrap();
+    edit(
+        &toy,
+        Edit::CreateTable {
+            table: NEW_TABLE,
+            name,
+            definition,
+        },
+    )
+    .unwrap();
     assert_eq!(encoder.1.load(Ordering::Relaxed), 0);
     let (table, odd) = (id(&toy, "table 3"), id(&toy, "odd"));
     for key in 0..3 {

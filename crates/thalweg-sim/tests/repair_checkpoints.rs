@@ -5,7 +5,7 @@ use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::store::segment_name;
-use thalweg_kernel::{ErrorKind, FileId, Result};
+use thalweg_kernel::{ErrorKind, FileId, Result, TableId};
 use thalweg_sim::driver::{DIR, Driver, Shape};
 use thalweg_sim::toy::Row;
 
@@ -257,4 +257,55 @@ fn a_repair_that_is_killed_is_finished_by_the_next() {
         }
     }
     assert!(mended > 20, "{mended}");
+}
+
+/// Commits of other tables lie behind a damaged frame: none of them rests on it, those that make tables included.
+#[test]
+fn tables_that_are_made_behind_a_damaged_frame_stay() {
+    let sim = SimEnv::new(8);
+    let mut db = Driver::start(&sim, Shape::new(1 << 16, 16), false);
+    let shape = db.shape().clone();
+    db.create("first");
+    for key in 0..4 {
+        db.append("first", [key], Disk);
+    }
+    let names = ["a", "b", "t"];
+    for (name, first) in names.into_iter().zip([100, 200, 300]) {
+        db.create(name);
+        db.append(name, first..first + 5, Disk);
+        db.append_group(name, first + 10..first + 40, Disk);
+    }
+    let killed = sim.crash_image(&CrashChoice::KeepAll);
+    db.finish();
+    let (path, _) = newest_checkpoint(&killed);
+    let bytes = killed.read_file(&path).expect("a segment");
+    let magic = bytes.windows(4).enumerate();
+    let frames: Vec<u64> = magic
+        .filter(|(_, at)| at == b"TFRM")
+        .map(|(at, _)| at as u64)
+        .collect();
+    // The checkpoint of the empty database, then one frame for each commit: of the first table are five.
+    let mut gave_up = 0;
+    for frame in &frames[1..6] {
+        // Its head, where nothing tells that it is an append.
+        let damaged = killed.crash_image(&CrashChoice::KeepAll);
+        let written = damaged.overwrite_file(&path, frame + 20, &[0x5A]);
+        written.expect("a frame");
+        let report = repair_once(&shape, &damaged).expect("repaired");
+        gave_up += report.given_up.len();
+        let toy = shape.open_read_only(&damaged.env()).expect("whole");
+        let snapshot = toy.kernel.snapshot().expect("whole");
+        for name in names {
+            let table = snapshot.table_named(name);
+            let table = table.unwrap_or_else(|| panic!("{name} is gone: {report:?}"));
+            assert_eq!(toy.rows(table.id).expect("whole").len(), 35, "{name}");
+        }
+        // No number of a table that may be lost is used again.
+        let before = snapshot.tables().map(|table| table.id).max();
+        drop((snapshot, toy));
+        let toy = shape.open(&damaged.env()).expect("whole");
+        let next = toy.create("next").expect("room");
+        assert!(Some(next) > before && next != TableId(1), "{next:?}");
+    }
+    assert!(gave_up >= 5, "{gave_up}");
 }

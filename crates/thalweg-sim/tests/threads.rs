@@ -18,8 +18,8 @@ use thalweg_env::{
 };
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::{
-    Commit, Durability, Edit, Error, ErrorKind, Kernel, OpenRows, Options, Result, RowEncoder,
-    TableId, TableSnapshot, TableState,
+    Commit, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, OpenRows, Options, Result,
+    RowEncoder, TableId, TableSnapshot, TableState,
 };
 use thalweg_sim::toy::{Row, Toy, ToyEncoder, block, rows_part};
 
@@ -429,6 +429,7 @@ fn a_child_of_a_fork_changes_no_file_of_its_parent() {
     toy.kernel.commit(commit, Durability::Disk).unwrap();
     assert_eq!(toy.rows(table).unwrap().len(), 640 + 400 * 4_000);
     let create = Edit::CreateTable {
+        table: NEW_TABLE,
         name: "u".into(),
         definition: Bytes::from_static(b"toy"),
     };

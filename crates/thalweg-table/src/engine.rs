@@ -21,7 +21,8 @@ use thalweg_env::sync::Mutex;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::{Env, Owner};
 use thalweg_kernel::{
-    Commit, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot, TableSnapshot,
+    Commit, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, Options, Result, Snapshot,
+    TableSnapshot,
 };
 
 /// Names of tables that a message lists.
@@ -243,6 +244,7 @@ impl Engine {
         let definition = TableDefinition::create(schema, options)
             .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))?;
         let edit = Edit::CreateTable {
+            table: NEW_TABLE,
             name: name.to_owned(),
             definition: definition.encode().into(),
         };

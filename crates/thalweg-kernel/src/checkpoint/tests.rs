@@ -35,7 +35,11 @@ fn apply(working: &mut Working, changes: impl IntoIterator<Item = Change>) {
 
 fn create(working: &mut Working, name: &str, definition: Bytes) {
     let name = name.to_owned();
-    let create = Edit::CreateTable { name, definition };
+    let create = Edit::CreateTable {
+        table: TableId(working.next_table),
+        name,
+        definition,
+    };
     apply(working, [Change::Edit(create)]);
 }
 

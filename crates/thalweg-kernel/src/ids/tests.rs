@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::block::EncodedBlock;
-use crate::commit::{Commit, Durability, Edit, Producer};
+use crate::commit::{Commit, Durability, Edit, NEW_TABLE, Producer};
 use crate::kernel::{Kernel, Options, RowEncoder};
 use crate::open_rows::OpenRows;
 use crate::repair::repair;
@@ -45,6 +45,7 @@ fn create(name: &str) -> Commit {
     let definition = Bytes::from_static(b"none");
     Commit {
         edits: vec![Edit::CreateTable {
+            table: NEW_TABLE,
             name: name.to_owned(),
             definition,
         }],

@@ -5,7 +5,7 @@
 //!   commit does to this state what it did to the lost one, it is left out.
 //! - A commit that only moves rows (blocks of open rows, blocks in the place of others) is left out without a loss: its
 //!   rows stay where they were.
-//! - Numbers of tables are not in the log: behind lost edits no table is made, and none that was is taken for another.
+//! - No number of a table that may have been given out and is lost is given out again.
 
 use super::start::{EpochLog, Start, UNKNOWN};
 use super::{LostPages, RepairReport};
@@ -304,12 +304,13 @@ impl Salvage<'_> {
         Ok(taken != added)
     }
 
-    /// Why a change that `validate_salvaged` accepts cannot be applied: numbers or keys in it may mean something else than they did
-    /// when it was stored.
+    /// Why a change cannot be applied though it may look sound: its table is lost, or keys in it may mean something else than they
+    /// did when it was stored.
     fn rests_on_lost(&self, change: &Change) -> Option<&'static str> {
+        let is_new = matches!(change, Change::Edit(Edit::CreateTable { .. }));
         match change {
-            Change::Edit(Edit::CreateTable { .. }) if self.edits_lost => {
-                Some("the number of its table is not known")
+            _ if !is_new && table_of(change).is_some_and(|id| self.working.table(id).is_none()) => {
+                Some("its table was made by a commit that is lost")
             }
             Change::Edit(Edit::Replace { table, .. })
                 if self.edits_lost || self.replacements_lost.contains(table) =>
@@ -346,13 +347,9 @@ impl Salvage<'_> {
                 }
                 change => self.edits_lost |= matches!(change, Change::Edit(_)),
             }
-            match table_of(change) {
-                Some(table) => {
-                    let behind = table.0.saturating_add(1);
-                    self.working.next_table = self.working.next_table.max(behind);
-                }
-                None if matches!(change, Change::Edit(_)) => self.skip_tables(1),
-                None => {}
+            if let Some(table) = table_of(change) {
+                let behind = table.0.saturating_add(1);
+                self.working.next_table = self.working.next_table.max(behind);
             }
         }
         let commit = frame.head.id.commit;
@@ -476,9 +473,10 @@ fn table_of(change: &Change) -> Option<TableId> {
     match change {
         Change::Rows(part) => Some(part.table),
         Change::Group { table, .. } => Some(*table),
-        Change::Edit(Edit::CreateTable { .. }) | Change::Producer(_) => None,
+        Change::Producer(_) => None,
         Change::Edit(
-            Edit::DropTable { table }
+            Edit::CreateTable { table, .. }
+            | Edit::DropTable { table }
             | Edit::RenameTable { table, .. }
             | Edit::SetDefinition { table, .. }
             | Edit::AddFragments { table, .. }
