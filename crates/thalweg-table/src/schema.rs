@@ -104,9 +104,20 @@ pub fn type_name(data_type: &DataType) -> String {
         T::UInt64 => "uint64".into(),
         T::Float32 => "float32".into(),
         T::Float64 => "float64".into(),
-        T::Utf8 => "string".into(),
-        T::Binary => "binary".into(),
+        T::Utf8 | T::LargeUtf8 | T::Utf8View => "string".into(),
+        T::Binary | T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_) => "binary".into(),
         T::Date32 => "date".into(),
+        T::Dictionary(_, values) => type_name(values),
+        T::List(item) | T::LargeList(item) | T::FixedSizeList(item, _) => {
+            format!("list of {}", type_name(item.data_type()))
+        }
+        T::Struct(_) => "struct".into(),
+        T::Map(..) => "map".into(),
+        T::Null => "null".into(),
+        T::Float16 => "float16".into(),
+        T::Date64 => "date64".into(),
+        T::Time32(unit) | T::Time64(unit) => format!("time({})", unit_name(*unit)),
+        T::Interval(_) => "interval".into(),
         T::Decimal128(precision, scale) => format!("decimal({precision}, {scale})"),
         T::Timestamp(unit, None) => format!("timestamp({})", unit_name(*unit)),
         T::Timestamp(unit, Some(zone)) => format!("timestamp({}, {zone})", unit_name(*unit)),

@@ -15,6 +15,7 @@ use arrow_cast::parse::string_to_datetime;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, TimeUnit};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 const DAY_NS: i128 = 86_400 * 1_000_000_000;
@@ -203,6 +204,23 @@ pub enum TimeBound<'a> {
     Date(i32),
 }
 
+impl TimeBound<'_> {
+    /// The bound as messages show it.
+    fn shown(&self) -> String {
+        match *self {
+            TimeBound::Int(value) => value.to_string(),
+            TimeBound::Text(text) => format!("\"{text}\""),
+            TimeBound::Instant { value, unit } => instant_to_text(value, unit),
+            TimeBound::Date(days) => key_to_text(&DataType::Date32, days.into()),
+        }
+    }
+}
+
+/// Units since 1970-01-01 UTC as ISO 8601.
+pub(crate) fn instant_to_text(value: i64, unit: TimeUnit) -> String {
+    key_to_text(&DataType::Timestamp(unit, None), value)
+}
+
 /// The keys that lie in `start..end` (the end is not included; a side not given is open). `None` when there are none.
 ///
 /// # Errors
@@ -271,8 +289,9 @@ fn bound_steps(data_type: &DataType, bound: TimeBound<'_>) -> Result<Steps> {
         };
         let clear = || {
             invalid(format!(
-                "{bound:?} is not a bound of a time column of type {}",
-                type_name(data_type)
+                "the time column is {}: give an integer, not {}",
+                type_name(data_type),
+                bound.shown()
             ))
         };
         // Two bits of room, so that rounding cannot overflow.
@@ -458,6 +477,18 @@ impl Split {
             Some(start)
         })
     }
+}
+
+/// A length of time as users write it: "10 minutes", "1 day", "250 ms".
+///
+/// # Errors
+/// When it cannot be read.
+pub fn parse_length(text: &str) -> Result<Duration> {
+    let (length_ns, _) = parse_length_ns(text)?;
+    // At most 64 bits, as checked there.
+    Ok(Duration::from_nanos(
+        u64::try_from(length_ns).unwrap_or(u64::MAX),
+    ))
 }
 
 /// A length of time and whether it was given in weeks.

@@ -6,8 +6,9 @@ use arrow_array::{
 use arrow_schema::{DataType, TimeUnit};
 use proptest::prelude::*;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_kernel::ErrorKind;
-use thalweg_table::time::{key_box, key_to_scalar, key_to_text, orders_rows};
+use thalweg_table::time::{key_box, key_to_scalar, key_to_text, orders_rows, parse_length};
 use thalweg_table::{Split, TimeBound, key_range, order_keys};
 
 fn timestamp(unit: TimeUnit) -> DataType {
@@ -187,6 +188,50 @@ fn bounds_beyond_a_type_are_open_or_empty() {
         Some(i64::MIN..=i64::MAX)
     );
     assert!(key_range(&DataType::Utf8, None, None).is_err());
+}
+
+#[test]
+fn lengths_of_time_are_read() {
+    for (text, seconds) in [
+        ("10 minutes", 600),
+        ("1 day", 86_400),
+        ("week", 604_800),
+        ("2h", 7_200),
+    ] {
+        assert_eq!(
+            parse_length(text).unwrap(),
+            Duration::from_secs(seconds),
+            "{text}"
+        );
+    }
+    assert_eq!(parse_length("250 ms").unwrap(), Duration::from_millis(250));
+    for text in ["", "soon", "-1 day", "0 s", "300 years", "1.5 s"] {
+        assert_eq!(
+            parse_length(text).unwrap_err().kind(),
+            ErrorKind::Invalid,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn bounds_that_are_no_integers_are_shown_as_given() {
+    let bounds = [
+        (TimeBound::Text("2024-01-01"), "\"2024-01-01\""),
+        (TimeBound::Date(1), "1970-01-02"),
+        (
+            TimeBound::Instant {
+                value: 90,
+                unit: TimeUnit::Second,
+            },
+            "1970-01-01T00:01:30",
+        ),
+    ];
+    for (bound, shown) in bounds {
+        let error = key_range(&DataType::Int64, Some(bound), None).unwrap_err();
+        let wanted = format!("the time column is int64: give an integer, not {shown}");
+        assert_eq!(error.message(), wanted);
+    }
 }
 
 #[test]
