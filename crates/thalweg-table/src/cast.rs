@@ -1,16 +1,20 @@
 //! Casts that lose nothing.
 //!
 //! Invariants: a cast succeeds only if every value survives the way there and back bit for bit, or if the types prove
-//! that all values do. Integers given for a time are in its unit; naive times are UTC; text for a time is ISO 8601.
+//! that all values do. Integers given for a time are in its unit; naive times are UTC; text for a time is ISO 8601. A
+//! decimal goes into a float that is written with the same digits, as 0.1 is, though no float equals it.
 
 use crate::schema::element_type;
 use crate::time::parse_time;
+use crate::value::decimal_to_float;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Date32Type, Int64Type};
+use arrow_array::types::{ArrowPrimitiveType, Date32Type, Float32Type, Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, PrimitiveArray, make_array, new_null_array};
 use arrow_buffer::OffsetBuffer;
 use arrow_cast::CastOptions;
 use arrow_schema::{ArrowError, DataType};
+use std::fmt::Display;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// Why an array was not cast.
@@ -72,6 +76,7 @@ impl Family {
                 (self, to),
                 (F::Int, F::Float | F::Decimal | F::Time | F::Duration)
                     | (F::Float, F::Int)
+                    | (F::Decimal, F::Int | F::Float)
                     | (F::Text, F::Bytes | F::Time)
                     | (F::Bytes, F::Text)
             )
@@ -102,6 +107,10 @@ pub(crate) fn lossless(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Refu
     }
     match (from_family, to_family) {
         (Family::Text, Family::Time) => parse_times(array, to),
+        (Family::Decimal, Family::Float) if *to == DataType::Float32 => {
+            decimals_to_floats::<Float32Type>(array)
+        }
+        (Family::Decimal, Family::Float) => decimals_to_floats::<Float64Type>(array),
         (Family::Int, Family::Time | Family::Duration) => {
             let raw = if *to == DataType::Date32 {
                 DataType::Int32
@@ -227,6 +236,21 @@ fn parse_times(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Refused> {
     }
     let ticks: ArrayRef = Arc::new(PrimitiveArray::<Int64Type>::from_iter(values));
     Ok(relabel(&ticks, to)?)
+}
+
+/// Floats that are written with the same digits as the decimals.
+fn decimals_to_floats<T>(array: &ArrayRef) -> Result<ArrayRef, Refused>
+where
+    T: ArrowPrimitiveType,
+    T::Native: FromStr + Display,
+{
+    let text = arrow_cast::cast(array, &DataType::Utf8)?;
+    let mut values = Vec::with_capacity(text.len());
+    for (row, value) in text.as_string::<i32>().iter().enumerate() {
+        let near = value.map(|value| decimal_to_float(value).ok_or(Refused::Value(row)));
+        values.push(near.transpose()?);
+    }
+    Ok(Arc::new(PrimitiveArray::<T>::from_iter(values)))
 }
 
 /// Bytes of all strings or binary values of an array that is no dictionary.

@@ -5,9 +5,10 @@
 use crate::definition::Column;
 use crate::error::schema;
 use crate::schema::{element_type, type_name};
-use crate::time::{in_range, parse_time, step_ns, unit_ns};
+use crate::time::{in_range, instant_to_text, key_to_text, parse_time, step_ns, unit_ns};
 use arrow_schema::{DataType, TimeUnit};
-use std::fmt;
+use std::fmt::{self, Display};
+use std::str::FromStr;
 use thalweg_codec::ElementType;
 use thalweg_kernel::Result;
 
@@ -57,6 +58,8 @@ pub enum Value<'a> {
 enum Misfit {
     Type,
     Lossy,
+    /// The text is no time of the column, for this reason.
+    NoTime(String),
 }
 
 impl Value<'_> {
@@ -95,6 +98,11 @@ impl Value<'_> {
             ElementType::U32 => put!(u32, self.integer()?),
             ElementType::U64 => put!(u64, self.integer()?),
             ElementType::F32 => {
+                if let Value::Decimal { unscaled, scale } = *self {
+                    let near: f32 = float_of_decimal(&plain_decimal(unscaled, scale))?;
+                    out.extend_from_slice(&near.to_le_bytes());
+                    return Ok(0);
+                }
                 let exact = self.float()?;
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -142,6 +150,7 @@ impl Value<'_> {
         match *self {
             Value::Int(value) => Ok(value.into()),
             Value::UInt(value) => Ok(value.into()),
+            Value::Decimal { unscaled, scale } => whole_decimal(unscaled, scale),
             Value::Float(value) => {
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -166,6 +175,9 @@ impl Value<'_> {
             Value::Float(value) => return Ok(value),
             Value::Int(value) => i128::from(value),
             Value::UInt(value) => i128::from(value),
+            Value::Decimal { unscaled, scale } => {
+                return float_of_decimal(&plain_decimal(unscaled, scale));
+            }
             _ => return Err(Misfit::Type),
         };
         #[expect(
@@ -191,7 +203,9 @@ impl Value<'_> {
         let instant_ns = match *self {
             Value::Int(value) => return in_range(to, value.into()).ok_or(Misfit::Lossy),
             Value::UInt(value) => return in_range(to, value.into()).ok_or(Misfit::Lossy),
-            Value::Text(text) => return parse_time(text, to).map_err(|_| Misfit::Lossy),
+            Value::Text(text) => {
+                return parse_time(text, to).map_err(|e| Misfit::NoTime(e.message().to_owned()));
+            }
             Value::Instant { value, unit } => i128::from(value) * unit_ns(unit),
             Value::Date(days) => {
                 i128::from(days) * step_ns(&DataType::Date32).ok_or(Misfit::Type)?
@@ -244,15 +258,65 @@ impl Value<'_> {
         schema(match misfit {
             Misfit::Type => format!("column \"{name}\" is {wanted} and does not take {self}"),
             Misfit::Lossy => format!("column \"{name}\": {wanted} cannot hold {self} exactly"),
+            Misfit::NoTime(reason) => format!("column \"{name}\": {reason}"),
         })
     }
+}
+
+/// A decimal without a fraction.
+fn whole_decimal(unscaled: i128, scale: i8) -> Result<i128, Misfit> {
+    let factor = 10_i128.checked_pow(scale.unsigned_abs().into());
+    let whole = match factor {
+        _ if unscaled == 0 => Some(0),
+        Some(factor) if scale > 0 => whole_steps(unscaled, factor),
+        Some(factor) => unscaled.checked_mul(factor),
+        None => None,
+    };
+    whole.ok_or(Misfit::Lossy)
+}
+
+/// The float that stands for a decimal.
+fn float_of_decimal<T: FromStr + Display>(decimal: &str) -> Result<T, Misfit> {
+    decimal_to_float(decimal).ok_or(Misfit::Lossy)
+}
+
+/// The float nearest to a decimal, if it is written with the same digits: 0.1 is, and no number of more digits than a float
+/// has.
+pub(crate) fn decimal_to_float<T: FromStr + Display>(decimal: &str) -> Option<T> {
+    let near: T = decimal.parse().ok()?;
+    // The shortest text that reads as the float again.
+    (trimmed(&near.to_string()) == trimmed(decimal)).then_some(near)
+}
+
+/// A number in plain notation without zeros that mean nothing.
+fn trimmed(number: &str) -> &str {
+    let number = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    // Zero has no sign as a decimal.
+    if number == "-0" { "0" } else { number }
+}
+
+/// `unscaled` times ten to the power of minus `scale`, in plain notation.
+fn plain_decimal(unscaled: i128, scale: i8) -> String {
+    let sign = if unscaled < 0 { "-" } else { "" };
+    let digits = unscaled.unsigned_abs().to_string();
+    let Ok(fraction) = usize::try_from(scale) else {
+        let zeros = usize::from(scale.unsigned_abs());
+        return format!("{sign}{digits}{}", "0".repeat(zeros));
+    };
+    let padded = format!("{digits:0>width$}", width = fraction + 1);
+    let (whole, fraction) = padded.split_at(padded.len() - fraction);
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{sign}{whole}{point}{fraction}")
 }
 
 fn whole_steps(amount: i128, per_step: i128) -> Option<i128> {
     (amount % per_step == 0).then(|| amount / per_step)
 }
 
-impl fmt::Display for Value<'_> {
+impl Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Null => f.write_str("null"),
@@ -260,17 +324,15 @@ impl fmt::Display for Value<'_> {
             Value::Int(value) => write!(f, "{value}"),
             Value::UInt(value) => write!(f, "{value}"),
             Value::Float(value) => write!(f, "{value:?}"),
-            Value::Decimal { unscaled, scale } => write!(f, "{unscaled}e{}", -i32::from(*scale)),
+            Value::Decimal { unscaled, scale } => f.write_str(&plain_decimal(*unscaled, *scale)),
             Value::Text(text) => write!(
                 f,
                 "\"{}\"",
                 text.chars().take(80).collect::<String>().escape_debug()
             ),
             Value::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
-            Value::Instant { value, unit } => {
-                write!(f, "the time {value} {}", crate::schema::unit_name(*unit))
-            }
-            Value::Date(days) => write!(f, "the date {days} days after 1970-01-01"),
+            Value::Instant { value, unit } => f.write_str(&instant_to_text(*value, *unit)),
+            Value::Date(days) => f.write_str(&key_to_text(&DataType::Date32, (*days).into())),
             Value::Span { value, unit } => write!(f, "{value} {}", crate::schema::unit_name(*unit)),
         }
     }

@@ -300,6 +300,18 @@ fn casts_that_lose_nothing_are_made() {
             ),
         ),
         (
+            decimal(vec![1, -150], 5, 2),
+            Arc::new(Float64Array::from(vec![0.01, -1.5])),
+        ),
+        (
+            decimal(vec![1, 0], 5, 1),
+            Arc::new(Float32Array::from(vec![0.1, 0.0])),
+        ),
+        (
+            decimal(vec![700, -500], 5, 2),
+            Arc::new(Int8Array::from(vec![7, -5])),
+        ),
+        (
             Arc::new(NullArray::new(2)),
             Arc::new(BooleanArray::from(vec![None, None])),
         ),
@@ -315,6 +327,11 @@ fn casts_that_lose_nothing_are_made() {
             given.data_type()
         );
     }
+}
+
+fn decimal(unscaled: Vec<i128>, precision: u8, scale: i8) -> ArrayRef {
+    let array = Decimal128Array::from(unscaled);
+    Arc::new(array.with_precision_and_scale(precision, scale).unwrap())
 }
 
 #[test]
@@ -450,6 +467,20 @@ fn casts_that_lose_something_name_column_row_and_value() {
             0,
             "1.55",
         ),
+        (
+            decimal(vec![1, 9_007_199_254_740_993], 20, 0),
+            DataType::Float64,
+            1,
+            "9007199254740993",
+        ),
+        (
+            decimal(vec![16_777_217], 20, 0),
+            DataType::Float32,
+            0,
+            "16777217",
+        ),
+        (decimal(vec![10, 15], 5, 1), DataType::Int64, 1, "1.5"),
+        (decimal(vec![300], 5, 0), DataType::UInt8, 0, "300"),
     ];
     for (given, to, row, value) in cases {
         let error = store(to.clone(), Arc::clone(&given))

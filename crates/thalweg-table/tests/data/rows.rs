@@ -217,6 +217,7 @@ fn single_values_are_cast_like_columns() {
             .map(|batch| arrow_cast::display::array_value_to_string(batch.column(0), 0).unwrap())
     };
     let span = |value, unit| Value::Span { value, unit };
+    let decimal = |unscaled, scale| Value::Decimal { unscaled, scale };
     let good = [
         (
             DataType::UInt64,
@@ -248,6 +249,13 @@ fn single_values_are_cast_like_columns() {
             "1.50",
         ),
         (DataType::Decimal128(3, 0), Value::Int(-999), "-999"),
+        (DataType::Float64, decimal(1, 1), "0.1"),
+        (DataType::Float64, decimal(-150, 2), "-1.5"),
+        (DataType::Float64, decimal(1, -3), "1000.0"),
+        (DataType::Float64, decimal(0, 5), "0.0"),
+        (DataType::Float32, decimal(1, 1), "0.1"),
+        (DataType::Int8, decimal(-500, 2), "-5"),
+        (DataType::UInt64, decimal(2, -1), "20"),
         (DataType::Date32, Value::Text("1970-01-03"), "1970-01-03"),
         (
             DataType::Date32,
@@ -285,6 +293,13 @@ fn single_values_are_cast_like_columns() {
         (DataType::Float64, Value::Int((1 << 53) + 1)),
         (DataType::Float64, Value::UInt(u64::MAX)),
         (DataType::Float32, Value::Float(0.1)),
+        (DataType::Float64, decimal(9_007_199_254_740_993, 0)),
+        (DataType::Float64, decimal(10_000_000_000_000_001, 17)),
+        (DataType::Float32, decimal(16_777_217, 0)),
+        (DataType::Int64, decimal(55, 1)),
+        (DataType::Int8, decimal(128, 0)),
+        (DataType::Int64, decimal(1, 127)),
+        (DataType::Int64, decimal(1, -128)),
         (DataType::Decimal128(3, 0), Value::Int(1_000)),
         (
             DataType::Decimal128(5, 1),
