@@ -9,14 +9,16 @@ use crate::finalize::{Callback, import};
 use crate::once::{name, once};
 use crate::value::{decimal_type, epoch};
 use arrow_array::cast::AsArray;
+use arrow_array::timezone::Tz;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, DecimalType, DurationMicrosecondType,
     DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{DataType, FieldRef, Schema, TimeUnit};
+use arrow_schema::{DataType, FieldRef, IntervalUnit, Schema, TimeUnit};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDelta, PyList, PyString, PyTuple, PyType, PyTzInfo};
@@ -166,6 +168,7 @@ fn is_plain(data_type: &DataType) -> bool {
                 | T::Date32
                 | T::Timestamp(_, None)
                 | T::Duration(_)
+                | T::Interval(IntervalUnit::DayTime | IntervalUnit::MonthDayNano)
                 | T::Decimal128(..)
         )
 }
@@ -197,6 +200,7 @@ fn plain<'py>(py: Python<'py>, array: &ArrayRef, row: usize) -> PyResult<Bound<'
         T::Date32 => date(py, array.as_primitive::<Date32Type>().value(row)),
         T::Timestamp(..) => datetime(py, array, row, None),
         T::Duration(unit) => timedelta(py, array, *unit, row),
+        T::Interval(unit) => interval(py, array, *unit, row),
         T::Decimal128(precision, scale) => {
             let value = array.as_primitive::<Decimal128Type>().value(row);
             decimal_type(py)?.call1((Decimal128Type::format_decimal(value, *precision, *scale),))
@@ -338,6 +342,36 @@ fn timedelta<'py>(
     Ok(delta(py, microseconds)?.into_any())
 }
 
+/// An interval without months has one length, of days of 24 hours, and is a timedelta; any other is left as it is.
+fn interval<'py>(
+    py: Python<'py>,
+    array: &ArrayRef,
+    unit: IntervalUnit,
+    row: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (days, below_day_us) = if unit == IntervalUnit::DayTime {
+        let value = array.as_primitive::<IntervalDayTimeType>().value(row);
+        (value.days, i64::from(value.milliseconds) * 1_000)
+    } else {
+        let value = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
+        if value.months != 0 {
+            let _running = Callback::begin()?;
+            return py
+                .import(name!(py, "pyarrow"))?
+                .getattr(name!(py, "MonthDayNano"))?
+                .call1(((value.months, value.days, value.nanoseconds),));
+        }
+        (value.days, value.nanoseconds.div_euclid(1_000))
+    };
+    // 32 bits of days and 64 of nanoseconds are far from 64 bits of microseconds.
+    let microseconds = i64::from(days) * DAY_US + below_day_us;
+    let made = delta(py, microseconds);
+    made.map(Bound::into_any).map_err(|_| {
+        let shown = format!("{days} days and {below_day_us} microseconds");
+        beyond(py, "the length of time", shown)
+    })
+}
+
 /// The zone as Python has it: UTC, a fixed offset, or a zone of the IANA's list.
 fn zone_named(py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
     if matches!(name, "UTC" | "utc" | "Z" | "+00:00" | "Etc/UTC" | "GMT") {
@@ -349,6 +383,9 @@ fn zone_named(py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
     }
     let _running = Callback::begin()?;
     let zone = PyTzInfo::timezone(py, name).map_err(|_| {
+        if name.parse::<Tz>().is_err() {
+            return raise(ErrorKind::Query, format!("there is no time zone \"{name}\""));
+        }
         let message = format!("Python does not know the time zone \"{name}\"; install the package tzdata, or take the result by arrow()");
         raise(ErrorKind::Unsupported, message)
     })?;
