@@ -3,8 +3,10 @@
 use crate::error::{OrRaise, raise};
 use crate::process::ProcessLocal;
 use crate::row::with_row;
+use crate::sharing::Handle;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::sync::Arc;
 use thalweg::{Appender, ErrorKind};
 use thalweg_env::sync::Mutex;
 
@@ -23,11 +25,14 @@ use thalweg_env::sync::Mutex;
 pub(crate) struct PyAppender {
     name: String,
     inner: ProcessLocal<Mutex<Option<Appender>>>,
+    /// Dropped behind the rows: it may be the last one to hold the database open.
+    _db: Arc<Handle>,
 }
 
 impl PyAppender {
-    pub(crate) fn new(name: String, appender: Appender) -> Self {
+    pub(crate) fn new(name: String, appender: Appender, db: Arc<Handle>) -> Self {
         Self {
+            _db: db,
             name,
             inner: ProcessLocal::new(Mutex::new(Some(appender))),
         }

@@ -2,12 +2,14 @@
 
 use crate::error::{NotFoundError, OrRaise, raise};
 use crate::finalize::Callback;
-use crate::input;
+use crate::input::{self, Input};
+use crate::many;
 use crate::once::name;
-use crate::options::{duration, whole_number};
+use crate::options::{duration, flag, optional_text, shown, split, text, whole_number};
 use crate::process::{ProcessLocal, initialise};
 use crate::result::PyQueryResult;
-use crate::schema::schema;
+use crate::schema::{Given, columns_or_rows, nullable};
+use crate::sharing::{Handle, Options};
 use crate::signals;
 use crate::table::PyTable;
 use crate::value::params;
@@ -16,12 +18,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg::{
-    CreateOptions, Database, Durability, ErrorKind, ExtraTable, Layout, Prepared, SummaryOption,
+    CreateOptions, Durability, ErrorKind, ExtraTable, Layout, Prepared, QueryResult, SummaryOption,
 };
 
 /// Opens the database in the directory `path`, making it if it is missing; ":memory:" is a new one in memory.
+///
+/// The same path with the same options again, in one process, shares the open database; the last close() closes it.
+/// A path that begins with ~ lies in the home folder.
 ///
 /// read_only: never write; the database must exist. Works beside a process that writes.
 /// durability: what an append survives when it returns: "disk", "process" or "memory".
@@ -29,62 +33,69 @@ use thalweg::{
 /// threads: how many work on one call; all cores by default.
 /// memory_limit: bytes that sorts, joins and groups may take together.
 /// sync_interval: seconds within which "process" appends reach stable storage; 0.2 by default.
+/// max_snapshot_age: seconds for which files are kept for readers in other processes; 10 minutes by default. To be given
+///     where it is written and where it is read. Lengths of time may be text too, as "10 minutes", or a timedelta.
 ///
 /// >>> import thalweg
 /// >>> with thalweg.connect(":memory:") as db:
 /// ...     db.sql("SELECT 1 + 1").fetchone()
 /// (2,)
 #[pyfunction]
-#[pyo3(signature = (path, read_only=false, durability="disk", cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, writer=None))]
+#[pyo3(signature = (path, read_only=None, durability=None, cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, max_snapshot_age=None, writer=None), text_signature = "(path, read_only=False, durability='disk', cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, max_snapshot_age=None, writer=None)")]
 #[expect(clippy::too_many_arguments, reason = "options by name in Python")]
 pub(crate) fn connect(
     py: Python<'_>,
     path: &Bound<'_, PyAny>,
-    read_only: bool,
-    durability: &str,
+    read_only: Option<&Bound<'_, PyAny>>,
+    durability: Option<&Bound<'_, PyAny>>,
     cache_bytes: Option<&Bound<'_, PyAny>>,
     threads: Option<&Bound<'_, PyAny>>,
     memory_limit: Option<&Bound<'_, PyAny>>,
     sync_interval: Option<&Bound<'_, PyAny>>,
-    writer: Option<&str>,
+    max_snapshot_age: Option<&Bound<'_, PyAny>>,
+    writer: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<PyDatabase> {
     if writer.is_some() {
         return Err(unsupported("several writers of arrays (writer=...)"));
     }
-    let mut builder = Database::builder()
-        .read_only(read_only)
-        .must_exist(read_only)
-        .durability(durability_named(durability)?);
+    let mut options = Options::default();
+    if let Some(given) = read_only {
+        options.read_only = flag("read_only", given)?;
+    }
+    if let Some(name) = optional_text("durability", durability)? {
+        options.durability = durability_named(name)?;
+    }
     if let Some(bytes) = whole_number("cache_bytes", cache_bytes)? {
-        builder = builder.cache_bytes(bytes);
+        options.cache_bytes = bytes;
     }
     if let Some(threads) = whole_number("threads", threads)? {
-        builder = builder.threads(threads);
+        options.threads = threads;
     }
-    if let Some(bytes) = whole_number("memory_limit", memory_limit)? {
-        builder = builder.memory_limit_bytes(bytes);
-    }
+    options.memory_limit = whole_number("memory_limit", memory_limit)?;
     if let Some(interval) = duration("sync_interval", sync_interval)? {
-        builder = builder.sync_interval(interval);
+        options.sync_interval = interval;
     }
-    let path = path_of(path)?;
+    if let Some(age) = duration("max_snapshot_age", max_snapshot_age)? {
+        options.max_snapshot_age = age;
+    }
+    let (path, name) = path_of(path)?;
     initialise(py)?;
-    let db = py.detach(|| builder.open(&path)).or_raise()?;
-    let closed = AtomicBool::new(false);
+    let handle = Handle::connect(py, &path, name, &options).or_raise()?;
     Ok(PyDatabase {
-        handle: Arc::new(Handle {
-            db: ProcessLocal::new(db),
-            closed,
-        }),
+        handle,
         path,
-        read_only,
+        read_only: options.read_only,
     })
 }
 
-/// A path, which may be an object with code of its own, as those of `pathlib` are.
-fn path_of(given: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+/// A path, which may be an object with code of its own, as those of `pathlib` are, and the name that all paths to the same
+/// folder share; none for a database in memory.
+fn path_of(given: &Bound<'_, PyAny>) -> PyResult<(PathBuf, Option<PathBuf>)> {
+    let py = given.py();
     let _running = Callback::begin()?;
-    given.extract()
+    py.import(name!(py, "thalweg._paths"))?
+        .call_method1(name!(py, "resolve"), (given,))?
+        .extract()
 }
 
 fn durability_named(name: &str) -> PyResult<Durability> {
@@ -108,24 +119,6 @@ pub(crate) fn unsupported(what: &str) -> PyErr {
     )
 }
 
-/// What a database and its tables share.
-pub(crate) struct Handle {
-    db: ProcessLocal<Database>,
-    closed: AtomicBool,
-}
-
-impl Handle {
-    /// The database, unless it was closed, or opened before a fork.
-    #[inline]
-    pub(crate) fn open(&self) -> PyResult<&Database> {
-        let db = self.db.get()?;
-        if self.closed.load(Ordering::Acquire) {
-            return Err(raise(ErrorKind::Unavailable, "the database is closed"));
-        }
-        Ok(db)
-    }
-}
-
 /// An open database; made by thalweg.connect().
 #[pyclass(module = "thalweg", name = "Database", frozen)]
 pub(crate) struct PyDatabase {
@@ -134,62 +127,101 @@ pub(crate) struct PyDatabase {
     read_only: bool,
 }
 
+impl PyDatabase {
+    fn result(&self, rows: QueryResult) -> PyQueryResult {
+        PyQueryResult::new(Arc::clone(&self.handle), rows)
+    }
+
+    /// Makes a table with the columns of `rows` and stores them. Where they cannot be stored there is no table afterwards.
+    fn create_filled(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        rows: Input,
+        options: &CreateOptions,
+    ) -> PyResult<PyTable> {
+        let db = self.handle.open()?;
+        let schema = nullable(&rows.schema());
+        let table = py
+            .detach(|| db.create_table(name, &schema, options))
+            .or_raise()?;
+        let table = PyTable::new(Arc::clone(&self.handle), table);
+        if let Err(error) = table.append_input(py, rows) {
+            // The error that made it useless says more than one of the clean-up.
+            let _ = py.detach(|| db.drop_table(name));
+            return Err(error);
+        }
+        Ok(table)
+    }
+}
+
 #[pymethods]
 impl PyDatabase {
     /// Makes a table and returns it.
     ///
-    /// schema: a pyarrow.Schema, or a dict of names and types.
-    /// time: the column that orders rows; None orders them by arrival.
+    /// schema: a pyarrow or polars schema, or a dict of names and types: "double", float, numpy.float64, a pandas dtype. Or
+    ///     data, in any form that append() takes: the table gets its columns and its rows.
+    /// time: the column that orders rows; None orders them by arrival, or data by its only column of times.
     /// split: regular cuts of time, as "1 day".
     /// block_rows: rows of a full block; 4,096 by default.
     /// summaries: "auto", "all", "none", or the columns that blocks are summarised by.
     ///
     /// >>> import thalweg
     /// >>> db = thalweg.connect(":memory:")
-    /// >>> cpu = db.create_table("cpu", {"ts": "timestamp", "host": "varchar", "sys": "double"}, time="ts", split="1 day")
+    /// >>> cpu = db.create_table("cpu", {"ts": "timestamp", "host": str, "sys": float}, time="ts", split="1 day")
     /// >>> cpu.append({"ts": ["2026-01-01", "2026-01-02"], "host": ["a", "b"], "sys": [1.5, 2.5]})
     /// 2
-    #[pyo3(signature = (name, schema, layout="stream", time=None, split=None, block_rows=None, summaries=None, **options))]
+    /// >>> len(db.create_table("copy", db.sql("SELECT * FROM cpu")))
+    /// 2
+    #[pyo3(signature = (name, schema, layout=None, time=None, split=None, block_rows=None, summaries=None, **options), text_signature = "($self, name, schema, layout='stream', time=None, split=None, block_rows=None, summaries=None, **options)")]
     #[expect(clippy::too_many_arguments, reason = "options by name in Python")]
     fn create_table(
         &self,
         py: Python<'_>,
-        name: &str,
+        name: &Bound<'_, PyAny>,
         schema: &Bound<'_, PyAny>,
-        layout: &str,
-        time: Option<String>,
-        split: Option<String>,
+        layout: Option<&Bound<'_, PyAny>>,
+        time: Option<&Bound<'_, PyAny>>,
+        split: Option<&Bound<'_, PyAny>>,
         block_rows: Option<&Bound<'_, PyAny>>,
         summaries: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyTable> {
-        let schema = self::schema(schema)?;
-        let block_rows = whole_number("block_rows", block_rows)?;
-        let layout = Layout::parse(layout).or_raise()?;
+        let name = text("name", name)?;
+        let layout = optional_text("layout", layout)?.map(Layout::parse);
+        let layout = layout.transpose().or_raise()?.unwrap_or(Layout::Stream);
         // An option that only another layout has is named only if the layout could have it.
         if layout == Layout::Stream {
             refuse_options(options)?;
         }
-        let summaries = summaries
-            .map(summary_option)
-            .transpose()?
-            .unwrap_or_default();
-        let options = CreateOptions {
+        let mut options = CreateOptions {
             layout,
-            time,
-            split,
-            block_rows,
-            summaries,
+            time: optional_text("time", time)?.map(str::to_owned),
+            split: self::split(split)?,
+            block_rows: whole_number("block_rows", block_rows)?,
+            summaries: summaries
+                .map(summary_option)
+                .transpose()?
+                .unwrap_or_default(),
         };
         let db = self.handle.open()?;
-        let table = py
-            .detach(|| db.create_table(name, &schema, &options))
-            .or_raise()?;
-        Ok(PyTable::new(Arc::clone(&self.handle), table))
+        match columns_or_rows(schema, options.time.as_deref())? {
+            Given::Columns(schema) => {
+                let table = py
+                    .detach(|| db.create_table(name, &schema, &options))
+                    .or_raise()?;
+                Ok(PyTable::new(Arc::clone(&self.handle), table))
+            }
+            Given::Rows(rows) => {
+                options.time = rows.time;
+                self.create_filled(py, name, rows.input, &options)
+            }
+        }
     }
 
     /// The table of that name, in any case.
-    fn table(&self, py: Python<'_>, name: &str) -> PyResult<PyTable> {
+    fn table(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<PyTable> {
+        let name = text("name", name)?;
         let db = self.handle.open()?;
         let table = py.detach(|| db.table(name)).or_raise()?;
         Ok(PyTable::new(Arc::clone(&self.handle), table))
@@ -202,7 +234,8 @@ impl PyDatabase {
     }
 
     /// Removes a table and its rows.
-    fn drop_table(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+    fn drop_table(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<()> {
+        let name = text("name", name)?;
         let db = self.handle.open()?;
         py.detach(|| db.drop_table(name)).or_raise()
     }
@@ -222,15 +255,16 @@ impl PyDatabase {
     fn sql(
         &self,
         py: Python<'_>,
-        text: &str,
+        text: &Bound<'_, PyAny>,
         params: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyQueryResult> {
+        let text = self::text("text", text)?;
         let db = self.handle.open()?;
         let params = self::params(params)?;
         let first = signals::run(py, |go_on| db.sql_while(text, &params, &[], go_on))?;
         let missing = match first {
             Err(error) if error.kind() == ErrorKind::NotFound => error,
-            other => return other.or_raise().map(PyQueryResult::new),
+            other => return other.or_raise().map(|rows| self.result(rows)),
         };
         let names = py.detach(|| db.unknown_tables(text)).unwrap_or_default();
         let extra = variables(py, &names, &missing)?;
@@ -239,7 +273,39 @@ impl PyDatabase {
         }
         signals::run(py, |go_on| db.sql_while(text, &params, &extra, go_on))?
             .or_raise()
-            .map(PyQueryResult::new)
+            .map(|rows| self.result(rows))
+    }
+
+    /// The same as sql().
+    #[pyo3(signature = (text, params=None))]
+    fn execute(
+        &self,
+        py: Python<'_>,
+        text: &Bound<'_, PyAny>,
+        params: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyQueryResult> {
+        self.sql(py, text, params)
+    }
+
+    /// Runs one statement for each of `rows`, which are lists for ? and $1, or dicts for $name. Returns one row, count.
+    ///
+    /// An INSERT INTO ... VALUES of one row stores all of them in one commit, or none; every other statement is run by
+    /// itself.
+    ///
+    /// >>> import thalweg
+    /// >>> db = thalweg.connect(":memory:")
+    /// >>> t = db.create_table("t", {"n": int, "v": float})
+    /// >>> db.executemany("INSERT INTO t VALUES (?, ?)", [(1, 0.5), (2, 1.5)]).fetchone()
+    /// (2,)
+    fn executemany(
+        &self,
+        py: Python<'_>,
+        text: &Bound<'_, PyAny>,
+        rows: &Bound<'_, PyAny>,
+    ) -> PyResult<PyQueryResult> {
+        let text = self::text("text", text)?;
+        let db = self.handle.open()?;
+        many::run(py, db, text, rows).map(|rows| self.result(rows))
     }
 
     /// Parses a statement to run it often.
@@ -249,14 +315,15 @@ impl PyDatabase {
     /// >>> double = db.prepare("SELECT 2 * $x")
     /// >>> double.execute({"x": 21}).fetchone()
     /// (42,)
-    fn prepare(&self, py: Python<'_>, text: &str) -> PyResult<PyPrepared> {
+    fn prepare(&self, py: Python<'_>, text: &Bound<'_, PyAny>) -> PyResult<PyPrepared> {
+        let text = self::text("text", text)?;
         let db = self.handle.open()?;
         let prepared = py.detach(|| db.prepare(text)).or_raise()?;
         Ok(PyPrepared {
-            handle: Arc::clone(&self.handle),
             names: prepared.parameter_names().to_vec(),
             prepared: ProcessLocal::new(prepared),
             text: text.to_owned(),
+            handle: Arc::clone(&self.handle),
         })
     }
 
@@ -266,13 +333,10 @@ impl PyDatabase {
         py.detach(|| db.flush()).or_raise()
     }
 
-    /// Flushes and lets go of the files. A second call does nothing, nor does one in a child of a fork.
+    /// Flushes, and lets go of the files unless another connection of this process shares them. A second call does nothing,
+    /// nor does one in a child of a fork.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let Ok(db) = self.handle.db.get() else {
-            return Ok(());
-        };
-        self.handle.closed.store(true, Ordering::Release);
-        py.detach(|| db.close()).or_raise()
+        py.detach(|| self.handle.close()).or_raise()
     }
 
     /// Not offered by this version.
@@ -286,7 +350,8 @@ impl PyDatabase {
     }
 
     /// Not offered by this version.
-    fn array(&self, name: &str) -> PyResult<()> {
+    fn array(&self, name: &Bound<'_, PyAny>) -> PyResult<()> {
+        let name = text("name", name)?;
         Err(unsupported(&format!(
             "the array \"{name}\": the layout \"array\""
         )))
@@ -330,10 +395,11 @@ fn summary_option(given: &Bound<'_, PyAny>) -> PyResult<SummaryOption> {
         return Ok(SummaryOption::Columns(columns));
     }
     let Ok(text) = given.extract::<String>() else {
-        return Err(raise(
-            ErrorKind::Invalid,
-            "summaries is \"auto\", \"all\", \"none\" or a list of columns",
-        ));
+        let message = format!(
+            "summaries is {}; it is \"auto\", \"all\", \"none\" or a list of columns",
+            shown(given)
+        );
+        return Err(raise(ErrorKind::Invalid, message));
     };
     Ok(CreateOptions::from_pairs([("summaries", text)])
         .or_raise()?
@@ -360,7 +426,7 @@ fn variables(
         // Locals are a proxy in newer interpreters, not a dict.
         let found = scopes.iter().find_map(|scope| scope.get_item(name).ok());
         let Some(found) = found else { continue };
-        let Some(rows) = input::read(&found, &Schema::empty())? else {
+        let Some(rows) = input::read(&found, &Schema::empty(), None)? else {
             let kind = found.get_type().name()?;
             let message = format!(
                 "{missing}; the variable {name} holds a value of type {kind}, which is no table"
@@ -377,10 +443,10 @@ fn variables(
 /// A statement that was parsed; made by Database.prepare().
 #[pyclass(module = "thalweg", name = "Prepared", frozen)]
 pub(crate) struct PyPrepared {
-    handle: Arc<Handle>,
     prepared: ProcessLocal<Prepared>,
     names: Vec<String>,
     text: String,
+    handle: Arc<Handle>,
 }
 
 #[pymethods]
@@ -397,7 +463,7 @@ impl PyPrepared {
         let params = self::params(params)?;
         signals::run(py, |go_on| prepared.execute_while(&params, go_on))?
             .or_raise()
-            .map(PyQueryResult::new)
+            .map(|rows| PyQueryResult::new(Arc::clone(&self.handle), rows))
     }
 
     /// The names of its parameters in order; numbers for ? and $1.

@@ -14,7 +14,7 @@ create_exception!(
     thalweg,
     Error,
     PyException,
-    "What everything that Thalweg raises is a kind of."
+    "Base class of all Thalweg exceptions."
 );
 create_exception!(
     thalweg,
@@ -50,7 +50,7 @@ create_exception!(
     thalweg,
     LockedError,
     Error,
-    "Another process has the database open for writing."
+    "The database is open for writing in another process, or in this one with other options."
 );
 create_exception!(
     thalweg,
@@ -74,7 +74,7 @@ create_exception!(
     thalweg,
     SnapshotExpiredError,
     Error,
-    "A reader was older than its data is kept; start it again."
+    "The snapshot is older than max_snapshot_age; run the statement again."
 );
 create_exception!(
     thalweg,

@@ -29,18 +29,22 @@ pub(crate) enum Input {
     Stream(Box<dyn RecordBatchReader + Send>),
 }
 
-/// `data` as rows for a table with these columns; `None` when it is no table at all.
-pub(crate) fn read(data: &Bound<'_, PyAny>, columns: &Schema) -> PyResult<Option<Input>> {
+/// `data` as rows for a table with these columns, of which `time` orders the rows; `None` when it is no table at all.
+pub(crate) fn read(
+    data: &Bound<'_, PyAny>,
+    columns: &Schema,
+    time: Option<&str>,
+) -> PyResult<Option<Input>> {
     let py = data.py();
     let _running = Callback::begin()?;
     if let Some(export) = data.getattr_opt(name!(py, "__arrow_c_array__"))? {
         return read_array(&export).map(Input::Batch).map(Some);
     }
     if let Ok(columns) = data.cast::<PyDict>() {
-        return through(py, "from_columns", (columns,));
+        return through(py, "from_dict", (columns,));
     }
     if is_pandas_frame(data)? {
-        return through(py, "from_pandas", (data, names(columns)));
+        return through(py, "from_pandas", (data, names(columns), time));
     }
     if is_pyarrow_reader(data)? {
         return Batches::new(data).map(|batches| Some(Input::Stream(Box::new(batches))));
@@ -49,6 +53,27 @@ pub(crate) fn read(data: &Bound<'_, PyAny>, columns: &Schema) -> PyResult<Option
         Some(export) => read_stream(&export).map(Input::Stream).map(Some),
         None => Ok(None),
     }
+}
+
+/// `data` as [`read`] reads it, or rows and tables one after the other: lists and iterators of dicts, of batches, of frames.
+pub(crate) fn read_any(
+    data: &Bound<'_, PyAny>,
+    columns: &Schema,
+    time: Option<&str>,
+) -> PyResult<Option<Input>> {
+    if let Some(input) = read(data, columns, time)? {
+        return Ok(Some(input));
+    }
+    let py = data.py();
+    let _running = Callback::begin()?;
+    let chunks = py
+        .import(name!(py, "thalweg._data"))?
+        .getattr(name!(py, "Chunks"))?
+        .call_method1(name!(py, "of"), (data, names(columns), time))?;
+    if chunks.is_none() {
+        return Ok(None);
+    }
+    Batches::new(&chunks).map(|batches| Some(Input::Stream(Box::new(batches))))
 }
 
 /// pandas exports its index as a column, under a made-up name if it has none: frames are read through pyarrow instead.
@@ -298,6 +323,14 @@ pub(crate) fn unread(error: ArrowError) -> thalweg::Error {
 }
 
 impl Input {
+    /// The columns of the rows.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        match self {
+            Self::Batch(batch) => batch.schema(),
+            Self::Stream(stream) => stream.schema(),
+        }
+    }
+
     /// The rows as a table for one statement. What can be read again is read whole, so that a statement may name it
     /// twice.
     pub(crate) fn into_extra(self, is_once: bool) -> PyResult<ExtraTable> {

@@ -7,7 +7,9 @@ use crate::cells::{Converter, Page};
 use crate::error::raise;
 use crate::finalize::{Callback, import};
 use crate::once::name;
+use crate::options::whole_number;
 use crate::process::{Home, ProcessLocal};
+use crate::sharing::Handle;
 use crate::show;
 use crate::signals::{Stopped, next_batch};
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
@@ -16,7 +18,8 @@ use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
-use thalweg::{ErrorKind, QueryResult};
+use std::sync::Arc;
+use thalweg::{ErrorKind, QueryResult, type_name};
 use thalweg_env::sync::Mutex;
 
 /// The rows of a statement. They stream, and can be read once.
@@ -51,6 +54,8 @@ struct Rows {
     converter: Option<Converter>,
     /// Rows that were pulled and not yet asked for.
     page: Option<Page>,
+    /// Dropped behind the rows: it may be the last one to hold the database open.
+    _db: Arc<Handle>,
 }
 
 impl Rows {
@@ -91,9 +96,10 @@ impl Rows {
 }
 
 impl PyQueryResult {
-    pub(crate) fn new(source: QueryResult) -> Self {
+    pub(crate) fn new(db: Arc<Handle>, source: QueryResult) -> Self {
         let schema = SchemaRef::clone(source.schema());
         let rows = Rows {
+            _db: db,
             schema: SchemaRef::clone(&schema),
             source: ProcessLocal::new(source),
             converter: None,
@@ -143,6 +149,31 @@ impl PyQueryResult {
         Ok(batches)
     }
 
+    /// All rows as a pyarrow.Table in which no two columns have one name.
+    fn arrow_with_own_names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let table = self.arrow(py)?;
+        let _running = Callback::begin()?;
+        py.import(name!(py, "thalweg._frames"))?
+            .call_method1(name!(py, "with_own_names"), (table,))
+    }
+
+    /// The first rows, which stay in the result.
+    fn first_rows(&self, py: Python<'_>) -> PyResult<RecordBatch> {
+        let first = self.with_rows(|rows| {
+            rows.fill(py)?;
+            Ok(rows.page.as_ref().map(Page::rest))
+        })?;
+        Ok(first.unwrap_or_else(|| RecordBatch::new_empty(SchemaRef::clone(&self.schema))))
+    }
+
+    /// The first rows as HTML; `None` where they were read before.
+    pub(crate) fn html(&self, py: Python<'_>, title: Option<&str>) -> PyResult<Option<String>> {
+        if !self.home.is_here() || matches!(*self.state.lock(), State::Taken) {
+            return Ok(None);
+        }
+        show::html(&self.first_rows(py)?, title).map(Some)
+    }
+
     fn stream(&self) -> PyResult<PyRecordBatchReader> {
         let rows = self.take(State::Taken)?;
         let stream = Streamed {
@@ -160,7 +191,7 @@ impl PyQueryResult {
     /// >>> import thalweg
     /// >>> thalweg.connect(":memory:").sql("SELECT 1 AS a").arrow().to_pylist()
     /// [{'a': 1}]
-    fn arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let batches = self.collect()?.into_iter().map(Ok);
         let _running = Callback::begin()?;
         let reader = RecordBatchIterator::new(batches, SchemaRef::clone(&self.schema));
@@ -175,12 +206,12 @@ impl PyQueryResult {
         self.arrow(py)
     }
 
-    /// All rows as a pandas.DataFrame. As usual with pandas, a column of integers with nulls becomes one of floats, which rounds
+    /// All rows as a pandas.DataFrame. Names that appear again get a number: v, v_1. As usual with pandas, a column of integers with nulls becomes one of floats, which rounds
     /// integers beyond 2**53; arrow() and pl() keep them.
-    fn df<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn df<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         // Reported before the rows are gone.
         import(py, "pandas")?;
-        let table = self.arrow(py)?;
+        let table = self.arrow_with_own_names(py)?;
         let _running = Callback::begin()?;
         table.call_method0(name!(py, "to_pandas"))
     }
@@ -190,10 +221,10 @@ impl PyQueryResult {
         self.df(py)
     }
 
-    /// All rows as a polars.DataFrame.
-    fn pl<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// All rows as a polars.DataFrame. Names that appear again get a number: v, v_1.
+    pub(crate) fn pl<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let polars = import(py, "polars")?;
-        let table = self.arrow(py)?;
+        let table = self.arrow_with_own_names(py)?;
         let _running = Callback::begin()?;
         polars.call_method1(name!(py, "from_arrow"), (table,))
     }
@@ -203,12 +234,13 @@ impl PyQueryResult {
         self.pl(py)
     }
 
-    /// All rows as a dict of numpy arrays by column, masked arrays where there are nulls.
+    /// All rows as a dict of numpy arrays by column, masked arrays where there are nulls. Names that appear again get a
+    /// number: v, v_1.
     ///
     /// >>> import thalweg
     /// >>> thalweg.connect(":memory:").sql("SELECT 1.5 AS a").numpy()
     /// {'a': array([1.5])}
-    fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let table = self.arrow(py)?;
         let _running = Callback::begin()?;
         py.import("thalweg._frames")?
@@ -235,6 +267,31 @@ impl PyQueryResult {
     /// The next row as a tuple of Python values; None when there is no more.
     fn fetchone<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.with_rows(|rows| rows.next_row(py))
+    }
+
+    /// At most `size` of the next rows as a list of tuples of Python values; an empty one when there is no more.
+    ///
+    /// >>> import thalweg
+    /// >>> r = thalweg.connect(":memory:").sql("SELECT * FROM (VALUES (1), (2), (3)) AS t (n) ORDER BY n")
+    /// >>> r.fetchmany(2), r.fetchmany(2), r.fetchmany(2)
+    /// ([(1,), (2,)], [(3,)], [])
+    #[pyo3(signature = (size=None), text_signature = "($self, size=1)")]
+    fn fetchmany<'py>(
+        &self,
+        py: Python<'py>,
+        size: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let size = whole_number::<usize>("size", size)?.unwrap_or(1);
+        let list = PyList::empty(py);
+        self.with_rows(|rows| {
+            while list.len() < size
+                && let Some(row) = rows.next_row(py)?
+            {
+                list.append(row)?;
+            }
+            Ok(())
+        })?;
+        Ok(list)
     }
 
     /// The rows as a pyarrow.RecordBatchReader, which pulls them as it is read.
@@ -289,6 +346,31 @@ impl PyQueryResult {
             .collect()
     }
 
+    /// The columns as the database interface of Python wants them: for each a tuple of its name, the name of its type, and
+    /// five times None.
+    ///
+    /// >>> import thalweg
+    /// >>> thalweg.connect(":memory:").sql("SELECT 1.5 AS a").description
+    /// [('a', 'float64', None, None, None, None, None)]
+    #[getter]
+    fn description<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for field in self.schema.fields() {
+            let none = || py.None();
+            let column = (
+                field.name(),
+                type_name(field.data_type()),
+                none(),
+                none(),
+                none(),
+                none(),
+                none(),
+            );
+            list.append(column)?;
+        }
+        Ok(list)
+    }
+
     /// The first rows as text. They stay in the result.
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         if !self.home.is_here() {
@@ -301,12 +383,12 @@ impl PyQueryResult {
                 self.columns().join(", ")
             ));
         }
-        let first = self.with_rows(|rows| {
-            rows.fill(py)?;
-            Ok(rows.page.as_ref().map(Page::rest))
-        })?;
-        let batch = first.unwrap_or_else(|| RecordBatch::new_empty(SchemaRef::clone(&self.schema)));
-        show::first_rows(&batch)
+        show::first_rows(&self.first_rows(py)?)
+    }
+
+    /// The first rows, for notebooks. They stay in the result.
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.html(py, None)
     }
 }
 

@@ -1,32 +1,93 @@
-//! Columns of a table that is to be made: a pyarrow.Schema, or a dict of names and types.
+//! Columns of a table that is to be made: a schema, a dict of names and types, or data that has them.
 
 use crate::error::raise;
 use crate::finalize::Callback;
+use crate::input::{self, Input};
 use crate::once::name;
-use arrow_schema::{Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::{PyDataType, PySchema};
 use thalweg::ErrorKind;
 use thalweg::schema_of_names;
 
-/// The schema that a user gives.
-pub(crate) fn schema(given: &Bound<'_, PyAny>) -> PyResult<Schema> {
+/// What a user gives for the columns of a table.
+pub(crate) enum Given {
+    Columns(Schema),
+    /// Rows that have them.
+    Rows(Rows),
+}
+
+/// Rows for a table that is to be made.
+pub(crate) struct Rows {
+    pub(crate) input: Input,
+    /// The column that orders them, if any.
+    pub(crate) time: Option<String>,
+}
+
+/// Columns of a table, or rows that have them; `time` is the column that shall order the rows.
+pub(crate) fn columns_or_rows(given: &Bound<'_, PyAny>, time: Option<&str>) -> PyResult<Given> {
+    let py = given.py();
     let _running = Callback::begin()?;
-    if let Ok(columns) = given.cast::<PyDict>() {
+    let read = py
+        .import(name!(py, "thalweg._schema"))?
+        .call_method1(name!(py, "read"), (given, time))?;
+    let (columns, rows, time): (Bound<'_, PyAny>, Bound<'_, PyAny>, Option<String>) =
+        read.extract()?;
+    if let Ok(columns) = columns.cast::<PyDict>() {
         let fields = columns
             .iter()
             .map(|(name, given)| field(&name, &given))
             .collect::<PyResult<Vec<_>>>()?;
-        return Ok(Schema::new(fields));
+        return Ok(Given::Columns(Schema::new(fields)));
     }
-    let schema: PySchema = given.extract().map_err(|_| {
-        let kind = given.get_type().name().map_or_else(|_| "this object".to_owned(), |name| name.to_string());
-        let message = format!("a schema is a pyarrow.Schema or a dict like {{\"ts\": \"timestamp\", \"v\": \"double\"}}, not {kind}");
-        raise(ErrorKind::Schema, message)
-    })?;
-    let schema = schema.into_inner();
-    Ok(Schema::new(schema.fields().clone()))
+    if !columns.is_none() {
+        let schema = columns.extract::<PySchema>()?.into_inner();
+        return Ok(Given::Columns(Schema::new(schema.fields().clone())));
+    }
+    let input = match rows.is_none() {
+        true => None,
+        false => input::read(&rows, &Schema::empty(), None)?,
+    };
+    let Some(input) = input else {
+        let message = format!(
+            "a schema is a pyarrow.Schema or a dict like {{\"ts\": \"timestamp\", \"v\": \"double\"}}, or data with such columns; \
+             this is a {}",
+            given.get_type().name()?
+        );
+        return Err(raise(ErrorKind::Schema, message));
+    };
+    let time = match time {
+        Some(time) => Some(time),
+        None => only_time(&input.schema())?,
+    };
+    Ok(Given::Rows(Rows { input, time }))
+}
+
+/// The column of times, if there is one.
+fn only_time(schema: &Schema) -> PyResult<Option<String>> {
+    let fields = schema.fields().iter();
+    let times = fields.filter(|field| matches!(field.data_type(), DataType::Timestamp(..)));
+    let names: Vec<_> = times.map(|field| field.name().as_str()).collect();
+    if names.len() > 1 {
+        let message = format!(
+            "the data has several columns of times ({}): say which orders the rows, as time=\"{}\"",
+            names.join(", "),
+            names[0]
+        );
+        return Err(raise(ErrorKind::Schema, message));
+    }
+    Ok(names.first().map(|name| (*name).to_owned()))
+}
+
+/// The same columns, all of which may hold nulls: what data happens to hold says nothing of later rows.
+pub(crate) fn nullable(schema: &Schema) -> Schema {
+    let fields = schema.fields().iter();
+    Schema::new(
+        fields
+            .map(|field| field.as_ref().clone().with_nullable(true))
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn field(name: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<Field> {
@@ -44,8 +105,6 @@ fn field(name: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<Field> {
     }
     let text = if let Ok(text) = given.extract::<String>() {
         text
-    } else if let Some(kind) = numpy_name(given)? {
-        kind
     } else {
         let message = format!(
             "column \"{name}\": {} is no type; write its name, as \"double\", or a pyarrow type",
@@ -56,16 +115,4 @@ fn field(name: &Bound<'_, PyAny>, given: &Bound<'_, PyAny>) -> PyResult<Field> {
     let schema = schema_of_names([(&name, &text)])
         .map_err(|error| raise(ErrorKind::Schema, error.message()))?;
     Ok(schema.field(0).clone())
-}
-
-/// The name of a numpy.dtype.
-fn numpy_name(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
-    let py = given.py();
-    if given.hasattr(name!(py, "kind"))?
-        && given.hasattr(name!(py, "itemsize"))?
-        && let Some(name) = given.getattr_opt(name!(py, "name"))?
-    {
-        return name.extract().map(Some);
-    }
-    Ok(None)
 }

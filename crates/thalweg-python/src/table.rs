@@ -2,30 +2,36 @@
 
 use crate::appender::PyAppender;
 use crate::cells::cell;
-use crate::database::{Handle, unsupported};
+use crate::database::unsupported;
 use crate::error::{OrRaise, exception, raise};
 use crate::finalize::Callback;
 use crate::input::{self, Input};
+use crate::options::{flag, names, optional_dict, optional_text, whole_number};
 use crate::process::ProcessLocal;
 use crate::result::PyQueryResult;
 use crate::row::with_row;
 use crate::scan::{Asked, scan};
+use crate::sharing::Handle;
+use crate::show;
 use crate::signals;
 use arrow_schema::DataType;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3_arrow::PySchema;
 use std::sync::Arc;
-use thalweg::{Error, ErrorKind, Table, key_to_text};
+use thalweg::{Error, ErrorKind, Table, TableScan, key_to_text};
 use thalweg_env::sync::Mutex;
 use thalweg_table::time::key_to_scalar;
+
+/// Rows of `head()` unless it is told.
+const HEAD_ROWS: usize = 5;
 
 /// A table; made by Database.create_table() and Database.table().
 #[pyclass(module = "thalweg", name = "Table", frozen)]
 pub(crate) struct PyTable {
-    db: Arc<Handle>,
     name: String,
     table: ProcessLocal<Table>,
+    db: Arc<Handle>,
 }
 
 impl PyTable {
@@ -37,6 +43,17 @@ impl PyTable {
         }
     }
 
+    /// The first rows in order of time, or all.
+    fn first(&self, py: Python<'_>, limit: Option<usize>) -> PyResult<PyQueryResult> {
+        let (db, table) = (self.db.open()?, self.open()?);
+        let scan = TableScan {
+            limit,
+            ..TableScan::default()
+        };
+        let rows = py.detach(|| db.scan(table, &scan)).or_raise()?;
+        Ok(PyQueryResult::new(Arc::clone(&self.db), rows))
+    }
+
     /// The table, unless its database was closed, or opened before a fork.
     #[inline]
     fn open(&self) -> PyResult<&Table> {
@@ -44,7 +61,8 @@ impl PyTable {
         self.table.get()
     }
 
-    fn append_input(&self, py: Python<'_>, table: &Table, input: Input) -> PyResult<u64> {
+    pub(crate) fn append_input(&self, py: Python<'_>, input: Input) -> PyResult<u64> {
+        let table = self.open()?;
         let stream = match input {
             Input::Batch(batch) => {
                 return py.detach(|| table.append([Ok(batch)], None)).or_raise();
@@ -75,8 +93,12 @@ impl PyTable {
     /// Appends all rows of `data`, or none, and returns how many there were. They are durable when this returns.
     ///
     /// data: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a dict of arrays, or
-    /// anything with __arrow_c_stream__ or __arrow_c_array__. Columns are matched by name; missing ones become null;
-    /// rows may be in any order. In pandas NaN is a missing value and becomes null; elsewhere it stays NaN.
+    ///     anything with __arrow_c_stream__ or __arrow_c_array__; a list or an iterator of such; a dict of values as one row,
+    ///     or a list or an iterator of them.
+    ///
+    /// Columns are matched by name; missing ones become null; rows may be in any order. An index of times without a name is
+    /// the time column of a DataFrame that has no other. In pandas NaN is a missing value and becomes null; elsewhere it
+    /// stays NaN.
     ///
     /// >>> import thalweg, numpy
     /// >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")
@@ -85,15 +107,18 @@ impl PyTable {
     fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
         let table = self.open()?;
         let schema = table.schema();
-        let Some(input) = input::read(data, &schema)? else {
+        let definition = table.definition();
+        let time = definition.time_column().map(|column| column.name.as_str());
+        let Some(input) = input::read_any(data, &schema, time)? else {
             let message = format!(
-                "table \"{}\": append takes Arrow, pandas, polars or a dict of arrays, not {}; for single rows use put",
+                "table \"{}\": append takes Arrow, pandas, polars, a dict of arrays, or rows as dicts, not {}; for single \
+                 rows use put",
                 self.name,
                 data.get_type().name()?
             );
             return Err(raise(ErrorKind::Schema, message));
         };
-        self.append_input(py, table, input)
+        self.append_input(py, input)
     }
 
     /// Appends one row, its values in the order of the columns.
@@ -114,7 +139,11 @@ impl PyTable {
     /// Collects rows that are put one by one and commits them in batches; use it in a `with` block.
     fn appender(&self) -> PyResult<PyAppender> {
         let table = self.open()?;
-        Ok(PyAppender::new(self.name.clone(), table.appender()))
+        Ok(PyAppender::new(
+            self.name.clone(),
+            table.appender(),
+            Arc::clone(&self.db),
+        ))
     }
 
     /// Returns when everything appended so far is durable.
@@ -130,6 +159,8 @@ impl PyTable {
     /// start, end: times from start on, before end; an int in the column's unit, ISO 8601 text, a datetime or datetime64.
     /// limit: at most so many rows.
     /// box: {"column": (smallest, largest)}, both included.
+    /// reverse: the latest first.
+    /// params: values for `where`, a list for ? and $1, a dict for $name.
     ///
     /// >>> import thalweg
     /// >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")
@@ -137,27 +168,67 @@ impl PyTable {
     /// 3
     /// >>> t.scan(columns=["v"], start=2).fetchall()
     /// [(2.0,), (3.0,)]
-    #[pyo3(signature = (columns=None, r#where=None, start=None, end=None, limit=None, r#box=None))]
+    /// >>> t.scan(where="v < ?", params=[3], reverse=True, limit=1).fetchall()
+    /// [(2, 2.0)]
+    #[pyo3(signature = (columns=None, r#where=None, start=None, end=None, limit=None, r#box=None, reverse=None, params=None), text_signature = "($self, columns=None, where=None, start=None, end=None, limit=None, box=None, reverse=False, params=None)")]
     #[expect(clippy::too_many_arguments, reason = "options by name in Python")]
     fn scan(
         &self,
         py: Python<'_>,
-        columns: Option<Vec<String>>,
-        r#where: Option<&str>,
+        columns: Option<&Bound<'_, PyAny>>,
+        r#where: Option<&Bound<'_, PyAny>>,
         start: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
         limit: Option<&Bound<'_, PyAny>>,
-        r#box: Option<&Bound<'_, PyDict>>,
+        r#box: Option<&Bound<'_, PyAny>>,
+        reverse: Option<&Bound<'_, PyAny>>,
+        params: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyQueryResult> {
+        let sides = "a dict like {\"column\": (smallest, largest)}, both included";
         let asked = Asked {
-            columns,
-            filter: r#where,
+            columns: columns.map(|given| names("columns", given)).transpose()?,
+            filter: optional_text("where", r#where)?,
             start,
             end,
-            limit,
-            bounds: r#box,
+            limit: whole_number("limit", limit)?,
+            bounds: optional_dict("box", r#box, sides)?,
+            reverse: reverse.map_or(Ok(false), |given| flag("reverse", given))?,
+            params: params.filter(|given| !given.is_none()),
         };
-        scan(py, self.db.open()?, self.open()?, asked).map(PyQueryResult::new)
+        let rows = scan(py, self.db.open()?, self.open()?, asked)?;
+        Ok(PyQueryResult::new(Arc::clone(&self.db), rows))
+    }
+
+    /// The first rows in order of time, as a Result.
+    ///
+    /// >>> import thalweg
+    /// >>> t = thalweg.connect(":memory:").create_table("t", {"ts": [3, 1, 2]}, time="ts")
+    /// >>> t.head(2).fetchall()
+    /// [(1,), (2,)]
+    #[pyo3(signature = (n=None), text_signature = "($self, n=5)")]
+    fn head(&self, py: Python<'_>, n: Option<&Bound<'_, PyAny>>) -> PyResult<PyQueryResult> {
+        let rows = whole_number("n", n)?;
+        self.first(py, Some(rows.unwrap_or(HEAD_ROWS)))
+    }
+
+    /// All rows as a pyarrow.Table, in order of time.
+    fn arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.first(py, None)?.arrow(py)
+    }
+
+    /// All rows as a pandas.DataFrame, in order of time.
+    fn df<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.first(py, None)?.df(py)
+    }
+
+    /// All rows as a polars.DataFrame, in order of time.
+    fn pl<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.first(py, None)?.pl(py)
+    }
+
+    /// All rows as a dict of numpy arrays by column, in order of time; masked arrays where there are nulls.
+    fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.first(py, None)?.numpy(py)
     }
 
     /// What is known of the table, as a dict: rows, bytes, blocks, fragments, open_rows, late_rows, min_time, max_time.
@@ -240,6 +311,17 @@ impl PyTable {
     /// A table without rows is a table.
     fn __bool__(&self) -> bool {
         true
+    }
+
+    /// The first rows, for notebooks; None once the database is closed.
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        if self.open().is_err() {
+            return Ok(None);
+        }
+        let rows = self.__len__(py)?;
+        let title = format!("{}: {rows} rows", self.name);
+        let first = self.first(py, Some(show::MOST_ROWS + 1))?;
+        first.html(py, Some(&title))
     }
 
     fn __repr__(&self) -> String {

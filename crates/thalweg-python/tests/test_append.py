@@ -66,9 +66,26 @@ def table(db):
         {"ts": numpy.array(TIMES, "M8[m]"), "s": pyarrow.array(["a", None, "c"]), "v": pandas.Series([0.5, 1.5, None])},
         {"ts": polars.Series(TIMES), "s": polars.Series(["a", None, "c"]), "v": ARROW["v"]},
         {"ts": ["2026-01-01", "2026-01-02T00:00", "2026-01-03T02:00:00+02:00"], "s": ["a", None, "c"], "v": (0.5, 1.5, None)},
+        ARROW.to_pandas().set_index("ts").rename_axis(None),
+        ARROW.to_pandas().set_index("ts").rename_axis(None).tz_localize("UTC"),
+        polars.from_arrow(ARROW).lazy(),
+        [dict(zip(["ts", "s", "v"], row)) for row in ROWS],
+        ({name: value for name, value in zip(["v", "s", "ts"], row[::-1]) if value is not None} for row in ROWS),
+        ARROW.to_pylist(),
+        ARROW.to_batches(max_chunksize=1),
+        iter(ARROW.to_batches(max_chunksize=2)),
+        [ARROW.slice(2), ARROW.to_pandas()[:1], polars.from_arrow(ARROW.slice(1, 1))],
+        [polars.from_arrow(ARROW.slice(1)).lazy(), {"ts": TIMES[0], "s": "a", "v": 0.5}],
+        [{"ts": TIMES[:2], "s": ["a", None], "v": [0.5, 1.5]}, {"ts": TIMES[2], "s": "c"}],
+        numpy.array([(0, 0.5), (1, 1.5), (2, 0)], [("ts", "M8[D]"), ("v", "f8")]),
     ],
 )
 def test_every_form_of_table(table, data):
+    if isinstance(data, numpy.ndarray):
+        data["ts"] += numpy.datetime64(TIMES[0], "D").astype("i8")
+        assert table.append(data) == 3
+        assert table.scan(columns=["ts", "v"]).fetchall() == list(zip(TIMES, [0.5, 1.5, 0.0]))
+        return
     assert table.append(data) == 3
     assert table.scan().fetchall() == ROWS
 
@@ -92,6 +109,90 @@ def test_nan_is_a_value_except_in_pandas(table):
     values = table.scan(columns=["v"]).arrow()["v"]
     assert values.null_count == 1
     assert numpy.isnan(values[0].as_py()) and numpy.isnan(values[1].as_py())
+
+
+def test_one_row_as_a_dict(table):
+    assert table.append({"ts": "2026-01-01", "s": "a"}) == 1
+    assert table.append([]) == 0 and table.append(iter([])) == 0
+    assert table.scan().fetchall() == [(TIMES[0], "a", None)]
+
+
+def test_many_rows_as_dicts_are_one_append(table):
+    rows = 150_000
+
+    def made(last):
+        for number in range(rows):
+            yield {"ts": number, "v": None if number < 100_000 else 0.5}
+        yield last
+
+    with pytest.raises(thalweg.SchemaError, match='"v"'):
+        table.append(made({"ts": 5, "v": "a"}))
+    assert len(table) == 0
+    assert table.append(made({"ts": 5, "v": 1.5})) == rows + 1
+    assert table.scan(where="v = 1.5").fetchall() == [(datetime(1970, 1, 1, 0, 0, 0, 5_000), None, 1.5)]
+
+
+def test_a_generator_that_fails_stores_nothing(table):
+    def rows():
+        yield {"ts": 1}
+        raise ValueError("the sensor is gone")
+
+    with pytest.raises(thalweg.SchemaError, match="the sensor is gone"):
+        table.append(rows())
+    assert len(table) == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "stored"),
+    [
+        (["0.1", "1.50", "-1E+3", "0"], "double", [0.1, 1.5, -1000.0, 0.0]),
+        (["0.1", "16777217"], "double", [0.1, 16777217.0]),
+        (["0.1", "0.25"], "real", [float(numpy.float32("0.1")), 0.25]),
+        (["16777217"], "real", None),
+        (["0.12345678901234567"], "double", None),
+        (["9007199254740993"], "double", None),
+        (["5", "-7.00"], "int64", [5, -7]),
+        (["5.5"], "int64", None),
+        (["300"], "uint8", None),
+    ],
+)
+def test_decimals_go_into_numbers_with_the_same_digits(db, values, kind, stored):
+    table = db.create_table("t", {"n": "int64", "x": kind}, time="n")
+    decimals = [decimal.Decimal(value) for value in values]
+    if stored is None:
+        with pytest.raises(thalweg.SchemaError, match=values[0]):
+            table.append({"n": range(len(values)), "x": decimals})
+        with pytest.raises(thalweg.SchemaError, match=values[0]):
+            table.put(0, decimals[0])
+        return
+    table.append({"n": range(len(values)), "x": decimals})
+    for value in decimals:
+        table.put(100, value)
+    assert table.scan(columns=["x"]).fetchall() == [(value,) for value in stored * 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "says"),
+    [
+        ("int64", decimal.Decimal("1.5"), "int64 cannot hold 1.5 exactly"),
+        ("varchar", decimal.Decimal("-0.05"), "is string and does not take -0.05"),
+        ("date", datetime(2024, 1, 1, 12), "date cannot hold 2024-01-01T12:00:00 exactly"),
+        ("int64", date(2024, 1, 2), "is int64 and does not take 2024-01-02"),
+        ("timestamp", "now", '"now" is not a time; write for example'),
+        ("timestamp(s)", "2024-01-01T00:00:00.5", "more precise than timestamp"),
+    ],
+)
+def test_values_are_shown_as_they_are_written(db, kind, given, says):
+    table = db.create_table("t", {"x": kind})
+    with pytest.raises(thalweg.SchemaError, match=f'table "t": column "x".*{says}'):
+        table.put(given)
+
+
+def test_types_are_named_as_they_are_written(db):
+    table = db.create_table("t", {"x": "int64"})
+    for kind, name in ((pyarrow.large_string(), "string"), (pyarrow.list_(pyarrow.string()), "list of string"), (pyarrow.time64("us"), "time")):
+        with pytest.raises(thalweg.SchemaError, match=f"does not take {name}"):
+            table.append(pyarrow.table({"x": pyarrow.nulls(1, kind)}))
 
 
 def test_nothing_is_fine(table):
@@ -130,7 +231,15 @@ def test_nothing_is_fine(table):
         ([1, 2], "list"),
         ("file.csv", "str"),
         (None, "NoneType"),
-        (iter([]), "list_iterator"),
+        (iter([1]), "came with int"),
+        ([{"ts": 1}, 5], "came with int"),
+        ([(1, "a", 0.5)], r"put\(\*row\)"),
+        ([{"ts": 1, "x": 5}], '"x"'),
+        ([{"ts": 1}, {"s": "a"}], '"ts".*null'),
+        ([ARROW, {"ts": [1], "v": ["a"]}], '"v"'),
+        ({"ts": 1, "s": 5}, '"s"'),
+        (ARROW.to_pandas().set_index("ts").rename_axis("Date"), r'df.rename_axis\("ts"\)'),
+        (numpy.zeros((2, 2)), "ndarray"),
     ],
 )
 def test_what_does_not_fit_is_named_and_not_stored(table, data, word):
@@ -230,7 +339,10 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("real", 0.5, 0.5),
         ("real", 0.1, None),
         ("double", "5", None),
-        ("double", decimal.Decimal("0.5"), None),
+        ("double", decimal.Decimal("0.5"), 0.5),
+        ("double", decimal.Decimal("0.1"), 0.1),
+        ("double", decimal.Decimal("0.10000000000000001"), None),
+        ("int64", decimal.Decimal("5.00"), 5),
         ("bool", True, True),
         ("bool", numpy.bool_(False), False),
         ("bool", 1, None),

@@ -9,10 +9,11 @@ from programs import check, run, start
 SURFACE = """
 ARGUMENTS = {
     "append": [batch(0, 3)], "put": [7, 0.5], "create_table": ["new", COLUMNS], "table": ["t"], "drop_table": ["t"],
-    "sql": ["SELECT 1"], "prepare": ["SELECT 1"], "array": ["a"], "__exit__": [None, None, None],
+    "sql": ["SELECT 1"], "Database.execute": ["SELECT 1"], "executemany": ["INSERT INTO t VALUES (?, ?)", [(1, 0.5)]],
+    "prepare": ["SELECT 1"], "array": ["a"], "__exit__": [None, None, None],
 }
 # Names and columns can be asked for, what this version lacks says so, and closing does nothing.
-HARMLESS = {"path", "name", "columns", "parameters", "close", "array", "create_array", "read", "at"}
+HARMLESS = {"path", "name", "columns", "description", "parameters", "close", "array", "create_array", "read", "at"}
 HARMLESS |= {"__enter__", "__exit__", "__repr__", "__bool__", "__iter__"}
 PROTOCOLS = ["__enter__", "__exit__", "__repr__", "__bool__", "__iter__", "__next__", "__len__", "__arrow_c_stream__"]
 
@@ -43,7 +44,7 @@ def walk():
             def use():
                 member = getattr(one, name)
                 if callable(member):
-                    member(*ARGUMENTS.get(name, []))
+                    member(*ARGUMENTS.get(f"{type(one).__name__}.{name}", ARGUMENTS.get(name, [])))
             said = refused(use)
             is_harmless = name in HARMLESS or (name == "schema" and isinstance(one, thalweg.Result))
             if not is_harmless and "before a fork" not in said:

@@ -2,7 +2,7 @@
 
 import gc
 import threading
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy
 import pandas
@@ -139,6 +139,91 @@ def test_one_reader_at_a_time(db):
         thread.join(30)
     assert all("another thread" in str(error) for error in errors)
     assert len(rows) == len(set(rows)) and (len(errors) == 3 or len(rows) == 200_000)
+
+
+def test_columns_of_equal_names_are_numbered(db, cpu):
+    text = "SELECT a.sys, b.sys, c.sys, 5 AS sys_1 FROM cpu a JOIN cpu b ON a.ts = b.ts JOIN cpu c ON b.ts = c.ts ORDER BY 1"
+    names = ["sys", "sys_2", "sys_3", "sys_1"]
+    arrays = db.sql(text).numpy()
+    assert list(arrays) == names and arrays["sys_3"].tolist()[:2] == [0.0, 0.5] and arrays["sys_1"].tolist() == [5] * 10
+    assert db.sql(text).pl().columns == list(db.sql(text).df().columns) == names
+    assert db.sql(text).arrow().column_names == ["sys", "sys", "sys", "sys_1"]
+    text = "SELECT a.sys, b.sys FROM cpu a JOIN cpu b ON a.ts = b.ts"
+    for shown in (db.sql(text).numpy(), db.sql(text).pl().columns, db.sql(text).df().columns):
+        assert list(shown) == ["sys", "sys_1"]
+
+
+def test_rows_in_portions(cpu):
+    result = cpu.scan(columns=["sys"])
+    assert result.fetchmany() == [(0.0,)]
+    assert result.fetchone() == (0.5,)
+    assert result.fetchmany(0) == []
+    assert result.fetchmany(3) == [(1.0,), (1.5,), (2.0,)]
+    assert len(result.fetchmany(size=100)) == 5
+    assert result.fetchmany(2) == []
+    for size in (-1, "two", 1.5):
+        with pytest.raises(thalweg.Error, match="size is"):
+            result.fetchmany(size)
+
+
+def test_the_description_of_columns(db, cpu):
+    described = cpu.scan().description
+    assert [column[:2] for column in described] == [("ts", "timestamp(ms)"), ("host", "string"), ("sys", "float64")]
+    assert all(len(column) == 7 and column[2:] == (None,) * 5 for column in described)
+    result = db.sql("SELECT 1 AS a")
+    result.fetchall()
+    assert len(result.description) == 1
+
+
+def test_notebooks_show_the_first_rows(db, cpu):
+    result = cpu.scan()
+    html = result._repr_html_()
+    assert html == result._repr_html_() and html.count("<tr>") == 11 and "<th>host</th>" in html
+    assert len(result.fetchall()) == 10
+    assert cpu.scan(columns=["sys"])._repr_html_().count("<td>") == 10
+    assert "<p>cpu: 10 rows</p>" in cpu._repr_html_()
+    odd = db.sql("""SELECT '<b>&' AS "<i>" """)._repr_html_()
+    assert "&lt;b&gt;&amp;" in odd and "&lt;i&gt;" in odd and "<b>" not in odd
+    many = db.create_table("many", {"n": numpy.arange(100_000)})
+    assert many._repr_html_().count("<tr>") == 11 and "(more rows)" in many._repr_html_()
+    result = many.scan()
+    result._repr_html_()
+    assert len(result.fetchall()) == 100_000
+    result = many.scan()
+    result.arrow()
+    assert result._repr_html_() is None
+    db.close()
+    assert many._repr_html_() is None
+
+
+def test_a_plan_is_shown_whole(db, cpu):
+    shown = repr(db.sql("EXPLAIN SELECT host, avg(sys) FROM cpu WHERE sys > 1 GROUP BY host ORDER BY host"))
+    assert "..." not in shown and len(shown) > 200
+
+
+def test_tables_in_every_form(cpu):
+    assert cpu.arrow() == cpu.scan().arrow()
+    assert cpu.df().equals(cpu.scan().df())
+    assert cpu.pl().equals(cpu.scan().pl())
+    assert cpu.numpy()["sys"].tolist() == cpu.scan().numpy()["sys"].tolist()
+    assert len(cpu.head().fetchall()) == 5
+    assert cpu.head(2).fetchall() == cpu.scan(limit=2).fetchall()
+    assert len(cpu.head(n=100).fetchall()) == 10
+    for n in (-1, "two"):
+        with pytest.raises(thalweg.Error, match="n is"):
+            cpu.head(n)
+
+
+def test_intervals_without_months_are_timedeltas(db):
+    row = db.sql("SELECT INTERVAL '1 day 2 hours', INTERVAL '-1 microsecond', INTERVAL '1 month', NULL::INTERVAL").fetchone()
+    assert row[:2] == (timedelta(days=1, hours=2), timedelta(microseconds=-1))
+    assert (row[2].months, row[3]) == (1, None)
+
+
+def test_a_zone_that_there_is_not(db):
+    with pytest.raises(thalweg.Error, match='time zone "Nowhere/City"') as raised:
+        db.sql("SELECT arrow_cast(0, 'Timestamp(Second, Some(\"Nowhere/City\"))')").fetchall()
+    assert "tzdata" not in str(raised.value)
 
 
 def test_a_reader_that_failed_is_not_at_its_end(db):

@@ -105,6 +105,18 @@ def test_boxes_include_both_ends(table):
         ({"box": {"x": (1, 2)}}, thalweg.NotFoundError, "x"),
         ({"box": {"v": 1}}, thalweg.Error, "pair"),
         ({"box": {"ts": ("soon", None)}}, thalweg.Error, "soon"),
+        ({"box": [("v", 1)]}, thalweg.Error, "box is .* dict"),
+        ({"box": {5: (1, 2)}}, thalweg.Error, "box is 5"),
+        ({"columns": 5}, thalweg.Error, "columns is 5"),
+        ({"columns": [1]}, thalweg.Error, r"columns is \[1\]"),
+        ({"columns": "x"}, thalweg.NotFoundError, '"x"'),
+        ({"where": 5}, thalweg.Error, "where is 5"),
+        ({"limit": "all"}, thalweg.Error, "limit is 'all'"),
+        ({"reverse": "yes"}, thalweg.Error, "reverse is 'yes'"),
+        ({"params": [1]}, thalweg.QueryError, "where"),
+        ({"where": "v > ?", "params": [1, 2]}, thalweg.QueryError, "parameters"),
+        ({"where": "v > ?", "params": 5}, thalweg.QueryError, "params is a list"),
+        ({"where": "v > $x", "params": {"y": 5}}, thalweg.QueryError, "y"),
     ],
 )
 def test_what_cannot_be_asked(table, options, kind, word):
@@ -125,3 +137,66 @@ def test_a_scan_sees_the_snapshot_of_its_call(table):
     table.append({"ts": [0], "n": [-1]})
     assert len(before.fetchall()) == len(filtered.fetchall()) == 3_600
     assert len(table.scan().fetchall()) == 3_601
+
+
+def test_a_single_column_by_its_name(table):
+    assert table.scan(columns="n", limit=2).fetchall() == [(0,), (1,)]
+
+
+def test_the_latest_first(table):
+    assert seconds(table.scan(columns=["n"], reverse=True)) == list(range(3_599, -1, -1))
+    assert table.scan(reverse=True, limit=1).arrow().schema.names == table.schema.names
+    assert seconds(table.scan(columns=["n"], reverse=True, limit=3)) == [3_599, 3_598, 3_597]
+    assert seconds(table.scan(columns=["n"], reverse=True, limit=2, end=START)) == [9, 8]
+    assert seconds(table.scan(columns=["n"], reverse=True, start=START, end=START + 3_000)) == [12, 11, 10]
+    assert seconds(table.scan(columns=["n"], reverse=True, where="n % 1000 = 0 -- a comment", limit=2)) == [3_000, 2_000]
+    assert seconds(table.scan(columns=["n"], reverse=True, box={"v": (1.0, 1.2), "ts": (START + 1_000, None)})) == [12, 11]
+    assert seconds(table.scan(columns=["n"], reverse=True, start=START, end=START)) == []
+    assert seconds(table.scan(columns=["N"], reverse=True, limit=0)) == []
+    assert seconds(table.scan(columns=["n"], reverse=False, limit=1)) == [0]
+
+
+def test_the_latest_first_needs_a_time_column(db):
+    with pytest.raises(thalweg.Error, match="reverse needs a time column"):
+        db.create_table("t", {"n": "int64"}).scan(reverse=True)
+
+
+def test_a_dropped_table_is_not_taken_for_a_new_one(db):
+    old = db.create_table("t", {"n": "int64"}, time="n")
+    db.drop_table("t")
+    db.create_table("t", {"n": "int64"}, time="n").put(1)
+    with pytest.raises(thalweg.Error, match="dropped"):
+        old.scan(reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("where", "params"),
+    [
+        ("n > ? AND n <> ?", [5, 7]),
+        ("n > ? AND n <> ? AND '$1' = '$1'", (5, 7)),
+        ("n > $1 AND n <> $2", [5, 7]),
+        ("n <> $2 AND n > $1 AND '?' = '?'", [5, 7]),
+        ("n > $low AND n <> $not", {"low": 5, "not": 7}),
+    ],
+)
+def test_parameters_of_conditions(table, where, params):
+    assert seconds(table.scan(columns=["n"], where=where, params=params, limit=3)) == [6, 8, 9]
+    options = {"box": {"v": (None, 1.1)}, "start": "2026-01-01T00:00:08", "end": START + 5_000}
+    assert seconds(table.scan(columns=["n"], where=where, params=params, **options)) == [8, 9, 10, 11]
+    assert seconds(table.scan(columns=["n"], where=where, params=params, reverse=True, **options)) == [11, 10, 9, 8]
+
+
+@pytest.mark.parametrize("kind", ["uint64", "int8", "date", "timestamp(ns)", "timestamp(s, Europe/Berlin)"])
+def test_the_latest_first_by_every_kind_of_time(db, kind):
+    table = db.create_table("odd \"name\"", {"a \"b\"": kind, "n": "int64"}, time="a \"b\"")
+    for n in range(100):
+        table.append({"a \"b\"": numpy.array([n], "i4" if kind == "date" else "i8"), "n": [n]})
+    assert seconds(table.scan(columns=["n"], reverse=True, start=numpy.int64(90), end=95)) == [94, 93, 92, 91, 90]
+    assert table.scan(reverse=True, limit=1).fetchall() == table.scan(start=99).fetchall()
+
+
+def test_bounds_of_another_kind_are_shown_as_given(db):
+    table = db.create_table("t", {"n": "int64"}, time="n")
+    for given, shown in (("2024-01-01", '"2024-01-01"'), (date(2024, 1, 1), "2024-01-01"), (BASE, "2026-01-01T00:00:00")):
+        with pytest.raises(thalweg.Error, match=f"the time column is int64: give an integer, not {shown}"):
+            table.scan(start=given)

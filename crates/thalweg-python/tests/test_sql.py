@@ -173,3 +173,72 @@ def test_variables_that_are_no_tables(db, cpu):
 
 def test_system_tables(db, cpu):
     assert db.sql("SELECT name, rows FROM thalweg_tables").fetchall() == [("cpu", 10)]
+
+
+def test_execute_is_sql(db, cpu):
+    local = pandas.DataFrame({"a": [1, 2]})
+    assert db.execute("SELECT count(*) FROM cpu WHERE sys > ?", [1]).fetchone() == (7,)
+    assert db.execute("SELECT sum(a) FROM local").fetchone() == (3,) and local is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "stored"),
+    [
+        ("INSERT INTO t VALUES (?, ?, ?)", [(1, "a", 0.5), (2, None, 1), [3, "c", None]], [(1, "a", 0.5), (2, None, 1.0), (3, "c", None)]),
+        ("insert into T (s, n) values ($2, $1);", [(1, "a"), (2, "b")], [(1, "a", None), (2, "b", None)]),
+        ("INSERT INTO t (n, s) VALUES ($n + 1, upper($s) || '?')", [{"n": 1, "s": "a"}, {"s": "b", "n": 2}], [(2, "A?", None), (3, "B?", None)]),
+        ("INSERT INTO t (n, v) /* ? */ VALUES (?, -1.5) -- ?", [[1], [2]], [(1, None, -1.5), (2, None, -1.5)]),
+        ("INSERT INTO t (n) SELECT ?", [[1], [2]], [(1, None, None), (2, None, None)]),
+        ("INSERT INTO t (n) VALUES (?), (10)", [[1], [2]], [(1, None, None), (2, None, None), (10, None, None), (10, None, None)]),
+        ("INSERT INTO t (n, v) VALUES (?, ?)", ((n, str(n)) for n in range(3)), [(0, None, 0.0), (1, None, 1.0), (2, None, 2.0)]),
+        ("INSERT INTO t (n, v) VALUES (?, ?)", [(1, Decimal("0.1"))], [(1, None, 0.1)]),
+        ("INSERT INTO t (n) VALUES (?)", [], []),
+    ],
+)
+def test_one_statement_for_many_rows(db, text, rows, stored):
+    table = db.create_table("t", {"n": "int64", "s": "varchar", "v": "double"}, time="n")
+    assert db.executemany(text, rows).fetchall() == [(len(stored),)]
+    assert table.scan().fetchall() == stored
+
+
+def test_an_insert_of_many_rows_is_one_commit(db):
+    table = db.create_table("t", {"n": "int64", "s": "varchar"}, time="n")
+    with pytest.raises(thalweg.Error):
+        db.executemany("INSERT INTO t VALUES (?, ?)", [(n, "a") for n in range(1_000)] + [(None, "b")])
+    assert len(table) == 0
+    assert db.executemany("INSERT INTO t VALUES (?, ?)", [(n, "a") for n in range(100_000)]).fetchone() == (100_000,)
+    assert len(table) == 100_000
+
+
+def test_a_table_with_the_name_of_a_parameter(db):
+    db.create_table("parameter 1", {"n": "int64"})
+    assert db.executemany('INSERT INTO "parameter 1" VALUES (?)', [[1]]).fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "word"),
+    [
+        ("INSERT INTO cpu VALUES (?, ?, ?)", [(1, "a")], "row 0 has 2 values, the statement has 3"),
+        ("INSERT INTO cpu VALUES (?, ?, ?)", [{"ts": 1}], "list for"),
+        ("INSERT INTO cpu VALUES (?, ?, ?)", ["abc"], "list for"),
+        ("INSERT INTO cpu (ts) VALUES ($ts)", [[1]], "dict for"),
+        ("INSERT INTO cpu (ts) VALUES ($ts)", [{"ts": 1}, {"t": 1}], 'row 1 lacks "ts"'),
+        ("INSERT INTO cpu (ts) VALUES ($ts)", [{"ts": 1, "t": 1}], 'row 0 has "t"'),
+        ("INSERT INTO cpu (ts) VALUES (?)", 5, "rows is 5"),
+        ("INSERT INTO cpu (ts) VALUES (?)", "ab", "rows is 'ab'"),
+        ("INSERT INTO nowhere VALUES (?)", [[1]], "nowhere"),
+        ("SELECT ?", [[1]], "change something"),
+        ("SELEC ?", [[1]], "SELEC"),
+    ],
+)
+def test_many_rows_that_do_not_fit(db, cpu, text, rows, word):
+    with pytest.raises(thalweg.Error, match=word):
+        db.executemany(text, rows)
+    assert len(cpu) == 10
+
+
+@pytest.mark.parametrize("call", ["sql", "execute", "prepare", "table", "drop_table", "array"])
+@pytest.mark.parametrize("given", [5, None, b"x", ["a"]])
+def test_what_is_no_text(db, call, given):
+    with pytest.raises(thalweg.Error, match="it is text"):
+        getattr(db, call)(given)

@@ -1,14 +1,19 @@
 """Tables: made, listed, described, dropped."""
 
-from datetime import datetime, timezone
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 
 import numpy
+import pandas
+import polars
 import pyarrow
 import pytest
 
 import thalweg
 
 COLUMNS = {"ts": "timestamp", "v": "double"}
+DAYS = pandas.date_range("2026-01-01", periods=3)
+FRAME = pandas.DataFrame({"ts": DAYS, "s": ["a", None, "c"], "v": [0.5, 1.5, None]})
 
 
 def test_a_table_from_a_schema_and_from_names(db):
@@ -51,7 +56,23 @@ def test_names_keep_their_case_and_match_in_any(db):
         ({"": "int64"}, {}, thalweg.SchemaError, "empty"),
         ({}, {}, thalweg.SchemaError, "column"),
         ("ts int64", {}, thalweg.SchemaError, "str"),
-        (pyarrow.schema([("a", pyarrow.list_(pyarrow.int64()))]), {}, thalweg.SchemaError, "List"),
+        (5, {}, thalweg.SchemaError, "int"),
+        (None, {}, thalweg.SchemaError, "NoneType"),
+        ([], {}, thalweg.SchemaError, "no rows"),
+        ([1, 2], {}, thalweg.SchemaError, "list of int"),
+        ({"a": Decimal}, {}, thalweg.SchemaError, r"decimal\(18, 3\)"),
+        ({"a": dict}, {}, thalweg.SchemaError, "dict"),
+        ({"a": [1], "b": [[1]]}, {}, thalweg.SchemaError, '"b".*list of int64'),
+        ({"a": [1, 2], "b": [1]}, {}, thalweg.SchemaError, "a: 2, b: 1"),
+        ({"a": [1, None]}, {"time": "a"}, thalweg.SchemaError, "row 1 is null"),
+        (pandas.DataFrame({"a": DAYS, "b": DAYS}), {}, thalweg.SchemaError, r'\(a, b\).*time="a"'),
+        (pandas.DataFrame({"a": [1]}), {"time": "b"}, thalweg.NotFoundError, '"b"'),
+        (COLUMNS, {"time": 5}, thalweg.Error, "time is 5"),
+        (COLUMNS, {"time": "ts", "split": [1]}, thalweg.Error, "split is"),
+        (COLUMNS, {"time": "ts", "split": 1000}, thalweg.Error, "1000"),
+        (COLUMNS, {"layout": 5}, thalweg.Error, "layout is 5"),
+        (COLUMNS, {"summaries": 5}, thalweg.Error, "summaries is 5"),
+        (pyarrow.schema([("a", pyarrow.list_(pyarrow.int64()))]), {}, thalweg.SchemaError, "list of int64"),
     ],
 )
 def test_what_cannot_be_a_table(db, schema, options, kind, word):
@@ -149,3 +170,83 @@ def test_time_zones_exist(db):
     with pytest.raises(thalweg.SchemaError, match="Mars/Phobos"):
         db.create_table("mars", {"ts": "timestamp(ms, Mars/Phobos)"}, time="ts")
     assert "mars" not in db.tables()
+
+
+@pytest.mark.parametrize(
+    ("schema", "types"),
+    [
+        ({"a": float, "b": int, "c": str, "d": bool, "e": bytes}, ["double", "int64", "string", "bool", "binary"]),
+        ({"a": datetime, "b": date, "c": timedelta}, ["timestamp[ns]", "date32[day]", "duration[us]"]),
+        ({"a": numpy.float32, "b": numpy.dtype("int16"), "c": numpy.dtype("O"), "d": numpy.dtype("U5")}, ["float", "int16", "string", "string"]),
+        ({"a": pyarrow.field("x", pyarrow.int8()), "b": pyarrow.large_string(), "c": pyarrow.string_view()}, ["int8", "string", "string"]),
+        (polars.Schema({"a": polars.Float32, "b": polars.String, "c": polars.Datetime("ms", "UTC")}), ["float", "string", "timestamp[ms, tz=UTC]"]),
+        ({"a": polars.Int8, "b": polars.Decimal(10, 2), "c": polars.Categorical()}, ["int8", "decimal128(10, 2)", "string"]),
+        (pyarrow.schema({"a": pyarrow.large_binary()}), ["binary"]),
+        (
+            pandas.DataFrame({"a": [1.5], "b": ["x"], "c": pandas.array([1], "Int32"), "d": pandas.array([True], "boolean")}).dtypes.to_dict(),
+            ["double", "string", "int32", "bool"],
+        ),
+        (
+            pandas.DataFrame({"a": DAYS.as_unit("ms").tz_localize("Europe/Berlin"), "b": pandas.Categorical(["x", "y", "z"])}).dtypes.to_dict(),
+            ["timestamp[ms, tz=Europe/Berlin]", "string"],
+        ),
+        ({"a": pandas.ArrowDtype(pyarrow.int8()), "b": pandas.StringDtype(), "c": pandas.CategoricalDtype([1, 2])}, ["int8", "string", "int64"]),
+    ],
+)
+def test_columns_in_every_form(db, schema, types):
+    assert [str(kind) for kind in db.create_table("t", schema).schema.types] == types
+    assert len(db.table("t")) == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        FRAME,
+        FRAME.set_index("ts"),
+        FRAME.set_index(["ts", "s"]),
+        polars.from_pandas(FRAME),
+        polars.from_pandas(FRAME).lazy(),
+        pyarrow.Table.from_pandas(FRAME),
+        pyarrow.Table.from_pandas(FRAME).to_batches()[0],
+        pyarrow.Table.from_pandas(FRAME).to_reader,
+        [{"ts": day.to_pydatetime(), "s": s, "v": v} for day, s, v in zip(DAYS, ["a", None, "c"], [0.5, 1.5, None])],
+        {"ts": DAYS.to_numpy(), "s": ["a", None, "c"], "v": pyarrow.array([0.5, 1.5, None])},
+        [FRAME[:1], FRAME[1:]],
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"time": "ts", "split": timedelta(days=1)}])
+def test_a_table_of_data(db, data, options):
+    # A reader can be read once.
+    table = db.create_table("t", data() if callable(data) else data, **options)
+    assert table.stats()["time"] == "ts"
+    rows = table.scan(columns=["ts", "s", "v"]).fetchall()
+    assert rows == [(datetime(2026, 1, 1), "a", 0.5), (datetime(2026, 1, 2), None, 1.5), (datetime(2026, 1, 3), "c", None)]
+    table.put(*[datetime(2026, 1, 4) if name == "ts" else None for name in table.schema.names])
+
+
+def test_a_table_of_a_frame_whose_index_has_no_name(db):
+    frame = pandas.DataFrame({"v": [1.0, 2.0, 3.0]}, index=DAYS)
+    assert db.create_table("a", frame).schema.names == ["ts", "v"]
+    assert db.create_table("b", frame, time="at").schema.names == ["at", "v"]
+    assert (db.table("b").stats()["time"], len(db.table("b"))) == ("at", 3)
+    assert db.create_table("c", frame.reset_index(drop=True)).schema.names == ["v"]
+
+
+def test_a_table_of_a_result(db, cpu):
+    hosts = db.create_table("hosts", db.sql("SELECT host, count(*) AS n FROM cpu GROUP BY host"))
+    assert len(hosts) == 4 and all(field.nullable for field in hosts.schema)
+
+
+def test_a_table_whose_rows_do_not_fit_is_not_there(db):
+    with pytest.raises(thalweg.SchemaError, match="null"):
+        db.create_table("t", {"ts": [1, None], "v": [0.5, 0.5]}, time="ts")
+    with pytest.raises(thalweg.AlreadyExistsError):
+        db.create_table("u", {"ts": [1]}) and db.create_table("u", {"ts": [2]})
+    assert db.tables() == ["u"] and len(db.table("u")) == 1
+
+
+def test_split_by_numbers_and_timedeltas(db):
+    assert len(db.create_table("a", {"ts": range(5_000)}, time="ts", split=1_000)) == 5_000
+    db.create_table("b", COLUMNS, time="ts", split=timedelta(hours=6))
+    with pytest.raises(thalweg.Error, match="86400000000 us"):
+        db.create_table("c", {"ts": "int64"}, time="ts", split=timedelta(days=1))

@@ -199,7 +199,7 @@ def test_reading_a_large_result_takes_bounded_memory(path, way):
 
 NO_THREADS = """
 import resource
-import thalweg._data, thalweg._frames  # now: the checkout may lie where only root can read
+import thalweg._data, thalweg._frames, thalweg._paths, thalweg._schema, thalweg._statements  # now: the checkout may lie where only root can read
 if os.getuid() == 0:
     os.setgroups([])
     os.setgid(65534)

@@ -13,8 +13,25 @@ _ARROW_UNITS = {"s", "ms", "us", "ns"}
 _FINER_UNITS = {"ps", "fs", "as"}
 
 
-def from_pandas(frame, names):
-    """A DataFrame without its index, except levels that are named like a column of the table."""
+# Rows that come one by one are put together to batches of so many.
+_GATHERED_ROWS = 65_536
+
+
+def is_pandas(data):
+    """Whether it is a pandas.DataFrame, without importing pandas."""
+    return type(data).__name__ == "DataFrame" and type(data).__module__.split(".")[0] == "pandas"
+
+
+def is_times(index):
+    """Whether the index of a frame holds times."""
+    return index.nlevels == 1 and getattr(index.dtype, "kind", "") == "M"
+
+
+def from_pandas(frame, names, time):
+    """A DataFrame without its index, except levels that are named like a column of the table.
+
+    An index of times without a name is the time column, if the frame has no other.
+    """
     wanted = {name.lower() for name in names}
     columns = {str(column).lower() for column in frame.columns}
     levels = [
@@ -24,6 +41,11 @@ def from_pandas(frame, names):
     ]
     if levels:
         frame = frame.reset_index(level=levels)
+    elif time is not None and time.lower() not in columns and is_times(frame.index):
+        name = frame.index.name
+        if name is not None:
+            raise SchemaError(f'the time column "{time}" is missing; if it is the index {name!r}: df.rename_axis("{time}")')
+        frame = frame.rename_axis(time).reset_index()
     try:
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
         for place, dtype in enumerate(frame.dtypes):
@@ -33,6 +55,11 @@ def from_pandas(frame, names):
         return table
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaError(f"the DataFrame cannot be read: {_text(error)}") from None
+
+
+def from_dict(data):
+    """A table of a dict of columns, or of one row."""
+    return from_rows([data]) if _is_row(data) else from_columns(data)
 
 
 def from_columns(columns):
@@ -48,6 +75,112 @@ def from_columns(columns):
         given = ", ".join(f"{name}: {len(array)}" for name, array in zip(names, arrays))
         raise SchemaError(f"the columns have different numbers of rows ({given})")
     return pyarrow.Table.from_arrays(arrays, names=names)
+
+
+def to_arrow(data):
+    """Any form of rows as one object that exports Arrow; None if it is none."""
+    if hasattr(data, "__arrow_c_stream__"):
+        return data
+    if hasattr(data, "__arrow_c_array__"):
+        return pyarrow.record_batch(data)
+    if isinstance(data, dict):
+        return from_dict(data)
+    chunks = Chunks.of(data, (), None)
+    if chunks is None:
+        return None
+    tables = [pyarrow.Table.from_batches([batch]) for batch in chunks]
+    if not tables:
+        raise SchemaError("there are no rows, so there are no columns either: give the columns as a dict of names and types")
+    try:
+        return pyarrow.concat_tables(tables, promote_options="permissive")
+    except (pyarrow.ArrowException, TypeError) as error:
+        raise SchemaError(f"the rows do not have the same columns: {_text(error)}") from None
+
+
+class Chunks:
+    """Rows and tables one after the other, read like a pyarrow.RecordBatchReader; each batch has its own columns."""
+
+    schema = pyarrow.schema([])
+
+    @classmethod
+    def of(cls, data, names, time):
+        """None for what is no sequence of rows or tables."""
+        module = type(data).__module__
+        if module.startswith("polars") and hasattr(data, "collect"):
+            data = [data]
+        if isinstance(data, numpy.ndarray) and data.dtype.names:
+            data = [{name: data[name] for name in data.dtype.names}]
+        elif isinstance(data, (str, bytes, bytearray, numpy.ndarray)) or not hasattr(data, "__iter__"):
+            return None
+        if isinstance(data, (list, tuple)) and data and not _is_item(data[0]):
+            raise SchemaError(f"a {type(data).__name__} of {_no_item(data[0])}")
+        return cls(data, names, time)
+
+    def __init__(self, data, names, time):
+        self.batches = self._read(iter(data), names, time)
+
+    def __iter__(self):
+        return self.batches
+
+    def read_next_batch(self):
+        return next(self.batches)
+
+    def _read(self, items, names, time):
+        rows = []
+        for item in items:
+            is_row = _is_row(item)
+            if rows and (not is_row or len(rows) == _GATHERED_ROWS):
+                yield from from_rows(rows).to_batches()
+                rows = []
+            if is_row:
+                rows.append(item)
+            elif _is_item(item):
+                yield from _table(item, names, time).to_batches()
+            else:
+                raise SchemaError(f"the rows came with {_no_item(item)}")
+        if rows:
+            yield from from_rows(rows).to_batches()
+
+
+def from_rows(rows):
+    """A table of dicts of single values; what a row lacks is null."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return from_columns({name: [row.get(name) for row in rows] for name in names})
+
+
+def _is_row(data):
+    return isinstance(data, dict) and bool(data) and not any(is_column(value) for value in data.values())
+
+
+def is_column(value):
+    """Whether it is a column of values, not a single one."""
+    if isinstance(value, (list, tuple, range)) or hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__"):
+        return True
+    return not isinstance(value, (str, bytes, dict)) and hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0
+
+
+def _is_item(item):
+    if isinstance(item, dict) or is_pandas(item) or (type(item).__module__.startswith("polars") and hasattr(item, "collect")):
+        return True
+    return hasattr(item, "__arrow_c_stream__") or hasattr(item, "__arrow_c_array__")
+
+
+def _no_item(item):
+    kind = type(item).__name__
+    hint = "; for rows in the order of the columns: put(*row) of table.appender()" if isinstance(item, (list, tuple)) else ""
+    return f"{kind}, which is neither a row, as a dict, nor a table{hint}"
+
+
+def _table(item, names, time):
+    if isinstance(item, dict):
+        return from_columns(item)
+    if is_pandas(item):
+        return from_pandas(item, names, time)
+    if hasattr(item, "collect"):
+        item = item.collect()
+    if hasattr(item, "__arrow_c_array__"):
+        return pyarrow.Table.from_batches([pyarrow.record_batch(item)])
+    return pyarrow.table(item)
 
 
 def _column(name, values):

@@ -8,8 +8,26 @@ import pyarrow.compute
 _HIDDEN = {"b": False, "i": 0, "u": 0, "f": numpy.nan}
 
 
+def with_own_names(table):
+    """The table with a number behind names that were there before: v, v_1, v_2."""
+    names = table.column_names
+    if len(set(names)) == len(names):
+        return table
+    known, given = set(names), {}
+    for place, name in enumerate(names):
+        number = given.get(name, -1) + 1
+        given[name] = number
+        while number > 0 and f"{name}_{number}" in known:
+            number += 1
+        if number > 0:
+            names[place] = f"{name}_{number}"
+            known.add(names[place])
+    return table.rename_columns(names)
+
+
 def to_numpy(table):
     """A dict of arrays by column, masked arrays where there are nulls."""
+    table = with_own_names(table)
     return {name: _array(column) for name, column in zip(table.column_names, table.columns)}
 
 

@@ -1,0 +1,87 @@
+"""Statements looked at by their tokens: where placeholders stand, and which INSERT takes one row of them."""
+
+import re
+
+from thalweg import _data
+from thalweg._thalweg import QueryError
+
+_TOKEN = re.compile(
+    r"""(?P<skipped>\s+|--[^\n]*|/\*.*?\*/)
+      | (?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*"|\$\w*\$.*?\$\w*\$)
+      | (?P<placeholder>\?|\$\w+)
+      | (?P<word>\w+)
+      | (?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _tokens(text):
+    """Kind, text and place of every token that means something."""
+    return [(found.lastgroup, found.group(), found.start()) for found in _TOKEN.finditer(text) if found.lastgroup != "skipped"]
+
+
+def is_numbered(text):
+    """Whether placeholders are written $1, not ?."""
+    placeholders = [token for kind, token, _ in _tokens(text) if kind == "placeholder"]
+    return "?" not in placeholders and any(token[1:].isdigit() for token in placeholders)
+
+
+def insert_of_all(text, rows, table):
+    """The statement as an INSERT from `table` and that table, made of `rows`. None for every other statement."""
+    tokens = _tokens(text)
+    values = _values_of_one_row(tokens)
+    if values is None or not rows:
+        return None
+    columns, placed = {}, []
+    for kind, token, start in tokens[values + 2 :]:
+        if kind == "placeholder":
+            place = len(placed) if token == "?" else int(token[1:]) - 1 if token[1:].isdigit() else token[1:]
+            placed.append((start, len(token), place))
+            columns.setdefault(place, [])
+    if not placed:
+        return None
+    for number, row in enumerate(rows):
+        _check(row, columns, number)
+        for place, column in columns.items():
+            column.append(row[place])
+    names = {place: f"parameter {place if isinstance(place, str) else place + 1}" for place in columns}
+    arrays = _data.from_columns({names[place]: column for place, column in columns.items()})
+    head, start = text[: tokens[values][2]], tokens[values + 1][2]
+    closing = tokens[-1] if tokens[-1][1] != ";" else tokens[-2]
+    body, at = [], start + 1
+    for place_start, length, place in placed:
+        body += [text[at:place_start], f'"{names[place]}"']
+        at = place_start + length
+    body.append(text[at : closing[2]])
+    return f'{head} SELECT {"".join(body)} FROM "{table}"', arrays
+
+
+def _values_of_one_row(tokens):
+    """The place of VALUES, if the statement is INSERT INTO ... VALUES (...) and no more."""
+    words = [token.lower() if kind == "word" else token for kind, token, _ in tokens]
+    if words[:2] != ["insert", "into"] or "values" not in words:
+        return None
+    values = words.index("values")
+    if words[-1:] == [";"]:
+        words = words[:-1]
+    depth = 0
+    for place, word in enumerate(words[values + 1 :], values + 1):
+        depth += (word == "(") - (word == ")")
+        if depth == 0:
+            return values if place == len(words) - 1 and word == ")" else None
+    return None
+
+
+def _check(row, columns, number):
+    named = any(isinstance(place, str) for place in columns)
+    if named != isinstance(row, dict) or isinstance(row, (str, bytes)) or not hasattr(row, "__getitem__"):
+        wanted = "a dict for $name" if named else "a list for ? and $1"
+        raise QueryError(f"row {number} is {row!r}; it is {wanted}")
+    if named:
+        missing = [name for name in columns if name not in row]
+        unknown = [name for name in row if name not in columns]
+        if missing or unknown:
+            wrong = f'lacks "{missing[0]}"' if missing else f'has "{unknown[0]}", which the statement does not name'
+            raise QueryError(f"row {number} {wrong}")
+    elif len(row) != max(columns) + 1:
+        raise QueryError(f"row {number} has {len(row)} values, the statement has {max(columns) + 1} parameters")
