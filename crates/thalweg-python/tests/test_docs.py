@@ -68,3 +68,25 @@ def test_stubs_have_the_signatures_of_the_code():
             assert [p.name for p in parameters if p.kind in kinds and p.name != "self"] == wanted, item.name
             checked += 1
     assert checked > 30
+
+
+def documented(tree):
+    """Everything in the stub that has a name of its own, with its text and that of the code."""
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            code = getattr(thalweg, node.name)
+            yield node.name, ast.get_docstring(node), code.__doc__
+        if isinstance(node, ast.ClassDef):
+            for item, after in zip(node.body, [*node.body[1:], None]):
+                if isinstance(item, ast.FunctionDef) and not item.name.startswith("_"):
+                    yield f"{node.name}.{item.name}", ast.get_docstring(item), getattr(code, item.name).__doc__
+                elif isinstance(item, ast.AnnAssign):
+                    text = after.value.value if isinstance(after, ast.Expr) else None
+                    yield f"{node.name}.{item.target.id}", text, getattr(code, item.target.id).__doc__
+
+
+def test_stubs_have_the_documentation_of_the_code():
+    found = list(documented(ast.parse((FOLDER / "_thalweg.pyi").read_text())))
+    assert len(found) > 60
+    for name, text, wanted in found:
+        assert text and inspect.cleandoc(text) == inspect.cleandoc(wanted), name
