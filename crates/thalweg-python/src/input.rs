@@ -43,7 +43,10 @@ pub(crate) fn read(
     if let Ok(columns) = data.cast::<PyDict>() {
         return through(py, "from_dict", (columns,));
     }
-    if is_pandas_frame(data)? {
+    if is_of(data, "polars", "LazyFrame")? {
+        return through(py, "collected", (data,));
+    }
+    if is_of(data, "pandas", "DataFrame")? {
         return through(py, "from_pandas", (data, names(columns), time));
     }
     if is_pyarrow_reader(data)? {
@@ -76,12 +79,13 @@ pub(crate) fn read_any(
     Batches::new(&chunks).map(|batches| Some(Input::Stream(Box::new(batches))))
 }
 
-/// pandas exports its index as a column, under a made-up name if it has none: frames are read through pyarrow instead.
-fn is_pandas_frame(data: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// Whether it is of that class of a package, without importing it. pandas exports the index of a frame as a column, under a
+/// made-up name if it has none, and lazy frames of polars export nothing: both are read through Python.
+fn is_of(data: &Bound<'_, PyAny>, package: &str, name: &str) -> PyResult<bool> {
     let class = data.get_type();
     let module = class.module()?;
-    let module = module.to_str()?;
-    Ok(class.name()? == "DataFrame" && (module == "pandas" || module.starts_with("pandas.")))
+    let is_within = module.to_str()?.split('.').next() == Some(package);
+    Ok(is_within && class.name()? == name)
 }
 
 /// Behind a pyarrow.RecordBatchReader there may be a Python iterator, whose exceptions Arrow's C interface turns into

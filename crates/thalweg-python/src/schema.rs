@@ -51,8 +51,8 @@ pub(crate) fn columns_or_rows(given: &Bound<'_, PyAny>, time: Option<&str>) -> P
     };
     let Some(input) = input else {
         let message = format!(
-            "a schema is a pyarrow.Schema or a dict like {{\"ts\": \"timestamp\", \"v\": \"double\"}}, or data with such columns; \
-             this is a {}",
+            "a schema is a pyarrow.Schema or a dict like {{\"ts\": \"timestamp\", \"v\": \"double\"}}, or data with such columns, \
+             not {}",
             given.get_type().name()?
         );
         return Err(raise(ErrorKind::Schema, message));

@@ -16,7 +16,7 @@ use crate::show;
 use crate::signals;
 use arrow_schema::DataType;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyString, PyTuple};
 use pyo3_arrow::PySchema;
 use std::sync::Arc;
 use thalweg::{Error, ErrorKind, Table, TableScan, key_to_text};
@@ -297,6 +297,16 @@ impl PyTable {
     #[getter]
     fn name(&self) -> &str {
         &self.name
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.first(py, None)?
+            .__arrow_c_stream__(py, requested_schema)
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

@@ -214,6 +214,14 @@ def test_tables_in_every_form(cpu):
             cpu.head(n)
 
 
+def test_a_table_is_rows_for_whoever_speaks_arrow(db, cpu, tmp_path):
+    assert pyarrow.table(cpu) == cpu.arrow() and polars.DataFrame(cpu).equals(cpu.pl())
+    copy = db.create_table("copy", cpu)
+    assert copy.append(cpu) == 10 and len(copy) == 20
+    with thalweg.connect(":memory:") as other:
+        assert other.sql("SELECT count(*) FROM cpu").fetchone() == (10,)
+
+
 def test_intervals_without_months_are_timedeltas(db):
     row = db.sql("SELECT INTERVAL '1 day 2 hours', INTERVAL '-1 microsecond', INTERVAL '1 month', NULL::INTERVAL").fetchone()
     assert row[:2] == (timedelta(days=1, hours=2), timedelta(microseconds=-1))

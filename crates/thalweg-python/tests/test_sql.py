@@ -130,8 +130,9 @@ def test_variables_of_the_caller_are_tables(db, cpu):
     arrow = pyarrow.table({"a": [1, 2]})
     batch = arrow.to_batches()[0]
     columns = {"a": numpy.array([1, 2])}
+    lazy = Polars.lazy()
     result = cpu.scan(columns=["sys"])
-    for name in ("Polars", "arrow", "batch", "columns"):
+    for name in ("Polars", "arrow", "batch", "columns", "lazy"):
         assert db.sql(f"SELECT sum(a) FROM {name}").fetchone() == (3,), name
     assert db.sql("SELECT sum(sys) FROM result").fetchone() == (22.5,)
     assert db.sql("SELECT a FROM MODULE_FRAME").fetchone() == (7,)
@@ -139,7 +140,7 @@ def test_variables_of_the_caller_are_tables(db, cpu):
     assert joined.fetchall() == [(1, 3), (2, 3)]
     assert db.sql("SELECT count(*) FROM frame f JOIN frame g ON f.host = g.host").fetchone() == (2,)
     assert db.sql("INSERT INTO cpu SELECT arrow_cast(weight, 'Timestamp(Millisecond, None)') AS ts, host, 1.0 AS sys FROM frame").fetchone() == (2,)
-    assert len(cpu) == 12 and frame is not None and Polars is not None and batch is not None and columns is not None
+    assert len(cpu) == 12 and frame is not None and Polars is not None and batch is not None and columns is not None and lazy is not None
 
 
 def test_a_reader_is_a_table_once(db):

@@ -57,6 +57,11 @@ def from_pandas(frame, names, time):
         raise SchemaError(f"the DataFrame cannot be read: {_text(error)}") from None
 
 
+def collected(frame):
+    """A lazy frame of polars as a table."""
+    return frame.collect().to_arrow()
+
+
 def from_dict(data):
     """A table of a dict of columns, or of one row."""
     return from_rows([data]) if _is_row(data) else from_columns(data)
@@ -105,8 +110,7 @@ class Chunks:
     @classmethod
     def of(cls, data, names, time):
         """None for what is no sequence of rows or tables."""
-        module = type(data).__module__
-        if module.startswith("polars") and hasattr(data, "collect"):
+        if _is_lazy(data):
             data = [data]
         if isinstance(data, numpy.ndarray) and data.dtype.names:
             data = [{name: data[name] for name in data.dtype.names}]
@@ -159,8 +163,12 @@ def is_column(value):
     return not isinstance(value, (str, bytes, dict)) and hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0
 
 
+def _is_lazy(data):
+    return type(data).__name__ == "LazyFrame" and type(data).__module__.split(".")[0] == "polars"
+
+
 def _is_item(item):
-    if isinstance(item, dict) or is_pandas(item) or (type(item).__module__.startswith("polars") and hasattr(item, "collect")):
+    if isinstance(item, dict) or is_pandas(item) or _is_lazy(item):
         return True
     return hasattr(item, "__arrow_c_stream__") or hasattr(item, "__arrow_c_array__")
 
@@ -176,8 +184,8 @@ def _table(item, names, time):
         return from_columns(item)
     if is_pandas(item):
         return from_pandas(item, names, time)
-    if hasattr(item, "collect"):
-        item = item.collect()
+    if _is_lazy(item):
+        return collected(item)
     if hasattr(item, "__arrow_c_array__"):
         return pyarrow.Table.from_batches([pyarrow.record_batch(item)])
     return pyarrow.table(item)
