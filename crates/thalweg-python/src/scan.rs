@@ -53,6 +53,15 @@ pub(crate) fn scan(
     for (name, sides) in asked.bounds.iter().flat_map(|bounds| bounds.iter()) {
         add_box(&mut scan, &definition, text("box", &name)?, &sides)?;
     }
+    if asked.params.is_none()
+        && let Some(filter) = asked.filter
+        && let Some(first) = placeholders(py, filter)?.first()
+    {
+        let message = format!(
+            "where has the parameter {first}: give its value, as params=[...] or params={{...}}"
+        );
+        return Err(raise(ErrorKind::Query, message));
+    }
     if !asked.reverse && asked.params.is_none() {
         return py.detach(|| db.scan(table, &scan)).or_raise();
     }
@@ -148,6 +157,17 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// The placeholders of a condition as they are written.
+fn placeholders(py: Python<'_>, filter: &str) -> PyResult<Vec<String>> {
+    if !filter.contains(['?', '$']) {
+        return Ok(Vec::new());
+    }
+    let _running = Callback::begin()?;
+    py.import(name!(py, "thalweg._statements"))?
+        .call_method1(name!(py, "placeholders"), (filter,))?
+        .extract()
+}
+
 /// Parameters of a statement to which more are added, of the same kind.
 struct Values {
     params: Params,
@@ -164,15 +184,12 @@ impl Values {
             Params::None => Params::Positional(Vec::new()),
             given => given,
         };
-        let is_numbered = match filter.filter(|_| given.is_some()) {
-            None => false,
-            Some(filter) => {
-                let _running = Callback::begin()?;
-                py.import(name!(py, "thalweg._statements"))?
-                    .call_method1(name!(py, "is_numbered"), (filter,))?
-                    .extract()?
-            }
+        let placeholders = match filter.filter(|_| given.is_some()) {
+            Some(filter) => placeholders(py, filter)?,
+            None => Vec::new(),
         };
+        let is_number = |name: &String| name[1..].parse::<u16>().is_ok();
+        let is_numbered = placeholders.iter().any(is_number);
         Ok(Self {
             params,
             is_numbered,

@@ -115,6 +115,8 @@ def test_boxes_include_both_ends(table):
         ({"reverse": "yes"}, thalweg.Error, "reverse is 'yes'"),
         ({"params": [1]}, thalweg.QueryError, "where"),
         ({"where": "v > ?", "params": [1, 2]}, thalweg.QueryError, "parameters"),
+        ({"where": "v > ?"}, thalweg.QueryError, r"parameter \?: give its value, as params"),
+        ({"where": "v > $x", "reverse": True}, thalweg.QueryError, r"parameter \$x: give its value"),
         ({"where": "v > ?", "params": 5}, thalweg.QueryError, "params is a list"),
         ({"where": "v > $x", "params": {"y": 5}}, thalweg.QueryError, "y"),
     ],
@@ -137,6 +139,10 @@ def test_a_scan_sees_the_snapshot_of_its_call(table):
     table.append({"ts": [0], "n": [-1]})
     assert len(before.fetchall()) == len(filtered.fetchall()) == 3_600
     assert len(table.scan().fetchall()) == 3_601
+
+
+def test_texts_with_signs_of_placeholders(table):
+    assert len(table.scan(where="'?' = '?' AND '$1' <> '$2'", limit=2).fetchall()) == 2
 
 
 def test_a_single_column_by_its_name(table):

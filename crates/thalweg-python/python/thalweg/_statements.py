@@ -20,10 +20,9 @@ def _tokens(text):
     return [(found.lastgroup, found.group(), found.start()) for found in _TOKEN.finditer(text) if found.lastgroup != "skipped"]
 
 
-def is_numbered(text):
-    """Whether placeholders are written $1, not ?."""
-    placeholders = [token for kind, token, _ in _tokens(text) if kind == "placeholder"]
-    return "?" not in placeholders and any(token[1:].isdigit() for token in placeholders)
+def placeholders(text):
+    """The placeholders as they are written."""
+    return [token for kind, token, _ in _tokens(text) if kind == "placeholder"]
 
 
 def insert_of_all(text, rows, table):
