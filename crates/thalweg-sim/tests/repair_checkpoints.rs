@@ -309,3 +309,35 @@ fn tables_that_are_made_behind_a_damaged_frame_stay() {
     }
     assert!(gave_up >= 5, "{gave_up}");
 }
+
+/// An opening that is killed between the two slots of the root leaves nothing to repair.
+#[test]
+fn an_opening_that_is_killed_leaves_nothing_to_repair() {
+    let sim = SimEnv::new(7);
+    let mut db = Driver::start(&sim, Shape::new(1 << 16, 16), false);
+    let shape = db.shape().clone();
+    db.create("t");
+    db.append_group("t", 0..300, Disk);
+    db.checkpoint();
+    db.append("t", 400..403, Process);
+    let killed = sim.crash_image(&CrashChoice::Kill);
+    db.finish();
+    let open = |image: &SimEnv| {
+        let toy = shape.open(&image.env())?;
+        let table = toy.kernel.snapshot()?.table_named("t").expect("stored").id;
+        toy.append(table, &[(999, 999)], Disk)
+    };
+    let whole = killed.crash_image(&CrashChoice::Kill);
+    let before = whole.calls();
+    open(&whole).expect("no faults");
+    let calls = whole.calls() - before;
+    for call in 1..=calls {
+        let image = killed.crash_image(&CrashChoice::Kill);
+        image.set_plan(FaultPlan::crash_at(image.calls() + call));
+        let _ = open(&image);
+        let image = image.crash_image(&CrashChoice::Kill);
+        let report = repair_once(&shape, &image).expect("whole");
+        assert!(report.is_clean(), "killed at call {call}: {report:?}");
+    }
+    assert!(calls > 20, "{calls}");
+}

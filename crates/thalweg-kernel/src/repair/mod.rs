@@ -20,7 +20,7 @@ use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::kernel::Options;
 use crate::leader::{Failure, Leader};
 use crate::open::{self, data_dir, free_file_id, hold_folder, look_for_database, take_lock};
-use crate::root::{Root, RootFile};
+use crate::root::{ROOT_NAME, Root, RootFile};
 use crate::segment::list_segments;
 use crate::segment_supply::SegmentSupply;
 use crate::state::{Snapshot, TableState};
@@ -157,6 +157,12 @@ fn repair_locked(
         mut report,
     } = outcome;
     look_for_folder(env, dir, &mut report)?;
+    if report.is_clean()
+        && let Some(slot) = sources.slot_of_readers()
+        && let Some(damage) = damage_of(env, dir, slot, &mut sources, &store, &reached.start)?
+    {
+        report.mended.push(damage);
+    }
     if !report.is_clean() {
         let repair = Repair {
             bad,
@@ -166,6 +172,28 @@ fn repair_locked(
         repair.write(env, dir, options, sources, reached.start, &mut report)?;
     }
     Ok(report)
+}
+
+/// What readers see of damage in the state that an older slot leads to, if anything: a repair was cut short before it wrote that
+/// slot too.
+fn damage_of(
+    env: &Env,
+    dir: &Path,
+    slot: Root,
+    sources: &mut Sources,
+    store: &Store,
+    newest: &Start,
+) -> Result<Option<Damage>> {
+    let is_whole = match sources.start_at(env, dir, &slot, newest)? {
+        Some(start) => {
+            let seen = Reached::from(start, store, RepairReport::default())?;
+            seen.check(store, &mut |_| {})?.report.is_clean()
+        }
+        None => false,
+    };
+    let what = "a slot leads to damage: a repair was cut short before it was written";
+    let damage = file_damage(ROOT_NAME, &Error::corruption(ROOT_NAME, what));
+    Ok((!is_whole).then_some(damage))
 }
 
 /// The state that one start leads to, with the log applied. Its blocks were not looked at.

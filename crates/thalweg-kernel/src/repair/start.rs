@@ -106,17 +106,6 @@ impl Sources {
         if let Some(error) = root.as_ref().and_then(|root| root.unreadable_slot.as_ref()) {
             report.mended.push(file_damage(ROOT_NAME, error));
         }
-        if let (Some(live), Some(root)) = (live, &root)
-            && let Some(other) = root.other
-            && other.epoch == live.epoch
-            && other.epoch < root.current.epoch
-        {
-            // Readers go by `live`, and so by the other slot: a repair that was cut short there has left its damage in that.
-            let what =
-                "a slot and `live` name the epoch before: a repair or an opening was cut short";
-            let damage = Error::corruption(ROOT_NAME, what);
-            report.mended.push(file_damage(ROOT_NAME, &damage));
-        }
         let database = match &root {
             Some(root) => root.current.database,
             None => segments.database(dir)?,
@@ -149,6 +138,14 @@ impl Sources {
     /// What `live` says, if it is of this database.
     pub(crate) fn live(&self) -> Option<Live> {
         self.told.live
+    }
+
+    /// The slot that readers go by, if it is not the newest: `live` and the other slot name the epoch before. So an opening or a
+    /// repair has left them that was cut short between the two slots.
+    pub(crate) fn slot_of_readers(&self) -> Option<Root> {
+        let (live, root) = (self.told.live?, self.root.as_ref()?);
+        let other = root.other?;
+        (other.epoch == live.epoch && other.epoch < root.current.epoch).then_some(other)
     }
 
     /// The start from the newest checkpoint. What is wrong with the checkpoints that the root names goes into the report.
