@@ -6,6 +6,7 @@
 use crate::catalog::{Resolver, plain_name};
 use crate::error::{cancelled, from_datafusion, query};
 use crate::extra::ExtraTable;
+use crate::meaning::time_texts;
 use crate::names::Names;
 use crate::options::QueryOptions;
 use crate::params::{BoundParams, Params};
@@ -20,6 +21,7 @@ use crate::stop::{Stop, stoppable};
 use crate::threads::{Threads, wait_for};
 use crate::{ddl, insert, literals, system};
 use arrow::array::RecordBatch;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::PlannerContext;
@@ -476,8 +478,16 @@ fn fill(plan: LogicalPlan, params: &BoundParams) -> Result<LogicalPlan> {
     if params.is_empty() {
         return Ok(plan);
     }
-    plan.replace_params_with_values(&params.values())
-        .map_err(from_datafusion)
+    let plan = plan
+        .replace_params_with_values(&params.values())
+        .map_err(from_datafusion)?;
+    if !params.values.iter().any(time_texts::lacks_seconds) {
+        return Ok(plan);
+    }
+    let read = plan.transform_up_with_subqueries(|node| {
+        node.map_expressions(|expr| expr.transform_up(|expr| Ok(time_texts::with_seconds(expr))))
+    });
+    read.map(|read| read.data).map_err(from_datafusion)
 }
 
 /// The SQL statement under EXPLAINs.

@@ -12,6 +12,7 @@
 
 mod catalog;
 mod ddl;
+mod dialect;
 mod engine;
 mod error;
 mod extra;

@@ -3,6 +3,7 @@
 //! Invariants: exactly one statement; what this version does not offer is refused here, by name, so that nothing
 //! behind this module can reach files or other catalogs; nesting deeper than [`MAX_NESTING`] is an error of the parser.
 
+use crate::dialect;
 use crate::error::{from_datafusion, query, unsupported};
 use crate::offered;
 use crate::params::Placeholders;
@@ -71,13 +72,14 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
         .iter()
         .any(|token| is_quoted_with_capitals(&token.token));
     let mut statements = parse_tokens(tokens)?;
-    let Some(statement) = statements.pop() else {
+    let Some(mut statement) = statements.pop() else {
         return Err(query("there is no statement in the text"));
     };
     if !statements.is_empty() {
         return Err(query("one statement at a time: the text has several"));
     }
     offered::check(&statement)?;
+    dialect::translate(&mut statement)?;
     Ok(Parsed {
         request: classify(statement)?,
         placeholders,
@@ -97,7 +99,8 @@ pub(crate) fn parse_condition(text: &str) -> Result<Expr> {
         .with_recursion_limit(MAX_NESTING)
         .build();
     let condition = parser.and_then(|mut parser| parser.parse_into_expr());
-    let condition = condition.map_err(parse_error)?;
+    let mut condition = condition.map_err(parse_error)?;
+    dialect::translate_condition(&mut condition.expr)?;
     match condition.alias {
         None => Ok(condition.expr),
         Some(alias) => Err(query(format!("a filter has no name: \"{alias}\""))),

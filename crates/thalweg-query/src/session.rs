@@ -6,7 +6,7 @@
 
 use crate::catalog::Resolver;
 use crate::error::to_datafusion;
-use crate::functions::{floats, guarded, total};
+use crate::functions::{floats, guarded, time_zones, total};
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
@@ -66,9 +66,7 @@ impl Planner {
         let base = SessionStateBuilder::new()
             .with_config(full_config.clone())
             .with_runtime_env(Arc::clone(&runtime))
-            .with_scalar_functions(guarded::guarded(
-                SessionStateDefaults::default_scalar_functions(),
-            ))
+            .with_scalar_functions(scalar_functions())
             .with_aggregate_functions(floats::settled(total::exact(
                 SessionStateDefaults::default_aggregate_functions(),
             )))
@@ -137,6 +135,12 @@ impl Planner {
     fn parser_options(&self) -> ParserOptions {
         ParserOptions::new().with_map_string_types_to_utf8view(false)
     }
+}
+
+fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
+    let mut functions = guarded::guarded(SessionStateDefaults::default_scalar_functions());
+    functions.extend(time_zones::functions());
+    functions
 }
 
 fn config(options: &QueryOptions) -> Result<SessionConfig> {

@@ -6,4 +6,5 @@ pub(crate) mod floats;
 pub(crate) mod guarded;
 mod sliding;
 mod time_groups;
+pub(crate) mod time_zones;
 pub(crate) mod total;

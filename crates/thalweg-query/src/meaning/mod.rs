@@ -7,6 +7,7 @@ mod arithmetic;
 mod float_lists;
 mod joined_lists;
 mod naive_time;
+pub(crate) mod time_texts;
 mod time_unit;
 
 pub(crate) use float_lists::with_both_zeros;
@@ -52,7 +53,8 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    naive_time::by_way_of_utc(expr, schema)
+    time_texts::with_seconds(expr)
+        .transform_data(|expr| Ok(naive_time::by_way_of_utc(expr, schema)))?
         .transform_data(|expr| time_unit::in_columns_unit(expr, schema))?
         .transform_data(|expr| float_lists::with_one_zero(expr, schema))?
         .transform_data(|expr| Ok(joined_lists::kept_apart(expr)))?
