@@ -13,10 +13,12 @@ mod files;
 mod import;
 mod interrupt;
 mod maintain;
+mod opening;
 mod output;
 mod progress;
 mod schema;
 mod shell;
+mod shell_words;
 mod sql;
 mod statements;
 mod stats;
@@ -39,7 +41,10 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Failure> {
     let command = match (arguments.command, arguments.database) {
         (Some(command), _) => command,
-        (None, Some(database)) => return shell::run(&database),
+        (None, Some(database)) => {
+            opening::check_not_a_command(&database)?;
+            return shell::run(&database);
+        }
         (None, None) => return Err(Failure::usage("name a database or a command; see --help")),
     };
     match command {

@@ -10,8 +10,14 @@ use arrow_json::writer::JsonFormat;
 use arrow_schema::{ArrowError, SchemaRef};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
+use console::{Term, measure_text_width, truncate_str};
 use std::io::{IsTerminal, Write};
 
+/// Rows that a terminal shows of a result.
+const TERMINAL_ROWS: usize = 200;
+/// Characters that a terminal shows of a value where not all fit.
+const TERMINAL_CELL: usize = 40;
+const DOTS: &str = "…";
 /// Rows whose widths decide the columns of a table; later ones get a table of their own.
 const TABLE_ROWS: usize = 10_000;
 
@@ -56,11 +62,37 @@ impl Format {
     }
 }
 
+/// What a table has room for; nothing else is ever cut.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    rows: Option<usize>,
+    /// Characters of a line.
+    width: Option<usize>,
+}
+
+impl Limits {
+    /// Those of the terminal that standard output is; none where it is no terminal.
+    pub(crate) fn of_terminal() -> Self {
+        let term = Term::stdout();
+        if !term.is_term() {
+            return Self::default();
+        }
+        // A terminal that does not know its width says 0.
+        let width = term.size_checked().map(|(_, columns)| usize::from(columns));
+        Self {
+            rows: Some(TERMINAL_ROWS),
+            width: width.filter(|width| *width > 0),
+        }
+    }
+}
+
 /// Prints the batches of one result.
 pub(crate) struct Printer<W: Write> {
     schema: SchemaRef,
     writer: Writer<W>,
     rows: u64,
+    limits: Limits,
+    is_cut: bool,
 }
 
 enum Writer<W: Write> {
@@ -80,7 +112,12 @@ impl<W: Write> Printer<W> {
     ///
     /// # Errors
     /// When nothing can be written.
-    pub(crate) fn new(format: Format, schema: &SchemaRef, out: W) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        format: Format,
+        schema: &SchemaRef,
+        limits: Limits,
+        out: W,
+    ) -> Result<Self, Failure> {
         let writer = match format.check()? {
             Format::Table => Writer::Table {
                 out,
@@ -103,6 +140,8 @@ impl<W: Write> Printer<W> {
             schema: schema.clone(),
             writer,
             rows: 0,
+            limits,
+            is_cut: false,
         })
     }
 
@@ -111,6 +150,7 @@ impl<W: Write> Printer<W> {
     /// # Errors
     /// When they cannot be written.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), Failure> {
+        let rows_before = self.rows;
         self.rows += batch.num_rows() as u64;
         match &mut self.writer {
             Writer::Table {
@@ -119,10 +159,22 @@ impl<W: Write> Printer<W> {
                 waiting_rows,
                 printed,
             } => {
-                waiting.push(batch.clone());
+                let mut batch = batch.clone();
+                if let Some(most) = self.limits.rows {
+                    let room = most.saturating_sub(usize::try_from(rows_before).unwrap_or(most));
+                    self.is_cut |= batch.num_rows() > room;
+                    batch = batch.slice(0, room.min(batch.num_rows()));
+                    self.rows = rows_before + batch.num_rows() as u64;
+                }
                 *waiting_rows += batch.num_rows();
+                waiting.push(batch);
                 if *waiting_rows >= TABLE_ROWS {
-                    print_table(out, &self.schema, &std::mem::take(waiting))?;
+                    print_table(
+                        out,
+                        &self.schema,
+                        &std::mem::take(waiting),
+                        self.limits.width,
+                    )?;
                     (*waiting_rows, *printed) = (0, true);
                 }
             }
@@ -131,6 +183,11 @@ impl<W: Write> Printer<W> {
             Writer::Arrow(writer) => writer.write(batch)?,
         }
         Ok(())
+    }
+
+    /// Whether there are more rows than are printed.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Prints what is left, and says how many rows there were.
@@ -146,7 +203,14 @@ impl<W: Write> Printer<W> {
                 printed,
             } => {
                 if waiting_rows > 0 || !printed {
-                    print_table(&mut out, &self.schema, &waiting)?;
+                    print_table(&mut out, &self.schema, &waiting, self.limits.width)?;
+                }
+                if self.is_cut {
+                    writeln!(
+                        out,
+                        "the first {} rows, there are more: .mode csv or --format csv prints all of them",
+                        self.rows
+                    )?;
                 }
                 out.flush()?;
             }
@@ -177,10 +241,14 @@ fn print_table(
     out: &mut impl Write,
     schema: &SchemaRef,
     batches: &[RecordBatch],
+    width: Option<usize>,
 ) -> Result<(), Failure> {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED);
-    table.set_header(schema.fields().iter().map(|field| field.name()));
+    let header: Vec<String> = schema
+        .fields()
+        .iter()
+        .map(|field| field.name().clone())
+        .collect();
+    let mut rows: Vec<Vec<String>> = Vec::new();
     let options = FormatOptions::default().with_null("NULL");
     for batch in batches {
         let columns: Vec<_> = batch
@@ -193,16 +261,123 @@ fn print_table(
                 .iter()
                 .map(|column| column.value(row).try_to_string())
                 .collect();
-            table.add_row(cells?);
+            rows.push(cells?);
         }
     }
-    for (column, field) in table.column_iter_mut().zip(schema.fields()) {
-        if field.data_type().is_numeric() {
+    // Plans are lines of their own, and cut they are of no use.
+    let is_plan =
+        matches!(header.as_slice(), [kind, plan] if kind == "plan_type" && plan == "plan");
+    if is_plan {
+        for row in &rows {
+            writeln!(out, "{}", row.join("\n"))?;
+        }
+        return Ok(());
+    }
+    let widths = cell_widths(&header, &rows);
+    let shown = width.map_or_else(
+        || (0..header.len()).map(Shown::Whole).collect(),
+        |width| fit(&widths, width),
+    );
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    table.set_header(shown.iter().map(|column| column.of(&header)));
+    for row in &rows {
+        table.add_row(shown.iter().map(|column| column.of(row)));
+    }
+    for (column, shown) in table.column_iter_mut().zip(&shown) {
+        let field = shown.place().map(|place| schema.field(place));
+        if field.is_some_and(|field| field.data_type().is_numeric()) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
     writeln!(out, "{table}")?;
+    let columns = shown
+        .iter()
+        .filter(|column| column.place().is_some())
+        .count();
+    if columns < header.len() {
+        writeln!(
+            out,
+            "{columns} of {} columns: SELECT fewer, or .mode csv or --format csv prints all of them",
+            header.len()
+        )?;
+    }
     Ok(())
+}
+
+/// A column of a table on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    Whole(usize),
+    /// Its long values are cut.
+    Cut(usize),
+    /// Dots in the place of those that are left out.
+    Dots,
+}
+
+impl Shown {
+    fn place(self) -> Option<usize> {
+        match self {
+            Self::Whole(place) | Self::Cut(place) => Some(place),
+            Self::Dots => None,
+        }
+    }
+
+    fn of(self, cells: &[String]) -> String {
+        match self {
+            Self::Whole(place) => cells[place].clone(),
+            Self::Cut(place) => truncate_str(&cells[place], TERMINAL_CELL, DOTS).into_owned(),
+            Self::Dots => DOTS.to_owned(),
+        }
+    }
+}
+
+fn cell_widths(header: &[String], rows: &[Vec<String>]) -> Vec<usize> {
+    let widest = |place: usize| {
+        let cells = rows.iter().map(|row| &row[place]);
+        let lines = cells.chain([&header[place]]).flat_map(|cell| cell.lines());
+        lines.map(measure_text_width).max().unwrap_or(0)
+    };
+    (0..header.len()).map(widest).collect()
+}
+
+/// The columns that fit a line: first long values are cut, then columns in the middle are left out.
+fn fit(widths: &[usize], width: usize) -> Vec<Shown> {
+    let all = || 0..widths.len();
+    // Two spaces and a line for each column, and a line at the end.
+    let line_width =
+        |widths: &mut dyn Iterator<Item = usize>| widths.map(|width| width + 3).sum::<usize>() + 1;
+    if line_width(&mut widths.iter().copied()) <= width {
+        return all().map(Shown::Whole).collect();
+    }
+    let cut = |place: usize| widths[place].min(TERMINAL_CELL);
+    let mut left: Vec<usize> = Vec::new();
+    let mut right: Vec<usize> = Vec::new();
+    let mut used = 1;
+    let mut order = all().collect::<std::collections::VecDeque<usize>>();
+    while let Some(place) = if left.len() <= right.len() {
+        order.pop_front()
+    } else {
+        order.pop_back()
+    } {
+        // Room for the dots, unless this is the last one.
+        let dots = if order.is_empty() { 0 } else { 1 + 3 };
+        if used + cut(place) + 3 + dots > width && !(left.is_empty() && right.is_empty()) {
+            order.push_back(place);
+            break;
+        }
+        used += cut(place) + 3;
+        if left.len() <= right.len() {
+            left.push(place);
+        } else {
+            right.push(place);
+        }
+    }
+    let dots = (!order.is_empty()).then_some(Shown::Dots);
+    let left = left.into_iter().map(Shown::Cut);
+    left.chain(dots)
+        .chain(right.into_iter().rev().map(Shown::Cut))
+        .collect()
 }
 
 /// One list with each object on a line of its own.
@@ -252,13 +427,23 @@ mod tests {
     }
 
     #[test]
+    fn columns_fit_a_line() {
+        use Shown::{Cut, Dots, Whole};
+        assert_eq!(fit(&[5, 5], 20), [Whole(0), Whole(1)]);
+        assert_eq!(fit(&[5, 100], 80), [Cut(0), Cut(1)]);
+        assert_eq!(fit(&[10; 6], 60), [Cut(0), Cut(1), Dots, Cut(4), Cut(5)]);
+        assert_eq!(fit(&[100], 20), [Cut(0)]);
+    }
+
+    #[test]
     fn a_closed_pipe_is_told_from_other_failures_in_every_format() {
         let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20_000));
         let batch = RecordBatch::try_from_iter([("v", values)]).unwrap();
         for format in [Format::Table, Format::Csv, Format::Json] {
             for bytes in [0, 1, 9_000] {
                 let print = || {
-                    let mut printer = Printer::new(format, &batch.schema(), Closing(bytes))?;
+                    let mut printer =
+                        Printer::new(format, &batch.schema(), Limits::default(), Closing(bytes))?;
                     printer.write(&batch)?;
                     printer.finish()
                 };

@@ -122,7 +122,7 @@ fn sql_type(data_type: &DataType) -> String {
 }
 
 /// A name as SQL reads it back: quoted where it would not be otherwise.
-fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
             .chars()

@@ -5,13 +5,15 @@
 
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
-use crate::output::Format;
+use crate::output::{Format, Limits};
 use crate::schema::create_statement;
+use crate::shell_words::Words;
 use crate::sql::{counted, execute};
-use crate::{files, import, sql, statements};
+use crate::{files, import, opening, statements};
 use clap::{Parser, ValueEnum};
-use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
+use rustyline::history::DefaultHistory;
+use rustyline::{CompletionType, Config, Editor};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,14 +24,14 @@ const PROMPT: &str = "thalweg> ";
 const PROMPT_GOES_ON: &str = "    ...> ";
 
 const HELP: &str = "\
-Statements end with a semicolon. Ctrl-C stops a query, Ctrl-D ends the shell.
+Statements end with a semicolon. Tab completes a word, Ctrl-C stops a query, Ctrl-D ends the shell.
 .tables                    names of all tables
 .schema [TABLE]            the statements that make them
 .import FILE TABLE [...]   store the rows of a file; options as those of `thalweg import`
 .mode table|csv|json       how rows are printed
 .timer on|off              say how long statements take
 .help                      this
-.quit                      end";
+.quit                      end; so do quit and exit";
 
 /// A shell on an open database.
 struct Shell {
@@ -79,7 +81,7 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
 fn open(path: &Path) -> Result<Database, Failure> {
     match Database::open(path) {
         Err(error) if error.kind() == ErrorKind::Locked => {
-            let db = sql::open(path, true)?;
+            let db = opening::for_reading(path)?;
             eprintln!(
                 "another process writes to {}: statements can only read",
                 path.display()
@@ -94,7 +96,12 @@ impl Shell {
     fn converse(mut self, path: &Path) -> Result<(), Failure> {
         let fail =
             |error: ReadlineError| Failure::Other(format!("reading from the terminal: {error}"));
-        let mut editor = DefaultEditor::new().map_err(fail)?;
+        let config = Config::builder()
+            .completion_type(CompletionType::List)
+            .build();
+        let mut editor: Editor<Words, DefaultHistory> =
+            Editor::with_config(config).map_err(fail)?;
+        editor.set_helper(Some(Words::new(&self.db)));
         let history = files::history();
         if let Some(history) = &history {
             // There is none before the first time.
@@ -125,19 +132,29 @@ impl Shell {
                 // A history that cannot be kept is no reason to stop.
                 let _ = editor.add_history_entry(line.as_str());
             }
-            match self.take_line(&line, &mut text) {
-                Ok(Next::GoOn) => {}
-                Ok(Next::Quit) => break,
-                Err(failure) => {
-                    text.clear();
-                    failure.report();
-                }
+            if self.take_lines(&line, &mut text) == Next::Quit {
+                break;
             }
         }
         if let Some(history) = &history {
             let _ = editor.save_history(history);
         }
         Ok(self.db.close()?)
+    }
+
+    /// Runs what was typed or pasted: a paste may be many lines.
+    fn take_lines(&mut self, lines: &str, text: &mut String) -> Next {
+        for line in lines.lines() {
+            match self.take_line(line, text) {
+                Ok(Next::GoOn) => {}
+                Ok(Next::Quit) => return Next::Quit,
+                Err(failure) => {
+                    text.clear();
+                    failure.report();
+                }
+            }
+        }
+        Next::GoOn
     }
 
     fn run_script(mut self) -> Result<(), Failure> {
@@ -161,6 +178,9 @@ impl Shell {
             text.clear();
             return self.run_command(line.trim());
         }
+        if statements::is_blank(text) && is_farewell(line) {
+            return Ok(Next::Quit);
+        }
         text.push_str(line);
         text.push('\n');
         while let Some(statement) = statements::take_first(text) {
@@ -175,9 +195,10 @@ impl Shell {
             &self.db,
             statement,
             self.format,
+            Limits::of_terminal(),
             &mut BufWriter::new(io::stdout().lock()),
         )?;
-        if self.interactive && self.format == Format::Table {
+        if self.interactive && self.format == Format::Table && !outcome.is_cut {
             eprintln!("{}", counted(outcome.rows, "row"));
         }
         if self.timer {
@@ -233,6 +254,14 @@ impl Shell {
         }
         Ok(())
     }
+}
+
+/// Whether a line is what people type to leave.
+fn is_farewell(line: &str) -> bool {
+    let word = line.trim().trim_end_matches(';').trim_end();
+    ["quit", "exit", "\\q"]
+        .iter()
+        .any(|farewell| word.eq_ignore_ascii_case(farewell))
 }
 
 /// The words of a command: separated by spaces, quoted where they hold some.

@@ -3,7 +3,8 @@
 use crate::arguments::SqlCall;
 use crate::failure::Failure;
 use crate::interrupt::Listening;
-use crate::output::{Format, Printer};
+use crate::opening;
+use crate::output::{Format, Limits, Printer};
 use crate::statements;
 use std::cell::Cell;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -25,18 +26,19 @@ pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
         .iter()
         .all(|statement| statements::only_reads(statement));
     let db = open(&call.database, only_reads)?;
-    let mut rows = 0;
+    let mut last = None;
     for statement in &statements {
-        rows = execute(
+        last = Some(execute(
             &db,
             statement,
             format,
+            Limits::of_terminal(),
             &mut BufWriter::new(io::stdout().lock()),
-        )?
-        .rows;
+        )?);
     }
-    if format == Format::Table && io::stderr().is_terminal() {
-        eprintln!("{}", counted(rows, "row"));
+    let whole = last.filter(|outcome| !outcome.is_cut && format == Format::Table);
+    if let Some(outcome) = whole.filter(|_| io::stderr().is_terminal()) {
+        eprintln!("{}", counted(outcome.rows, "row"));
     }
     db.close()?;
     Ok(())
@@ -44,13 +46,19 @@ pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
 
 /// Opens a database; one that is only read may be open elsewhere for writing, and is not made.
 pub(crate) fn open(path: &Path, only_reads: bool) -> Result<Database, Failure> {
-    Ok(Database::builder().read_only(only_reads).open(path)?)
+    if only_reads {
+        opening::for_reading(path)
+    } else {
+        opening::for_writing(path)
+    }
 }
 
 /// What a statement did.
 pub(crate) struct Outcome {
     /// Rows that were printed.
     pub(crate) rows: u64,
+    /// There are more than a terminal shows.
+    pub(crate) is_cut: bool,
 }
 
 /// Runs a statement and prints its rows; Ctrl-C stops it.
@@ -58,12 +66,13 @@ pub(crate) fn execute(
     db: &Database,
     statement: &str,
     format: Format,
+    limits: Limits,
     out: &mut impl Write,
 ) -> Result<Outcome, Failure> {
     let listening = Listening::start();
     let mut result = start(db, statement, &listening)?;
     let schema = result.schema().clone();
-    let mut printer = Printer::new(format, &schema, out)?;
+    let mut printer = Printer::new(format, &schema, limits, out)?;
     loop {
         let fetched = result.poll_batch(LOOK)?;
         listening
@@ -74,9 +83,15 @@ pub(crate) fn execute(
             Fetched::Pending => {}
             Fetched::End => break,
         }
+        if printer.is_cut() {
+            result.cancel_handle().cancel();
+            break;
+        }
     }
+    let is_cut = printer.is_cut();
     Ok(Outcome {
         rows: printer.finish()?,
+        is_cut,
     })
 }
 

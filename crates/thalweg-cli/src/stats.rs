@@ -2,16 +2,17 @@
 
 use crate::arguments::StatsCall;
 use crate::failure::Failure;
-use crate::output::{Format, Printer};
+use crate::opening;
+use crate::output::{Format, Limits, Printer};
 use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use std::io::{BufWriter, stdout};
 use std::sync::Arc;
-use thalweg::{Database, TableStats, TableView, key_to_text};
+use thalweg::{TableStats, TableView, key_to_text};
 
 /// `thalweg stats`.
 pub(crate) fn run(call: &StatsCall) -> Result<(), Failure> {
     let format = Format::or_default(call.format).check()?;
-    let db = Database::builder().read_only(true).open(&call.database)?;
+    let db = opening::for_reading(&call.database)?;
     let view = db.snapshot()?;
     let names = call
         .table
@@ -22,7 +23,8 @@ pub(crate) fn run(call: &StatsCall) -> Result<(), Failure> {
         .map(|name| view.table(name))
         .collect::<Result<_, _>>()?;
     let batch = batch_of(&tables)?;
-    let mut printer = Printer::new(format, &batch.schema(), BufWriter::new(stdout().lock()))?;
+    let out = BufWriter::new(stdout().lock());
+    let mut printer = Printer::new(format, &batch.schema(), Limits::of_terminal(), out)?;
     printer.write(&batch)?;
     printer.finish()?;
     Ok(())
@@ -38,10 +40,12 @@ fn batch_of(tables: &[TableView]) -> Result<RecordBatch, Failure> {
         Arc::new(stats.iter().map(of).collect::<UInt64Array>())
     };
     let time = |of: fn(&TableStats) -> Option<i64>| -> ArrayRef {
-        let texts = tables
-            .iter()
-            .zip(&stats)
-            .map(|(table, stats)| of(stats).map(|key| time_text(table, key)));
+        let texts = tables.iter().zip(&stats).map(|(table, stats)| {
+            let has_times = table.definition().time_column().is_some();
+            of(stats)
+                .filter(|_| has_times)
+                .map(|key| time_text(table, key))
+        });
         Arc::new(texts.collect::<StringArray>())
     };
     let names: ArrayRef = Arc::new(StringArray::from_iter_values(

@@ -3,6 +3,7 @@
 
 use crate::arguments::VerifyCall;
 use crate::failure::Failure;
+use crate::opening::{self, explain};
 use crate::progress;
 use crate::sql::{counted, thousands};
 use crate::stats::time_text;
@@ -14,7 +15,7 @@ pub(crate) fn run(call: &VerifyCall) -> Result<(), Failure> {
     if call.repair {
         return repair(call);
     }
-    let db = Database::builder().read_only(true).open(&call.database)?;
+    let db = opening::for_reading(&call.database)?;
     let view = db.snapshot()?;
     let bar = progress::bytes("verify", Some(bytes_of(&view)?));
     let report = db.verify(&mut |bytes| bar.inc(bytes))?;
@@ -48,7 +49,8 @@ pub(crate) fn run(call: &VerifyCall) -> Result<(), Failure> {
 
 fn repair(call: &VerifyCall) -> Result<(), Failure> {
     let bar = progress::bytes("repair", None);
-    let report = Database::repair(&call.database, &mut |bytes| bar.inc(bytes))?;
+    let report = Database::repair(&call.database, &mut |bytes| bar.inc(bytes))
+        .map_err(|error| explain(error, &call.database))?;
     bar.finish_and_clear();
     let mut out = stdout().lock();
     let bytes = thousands(report.checked.bytes);
@@ -56,7 +58,7 @@ fn repair(call: &VerifyCall) -> Result<(), Failure> {
         writeln!(out, "no damage in {bytes} bytes: nothing was changed")?;
         return Ok(());
     }
-    let db = Database::builder().read_only(true).open(&call.database)?;
+    let db = opening::for_reading(&call.database)?;
     let view = db.snapshot()?;
     for damage in &report.given_up {
         writeln!(out, "given up: {}", describe(damage, &view))?;

@@ -9,6 +9,7 @@ mod demo;
 mod import;
 mod shell;
 mod sql;
+mod terminal;
 mod verify;
 
 use std::ffi::OsStr;
@@ -38,16 +39,21 @@ impl Ended {
         self.out
     }
 
-    /// The message of a call that must have failed: one line, without a trace.
+    /// The message of a call that must have failed: the last line and no other, without a trace.
     #[track_caller]
     fn fails(self, status: i32) -> String {
         assert_eq!(self.status, status, "{self:?}");
-        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        let lines = self
+            .err
+            .lines()
+            .filter(|line| line.starts_with("thalweg: "));
+        assert_eq!(lines.count(), 1, "{self:?}");
+        let message = self.err.lines().last().unwrap_or_default();
         assert!(
-            self.err.starts_with("thalweg: ") && !self.err.contains("panicked"),
+            message.starts_with("thalweg: ") && !self.err.contains("panicked"),
             "{self:?}"
         );
-        self.err
+        format!("{message}\n")
     }
 }
 
@@ -128,6 +134,56 @@ fn wrong_calls_end_with_2() {
         );
     }
     assert!(!place.db.exists(), "a wrong call made a database");
+}
+
+#[test]
+fn a_mistyped_command_makes_no_database() {
+    let place = Place::new();
+    for (word, meant) in [
+        ("frobnicate", ""),
+        ("improt", "\"import\""),
+        ("stat", "\"stats\""),
+    ] {
+        let message = place.run([word]).fails(2);
+        assert!(
+            message.contains(meant) && message.contains(&format!("{word}.thal")),
+            "{message}"
+        );
+        assert!(!std::path::Path::new(word).exists(), "{word}");
+    }
+    // A path or an ending is a database, and so is a folder that is there.
+    place.run(["db"]).ok();
+    assert!(place.db.exists());
+}
+
+#[test]
+fn a_lock_names_what_to_do() {
+    let place = Place::new();
+    place.sql("CREATE TABLE t (v BIGINT)");
+    let mut writer = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .arg(&place.db)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writer
+        .stdin
+        .as_mut()
+        .unwrap()
+        .write_all(b"SELECT 1 AS a;\n")
+        .unwrap();
+    let mut first = [0];
+    std::io::Read::read_exact(writer.stdout.as_mut().unwrap(), &mut first).unwrap();
+    let message = place
+        .run(["sql", "db", "INSERT INTO t VALUES (1)"])
+        .fails(1);
+    assert!(
+        message.contains("stop the writer; SELECT works meanwhile"),
+        "{message}"
+    );
+    place.sql("SELECT * FROM t");
+    drop(writer.stdin.take());
+    assert!(writer.wait().unwrap().success());
 }
 
 #[test]

@@ -68,6 +68,18 @@ fn quit_ends_before_what_follows() {
 }
 
 #[test]
+fn quit_and_exit_end_the_shell() {
+    for word in ["quit", "exit", "QUIT;", "exit ;"] {
+        let script = format!("SELECT 1 AS a;\n{word}\nSELECT 2;\n");
+        assert_eq!(
+            Place::new().run_with(["db"], script).ok(),
+            "a\n1\n",
+            "{word}"
+        );
+    }
+}
+
+#[test]
 fn timer_and_help_go_to_standard_error() {
     let ended = Place::new().run_with(
         ["db"],

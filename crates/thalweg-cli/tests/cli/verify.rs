@@ -94,6 +94,16 @@ fn nothing_to_verify_is_an_error() {
     assert!(!place.db.exists());
     place.file("a.thal", "not a database");
     place.run(["verify", "db"]).fails(1);
+    let folder = place.folder.path().to_str().unwrap();
+    for call in [
+        &["verify", folder][..],
+        &["stats", folder],
+        &["maintain", folder],
+        &["sql", folder, "SELECT 1"],
+    ] {
+        let message = place.run(call).fails(1);
+        assert!(message.contains("is no database"), "{call:?}: {message}");
+    }
 }
 
 #[test]
@@ -109,6 +119,10 @@ fn stats_of_one_table() {
         "{one}"
     );
     assert!(place.run(["stats", "db", "c"]).fails(1).contains("\"c\""));
+    // The rows of a table without times have numbers, which are no times.
+    place.sql("INSERT INTO b VALUES (1), (2)");
+    let row = place.run(["stats", "db", "b"]).ok();
+    assert!(row.ends_with(",,\n"), "{row}");
 }
 
 #[test]
@@ -132,6 +146,9 @@ fn maintenance_puts_late_rows_in_order() {
             .to_owned()
     };
     assert_ne!(late_rows(), "0");
+    place.sql("CREATE TABLE few (ts BIGINT) WITH (time = 'ts'); INSERT INTO few VALUES (1), (2)");
+    let few = place.run(["maintain", "db", "few"]);
+    assert_eq!(few.err, "2 rows made into 1 block\n");
     let ended = place.run(["maintain", "db", "t"]);
     assert!(ended.err.contains("anew in"), "{ended:?}");
     assert_eq!(ended.ok(), "");

@@ -1,0 +1,144 @@
+//! Opens databases, with messages that say what to do on the command line.
+//!
+//! Invariant: a word that may be a mistyped command makes no database.
+
+use crate::arguments::Arguments;
+use crate::failure::Failure;
+use crate::files;
+use clap::CommandFactory;
+use std::path::{Component, Path};
+use thalweg::{Database, DatabaseBuilder, Error, ErrorKind};
+
+/// A word is meant for a command that so many changes of a letter make of it, at most.
+const MOST_CHANGES: usize = 2;
+const IN_MEMORY: &str = ":memory:";
+
+/// Opens a database for writing, and makes it if it is missing.
+pub(crate) fn for_writing(path: &Path) -> Result<Database, Failure> {
+    let opened = Database::builder().open(path);
+    opened.map_err(|error| explain_lock(error, path))
+}
+
+/// Opens a database that must be there for writing.
+pub(crate) fn there_for_writing(path: &Path) -> Result<Database, Failure> {
+    open(Database::builder().must_exist(true), path)
+}
+
+/// Opens a database that must be there; another process may be writing.
+pub(crate) fn for_reading(path: &Path) -> Result<Database, Failure> {
+    open(Database::builder().read_only(true), path)
+}
+
+fn open(builder: DatabaseBuilder, path: &Path) -> Result<Database, Failure> {
+    builder.open(path).map_err(|error| explain(error, path))
+}
+
+/// The error of a database that must be there, in words of the command line.
+pub(crate) fn explain(error: Error, path: &Path) -> Failure {
+    if error.kind() == ErrorKind::Invalid && is_foreign_folder(path) {
+        let message = format!(
+            "{} is no database, but a folder with other files",
+            path.display()
+        );
+        return Error::new(ErrorKind::Invalid, message).into();
+    }
+    explain_lock(error, path)
+}
+
+/// The error of a database that another process writes to.
+pub(crate) fn explain_lock(error: Error, path: &Path) -> Failure {
+    if error.kind() != ErrorKind::Locked {
+        return error.into();
+    }
+    let message = format!(
+        "another process writes to {}: stop the writer; SELECT works meanwhile",
+        path.display()
+    );
+    Error::new(ErrorKind::Locked, message).into()
+}
+
+fn is_foreign_folder(path: &Path) -> bool {
+    thalweg_env::Env::os()
+        .storage()
+        .list_dir(path)
+        .is_ok_and(|entries| {
+            !entries.is_empty() && entries.iter().all(|entry| entry.name != *"root")
+        })
+}
+
+/// Refuses a path that is given alone and looks like a mistyped command rather than like a database.
+pub(crate) fn check_not_a_command(path: &Path) -> Result<(), Failure> {
+    let is_word = path.components().count() == 1
+        && matches!(path.components().next(), Some(Component::Normal(_)))
+        && path.extension().is_none()
+        && !path
+            .as_os_str()
+            .to_string_lossy()
+            .ends_with(std::path::MAIN_SEPARATOR);
+    if !is_word || path == Path::new(IN_MEMORY) || files::exists(path) {
+        return Ok(());
+    }
+    let word = path.display().to_string();
+    let commands = Arguments::command();
+    let names = commands
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .map(clap::Command::get_name);
+    let nearest = names
+        .map(|name| (changes(&word.to_lowercase(), name), name))
+        .filter(|(changes, name)| *changes <= MOST_CHANGES && *changes < name.len())
+        .min();
+    let meant = nearest.map_or_else(String::new, |(_, name)| {
+        format!("did you mean the command \"{name}\"? ")
+    });
+    Err(Failure::usage(format!(
+        "there is no command and no database \"{word}\": {meant}A new database needs an ending or a path, as {word}.thal or \
+         ./{word}; --help lists the commands"
+    )))
+}
+
+/// How many letters must be added, removed or exchanged to make one word of another.
+fn changes(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (place, letter) in one.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = place + 1;
+        for (column, wanted) in other.iter().enumerate() {
+            let exchanged = before + usize::from(letter != *wanted);
+            before = row[column + 1];
+            row[column + 1] = exchanged.min(row[column] + 1).min(before + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_between_words() {
+        for (one, other, wanted) in [
+            ("import", "import", 0),
+            ("improt", "import", 2),
+            ("stat", "stats", 1),
+            ("", "sql", 3),
+        ] {
+            assert_eq!(changes(one, other), wanted, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn words_and_paths() {
+        for path in ["a.thal", "./a", "folder/a", "/a", "..", ":memory:", "a/"] {
+            assert!(check_not_a_command(Path::new(path)).is_ok(), "{path}");
+        }
+        let message = |word: &str| match check_not_a_command(Path::new(word)) {
+            Err(Failure::Usage(message)) => message,
+            other => format!("{other:?}"),
+        };
+        assert!(message("imoprt").contains("\"import\""));
+        assert!(!message("frobnicate").contains("did you mean"));
+    }
+}
