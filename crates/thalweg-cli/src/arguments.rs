@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use crate::import::Pattern;
 use crate::output::Format;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -68,8 +69,9 @@ pub(crate) struct SqlCall {
 pub(crate) struct ImportCall {
     /// The folder of the database; made if it is missing and --create is given
     pub(crate) database: PathBuf,
-    /// CSV or JSON lines, plain, .gz or .zst; - is standard input
-    pub(crate) file: PathBuf,
+    /// CSV or JSON lines, plain, .gz or .zst; - is standard input. Several files with the same columns are one import
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
     /// The table
     #[arg(long)]
     pub(crate) table: String,
@@ -98,7 +100,7 @@ pub(crate) struct ImportOptions {
     /// Regular cuts of the new table, as "1 day"
     #[arg(long, value_name = "SPAN")]
     pub(crate) split: Option<String>,
-    /// What separates fields: one character, or "tab" [default: comma; tab in .tsv files]
+    /// What separates fields: one character, or "tab" [default: detected among , ; | and tab]
     #[arg(long, value_parser = parse_delimiter)]
     pub(crate) delimiter: Option<u8>,
     /// Fields that mean null; may be repeated [default: empty ones]
@@ -107,12 +109,61 @@ pub(crate) struct ImportOptions {
     /// Lines to leave out in front of the header
     #[arg(long, value_name = "LINES", default_value_t = 0)]
     pub(crate) skip: u64,
+    /// The first line is a row: columns are named column0, column1 ..., or as those of the table that is there
+    #[arg(long)]
+    pub(crate) no_header: bool,
+    /// What separates decimals, a comma or a point [default: detected where fields are not separated by commas]
+    #[arg(long, value_name = "SIGN", value_parser = parse_decimal)]
+    pub(crate) decimal: Option<char>,
+    /// How times are written, in strftime's patterns, as "%d.%m.%Y %H:%M"; may be repeated [default: detected]
+    #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
+    pub(crate) time_format: Vec<Pattern>,
+    /// What the numbers of the time column count since 1970
+    #[arg(long, value_enum, value_name = "UNIT")]
+    pub(crate) time_unit: Option<EpochUnit>,
+    /// Show what is found in the file and store nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Write bad rows to this file and store the others; without it the first bad row fails the import
     #[arg(long, value_name = "FILE")]
     pub(crate) rejects: Option<PathBuf>,
     /// What the file holds [default: by its name]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<FileFormat>,
+}
+
+/// What a number since 1970 counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EpochUnit {
+    /// Seconds
+    S,
+    /// Milliseconds
+    Ms,
+    /// Microseconds
+    Us,
+    /// Nanoseconds
+    Ns,
+}
+
+impl EpochUnit {
+    /// Nanoseconds of one.
+    pub(crate) fn ns(self) -> i64 {
+        match self {
+            Self::S => 1_000_000_000,
+            Self::Ms => 1_000_000,
+            Self::Us => 1_000,
+            Self::Ns => 1,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::S => "s",
+            Self::Ms => "ms",
+            Self::Us => "us",
+            Self::Ns => "ns",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -162,6 +213,14 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
         b"tab" | b"\\t" => Ok(b'\t'),
         [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
         _ => Err("one ASCII character other than a quote, or \"tab\"".to_owned()),
+    }
+}
+
+fn parse_decimal(text: &str) -> Result<char, String> {
+    match text {
+        "," | "comma" => Ok(','),
+        "." | "point" => Ok('.'),
+        _ => Err("a comma or a point".to_owned()),
     }
 }
 

@@ -22,6 +22,17 @@ pub(crate) struct BadRow {
     pub(crate) raw: Vec<u8>,
 }
 
+impl BadRow {
+    /// The same with the file in its reason.
+    pub(crate) fn in_file(&self, file: Option<&str>) -> Self {
+        let mut row = self.clone();
+        if let Some(file) = file {
+            row.reason = format!("{file}: {}", row.reason);
+        }
+        row
+    }
+}
+
 /// Some rows as text.
 #[derive(Debug)]
 pub(crate) struct Chunk {
@@ -35,6 +46,8 @@ pub(crate) struct Chunk {
     raw: Option<LargeBinaryArray>,
     /// Rows that are not even text by column.
     pub(crate) bad: Vec<BadRow>,
+    /// The file, where there are several.
+    pub(crate) file: Option<String>,
 }
 
 impl Chunk {
@@ -61,6 +74,15 @@ impl Chunk {
 pub(crate) trait ReadChunks {
     /// The names of the columns.
     fn columns(&self) -> &[String];
+
+    /// To give the columns other names.
+    fn columns_mut(&mut self) -> &mut [String];
+
+    /// What separates the fields, in formats that have such a thing.
+    fn delimiter(&self) -> Option<u8>;
+
+    /// Whether the names of the columns look like a row.
+    fn has_odd_header(&self) -> bool;
 
     /// The next rows; `None` at the end.
     fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure>;
@@ -145,6 +167,7 @@ impl ChunkBuilder {
             lines,
             raw: self.raw.as_mut().map(LargeBinaryBuilder::finish),
             bad,
+            file: None,
         })
     }
 }

@@ -3,6 +3,9 @@
 //! Invariants: a value is stored exactly or its row is bad; rows keep their order.
 
 use super::chunk::{BadRow, Chunk};
+use super::infer::Reading;
+use super::numbers::{epoch_ns, is_integer, loses_digits, whole_number, with_decimal_point};
+use super::times::{Order, TimeText};
 use crate::failure::Failure;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, TimestampMicrosecondType, TimestampMillisecondType};
@@ -26,49 +29,86 @@ const FULL_TIME_CHARACTERS: usize = 29;
 pub(super) struct Converter {
     /// The columns of the file with the names and types of the table.
     schema: SchemaRef,
+    readings: Vec<Reading>,
+}
+
+/// A value that its column does not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Misfit {
+    pub(super) column: usize,
+    pub(super) line: u64,
+    pub(super) text: String,
+}
+
+/// What a chunk became.
+pub(super) struct Converted {
+    pub(super) batch: RecordBatch,
+    pub(super) bad: Vec<BadRow>,
+    /// Column by column, in the order of rows.
+    pub(super) misfits: Vec<Misfit>,
+}
+
+/// Finds the columns of a file in a table, by name and in any order.
+pub(super) fn fields_of(
+    definition: &TableDefinition,
+    names: &[String],
+) -> Result<Vec<Field>, Failure> {
+    let refuse = |message: String| Failure::Engine(Error::new(ErrorKind::Schema, message));
+    let mut fields = Vec::with_capacity(names.len());
+    for name in names {
+        let column = &definition.columns()[definition.position_named(name)?];
+        if !is_time(&column.data_type) && !can_cast_types(&DataType::Utf8, &column.data_type) {
+            let type_name = type_name(&column.data_type);
+            return Err(refuse(format!(
+                "column \"{name}\" is {type_name}, which cannot be read from text"
+            )));
+        }
+        fields.push(Field::new(
+            &column.name,
+            column.data_type.clone(),
+            column.nullable,
+        ));
+    }
+    let missing = |name: &str| !fields.iter().any(|field| field.name() == name);
+    if let Some(column) = definition
+        .columns()
+        .iter()
+        .find(|column| !column.nullable && missing(&column.name))
+    {
+        return Err(refuse(format!(
+            "the file has no column \"{}\", which must not be null",
+            column.name
+        )));
+    }
+    Ok(fields)
 }
 
 impl Converter {
-    /// Finds the columns of a file in a table, by name and in any order.
-    pub(super) fn new(definition: &TableDefinition, names: &[String]) -> Result<Self, Failure> {
-        let refuse = |message: String| Failure::Engine(Error::new(ErrorKind::Schema, message));
-        let mut fields = Vec::with_capacity(names.len());
-        for name in names {
-            let column = &definition.columns()[definition.position_named(name)?];
-            if !is_time(&column.data_type) && !can_cast_types(&DataType::Utf8, &column.data_type) {
-                let type_name = type_name(&column.data_type);
-                return Err(refuse(format!(
-                    "column \"{name}\" is {type_name}, which cannot be read from text"
-                )));
-            }
-            fields.push(Field::new(
-                &column.name,
-                column.data_type.clone(),
-                column.nullable,
-            ));
-        }
-        let missing = |name: &str| !fields.iter().any(|field| field.name() == name);
-        if let Some(column) = definition
-            .columns()
-            .iter()
-            .find(|column| !column.nullable && missing(&column.name))
-        {
-            return Err(refuse(format!(
-                "the file has no column \"{}\", which must not be null",
-                column.name
-            )));
-        }
-        Ok(Self {
+    /// `fields` and `readings` are those of the columns of the file.
+    pub(super) fn new(fields: Vec<Field>, readings: Vec<Reading>) -> Self {
+        Self {
             schema: Arc::new(Schema::new(fields)),
-        })
+            readings,
+        }
     }
 
-    /// The good rows of a chunk, and the bad ones.
-    pub(super) fn convert(&self, chunk: &Chunk) -> Result<(RecordBatch, Vec<BadRow>), Failure> {
+    pub(super) fn convert(&self, chunk: &Chunk) -> Result<Converted, Failure> {
         let mut reasons: Vec<Option<String>> = vec![None; chunk.rows()];
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(chunk.columns.len());
-        for (text, field) in chunk.columns.iter().zip(self.schema.fields()) {
-            columns.push(convert_column(text, field, &mut reasons)?);
+        let mut misfits = Vec::new();
+        let fields = self.schema.fields().iter().zip(&self.readings);
+        for (place, (text, (field, reading))) in chunk.columns.iter().zip(fields).enumerate() {
+            let mut refusals = Refusals {
+                field,
+                reasons: &mut reasons,
+                misfits: Vec::new(),
+            };
+            columns.push(convert_column(text, field, reading, &mut refusals)?);
+            misfits.extend(refusals.misfits.iter().map(|&row| Misfit {
+                column: place,
+                line: chunk.lines[row],
+                text: text.value(row).trim().to_owned(),
+            }));
         }
         let nullable = self
             .schema
@@ -96,7 +136,33 @@ impl Converter {
             }));
             bad.sort_by_key(|row| row.line);
         }
-        Ok((batch, bad))
+        Ok(Converted {
+            batch,
+            bad,
+            misfits,
+        })
+    }
+}
+
+/// Why rows of a chunk are bad.
+struct Refusals<'a> {
+    field: &'a Field,
+    /// The first reason of each row.
+    reasons: &'a mut [Option<String>],
+    /// The rows whose value does not fit the column.
+    misfits: Vec<usize>,
+}
+
+impl Refusals<'_> {
+    fn refuse(&mut self, row: usize, why: &str) {
+        self.reasons[row].get_or_insert_with(|| format!("column \"{}\": {why}", self.field.name()));
+    }
+
+    fn misfit(&mut self, row: usize, why: &str) {
+        if self.misfits.last() != Some(&row) {
+            self.misfits.push(row);
+        }
+        self.refuse(row, why);
     }
 }
 
@@ -108,7 +174,8 @@ fn is_time(data_type: &DataType) -> bool {
 fn convert_column(
     text: &StringArray,
     field: &Field,
-    reasons: &mut [Option<String>],
+    reading: &Reading,
+    refusals: &mut Refusals<'_>,
 ) -> Result<ArrayRef, Failure> {
     let data_type = field.data_type();
     let trimmed = if *data_type == DataType::Utf8 {
@@ -117,32 +184,60 @@ fn convert_column(
         trim(text)
     };
     let column: ArrayRef = if is_time(data_type) {
-        convert_times(&trimmed, field, reasons)?
+        convert_times(&trimmed, data_type, reading, refusals)?
     } else {
         // What does not fit comes back as null.
         let options = CastOptions {
             safe: true,
             ..CastOptions::default()
         };
-        cast_with_options(&trimmed, data_type, &options)?
-    };
-    let mut refuse = |row: usize, why: String| {
-        reasons[row].get_or_insert_with(|| format!("column \"{}\": {why}", field.name()));
+        let readable = readable_numbers(&trimmed, data_type, reading);
+        cast_with_options(&readable, data_type, &options)?
     };
     if column.null_count() > trimmed.null_count() {
         for row in (0..column.len()).filter(|&row| column.is_null(row) && trimmed.is_valid(row)) {
-            refuse(
+            refusals.misfit(
                 row,
-                format!("{} is no {}", shown(text.value(row)), type_name(data_type)),
+                &format!("{} is no {}", shown(text.value(row)), type_name(data_type)),
             );
         }
     }
     if !field.is_nullable() && column.null_count() > 0 {
         for row in (0..column.len()).filter(|&row| trimmed.is_null(row)) {
-            refuse(row, "empty, which it must not be".to_owned());
+            refusals.refuse(row, "empty, which it must not be");
         }
     }
     Ok(column)
+}
+
+/// Numbers as Arrow reads them: with a decimal point, and integers without one. What is none becomes text that is none.
+fn readable_numbers(text: &StringArray, data_type: &DataType, reading: &Reading) -> StringArray {
+    const NO_NUMBER: &str = "?";
+    if data_type.is_integer() {
+        return if text.iter().flatten().any(|value| value.contains('.')) {
+            text.iter()
+                .map(|value| value.map(|value| whole_number(value).unwrap_or(value)))
+                .collect()
+        } else {
+            text.clone()
+        };
+    }
+    let is_decimal = data_type.is_floating() || matches!(data_type, DataType::Decimal128(..));
+    if is_decimal && reading.decimal_comma {
+        let read = |value| with_decimal_point(value).unwrap_or(NO_NUMBER.into());
+        return text.iter().map(|value| value.map(read)).collect();
+    }
+    if data_type.is_floating() && reading.exact && text.iter().flatten().any(loses_digits) {
+        let read = |value| {
+            if loses_digits(value) {
+                NO_NUMBER
+            } else {
+                value
+            }
+        };
+        return text.iter().map(|value| value.map(read)).collect();
+    }
+    text.clone()
 }
 
 /// The same without space around values; what is empty then is null.
@@ -164,36 +259,40 @@ fn trim(text: &StringArray) -> StringArray {
 /// would cut, is left to [`parse_time`].
 fn convert_times(
     text: &StringArray,
-    field: &Field,
-    reasons: &mut [Option<String>],
+    data_type: &DataType,
+    reading: &Reading,
+    refusals: &mut Refusals<'_>,
 ) -> Result<ArrayRef, Failure> {
-    let data_type = field.data_type();
     let step_ns = step_ns(data_type);
     let options = CastOptions {
         safe: true,
         ..CastOptions::default()
     };
-    let fast = cast_with_options(
-        text,
-        &DataType::Timestamp(TimeUnit::Nanosecond, None),
-        &options,
-    )?;
-    let fast = fast.as_primitive::<TimestampNanosecondType>();
+    let nanoseconds = DataType::Timestamp(TimeUnit::Nanosecond, None);
+    let is_given = reading.pattern.is_some() || reading.unit.is_some();
+    let fast = if is_given {
+        None
+    } else {
+        Some(cast_with_options(text, &nanoseconds, &options)?)
+    };
+    let fast = fast
+        .as_ref()
+        .map(|fast| fast.as_primitive::<TimestampNanosecondType>());
     let mut steps: Vec<Option<i64>> = Vec::with_capacity(text.len());
     for (row, value) in text.iter().enumerate() {
         let Some(value) = value else {
             steps.push(None);
             continue;
         };
-        let ns = fast.is_valid(row).then(|| fast.value(row));
+        let ns = fast
+            .filter(|fast| fast.is_valid(row))
+            .map(|fast| fast.value(row));
         let whole = ns.filter(|ns| ns % step_ns == 0 && value.len() <= FULL_TIME_CHARACTERS);
-        let step = whole.map_or_else(|| parse_time(value, data_type), |ns| Ok(ns / step_ns));
-        steps.push(
-            step.map_err(|why| {
-                reasons[row].get_or_insert_with(|| format!("column \"{}\": {why}", field.name()))
-            })
-            .ok(),
+        let step = whole.map_or_else(
+            || parse_time(value, data_type, reading),
+            |ns| Ok(ns / step_ns),
         );
+        steps.push(step.map_err(|why| refusals.misfit(row, &why)).ok());
     }
     let array: ArrayRef = match data_type {
         DataType::Timestamp(unit, zone) => {
@@ -234,28 +333,65 @@ fn timestamps<T: arrow_array::types::ArrowTimestampType>(
     Arc::new(PrimitiveArray::<T>::from_iter(steps).with_timezone_opt(zone))
 }
 
-/// A time in the steps of a column, by the rules of the engine: exactly or not at all.
-pub(super) fn parse_time(text: &str, data_type: &DataType) -> Result<i64, String> {
+/// A time in the steps of a column: exactly or not at all.
+fn parse_time(text: &str, data_type: &DataType, reading: &Reading) -> Result<i64, String> {
+    if let Some(pattern) = &reading.pattern {
+        let ns = pattern.ns(text).ok_or_else(|| {
+            format!(
+                "{} does not match the pattern {}",
+                shown(text),
+                shown(pattern.text())
+            )
+        })?;
+        return steps_of(ns, text, data_type);
+    }
+    if let Some(unit) = reading.unit
+        && let Some(ns) = epoch_ns(text, unit.ns())
+    {
+        return steps_of(ns, text, data_type);
+    }
     let bound = TimeBound::Text(text);
     match key_box(data_type, bound, bound) {
         // One step and no other: the key of a time is the time.
         Ok(Some(keys)) => Ok(*keys.start()),
-        Ok(None) => Err(format!(
-            "{} cannot hold {} exactly",
-            type_name(data_type),
-            shown(text)
-        )),
-        Err(_) => Err(format!(
-            "{} is no time, as 2026-01-31T09:30:00 would be",
-            shown(text)
-        )),
+        Ok(None) => Err(cannot_hold(text, data_type)),
+        Err(_) => {
+            let order = reading.order.unwrap_or(Order::DayFirst);
+            match TimeText::parse(text).and_then(|time| time.ns(order)) {
+                Some(ns) => steps_of(ns, text, data_type),
+                None => Err(no_time(text)),
+            }
+        }
     }
 }
 
-/// Whether there are digits and a sign, nothing else.
-pub(super) fn is_integer(text: &str) -> bool {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+fn steps_of(ns: i128, text: &str, data_type: &DataType) -> Result<i64, String> {
+    let step_ns = i128::from(step_ns(data_type));
+    let step = (ns % step_ns == 0).then_some(ns / step_ns);
+    let is_day = *data_type == DataType::Date32;
+    step.and_then(|step| i64::try_from(step).ok())
+        .filter(|step| !is_day || i32::try_from(*step).is_ok())
+        .ok_or_else(|| cannot_hold(text, data_type))
+}
+
+fn cannot_hold(text: &str, data_type: &DataType) -> String {
+    format!(
+        "{} cannot hold {} exactly",
+        type_name(data_type),
+        shown(text)
+    )
+}
+
+fn no_time(text: &str) -> String {
+    let hint = if is_integer(text) || whole_number(text).is_some() {
+        "; --time-unit s, ms, us or ns reads numbers as times"
+    } else {
+        ""
+    };
+    format!(
+        "{} is no time, as 2026-01-31T09:30:00 would be{hint}",
+        shown(text)
+    )
 }
 
 /// A value in a message.

@@ -2,7 +2,10 @@
 
 use super::chunk::{Chunk, ChunkBuilder, ReadChunks};
 use super::csv_records::CsvRecords;
+use super::numbers::is_float;
 use super::source::Source;
+use super::times::TimeText;
+use super::{dialect, infer::is_marker};
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
 use thalweg::fold_name;
@@ -16,6 +19,11 @@ pub(super) struct CsvLines {
     skipped_lines: u64,
     keeps_raw: bool,
     name: String,
+    delimiter: u8,
+    /// The record that was read last is a row that was not given out yet.
+    is_row_ahead: bool,
+    /// The names of the columns look like a row.
+    has_odd_header: bool,
 }
 
 impl CsvLines {
@@ -26,28 +34,29 @@ impl CsvLines {
             is_tsv,
             ..
         } = source;
+        let fail = |error| Failure::Other(format!("reading {name}: {error}"));
         for _ in 0..options.skip {
-            reader
-                .skip_until(b'\n')
-                .map_err(|error| Failure::Other(format!("reading {name}: {error}")))?;
+            reader.skip_until(b'\n').map_err(fail)?;
         }
-        let delimiter = options
-            .delimiter
-            .unwrap_or(if is_tsv { b'\t' } else { b',' });
+        let given = options.delimiter.or(is_tsv.then_some(b'\t'));
+        let detected = dialect::detect(reader, given).map_err(fail)?;
         let nulls = if options.null.is_empty() {
             vec![String::new()]
         } else {
             options.null.clone()
         };
         let mut lines = Self {
-            records: CsvRecords::new(reader, delimiter),
+            records: CsvRecords::new(detected.reader, detected.delimiter),
             columns: Vec::new(),
             nulls,
-            skipped_lines: options.skip,
+            skipped_lines: options.skip + detected.lines,
             keeps_raw: options.rejects.is_some(),
             name,
+            delimiter: detected.delimiter,
+            is_row_ahead: false,
+            has_odd_header: false,
         };
-        lines.columns = lines.read_header()?;
+        lines.read_header(options.no_header)?;
         Ok(lines)
     }
 
@@ -58,12 +67,19 @@ impl CsvLines {
             .map_err(|error| Failure::Other(format!("reading {name}: {error}")))
     }
 
-    fn read_header(&mut self) -> Result<Vec<String>, Failure> {
+    fn read_header(&mut self, no_header: bool) -> Result<(), Failure> {
         if !self.read_record()? {
-            return Err(Failure::Other(format!(
-                "{} is empty: a header line with the names of columns is needed",
-                self.name
-            )));
+            let needed = if no_header {
+                "there is no row"
+            } else {
+                "a header line with the names of columns is needed"
+            };
+            return Err(Failure::Other(format!("{} is empty: {needed}", self.name)));
+        }
+        if no_header {
+            self.columns = (0..self.records.record.len()).map(unnamed).collect();
+            self.is_row_ahead = true;
+            return Ok(());
         }
         let fail = |what: String| Failure::Other(format!("the header of {}: {what}", self.name));
         if let Some(reason) = self.open_quote() {
@@ -71,23 +87,31 @@ impl CsvLines {
         }
         let record = &self.records.record;
         let mut names: Vec<String> = Vec::with_capacity(record.len());
+        let mut is_odd = true;
         for (place, field) in record.iter().enumerate() {
             let name = std::str::from_utf8(field)
                 .map_err(|_| fail("a name is not UTF-8".into()))?
-                .trim()
-                .to_owned();
-            if name.is_empty() {
-                return Err(fail(format!("column {} has no name", place + 1)));
-            }
+                .trim();
+            let is_value = |name: &str| is_float(name) || TimeText::parse(name).is_some();
+            is_odd &= name.is_empty() || is_value(name) || is_marker(name);
+            let name = if name.is_empty() {
+                unnamed(place)
+            } else {
+                name.to_owned()
+            };
             if names
                 .iter()
                 .any(|other| fold_name(other) == fold_name(&name))
             {
-                return Err(fail(format!("two columns are named \"{name}\"")));
+                return Err(fail(format!(
+                    "two columns are named \"{name}\"; if there is no header: --no-header"
+                )));
             }
             names.push(name);
         }
-        Ok(names)
+        self.columns = names;
+        self.has_odd_header = is_odd;
+        Ok(())
     }
 
     /// What is wrong with the record that was just read if the file ends inside its quotes.
@@ -131,13 +155,33 @@ impl CsvLines {
     }
 }
 
+/// The name of a column that has none in the file.
+fn unnamed(place: usize) -> String {
+    format!("column{place}")
+}
+
 impl ReadChunks for CsvLines {
     fn columns(&self) -> &[String] {
         &self.columns
     }
 
+    fn columns_mut(&mut self) -> &mut [String] {
+        &mut self.columns
+    }
+
+    fn delimiter(&self) -> Option<u8> {
+        Some(self.delimiter)
+    }
+
+    fn has_odd_header(&self) -> bool {
+        self.has_odd_header
+    }
+
     fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure> {
         let mut chunk = ChunkBuilder::new(self.columns.len(), self.keeps_raw);
+        if std::mem::take(&mut self.is_row_ahead) {
+            self.push_record(&mut chunk);
+        }
         while !chunk.is_full() && self.read_record()? {
             self.push_record(&mut chunk);
         }

@@ -1,142 +1,520 @@
-//! Types of columns from their text.
+//! Types of columns from their text, and how that text is read.
 //!
-//! Invariants: the type of a column takes every value that was looked at, without loss; text that only looks like a number
-//! (leading zeros, more digits than an integer has) stays text.
+//! Invariants
+//! - The type of a column takes every value that was looked at, without loss, unless bad rows are expected.
+//! - The order of day and month is decided by all values of a column together.
 
 use super::chunk::Chunk;
-use super::convert::{is_integer, parse_time};
-use arrow_array::types::{Float64Type, Int64Type};
-use arrow_cast::parse::Parser;
-use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use super::numbers::{is_float, is_int64, whole_number, with_decimal_point};
+use super::times::{ORDERS, Order, Pattern, TimeText};
+use crate::arguments::{EpochUnit, ImportOptions};
+use arrow_schema::{DataType, TimeUnit};
+
+/// Markers of missing values, in any case, that make a column text unless they are named.
+const MARKERS: [&str; 18] = [
+    "na", "n/a", "#n/a", "#na", "null", "(null)", "\\n", "nil", "none", "nan", "nat", "-", "--",
+    "?", ".", "*", "missing", "#value!",
+];
+/// Different markers that are remembered of a column, at most.
+const MOST_MARKERS: usize = 8;
 
 /// What a column may be, most particular first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Bool,
     Int,
     Float,
+    /// With a decimal comma.
+    CommaFloat,
+    /// Times by one of the patterns that were given.
+    Pattern(usize),
+    /// Numbers since 1970.
+    Epoch,
     Date,
     Time,
     ZonedTime,
 }
 
-const KINDS: [Kind; 6] = [
-    Kind::Bool,
-    Kind::Int,
-    Kind::Float,
-    Kind::Date,
-    Kind::Time,
-    Kind::ZonedTime,
-];
-
 impl Kind {
-    fn data_type(self) -> DataType {
-        match self {
-            Self::Bool => DataType::Boolean,
-            Self::Int => DataType::Int64,
-            Self::Float => DataType::Float64,
-            Self::Date => DataType::Date32,
-            Self::Time => DataType::Timestamp(TimeUnit::Nanosecond, None),
-            Self::ZonedTime => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+    fn is_time_text(self) -> bool {
+        matches!(
+            self,
+            Self::Pattern(_) | Self::Date | Self::Time | Self::ZonedTime
+        )
+    }
+}
+
+/// How the text of a column becomes values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Reading {
+    pub(super) decimal_comma: bool,
+    /// Of day and month, where the year is last.
+    pub(super) order: Option<Order>,
+    pub(super) pattern: Option<Pattern>,
+    pub(super) unit: Option<EpochUnit>,
+    /// Integers in a column of floats must be floats without loss.
+    pub(super) exact: bool,
+}
+
+/// What was found out of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) data_type: DataType,
+    pub(super) reading: Reading,
+    /// Why it is text.
+    pub(super) reason: Option<String>,
+}
+
+/// A value and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Example {
+    pub(super) line: u64,
+    pub(super) text: String,
+}
+
+/// What all columns have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    patterns: Vec<Pattern>,
+    unit: Option<EpochUnit>,
+    decimals: Vec<Kind>,
+    /// Values that fit nothing are bad rows, not a reason for text.
+    expects_bad_rows: bool,
+}
+
+impl Rules {
+    /// `delimiter` is `None` for formats without one.
+    pub(super) fn new(
+        options: &ImportOptions,
+        delimiter: Option<u8>,
+        expects_bad_rows: bool,
+    ) -> Self {
+        let decimals = match (options.decimal, delimiter) {
+            (Some(','), _) => vec![Kind::CommaFloat],
+            (Some(_), _) | (None, None | Some(b',')) => vec![Kind::Float],
+            (None, Some(_)) => vec![Kind::Float, Kind::CommaFloat],
+        };
+        Self {
+            patterns: options.time_format.clone(),
+            unit: options.time_unit,
+            decimals,
+            expects_bad_rows,
         }
     }
 
-    fn takes(self, text: &str) -> bool {
-        match self {
-            Self::Bool => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false"),
-            Self::Int => {
-                is_plain_number(text) && is_integer(text) && Int64Type::parse(text).is_some()
+    fn kinds(&self) -> Vec<Kind> {
+        let numbers = [&[Kind::Bool, Kind::Int][..], &self.decimals].concat();
+        let patterns = (0..self.patterns.len()).map(Kind::Pattern);
+        let times = [Kind::Date, Kind::Time, Kind::ZonedTime];
+        numbers.into_iter().chain(patterns).chain(times).collect()
+    }
+
+    /// What the time column may be.
+    fn time_kinds(&self) -> Vec<Kind> {
+        if !self.patterns.is_empty() {
+            return (0..self.patterns.len()).map(Kind::Pattern).collect();
+        }
+        if self.unit.is_some() {
+            return vec![Kind::Epoch];
+        }
+        vec![Kind::Int, Kind::Date, Kind::Time, Kind::ZonedTime]
+    }
+
+    fn data_type(&self, kind: Kind) -> DataType {
+        let time = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        let zoned = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+        match kind {
+            Kind::Bool => DataType::Boolean,
+            Kind::Int => DataType::Int64,
+            Kind::Float | Kind::CommaFloat => DataType::Float64,
+            Kind::Pattern(number) => {
+                let pattern = &self.patterns[number];
+                match (pattern.has_zone(), pattern.has_clock()) {
+                    (true, _) => zoned,
+                    (false, true) => time,
+                    (false, false) => DataType::Date32,
+                }
             }
-            Self::Float => is_float(text),
-            Self::Date => text.len() == 10 && parse_time(text, &self.data_type()).is_ok(),
-            Self::Time => !has_zone(text) && parse_time(text, &self.data_type()).is_ok(),
-            Self::ZonedTime => has_zone(text) && parse_time(text, &self.data_type()).is_ok(),
+            Kind::Epoch | Kind::Time => time,
+            Kind::Date => DataType::Date32,
+            Kind::ZonedTime => zoned,
+        }
+    }
+
+    /// Whether a kind takes a text; times are read by `TimeText` once for all kinds.
+    fn takes(&self, kind: Kind, text: &str, time: Option<&TimeText>) -> bool {
+        match kind {
+            Kind::Bool => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false"),
+            Kind::Int => is_int64(text),
+            Kind::Float => is_float(text),
+            Kind::CommaFloat => with_decimal_point(text).is_some_and(|text| is_float(&text)),
+            Kind::Pattern(number) => self.patterns[number].ns(text).is_some_and(fits_ns),
+            Kind::Epoch => self
+                .unit
+                .and_then(|unit| super::numbers::epoch_ns(text, unit.ns()))
+                .is_some_and(fits_ns),
+            Kind::Date => time.is_some_and(|time| !time.has_clock()),
+            Kind::Time => time.is_some_and(|time| !time.has_zone() && fits(time)),
+            Kind::ZonedTime => time.is_some_and(|time| time.has_zone() && fits(time)),
         }
     }
 }
 
-/// Not `007`: zeros in front belong to a name.
-fn is_plain_number(text: &str) -> bool {
-    let digits = text.trim_start_matches(['-', '+']);
-    !digits.starts_with('0') || !digits[1..].starts_with(|c: char| c.is_ascii_digit())
+fn fits_ns(ns: i128) -> bool {
+    i64::try_from(ns).is_ok()
 }
 
-fn is_float(text: &str) -> bool {
-    let words = ["nan", "inf", "-inf", "infinity", "-infinity"];
-    if words.iter().any(|word| text.eq_ignore_ascii_case(word)) {
-        return true;
+fn fits(time: &TimeText) -> bool {
+    ORDERS
+        .iter()
+        .filter_map(|order| time.ns(*order))
+        .all(fits_ns)
+}
+
+/// What the values of a column have shown so far.
+#[derive(Clone, Debug)]
+struct Column {
+    /// The kinds that take every value so far; markers aside.
+    kinds: Vec<Kind>,
+    /// The orders that every date fits so far.
+    orders: Vec<Order>,
+    /// The year of some date is last.
+    needs_order: bool,
+    /// A value of which the orders make two days.
+    ambiguous: Option<Example>,
+    /// Markers that no kind takes, and where they are first.
+    markers: Vec<Example>,
+    /// The value after which no kind was left, unless it was the first one.
+    culprit: Option<Example>,
+    /// The first value.
+    first: Option<Example>,
+    /// Values that were no markers.
+    values: u64,
+}
+
+/// How many values each kind takes: the type of the time column is that of most values.
+#[derive(Clone, Debug)]
+struct TimeColumn {
+    column: usize,
+    counts: Vec<(Kind, u64)>,
+    /// Year-last dates that fit each order.
+    orders: [u64; 2],
+}
+
+/// Finds the types of all columns, chunk by chunk.
+#[derive(Clone, Debug)]
+pub(super) struct Inference {
+    rules: Rules,
+    columns: Vec<Column>,
+    time: Option<TimeColumn>,
+}
+
+impl Inference {
+    /// `time` is the column that orders the new table.
+    pub(super) fn new(rules: Rules, columns: usize, time: Option<usize>) -> Self {
+        let column = Column {
+            kinds: rules.kinds(),
+            orders: ORDERS.to_vec(),
+            needs_order: false,
+            ambiguous: None,
+            markers: Vec::new(),
+            culprit: None,
+            first: None,
+            values: 0,
+        };
+        let counts = rules.time_kinds().into_iter().map(|kind| (kind, 0));
+        let time = time.map(|column| TimeColumn {
+            column,
+            counts: counts.collect(),
+            orders: [0; 2],
+        });
+        Self {
+            columns: vec![column; columns],
+            time,
+            rules,
+        }
     }
-    let number = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
-    // An integer too large for the type is a number for names, not for sums.
-    let too_large = is_integer(text) && Int64Type::parse(text).is_none();
-    number && !too_large && is_plain_number(text) && Float64Type::parse(text).is_some()
-}
 
-/// Whether a time ends with `Z` or an offset.
-fn has_zone(text: &str) -> bool {
-    text.get(10..)
-        .is_some_and(|clock| clock.contains(['Z', 'z', '+', '-']))
-}
+    /// From now on a value that fits nothing is a bad row.
+    pub(super) fn expect_bad_rows(&mut self) {
+        self.rules.expects_bad_rows = true;
+    }
 
-/// The schema of a table for rows like these. Columns without any value are text.
-pub(super) fn schema(names: &[String], chunks: &[Chunk]) -> Schema {
-    let column = |(place, name): (usize, &String)| Field::new(name, data_type(place, chunks), true);
-    Schema::new(names.iter().enumerate().map(column).collect::<Vec<_>>())
-}
-
-const TIMES: [Kind; 4] = [Kind::Int, Kind::Date, Kind::Time, Kind::ZonedTime];
-
-/// The type of time that takes most values of a column; `None` if no value is a time.
-pub(super) fn time_type(column: usize, chunks: &[Chunk]) -> Option<DataType> {
-    let mut taken = TIMES.map(|kind| (kind, 0_u64));
-    for chunk in chunks {
-        for text in chunk.columns[column].iter().flatten() {
-            for (kind, count) in &mut taken {
-                let is_number = *kind == Kind::Int && !chunk.is_text[column];
-                *count += u64::from((*kind != Kind::Int || is_number) && kind.takes(text.trim()));
+    pub(super) fn look(&mut self, chunk: &Chunk) {
+        for (place, texts) in chunk.columns.iter().enumerate() {
+            if self.time.as_ref().is_some_and(|time| time.column == place) {
+                self.look_at_times(chunk, place);
+                continue;
+            }
+            let column = &mut self.columns[place];
+            if chunk.is_text[place] {
+                column.kinds.retain(|kind| kind.is_time_text());
+            }
+            for (line, text) in chunk.lines.iter().zip(texts) {
+                let text = text.unwrap_or_default().trim();
+                if !text.is_empty() && !column.is_settled() {
+                    column.look(&self.rules, *line, text);
+                }
             }
         }
     }
-    // The most particular one of those that take equally many.
-    let most = taken.into_iter().rev().max_by_key(|(_, count)| *count);
-    most.filter(|(_, count)| *count > 0)
-        .map(|(kind, _)| kind.data_type())
-}
 
-/// The first value of a column, and its line; `None` if all are empty.
-pub(super) fn first_value(column: usize, chunks: &[Chunk]) -> Option<(u64, &str)> {
-    chunks.iter().find_map(|chunk| {
-        let mut values = chunk.lines.iter().zip(&chunk.columns[column]);
-        values.find_map(|(line, text)| {
-            let text = text?.trim();
-            (!text.is_empty()).then_some((*line, text))
-        })
-    })
-}
-
-fn data_type(column: usize, chunks: &[Chunk]) -> DataType {
-    let mut kinds = KINDS.to_vec();
-    let mut empty = true;
-    for chunk in chunks {
-        if chunk.is_text[column] {
-            kinds.retain(|kind| matches!(kind, Kind::Date | Kind::Time | Kind::ZonedTime));
-        }
-        for text in chunk.columns[column].iter().flatten() {
-            let text = text.trim();
+    fn look_at_times(&mut self, chunk: &Chunk, place: usize) {
+        let Some(time) = &mut self.time else { return };
+        let column = &mut self.columns[place];
+        for (line, text) in chunk.lines.iter().zip(&chunk.columns[place]) {
+            let text = text.unwrap_or_default().trim();
             if text.is_empty() {
                 continue;
             }
-            empty = false;
-            kinds.retain(|kind| kind.takes(text));
-            if kinds.is_empty() {
-                return DataType::Utf8;
+            let example = || Example {
+                line: *line,
+                text: text.to_owned(),
+            };
+            column.first.get_or_insert_with(example);
+            let read = TimeText::parse(text);
+            for (kind, count) in &mut time.counts {
+                let takes = match kind {
+                    // Texts of JSON are no numbers.
+                    Kind::Int => {
+                        !chunk.is_text[place] && (is_int64(text) || whole_number(text).is_some())
+                    }
+                    kind => self.rules.takes(*kind, text, read.as_ref()),
+                };
+                *count += u64::from(takes);
+            }
+            if let Some(read) = read.filter(TimeText::needs_order) {
+                for (order, count) in ORDERS.iter().zip(&mut time.orders) {
+                    *count += u64::from(read.fits(*order));
+                }
+                if read.is_ambiguous() {
+                    column.ambiguous.get_or_insert_with(example);
+                }
             }
         }
     }
-    kinds
-        .first()
-        .filter(|_| !empty)
-        .map_or(DataType::Utf8, |kind| kind.data_type())
+
+    /// Whether another look at all rows might find a type that takes this value.
+    pub(super) fn could_take(&self, place: usize, text: &str) -> bool {
+        let time = TimeText::parse(text);
+        let takes = |kind: &Kind| self.rules.takes(*kind, text, time.as_ref());
+        if let Some(of_time) = self.time.as_ref().filter(|time| time.column == place) {
+            return of_time.counts.iter().any(|(kind, _)| takes(kind));
+        }
+        !self.rules.expects_bad_rows || self.columns[place].kinds.iter().any(takes)
+    }
+
+    /// The first value of a column.
+    pub(super) fn first_value(&self, place: usize) -> Option<&Example> {
+        self.columns[place].first.as_ref()
+    }
+
+    /// A date of which nothing says yet whether its day or its month is first, where that makes a difference. `reads_times`:
+    /// the column of the table is a time, whatever the values look like.
+    pub(super) fn ambiguous(&self, place: usize, reads_times: bool) -> Option<&Example> {
+        let is_open = match self.time.as_ref().filter(|time| time.column == place) {
+            Some(time) => {
+                self.time_kind().is_some_and(uses_orders) && time.orders[0] == time.orders[1]
+            }
+            None => {
+                let column = &self.columns[place];
+                let is_time = column.kind().is_some_and(uses_orders);
+                let reads_times = reads_times && self.rules.patterns.is_empty();
+                (is_time || reads_times) && column.orders.len() == ORDERS.len()
+            }
+        };
+        self.columns[place].ambiguous.as_ref().filter(|_| is_open)
+    }
+
+    fn time_kind(&self) -> Option<Kind> {
+        let counts = &self.time.as_ref()?.counts;
+        // The most particular one of those that take equally many.
+        let most = counts.iter().rev().max_by_key(|(_, count)| *count)?;
+        (most.1 > 0).then_some(most.0)
+    }
+
+    /// The type of a column; `None` for a time column without any time.
+    pub(super) fn found(&self, place: usize) -> Option<Found> {
+        let column = &self.columns[place];
+        let of_time = self.time.as_ref().filter(|time| time.column == place);
+        if let Some(time) = of_time {
+            let order = ORDERS[usize::from(time.orders[1] > time.orders[0])];
+            let needs_order = time.orders != [0, 0];
+            let kind = self.time_kind()?;
+            return Some(self.found_kind(kind, needs_order.then_some(order)));
+        }
+        match column.kind() {
+            Some(kind) => Some(self.found_kind(kind, column.order())),
+            None => Some(Found {
+                data_type: DataType::Utf8,
+                reading: Reading::default(),
+                reason: column.why_text(),
+            }),
+        }
+    }
+
+    fn found_kind(&self, kind: Kind, order: Option<Order>) -> Found {
+        let pattern = match kind {
+            Kind::Pattern(number) => Some(self.rules.patterns[number].clone()),
+            _ => None,
+        };
+        Found {
+            data_type: self.rules.data_type(kind),
+            reading: Reading {
+                decimal_comma: kind == Kind::CommaFloat,
+                order: order.filter(|_| uses_orders(kind)),
+                pattern,
+                unit: self.rules.unit.filter(|_| kind == Kind::Epoch),
+                exact: true,
+            },
+            reason: None,
+        }
+    }
+
+    /// How a column is read into one of this type that is there already.
+    pub(super) fn reading(&self, place: usize, data_type: &DataType) -> Reading {
+        let column = &self.columns[place];
+        if !matches!(data_type, DataType::Timestamp(..) | DataType::Date32) {
+            return Reading {
+                decimal_comma: column.has_decimal_comma(),
+                ..Reading::default()
+            };
+        }
+        let fits_pattern = column.kinds.iter().find_map(|kind| match kind {
+            Kind::Pattern(number) => self.rules.patterns.get(*number),
+            _ => None,
+        });
+        Reading {
+            decimal_comma: false,
+            order: column.order(),
+            pattern: fits_pattern.or(self.rules.patterns.first()).cloned(),
+            unit: self.rules.unit,
+            exact: false,
+        }
+    }
+}
+
+fn uses_orders(kind: Kind) -> bool {
+    matches!(kind, Kind::Date | Kind::Time | Kind::ZonedTime)
+}
+
+impl Column {
+    /// Whether nothing can change any more.
+    fn is_settled(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    fn look(&mut self, rules: &Rules, line: u64, text: &str) {
+        let example = || Example {
+            line,
+            text: text.to_owned(),
+        };
+        self.first.get_or_insert_with(example);
+        let may_be_time = self.kinds.iter().any(|kind| uses_orders(*kind));
+        let time = may_be_time.then(|| TimeText::parse(text)).flatten();
+        let orders: Vec<Order> = time.map_or_else(
+            || self.orders.clone(),
+            |time| {
+                self.orders
+                    .iter()
+                    .copied()
+                    .filter(|order| time.fits(*order))
+                    .collect()
+            },
+        );
+        let takes = |kind: Kind| {
+            rules.takes(kind, text, time.as_ref()) && (!uses_orders(kind) || !orders.is_empty())
+        };
+        if !self.kinds.iter().any(|kind| takes(*kind)) {
+            if is_marker(text) {
+                let is_new = !self.markers.iter().any(|marker| marker.text == text);
+                if is_new && self.markers.len() < MOST_MARKERS {
+                    self.markers.push(example());
+                }
+                return;
+            }
+            if rules.expects_bad_rows {
+                return;
+            }
+            self.culprit = (self.values > 0).then(example);
+            self.kinds.clear();
+            return;
+        }
+        self.values += 1;
+        self.kinds.retain(|kind| takes(*kind));
+        if let Some(time) = time {
+            self.orders = orders;
+            self.needs_order |= time.needs_order();
+            if time.is_ambiguous() {
+                self.ambiguous.get_or_insert_with(example);
+            }
+        }
+    }
+
+    /// What it is; `None` for text.
+    fn kind(&self) -> Option<Kind> {
+        let is_known = self.values > 0 && self.markers.is_empty();
+        self.kinds.first().filter(|_| is_known).copied()
+    }
+
+    /// Which of day and month is first, where that matters.
+    fn order(&self) -> Option<Order> {
+        self.orders.first().filter(|_| self.needs_order).copied()
+    }
+
+    fn has_decimal_comma(&self) -> bool {
+        let has = |kind: Kind| self.kinds.contains(&kind);
+        has(Kind::CommaFloat) && !has(Kind::Float)
+    }
+
+    fn why_text(&self) -> Option<String> {
+        if self.kinds.is_empty() {
+            let culprit = self.culprit.as_ref()?;
+            return Some(format!(
+                "because of {} (line {})",
+                quoted(&culprit.text),
+                culprit.line
+            ));
+        }
+        let marker = self.markers.first()?;
+        let options: Vec<String> = self
+            .markers
+            .iter()
+            .map(|marker| null_option(&marker.text))
+            .collect();
+        Some(format!(
+            "because of {} (line {}): {}",
+            quoted(&marker.text),
+            marker.line,
+            options.join(" ")
+        ))
+    }
+}
+
+/// Whether it stands for a missing value in many files.
+pub(super) fn is_marker(text: &str) -> bool {
+    MARKERS
+        .iter()
+        .any(|marker| text.eq_ignore_ascii_case(marker))
+}
+
+fn quoted(text: &str) -> String {
+    let shown = super::convert::shown(text);
+    format!("'{}'", &shown[1..shown.len() - 1])
+}
+
+/// The option that makes null of a text, quoted where a shell would make something else of it.
+fn null_option(text: &str) -> String {
+    let is_plain = text
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
+    let word = if is_plain {
+        text.to_owned()
+    } else {
+        format!("'{text}'")
+    };
+    let separator = if text.starts_with("--") { '=' } else { ' ' };
+    format!("--null{separator}{word}")
 }
 
 #[cfg(test)]
@@ -144,22 +522,34 @@ mod tests {
     use super::super::chunk::ChunkBuilder;
     use super::*;
 
-    fn of(texts: &[&str]) -> DataType {
+    fn chunk_of(texts: &[&str]) -> Chunk {
         let mut chunk = ChunkBuilder::new(1, false);
-        for text in texts {
-            chunk.push(1, text.as_bytes(), [Some(*text)].into_iter());
+        for (line, text) in (2..).zip(texts) {
+            chunk.push(line, text.as_bytes(), [Some(*text)].into_iter());
         }
-        data_type(0, &[chunk.finish().unwrap()])
+        chunk.finish().unwrap()
+    }
+
+    fn inferred(texts: &[&str], time: Option<usize>, delimiter: u8) -> Inference {
+        let rules = Rules::new(&ImportOptions::default(), Some(delimiter), false);
+        let mut inference = Inference::new(rules, 1, time);
+        inference.look(&chunk_of(texts));
+        inference
+    }
+
+    fn of(texts: &[&str]) -> DataType {
+        inferred(texts, None, b',').found(0).unwrap().data_type
+    }
+
+    fn why(texts: &[&str]) -> Option<String> {
+        inferred(texts, None, b',').found(0).unwrap().reason
     }
 
     #[test]
     fn the_time_that_takes_most() {
         let of = |texts: &[&str]| {
-            let mut chunk = ChunkBuilder::new(1, false);
-            for text in texts {
-                chunk.push(1, text.as_bytes(), [Some(*text)].into_iter());
-            }
-            time_type(0, &[chunk.finish().unwrap()])
+            let found = inferred(texts, Some(0), b',').found(0);
+            found.map(|found| found.data_type)
         };
         let time = DataType::Timestamp(TimeUnit::Nanosecond, None);
         assert_eq!(
@@ -168,6 +558,7 @@ mod tests {
         );
         assert_eq!(of(&["2016-03-01", "?", "2016-03-02T05:00:00"]), Some(time));
         assert_eq!(of(&["2016-03-01", "5", "6"]), Some(DataType::Int64));
+        assert_eq!(of(&["1662858720.0"]), Some(DataType::Int64));
         assert_eq!(of(&["never", ""]), None);
     }
 
@@ -180,6 +571,7 @@ mod tests {
             (&["1", "2.5", "-1e-3", "NaN", "0", "0.5"], DataType::Float64),
             (&["true", "FALSE"], DataType::Boolean),
             (&["2016-03-01", "2016-12-31"], DataType::Date32),
+            (&["2016/03/01", "1.4.2016"], DataType::Date32),
             (
                 &[
                     "2016-03-01T05:00:00",
@@ -198,14 +590,65 @@ mod tests {
             ),
             (&["007", "8"], DataType::Utf8),
             (&["99999999999999999999"], DataType::Utf8),
+            (&["9007199254740993", "0.5"], DataType::Utf8),
             (&["1", "one"], DataType::Utf8),
             (&["1", "true"], DataType::Utf8),
             (&["2016-02-30"], DataType::Utf8),
+            (&["13.01.2016", "01.13.2016"], DataType::Utf8),
+            (&["1,5"], DataType::Utf8),
             (&["-"], DataType::Utf8),
             (&["", " "], DataType::Utf8),
             (&["", "4"], DataType::Int64),
         ] {
             assert_eq!(of(texts), wanted, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn why_a_column_is_text() {
+        assert_eq!(
+            why(&["1", "NA", "2.5", "-"]).as_deref(),
+            Some("because of 'NA' (line 3): --null NA --null -")
+        );
+        assert_eq!(
+            why(&["NA", "1"]).as_deref(),
+            Some("because of 'NA' (line 2): --null NA")
+        );
+        assert_eq!(
+            why(&["1", "2", "x", "NA"]).as_deref(),
+            Some("because of 'x' (line 4)")
+        );
+        assert_eq!(why(&["Shunyi", "NA"]), None);
+        assert_eq!(why(&["1", "NaN"]), None);
+    }
+
+    #[test]
+    fn decimal_commas_need_another_separator() {
+        let found = |texts: &[&str], delimiter| inferred(texts, None, delimiter).found(0).unwrap();
+        let comma = found(&["1,5", "2", "-0,25"], b';');
+        assert_eq!(comma.data_type, DataType::Float64);
+        assert!(comma.reading.decimal_comma);
+        assert!(!found(&["1.5", "2"], b';').reading.decimal_comma);
+        for (texts, delimiter) in [(&["1,5", "2.5"], b';'), (&["1,5", "2,5"], b',')] {
+            assert_eq!(found(texts, delimiter).data_type, DataType::Utf8);
+        }
+    }
+
+    #[test]
+    fn day_or_month_is_decided_by_all_values() {
+        for time in [None, Some(0)] {
+            let open = inferred(&["01/02/2012", "02/02/2012"], time, b',');
+            assert_eq!(open.ambiguous(0, false).unwrap().text, "01/02/2012");
+            for (text, order) in [
+                ("13/02/2012", Order::DayFirst),
+                ("02/13/2012", Order::MonthFirst),
+            ] {
+                let closed = inferred(&["01/02/2012", text], time, b',');
+                assert_eq!(closed.ambiguous(0, false), None);
+                assert_eq!(closed.found(0).unwrap().reading.order, Some(order));
+            }
+            let same = inferred(&["01/01/2012", "2/2/2012"], time, b',');
+            assert_eq!(same.ambiguous(0, false), None);
         }
     }
 }

@@ -128,6 +128,18 @@ impl ReadChunks for JsonLines {
         &self.columns
     }
 
+    fn columns_mut(&mut self) -> &mut [String] {
+        &mut self.columns
+    }
+
+    fn delimiter(&self) -> Option<u8> {
+        None
+    }
+
+    fn has_odd_header(&self) -> bool {
+        false
+    }
+
     fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure> {
         let mut chunk = ChunkBuilder::new(self.columns.len(), self.keeps_raw);
         while !chunk.is_full() {

@@ -1,41 +1,40 @@
-//! `thalweg import`: the rows of a file in one commit, all of them or none.
+//! `thalweg import`: the rows of files in one commit, all of them or none.
 //!
 //! Text becomes rows in steps: a [`source`] gives bytes, a reader cuts them into [`chunk`]s of text by column, types are
-//! [`infer`]red from the first chunks where a table is to be made, and a [`convert`]er makes batches of the table's
-//! types and sets bad rows apart.
+//! [`infer`]red from the first chunks, and a [`convert`]er makes batches of the table's types and sets bad rows apart.
+//! A new table whose types turn out too narrow is made again with types inferred from all rows.
 //!
 //! Invariants
 //! - No row is lost in silence: it is stored, or it fails the import with its line named, or it is in the file of rejects.
 //! - A failed import leaves nothing, not even the table it was to make.
 //! - Memory is bounded: a file is read in chunks, and only those that types are inferred from are kept.
+//! - All rows are looked at at most once more than they are stored: after that types are final.
 
 mod chunk;
 mod convert;
 mod csv_lines;
 mod csv_records;
+mod dialect;
+mod file_set;
+mod findings;
 mod infer;
+mod job;
 mod json_lines;
+mod numbers;
 mod rejects;
 mod source;
+mod times;
 
-use crate::arguments::{FileFormat, ImportCall, ImportOptions};
+pub(crate) use times::Pattern;
+
+use crate::arguments::{ImportCall, ImportOptions};
 use crate::failure::Failure;
-use crate::files;
-use crate::interrupt::Listening;
 use crate::sql::counted;
-use arrow_array::RecordBatch;
-use arrow_schema::Schema;
-use chunk::{BadRow, Chunk, ReadChunks};
-use convert::Converter;
-use rejects::Rejects;
-use source::Source;
+use crate::{files, opening};
+use job::Job;
+use source::Input;
 use std::path::{Path, PathBuf};
-use thalweg::{CreateOptions, Database, Error, ErrorKind, Table, fold_name};
-
-/// Rows from which types are inferred, at most.
-const SAMPLE_ROWS: usize = 100_000;
-/// Bytes of text from which types are inferred, at most.
-const SAMPLE_BYTES: usize = 64 << 20;
+use thalweg::{Database, ErrorKind};
 
 /// What an import did.
 #[derive(Debug)]
@@ -44,12 +43,24 @@ pub(crate) struct Imported {
     pub(crate) rows: u64,
     rejected: u64,
     rejects: Option<PathBuf>,
+    is_dry_run: bool,
 }
 
 impl Imported {
-    /// Says so on standard error.
+    /// Prints it on standard error.
     pub(crate) fn tell(&self) {
-        eprintln!("imported {} into {}", counted(self.rows, "row"), self.table);
+        let rows = counted(self.rows, "row");
+        if self.is_dry_run {
+            eprintln!(
+                "{rows} could be imported into {}; nothing was stored",
+                self.table
+            );
+            if self.rejected > 0 {
+                eprintln!("{} would be rejected", counted(self.rejected, "row"));
+            }
+            return;
+        }
+        eprintln!("imported {rows} into {}", self.table);
         if let Some(path) = &self.rejects {
             eprintln!(
                 "rejected {}: see {}",
@@ -63,12 +74,22 @@ impl Imported {
 /// `thalweg import`.
 pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
     // A wrong name of the file must not make a database.
-    let source = Source::open(&call.file, &call.options)?;
+    let inputs = open_all(&call.files, &call.options)?;
+    if call.options.dry_run {
+        return dry_run(call, inputs);
+    }
     let was_there = files::exists(&call.database);
     let db = Database::builder()
         .must_exist(!call.options.create)
-        .open(&call.database)?;
-    let imported = import_source(&db, source, &call.table, &call.options);
+        .open(&call.database)
+        .map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Failure::Other(format!(
+                "{}: --create makes the database and the table",
+                error.message()
+            )),
+            _ => opening::explain_lock(error, &call.database),
+        })?;
+    let imported = Job::new(Some(&db), inputs, &call.table, &call.options).run();
     if imported.is_err() && !was_there && db.table_names().is_ok_and(|names| names.is_empty()) {
         // While it is open nobody else can have put anything there.
         files::remove_folder(&call.database);
@@ -79,6 +100,26 @@ pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Reads everything and stores nothing; the database need not be there.
+fn dry_run(call: &ImportCall, inputs: Vec<Input>) -> Result<(), Failure> {
+    let db = Database::builder().read_only(true).open(&call.database);
+    let db = match db {
+        Err(error) if error.kind() == ErrorKind::NotFound && call.options.create => None,
+        db => Some(db?),
+    };
+    Job::new(db.as_ref(), inputs, &call.table, &call.options)
+        .run()?
+        .tell();
+    Ok(())
+}
+
+fn open_all(files: &[PathBuf], options: &ImportOptions) -> Result<Vec<Input>, Failure> {
+    files
+        .iter()
+        .map(|file| Input::open(file, options))
+        .collect()
+}
+
 /// Imports a file into an open database.
 pub(crate) fn import(
     db: &Database,
@@ -86,207 +127,17 @@ pub(crate) fn import(
     table: &str,
     options: &ImportOptions,
 ) -> Result<Imported, Failure> {
-    import_source(db, Source::open(file, options)?, table, options)
+    let inputs = vec![Input::open(file, options)?];
+    Job::new(Some(db), inputs, table, options).run()
 }
 
-/// Imports bytes that are at hand.
+/// Imports bytes that are at hand, and prints nothing.
 pub(crate) fn import_bytes(
     db: &Database,
     bytes: &'static [u8],
     table: &str,
     options: &ImportOptions,
 ) -> Result<Imported, Failure> {
-    import_source(db, Source::of_bytes(bytes, options)?, table, options)
-}
-
-fn import_source(
-    db: &Database,
-    source: Source,
-    name: &str,
-    options: &ImportOptions,
-) -> Result<Imported, Failure> {
-    let (bar, file) = (source.bar.clone(), source.name.clone());
-    let mut reader: Box<dyn ReadChunks> = match source.format {
-        FileFormat::Json => Box::new(json_lines::JsonLines::open(source, options)?),
-        _ => Box::new(csv_lines::CsvLines::open(source, options)?),
-    };
-    let found = match db.table(name) {
-        Err(error) if error.kind() == ErrorKind::NotFound && options.create => None,
-        table => Some(table?),
-    };
-    let (table, sample, made) = match found {
-        Some(table) => {
-            check_options(&table, options)?;
-            (table, Vec::new(), false)
-        }
-        None => {
-            // Options that cannot be are told before a large file is read.
-            let create = create_options(options)?;
-            let sample = read_sample(&mut *reader)?;
-            if sample.is_empty() {
-                return Err(Failure::Other(format!(
-                    "{file} has no rows to find the types of columns from: make the table first, with CREATE TABLE"
-                )));
-            }
-            let schema = new_schema(options, reader.columns(), &sample)?;
-            (db.create_table(name, &schema, &create)?, sample, true)
-        }
-    };
-    let imported = append(&table, &mut *reader, sample, options);
-    bar.finish_and_clear();
-    if imported.is_err() && made {
-        // Why it failed is of more interest than why it cannot be undone.
-        let _ = db.drop_table(name);
-    }
-    imported
-}
-
-fn create_options(options: &ImportOptions) -> Result<CreateOptions, Failure> {
-    let given = [
-        ("layout", &options.layout),
-        ("time", &options.time),
-        ("key", &options.key),
-        ("dimensions", &options.dimensions),
-        ("split", &options.split),
-    ];
-    let given = given
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value.as_ref()?)));
-    Ok(CreateOptions::from_pairs(given)?)
-}
-
-/// A table that is there already keeps its definition: what contradicts it is a mistake.
-fn check_options(table: &Table, options: &ImportOptions) -> Result<(), Failure> {
-    let definition = table.definition();
-    let time = definition.time_column().map(|time| time.name.clone());
-    if let Some(wanted) = &options.time
-        && time.as_deref().map(fold_name) != Some(fold_name(wanted))
-    {
-        let is = time.map_or_else(|| "by arrival".to_owned(), |time| format!("by \"{time}\""));
-        return Err(Failure::usage(format!(
-            "table \"{}\" exists and is ordered {is}, not by \"{wanted}\"",
-            table.name()
-        )));
-    }
-    create_options(options)?;
-    Ok(())
-}
-
-/// The columns of the table to make. The times that most rows have tell the type of the time column: rows that it does not
-/// take are bad rows like others, whether they are set apart or fail the import.
-fn new_schema(
-    options: &ImportOptions,
-    columns: &[String],
-    sample: &[Chunk],
-) -> Result<Schema, Failure> {
-    let schema = infer::schema(columns, sample);
-    let time = options.time.as_ref().and_then(|wanted| {
-        let is_wanted = |name: &String| fold_name(name) == fold_name(wanted);
-        columns.iter().position(is_wanted)
-    });
-    let Some(time) = time else {
-        return Ok(schema);
-    };
-    let Some((line, first)) = infer::first_value(time, sample) else {
-        // Without any time a bad row is the reason, where there is one.
-        let bad = sample.iter().flat_map(|chunk| &chunk.bad);
-        return bad
-            .min_by_key(|row| row.line)
-            .map_or(Ok(schema), |row| Err(first_bad(row)));
-    };
-    let Some(data_type) = infer::time_type(time, sample) else {
-        return Err(Failure::Other(format!(
-            "line {line}: column \"{}\": {} is no time, and no other value of the first lines is one; nothing was imported",
-            columns[time],
-            convert::shown(first)
-        )));
-    };
-    let mut fields: Vec<_> = schema
-        .fields()
-        .iter()
-        .map(|field| (**field).clone())
-        .collect();
-    fields[time].set_data_type(data_type);
-    Ok(Schema::new(fields))
-}
-
-fn read_sample(reader: &mut dyn ReadChunks) -> Result<Vec<Chunk>, Failure> {
-    let (mut chunks, mut rows, mut bytes) = (Vec::new(), 0, 0);
-    while rows < SAMPLE_ROWS && bytes < SAMPLE_BYTES {
-        let Some(chunk) = reader.next_chunk()? else {
-            break;
-        };
-        rows += chunk.rows();
-        bytes += chunk.bytes();
-        chunks.push(chunk);
-    }
-    Ok(chunks)
-}
-
-/// Appends everything in one commit.
-fn append(
-    table: &Table,
-    reader: &mut dyn ReadChunks,
-    sample: Vec<Chunk>,
-    options: &ImportOptions,
-) -> Result<Imported, Failure> {
-    let mut rejects = options
-        .rejects
-        .as_deref()
-        .map(Rejects::create)
-        .transpose()?;
-    let converter = Converter::new(&table.definition(), reader.columns())?;
-    let listening = Listening::start();
-    // The engine takes its own errors only; others wait here until it has given up.
-    let mut failure = None;
-    let mut sample = sample.into_iter();
-    let mut next = || -> Result<Option<RecordBatch>, Failure> {
-        listening.check()?;
-        let Some(chunk) = sample
-            .next()
-            .map_or_else(|| reader.next_chunk(), |chunk| Ok(Some(chunk)))?
-        else {
-            if let Some(rejects) = &mut rejects {
-                rejects.finish()?;
-            }
-            return Ok(None);
-        };
-        let (batch, bad) = converter.convert(&chunk)?;
-        match &mut rejects {
-            Some(rejects) => bad.iter().try_for_each(|row| rejects.write(row))?,
-            None => bad
-                .iter()
-                .min_by_key(|row| row.line)
-                .map_or(Ok(()), |row| Err(first_bad(row)))?,
-        }
-        Ok(Some(batch))
-    };
-    let batches = std::iter::from_fn(|| match next() {
-        Ok(batch) => batch.map(Ok),
-        Err(error) => {
-            failure = Some(error);
-            Some(Err(Error::new(
-                ErrorKind::Invalid,
-                "the import was given up",
-            )))
-        }
-    });
-    let appended = table.append(batches, None);
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
-    let rejected = rejects.as_ref().map_or(0, Rejects::count);
-    Ok(Imported {
-        table: table.name().to_owned(),
-        rows: appended?,
-        rejected,
-        rejects: options.rejects.clone(),
-    })
-}
-
-fn first_bad(row: &BadRow) -> Failure {
-    Failure::Other(format!(
-        "line {}: {}; nothing was imported (--rejects FILE sets bad rows apart and stores the others)",
-        row.line, row.reason
-    ))
+    let inputs = vec![Input::of_bytes(bytes)];
+    Job::new(Some(db), inputs, table, options).quiet().run()
 }

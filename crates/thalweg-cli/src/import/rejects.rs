@@ -7,17 +7,20 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 pub(super) struct Rejects {
-    writer: csv::Writer<File>,
-    path: PathBuf,
+    /// `None` where bad rows are only counted.
+    file: Option<(csv::Writer<File>, PathBuf)>,
     count: u64,
 }
 
 impl Rejects {
     /// Makes the file: it is there, with its header, even if no row is bad.
-    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn create(path: Option<&Path>) -> Result<Self, Failure> {
+        let open = |path: &Path| {
+            let writer = csv::Writer::from_writer(files::create(path)?);
+            Ok::<_, Failure>((writer, path.to_owned()))
+        };
         let mut rejects = Self {
-            writer: csv::Writer::from_writer(files::create(path)?),
-            path: path.to_owned(),
+            file: path.map(open).transpose()?,
             count: 0,
         };
         rejects.write_record([b"line", b"reason", b"row"])?;
@@ -34,16 +37,22 @@ impl Rejects {
     }
 
     fn write_record(&mut self, record: [&[u8]; 3]) -> Result<(), Failure> {
-        self.writer
+        let Some((writer, path)) = &mut self.file else {
+            return Ok(());
+        };
+        writer
             .write_record(record)
-            .map_err(|error| Failure::Other(format!("{}: {error}", self.path.display())))
+            .map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
     }
 
     /// Returns when everything is written: before the other rows are stored.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
-        self.writer
+        let Some((writer, path)) = &mut self.file else {
+            return Ok(());
+        };
+        writer
             .flush()
-            .map_err(|error| Failure::Other(format!("{}: {error}", self.path.display())))
+            .map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
     }
 
     pub(super) fn count(&self) -> u64 {

@@ -1,12 +1,15 @@
 //! Where the bytes of an import come from: a file, standard input or memory, packed or not.
 //!
-//! Packing is told by the first bytes, not by the name: standard input has none.
+//! Invariants
+//! - Packing is detected by the first bytes, not by the name: standard input has none.
+//! - Every input can be read again from its start: what is no file is copied to one first.
 
 use crate::arguments::{FileFormat, ImportOptions};
 use crate::failure::Failure;
 use crate::{files, progress};
 use indicatif::ProgressBar;
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek};
 use std::path::Path;
 
 const GZIP_MAGIC: &[u8] = &[0x1F, 0x8B];
@@ -17,28 +20,23 @@ const ARROW_MAGIC: &[u8] = b"ARROW1";
 const ZSTD_WINDOW_LOG: u32 = 27;
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Unpacked bytes.
-pub(super) struct Source {
-    pub(super) reader: Box<dyn BufRead>,
-    pub(super) format: FileFormat,
+/// Bytes that can be read from their start as often as needed.
+pub(super) struct Input {
+    bytes: Bytes,
     /// For messages.
     pub(super) name: String,
-    /// Fields are separated by tabs, as the name says.
-    pub(super) is_tsv: bool,
-    pub(super) bar: ProgressBar,
 }
 
-impl Source {
+enum Bytes {
+    File(File),
+    Memory(&'static [u8]),
+}
+
+impl Input {
     /// A file, or standard input for `-`.
     pub(super) fn open(path: &Path, options: &ImportOptions) -> Result<Self, Failure> {
         if path == Path::new("-") {
-            let bar = progress::bytes("import", None);
-            return Self::unpack(
-                Box::new(bar.wrap_read(std::io::stdin())),
-                "standard input".into(),
-                bar,
-                options,
-            );
+            return Self::copied(&mut io::stdin(), "standard input");
         }
         if options
             .rejects
@@ -49,39 +47,79 @@ impl Source {
                 "--rejects names the file that is imported, which it would empty",
             ));
         }
-        let file = files::open(path)?;
-        // Of a pipe nobody knows the length.
-        let length = file
-            .metadata()
-            .ok()
-            .filter(std::fs::Metadata::is_file)
-            .map(|found| found.len());
-        let bar = progress::bytes("import", length);
-        Self::unpack(
-            Box::new(bar.wrap_read(file)),
-            path.display().to_string(),
-            bar,
-            options,
-        )
+        let name = path.display().to_string();
+        let mut file = files::open(path)?;
+        if file.metadata().is_ok_and(|found| !found.is_file()) {
+            return Self::copied(&mut file, &name);
+        }
+        let bytes = Bytes::File(file);
+        Ok(Self { bytes, name })
     }
 
     /// Bytes in memory.
-    pub(super) fn of_bytes(bytes: &'static [u8], options: &ImportOptions) -> Result<Self, Failure> {
-        Self::unpack(
-            Box::new(Cursor::new(bytes)),
-            "the sample".into(),
-            ProgressBar::hidden(),
-            options,
-        )
+    pub(super) fn of_bytes(bytes: &'static [u8]) -> Self {
+        Self {
+            bytes: Bytes::Memory(bytes),
+            name: "the sample".to_owned(),
+        }
     }
 
+    /// A pipe, copied to a file without a name.
+    fn copied(pipe: &mut dyn Read, name: &str) -> Result<Self, Failure> {
+        let fail = |error: io::Error| Failure::Other(format!("reading {name}: {error}"));
+        let mut file = tempfile::tempfile().map_err(fail)?;
+        let bar = progress::bytes("read", None);
+        io::copy(&mut bar.wrap_read(pipe), &mut file).map_err(fail)?;
+        bar.finish_and_clear();
+        Ok(Self {
+            bytes: Bytes::File(file),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Reads it from its start; `doing` is what a progress bar shows.
+    pub(super) fn read(
+        &mut self,
+        doing: &'static str,
+        options: &ImportOptions,
+    ) -> Result<Source, Failure> {
+        let name = &self.name;
+        let fail = |error: io::Error| Failure::Other(format!("reading {name}: {error}"));
+        let (packed, bar): (Box<dyn Read>, _) = match &mut self.bytes {
+            Bytes::Memory(bytes) => (Box::new(Cursor::new(*bytes)), ProgressBar::hidden()),
+            Bytes::File(file) => {
+                file.rewind().map_err(fail)?;
+                let length = file.metadata().map_err(fail)?.len();
+                let bar = progress::bytes(doing, Some(length));
+                (
+                    Box::new(bar.wrap_read(file.try_clone().map_err(fail)?)),
+                    bar,
+                )
+            }
+        };
+        Source::unpack(packed, self.name.clone(), bar, options)
+    }
+}
+
+/// Unpacked bytes.
+pub(super) struct Source {
+    pub(super) reader: Box<dyn BufRead>,
+    pub(super) format: FileFormat,
+    /// For messages.
+    pub(super) name: String,
+    /// Fields are separated by tabs: the name ends with `.tsv`.
+    pub(super) is_tsv: bool,
+    pub(super) bar: ProgressBar,
+}
+
+impl Source {
     fn unpack(
         packed: Box<dyn Read>,
         name: String,
         bar: ProgressBar,
         options: &ImportOptions,
     ) -> Result<Self, Failure> {
-        let fail = |error: std::io::Error| Failure::Other(format!("reading {name}: {error}"));
+        let fail = |error: io::Error| Failure::Other(format!("reading {name}: {error}"));
         let mut packed = BufReader::with_capacity(BUFFER_BYTES, packed);
         let magic = packed.fill_buf().map_err(fail)?;
         let mut reader: Box<dyn BufRead> = if magic.starts_with(GZIP_MAGIC) {

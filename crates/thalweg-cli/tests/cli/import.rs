@@ -27,7 +27,18 @@ fn the_shipped_sample() {
         "import", "db", SAMPLE, "--table", "air", "--time", "ts", "--create",
     ]);
     assert_eq!((ended.status, ended.out.as_str()), (0, ""), "{ended:?}");
-    assert_eq!(ended.err, "imported 105,120 rows into air\n");
+    assert!(
+        ended.err.ends_with("imported 105,120 rows into air\n"),
+        "{ended:?}"
+    );
+    for found in [
+        "columns, separated by commas\n",
+        "  ts is timestamp\n",
+        "  pm25 is integer\n",
+        "  station is text\n",
+    ] {
+        assert!(ended.err.contains(found), "{ended:?}");
+    }
     let question = "SELECT count(*) AS n, count(pm25) AS c, sum(pm25) AS s, max(pm25) AS m, count(wd) AS w FROM air";
     assert_eq!(
         place.sql(question),
@@ -208,21 +219,26 @@ fn a_bad_row_fails_the_import_with_its_line() {
     );
 }
 
+/// More rows than types are found from at first, then some that do not fit them.
+fn long_file(place: &Place, last: &str) -> std::path::PathBuf {
+    let mut text = String::from("ts,v\n");
+    (0..150_000).for_each(|row| text.push_str(&format!("{row},{}\n", row % 7)));
+    text.push_str(last);
+    place.file("long.csv", text)
+}
+
 #[test]
 fn a_failed_import_leaves_no_table() {
     let place = Place::new();
-    // More rows than types are found from, then one that does not fit them.
-    let mut text = String::from("ts,v\n");
-    (0..150_000).for_each(|row| text.push_str(&format!("{row},{}\n", row % 7)));
-    text.push_str("150000,many\n");
-    let file = place.file("long.csv", text);
+    let file = long_file(&place, "never,1\n");
     let message = import(&place, &file, &["--create", "--time", "ts"]).fails(1);
     assert!(
-        message.contains("line 150002") && message.contains("\"many\""),
+        message.contains("line 150002") && message.contains("\"never\""),
         "{message}"
     );
-    assert_eq!(place.run_with(["db"], ".tables\n").ok(), "");
+    assert!(!place.db.exists());
     let rejects = place.folder.path().join("bad.csv");
+    let file = long_file(&place, "150000,many\n150001,2.5\n");
     let ended = import(
         &place,
         &file,
@@ -234,24 +250,55 @@ fn a_failed_import_leaves_no_table() {
             rejects.to_str().unwrap(),
         ],
     );
-    assert_eq!(
-        (ended.status, ended.err.lines().count()),
-        (0, 2),
-        "{ended:?}"
-    );
+    assert_eq!(ended.status, 0, "{ended:?}");
     assert!(
-        ended.err.contains("imported 150,000 rows") && ended.err.contains("rejected 1 row"),
+        ended.err.contains("imported 150,001 rows") && ended.err.contains("rejected 1 row"),
         "{ended:?}"
     );
     assert_eq!(
         place.sql("SELECT count(*) AS n, sum(v) AS s FROM t"),
-        "n,s\n150000,449994\n"
+        "n,s\n150001,449996.5\n"
     );
     let rejected = std::fs::read_to_string(&rejects).unwrap();
     assert_eq!(
         rejected,
-        "line,reason,row\n150002,\"column \"\"v\"\": \"\"many\"\" is no int64\",\"150000,many\"\n"
+        "line,reason,row\n150002,\"column \"\"v\"\": \"\"many\"\" is no float64\",\"150000,many\"\n"
     );
+}
+
+#[test]
+fn a_type_that_turns_out_too_narrow_is_widened() {
+    for (last, kind, told) in [
+        ("150000,7.5\n", "Float64", "because of \"7.5\""),
+        ("150000,many\n", "Utf8", "because of 'many' (line 150002)"),
+        ("150000,NA\n", "Utf8", "--null NA"),
+        ("150000,7.5\n150001,x\n", "Utf8", "because of \"7.5\""),
+    ] {
+        let place = Place::new();
+        let file = long_file(&place, last);
+        let ended = import(&place, &file, &["--create", "--time", "ts"]);
+        assert!(
+            ended
+                .err
+                .contains("line 150002: column \"v\" is no longer integer")
+                && ended.err.contains("the import begins again")
+                && ended.err.contains(told),
+            "{ended:?}"
+        );
+        ended.ok();
+        let rows = 150_000 + last.lines().count();
+        assert_eq!(
+            place.sql("SELECT count(*) AS n, count(v) AS c, arrow_typeof(min(v)) AS t FROM t"),
+            format!("n,c,t\n{rows},{rows},{kind}\n")
+        );
+    }
+    // A table that is there keeps its types, and the whole import fails.
+    let place = Place::new();
+    place.sql("CREATE TABLE t (ts BIGINT, v BIGINT) WITH (time = 'ts')");
+    let file = long_file(&place, "150000,7.5\n");
+    let message = import(&place, &file, &["--create"]).fails(1);
+    assert!(message.contains("line 150002"), "{message}");
+    assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n0\n");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 )]
 
 mod demo;
+mod dialects;
 mod import;
 mod shell;
 mod sql;

@@ -1,0 +1,153 @@
+//! The files of one import, one after the other, as chunks with the columns of the first one.
+
+use super::chunk::{Chunk, ReadChunks};
+use super::csv_lines::CsvLines;
+use super::json_lines::JsonLines;
+use super::source::Input;
+use crate::arguments::{FileFormat, ImportOptions};
+use crate::failure::Failure;
+use indicatif::ProgressBar;
+use thalweg::fold_name;
+
+pub(super) struct FileSet<'a> {
+    inputs: &'a mut [Input],
+    options: &'a ImportOptions,
+    /// What a progress bar shows.
+    doing: &'static str,
+    /// The names of the columns of files without a header.
+    names: Option<&'a [String]>,
+    current: usize,
+    reader: Box<dyn ReadChunks>,
+    bar: ProgressBar,
+    columns: Vec<String>,
+    /// Where the columns of the first file are in the current one.
+    places: Vec<usize>,
+}
+
+impl<'a> FileSet<'a> {
+    /// Opens the first file. `names` are those of the columns of files without a header.
+    pub(super) fn open(
+        inputs: &'a mut [Input],
+        options: &'a ImportOptions,
+        doing: &'static str,
+        names: Option<&'a [String]>,
+    ) -> Result<Self, Failure> {
+        let first = inputs
+            .first_mut()
+            .ok_or_else(|| Failure::usage("name a file to import"))?;
+        let (reader, bar) = open_reader(first, options, doing, names)?;
+        let columns = reader.columns().to_vec();
+        Ok(Self {
+            inputs,
+            options,
+            doing,
+            names,
+            current: 0,
+            reader,
+            bar,
+            places: (0..columns.len()).collect(),
+            columns,
+        })
+    }
+
+    pub(super) fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    pub(super) fn delimiter(&self) -> Option<u8> {
+        self.reader.delimiter()
+    }
+
+    pub(super) fn has_odd_header(&self) -> bool {
+        self.reader.has_odd_header()
+    }
+
+    /// The next rows of any file; `None` at the end of the last one.
+    pub(super) fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure> {
+        loop {
+            if let Some(chunk) = self.reader.next_chunk()? {
+                return Ok(Some(self.in_order(chunk)));
+            }
+            if self.current + 1 == self.inputs.len() {
+                return Ok(None);
+            }
+            self.open_next()?;
+        }
+    }
+
+    fn open_next(&mut self) -> Result<(), Failure> {
+        self.bar.finish_and_clear();
+        self.current += 1;
+        let input = &mut self.inputs[self.current];
+        let (reader, bar) = open_reader(input, self.options, self.doing, self.names)?;
+        let found = reader.columns();
+        let place_of = |name: &String| {
+            let is_it = |other: &String| fold_name(other) == fold_name(name);
+            found.iter().position(is_it)
+        };
+        let places: Option<Vec<usize>> = self.columns.iter().map(place_of).collect();
+        let places = places.filter(|places| places.len() == found.len());
+        self.places = places.ok_or_else(|| {
+            Failure::Other(format!(
+                "{} has other columns ({}) than the first file ({}): import it by itself",
+                input.name,
+                found.join(", "),
+                self.columns.join(", ")
+            ))
+        })?;
+        (self.reader, self.bar) = (reader, bar);
+        Ok(())
+    }
+
+    fn in_order(&self, mut chunk: Chunk) -> Chunk {
+        if !self.places.iter().copied().eq(0..self.places.len()) {
+            chunk.columns = self
+                .places
+                .iter()
+                .map(|&place| chunk.columns[place].clone())
+                .collect();
+            chunk.is_text = self
+                .places
+                .iter()
+                .map(|&place| chunk.is_text[place])
+                .collect();
+        }
+        if self.inputs.len() > 1 {
+            chunk.file = Some(self.inputs[self.current].name.clone());
+        }
+        chunk
+    }
+}
+
+impl Drop for FileSet<'_> {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn open_reader(
+    input: &mut Input,
+    options: &ImportOptions,
+    doing: &'static str,
+    names: Option<&[String]>,
+) -> Result<(Box<dyn ReadChunks>, ProgressBar), Failure> {
+    let source = input.read(doing, options)?;
+    let bar = source.bar.clone();
+    let mut reader: Box<dyn ReadChunks> = match source.format {
+        FileFormat::Json => Box::new(JsonLines::open(source, options)?),
+        _ => Box::new(CsvLines::open(source, options)?),
+    };
+    if let Some(names) = names {
+        if reader.columns().len() != names.len() {
+            return Err(Failure::Other(format!(
+                "{} has {} columns and the table {} ({}): without a header they must be the same",
+                input.name,
+                reader.columns().len(),
+                names.len(),
+                names.join(", ")
+            )));
+        }
+        reader.columns_mut().clone_from_slice(names);
+    }
+    Ok((reader, bar))
+}

@@ -1,0 +1,167 @@
+//! Prints what was found in a file before its rows are stored.
+
+use super::convert::shown;
+use super::infer::{Example, Found, Reading};
+use super::numbers::{epoch_ns, whole_number};
+use super::times::Order;
+use crate::arguments::EpochUnit;
+use arrow_schema::DataType;
+use thalweg::key_to_text;
+
+/// Columns that are printed one by one, at most; of more only those that need a word are.
+const MOST_LINES: usize = 30;
+/// Names of columns of one type, at most.
+const MOST_NAMES: usize = 8;
+/// Nanoseconds of the first and the last moment that numbers are taken for times of: 1990 and 2100.
+const LIKELY_NS: std::ops::Range<i128> = 631_152_000_000_000_000..4_102_444_800_000_000_000;
+const UNITS: [EpochUnit; 4] = [EpochUnit::S, EpochUnit::Ms, EpochUnit::Us, EpochUnit::Ns];
+
+/// A type in the words of a message.
+pub(super) fn type_words(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Boolean => "boolean".to_owned(),
+        DataType::Int64 => "integer".to_owned(),
+        DataType::Float64 => "double".to_owned(),
+        DataType::Utf8 => "text".to_owned(),
+        DataType::Date32 => "date".to_owned(),
+        DataType::Timestamp(_, None) => "timestamp".to_owned(),
+        DataType::Timestamp(_, Some(_)) => "timestamp with time zone".to_owned(),
+        other => thalweg::type_name(other),
+    }
+}
+
+/// The line about a file.
+pub(super) fn file_line(name: &str, columns: usize, delimiter: Option<u8>) -> String {
+    let separated = match delimiter {
+        None => "",
+        Some(b',') => ", separated by commas",
+        Some(b';') => ", separated by semicolons",
+        Some(b'\t') => ", separated by tabs",
+        Some(b'|') => ", separated by |",
+        Some(_) => ", separated as told",
+    };
+    let plural = if columns == 1 { "" } else { "s" };
+    format!("{name}: {columns} column{plural}{separated}")
+}
+
+/// What is worth a word in how a column is read.
+fn details(reading: &Reading) -> String {
+    let mut details = String::new();
+    if reading.decimal_comma {
+        details.push_str(" with a decimal comma");
+    }
+    match reading.order {
+        Some(Order::DayFirst) => details.push_str(", day first"),
+        Some(Order::MonthFirst) => details.push_str(", month first"),
+        None => {}
+    }
+    if let Some(pattern) = &reading.pattern {
+        details.push_str(&format!(", as {}", pattern.text()));
+    }
+    if let Some(unit) = reading.unit {
+        details.push_str(&format!(", in {} since 1970", unit.name()));
+    }
+    details
+}
+
+/// The lines about the columns of a table that is to be made.
+pub(super) fn column_lines(names: &[String], found: &[Found]) -> Vec<String> {
+    let line = |name: &String, found: &Found| {
+        let reason = found.reason.as_ref();
+        let reason = reason.map_or_else(String::new, |reason| format!(" {reason}"));
+        format!(
+            "  {name} is {}{}{reason}",
+            type_words(&found.data_type),
+            details(&found.reading)
+        )
+    };
+    let pairs = || names.iter().zip(found);
+    if names.len() <= MOST_LINES {
+        return pairs().map(|(name, found)| line(name, found)).collect();
+    }
+    let is_notable = |found: &Found| found.reason.is_some() || !details(&found.reading).is_empty();
+    let mut lines = Vec::new();
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, found) in pairs() {
+        if is_notable(found) {
+            lines.push(line(name, found));
+            continue;
+        }
+        let words = type_words(&found.data_type);
+        match groups.iter_mut().find(|(group, _)| *group == words) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((words, vec![name])),
+        }
+    }
+    lines.extend(groups.iter().map(|(words, names)| {
+        let shown = names[..names.len().min(MOST_NAMES)].join(", ");
+        let dots = if names.len() > MOST_NAMES {
+            ", ..."
+        } else {
+            ""
+        };
+        match names.len() {
+            1 => format!("  {shown} is {words}"),
+            count => format!("  {count} columns are {words}: {shown}{dots}"),
+        }
+    }));
+    lines
+}
+
+/// The lines about columns of a table that is there, where more is read than meets the eye.
+pub(super) fn reading_lines(
+    names: &[String],
+    types: &[DataType],
+    readings: &[Reading],
+) -> Vec<String> {
+    let columns = names.iter().zip(types).zip(readings);
+    let lines = columns.filter_map(|((name, data_type), reading)| {
+        let details = details(reading);
+        (!details.is_empty()).then(|| format!("  {name} is {}{details}", type_words(data_type)))
+    });
+    lines.collect()
+}
+
+/// The unit that makes times of our days of a number.
+fn likely_unit(text: &str) -> Option<(EpochUnit, i128)> {
+    let times = UNITS.iter().map(|unit| (*unit, epoch_ns(text, unit.ns())));
+    times
+        .filter_map(|(unit, ns)| Some((unit, ns?)))
+        .find(|(_, ns)| LIKELY_NS.contains(ns))
+}
+
+/// A word on a time column of integers that look like times.
+pub(super) fn integer_times(name: &str, first: &Example) -> Option<String> {
+    let text = whole_number(&first.text).unwrap_or(&first.text);
+    let (unit, ns) = likely_unit(text)?;
+    let time = DataType::Timestamp(arrow_schema::TimeUnit::Nanosecond, None);
+    let time = key_to_text(&time, i64::try_from(ns).ok()?);
+    Some(format!(
+        "  {name} stays a number; --time-unit {} reads {text} as {time}",
+        unit.name()
+    ))
+}
+
+/// A warning that times are so early that the unit is likely a wrong one.
+pub(super) fn early_times(name: &str, first: &str, unit: EpochUnit) -> String {
+    let likely = likely_unit(first)
+        .filter(|(likely, _)| *likely != unit)
+        .map_or_else(
+            || "is the unit right?".to_owned(),
+            |(likely, _)| format!("is --time-unit {} meant?", likely.name()),
+        );
+    format!(
+        "warning: the times of {name} come out in 1970 when {} counts {}: {likely}",
+        shown(first),
+        unit.name()
+    )
+}
+
+/// A warning that the first row may have been taken for the names of columns.
+pub(super) fn odd_header(file: &str, names: &[String]) -> String {
+    let some: Vec<String> = names.iter().take(3).map(|name| shown(name)).collect();
+    format!(
+        "warning: the first line of {file} looks like a row ({}), but names the columns: --no-header stores it as a row",
+        some.join(", ")
+    )
+}

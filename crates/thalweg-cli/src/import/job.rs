@@ -1,0 +1,647 @@
+//! One import: types, then rows, and again from the start where types turn out too narrow.
+
+use super::Imported;
+use super::chunk::{BadRow, Chunk};
+use super::convert::{Converter, Misfit, fields_of, shown};
+use super::file_set::FileSet;
+use super::findings;
+use super::infer::{Example, Found, Inference, Reading, Rules};
+use super::rejects::Rejects;
+use super::source::Input;
+use super::times::ORDERS;
+use crate::arguments::ImportOptions;
+use crate::failure::Failure;
+use crate::interrupt::Listening;
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use thalweg::{CreateOptions, Database, Error, ErrorKind, Table, fold_name};
+
+/// Rows from which types are inferred, at most.
+const SAMPLE_ROWS: usize = 100_000;
+/// Bytes of text from which types are inferred, at most.
+const SAMPLE_BYTES: usize = 64 << 20;
+const YEAR_NS: i64 = 366 * 86_400 * 1_000_000_000;
+
+/// An import that is to be run.
+pub(super) struct Job<'a> {
+    /// `None` for a dry run without a database.
+    db: Option<&'a Database>,
+    inputs: Vec<Input>,
+    table: &'a str,
+    options: &'a ImportOptions,
+    is_quiet: bool,
+}
+
+/// How the columns of the files become columns of the table.
+struct Plan {
+    names: Vec<String>,
+    fields: Vec<Field>,
+    readings: Vec<Reading>,
+    /// What was found, of a new table.
+    found: Vec<Found>,
+}
+
+/// How an attempt to append ended.
+enum Attempt {
+    Done(Imported),
+    /// A value does not fit a type that another look at all rows may widen.
+    TooNarrow(Misfit),
+}
+
+/// The rows that types were inferred from.
+struct Sample {
+    chunks: Vec<Chunk>,
+    /// How many chunks there were: they are not looked at again.
+    count: usize,
+    is_whole: bool,
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn new(
+        db: Option<&'a Database>,
+        inputs: Vec<Input>,
+        table: &'a str,
+        options: &'a ImportOptions,
+    ) -> Self {
+        Self {
+            db,
+            inputs,
+            table,
+            options,
+            is_quiet: false,
+        }
+    }
+
+    /// Prints nothing.
+    pub(super) fn quiet(mut self) -> Self {
+        self.is_quiet = true;
+        self
+    }
+
+    pub(super) fn run(mut self) -> Result<Imported, Failure> {
+        let listening = Listening::start();
+        let existing = self.existing()?;
+        let create = match &existing {
+            Some(table) => {
+                check_options(table, self.options)?;
+                None
+            }
+            // Options that cannot be are refused before a large file is read.
+            None => Some(create_options(self.options)?),
+        };
+        let (mut plan, mut inference, mut sample) = self.plan(existing.as_ref(), &listening)?;
+        loop {
+            let table = match (&existing, &create, self.db) {
+                (Some(table), ..) => Some(table.clone()),
+                (None, Some(create), Some(db)) if !self.options.dry_run => {
+                    let schema = Schema::new(plan.nullable_fields());
+                    Some(db.create_table(self.table, &schema, create)?)
+                }
+                _ => None,
+            };
+            let can_widen = existing.is_none() && !sample.is_whole;
+            let widening = can_widen.then_some(&inference);
+            let taken = sample.take();
+            let attempt = self.append(table.as_ref(), &plan, taken, widening, &listening);
+            if !matches!(attempt, Ok(Attempt::Done(_)))
+                && existing.is_none()
+                && let (Some(_), Some(db)) = (&table, self.db)
+            {
+                // Why it failed is of more interest than why it cannot be undone.
+                let _ = db.drop_table(self.table);
+            }
+            match attempt? {
+                Attempt::Done(imported) => return Ok(imported),
+                Attempt::TooNarrow(misfit) => {
+                    self.look_at_the_rest(&mut inference, &plan.names, sample.count, &listening)?;
+                    sample.is_whole = true;
+                    let wider = self.new_plan(&inference, plan.names.clone())?;
+                    self.tell_widened(&misfit, &plan, &wider);
+                    plan = wider;
+                }
+            }
+        }
+    }
+
+    /// The table, if it is there; an error if it is missing and must not be made.
+    fn existing(&self) -> Result<Option<Table>, Failure> {
+        let Some(db) = self.db else { return Ok(None) };
+        match db.table(self.table) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if self.options.create {
+                    return Ok(None);
+                }
+                Err(Failure::Other(format!(
+                    "{}; --create makes it",
+                    error.message()
+                )))
+            }
+            table => Ok(Some(table?)),
+        }
+    }
+
+    /// Finds out how the files are read, and prints it.
+    fn plan(
+        &mut self,
+        existing: Option<&Table>,
+        listening: &Listening,
+    ) -> Result<(Plan, Inference, Sample), Failure> {
+        let options = self.options;
+        let definition = existing.map(Table::definition);
+        let table_names: Option<Vec<String>> = definition
+            .as_ref()
+            .filter(|_| options.no_header)
+            .map(|definition| {
+                definition
+                    .columns()
+                    .iter()
+                    .map(|column| column.name.clone())
+                    .collect()
+            });
+        let file = self
+            .inputs
+            .first()
+            .map_or_else(String::new, |input| input.name.clone());
+        let mut set = FileSet::open(&mut self.inputs, options, "import", table_names.as_deref())?;
+        let names = set.columns().to_vec();
+        let fields = definition
+            .as_ref()
+            .map(|definition| fields_of(definition, &names))
+            .transpose()?;
+        let time = match existing {
+            Some(_) => None,
+            None => time_place(options, &names)?,
+        };
+        if existing.is_none() && options.time_unit.is_some() && time.is_none() {
+            return Err(Failure::usage(
+                "--time-unit needs --time, the column it is about",
+            ));
+        }
+        let rules = Rules::new(options, set.delimiter(), existing.is_some());
+        let mut inference = Inference::new(rules, names.len(), time);
+        let mut sample = read_sample(&mut set, &mut inference, listening)?;
+        if sample.count == 0 && existing.is_none() {
+            return Err(Failure::Other(format!(
+                "{file} has no rows to find the types of columns from: make the table first, with CREATE TABLE"
+            )));
+        }
+        if options.rejects.is_some() {
+            inference.expect_bad_rows();
+        }
+        let reads_times = |place: usize| {
+            let field = fields.as_ref().map(|fields| fields[place].data_type());
+            field.is_some_and(|data_type| {
+                matches!(data_type, DataType::Timestamp(..) | DataType::Date32)
+            })
+        };
+        // Text columns of the table take dates as they are.
+        let is_text = |place: usize| fields.is_some() && !reads_times(place);
+        let ambiguous = |inference: &Inference| {
+            (0..names.len())
+                .filter(|place| !is_text(*place))
+                .find_map(|place| {
+                    Some((
+                        place,
+                        inference.ambiguous(place, reads_times(place))?.clone(),
+                    ))
+                })
+        };
+        if ambiguous(&inference).is_some() {
+            while let Some(chunk) = set.next_chunk()? {
+                listening.check()?;
+                inference.look(&chunk);
+            }
+            (sample.is_whole, sample.chunks) = (true, Vec::new());
+            if let Some((place, example)) = ambiguous(&inference) {
+                return Err(ambiguous_date(&names[place], &example));
+            }
+        }
+        let (delimiter, has_odd_header) = (set.delimiter(), set.has_odd_header());
+        drop(set);
+        let plan = match fields {
+            None => {
+                // Without any time a bad row is the reason, where there is one.
+                self.check_times(&inference, &names, time, &sample)?;
+                self.new_plan(&inference, names)?
+            }
+            Some(fields) => Plan {
+                readings: (0..names.len())
+                    .map(|place| inference.reading(place, fields[place].data_type()))
+                    .collect(),
+                names,
+                fields,
+                found: Vec::new(),
+            },
+        };
+        if !self.is_quiet {
+            eprintln!(
+                "{}",
+                findings::file_line(&file, plan.names.len(), delimiter)
+            );
+            if has_odd_header {
+                eprintln!("{}", findings::odd_header(&file, &plan.names));
+            }
+            plan.lines().iter().for_each(|line| eprintln!("{line}"));
+            let number = time.filter(|time| plan.found[*time].data_type == DataType::Int64);
+            let note = number.and_then(|time| {
+                findings::integer_times(&plan.names[time], inference.first_value(time)?)
+            });
+            note.iter().for_each(|note| eprintln!("{note}"));
+        }
+        Ok((plan, inference, sample))
+    }
+
+    /// An error if the time column has values and none is a time.
+    fn check_times(
+        &self,
+        inference: &Inference,
+        names: &[String],
+        time: Option<usize>,
+        sample: &Sample,
+    ) -> Result<(), Failure> {
+        let Some(time) = time.filter(|time| inference.found(*time).is_none()) else {
+            return Ok(());
+        };
+        let Some(first) = inference.first_value(time) else {
+            let bad = sample.chunks.iter().flat_map(|chunk| &chunk.bad);
+            return bad
+                .min_by_key(|row| row.line)
+                .map_or(Ok(()), |row| Err(first_bad(row)));
+        };
+        let wanted = match (self.options.time_format.first(), self.options.time_unit) {
+            (Some(pattern), _) => format!("does not match the pattern {}", shown(pattern.text())),
+            (None, Some(unit)) => format!("is no number of {}", unit.name()),
+            (None, None) => "is no time".to_owned(),
+        };
+        Err(Failure::Other(format!(
+            "line {}: column \"{}\": {} {wanted}, and no other value of the first lines {}; nothing was imported",
+            first.line,
+            names[time],
+            shown(&first.text),
+            if wanted.starts_with("does") {
+                "does"
+            } else {
+                "is one"
+            },
+        )))
+    }
+
+    /// The plan for a new table.
+    fn new_plan(&self, inference: &Inference, names: Vec<String>) -> Result<Plan, Failure> {
+        let found: Vec<Found> = (0..names.len())
+            .map(|place| {
+                inference.found(place).unwrap_or(Found {
+                    data_type: DataType::Utf8,
+                    reading: Reading::default(),
+                    reason: None,
+                })
+            })
+            .collect();
+        let field =
+            |(name, found): (&String, &Found)| Field::new(name, found.data_type.clone(), true);
+        let mut plan = Plan {
+            fields: names.iter().zip(&found).map(field).collect(),
+            readings: found.iter().map(|found| found.reading.clone()).collect(),
+            names,
+            found,
+        };
+        if let Some(time) = time_place(self.options, &plan.names)? {
+            // Rows without a time are bad rows of a dry run too.
+            let field = plan.fields[time].clone().with_nullable(false);
+            plan.fields[time] = field;
+        }
+        Ok(plan)
+    }
+
+    /// Looks at all rows but those that were looked at.
+    fn look_at_the_rest(
+        &mut self,
+        inference: &mut Inference,
+        names: &[String],
+        looked_at: usize,
+        listening: &Listening,
+    ) -> Result<(), Failure> {
+        let mut set = FileSet::open(&mut self.inputs, self.options, "types", None)?;
+        debug_assert_eq!(set.columns().len(), names.len());
+        let mut number = 0;
+        while let Some(chunk) = set.next_chunk()? {
+            listening.check()?;
+            if number >= looked_at {
+                inference.look(&chunk);
+            }
+            number += 1;
+        }
+        Ok(())
+    }
+
+    fn tell_widened(&self, misfit: &Misfit, before: &Plan, after: &Plan) {
+        if self.is_quiet {
+            return;
+        }
+        eprintln!(
+            "line {}: column \"{}\" is no longer {} because of {}: the import begins again",
+            misfit.line,
+            before.names[misfit.column],
+            findings::type_words(before.fields[misfit.column].data_type()),
+            shown(&misfit.text)
+        );
+        let changed: Vec<usize> = (0..before.names.len())
+            .filter(|place| before.found[*place] != after.found[*place])
+            .collect();
+        let names: Vec<String> = changed
+            .iter()
+            .map(|place| after.names[*place].clone())
+            .collect();
+        let found: Vec<Found> = changed
+            .iter()
+            .map(|place| after.found[*place].clone())
+            .collect();
+        for line in findings::column_lines(&names, &found) {
+            eprintln!("{line}");
+        }
+    }
+
+    /// Appends everything in one commit; without a table it only counts.
+    fn append(
+        &mut self,
+        table: Option<&Table>,
+        plan: &Plan,
+        sample: Sample,
+        widening: Option<&Inference>,
+        listening: &Listening,
+    ) -> Result<Attempt, Failure> {
+        let options = self.options;
+        let mut rejects = Rejects::create(options.rejects.as_deref().filter(|_| !options.dry_run))?;
+        let converter = Converter::new(plan.fields.clone(), plan.readings.clone());
+        let names = options.no_header.then_some(plan.names.as_slice());
+        let mut set = FileSet::open(&mut self.inputs, options, "import", names)?;
+        let (skipped, is_whole) = (
+            sample.chunks.len(),
+            sample.is_whole && !sample.chunks.is_empty(),
+        );
+        let mut sample = sample.chunks.into_iter();
+        let mut early = EarlyTimes::new(plan);
+        let mut is_skipped = false;
+        // The engine takes its own errors only; others wait here until it has given up.
+        let (mut failure, mut misfit) = (None, None);
+        let mut next = || -> Result<Option<RecordBatch>, Failure> {
+            listening.check()?;
+            let chunk = match sample.next() {
+                Some(chunk) => Some(chunk),
+                None if is_whole => None,
+                None => {
+                    if !std::mem::replace(&mut is_skipped, true) {
+                        for _ in 0..skipped {
+                            set.next_chunk()?;
+                        }
+                    }
+                    set.next_chunk()?
+                }
+            };
+            let Some(chunk) = chunk else {
+                rejects.finish()?;
+                return Ok(None);
+            };
+            let converted = converter.convert(&chunk)?;
+            if let Some(inference) = widening {
+                let curable = converted
+                    .misfits
+                    .iter()
+                    .find(|misfit| inference.could_take(misfit.column, &misfit.text));
+                if let Some(found) = curable {
+                    misfit = Some(found.clone());
+                    return Err(Failure::Told);
+                }
+            }
+            let bad = converted
+                .bad
+                .iter()
+                .map(|row| row.in_file(chunk.file.as_deref()));
+            if options.rejects.is_some() {
+                bad.into_iter().try_for_each(|row| rejects.write(&row))?;
+            } else if let Some(row) = bad.into_iter().min_by_key(|row| row.line) {
+                return Err(first_bad(&row));
+            }
+            early.look(&converted.batch)?;
+            Ok(Some(converted.batch))
+        };
+        let batches = std::iter::from_fn(|| match next() {
+            Ok(batch) => batch.map(Ok),
+            Err(error) => {
+                failure = Some(error);
+                Some(Err(Error::new(
+                    ErrorKind::Invalid,
+                    "the import was given up",
+                )))
+            }
+        });
+        let appended = match table.filter(|_| !options.dry_run) {
+            Some(table) => table.append(batches, None),
+            None => batches
+                .map(|batch| batch.map(|batch| batch.num_rows() as u64))
+                .sum(),
+        };
+        if let Some(misfit) = misfit {
+            return Ok(Attempt::TooNarrow(misfit));
+        }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        if !self.is_quiet {
+            early.tell();
+        }
+        Ok(Attempt::Done(Imported {
+            table: table.map_or(self.table, Table::name).to_owned(),
+            rows: appended?,
+            rejected: rejects.count(),
+            rejects: options.rejects.clone(),
+            is_dry_run: options.dry_run,
+        }))
+    }
+}
+
+impl Plan {
+    /// The columns of the table to make: the engine itself refuses rows without a time.
+    fn nullable_fields(&self) -> Vec<Field> {
+        let fields = self.fields.iter().cloned();
+        fields.map(|field| field.with_nullable(true)).collect()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        if self.found.is_empty() {
+            let types: Vec<DataType> = self
+                .fields
+                .iter()
+                .map(|field| field.data_type().clone())
+                .collect();
+            findings::reading_lines(&self.names, &types, &self.readings)
+        } else {
+            findings::column_lines(&self.names, &self.found)
+        }
+    }
+}
+
+impl Sample {
+    /// The chunks, which are appended once; later attempts read them again.
+    fn take(&mut self) -> Self {
+        Self {
+            chunks: std::mem::take(&mut self.chunks),
+            count: self.count,
+            is_whole: self.is_whole,
+        }
+    }
+}
+
+/// Times from numbers that all come out in the year 1970.
+struct EarlyTimes {
+    columns: Vec<Early>,
+}
+
+struct Early {
+    place: usize,
+    name: String,
+    unit: crate::arguments::EpochUnit,
+    /// The first time, if all are early so far.
+    first_ns: Option<i64>,
+    is_early: bool,
+}
+
+impl EarlyTimes {
+    fn new(plan: &Plan) -> Self {
+        let columns = plan.readings.iter().enumerate();
+        let columns = columns.filter_map(|(place, reading)| {
+            let is_time = matches!(plan.fields[place].data_type(), DataType::Timestamp(..));
+            Some(Early {
+                place,
+                name: plan.names[place].clone(),
+                unit: reading.unit.filter(|_| is_time)?,
+                first_ns: None,
+                is_early: true,
+            })
+        });
+        Self {
+            columns: columns.collect(),
+        }
+    }
+
+    fn look(&mut self, batch: &RecordBatch) -> Result<(), Failure> {
+        for column in self.columns.iter_mut().filter(|column| column.is_early) {
+            let ns = cast(
+                batch.column(column.place),
+                &DataType::Timestamp(TimeUnit::Nanosecond, None),
+            )?;
+            for ns in ns
+                .as_primitive::<TimestampNanosecondType>()
+                .iter()
+                .flatten()
+            {
+                column.first_ns.get_or_insert(ns);
+                column.is_early &= (0..YEAR_NS).contains(&ns);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self) {
+        for column in &self.columns {
+            if let Some(first_ns) = column.first_ns.filter(|_| column.is_early) {
+                let text = (first_ns / column.unit.ns()).to_string();
+                eprintln!(
+                    "{}",
+                    findings::early_times(&column.name, &text, column.unit)
+                );
+            }
+        }
+    }
+}
+
+/// Where the column is that orders the new table.
+fn time_place(options: &ImportOptions, names: &[String]) -> Result<Option<usize>, Failure> {
+    let Some(wanted) = &options.time else {
+        return Ok(None);
+    };
+    let is_wanted = |name: &String| fold_name(name) == fold_name(wanted);
+    let place = names.iter().position(is_wanted);
+    place.map(Some).ok_or_else(|| {
+        Failure::Other(format!(
+            "there is no column \"{wanted}\" to order the table by; there are {}",
+            names.join(", ")
+        ))
+    })
+}
+
+fn create_options(options: &ImportOptions) -> Result<CreateOptions, Failure> {
+    let given = [
+        ("layout", &options.layout),
+        ("time", &options.time),
+        ("key", &options.key),
+        ("dimensions", &options.dimensions),
+        ("split", &options.split),
+    ];
+    let given = given
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    Ok(CreateOptions::from_pairs(given)?)
+}
+
+/// A table that is there already keeps its definition: what contradicts it is a mistake.
+fn check_options(table: &Table, options: &ImportOptions) -> Result<(), Failure> {
+    let definition = table.definition();
+    let time = definition.time_column().map(|time| time.name.clone());
+    if let Some(wanted) = &options.time
+        && time.as_deref().map(fold_name) != Some(fold_name(wanted))
+    {
+        let is = time.map_or_else(|| "by arrival".to_owned(), |time| format!("by \"{time}\""));
+        return Err(Failure::usage(format!(
+            "table \"{}\" exists and is ordered {is}, not by \"{wanted}\"",
+            table.name()
+        )));
+    }
+    create_options(options)?;
+    Ok(())
+}
+
+fn read_sample(
+    set: &mut FileSet<'_>,
+    inference: &mut Inference,
+    listening: &Listening,
+) -> Result<Sample, Failure> {
+    let (mut chunks, mut rows, mut bytes) = (Vec::new(), 0, 0);
+    let mut is_whole = false;
+    while rows < SAMPLE_ROWS && bytes < SAMPLE_BYTES {
+        listening.check()?;
+        let Some(chunk) = set.next_chunk()? else {
+            is_whole = true;
+            break;
+        };
+        rows += chunk.rows();
+        bytes += chunk.bytes();
+        inference.look(&chunk);
+        chunks.push(chunk);
+    }
+    Ok(Sample {
+        count: chunks.len(),
+        chunks,
+        is_whole,
+    })
+}
+
+fn ambiguous_date(name: &str, example: &Example) -> Failure {
+    let [day_first, month_first] = ORDERS.map(|order| order.pattern(&example.text));
+    Failure::Other(format!(
+        "column \"{name}\": nothing says whether day or month is first in {} (line {}): --time-format \"{day_first}\" or \
+         --time-format \"{month_first}\", with %H:%M:%S where there is a clock; nothing was imported",
+        shown(&example.text),
+        example.line
+    ))
+}
+
+fn first_bad(row: &BadRow) -> Failure {
+    Failure::Other(format!(
+        "line {}: {}; nothing was imported (--rejects FILE sets bad rows apart and stores the others)",
+        row.line, row.reason
+    ))
+}

@@ -1,0 +1,156 @@
+//! Numbers in text.
+//!
+//! Invariant: text that only looks like a number (leading zeros, more digits than an integer has) is none.
+
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_cast::parse::Parser;
+use std::borrow::Cow;
+
+/// Integers up to this are floats without loss.
+const EXACT_IN_FLOAT: u64 = 1 << 53;
+const WORDS: [&str; 6] = ["nan", "inf", "-inf", "+inf", "infinity", "-infinity"];
+
+/// Whether there are digits and a sign, nothing else.
+pub(super) fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a column of integers takes it.
+pub(super) fn is_int64(text: &str) -> bool {
+    is_integer(text) && has_no_leading_zero(text) && Int64Type::parse(text).is_some()
+}
+
+/// Whether a column of floats takes it; an integer only if the float is that integer.
+pub(super) fn is_float(text: &str) -> bool {
+    if WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)) {
+        return true;
+    }
+    let looks_so = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
+    looks_so
+        && has_no_leading_zero(text)
+        && Float64Type::parse(text).is_some()
+        && !loses_digits(text)
+}
+
+/// Whether it is an integer that no float equals.
+pub(super) fn loses_digits(text: &str) -> bool {
+    if !is_integer(text) {
+        return false;
+    }
+    // Larger ones are names, not numbers.
+    let Some(value) = Int64Type::parse(text) else {
+        return true;
+    };
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "the loss is what is looked for"
+    )]
+    let returned = value as f64 as i128;
+    value.unsigned_abs() > EXACT_IN_FLOAT && returned != i128::from(value)
+}
+
+/// Not `007`: zeros in front belong to a name.
+fn has_no_leading_zero(text: &str) -> bool {
+    let digits = text.trim_start_matches(['-', '+']);
+    !digits.starts_with('0') || !digits[1..].starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Whether it is a number with a decimal comma, as `-1,5`.
+pub(super) fn is_comma_decimal(text: &str) -> bool {
+    let mut parts = text.split(',');
+    let (Some(whole), Some(decimals), None) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let digits = whole.trim_start_matches(['-', '+']);
+    let exponent = decimals.find(['e', 'E']).unwrap_or(decimals.len());
+    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    all_digits(digits) && exponent > 0 && all_digits(&decimals[..exponent])
+}
+
+/// The same number with a decimal point; `None` if it has one already.
+pub(super) fn with_decimal_point(text: &str) -> Option<Cow<'_, str>> {
+    if text.contains('.') {
+        return None;
+    }
+    if !text.contains(',') {
+        return Some(Cow::Borrowed(text));
+    }
+    is_comma_decimal(text).then(|| Cow::Owned(text.replacen(',', ".", 1)))
+}
+
+/// An integer that is written as a float, as `1662858720.0`.
+pub(super) fn whole_number(text: &str) -> Option<&str> {
+    let (whole, decimals) = text.split_once('.')?;
+    let only_zeros = !decimals.is_empty() && decimals.bytes().all(|byte| byte == b'0');
+    (only_zeros && is_int64(whole)).then_some(whole)
+}
+
+/// A count of seconds, milliseconds and so on in nanoseconds, exactly.
+pub(super) fn epoch_ns(text: &str, unit_ns: i64) -> Option<i128> {
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => (-1, &text[1..]),
+        b'+' => (1, &text[1..]),
+        _ => (1, text),
+    };
+    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 20 || !all_digits(whole) || !all_digits(decimals) {
+        return None;
+    }
+    let mut ns = whole.parse::<i128>().ok()? * i128::from(unit_ns);
+    let mut step = i128::from(unit_ns);
+    for digit in decimals.trim_end_matches('0').bytes() {
+        if step % 10 != 0 {
+            return None;
+        }
+        step /= 10;
+        ns += i128::from(digit - b'0') * step;
+    }
+    Some(sign * ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_of_decimals() {
+        for text in ["1,5", "-0,25", ",5", "1,5e3"] {
+            assert!(is_comma_decimal(text), "{text}");
+        }
+        for text in ["1", "1.5", "1,2,3", "a,b", "1,", "1,e5", ""] {
+            assert!(!is_comma_decimal(text), "{text}");
+        }
+        assert_eq!(with_decimal_point("1,5").as_deref(), Some("1.5"));
+        assert_eq!(with_decimal_point("15").as_deref(), Some("15"));
+        assert_eq!(with_decimal_point("1.5"), None);
+    }
+
+    #[test]
+    fn integers_that_no_float_equals() {
+        assert!(loses_digits("9007199254740993") && loses_digits("99999999999999999999"));
+        assert!(!loses_digits("9007199254740992") && !loses_digits("0.1"));
+    }
+
+    #[test]
+    fn epochs_are_exact() {
+        for (text, unit_ns, wanted) in [
+            ("1662858720", 1_000_000_000, Some(1_662_858_720_000_000_000)),
+            (
+                "1662858720.0",
+                1_000_000_000,
+                Some(1_662_858_720_000_000_000),
+            ),
+            ("-1.5", 1_000, Some(-1_500)),
+            ("1.5", 1, None),
+            ("1e9", 1, None),
+            ("", 1, None),
+        ] {
+            assert_eq!(epoch_ns(text, unit_ns), wanted, "{text}");
+        }
+        assert_eq!(whole_number("5.0"), Some("5"));
+        assert_eq!([whole_number("5.5"), whole_number("5.")], [None, None]);
+    }
+}

@@ -1,0 +1,554 @@
+//! Times as files write them: year first or last, months by number or name, patterns that the user gives.
+//!
+//! Invariants
+//! - A text has one meaning, or two where the year is last and day and month can be exchanged: no other guess is made.
+//! - Digits behind a second are kept: nothing is rounded.
+
+use chrono::NaiveDate;
+use chrono::format::{Fixed, Item, Numeric, Parsed, StrftimeItems, parse};
+
+const DAY_NS: i128 = 86_400_000_000_000;
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+/// Which of day and month is first where the year is last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    DayFirst,
+    MonthFirst,
+}
+
+pub(super) const ORDERS: [Order; 2] = [Order::DayFirst, Order::MonthFirst];
+
+impl Order {
+    /// A pattern of `--time-format` for dates in this order.
+    pub(super) fn pattern(self, example: &str) -> String {
+        let separator = example.chars().find(|c| !c.is_ascii_digit()).unwrap_or('/');
+        match self {
+            Self::DayFirst => format!("%d{separator}%m{separator}%Y"),
+            Self::MonthFirst => format!("%m{separator}%d{separator}%Y"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Day {
+    /// Days since the epoch.
+    Known(i64),
+    /// By order; `None` where there is no such day.
+    ByOrder([Option<i64>; 2]),
+}
+
+/// A time as it was read from a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TimeText {
+    day: Day,
+    /// Nanoseconds since midnight; `None` for a date.
+    clock_ns: Option<i64>,
+    /// Seconds east of Greenwich.
+    offset_s: Option<i32>,
+}
+
+impl TimeText {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut scan = Scan(text.trim_ascii().as_bytes());
+        let day = scan.day()?;
+        let mut time = Self {
+            day,
+            clock_ns: None,
+            offset_s: None,
+        };
+        if scan.before_clock() {
+            time.clock_ns = Some(scan.clock_ns()?);
+            time.offset_s = scan.offset_s()?;
+        }
+        scan.0.is_empty().then_some(time)
+    }
+
+    pub(super) fn has_clock(&self) -> bool {
+        self.clock_ns.is_some()
+    }
+
+    pub(super) fn has_zone(&self) -> bool {
+        self.offset_s.is_some()
+    }
+
+    /// Whether day and month are told apart by order only, so that every value needs the order of its column.
+    pub(super) fn needs_order(&self) -> bool {
+        matches!(self.day, Day::ByOrder(_))
+    }
+
+    /// Whether the two orders make two days of it.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        matches!(self.day, Day::ByOrder([Some(one), Some(other)]) if one != other)
+    }
+
+    pub(super) fn fits(&self, order: Order) -> bool {
+        self.days(order).is_some()
+    }
+
+    /// Nanoseconds since the epoch, of UTC.
+    pub(super) fn ns(&self, order: Order) -> Option<i128> {
+        let days = i128::from(self.days(order)?);
+        let offset_ns = i128::from(self.offset_s.unwrap_or(0)) * 1_000_000_000;
+        Some(days * DAY_NS + i128::from(self.clock_ns.unwrap_or(0)) - offset_ns)
+    }
+
+    fn days(&self, order: Order) -> Option<i64> {
+        match (self.day, order) {
+            (Day::Known(days), _) => Some(days),
+            (Day::ByOrder([days, _]), Order::DayFirst)
+            | (Day::ByOrder([_, days]), Order::MonthFirst) => days,
+        }
+    }
+}
+
+fn days_of(year: u32, month: u32, day: u32) -> Option<i64> {
+    let date = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month, day)?;
+    Some(days_since_epoch(date))
+}
+
+fn days_since_epoch(date: NaiveDate) -> i64 {
+    date.signed_duration_since(NaiveDate::default()).num_days()
+}
+
+/// What is left of a text.
+struct Scan<'a>(&'a [u8]);
+
+impl Scan<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
+    fn take(&mut self, accepted: impl Fn(u8) -> bool) -> Option<u8> {
+        let first = self.peek().filter(|byte| accepted(*byte))?;
+        self.0 = &self.0[1..];
+        Some(first)
+    }
+
+    fn spaces(&mut self) -> bool {
+        let before = self.0.len();
+        self.0 = self.0.trim_ascii_start();
+        self.0.len() < before
+    }
+
+    /// A number of at most `most` digits, and how many it has; no digit follows.
+    fn number(&mut self, most: usize) -> Option<(u32, usize)> {
+        let digits = self
+            .0
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
+        if digits == 0 || digits > most {
+            return None;
+        }
+        let number = self.0[..digits]
+            .iter()
+            .fold(0, |number, digit| number * 10 + u32::from(digit - b'0'));
+        self.0 = &self.0[digits..];
+        Some((number, digits))
+    }
+
+    fn exactly(&mut self, wanted: usize) -> Option<u32> {
+        self.number(wanted)
+            .filter(|(_, digits)| *digits == wanted)
+            .map(|(number, _)| number)
+    }
+
+    /// A month by its English name, or the first three letters or more of it.
+    fn month_name(&mut self) -> Option<u32> {
+        let letters = self
+            .0
+            .iter()
+            .take_while(|byte| byte.is_ascii_alphabetic())
+            .count();
+        let name = self.0[..letters].to_ascii_lowercase();
+        if letters < 3 {
+            return None;
+        }
+        let month = (1..)
+            .zip(MONTHS)
+            .find(|(_, month)| month.as_bytes().starts_with(&name))?;
+        self.0 = &self.0[letters..];
+        // `Sept.`
+        self.take(|byte| byte == b'.');
+        Some(month.0)
+    }
+
+    fn is_at_letter(&self) -> bool {
+        self.peek().is_some_and(|byte| byte.is_ascii_alphabetic())
+    }
+
+    fn day(&mut self) -> Option<Day> {
+        if self.is_at_letter() {
+            return self.month_day_year();
+        }
+        let (first, digits) = self.number(4)?;
+        match digits {
+            4 => self.after_year(first),
+            1 | 2 => self.after_day_or_month(first),
+            _ => None,
+        }
+    }
+
+    /// `Jan 1 2000`, `January 1, 2000`.
+    fn month_day_year(&mut self) -> Option<Day> {
+        let month = self.month_name()?;
+        self.between_words()?;
+        let (day, _) = self.number(2)?;
+        self.take(|byte| byte == b',');
+        self.between_words()?;
+        let year = self.exactly(4)?;
+        days_of(year, month, day).map(Day::Known)
+    }
+
+    /// `2000-01-31`, `2000/1/31`, `2000.01.31`, `2000-Jan-31`.
+    fn after_year(&mut self, year: u32) -> Option<Day> {
+        let separator = self.take(|byte| matches!(byte, b'-' | b'/' | b'.'))?;
+        let month = if self.is_at_letter() {
+            self.month_name()?
+        } else {
+            self.number(2)?.0
+        };
+        self.take(|byte| byte == separator)?;
+        let (day, _) = self.number(2)?;
+        days_of(year, month, day).map(Day::Known)
+    }
+
+    /// `31.01.2000`, `1/31/2000`, `31-Jan-2000`, `31 January 2000`.
+    fn after_day_or_month(&mut self, first: u32) -> Option<Day> {
+        let separator = self.take(|byte| matches!(byte, b'-' | b'/' | b'.' | b' '))?;
+        self.spaces();
+        if self.is_at_letter() {
+            let month = self.month_name()?;
+            self.take(|byte| byte == b',');
+            self.between_words()?;
+            let year = self.exactly(4)?;
+            return days_of(year, month, first).map(Day::Known);
+        }
+        if separator == b' ' {
+            return None;
+        }
+        let (second, _) = self.number(2)?;
+        self.take(|byte| byte == separator)?;
+        let year = self.exactly(4)?;
+        let orders = [days_of(year, second, first), days_of(year, first, second)];
+        orders
+            .iter()
+            .any(Option::is_some)
+            .then_some(Day::ByOrder(orders))
+    }
+
+    fn between_words(&mut self) -> Option<()> {
+        let separated = self.take(|byte| matches!(byte, b'-' | b'/')).is_some();
+        (self.spaces() || separated).then_some(())
+    }
+
+    /// Goes past what stands between a date and a clock; `false` at the end.
+    fn before_clock(&mut self) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        if self.take(|byte| matches!(byte, b'T' | b't')).is_none() {
+            self.take(|byte| byte == b',');
+            if self.spaces() && self.take(|byte| byte == b'@').is_some() {
+                self.spaces();
+            }
+        }
+        true
+    }
+
+    fn clock_ns(&mut self) -> Option<i64> {
+        let (mut hour, _) = self.number(2)?;
+        self.take(|byte| byte == b':')?;
+        let minute = self.exactly(2)?;
+        let (mut second, mut fraction_ns) = (0, 0);
+        if self.take(|byte| byte == b':').is_some() {
+            second = self.exactly(2)?;
+            if self.take(|byte| matches!(byte, b'.' | b',')).is_some() {
+                fraction_ns = self.fraction_ns()?;
+            }
+        }
+        if let Some(half) = self.half_of_day() {
+            if !(1..=12).contains(&hour) {
+                return None;
+            }
+            hour = hour % 12 + half;
+        }
+        (hour < 24 && minute < 60 && second < 60)
+            .then(|| i64::from(hour * 3_600 + minute * 60 + second) * 1_000_000_000 + fraction_ns)
+    }
+
+    /// Digits behind a second; more than nine only if they are zeros.
+    fn fraction_ns(&mut self) -> Option<i64> {
+        let (mut ns, mut step_ns, mut any) = (0, 100_000_000, false);
+        while let Some(digit) = self.take(|byte| byte.is_ascii_digit()) {
+            if step_ns == 0 && digit != b'0' {
+                return None;
+            }
+            ns += i64::from(digit - b'0') * step_ns;
+            step_ns /= 10;
+            any = true;
+        }
+        any.then_some(ns)
+    }
+
+    /// Hours that `AM` or `PM` adds.
+    fn half_of_day(&mut self) -> Option<u32> {
+        let rest = self.0.trim_ascii_start();
+        let [letter, b'M' | b'm', after @ ..] = rest else {
+            return None;
+        };
+        let hours = match letter {
+            b'A' | b'a' => 0,
+            b'P' | b'p' => 12,
+            _ => return None,
+        };
+        self.0 = after;
+        Some(hours)
+    }
+
+    /// Seconds of the zone, if there is one; `None` where something else follows.
+    fn offset_s(&mut self) -> Option<Option<i32>> {
+        self.spaces();
+        if self.0.is_empty() {
+            return Some(None);
+        }
+        for name in ["utc", "gmt", "z"] {
+            if self.0.eq_ignore_ascii_case(name.as_bytes()) {
+                self.0 = &[];
+                return Some(Some(0));
+            }
+        }
+        let sign = match self.take(|byte| matches!(byte, b'+' | b'-'))? {
+            b'-' => -1,
+            _ => 1,
+        };
+        let (number, digits) = self.number(4)?;
+        let (hours, minutes) = match digits {
+            4 => (number / 100, number % 100),
+            1 | 2 if self.take(|byte| byte == b':').is_some() => (number, self.exactly(2)?),
+            1 | 2 => (number, 0),
+            _ => return None,
+        };
+        let seconds = i32::try_from(hours * 3_600 + minutes * 60).ok()?;
+        (hours < 24 && minutes < 60).then_some(Some(sign * seconds))
+    }
+}
+
+/// A pattern of `--time-format`, in the words of `strftime`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pattern {
+    text: String,
+    items: Vec<Item<'static>>,
+    has_clock: bool,
+    has_zone: bool,
+    /// Its clock has hours and no minutes.
+    is_by_hour: bool,
+}
+
+impl Pattern {
+    /// Reads a pattern as users write it: `.%f`, Python's fraction of a second, is what others write `%.f`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let refuse =
+            || format!("\"{text}\" is no pattern of strftime, as \"%d.%m.%Y %H:%M:%S\" would be");
+        let items = StrftimeItems::new(&text.replace(".%f", "%.f"))
+            .parse_to_owned()
+            .map_err(|_| refuse())?;
+        let (mut has_clock, mut has_zone, mut has_any) = (false, false, false);
+        let (mut has_hours, mut has_minutes) = (false, false);
+        for item in &items {
+            match item {
+                Item::Numeric(Numeric::Hour | Numeric::Hour12, _) => {
+                    (has_clock, has_hours) = (true, true);
+                }
+                Item::Numeric(Numeric::Minute, _) => has_minutes = true,
+                Item::Numeric(Numeric::Timestamp, _) => has_clock = true,
+                Item::Fixed(Fixed::RFC2822 | Fixed::RFC3339) => {
+                    (has_clock, has_zone) = (true, true)
+                }
+                Item::Fixed(
+                    Fixed::TimezoneOffset
+                    | Fixed::TimezoneOffsetColon
+                    | Fixed::TimezoneOffsetDoubleColon
+                    | Fixed::TimezoneOffsetTripleColon
+                    | Fixed::TimezoneOffsetColonZ
+                    | Fixed::TimezoneOffsetZ,
+                ) => has_zone = true,
+                _ => {}
+            }
+            has_any |= matches!(item, Item::Numeric(..) | Item::Fixed(_));
+        }
+        if !has_any {
+            return Err(refuse());
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            items,
+            has_clock,
+            has_zone,
+            is_by_hour: has_hours && !has_minutes,
+        })
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn has_clock(&self) -> bool {
+        self.has_clock
+    }
+
+    pub(super) fn has_zone(&self) -> bool {
+        self.has_zone
+    }
+
+    /// Nanoseconds since the epoch, of UTC.
+    pub(super) fn ns(&self, text: &str) -> Option<i128> {
+        let mut parsed = Parsed::new();
+        parse(&mut parsed, text, self.items.iter()).ok()?;
+        if self.is_by_hour {
+            parsed.set_minute(0).ok()?;
+        }
+        let offset_s = if self.has_zone {
+            parsed.to_fixed_offset().ok()?.local_minus_utc()
+        } else {
+            0
+        };
+        let (date, clock_ns) = if self.has_clock {
+            let time = parsed.to_naive_datetime_with_offset(offset_s).ok()?;
+            let clock = time.time().signed_duration_since(chrono::NaiveTime::MIN);
+            (time.date(), i128::from(clock.num_nanoseconds()?))
+        } else {
+            (parsed.to_naive_date().ok()?, 0)
+        };
+        let offset_ns = i128::from(offset_s) * 1_000_000_000;
+        Some(i128::from(days_since_epoch(date)) * DAY_NS + clock_ns - offset_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: i128 = 1_000_000_000;
+
+    fn ns(text: &str, order: Order) -> Option<i128> {
+        TimeText::parse(text)?.ns(order)
+    }
+
+    #[test]
+    fn one_instant_in_many_writings() {
+        // 2012-02-01T13:05:00 UTC.
+        let instant = 1_328_101_500 * SECOND_NS;
+        for text in [
+            "2012-02-01T13:05:00",
+            "2012-02-01 13:05",
+            "2012/02/01 13:05:00",
+            "2012/2/1 13:05",
+            "2012.02.01 13:05:00.000",
+            "01.02.2012 13:05:00",
+            "1/2/2012 1:05 PM",
+            "1/2/2012, 1:05:00 pm",
+            "01-02-2012 13:05",
+            "Feb 1 2012 13:05",
+            "Feb 1, 2012 @ 13:05:00.000",
+            "February 1, 2012 13:05:00",
+            "1 Feb 2012 13:05",
+            "01-Feb-2012 13:05",
+            "2012-Feb-01 13:05",
+            "2012-02-01T13:05:00Z",
+            "2012-02-01 13:05:00 UTC",
+            "2012-02-01T15:05:00+02:00",
+            "2012-02-01T08:05:00 -0500",
+            "2012-02-01T12:05:00-01",
+        ] {
+            assert_eq!(ns(text, Order::DayFirst), Some(instant), "{text}");
+        }
+        assert_eq!(ns("2/1/2012 13:05", Order::MonthFirst), Some(instant));
+        let fraction = ns("2012-02-01T13:05:00.123456789", Order::DayFirst);
+        assert_eq!(fraction, Some(instant + 123_456_789));
+    }
+
+    #[test]
+    fn what_is_no_time() {
+        for text in [
+            "",
+            "2012",
+            "12:00",
+            "2012-02-30",
+            "2012-13-01",
+            "2012-02-01T",
+            "2012-02-01T25:00",
+            "2012-02-01T12:60",
+            "2012-02-01 12",
+            "1.5.12",
+            "13/13/2012",
+            "Foo 1 2000",
+            "1.2",
+            "2012-02/01",
+            "2012-02-01T12:00:00+",
+            "2012-02-01T12:00:00.1234567891",
+            "Ma 1 2000",
+            "0:30 PM",
+            "1/2/2012 0:30 PM",
+            "20120201",
+            "192.168.2012",
+            "1 2 2012",
+        ] {
+            assert_eq!(TimeText::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn order_of_day_and_month() {
+        let of = |text: &str| TimeText::parse(text).unwrap();
+        assert!(of("01/02/2012").is_ambiguous() && of("01/02/2012").needs_order());
+        assert!(!of("02/02/2012").is_ambiguous());
+        assert!(
+            of("13/02/2012").fits(Order::DayFirst) && !of("13/02/2012").fits(Order::MonthFirst)
+        );
+        assert!(
+            of("02/13/2012").fits(Order::MonthFirst) && !of("02/13/2012").fits(Order::DayFirst)
+        );
+        assert!(!of("2012-01-02").needs_order());
+        assert_eq!(Order::MonthFirst.pattern("1-2-2012"), "%m-%d-%Y");
+    }
+
+    #[test]
+    fn patterns() {
+        let instant = 1_328_101_500 * SECOND_NS;
+        for (pattern, text, wanted) in [
+            ("%d.%m.%Y %H:%M", "01.02.2012 13:05", instant),
+            ("%m/%d/%y %I:%M %p", "02/01/12 01:05 PM", instant),
+            ("%Y%m%d", "20120201", instant / DAY_NS * DAY_NS),
+            (
+                "%Y-%m-%d %H:%M:%S.%f",
+                "2012-02-01 13:05:00.25",
+                instant + 250_000_000,
+            ),
+            ("%Y-%m-%dT%H:%M:%S%z", "2012-02-01T15:05:00+0200", instant),
+            ("%s", "1328101500", instant),
+            ("%Y%m%d %Hh", "20120201 13h", instant - 300 * SECOND_NS),
+        ] {
+            let pattern = Pattern::parse(pattern).unwrap();
+            assert_eq!(pattern.ns(text), Some(wanted), "{pattern:?}");
+        }
+        for bad in ["%Q", "", "plain", "%"] {
+            assert!(Pattern::parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Pattern::parse("%d.%m.%Y").unwrap().ns("30.02.2012"), None);
+    }
+}
