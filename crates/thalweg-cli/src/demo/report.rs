@@ -4,6 +4,16 @@ use crate::failure::Failure;
 use std::io::Write;
 use thalweg_env::Env;
 
+/// What to try after the demonstration, with the program as it was called.
+fn next_commands(program: &str) -> String {
+    format!(
+        "\nNext, with a file of your own (CSV or JSON lines, plain, .gz or .zst; TIME is its column of times):
+    {program} import my.thal FILE --table t --create --time TIME
+    {program} sql my.thal \"SELECT * FROM t LIMIT 10\"
+    {program} my.thal"
+    )
+}
+
 /// Prints the report and remembers whether every check held.
 pub(super) struct Report {
     env: Env,
@@ -56,7 +66,10 @@ impl Report {
     pub(super) fn finish(self) -> Result<(), Failure> {
         let mut out = std::io::stdout();
         if self.failed == 0 {
-            return Ok(writeln!(out, "\nAll {} checks held.", self.checks)?);
+            writeln!(out, "\nAll {} checks held.", self.checks)?;
+            let program = std::env::args().next();
+            let program = program.as_deref().unwrap_or("thalweg");
+            return Ok(writeln!(out, "{}", next_commands(program))?);
         }
         writeln!(out, "\n{} of {} checks failed.", self.failed, self.checks)?;
         eprintln!("thalweg: the demonstration failed");

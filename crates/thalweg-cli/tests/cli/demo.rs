@@ -11,4 +11,9 @@ fn the_demonstration_holds() {
     );
     assert!(!report.contains("FAIL"), "{report}");
     assert!(report.matches("\nok  ").count() >= 15, "{report}");
+    let next: Vec<&str> = report.lines().rev().take(3).collect();
+    let commands = [" my.thal", " sql my.thal ", " import my.thal "];
+    for (line, command) in next.iter().zip(commands) {
+        assert!(line.contains(command), "{report}");
+    }
 }
