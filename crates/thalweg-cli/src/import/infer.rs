@@ -309,21 +309,26 @@ impl Inference {
         self.columns[place].first.as_ref()
     }
 
-    /// A date of which nothing says yet whether its day or its month is first, where that makes a difference. `reads_times`:
-    /// the column of the table is a time, whatever the values look like.
+    /// Whether nothing says yet if day or month is first. `reads_times`: the column of the table is a time, whatever the
+    /// values look like.
+    pub(super) fn is_undecided(&self, place: usize, reads_times: bool) -> bool {
+        let of_time = self.time.as_ref().filter(|time| time.column == place);
+        if let Some(time) = of_time {
+            let [day_first, month_first] = time.orders;
+            return self.time_kind().is_some_and(uses_orders)
+                && day_first > 0
+                && day_first == month_first;
+        }
+        let column = &self.columns[place];
+        let is_time = column.kind().is_some_and(uses_orders);
+        let reads_times = reads_times && self.rules.patterns.is_empty();
+        (is_time || reads_times) && column.needs_order && column.orders.len() == ORDERS.len()
+    }
+
+    /// A date of an undecided column of which the two orders make two days.
     pub(super) fn ambiguous(&self, place: usize, reads_times: bool) -> Option<&Example> {
-        let is_open = match self.time.as_ref().filter(|time| time.column == place) {
-            Some(time) => {
-                self.time_kind().is_some_and(uses_orders) && time.orders[0] == time.orders[1]
-            }
-            None => {
-                let column = &self.columns[place];
-                let is_time = column.kind().is_some_and(uses_orders);
-                let reads_times = reads_times && self.rules.patterns.is_empty();
-                (is_time || reads_times) && column.orders.len() == ORDERS.len()
-            }
-        };
-        self.columns[place].ambiguous.as_ref().filter(|_| is_open)
+        let example = self.columns[place].ambiguous.as_ref();
+        example.filter(|_| self.is_undecided(place, reads_times))
     }
 
     fn time_kind(&self) -> Option<Kind> {

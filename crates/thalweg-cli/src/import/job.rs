@@ -199,24 +199,18 @@ impl<'a> Job<'a> {
         };
         // Text columns of the table take dates as they are.
         let is_text = |place: usize| fields.is_some() && !reads_times(place);
-        let ambiguous = |inference: &Inference| {
-            (0..names.len())
-                .filter(|place| !is_text(*place))
-                .find_map(|place| {
-                    Some((
-                        place,
-                        inference.ambiguous(place, reads_times(place))?.clone(),
-                    ))
-                })
-        };
-        if ambiguous(&inference).is_some() {
+        let times = || (0..names.len()).filter(|place| !is_text(*place));
+        // The order of day and month is decided by all rows.
+        if times().any(|place| inference.is_undecided(place, reads_times(place))) {
             while let Some(chunk) = set.next_chunk()? {
                 listening.check()?;
                 inference.look(&chunk);
             }
             (sample.is_whole, sample.chunks) = (true, Vec::new());
-            if let Some((place, example)) = ambiguous(&inference) {
-                return Err(ambiguous_date(&names[place], &example));
+        }
+        for place in times() {
+            if let Some(example) = inference.ambiguous(place, reads_times(place)) {
+                return Err(ambiguous_date(&names[place], example));
             }
         }
         let (delimiter, has_odd_header) = (set.delimiter(), set.has_odd_header());
@@ -271,21 +265,23 @@ impl<'a> Job<'a> {
                 .min_by_key(|row| row.line)
                 .map_or(Ok(()), |row| Err(first_bad(row)));
         };
-        let wanted = match (self.options.time_format.first(), self.options.time_unit) {
-            (Some(pattern), _) => format!("does not match the pattern {}", shown(pattern.text())),
-            (None, Some(unit)) => format!("is no number of {}", unit.name()),
-            (None, None) => "is no time".to_owned(),
-        };
+        let (wanted, others, hint) =
+            match (self.options.time_format.first(), self.options.time_unit) {
+                (Some(pattern), _) => {
+                    let pattern = shown(pattern.text());
+                    (format!("does not match the pattern {pattern}"), "does", "")
+                }
+                (None, Some(unit)) => (format!("is no number of {}", unit.name()), "is one", ""),
+                (None, None) => {
+                    let hint = " (--time-format gives the pattern of other writings)";
+                    ("is no time".to_owned(), "is one", hint)
+                }
+            };
         Err(Failure::Other(format!(
-            "line {}: column \"{}\": {} {wanted}, and no other value of the first lines {}; nothing was imported",
+            "line {}: column \"{}\": {} {wanted}, and no other value of the first lines {others}{hint}; nothing was imported",
             first.line,
             names[time],
             shown(&first.text),
-            if wanted.starts_with("does") {
-                "does"
-            } else {
-                "is one"
-            },
         )))
     }
 
@@ -450,6 +446,8 @@ impl<'a> Job<'a> {
         if let Some(failure) = failure {
             return Err(failure);
         }
+        // Its progress bar would be between the lines.
+        drop(set);
         if !self.is_quiet {
             early.tell();
         }

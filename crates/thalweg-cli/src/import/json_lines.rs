@@ -50,8 +50,14 @@ impl JsonLines {
             lines.ahead.push_back(line);
         }
         if lines.columns.is_empty() {
+            let starts_list = |line: &Vec<u8>| line.trim_ascii_start().starts_with(b"[");
+            let hint = if lines.ahead.front().is_some_and(starts_list) {
+                "; a list must be made into lines first, as jq -c '.[]' does"
+            } else {
+                ""
+            };
             return Err(Failure::Other(format!(
-                "{} has no JSON object on any of its first lines",
+                "{} has no JSON object on any of its first lines{hint}",
                 lines.name
             )));
         }

@@ -321,6 +321,22 @@ fn an_ambiguous_date_is_an_error_that_names_the_option() {
         place.sql("SELECT min(d) AS d, count(*) AS n FROM t"),
         "d,n\n2012-02-01,150001\n"
     );
+    // No value of the first rows needs an order, but one far behind does.
+    for last in ["02/13/2012,0\n", ""] {
+        let place = Place::new();
+        let mut text = String::from("d,v\n");
+        (0..150_000).for_each(|row| text.push_str(&format!("01/01/2012,{row}\n")));
+        text.push_str("01/02/2012,0\n");
+        text.push_str(last);
+        let ended = import(&place, "long.csv", text, &["--time", "d"]);
+        if last.is_empty() {
+            assert!(ended.fails(1).contains("line 150002"));
+        } else {
+            ended.ok();
+            let found = place.sql("SELECT count(*) AS n FROM t WHERE d = '2012-01-02'");
+            assert_eq!(found, "n\n1\n");
+        }
+    }
     // In a table that is there.
     let message = import(&place, "t.csv", "d,v\n01/02/2012,1\n", &[]).fails(1);
     assert!(message.contains("--time-format"), "{message}");
@@ -544,6 +560,8 @@ fn json_lines_likewise() {
         place.sql("SELECT * FROM t"),
         "t,v\n2012-02-13T10:00:00,1\n2012-03-01T10:00:00,2\n"
     );
+    let message = import(&Place::new(), "t.json", "[{\"t\": 1},\n{\"t\": 2}]\n", &[]).fails(1);
+    assert!(message.contains("jq -c"), "{message}");
     let message = import(&Place::new(), "t.jsonl", "{\"t\": \"01/02/2012\"}\n", &[]).fails(1);
     assert!(message.contains("--time-format"), "{message}");
     let place = Place::new();

@@ -292,6 +292,20 @@ fn a_type_that_turns_out_too_narrow_is_widened() {
             format!("n,c,t\n{rows},{rows},{kind}\n")
         );
     }
+    // Dates become times, whether they order the table or not.
+    for more in [&["--create"][..], &["--create", "--time", "d"]] {
+        let place = Place::new();
+        let mut text = String::from("d\n");
+        (0..150_000).for_each(|_| text.push_str("2026-01-01\n"));
+        text.push_str("2026-01-02 05:00\n");
+        let ended = import(&place, &place.file("days.csv", text), more);
+        assert!(ended.err.contains("no longer date"), "{ended:?}");
+        ended.ok();
+        assert_eq!(
+            place.sql("SELECT count(*) AS n, max(d) AS d FROM t"),
+            "n,d\n150001,2026-01-02T05:00:00\n"
+        );
+    }
     // A table that is there keeps its types, and the whole import fails.
     let place = Place::new();
     place.sql("CREATE TABLE t (ts BIGINT, v BIGINT) WITH (time = 'ts')");
