@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Run SQL statements and print what they return
     Sql(SqlCall),
     /// Store the rows of a file, all of them or none
-    Import(ImportCall),
+    Import(Box<ImportCall>),
     /// Show what is known of the tables
     Stats(StatsCall),
     /// Check every byte of a database without changing it

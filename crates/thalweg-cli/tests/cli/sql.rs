@@ -151,3 +151,17 @@ fn a_reader_that_has_had_enough_is_no_error() {
         "{ended:?}"
     );
 }
+
+#[test]
+fn plans_are_printed_whole() {
+    let place = Place::new();
+    place.sql("CREATE TABLE t (ts BIGINT, v DOUBLE) WITH (time = 'ts')");
+    let statement = "EXPLAIN ANALYZE SELECT avg(v) FROM t WHERE ts > 5";
+    let plan = place
+        .run(["sql", "db", statement, "--format", "table"])
+        .ok();
+    assert!(
+        plan.contains("blocks_total=") && !plan.contains('│'),
+        "{plan}"
+    );
+}
