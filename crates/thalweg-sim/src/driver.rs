@@ -3,6 +3,8 @@
 //! Invariants: one operation at a time, but for [`Driver::append_together`]; without faults every operation must succeed;
 //! with faults an error is an outcome, and the operations after it are tried all the same.
 
+mod copies;
+
 use crate::checkpoints::CheckpointCounts;
 use crate::follower::Follower;
 use crate::hooks;
@@ -14,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv, TraceRecord};
-use thalweg_kernel::index::{Entry, MAX_PAGE_ENTRIES, Step, Tree};
+use thalweg_kernel::index::{Entry, EntryKey, MAX_PAGE_ENTRIES, Step, Tree};
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, NEW_TABLE, Options, Producer,
     Result, TableId, TableSnapshot,
@@ -600,49 +602,9 @@ impl Driver {
                 block.entry = block.entry.committed(commits.0, commits.1, number);
                 fragment.add_block(&block)?;
             }
-            let edit = Edit::Replace {
-                table,
-                removed: chosen.iter().map(|item| item.key()).collect(),
-                added: vec![fragment.finish()?],
-            };
-            let commit = Commit {
-                edits: vec![edit],
-                prepared_at: Some(snapshot.commit()),
-                ..Commit::default()
-            };
-            toy.kernel.commit(commit, Durability::Disk)
-        });
-    }
-
-    /// Replaces all items of a table by a fragment with copies of its blocks, as emptying a segment does.
-    pub fn copy_blocks(&mut self, name: &str) {
-        let Some(table) = self.table(name) else {
-            return;
-        };
-        self.submit(Effect::Nothing, Durability::Disk, |toy| {
-            let snapshot = toy.kernel.snapshot()?;
-            let state = snapshot.table(table).ok_or_else(|| gone(table))?;
-            let columns = columns_of(&state.definition);
-            let mut fragment = toy.kernel.stage_fragment(table)?;
-            for entry in state.tree.iter(None, &**toy.kernel.store()) {
-                let entry = entry?;
-                let mut copy = wide_block(table, toy.block_rows(&entry)?, None, columns);
-                let key = entry.key();
-                copy.entry = copy
-                    .entry
-                    .committed(entry.commit_min, entry.commit_max, key.ordinal);
-                fragment.add_block(&copy)?;
-            }
-            let edit = Edit::Replace {
-                table,
-                removed: items_of(toy, &state)?.iter().map(Entry::key).collect(),
-                added: vec![fragment.finish()?],
-            };
-            let commit = Commit {
-                edits: vec![edit],
-                prepared_at: Some(snapshot.commit()),
-                ..Commit::default()
-            };
+            let added = vec![fragment.finish()?];
+            let removed = chosen.iter().map(|item| item.key()).collect();
+            let commit = replacing(table, removed, added, snapshot.commit());
             toy.kernel.commit(commit, Durability::Disk)
         });
     }
@@ -873,6 +835,24 @@ fn arrivals_of(toy: &Toy, table: TableId, item: &Entry) -> Result<Vec<Arrived>> 
         rows.extend((0..).zip(of_block).map(|(at, r)| (r.0, arrival(at), r.1)));
     }
     Ok(rows)
+}
+
+/// A commit that puts a fragment in the place of items.
+fn replacing(
+    table: TableId,
+    removed: Vec<EntryKey>,
+    added: Vec<Entry>,
+    prepared_at: CommitNo,
+) -> Commit {
+    Commit {
+        edits: vec![Edit::Replace {
+            table,
+            removed,
+            added,
+        }],
+        prepared_at: Some(prepared_at),
+        ..Commit::default()
+    }
 }
 
 fn gone(table: TableId) -> Error {

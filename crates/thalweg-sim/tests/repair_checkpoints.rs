@@ -1,4 +1,5 @@
 //! Repairs beside checkpoints that were cut short: by a power cut, by a kill, by a full disk.
+#![expect(clippy::expect_used, reason = "a step that fails is a test that fails")]
 
 use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};

@@ -136,7 +136,7 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
     };
     let expr = match (&*name, &*args) {
         ("version", []) => Some(text(concat!("Thalweg ", env!("CARGO_PKG_VERSION")))),
-        ("strftime", [time, format]) => {
+        ("strftime", &[time, format]) => {
             // SQLite has them the other way round.
             let swapped = text_of(time).is_some_and(|text| text.contains('%'));
             let (time, format) = if swapped {
@@ -146,7 +146,7 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             };
             Some(filled("to_char(a1, a2)", &[time, format])?)
         }
-        ("to_char", [time, format]) => match text_of(format) {
+        ("to_char", &[time, format]) => match text_of(format) {
             Some(format) if !format.contains('%') => Some(filled(
                 "to_char(a1, a2)",
                 &[time, &text(&pattern(&format)?)],
@@ -239,7 +239,7 @@ fn text_of(expr: &Expr) -> Option<String> {
 }
 
 /// A template with its arguments.
-fn filled<E: std::borrow::Borrow<Expr>>(template: &str, args: &[E]) -> Result<Expr> {
+fn filled(template: &str, args: &[&Expr]) -> Result<Expr> {
     let parser = Parser::new(&GenericDialect {}).try_with_sql(template);
     let expr = parser.and_then(|mut parser| parser.parse_expr());
     let mut expr = expr.map_err(|error| query(error.to_string()))?;
@@ -248,9 +248,9 @@ fn filled<E: std::borrow::Borrow<Expr>>(template: &str, args: &[E]) -> Result<Ex
     Ok(expr)
 }
 
-struct Filler<'a, E>(&'a [E]);
+struct Filler<'a>(&'a [&'a Expr]);
 
-impl<E: std::borrow::Borrow<Expr>> VisitorMut for Filler<'_, E> {
+impl VisitorMut for Filler<'_> {
     type Break = Error;
 
     // After what is inside, so that nothing inside an argument is taken for a place.
@@ -260,7 +260,7 @@ impl<E: std::borrow::Borrow<Expr>> VisitorMut for Filler<'_, E> {
             && let Ok(place) = place.parse::<usize>()
             && let Some(arg) = place.checked_sub(1).and_then(|at| self.0.get(at))
         {
-            *expr = arg.borrow().clone();
+            *expr = (*arg).clone();
         }
         ControlFlow::Continue(())
     }
@@ -358,7 +358,7 @@ fn time_bucket(
         width if text_of(width).is_some() => filled_interval(width)?,
         width => width.clone(),
     };
-    let monday = filled::<Expr>("TIMESTAMP '2000-01-03T00:00:00'", &[])?;
+    let monday = filled("TIMESTAMP '2000-01-03T00:00:00'", &[])?;
     let origin = match origin {
         Some(origin) if text_of(origin).is_some() => {
             Some(filled("CAST(a1 AS TIMESTAMP)", &[origin])?)

@@ -54,9 +54,11 @@ impl VisitorMut for Translator {
                 select.projection = vec![all];
             }
             _ if select.projection.is_empty() => {
-                return ControlFlow::Break(unsupported(
-                    "SELECT without columns is not offered: write SELECT * or count(*)",
-                ));
+                let tables: Vec<String> = select.from.iter().map(ToString::to_string).collect();
+                let tables = tables.join(", ").to_lowercase();
+                return ControlFlow::Break(unsupported(format!(
+                    "SELECT names no columns of {tables}: write SELECT * or count(*)"
+                )));
             }
             _ => {}
         }

@@ -6,7 +6,7 @@
 
 use crate::error::{query, to_datafusion};
 use arrow::array::timezone::Tz;
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use chrono::{DateTime, NaiveDateTime, Offset, TimeDelta, TimeZone};
