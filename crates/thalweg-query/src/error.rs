@@ -1,5 +1,6 @@
 //! Between the two error types: what a table said keeps its kind on its way through DataFusion.
 
+use crate::wording::reworded;
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use std::error::Error as StdError;
@@ -129,7 +130,7 @@ fn plain(text: &str) -> String {
     while let Some(rest) = LAYERS.iter().find_map(|layer| text.strip_prefix(layer)) {
         text = rest;
     }
-    text.to_owned()
+    reworded(text)
 }
 
 #[cfg(test)]

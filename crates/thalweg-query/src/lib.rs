@@ -40,6 +40,7 @@ mod stop;
 mod system;
 mod table;
 mod threads;
+mod wording;
 
 pub use datafusion::common::ScalarValue;
 pub use engine::{Prepared, SqlEngine};
