@@ -18,9 +18,8 @@ impl Driver {
             for entry in state.tree.iter(None, &**toy.kernel.store()) {
                 let entry = entry?;
                 let mut copy = wide_block(table, toy.block_rows(&entry)?, None, columns);
-                (copy.entry.commit_min, copy.entry.commit_max) =
-                    (entry.commit_min, entry.commit_max);
-                copy.entry.ordinal = entry.ordinal;
+                let (first, last) = (entry.commit_min, entry.commit_max);
+                copy.entry = copy.entry.committed(first, last, entry.key().ordinal);
                 fragment.add_block(&copy)?;
             }
             let added = vec![fragment.finish()?];
