@@ -8,13 +8,11 @@
 
 use crate::block::EncodedBlock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fields::Fields;
 use crate::ids::{CommitNo, DatabaseId, FileId, TableId};
 use crate::index::{Address, Entry, PageLoader, Tree};
 use crate::segment_supply::SegmentSupply;
 use crate::store::{Store, fragment_name};
 use crate::wire::{Parsed, Reader, is_sound, sealing_crc};
-use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_env::sync::Mutex;
@@ -29,9 +27,6 @@ pub const FRAGMENT_HEADER_BYTES: usize = 64;
 
 /// Bytes at the end of the file.
 pub const FRAGMENT_FOOTER_BYTES: usize = 128;
-
-/// In a footer.
-const TABLE_AT: usize = 12;
 
 const HEADER_CRC_AT: usize = FRAGMENT_HEADER_BYTES - 4;
 const FOOTER_CRC_AT: usize = FRAGMENT_FOOTER_BYTES - 4;
@@ -433,7 +428,17 @@ pub fn open_fragment(store: &Store, id: FileId, table: TableId) -> Result<Entry>
             format_args!("the fragment of table {} is damaged: {what}", table.0),
         )
     };
-    let (offset, footer) = read_footer(store, id)?;
+    let file = store.file(id)?;
+    let name = fragment_name(id);
+    let file_bytes = file.len_bytes().map_err(|error| {
+        Error::io(
+            format_args!("reading the length of {}", name.display()),
+            error,
+        )
+    })?;
+    let offset = file_bytes.checked_sub(FRAGMENT_FOOTER_BYTES as u64);
+    let offset = offset.ok_or_else(|| damaged("it ends too early"))?;
+    let footer = store.read(id, offset, FRAGMENT_FOOTER_BYTES)?;
     let footer = Footer::parse(store.database(), id, table, offset, &footer).map_err(damaged)?;
     let leads = Entry {
         level: footer.root_level,
@@ -449,29 +454,6 @@ pub fn open_fragment(store: &Store, id: FileId, table: TableId) -> Result<Entry>
         ));
     }
     Ok(root)
-}
-
-/// The same of a fragment that nothing leads to: returns its table as well.
-pub(crate) fn open_unnamed_fragment(store: &Store, id: FileId) -> Result<(TableId, Entry)> {
-    let (_, footer) = read_footer(store, id)?;
-    let table = TableId(Fields::new(&footer[TABLE_AT..], "the footer of a fragment").u32()?);
-    Ok((table, open_fragment(store, id, table)?))
-}
-
-/// The bytes of a footer, and where they lie.
-fn read_footer(store: &Store, id: FileId) -> Result<(u64, Bytes)> {
-    let file = store.file(id)?;
-    let name = fragment_name(id);
-    let file_bytes = file.len_bytes().map_err(|error| {
-        Error::io(
-            format_args!("reading the length of {}", name.display()),
-            error,
-        )
-    })?;
-    let offset = file_bytes.checked_sub(FRAGMENT_FOOTER_BYTES as u64);
-    let offset =
-        offset.ok_or_else(|| Error::corruption(name.display(), "the fragment ends too early"))?;
-    Ok((offset, store.read(id, offset, FRAGMENT_FOOTER_BYTES)?))
 }
 
 /// Checks header, footer and root page of a fragment. `root` is its entry.

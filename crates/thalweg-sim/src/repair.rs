@@ -12,8 +12,8 @@ pub use epochs::{
     damage_only_checkpoint, fail_reads, floors_around_repair, of_one_checkpoint, removed_between,
 };
 pub use pages::{
-    damage_pages, damage_pages_and_frames, damage_pages_beside_another_slot,
-    fragments_without_frames, merged, merged_behind_a_lost_page, merged_copies_behind_a_lost_page,
+    damage_pages, damage_pages_and_frames, damage_pages_beside_another_slot, merged,
+    merged_behind_a_lost_page, merged_copies_behind_a_lost_page,
 };
 pub use slots::lose_slots;
 

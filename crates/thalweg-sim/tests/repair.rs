@@ -5,7 +5,6 @@ use std::path::Path;
 use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
 use thalweg_kernel::Durability::Disk;
-use thalweg_kernel::FileId;
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::store::segment_name;
 use thalweg_kernel::verify::Damage;
@@ -13,9 +12,9 @@ use thalweg_sim::driver::{DIR, Driver, Shape};
 use thalweg_sim::repair::{
     Patient, RepairStage, closed, coarse_damage, crash_repair, damage_only_checkpoint,
     damage_pages, damage_pages_and_frames, damage_pages_beside_another_slot, damage_stretches,
-    dependent, fail_reads, fail_repair, flip_bytes, floors_around_repair, fragments_without_frames,
-    killed, lose_slots, merged, merged_behind_a_lost_page, merged_copies_behind_a_lost_page,
-    of_one_checkpoint, removed_between, repair_what_is_only_cached, several_places,
+    dependent, fail_reads, fail_repair, flip_bytes, floors_around_repair, killed, lose_slots,
+    merged, merged_behind_a_lost_page, merged_copies_behind_a_lost_page, of_one_checkpoint,
+    removed_between, repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::WORKLOADS;
@@ -74,22 +73,6 @@ fn what_lies_below_a_damaged_page_is_found_again() {
     conclude("pages of the index", &stage, 0, &clock);
     let pages = "one page for each table";
     assert_eq!((stage.mended, stage.repairs), (4, 4), "{pages}");
-}
-
-/// Fragments tell of themselves where the frames that named them are gone.
-#[test]
-fn fragments_below_a_damaged_page_are_found_without_their_frames() {
-    let clock = Stopwatch::start();
-    let patient = fragments_without_frames();
-    let first = Path::new(DIR).join(segment_name(FileId(2)));
-    assert!(patient.sim.read_file(&first).is_err(), "the first segment");
-    let stage = damage_pages(&patient);
-    conclude("pages of fragments", &stage, 0, &clock);
-    assert_eq!(
-        (stage.mended, stage.repairs),
-        (4, 4),
-        "one page for each table"
-    );
 }
 
 /// Where a damaged page loses rows, the checkpoint of the other slot may lead to them.

@@ -478,7 +478,7 @@ fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPage
         let mut known: HashSet<EntryKey> = items.iter().map(Entry::key).collect();
         for (page, damage) in lost {
             let is_known = |item: &Entry| !known.insert(item.key());
-            let below = catalogue.items_below(table.id, &page, store)?;
+            let below = catalogue.items_below(table.id, &page);
             let below = below.filter(|below| !below.iter().any(is_known));
             let damage = match below {
                 Some(below) => {

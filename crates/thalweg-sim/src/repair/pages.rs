@@ -112,31 +112,6 @@ fn places_of<'a>(path: &'a Path, bytes: &[u8], magic: &[u8]) -> Vec<FilePlace<'a
     found.map(|(at, _)| (path, at as u64)).collect()
 }
 
-/// A closed database of fragments, some of which were merged or copied, whose frames went with their segments.
-pub fn fragments_without_frames() -> Patient {
-    let sim = SimEnv::new(32);
-    let mut db = Driver::start(&sim, Shape::new(1 << 13, 8), false);
-    for name in ["added", "copied", "merged", "filler"] {
-        db.create(name);
-    }
-    db.append_fragment("added", 0..64);
-    db.append_fragment("added", 30..94);
-    db.append_group("copied", 0..40, Durability::Disk);
-    db.copy_blocks("copied");
-    db.append_fragment("copied", 100..140);
-    db.append_group("merged", 0..40, Durability::Disk);
-    db.append_group("merged", 20..60, Durability::Disk);
-    db.merge("merged");
-    for k in 0..12 {
-        db.append_group("filler", k * 100..k * 100 + 60, Durability::Disk);
-    }
-    db.merge("filler");
-    db.collect();
-    db.close();
-    let image = sim.crash_image(&CrashChoice::KeepAll);
-    Patient::of("fragments without frames", &db, image, true, true)
-}
-
 /// Damages each page of the index that lies in a segment: the frames that brought its blocks tell of them.
 pub fn damage_pages(patient: &Patient) -> RepairStage {
     let mut stage = RepairStage::default();
