@@ -100,7 +100,7 @@ pub(crate) struct ImportOptions {
     /// Regular cuts of the new table, as "1 day"
     #[arg(long, value_name = "SPAN")]
     pub(crate) split: Option<String>,
-    /// What separates fields: one character, or "tab" [default: detected among , ; | and tab]
+    /// Separator of fields: one character, or "tab" [default: detected among , ; | and tab]
     #[arg(long, value_parser = parse_delimiter)]
     pub(crate) delimiter: Option<u8>,
     /// Fields that mean null; may be repeated [default: empty ones]
@@ -112,13 +112,13 @@ pub(crate) struct ImportOptions {
     /// The first line is a row: columns are named column0, column1 ..., or as those of the table that is there
     #[arg(long)]
     pub(crate) no_header: bool,
-    /// What separates decimals, a comma or a point [default: detected where fields are not separated by commas]
+    /// Separator of decimals, a comma or a point [default: detected where fields are not separated by commas]
     #[arg(long, value_name = "SIGN", value_parser = parse_decimal)]
     pub(crate) decimal: Option<char>,
     /// How times are written, in strftime's patterns, as "%d.%m.%Y %H:%M"; may be repeated [default: detected]
     #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
     pub(crate) time_format: Vec<Pattern>,
-    /// What the numbers of the time column count since 1970
+    /// Unit in which the numbers of the time column count since 1970
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) time_unit: Option<EpochUnit>,
     /// Show what is found in the file and store nothing
@@ -132,7 +132,7 @@ pub(crate) struct ImportOptions {
     pub(crate) format: Option<FileFormat>,
 }
 
-/// What a number since 1970 counts.
+/// The unit of numbers that count since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EpochUnit {
     /// Seconds

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use std::io::Write;
 use thalweg_env::Env;
 
-/// What to try after the demonstration, with the program as it was called.
+/// The commands to try after the demonstration, with the program as it was called.
 fn next_commands(program: &str) -> String {
     format!(
         "\nNext, with a file of your own (CSV or JSON lines, plain, .gz or .zst; TIME is its column of times):

@@ -78,7 +78,7 @@ pub(crate) trait ReadChunks {
     /// To give the columns other names.
     fn columns_mut(&mut self) -> &mut [String];
 
-    /// What separates the fields, in formats that have such a thing.
+    /// Separator of fields, in formats that have one.
     fn delimiter(&self) -> Option<u8>;
 
     /// Whether the names of the columns look like a row.

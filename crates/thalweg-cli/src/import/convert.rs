@@ -40,7 +40,7 @@ pub(super) struct Misfit {
     pub(super) text: String,
 }
 
-/// What a chunk became.
+/// The result of converting a chunk.
 pub(super) struct Converted {
     pub(super) batch: RecordBatch,
     pub(super) bad: Vec<BadRow>,

@@ -15,7 +15,7 @@ const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Excel's own way to name the separator, in the first line.
 const NAMED_SEPARATOR: &[u8] = b"sep=";
 
-/// What was detected, and a reader that starts where the data does.
+/// The detected dialect, and a reader that starts where the data does.
 pub(super) struct Detected {
     pub(super) delimiter: u8,
     /// Lines that name the separator and are no data.
