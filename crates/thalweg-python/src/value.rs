@@ -7,16 +7,15 @@ use crate::error::raise;
 use crate::finalize::{Callback, Ending, import};
 use crate::once::{name, once};
 use crate::options::shown;
-use arrow_schema::TimeUnit;
+use arrow_schema::{DataType, TimeUnit};
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyInt, PyList, PyString,
-    PyTuple, PyType,
+    PyBool, PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyFrozenSet, PyInt, PyList,
+    PySet, PyString, PyTuple, PyType,
 };
 use std::sync::OnceLock;
-use thalweg::{ErrorKind, TimeBound, Value};
-use thalweg::{Params, ScalarValue};
+use thalweg::{ErrorKind, Params, ScalarValue, TimeBound, Value, type_name};
 
 /// `datetime.date.toordinal` of 1970-01-01.
 const EPOCH_ORDINAL: i32 = 719_163;
@@ -387,7 +386,7 @@ pub(crate) fn params(given: Option<&Bound<'_, PyAny>>) -> PyResult<Params> {
             let name: String = name
                 .extract()
                 .map_err(|_| raise(ErrorKind::Query, "names of parameters are texts"))?;
-            let value = scalar(&format!("parameter \"{name}\""), object.as_borrowed())?;
+            let value = parameter(&format!("parameter \"{name}\""), &object)?;
             values.push((name, value));
         }
         return Ok(Params::Named(values));
@@ -401,12 +400,81 @@ pub(crate) fn params(given: Option<&Bound<'_, PyAny>>) -> PyResult<Params> {
     }
     let mut values = Vec::with_capacity(given.len()?);
     for (place, object) in given.try_iter()?.enumerate() {
-        values.push(scalar(
-            &format!("parameter {}", place + 1),
-            object?.as_borrowed(),
-        )?);
+        values.push(parameter(&format!("parameter {}", place + 1), &object?)?);
     }
     Ok(Params::Positional(values))
+}
+
+/// A parameter: a value, or values for `x IN ?`.
+fn parameter(place: &str, object: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
+    let Some(items) = items(object)? else {
+        return scalar(place, object.as_borrowed());
+    };
+    let mut values = Vec::new();
+    for (at, item) in items.try_iter()?.enumerate() {
+        let place = format!("{place}, value {}", at + 1);
+        values.push(scalar(&place, item?.as_borrowed())?);
+    }
+    list(values).map_err(|message| raise(ErrorKind::Query, format!("{place}: {message}")))
+}
+
+/// The values that an object is a list of; `None` for a single value.
+fn items<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let is_list = object.is_instance_of::<PyList>()
+        || object.is_instance_of::<PyTuple>()
+        || object.is_instance_of::<PySet>()
+        || object.is_instance_of::<PyFrozenSet>();
+    if is_list {
+        return Ok(Some(object.clone()));
+    }
+    // Arrays and columns of frames. Texts of numpy have a type and a length as well.
+    let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
+    if is_text || !object.hasattr("dtype")? || object.len().is_err() {
+        return Ok(None);
+    }
+    Ok(Some(object.clone()))
+}
+
+/// A list of values of one type: where there are floats all numbers become floats, null has any type.
+fn list(values: Vec<ScalarValue>) -> Result<ScalarValue, String> {
+    let mut common = DataType::Null;
+    for value in &values {
+        let data_type = value.data_type();
+        common = match (&common, data_type) {
+            (_, DataType::Null) => continue,
+            (DataType::Null, data_type) => data_type,
+            (common, data_type) if *common == data_type => continue,
+            (common, data_type) if common.is_numeric() && data_type.is_numeric() => {
+                common_number(common, &data_type)
+            }
+            (common, data_type) => {
+                let (one, other) = (type_name(common), type_name(&data_type));
+                return Err(format!(
+                    "a list has values of one type, not {one} and {other}"
+                ));
+            }
+        };
+    }
+    let cast = |value: ScalarValue| value.cast_to(&common).map_err(|error| error.to_string());
+    let values = values
+        .into_iter()
+        .map(cast)
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(ScalarValue::List(ScalarValue::new_list(
+        &values, &common, true,
+    )))
+}
+
+/// The type that holds numbers of both types.
+fn common_number(one: &DataType, other: &DataType) -> DataType {
+    if one.is_floating() || other.is_floating() {
+        return DataType::Float64;
+    }
+    let scale = |data_type: &DataType| match data_type {
+        DataType::Decimal128(_, scale) => *scale,
+        _ => 0,
+    };
+    DataType::Decimal128(38, scale(one).max(scale(other)))
 }
 
 pub(crate) fn scalar(place: &str, object: Borrowed<'_, '_, PyAny>) -> PyResult<ScalarValue> {

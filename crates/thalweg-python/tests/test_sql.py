@@ -95,7 +95,7 @@ def test_numpy_and_pandas_parameters(db):
 
 @pytest.mark.parametrize(
     ("text", "params"),
-    [("SELECT ?", [1, 2]), ("SELECT ?", {"x": 1}), ("SELECT $x", [1]), ("SELECT $x", {"y": 1}), ("SELECT ?", 5), ("SELECT ?", [[1]]), ("SELECT ?", "ab"), ("SELECT $x", {1: 1})],
+    [("SELECT ?", [1, 2]), ("SELECT ?", {"x": 1}), ("SELECT $x", [1]), ("SELECT $x", {"y": 1}), ("SELECT ?", 5), ("SELECT ?", "ab"), ("SELECT $x", {1: 1})],
 )
 def test_parameters_that_do_not_fit(db, text, params):
     with pytest.raises(thalweg.QueryError):
@@ -243,3 +243,31 @@ def test_many_rows_that_do_not_fit(db, cpu, text, rows, word):
 def test_what_is_no_text(db, call, given):
     with pytest.raises(thalweg.Error, match="it is text"):
         getattr(db, call)(given)
+
+
+@pytest.mark.parametrize("values", [["a", "c"], ("a", "c"), {"a", "c"}, numpy.array(["a", "c"]), pandas.Series(["a", "c"])], ids=repr)
+def test_a_list_as_a_parameter_stands_for_its_values(db, cpu, values):
+    for where in ("host IN ?", "host IN (?)", "host in $1", "NOT host NOT IN ?"):
+        assert db.sql(f"SELECT DISTINCT host FROM cpu WHERE {where} ORDER BY host", params=[values]).fetchall() == [("a",), ("c",)]
+    assert db.sql("SELECT 'b' IN $hosts, 'b' NOT IN $hosts, 'a' IN $hosts", params={"hosts": values}).fetchone() == (False, True, True)
+
+
+def test_lists_of_numbers_times_and_nothing(db, cpu):
+    one = db.sql("SELECT 1 IN ?, 1 IN ?, 1 NOT IN ?, NULL IN ?, 2 IN ?", params=[[1, 2.5], [], [], [], [1, None]]).fetchone()
+    assert one == (True, False, True, False, None)
+    decimals = [Decimal("1.5"), Decimal("12.25"), 3]
+    assert db.sql("SELECT CAST(3 AS DECIMAL(4, 2)) IN ?", params=[decimals]).fetchone() == (True,)
+    times = numpy.array(["1970-01-01T00:00:05", "1970-01-01T00:00:01"], dtype="datetime64[s]")
+    assert db.sql("SELECT count(*) FROM cpu WHERE ts IN ? AND host <> ?", params=[times, "z"]).fetchone()[0] == len(
+        [row for row in db.sql("SELECT ts FROM cpu").fetchall() if row[0].second in (1, 5)]
+    )
+    with pytest.raises(thalweg.QueryError, match="parameter 1: a list has values of one type, not int64 and string"):
+        db.sql("SELECT 1 IN ?", params=[[1, "x"]])
+
+
+def test_create_table_as_sees_local_frames(db):
+    frame = pandas.DataFrame({"x": [1, 2]})
+    assert db.sql("CREATE TABLE copy AS SELECT x * ? AS y FROM frame", params=[10]).fetchone() == (2,)
+    assert db.sql("SELECT * FROM copy").fetchall() == [(10,), (20,)]
+    assert [row[0] for row in db.sql("SUMMARIZE frame").fetchall()] == ["x"]
+    assert len(frame) == 2

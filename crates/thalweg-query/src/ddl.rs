@@ -5,7 +5,7 @@ use crate::parse::table_name;
 use crate::result::QueryResult;
 use crate::system;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, SqlOption,
     UnaryOperator, Value,
@@ -17,6 +17,42 @@ use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, Resul
 
 /// CREATE TABLE.
 pub(crate) fn create_table(engine: &Engine, create: &CreateTable) -> Result<QueryResult> {
+    let fields = create.columns.iter().map(field);
+    add_table(engine, create, fields.collect::<Result<Vec<_>>>()?)?;
+    Ok(QueryResult::count(0))
+}
+
+/// The table of CREATE TABLE AS, for rows of these columns; its name, or `None` where there is such a table and that is fine.
+pub(crate) fn create_table_for(
+    engine: &Engine,
+    create: &CreateTable,
+    rows: &Schema,
+) -> Result<Option<String>> {
+    if !create.columns.is_empty() {
+        return Err(unsupported(
+            "CREATE TABLE with columns and AS SELECT is not offered: the columns are those of the query",
+        ));
+    }
+    let fields = rows.fields().iter().map(|field| {
+        let data_type = stored_type(field.data_type());
+        Field::new(field.name(), data_type, true)
+    });
+    let name = table_name(&create.name)?;
+    Ok(add_table(engine, create, fields.collect())?.then_some(name))
+}
+
+/// The type that values of a query's column are stored as.
+fn stored_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+        DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
+        DataType::Dictionary(_, values) => stored_type(values),
+        other => other.clone(),
+    }
+}
+
+/// Whether the table was made, and was not there before.
+fn add_table(engine: &Engine, create: &CreateTable, fields: Vec<Field>) -> Result<bool> {
     refuse_extras(create)?;
     let name = table_name(&create.name)?;
     if name.to_ascii_lowercase().starts_with(system::PREFIX) {
@@ -26,18 +62,12 @@ pub(crate) fn create_table(engine: &Engine, create: &CreateTable) -> Result<Quer
         );
         return Err(Error::new(ErrorKind::AlreadyExists, message));
     }
-    let fields = create
-        .columns
-        .iter()
-        .map(field)
-        .collect::<Result<Vec<_>>>()?;
     let options = CreateOptions::from_pairs(options(&create.table_options)?)?;
     // Without a handle: others may drop it at once.
     match engine.add_table(&name, &Schema::new(fields), &options) {
-        Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => {}
-        done => done?,
+        Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        done => done.map(|()| true),
     }
-    Ok(QueryResult::count(0))
 }
 
 /// What the parser reads for other databases.
@@ -47,10 +77,6 @@ fn refuse_extras(create: &CreateTable) -> Result<()> {
         (create.temporary, "TEMPORARY"),
         (create.external, "EXTERNAL"),
         (create.on_commit.is_some(), "ON COMMIT"),
-        (
-            create.query.is_some(),
-            "AS SELECT (create the table, then INSERT INTO it)",
-        ),
         (
             create.like.is_some() || create.clone.is_some(),
             "LIKE and CLONE",

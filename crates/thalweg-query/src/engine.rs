@@ -4,6 +4,7 @@
 //! threads and plans are shared by all statements of a connection.
 
 use crate::catalog::{Resolver, plain_name};
+use crate::dialect::output_names;
 use crate::error::{cancelled, from_datafusion, query};
 use crate::extra::ExtraTable;
 use crate::meaning::time_texts;
@@ -19,14 +20,14 @@ use crate::stack::with_room;
 use crate::statement::{KeptPlan, Statement, Statements, is_optimizable, is_timeless};
 use crate::stop::{Stop, stoppable};
 use crate::threads::{Threads, wait_for};
-use crate::{ddl, insert, literals, system};
+use crate::{ddl, insert, lists, literals, summarize, system};
 use arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::resolve::resolve_table_references;
-use datafusion::sql::sqlparser::ast::{Insert, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{CreateTable, Insert, Statement as SqlStatement};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -260,6 +261,11 @@ impl SqlEngine {
             Request::Insert(insert) => DfStatement::Statement(Box::new(SqlStatement::Query(
                 Box::new(insert::source(insert)?.clone()),
             ))),
+            Request::Summarize(query) => (**query).clone(),
+            Request::CreateTable(create) => match &create.query {
+                Some(query) => DfStatement::Statement(Box::new(SqlStatement::Query(query.clone()))),
+                None => return Ok(Vec::new()),
+            },
             _ => return Ok(Vec::new()),
         };
         // Names as they are written: variables of the caller's language have capitals.
@@ -286,7 +292,11 @@ impl SqlEngine {
         match &statement.parsed.request {
             Request::Query(query) => self.query(statement, query, &params, extra),
             Request::Insert(insert) => self.insert(statement, insert, &params, extra, go_on),
+            Request::CreateTable(create) if create.query.is_some() => {
+                self.create_table_as(statement, create, &params, extra, go_on)
+            }
             Request::CreateTable(create) => ddl::create_table(engine, create),
+            Request::Summarize(query) => self.summarize(statement, query, &params, extra, go_on),
             Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
             Request::ShowTables => ddl::show_tables(&engine.snapshot()?),
             Request::Describe(name) => ddl::describe(&engine.snapshot()?, name),
@@ -301,8 +311,65 @@ impl SqlEngine {
         extra: &[(String, ExtraTable)],
     ) -> Result<QueryResult> {
         let view = self.0.engine.snapshot()?;
+        let spread = lists::spread(query, params)?;
+        let (query, params) = match &spread {
+            Some((query, params)) => (query, params),
+            None => (query, params),
+        };
         let plan = self.plan(statement, query, params, &view, extra)?;
         self.start(&plan, view)
+    }
+
+    /// CREATE TABLE AS: two commits, the second with all rows; where it fails the table is dropped again.
+    fn create_table_as(
+        &self,
+        statement: &Statement,
+        create: &CreateTable,
+        params: &BoundParams,
+        extra: &[(String, ExtraTable)],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<QueryResult> {
+        let Some(source) = &create.query else {
+            return Err(query("CREATE TABLE AS needs a query"));
+        };
+        let source = DfStatement::Statement(Box::new(SqlStatement::Query(source.clone())));
+        let mut rows = self.query(statement, &source, params, extra)?;
+        let Some(name) = ddl::create_table_for(&self.0.engine, create, rows.schema())? else {
+            return Ok(QueryResult::count(0));
+        };
+        let mut append = || {
+            let table = self.0.engine.table(&name)?;
+            let columns: Vec<usize> = (0..table.definition().columns().len()).collect();
+            let batches = std::iter::from_fn(|| next_while(&mut rows, go_on).transpose());
+            insert::append(&table, &columns, batches)
+        };
+        match append() {
+            Ok(count) => Ok(QueryResult::count(count)),
+            Err(error) => {
+                // Another may have dropped it; what is reported is why there are no rows.
+                let _ = self.0.engine.drop_table(&name);
+                Err(error)
+            }
+        }
+    }
+
+    fn summarize(
+        &self,
+        statement: &Statement,
+        source: &DfStatement,
+        params: &BoundParams,
+        extra: &[(String, ExtraTable)],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<QueryResult> {
+        let columns = Arc::clone(self.query(statement, source, params, extra)?.schema());
+        let aggregates = summarize::aggregates(source, &columns)?;
+        // Its plan is not the one of the statement's own text.
+        let aggregated = Statement::of(statement);
+        let mut rows = self.query(&aggregated, &aggregates, params, extra)?;
+        match next_while(&mut rows, go_on)? {
+            Some(batch) => summarize::rows(&columns, &batch),
+            None => Err(query("SUMMARIZE has found nothing to summarize")),
+        }
     }
 
     /// A plan that only wants its operators, without placeholders.
@@ -324,12 +391,20 @@ impl SqlEngine {
         }
         let resolver = Resolver::new(&self.0.planner, view, extra);
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
-        let query = self.corrected(statement, query, &resolver)?;
-        let plan = self
-            .0
-            .planner
-            .logical(query, &resolver, &mut context)
-            .map_err(from_datafusion)?;
+        let mut query = self.corrected(statement, query, &resolver)?;
+        let planner = &self.0.planner;
+        let plan = match planner.logical(query.clone(), &resolver, &mut context) {
+            Err(error) if output_names::are_equal(&error) => {
+                if let Some(inner) = innermost(&mut query) {
+                    output_names::tell_apart(inner);
+                }
+                let mut context =
+                    PlannerContext::new().with_prepare_param_data_types(params.fields());
+                planner.logical(query, &resolver, &mut context)
+            }
+            planned => planned,
+        };
+        let plan = plan.map_err(from_datafusion)?;
         let session = StatementSession::new(&self.0.planner, view.clone(), &plan);
         let timeless = is_timeless(&plan);
         if !params.is_empty() && !is_optimizable(&plan) {

@@ -126,6 +126,15 @@ impl BoundParams {
         self.values.get(place)
     }
 
+    /// Adds a value behind all others and returns its placeholder.
+    pub(crate) fn push(&mut self, value: ScalarValue) -> String {
+        self.values.push(value);
+        let name = self.values.len().to_string();
+        let placeholder = format!("${name}");
+        self.names.push(name);
+        placeholder
+    }
+
     /// What the planner of SQL wants to know of them.
     pub(crate) fn fields(&self) -> Vec<Option<FieldRef>> {
         let field = |(name, value): (&String, &ScalarValue)| {

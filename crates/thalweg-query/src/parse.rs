@@ -5,6 +5,7 @@
 
 use crate::dialect;
 use crate::error::{from_datafusion, query, unsupported};
+use crate::lists;
 use crate::offered;
 use crate::params::Placeholders;
 use datafusion::error::DataFusionError;
@@ -15,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 use std::fmt::Display;
 use thalweg_table::{Error, ErrorKind, Result};
 
@@ -50,6 +51,8 @@ pub(crate) enum Request {
     ShowTables,
     /// DESCRIBE of a table.
     Describe(String),
+    /// SUMMARIZE of the rows of a query.
+    Summarize(Box<DfStatement>),
 }
 
 /// One statement.
@@ -67,7 +70,10 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     if first_word(&tokens) == Some(Keyword::COPY) {
         return Err(unsupported("COPY is not offered by this version"));
     }
+    refuse_colons(&tokens)?;
     let placeholders = number_placeholders(&mut tokens)?;
+    let mut tokens = lists::with_brackets(tokens);
+    let summarizes = take_summarize(&mut tokens);
     let quoted_capitals = tokens
         .iter()
         .any(|token| is_quoted_with_capitals(&token.token));
@@ -80,8 +86,12 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     }
     offered::check(&statement)?;
     dialect::translate(&mut statement)?;
+    let request = match classify(statement)? {
+        Request::Query(query) if summarizes => Request::Summarize(query),
+        request => request,
+    };
     Ok(Parsed {
-        request: classify(statement)?,
+        request,
         placeholders,
         quoted_capitals,
     })
@@ -129,6 +139,79 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
         ));
     }
     Ok(tokens)
+}
+
+/// Parameters as other databases write them: `:name`.
+fn refuse_colons(tokens: &[TokenWithSpan]) -> Result<()> {
+    let mut before = None;
+    for (at, token) in tokens.iter().enumerate() {
+        match &token.token {
+            Token::Whitespace(_) => continue,
+            Token::Colon if begins_value(before) => {
+                if let Some(Token::Word(name)) = tokens.get(at + 1).map(|next| &next.token) {
+                    let name = &name.value;
+                    return Err(query(format!("write ${name} for a parameter, not :{name}")));
+                }
+            }
+            _ => {}
+        }
+        before = Some(&token.token);
+    }
+    Ok(())
+}
+
+/// Whether a value can follow, and nothing that goes on with one.
+fn begins_value(before: Option<&Token>) -> bool {
+    match before {
+        Some(
+            Token::Eq
+            | Token::Neq
+            | Token::Lt
+            | Token::Gt
+            | Token::LtEq
+            | Token::GtEq
+            | Token::LParen
+            | Token::Comma,
+        ) => true,
+        Some(Token::Word(word)) => matches!(
+            word.keyword,
+            Keyword::AND
+                | Keyword::BETWEEN
+                | Keyword::IN
+                | Keyword::LIKE
+                | Keyword::LIMIT
+                | Keyword::SELECT
+        ),
+        _ => false,
+    }
+}
+
+/// Takes SUMMARIZE, which the parser does not know, from the front; a table behind it becomes a query of all its rows.
+fn take_summarize(tokens: &mut Vec<TokenWithSpan>) -> bool {
+    let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+    let Some(at) = tokens.iter().position(|token| !is_blank(token)) else {
+        return false;
+    };
+    let summarizes = matches!(&tokens[at].token, Token::Word(word) if word.quote_style.is_none()
+        && word.value.eq_ignore_ascii_case("summarize"));
+    if !summarizes {
+        return false;
+    }
+    tokens.drain(..=at);
+    let next = tokens.iter().find(|token| !is_blank(token));
+    let is_query = match next.map(|next| &next.token) {
+        Some(Token::Word(word)) => matches!(
+            word.keyword,
+            Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::FROM
+        ),
+        Some(Token::LParen) => true,
+        _ => false,
+    };
+    if !is_query {
+        tokens.insert(0, TokenWithSpan::wrap(Token::make_keyword("FROM")));
+        tokens.insert(1, TokenWithSpan::wrap(Token::Whitespace(Whitespace::Space)));
+    }
+    true
 }
 
 /// COPY FROM is unknown to the parser, which would call it a mistake.

@@ -3,12 +3,13 @@
 //! Invariants: nothing runs before the first pull; batches without rows are never returned; after the end, an error or
 //! a cancellation nothing more comes; dropping a result stops its work.
 
-use crate::error::{cancelled, from_datafusion, of_table, query};
+use crate::dialect::output_names::visible;
+use crate::error::{cancelled, from_arrow, from_datafusion, of_table, query};
 use crate::stack::with_room;
 use crate::stop::Stop;
 use crate::threads::{Threads, wait_for};
-use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
@@ -39,6 +40,8 @@ pub enum Fetched {
 /// The rows of a statement. They can be read once.
 pub struct QueryResult {
     schema: SchemaRef,
+    /// The operators call some columns otherwise, to tell them apart.
+    is_renamed: bool,
     rows: Rows,
     cancel: CancelHandle,
     is_count: bool,
@@ -188,6 +191,20 @@ async fn drive(mut stream: SendableRecordBatchStream, sender: Sender<Result<Reco
     }
 }
 
+/// The schema as its user knows it, where it differs.
+fn with_visible_names(schema: &Schema) -> Option<SchemaRef> {
+    let is_visible = |field: &FieldRef| visible(field.name()).len() == field.name().len();
+    if schema.fields().iter().all(is_visible) {
+        return None;
+    }
+    let shown = |field: &FieldRef| field.as_ref().clone().with_name(visible(field.name()));
+    let fields: Vec<Field> = schema.fields().iter().map(shown).collect();
+    Some(Arc::new(Schema::new_with_metadata(
+        fields,
+        schema.metadata().clone(),
+    )))
+}
+
 /// Stops a statement from another thread.
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle(Arc<Cancel>);
@@ -234,7 +251,12 @@ impl CancelHandle {
 impl QueryResult {
     pub(crate) fn planned(planned: Planned) -> Self {
         let schema = planned.plan.schema();
-        Self::new(schema, Rows::Planned(Box::new(planned)))
+        let shown = with_visible_names(&schema);
+        let is_renamed = shown.is_some();
+        let schema = shown.unwrap_or(schema);
+        let mut result = Self::new(schema, Rows::Planned(Box::new(planned)));
+        result.is_renamed = is_renamed;
+        result
     }
 
     pub(crate) fn scan(scan: Scan, table: &str) -> Self {
@@ -260,6 +282,7 @@ impl QueryResult {
     fn new(schema: SchemaRef, rows: Rows) -> Self {
         Self {
             schema,
+            is_renamed: false,
             rows,
             cancel: CancelHandle::default(),
             is_count: false,
@@ -318,12 +341,25 @@ impl QueryResult {
             // Behind an error there may have been more rows: it is no end.
             return Err(error.clone());
         }
-        let fetched = with_room(|| self.pull_any(wait));
+        let fetched = with_room(|| self.pull_any(wait)).and_then(|fetched| self.renamed(fetched));
         if matches!(fetched, Ok(Fetched::End) | Err(_)) {
             self.stop();
         }
         self.failed = fetched.as_ref().err().cloned();
         fetched
+    }
+
+    /// The rows under the names of the schema.
+    fn renamed(&self, fetched: Fetched) -> Result<Fetched> {
+        match fetched {
+            Fetched::Batch(batch) if self.is_renamed => {
+                let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                let (schema, columns) = (Arc::clone(&self.schema), batch.columns().to_vec());
+                let batch = RecordBatch::try_new_with_options(schema, columns, &rows);
+                batch.map(Fetched::Batch).map_err(from_arrow)
+            }
+            fetched => Ok(fetched),
+        }
     }
 
     fn pull_any(&mut self, wait: Option<Duration>) -> Result<Fetched> {

@@ -6,7 +6,7 @@
 
 use crate::catalog::Resolver;
 use crate::error::to_datafusion;
-use crate::functions::{floats, guarded, time_zones, total};
+use crate::functions::{floats, guarded, mode, time_zones, total};
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
@@ -67,9 +67,7 @@ impl Planner {
             .with_config(full_config.clone())
             .with_runtime_env(Arc::clone(&runtime))
             .with_scalar_functions(scalar_functions())
-            .with_aggregate_functions(floats::settled(total::exact(
-                SessionStateDefaults::default_aggregate_functions(),
-            )))
+            .with_aggregate_functions(aggregate_functions())
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
             .with_expr_planners(SessionStateDefaults::default_expr_planners())
@@ -140,6 +138,13 @@ impl Planner {
 fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let mut functions = guarded::guarded(SessionStateDefaults::default_scalar_functions());
     functions.extend(time_zones::functions());
+    functions
+}
+
+fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
+    let functions = SessionStateDefaults::default_aggregate_functions();
+    let mut functions = floats::settled(total::exact(functions));
+    functions.push(mode::function());
     functions
 }
 

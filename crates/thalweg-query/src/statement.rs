@@ -50,6 +50,15 @@ impl Statement {
         })
     }
 
+    /// Another statement with the same parameters, whose plans are its own and kept for one run.
+    pub(crate) fn of(other: &Self) -> Self {
+        Self {
+            parsed: other.parsed.clone(),
+            plans: Mutex::default(),
+            wants_numbers: AtomicBool::new(true),
+        }
+    }
+
     /// Whether [`Self::keep_numbers`] was called.
     pub(crate) fn wants_numbers(&self) -> bool {
         self.wants_numbers.load(Ordering::Relaxed)

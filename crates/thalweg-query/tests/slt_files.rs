@@ -162,6 +162,7 @@ files!(
     insert,
     joined_lists,
     names,
+    output,
     overflow,
     select,
     tables,

@@ -172,7 +172,7 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             }
         }
     };
-    Ok(expr.map(|expr| with_clauses(expr, function)))
+    expr.map(|expr| with_clauses(expr, function)).transpose()
 }
 
 /// `time AT TIME ZONE zone`.
@@ -181,20 +181,31 @@ pub(super) fn at_time_zone(time: &Expr, zone: &Expr) -> Result<Expr> {
 }
 
 /// FILTER and OVER of the call that was written.
-fn with_clauses(expr: Expr, written: &Function) -> Expr {
+fn with_clauses(expr: Expr, written: &Function) -> Result<Expr> {
     let Expr::Function(mut function) = expr else {
-        return expr;
+        return match written {
+            Function {
+                filter: None,
+                over: None,
+                null_treatment: None,
+                ..
+            } => Ok(expr),
+            _ => Err(query(format!(
+                "{} is no aggregate: it takes neither FILTER nor OVER",
+                written.name
+            ))),
+        };
     };
     function.over.clone_from(&written.over);
     function.null_treatment = written.null_treatment;
     if let Some(filter) = &written.filter {
         let filter = match function.filter.take() {
-            Some(own) => filled("(a1) AND (a2)", &[&own, filter]).unwrap_or(*own),
+            Some(own) => filled("(a1) AND (a2)", &[&own, filter])?,
             None => (**filter).clone(),
         };
         function.filter = Some(Box::new(filter));
     }
-    Expr::Function(function)
+    Ok(Expr::Function(function))
 }
 
 fn plain_name(function: &Function) -> Option<String> {
@@ -223,7 +234,7 @@ fn is_wildcard(arg: &FunctionArg) -> bool {
     )
 }
 
-fn text(value: &str) -> Expr {
+pub(super) fn text(value: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(value.to_owned()).into())
 }
 
@@ -239,7 +250,7 @@ fn text_of(expr: &Expr) -> Option<String> {
 }
 
 /// A template with its arguments.
-fn filled(template: &str, args: &[&Expr]) -> Result<Expr> {
+pub(super) fn filled(template: &str, args: &[&Expr]) -> Result<Expr> {
     let parser = Parser::new(&GenericDialect {}).try_with_sql(template);
     let expr = parser.and_then(|mut parser| parser.parse_expr());
     let mut expr = expr.map_err(|error| query(error.to_string()))?;

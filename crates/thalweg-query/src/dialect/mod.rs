@@ -1,14 +1,17 @@
 //! SQL of other databases, in terms of the functions that there are.
 //!
-//! Invariants: translated before a statement is planned, so that pushdown sees one form of each question; what is translated keeps the
-//! name that it was written with as the name of its column; a name that is not known here is left alone.
+//! Invariants: translated before a statement is planned, so that pushdown sees one form of each question; a column without a
+//! name is called by its expression as it was written; a function that is not known here is left alone.
 
 mod functions;
+pub(crate) mod output_names;
+mod types;
 
 use crate::error::unsupported;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Select, SelectFlavor, SelectItem, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    Expr, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr,
+    Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 use thalweg_table::{Error, Result};
@@ -39,12 +42,22 @@ fn visit(node: &mut impl VisitMut) -> Result<()> {
 
 #[derive(Default)]
 struct Translator {
-    /// The items without a name of each SELECT that is being visited, as they were written.
-    written: Vec<Vec<Option<Expr>>>,
+    /// The names of the items of each SELECT that is being visited, where an item has none of its own.
+    names: Vec<Vec<Option<String>>>,
 }
 
 impl VisitorMut for Translator {
     type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        order_by_positions(query);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        output_names::order_distinct(query);
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         match select.flavor {
@@ -62,25 +75,13 @@ impl VisitorMut for Translator {
             }
             _ => {}
         }
-        let written = select.projection.iter().map(|item| match item {
-            SelectItem::UnnamedExpr(expr) => Some(expr.clone()),
-            _ => None,
-        });
-        self.written.push(written.collect());
+        let names = select.projection.iter().map(output_names::of_unnamed);
+        self.names.push(names.collect());
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        let written = self.written.pop().unwrap_or_default();
-        for (item, written) in select.projection.iter_mut().zip(written) {
-            if let (SelectItem::UnnamedExpr(expr), Some(written)) = (&mut *item, written)
-                && *expr != written
-            {
-                let alias = Ident::with_quote('"', written.to_string());
-                let expr = expr.clone();
-                *item = SelectItem::ExprWithAlias { expr, alias };
-            }
-        }
+        output_names::give(select, self.names.pop().unwrap_or_default());
         ControlFlow::Continue(())
     }
 
@@ -91,6 +92,7 @@ impl VisitorMut for Translator {
                 timestamp,
                 time_zone,
             } => functions::at_time_zone(timestamp, time_zone).map(Some),
+            Expr::Cast { .. } | Expr::TypedString(_) => types::translated(expr),
             _ => Ok(None),
         };
         match translated {
@@ -100,4 +102,41 @@ impl VisitorMut for Translator {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// ORDER BY ALL as positions, which the parser takes for a column of that name. Where `*` stands for columns DataFusion counts
+/// them.
+fn order_by_positions(query: &mut Query) {
+    let Some(OrderBy { kind, .. }) = &mut query.order_by else {
+        return;
+    };
+    let (OrderByKind::Expressions(exprs), SetExpr::Select(select)) = (&*kind, &*query.body) else {
+        return;
+    };
+    let options = match &**exprs {
+        [
+            OrderByExpr {
+                expr: Expr::Identifier(name),
+                options,
+                ..
+            },
+        ] if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") => *options,
+        _ => return,
+    };
+    let is_single = |item: &SelectItem| {
+        matches!(
+            item,
+            SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
+        )
+    };
+    if select.projection.is_empty() || !select.projection.iter().all(is_single) {
+        *kind = OrderByKind::All(options);
+        return;
+    }
+    let position = |position: usize| OrderByExpr {
+        expr: Expr::Value(Value::Number(position.to_string(), false).into()),
+        options,
+        with_fill: None,
+    };
+    *kind = OrderByKind::Expressions((1..=select.projection.len()).map(position).collect());
 }

@@ -4,6 +4,7 @@ mod bounded;
 mod extreme;
 pub(crate) mod floats;
 pub(crate) mod guarded;
+pub(crate) mod mode;
 mod sliding;
 mod time_groups;
 pub(crate) mod time_zones;

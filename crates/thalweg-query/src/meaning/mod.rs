@@ -4,6 +4,7 @@
 //! their names and types.
 
 mod arithmetic;
+mod casts;
 mod float_lists;
 mod joined_lists;
 mod naive_time;
@@ -53,7 +54,8 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    time_texts::with_seconds(expr)
+    casts::of_call(expr, schema)?
+        .transform_data(|expr| Ok(time_texts::with_seconds(expr)))?
         .transform_data(|expr| Ok(naive_time::by_way_of_utc(expr, schema)))?
         .transform_data(|expr| time_unit::in_columns_unit(expr, schema))?
         .transform_data(|expr| float_lists::with_one_zero(expr, schema))?

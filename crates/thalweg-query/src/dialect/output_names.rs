@@ -1,0 +1,228 @@
+//! Names of output columns.
+//!
+//! Invariants: a column without a name of its own is called by its expression as it was written, with the names of functions
+//! in lower case; columns of equal names differ in a suffix behind [`MARK`], which nobody sees: [`visible`] takes it away
+//! from the result.
+
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+    VisitMut, VisitorMut,
+};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+use thalweg_table::schema::fold_name;
+
+/// Stands before the suffix of a name that another column has as well.
+const MARK: char = '\u{1}';
+
+/// The name as its user knows it.
+pub(crate) fn visible(name: &str) -> &str {
+    name.split_once(MARK).map_or(name, |(name, _)| name)
+}
+
+/// What an item without a name is called; `None` for an item that has a name, columns among them.
+pub(super) fn of_unnamed(item: &SelectItem) -> Option<String> {
+    let SelectItem::UnnamedExpr(expr) = item else {
+        return None;
+    };
+    match without_brackets(expr) {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => None,
+        // Becomes several columns where it is of a struct.
+        Expr::Function(function) if is_unnest(function) => None,
+        expr => {
+            let mut written = expr.clone();
+            let _ = VisitMut::visit(&mut written, &mut LowerCase);
+            Some(written.to_string())
+        }
+    }
+}
+
+fn without_brackets(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => without_brackets(inner),
+        expr => expr,
+    }
+}
+
+fn is_unnest(function: &Function) -> bool {
+    matches!(&*function.name.0, [ObjectNamePart::Identifier(name)] if name.value.eq_ignore_ascii_case("unnest"))
+}
+
+struct LowerCase;
+
+impl VisitorMut for LowerCase {
+    type Break = Infallible;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
+        if let Expr::Function(function) = expr {
+            for part in &mut function.name.0 {
+                if let ObjectNamePart::Identifier(name) = part
+                    && name.quote_style.is_none()
+                {
+                    name.value = fold_name(&name.value);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Gives the items of a SELECT their names.
+pub(super) fn give(select: &mut Select, names: Vec<Option<String>>) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for (item, name) in select.projection.iter_mut().zip(names) {
+        let (Some(name), SelectItem::UnnamedExpr(expr)) = (name, &mut *item) else {
+            continue;
+        };
+        let times = seen.entry(name.clone()).or_default();
+        let alias = marked(&name, *times);
+        *times += 1;
+        let expr = take(expr);
+        *item = SelectItem::ExprWithAlias { expr, alias };
+    }
+}
+
+/// ORDER BY of a SELECT DISTINCT by the names of its items: DataFusion looks for the expressions themselves among them.
+pub(super) fn order_distinct(query: &mut Query) {
+    let SetExpr::Select(select) = &*query.body else {
+        return;
+    };
+    let Some(order_by) = query
+        .order_by
+        .as_mut()
+        .filter(|_| select.distinct.is_some())
+    else {
+        return;
+    };
+    let OrderByKind::Expressions(exprs) = &mut order_by.kind else {
+        return;
+    };
+    for order in exprs {
+        let name = select.projection.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } if *expr == order.expr => Some(alias),
+            _ => None,
+        });
+        if let Some(name) = name {
+            order.expr = Expr::Identifier(name.clone());
+        }
+    }
+}
+
+fn marked(name: &str, times: usize) -> Ident {
+    match times {
+        0 => Ident::with_quote('"', name),
+        times => Ident::with_quote('"', format!("{name}{MARK}{times}")),
+    }
+}
+
+fn take(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, Expr::Value(Value::Null.into()))
+}
+
+/// Whether planning failed because output columns have equal names.
+pub(crate) fn are_equal(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::SchemaError(error, _) => match &**error {
+            SchemaError::DuplicateQualifiedField { .. }
+            | SchemaError::DuplicateUnqualifiedField { .. } => true,
+            // Of a column of a table and one without a table; a name in the statement that may mean several has no relation.
+            SchemaError::AmbiguousReference { field } => field.relation.is_some(),
+            SchemaError::FieldNotFound { .. } => false,
+        },
+        DataFusionError::Plan(text) => text.contains("require unique expression names"),
+        _ => false,
+    }
+}
+
+/// Makes equal names of output columns differ. ORDER BY means the column that was given its name in this SELECT.
+///
+/// Done only where a statement cannot be planned otherwise: which columns `*` stands for is not known here, so all named
+/// ones beside it get a suffix.
+pub(crate) fn tell_apart(statement: &mut impl VisitMut) {
+    let _ = VisitMut::visit(statement, &mut TellApart);
+}
+
+struct TellApart;
+
+impl VisitorMut for TellApart {
+    type Break = Infallible;
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Infallible> {
+        let SetExpr::Select(select) = &mut *query.body else {
+            return ControlFlow::Continue(());
+        };
+        let renamed = tell_items_apart(select);
+        if let Some(order_by) = &mut query.order_by
+            && let OrderByKind::Expressions(exprs) = &mut order_by.kind
+        {
+            for order in exprs {
+                if let Expr::Identifier(name) = &mut order.expr
+                    && let Some(alias) = renamed.get(&fold_name(&name.value))
+                {
+                    *name = alias.clone();
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    // Of UNION and the like.
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
+        tell_items_apart(select);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The new names of items that were given a name in the statement, by that name.
+fn tell_items_apart(select: &mut Select) -> HashMap<String, Ident> {
+    let is_wildcard = |item: &SelectItem| {
+        matches!(
+            item,
+            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
+        )
+    };
+    let beside_all = usize::from(select.projection.iter().any(is_wildcard));
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut renamed = HashMap::new();
+    for item in &mut select.projection {
+        let name = match &*item {
+            SelectItem::UnnamedExpr(expr) => match without_brackets(expr) {
+                Expr::Identifier(name) => name.clone(),
+                Expr::CompoundIdentifier(parts) => match parts.last() {
+                    Some(name) => name.clone(),
+                    None => continue,
+                },
+                _ => continue,
+            },
+            SelectItem::ExprWithAlias { alias, .. } if !alias.value.contains(MARK) => alias.clone(),
+            _ => continue,
+        };
+        let shown = if name.quote_style.is_some() {
+            name.value.clone()
+        } else {
+            fold_name(&name.value)
+        };
+        let times = seen.entry(fold_name(&shown)).or_insert(beside_all);
+        let alias = marked(&shown, *times);
+        let is_changed = *times > 0;
+        *times += 1;
+        if !is_changed {
+            continue;
+        }
+        match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let expr = take(expr);
+                *item = SelectItem::ExprWithAlias { expr, alias };
+            }
+            SelectItem::ExprWithAlias { alias: given, .. } => {
+                renamed.entry(fold_name(&shown)).or_insert(alias.clone());
+                *given = alias;
+            }
+            _ => {}
+        }
+    }
+    renamed
+}
