@@ -27,6 +27,7 @@ mod offered;
 mod options;
 mod params;
 mod parse;
+mod precedence;
 mod pushdown;
 mod result;
 mod reverse;

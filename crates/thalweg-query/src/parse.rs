@@ -8,6 +8,7 @@ use crate::error::{from_datafusion, query, unsupported};
 use crate::lists;
 use crate::offered;
 use crate::params::Placeholders;
+use crate::precedence;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
@@ -138,7 +139,7 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
             "a statement combines at most {MAX_COMBINED} queries or tables by UNION, EXCEPT, INTERSECT and JOIN"
         ));
     }
-    Ok(tokens)
+    Ok(precedence::with_brackets(tokens))
 }
 
 /// Parameters as other databases write them: `:name`.

@@ -6,6 +6,7 @@
 mod arithmetic;
 mod casts;
 mod float_lists;
+mod in_subqueries;
 mod joined_lists;
 mod naive_time;
 pub(crate) mod time_texts;
@@ -38,6 +39,10 @@ impl AnalyzerRule for Meaning {
 }
 
 fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    in_subqueries::three_valued(plan)?.transform_data(rewrite_exprs)
+}
+
+fn rewrite_exprs(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = &plan {
         schema.merge(&DFSchema::try_from_qualified_schema(
