@@ -63,24 +63,28 @@ impl PyTable {
 
     pub(crate) fn append_input(&self, py: Python<'_>, input: Input) -> PyResult<u64> {
         let table = self.open()?;
-        let stream = match input {
-            Input::Batch(batch) => {
-                return py.detach(|| table.append([Ok(batch)], None)).or_raise();
-            }
-            Input::Stream(stream) => stream,
-        };
-        // Ctrl-C between two batches ends the append, of which nothing is stored then. So does a fork within whatever makes
-        // the batches, in the child: the append is its parent's.
+        // Ctrl-C ends the append, of which nothing is stored then. So does a fork within whatever makes the batches, in the
+        // child: the append is its parent's.
         let raised = Mutex::new(None);
-        let batches = stream.map(|batch| {
-            let goes_on = self.table.get().and_then(|_| signals::check());
-            if let Err(ended) = goes_on {
+        let goes_on = || match self.table.get().and_then(|_| signals::check()) {
+            Ok(()) => true,
+            Err(ended) => {
                 *raised.lock() = Some(ended);
-                return Err(Error::new(ErrorKind::Query, "the append was interrupted"));
+                false
             }
-            batch.map_err(input::unread)
-        });
-        let appended = py.detach(|| table.append(batches, None));
+        };
+        let appended = match input {
+            Input::Batch(batch) => py.detach(|| table.append_while([Ok(batch)], None, &goes_on)),
+            Input::Stream(stream) => {
+                let batches = stream.map(|batch| {
+                    if !goes_on() {
+                        return Err(Error::new(ErrorKind::Query, "the append was interrupted"));
+                    }
+                    batch.map_err(input::unread)
+                });
+                py.detach(|| table.append_while(batches, None, &goes_on))
+            }
+        };
         match raised.into_inner() {
             Some(ended) => Err(ended),
             None => appended.or_raise(),

@@ -1,6 +1,7 @@
 """Rows on their way in: every form of table, single rows, and what is refused."""
 
 import decimal
+import signal
 import threading
 from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -531,3 +532,23 @@ def test_one_appender_for_several_threads(table):
         for thread in threads:
             thread.join(30)
     assert len(table) == 80_000
+
+
+def test_a_signal_ends_a_large_append_of_one_batch(db):
+    table = db.create_table("t", {"ts": "int64", "v": "double"}, time="ts")
+    rows = 8_000_000
+    data = {"ts": numpy.arange(rows), "v": numpy.random.default_rng(1).random(rows)}
+
+    def raises(signum, frame):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, raises)
+    try:
+        with pytest.raises(TimeoutError):
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            table.append(data)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(table) == 0
+    assert table.append(data) == rows

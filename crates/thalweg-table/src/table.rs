@@ -116,9 +116,23 @@ impl Table {
         batches: impl IntoIterator<Item = Result<RecordBatch>>,
         durability: Option<Durability>,
     ) -> Result<u64> {
+        self.append_while(batches, durability, &|| true)
+    }
+
+    /// The same, cancelled when `go_on` returns false. It is called once for every 32 MiB of rows or so, before the commit; the
+    /// commit itself is not cancelled.
+    ///
+    /// # Errors
+    /// As [`Self::append`]; `Query` when it was cancelled, and nothing was stored then.
+    pub fn append_while(
+        &self,
+        batches: impl IntoIterator<Item = Result<RecordBatch>>,
+        durability: Option<Durability>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<u64> {
         self.engine.closed().check()?;
         let durability = durability.unwrap_or(self.engine.options().durability);
-        stream::append(self, &mut batches.into_iter(), durability)
+        stream::append(self, &mut batches.into_iter(), durability, go_on)
     }
 
     /// Appends one row, its values in the order of the schema.

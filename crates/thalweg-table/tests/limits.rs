@@ -249,3 +249,36 @@ fn a_crash_while_rows_become_blocks_of_a_file_loses_and_doubles_nothing() {
     assert_eq!(column(&table.view().unwrap(), 0), times);
     assert_eq!(table.stats().unwrap().open_rows, 0);
 }
+
+#[test]
+fn an_append_that_is_cancelled_stores_nothing() {
+    let sim = SimEnv::new(1);
+    let limits = AppendLimits {
+        raw_bytes: 1_000,
+        gather_bytes: 1 << 20,
+        group_bytes: 64 << 10,
+        fragment_bytes: 8 << 20,
+        split_fragment_bytes: 1 << 20,
+    };
+    let engine = open(&sim, limits);
+    let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
+    let table = engine
+        .create_table("t", &schema, &CreateOptions::stream("ts"))
+        .unwrap();
+    let rows: ArrayRef = Arc::new(Int64Array::from_iter_values(0..9_000_000));
+    let rows = RecordBatch::try_from_iter([("ts", rows)]).unwrap();
+    let calls = std::cell::Cell::new(0);
+    let go_on = || {
+        calls.set(calls.get() + 1);
+        calls.get() < 2
+    };
+    let error = table
+        .append_while([Ok(rows.clone())], None, &go_on)
+        .unwrap_err();
+    assert!(error.message().contains("interrupted"), "{error}");
+    assert_eq!(calls.get(), 2);
+    assert_eq!(table.view().unwrap().row_count(), 0);
+    let stored = table.append_while([Ok(rows)], None, &|| true).unwrap();
+    assert_eq!(stored, 9_000_000);
+    assert_eq!(table.view().unwrap().row_count(), 9_000_000);
+}

@@ -36,11 +36,15 @@ const DIRECTORY_LIMIT_BYTES: u64 = FRAME_LIMIT_BYTES - (64 << 10);
 /// How often the size at which a file ends with its split doubles until half of that is used: 64-fold.
 const SPLIT_DOUBLINGS: u64 = 6;
 
-/// Appends all batches in one commit.
+/// Bytes of rows between two checks for cancellation: some 30 ms.
+const CHECK_BYTES: usize = 32 << 20;
+
+/// Appends all batches in one commit, unless `go_on` returns false before it.
 pub(crate) fn append(
     table: &Table,
     batches: &mut dyn Iterator<Item = Result<RecordBatch>>,
     durability: Durability,
+    go_on: &dyn Fn() -> bool,
 ) -> Result<u64> {
     let mut input = Input {
         closed: table.engine().closed(),
@@ -52,7 +56,7 @@ pub(crate) fn append(
     };
     table.with_newest_shape(|shape| {
         input.rewind().map_err(|e| table.name_error(e))?;
-        let mut intake = Intake::new(table, shape);
+        let mut intake = Intake::new(table, shape, go_on);
         while let Some(batch) = input.next()? {
             intake.push(&batch).map_err(|e| table.name_error(e))?;
         }
@@ -121,11 +125,15 @@ struct Intake<'a> {
     high_key: Option<i64>,
     encoding: VecDeque<Ticket<Result<Vec<EncodedBlock>>>>,
     output: Output,
+    go_on: &'a dyn Fn() -> bool,
+    unchecked_bytes: usize,
 }
 
 impl<'a> Intake<'a> {
-    fn new(table: &'a Table, shape: &'a Shape) -> Self {
+    fn new(table: &'a Table, shape: &'a Shape, go_on: &'a dyn Fn() -> bool) -> Self {
         Self {
+            go_on,
+            unchecked_bytes: 0,
             table,
             shape,
             limits: table.engine().options().append_limits,
@@ -219,12 +227,28 @@ impl<'a> Intake<'a> {
                 .map(|total| total.key_max);
         }
         let cutter = cutter(&self.shape.definition, self.high_key);
+        let row_bytes = raw_bytes(&batch).div_ceil(batch.num_rows().max(1));
         for rows in cutter.blocks(&keys) {
+            self.check(rows.len() * row_bytes)?;
             let part = batch.slice(rows.start, rows.len());
             self.encode(part, keys.slice(rows.start, rows.len()))?;
         }
         self.high_key = self.high_key.max(keys.last().copied());
         Ok(())
+    }
+
+    /// Checks for cancellation once in a while.
+    fn check(&mut self, bytes: usize) -> Result<()> {
+        self.unchecked_bytes += bytes;
+        if self.unchecked_bytes < CHECK_BYTES {
+            return Ok(());
+        }
+        self.unchecked_bytes = 0;
+        if (self.go_on)() {
+            return Ok(());
+        }
+        let message = "the append was interrupted, and nothing was stored";
+        Err(Error::new(ErrorKind::Query, message))
     }
 
     /// Encodes a block, or several if its rows are very large.
