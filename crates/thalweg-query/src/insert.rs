@@ -114,7 +114,8 @@ fn assign_batch(
                 format!("column \"{}\": {error}", column.name),
             )
         };
-        let assigned = assign(array, &column.data_type).map_err(|e| refuse(e.to_string()))?;
+        let assigned = assign(array, &column.data_type)
+            .map_err(|e| refuse(from_arrow(e).message().to_owned()))?;
         if let Some(row) = first_rounded(array, &assigned).map_err(|e| refuse(e.to_string()))? {
             let value = ScalarValue::try_from_array(array, row).map_err(from_datafusion)?;
             return Err(refuse(format!(

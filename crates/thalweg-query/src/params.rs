@@ -45,7 +45,7 @@ impl Placeholders {
             Params::None if self.names.is_empty() => Vec::new(),
             Params::None => {
                 return Err(query(format!(
-                    "the statement needs parameters: {}",
+                    "the statement has parameters without values: {}",
                     self.list()
                 )));
             }
@@ -68,7 +68,7 @@ impl Placeholders {
         if values.len() != self.names.len() {
             let (has, given) = (self.names.len(), values.len());
             return Err(query(format!(
-                "the statement has {has} parameters, {given} were given"
+                "the statement has {has} parameters and {given} values"
             )));
         }
         Ok(values.to_vec())
