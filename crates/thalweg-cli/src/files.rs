@@ -16,7 +16,11 @@ const REMOVALS: u32 = 100;
 pub(crate) fn open(path: &Path) -> Result<File, Failure> {
     let fail = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Failure::Other(format!("there is no file {}", path.display())),
-        _ => Failure::Other(format!("{} cannot be opened: {}", path.display(), reason(&error))),
+        _ => Failure::Other(format!(
+            "{} cannot be opened: {}",
+            path.display(),
+            reason(&error)
+        )),
     };
     let file = File::open(path).map_err(fail)?;
     if file.metadata().is_ok_and(|found| found.is_dir()) {
@@ -32,7 +36,11 @@ pub(crate) fn open(path: &Path) -> Result<File, Failure> {
 #[expect(clippy::disallowed_methods, reason = "not a file of a database")]
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
     File::create(path).map_err(|error| {
-        Failure::Other(format!("{} cannot be written: {}", path.display(), reason(&error)))
+        Failure::Other(format!(
+            "{} cannot be written: {}",
+            path.display(),
+            reason(&error)
+        ))
     })
 }
 

@@ -230,7 +230,12 @@ impl<W: Write> Printer<W> {
 
 /// By way of memory: Arrow's CSV errors do not tell a closed pipe from other failures.
 fn write_csv(out: &mut impl Write, batch: &RecordBatch, header: bool) -> Result<(), Failure> {
-    if let Some(list) = batch.schema().fields().iter().find(|field| field.data_type().is_nested()) {
+    if let Some(list) = batch
+        .schema()
+        .fields()
+        .iter()
+        .find(|field| field.data_type().is_nested())
+    {
         return Err(Failure::Other(format!(
             "CSV cannot hold the column \"{}\", which has lists or structs: use --format json",
             list.name()

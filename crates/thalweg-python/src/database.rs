@@ -104,8 +104,9 @@ fn durability_named(name: &str) -> PyResult<Durability> {
         "process" => Ok(Durability::Process),
         "memory" => Ok(Durability::Memory),
         other => {
-            let message =
-                format!("\"{other}\" is no durability; it must be \"disk\", \"process\" or \"memory\"");
+            let message = format!(
+                "\"{other}\" is no durability; it must be \"disk\", \"process\" or \"memory\""
+            );
             Err(raise(ErrorKind::Invalid, message))
         }
     }

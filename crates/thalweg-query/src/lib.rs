@@ -28,6 +28,8 @@ mod options;
 mod params;
 mod parse;
 mod pushdown;
+#[cfg(test)]
+mod reference;
 mod result;
 mod reverse;
 mod rules;

@@ -8,7 +8,7 @@ mod functions;
 pub(crate) mod syntax;
 mod terms;
 
-use terms::in_sql;
+pub(crate) use terms::in_sql;
 
 /// Messages and what is said instead. `{}` stands for any text and `{x}` for an expression or a type, which is put into the
 /// words of statements; `{0}` is the first of them. More special ones come first.
@@ -57,6 +57,10 @@ const RULES: &[(&str, &str)] = &[
     (
         "Cannot infer common string type for string concat operation {x}",
         "{0}: || joins texts; CAST(x AS VARCHAR) makes one",
+    ),
+    (
+        "Cannot infer common argument type for comparison operation Timestamp({}) {} Int64",
+        "timestamp {1} bigint cannot be compared: write a time, as in ts {1} '2026-01-31' or to_timestamp(1700000000)",
     ),
     (
         "Cannot infer common argument type for comparison operation {x}",
@@ -378,6 +382,14 @@ const RULES: &[(&str, &str)] = &[
         "{0} takes {1} arguments",
     ),
     (
+        "Third argument must be {}, got {x}",
+        "argument 3 must be {0}, not {1}",
+    ),
+    (
+        "Unnest should be rewritten to {}",
+        "unnest stands in SELECT and FROM only",
+    ),
+    (
         "Argument #{} must be an {}, got {x}",
         "argument {0} must be an {1}, not {2}",
     ),
@@ -385,6 +397,34 @@ const RULES: &[(&str, &str)] = &[
     (
         "step can't be 0 for function {}",
         "the step must not be zero",
+    ),
+    (
+        "column types must match schema types, {}",
+        "a function of the statement lacks an argument, or takes another type",
+    ),
+    (
+        "invalid Unicode scalar value: {}",
+        "chr takes the number of a character, not {0}",
+    ),
+    (
+        "Month value '{}' is out of range",
+        "there is no month {0}: months are 1 to 12",
+    ),
+    (
+        "Day value '{}' is out of range",
+        "there is no day {0} in that month",
+    ),
+    (
+        "There is no built-in encoding named '{}', currently supported encodings are: {}",
+        "there is no encoding '{0}': write one of {1}",
+    ),
+    (
+        "Failed to decode value using {}: {}",
+        "the text is not {0}: {1}",
+    ),
+    (
+        "{} requires an even number of arguments",
+        "{0} takes pairs of names and values",
     ),
     (
         "Substring without for/from is not valid {}",
@@ -555,7 +595,11 @@ fn without_internals(text: String) -> String {
 /// Types alone: what looks like a column may be the value of a user.
 fn in_sql_outside_quotes(text: &str) -> String {
     let words = text.split_inclusive([' ', ',']).map(|word| {
-        let bare = word.trim_end_matches([' ', ',', '.', ')']);
+        let bare = word.trim_end_matches([' ', ',', '.']);
+        let bare = match bare.contains('(') {
+            true => bare,
+            false => bare.trim_end_matches(')'),
+        };
         match bare.starts_with(char::is_uppercase) && !bare.contains(['\'', '"', '.']) {
             true => format!("{}{}", in_sql(bare), &word[bare.len()..]),
             false => word.to_owned(),

@@ -195,4 +195,3 @@ fn not_json(error: &serde_json::Error) -> String {
         false => format!("it is no JSON object: {what} in column {column}"),
     }
 }
-

@@ -141,7 +141,10 @@ impl Source {
             )));
         }
         let is_known = start.starts_with(PARQUET_MAGIC) || start.starts_with(ARROW_MAGIC);
-        let first_line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let first_line = start
+            .split(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or_default();
         if !is_known && first_line.contains(&0) {
             return Err(Failure::Other(format!(
                 "{name} is no text in UTF-8: save it as CSV or JSON lines in UTF-8"

@@ -77,6 +77,26 @@ const OF_WINDOWS: [&str; 8] = [
     "lead",
 ];
 
+/// Functions that are mistyped most, because they are written most.
+const COMMON: [&str; 16] = [
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "median",
+    "stddev",
+    "round",
+    "coalesce",
+    "date_bin",
+    "date_part",
+    "date_trunc",
+    "first_value",
+    "last_value",
+    "now",
+    "to_timestamp",
+];
+
 /// Functions of other databases, and what they are here.
 const MEANT: [(&[&str], &str); 20] = [
     (
@@ -166,7 +186,11 @@ pub(crate) fn unknown(text: &str) -> Option<String> {
     let translated = TRANSLATED
         .iter()
         .flat_map(|(names, _)| names.iter().copied());
-    let known = translated.chain(OF_WINDOWS).chain(nearest_of_all);
+    let known = COMMON
+        .into_iter()
+        .chain(translated)
+        .chain(OF_WINDOWS)
+        .chain(nearest_of_all);
     Some(match nearest(name, known) {
         Some(meant) => format!("there is no function \"{name}\": did you mean {meant}?"),
         None => format!("there is no function \"{name}\""),
@@ -201,16 +225,33 @@ pub(crate) fn wrong_arguments(text: &str) -> Option<String> {
     } else {
         ""
     };
-    let counts: Vec<usize> = forms.iter().map(|form| form.matches(',').count()).collect();
-    let hint = match arguments != ")" && counts.contains(&arguments.matches(',').count()) {
-        true => ": cast what is meant, as in CAST(x AS DOUBLE)",
-        false => "",
-    };
+    let hint = hint(&call, &forms);
     forms.truncate(MOST_FORMS);
     Some(format!(
         "there is no {call}, but {}{more}{hint}",
         forms.join(", ")
     ))
+}
+
+/// Advice on types, where another form takes as many arguments.
+fn hint(call: &str, forms: &[String]) -> &'static str {
+    let count = |call: &str| match call.ends_with("()") {
+        true => 0,
+        false => call.matches(',').count() + 1,
+    };
+    let alike = || forms.iter().filter(|form| count(form) == count(call));
+    let takes = |kind: &str| alike().any(|form| form.contains(kind));
+    if count(call) == 0 || alike().next().is_none() {
+        ""
+    } else if takes("double") || takes("decimal") || takes("number") {
+        ": cast what is meant, as in CAST(x AS DOUBLE)"
+    } else if takes("timestamp") {
+        ": cast what is meant, as in CAST(x AS TIMESTAMP)"
+    } else if takes("varchar") {
+        ": cast what is meant, as in CAST(x AS VARCHAR)"
+    } else {
+        ": cast what is meant"
+    }
 }
 
 /// A signature in the words of statements; none for one that says nothing.
@@ -228,9 +269,12 @@ fn form_of(signature: &str, name: &str) -> Option<String> {
     }
     let arguments = inside.split(", ").map(|argument| {
         let kind = argument.split_once(": ").map_or(argument, |(_, kind)| kind);
-        match kind.matches('/').count() {
-            0 => kind,
-            1..=3 => kind.split('/').next().unwrap_or(kind),
+        match (kind, kind.matches('/').count()) {
+            ("Timestamp", _) => "timestamp",
+            ("Date", _) => "date",
+            ("Time", _) => "time",
+            (_, 0) => kind,
+            (_, 1..=3) => kind.split('/').next().unwrap_or(kind),
             _ => "any",
         }
     });

@@ -36,11 +36,12 @@ const CLAUSES: [&str; 9] = [
 ];
 
 /// Words of the parser for what it expects.
-const EXPECTED: [(&str, &str); 5] = [
+const EXPECTED: [(&str, &str); 6] = [
     ("end of statement", "the end of the statement"),
     ("end of expression", "the end of the condition"),
     ("identifier", "a name"),
-    ("an SQL statement", "a statement, such as SELECT"),
+    ("a data type name", "a type"),
+    ("an SQL statement", "a statement such as SELECT"),
     (
         "SELECT, VALUES, or a subquery in the query body",
         "SELECT or VALUES",
@@ -80,8 +81,15 @@ pub(crate) fn reworded(text: &str) -> String {
     else {
         return format!("{place}{text}");
     };
+    if found.starts_with('$') && wanted == "identifier" {
+        return format!("{place}a parameter stands for a value, not for a name");
+    }
     let known = EXPECTED.iter().find(|(name, _)| *name == wanted);
-    let words = known.map_or(wanted, |(_, words)| *words);
+    // A list of all that other databases can drop.
+    let words = match wanted.ends_with(" after DROP") {
+        true => "TABLE",
+        false => known.map_or(wanted, |(_, words)| *words),
+    };
     match found {
         "EOF" => format!("the statement ends where {words} should follow"),
         found => format!(
@@ -96,10 +104,7 @@ fn with_place(text: &str) -> (&str, String) {
         return (text, String::new());
     };
     match place.split_once(", Column: ") {
-        Some((line, column)) => (
-            before.trim_end_matches('.'),
-            format!("line {line}, column {column}: "),
-        ),
+        Some((line, column)) => (before, format!("line {line}, column {column}: ")),
         None => (text, String::new()),
     }
 }
@@ -111,11 +116,14 @@ fn guess(wanted: &str, found: &str) -> String {
         let order = "SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT";
         return format!("; clauses come in the order {order}");
     }
+    if upper == "BY" {
+        return "; did you mean GROUP BY or ORDER BY?".to_owned();
+    }
     if found == "%" {
         return "; write ? or $name for a parameter".to_owned();
     }
     match nearest(found, KEYWORDS) {
-        Some(meant) if meant != upper => format!("; did you mean {meant}?"),
+        Some(meant) if !meant.starts_with(&upper) => format!("; did you mean {meant}?"),
         _ => String::new(),
     }
 }
@@ -133,7 +141,7 @@ mod tests {
             ),
             (
                 "Expected: an SQL statement, found: SELEC at Line: 1, Column: 1",
-                "line 1, column 1: expected a statement, such as SELECT, found SELEC; did you mean SELECT?",
+                "line 1, column 1: expected a statement such as SELECT, found SELEC; did you mean SELECT?",
             ),
             (
                 "Expected: an expression, found: EOF",
