@@ -2,7 +2,7 @@
 //!
 //! A test compares the page with the engine. To write it anew: run the test with `REFERENCE_WRITE=1`.
 
-use crate::options::QueryOptions;
+use crate::options::{DEFAULT_BATCH_ROWS, QueryOptions};
 use crate::session::Planner;
 use crate::wording::in_sql;
 use datafusion::execution::SessionStateDefaults;
@@ -160,7 +160,12 @@ fn entries<'a>(functions: impl Iterator<Item = (&'a str, &'a [String])>) -> Vec<
 }
 
 fn page() -> String {
-    let planner = Planner::new(QueryOptions::default()).unwrap();
+    let options = QueryOptions {
+        threads: 1,
+        memory_limit_bytes: None,
+        batch_rows: DEFAULT_BATCH_ROWS,
+    };
+    let planner = Planner::new(options).unwrap();
     let (engine, texts) = (planner.base(), Texts::new());
     let mut page = HEAD.to_owned();
     let scalars = engine.scalar_functions().values();
