@@ -107,7 +107,13 @@ pub(crate) struct ImportOptions {
     #[arg(long, value_name = "TEXT")]
     pub(crate) null: Vec<String>,
     /// Lines to leave out in front of the header
-    #[arg(long, value_name = "LINES", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "LINES",
+        default_value_t = 0,
+        allow_hyphen_values = true,
+        value_parser = parse_lines
+    )]
     pub(crate) skip: u64,
     /// The first line is a row: columns are named column0, column1 ..., or as those of the table that is there
     #[arg(long)]
@@ -206,6 +212,11 @@ pub(crate) struct MaintainCall {
     pub(crate) database: PathBuf,
     /// Only this table
     pub(crate) table: Option<String>,
+}
+
+fn parse_lines(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "a number of lines from 0 on".to_owned())
 }
 
 fn parse_delimiter(text: &str) -> Result<u8, String> {

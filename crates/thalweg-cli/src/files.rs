@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// How often the removal of a folder is tried.
@@ -13,8 +14,14 @@ const REMOVALS: u32 = 100;
     reason = "not a file of a database, and perhaps a pipe"
 )]
 pub(crate) fn open(path: &Path) -> Result<File, Failure> {
-    let fail =
-        |error: std::io::Error| Failure::Other(format!("opening {}: {error}", path.display()));
+    let fail = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => Failure::Other(format!("there is no file {}", path.display())),
+        _ => Failure::Other(format!(
+            "{} cannot be opened: {}",
+            path.display(),
+            reason(&error)
+        )),
+    };
     let file = File::open(path).map_err(fail)?;
     if file.metadata().is_ok_and(|found| found.is_dir()) {
         return Err(Failure::Other(format!(
@@ -28,8 +35,20 @@ pub(crate) fn open(path: &Path) -> Result<File, Failure> {
 /// Makes a file, or empties it.
 #[expect(clippy::disallowed_methods, reason = "not a file of a database")]
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path)
-        .map_err(|error| Failure::Other(format!("creating {}: {error}", path.display())))
+    File::create(path).map_err(|error| {
+        Failure::Other(format!(
+            "{} cannot be written: {}",
+            path.display(),
+            reason(&error)
+        ))
+    })
+}
+
+/// What the system says of a failed call, without its number.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_owned()
 }
 
 /// Whether two paths lead to one file that is there.
@@ -72,7 +91,7 @@ pub(crate) fn bytes_below(folder: &Path) -> std::io::Result<u64> {
                 match env.storage().metadata(&path) {
                     Ok(found) => bytes += found.len_bytes,
                     // Removed meanwhile.
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => return Err(error),
                 }
             }

@@ -30,7 +30,10 @@ use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return opening::explain_arguments(&error).report(),
+    };
     interrupt::listen();
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,

@@ -79,6 +79,40 @@ pub(crate) fn check_not_a_command(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let word = path.display().to_string();
+    let meant = nearest_command(&word).map_or_else(String::new, |name| {
+        format!("did you mean the command \"{name}\"? ")
+    });
+    Err(Failure::usage(format!(
+        "there is no command and no database \"{word}\"; {meant}a new database needs an ending or a path, as {word}.thal or \
+         ./{word}; --help lists the commands"
+    )))
+}
+
+/// What is wrong with a call that cannot be parsed. A word that is followed by others is meant for a command; what is wrong
+/// with the arguments of one, or help, clap prints itself.
+pub(crate) fn explain_arguments(error: &clap::Error) -> Failure {
+    let mut words = std::env::args().skip(1);
+    let (first, second) = (words.next(), words.next());
+    let is_command = |word: &str| {
+        word == "help"
+            || Arguments::command()
+                .get_subcommands()
+                .any(|command| command.get_name() == word)
+    };
+    match (first, second) {
+        (Some(word), Some(_)) if !word.starts_with('-') && !is_command(&word) => {
+            let meant = nearest_command(&word)
+                .map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"));
+            Failure::usage(format!(
+                "there is no command \"{word}\"{meant} --help lists the commands"
+            ))
+        }
+        _ => error.exit(),
+    }
+}
+
+/// The command that a word is a mistyped form of.
+fn nearest_command(word: &str) -> Option<String> {
     let commands = Arguments::command();
     let names = commands
         .get_subcommands()
@@ -88,13 +122,7 @@ pub(crate) fn check_not_a_command(path: &Path) -> Result<(), Failure> {
         .map(|name| (changes(&word.to_lowercase(), name), name))
         .filter(|(changes, name)| *changes <= MOST_CHANGES && *changes < name.len())
         .min();
-    let meant = nearest.map_or_else(String::new, |(_, name)| {
-        format!("did you mean the command \"{name}\"? ")
-    });
-    Err(Failure::usage(format!(
-        "there is no command and no database \"{word}\": {meant}A new database needs an ending or a path, as {word}.thal or \
-         ./{word}; --help lists the commands"
-    )))
+    nearest.map(|(_, name)| name.to_owned())
 }
 
 /// How many letters must be added, removed or exchanged to make one word of another.

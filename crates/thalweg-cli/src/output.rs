@@ -230,6 +230,17 @@ impl<W: Write> Printer<W> {
 
 /// By way of memory: Arrow's CSV errors do not tell a closed pipe from other failures.
 fn write_csv(out: &mut impl Write, batch: &RecordBatch, header: bool) -> Result<(), Failure> {
+    if let Some(list) = batch
+        .schema()
+        .fields()
+        .iter()
+        .find(|field| field.data_type().is_nested())
+    {
+        return Err(Failure::Other(format!(
+            "CSV cannot hold the column \"{}\", which has lists or structs: use --format json",
+            list.name()
+        )));
+    }
     let mut text = Vec::new();
     let builder = arrow_csv::WriterBuilder::new().with_header(header);
     builder.build(&mut text).write(batch)?;

@@ -50,6 +50,13 @@ enum Next {
     Quit,
 }
 
+/// What clap says of a wrong line, without its own heading.
+fn in_one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").trim_start_matches("error: ").to_owned()
+}
+
 /// `.import FILE TABLE [...]`.
 #[derive(Debug, Parser)]
 #[command(name = ".import", no_binary_name = true, disable_help_flag = true)]
@@ -234,7 +241,7 @@ impl Shell {
             }
             [".import", rest @ ..] => {
                 let call = ImportLine::try_parse_from(rest)
-                    .map_err(|error| Failure::usage(error.to_string()))?;
+                    .map_err(|error| Failure::usage(in_one_line(&error)))?;
                 import::import(&self.db, &call.file, &call.table, &call.options)?.tell();
             }
             _ => {

@@ -104,8 +104,9 @@ fn durability_named(name: &str) -> PyResult<Durability> {
         "process" => Ok(Durability::Process),
         "memory" => Ok(Durability::Memory),
         other => {
-            let message =
-                format!("\"{other}\" is no durability; it is \"disk\", \"process\" or \"memory\"");
+            let message = format!(
+                "\"{other}\" is no durability; it must be \"disk\", \"process\" or \"memory\""
+            );
             Err(raise(ErrorKind::Invalid, message))
         }
     }
@@ -396,7 +397,7 @@ fn summary_option(given: &Bound<'_, PyAny>) -> PyResult<SummaryOption> {
     }
     let Ok(text) = given.extract::<String>() else {
         let message = format!(
-            "summaries is {}; it is \"auto\", \"all\", \"none\" or a list of columns",
+            "summaries is {}; it must be \"auto\", \"all\", \"none\" or a list of columns",
             shown(given)
         );
         return Err(raise(ErrorKind::Invalid, message));

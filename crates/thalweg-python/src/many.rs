@@ -76,7 +76,7 @@ fn rows_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         Ok(rows) if !is_one => rows.collect(),
         _ => {
             let message = format!(
-                "rows is {}; it is a list of lists for ? and $1, or of dicts for $name",
+                "rows is {}; it must be a list of lists for ? and $1, or of dicts for $name",
                 shown(given)
             );
             Err(raise(ErrorKind::Query, message))

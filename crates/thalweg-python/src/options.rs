@@ -12,16 +12,25 @@ use std::time::Duration;
 use thalweg::ErrorKind;
 use thalweg_table::time::parse_length;
 
+/// Characters of a value that a message shows.
+const SHOWN_CHARS: usize = 100;
+
 /// What was given, as Python shows it.
 pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
-    let text = given.repr();
-    text.map_or_else(|_| "a value".to_owned(), |text| text.to_string())
+    let Ok(text) = given.repr() else {
+        return "a value".to_owned();
+    };
+    let text = text.to_string();
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
 }
 
 fn senseless(name: &str, given: &Bound<'_, PyAny>, wanted: impl Display) -> PyErr {
     raise(
         ErrorKind::Invalid,
-        format!("{name} is {}; it is {wanted}", shown(given)),
+        format!("{name} is {}; it must be {wanted}", shown(given)),
     )
 }
 

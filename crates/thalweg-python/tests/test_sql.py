@@ -241,7 +241,7 @@ def test_many_rows_that_do_not_fit(db, cpu, text, rows, word):
 @pytest.mark.parametrize("call", ["sql", "execute", "prepare", "table", "drop_table", "array"])
 @pytest.mark.parametrize("given", [5, None, b"x", ["a"]])
 def test_what_is_no_text(db, call, given):
-    with pytest.raises(thalweg.Error, match="it is text"):
+    with pytest.raises(thalweg.Error, match="it must be text"):
         getattr(db, call)(given)
 
 

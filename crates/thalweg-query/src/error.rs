@@ -1,6 +1,6 @@
 //! Between the two error types: what a table said keeps its kind on its way through DataFusion.
 
-use crate::wording::reworded;
+use crate::wording::{self, columns::wrong_names, reworded, syntax};
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use std::error::Error as StdError;
@@ -106,23 +106,37 @@ const LAYERS: [&str; 14] = [
 fn message_of(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Context(_, inner) => message_of(inner),
-        DataFusionError::Diagnostic(_, inner) => message_of(inner),
+        DataFusionError::Diagnostic(diagnostic, inner) => match inner.find_root() {
+            DataFusionError::SchemaError(error, _) => wrong_names(error, Some(diagnostic)),
+            _ => message_of(inner),
+        },
+        DataFusionError::SchemaError(error, _) => wrong_names(error, None),
         DataFusionError::Shared(inner) => message_of(inner),
         DataFusionError::Collection(all) if !all.is_empty() => message_of(&all[0]),
         DataFusionError::External(inner) => match inner.downcast_ref::<DataFusionError>() {
             Some(inner) => message_of(inner),
             None => plain(&inner.to_string()),
         },
-        DataFusionError::Internal(text) => format!(
-            "the statement cannot be run: {} (this is a fault of Thalweg, not of the statement)",
-            plain(text)
-        ),
-        DataFusionError::SQL(inner, _) => plain(&inner.to_string()),
+        DataFusionError::Internal(text) => match wording::known(without_layers(text)) {
+            Some(words) => words,
+            None => format!(
+                "the statement cannot be run: {} (this is a fault of Thalweg, not of the statement)",
+                plain(text)
+            ),
+        },
+        DataFusionError::SQL(inner, _) => syntax::reworded(&inner.to_string()),
+        DataFusionError::ResourcesExhausted(text) if !text.contains("disk") => {
+            "the statement needs more memory than memory_limit: raise it, or select fewer columns or rows".to_owned()
+        }
         other => plain(&other.message()),
     }
 }
 
 fn plain(text: &str) -> String {
+    reworded(without_layers(text))
+}
+
+fn without_layers(text: &str) -> &str {
     let end = text
         .find(DataFusionError::BACK_TRACE_SEP)
         .unwrap_or(text.len());
@@ -130,7 +144,7 @@ fn plain(text: &str) -> String {
     while let Some(rest) = LAYERS.iter().find_map(|layer| text.strip_prefix(layer)) {
         text = rest;
     }
-    reworded(text)
+    text
 }
 
 #[cfg(test)]

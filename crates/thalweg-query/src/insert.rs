@@ -94,11 +94,12 @@ pub(crate) fn append(
     batches: impl Iterator<Item = Result<RecordBatch>>,
 ) -> Result<u64> {
     let definition = table.definition();
-    let assigned = batches.map(|batch| assign_batch(&definition, positions, &batch?));
+    let assigned = batches.map(|batch| assign_batch(table.name(), &definition, positions, &batch?));
     table.append(assigned, None)
 }
 
 fn assign_batch(
+    table: &str,
     definition: &TableDefinition,
     positions: &[usize],
     batch: &RecordBatch,
@@ -111,10 +112,11 @@ fn assign_batch(
         let refuse = |error: String| {
             Error::new(
                 ErrorKind::Schema,
-                format!("column \"{}\": {error}", column.name),
+                format!("table \"{table}\": column \"{}\": {error}", column.name),
             )
         };
-        let assigned = assign(array, &column.data_type).map_err(|e| refuse(e.to_string()))?;
+        let assigned = assign(array, &column.data_type)
+            .map_err(|e| refuse(from_arrow(e).message().to_owned()))?;
         if let Some(row) = first_rounded(array, &assigned).map_err(|e| refuse(e.to_string()))? {
             let value = ScalarValue::try_from_array(array, row).map_err(from_datafusion)?;
             return Err(refuse(format!(

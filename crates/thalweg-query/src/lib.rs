@@ -29,6 +29,8 @@ mod params;
 mod parse;
 mod precedence;
 mod pushdown;
+#[cfg(test)]
+mod reference;
 mod result;
 mod reverse;
 mod rules;

@@ -38,6 +38,11 @@ pub(crate) struct BoundParams {
     names: Vec<String>,
 }
 
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 impl Placeholders {
     /// Puts values in their places.
     pub(crate) fn bind(&self, params: &Params) -> Result<BoundParams> {
@@ -45,7 +50,7 @@ impl Placeholders {
             Params::None if self.names.is_empty() => Vec::new(),
             Params::None => {
                 return Err(query(format!(
-                    "the statement needs parameters: {}",
+                    "the statement has parameters without values: {}",
                     self.list()
                 )));
             }
@@ -68,7 +73,9 @@ impl Placeholders {
         if values.len() != self.names.len() {
             let (has, given) = (self.names.len(), values.len());
             return Err(query(format!(
-                "the statement has {has} parameters, {given} were given"
+                "the statement has {} and is given {}",
+                counted(has, "parameter"),
+                counted(given, "value")
             )));
         }
         Ok(values.to_vec())

@@ -9,6 +9,7 @@ use crate::lists;
 use crate::offered;
 use crate::params::Placeholders;
 use crate::precedence;
+use crate::wording::syntax;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
@@ -122,7 +123,7 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
     let mut tokens = Vec::new();
     let tokenized =
         Tokenizer::new(&GenericDialect {}, text).tokenize_with_location_into_buf(&mut tokens);
-    tokenized.map_err(|e| query(e.to_string()))?;
+    tokenized.map_err(|e| query(syntax::reworded(&e.to_string())))?;
     let limit = |message| Err(Error::new(ErrorKind::Limit, message));
     if chain_depth(&tokens, role_in_chain) > MAX_CHAIN {
         return limit(format!(
@@ -245,7 +246,7 @@ fn parse_error(error: DataFusionError) -> Error {
                     "the statement is nested deeper than {MAX_NESTING} levels"
                 ));
             }
-            query(text)
+            query(syntax::reworded(text))
         }
         _ => from_datafusion(error),
     }

@@ -1,114 +1,611 @@
 //! Messages of the library that plans statements, in the words of those who write statements.
 //!
-//! Invariant: a message that is not known here is left as it is, but for requests to report it elsewhere.
+//! Invariants: every message of the library passes through here once; no name of its types, traits or crates comes out. One that
+//! is not known here is left as it is, but for such names and requests to report it elsewhere.
 
-/// Names of types that the library uses, longer ones first, and those that statements use.
-const TYPES: [(&str, &str); 14] = [
-    ("LargeUtf8", "varchar"),
-    ("Utf8View", "varchar"),
-    ("Utf8", "varchar"),
-    ("Float64", "double"),
-    ("Float32", "real"),
-    ("UInt64", "unsigned bigint"),
-    ("Int64", "bigint"),
-    ("Int32", "integer"),
-    ("Boolean", "boolean"),
-    ("Timestamp(ns)", "timestamp"),
-    ("Timestamp(us)", "timestamp"),
-    ("Timestamp(ms)", "timestamp"),
-    ("Timestamp(s)", "timestamp"),
-    ("Date32", "date"),
+pub(crate) mod columns;
+mod functions;
+pub(crate) mod syntax;
+mod terms;
+
+pub(crate) use terms::in_sql;
+
+/// Messages and what is said instead. `{}` stands for any text and `{x}` for an expression or a type, which is put into the
+/// words of statements; `{0}` is the first of them. More special ones come first.
+const RULES: &[(&str, &str)] = &[
+    // Types of operands.
+    (
+        "Cannot coerce arithmetic expression Timestamp({}) {} {x} to valid types",
+        "timestamp {1} {2} cannot be computed: add or subtract an interval, as in ts + INTERVAL '1 day'",
+    ),
+    (
+        "Cannot coerce arithmetic expression {x} to valid types",
+        "{0} cannot be computed: CAST one of them",
+    ),
+    (
+        "Cannot get result type for temporal operation {x}: Invalid {}",
+        "{0} cannot be computed",
+    ),
+    (
+        "Invalid arithmetic operation: !{x}",
+        "there is no negative {0}",
+    ),
+    (
+        "Cannot automatically convert {x} to {x}",
+        "{0} is not taken for {1}: CAST it",
+    ),
+    (
+        "Unary operator '-' only supports {}",
+        "- takes a number or an interval",
+    ),
+    (
+        "Unary operator 'NOT' requires a boolean expression, got {x}",
+        "NOT takes a boolean, not {0}: write a comparison",
+    ),
+    (
+        "Cannot infer common argument type for logical boolean operation {x}",
+        "{0}: AND and OR take booleans; write comparisons",
+    ),
+    (
+        "There isn't a common type to coerce {x} and {x} in LIKE expression",
+        "LIKE takes two texts, not {0} and {1}: CAST(x AS VARCHAR) makes a text",
+    ),
+    (
+        "Cannot infer common argument type for regex operation {x}",
+        "{0}: a regular expression is matched with a text; CAST(x AS VARCHAR) makes one",
+    ),
+    (
+        "Cannot infer common string type for string concat operation {x}",
+        "{0}: || joins texts; CAST(x AS VARCHAR) makes one",
+    ),
+    (
+        "Cannot infer common argument type for comparison operation Timestamp({}) {} Int64",
+        "timestamp {1} bigint cannot be compared: write a time, as in ts {1} '2026-01-31' or to_timestamp(1700000000)",
+    ),
+    (
+        "Cannot infer common argument type for comparison operation {x}",
+        "{0} cannot be compared: CAST one side to the type of the other",
+    ),
+    (
+        "Failed to coerce types {x} and {x} in BETWEEN expression",
+        "{0} and {1} cannot be compared: CAST one side to the type of the other",
+    ),
+    (
+        "Can not find compatible types to compare {x} with [{x}]",
+        "{0} and {1} cannot be compared: CAST one side to the type of the other",
+    ),
+    (
+        "expr type {x} can't cast to {x} in InSubquery",
+        "{0} and {1} cannot be compared: CAST one side of IN to the type of the other",
+    ),
+    (
+        "Cannot infer common type for bitwise operation {x}",
+        "{0} cannot be computed: only integers have bits",
+    ),
+    (
+        "Failed to coerce then ({x}) and else ({x}) to common types in CASE WHEN expression",
+        "CASE gives {0} in one case and {1} in another: CAST both to one type",
+    ),
+    (
+        "Incompatible inputs for Union: Previous inputs were of type {x}, but got incompatible type {x} on column '{}'",
+        "UNION: column \"{2}\" is {0} in one query and {1} in another: CAST it to one type",
+    ),
+    (
+        "{} queries have different number of columns",
+        "{0}: all its queries need the same number of columns",
+    ),
+    (
+        "Cannot create filter with non-boolean predicate '{x}' returning {x}",
+        "a condition is a boolean, but {0} is {1}: write a comparison, such as {0} IS NOT NULL",
+    ),
+    (
+        "Join condition must be boolean type, but got {x}",
+        "ON takes a condition, not {0}: write a comparison, as in a.id = b.id",
+    ),
+    (
+        "Cannot access field at argument {}: type {x} is not {}",
+        "{1} has no fields: x['name'] and x.name are for structs",
+    ),
+    (
+        "unnest() can only be applied to array, struct and null",
+        "unnest takes a list",
+    ),
+    // Values.
+    (
+        "Error parsing timestamp from '{}' using format '{}': {}",
+        "\"{0}\" is not a time in the format '{1}'; formats are those of strftime, as '%d.%m.%Y %H:%M'",
+    ),
+    (
+        "Error parsing timestamp from '{}': {}",
+        "\"{0}\" is not a time; write for example 2026-01-31, 2026-01-31T09:30:00.25 or 2026-01-31T09:30:00+02:00",
+    ),
+    (
+        "Cannot cast string '{}' to value of Date32 type",
+        "\"{0}\" is not a date; write for example 2026-01-31",
+    ),
+    (
+        "Cannot cast string '{}' to value of Time64({}) type",
+        "\"{0}\" is not a time of day; write for example 09:30:00",
+    ),
+    (
+        "Cannot cast string '{}' to value of {x} type",
+        "\"{0}\" is no value of type {1}; TRY_CAST makes NULL of such texts",
+    ),
+    (
+        "Cannot cast value '{}' to value of {x} type",
+        "\"{0}\" is no value of type {1}; TRY_CAST makes NULL of such texts",
+    ),
+    (
+        "Can't cast value {} to type {x}",
+        "{0} is beyond {1}: CAST to a wider type",
+    ),
+    (
+        "Unsupported CAST from {x} to {x}",
+        "{0} cannot be cast to {1}",
+    ),
+    (
+        "Unsupported SQL type {}",
+        "\"{0}\" is not a type; types are BOOLEAN, TINYINT to BIGINT, REAL, DOUBLE, DECIMAL(18, 3), VARCHAR, DATE, TIMESTAMP, \
+         TIMESTAMPTZ and INTERVAL",
+    ),
+    (
+        "{} is too large to store in a Decimal128 of precision {}. Max is {}",
+        "{0} is beyond a decimal of {1} digits, which holds at most {2}",
+    ),
+    (
+        "Decimal(precision = {}, scale = {}) should satisfy {}",
+        "DECIMAL({0}, {1}): there are at most 76 digits, and not more of them behind the point than in all",
+    ),
+    (
+        "Unable to cast to Date32 for converting from i64 to i32 failed",
+        "to_date was given a text that is not a date; write for example 2026-01-31",
+    ),
+    (
+        "Invalid input syntax for type interval: {}",
+        "{0} is not an interval; write for example INTERVAL '1 day' or INTERVAL '2 hours 30 minutes'",
+    ),
+    (
+        "Unable to represent {} as {} in a signed 32-bit integer",
+        "an interval of {0} is too long",
+    ),
+    (
+        "Timestamp out of range",
+        "a time lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
+    ),
+    (
+        "Overflow converting {} to Nanosecond. {}",
+        "{0} is beyond timestamps in nanoseconds, which reach from 1677-09-21 to 2262-04-11; TIMESTAMP(6) reaches further",
+    ),
+    (
+        "Divide by zero error",
+        "division by zero; NULLIF(x, 0) as the divisor makes the result NULL",
+    ),
+    ("{x}Array overflow on {}", "{1} is beyond {0}"),
+    (
+        "Overflow happened on FACTORIAL({})",
+        "factorial({0}) is beyond bigint",
+    ),
+    ("Invalid HexStringLiteral '{}'", "X'{0}' is not hexadecimal"),
+    // Aggregates and windows.
+    (
+        "Column in {} must be in GROUP BY or an aggregate function: While expanding wildcard, column \"{x}\" must appear in {}",
+        "{0}: column \"{1}\" is neither in GROUP BY nor in an aggregate: add it to GROUP BY, or write for example max({1})",
+    ),
+    (
+        "HAVING clause references: {x} must appear in {}",
+        "HAVING {0}: HAVING takes columns of GROUP BY and aggregates; conditions on rows stand in WHERE",
+    ),
+    (
+        "Aggregate functions are not allowed in the WHERE clause. {}",
+        "an aggregate cannot stand in WHERE: conditions on groups stand in HAVING, after GROUP BY",
+    ),
+    (
+        "Aggregate function calls cannot be nested: '{x}' is nested inside {}",
+        "{0} stands inside another aggregate: compute it in a query of its own, in WITH or FROM",
+    ),
+    (
+        "Aggregate function calls cannot contain window function calls: {}",
+        "a window function stands inside an aggregate: compute it in a query of its own, in WITH or FROM",
+    ),
+    (
+        "Window function calls cannot be nested: {}",
+        "a window function stands inside another one: compute it in a query of its own, in WITH or FROM",
+    ),
+    (
+        "Cannot find column with position {} in SELECT clause. Valid columns: {}",
+        "GROUP BY {0}: the columns of SELECT have the numbers {1}",
+    ),
+    (
+        "Order by column out of bounds, specified: {}, max: {}",
+        "ORDER BY {0}: the columns of SELECT have the numbers 1 to {1}",
+    ),
+    (
+        "Order by index starts at 1 for column indexes",
+        "ORDER BY counts the columns of SELECT from 1",
+    ),
+    (
+        "For SELECT DISTINCT, ORDER BY expressions {x} must appear in select list",
+        "ORDER BY {0}: SELECT DISTINCT can only be ordered by what it selects; add {0} to it or leave DISTINCT out",
+    ),
+    (
+        "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+        "ORDER BY must begin with the expressions of DISTINCT ON",
+    ),
+    (
+        "QUALIFY clause requires {}",
+        "QUALIFY filters by a window function, and there is none: write WHERE",
+    ),
+    (
+        "There is only support Literal types for field at idx: {} in Window Function",
+        "the distance of lag and lead, and their default, are constants",
+    ),
+    (
+        "Expected a signed integer literal for the second argument of nth_value",
+        "nth_value takes a value and a whole number, as in nth_value(x, 2)",
+    ),
+    (
+        "Expected an integer value",
+        "a window function needs a whole number here",
+    ),
+    (
+        "NTILE requires a positive integer",
+        "ntile takes a whole number from 1 on",
+    ),
+    (
+        "The window {} is not defined!",
+        "there is no window \"{0}\": define it by WINDOW {0} AS (...), or write OVER (...)",
+    ),
+    (
+        "Invalid window frame: start bound ({}) cannot be larger than end bound ({})",
+        "the window from {0} to {1} ends before it begins",
+    ),
+    (
+        "Invalid window frame: frame offsets for ROWS / GROUPS {}",
+        "ROWS and GROUPS take whole numbers from 0 on",
+    ),
+    (
+        "RANGE requires exactly one ORDER BY column",
+        "RANGE with a distance needs ORDER BY with exactly one column",
+    ),
+    (
+        "GROUPS requires an ORDER BY clause",
+        "GROUPS needs ORDER BY",
+    ),
+    (
+        "FILTER clause can only be used with aggregate window functions. {}",
+        "FILTER is for aggregates, not for functions such as rank()",
+    ),
+    (
+        "WITHIN GROUP is only supported for ordered-set aggregate functions",
+        "WITHIN GROUP is for percentile_cont and its like: leave it out here",
+    ),
+    (
+        "Only a single ordering expression is permitted in a WITHIN GROUP clause",
+        "WITHIN GROUP takes one column to order by",
+    ),
+    (
+        "Argument {x} to grouping function is not in grouping columns{}",
+        "grouping({0}): {0} is not in GROUP BY",
+    ),
+    (
+        "Percentile value must be between 0.0 and 1.0 inclusive, {} is invalid",
+        "a percentile lies between 0 and 1, not at {0}: the median is 0.5",
+    ),
+    (
+        "Percentile value for '{}' must be a literal",
+        "the percentile must be a constant between 0 and 1, as 0.5",
+    ),
+    (
+        "[return_type] {} not supported for Null",
+        "{0} takes a column, not *",
+    ),
+    // Subqueries and tables.
+    (
+        "Scalar subquery returned more than one row",
+        "a subquery in the place of a value returned several rows: take one by LIMIT 1 or an aggregate, or write IN (SELECT ...)",
+    ),
+    (
+        "Correlated scalar subquery must be aggregated to return at most one row",
+        "a subquery in the place of a value could return several rows: take one by an aggregate such as max(x), or write a JOIN",
+    ),
+    (
+        "Correlated scalar subquery can only be used in {}",
+        "a subquery that uses columns of the query around it can stand in SELECT and WHERE only: write a JOIN",
+    ),
+    (
+        "Too many columns! The subquery should only return one column: {x}",
+        "a subquery in the place of a value must have one column, not {0}",
+    ),
+    (
+        "WITH query name \"{}\" specified more than once",
+        "WITH has two queries called \"{0}\": name one of them otherwise",
+    ),
+    (
+        "Source table contains {} columns but only {} names given as column alias",
+        "the table has {0} columns and is given {1} names",
+    ),
+    (
+        "Inconsistent data length across values list: got {} values in row {} but expected {}",
+        "VALUES: row {1} has {0} values and the first has {2}",
+    ),
+    (
+        "Invalid qualifier {}",
+        "the query has no table \"{0}\", so there is no {0}.*",
+    ),
+    (
+        "compound identifier: [{}]",
+        "a name has at most three parts, not {0}",
+    ),
+    (
+        "Projections require unique expression names but the expression {x} at position {} and {x} at position {} have {}",
+        "two columns of the result have the same name, {0} and {2}: name one of them by AS",
+    ),
+    // Arguments.
+    (
+        "Unsupported date_trunc granularity: '{}'. Supported values are: {}",
+        "\"{0}\" is no unit of date_trunc: write {1}",
+    ),
+    (
+        "Granularity of `date_trunc` must be {}",
+        "the unit of date_trunc must be a constant, as in date_trunc('hour', ts)",
+    ),
+    (
+        "Date part '{}' not supported",
+        "\"{0}\" is no part of a time: write year, quarter, month, week, day, dow, doy, hour, minute, second or epoch",
+    ),
+    (
+        "DATE_BIN stride does not support {}",
+        "a bucket is as wide as a number of months, or of days and shorter units, not of both",
+    ),
+    (
+        "DATE_BIN stride must be non-zero",
+        "the width of a bucket must not be zero",
+    ),
+    (
+        "Format error",
+        "the format has a pattern that strftime does not know; write for example '%Y-%m-%d %H:%M:%S'",
+    ),
+    (
+        "to_date function unsupported data type at index {}: {x}",
+        "to_date takes a text and formats as texts, not {1}",
+    ),
+    (
+        "Unsupported type '{}'. Must be a supported arrow type name {}",
+        "\"{0}\" is not a type of arrow_cast: write CAST(x AS ...)",
+    ),
+    (
+        "arrow_cast requires {}",
+        "the type of arrow_cast must be a constant: write CAST(x AS ...)",
+    ),
+    (
+        "{} function requires {} arguments",
+        "{0} takes {1} arguments",
+    ),
+    (
+        "Third argument must be {}, got {x}",
+        "argument 3 must be {0}, not {1}",
+    ),
+    (
+        "Unnest should be rewritten to {}",
+        "unnest stands in SELECT and FROM only",
+    ),
+    (
+        "Argument #{} must be an {}, got {x}",
+        "argument {0} must be an {1}, not {2}",
+    ),
+    ("Step cannot be zero", "the step must not be zero"),
+    (
+        "step can't be 0 for function {}",
+        "the step must not be zero",
+    ),
+    (
+        "column types must match schema types, {}",
+        "a function of the statement lacks an argument, or takes another type",
+    ),
+    (
+        "invalid Unicode scalar value: {}",
+        "chr takes the number of a character, not {0}",
+    ),
+    (
+        "Month value '{}' is out of range",
+        "there is no month {0}: months are 1 to 12",
+    ),
+    (
+        "Day value '{}' is out of range",
+        "there is no day {0} in that month",
+    ),
+    (
+        "There is no built-in encoding named '{}', currently supported encodings are: {}",
+        "there is no encoding '{0}': write one of {1}",
+    ),
+    (
+        "Failed to decode value using {}: {}",
+        "the text is not {0}: {1}",
+    ),
+    (
+        "{} requires an even number of arguments",
+        "{0} takes pairs of names and values",
+    ),
+    (
+        "Substring without for/from is not valid {}",
+        "substr takes a text and where to begin, as in substr(x, 1, 3)",
+    ),
+    (
+        "LIMIT must be >= 0, '{}' was provided",
+        "LIMIT {0}: it takes a whole number from 0 on",
+    ),
+    (
+        "OFFSET must be >=0, '{}' was provided",
+        "OFFSET {0}: it takes a whole number from 0 on",
+    ),
+    (
+        "Expected {} to be an integer or null, but got {x}",
+        "{0} takes a whole number, not {1}",
+    ),
+    (
+        "Invalid explain format. Expected {}. Got '{}'",
+        "EXPLAIN FORMAT {1} does not exist: write {0}",
+    ),
+    // What is not offered.
+    (
+        "Unsupported JOIN operator AsOf{}",
+        "ASOF JOIN is not offered by this version",
+    ),
+    (
+        "Unsupported JOIN operator {}",
+        "this kind of JOIN is not offered by this version",
+    ),
+    (
+        "Unsupported ast node in sqltorel: Collate{}",
+        "COLLATE is not offered by this version: texts are compared byte by byte",
+    ),
+    (
+        "Unsupported ast node {}",
+        "an expression of this kind is not offered by this version",
+    ),
+    (
+        "Unsupported LIMIT expression: {}",
+        "LIMIT takes a whole number or a parameter",
+    ),
+    (
+        "Unsupported binary operator: PGOverlap",
+        "there is no operator &&: write AND",
+    ),
+    (
+        "Unsupported binary operator: {}",
+        "the statement has an operator that is not offered by this version",
+    ),
+    (
+        "Unsupported SQL unary operator {}",
+        "the statement has an operator that is not offered by this version",
+    ),
+    (
+        "variable [\"{}\"] has no type information",
+        "there are no variables like {0}: write a parameter, as $name",
+    ),
+    (
+        "Query {} not implemented yet",
+        "a query in this place must be a SELECT",
+    ),
+    (
+        "FETCH clause is not supported yet",
+        "FETCH FIRST is not offered: write LIMIT",
+    ),
+    (
+        "wildcard * with RENAME not supported",
+        "* RENAME is not offered: name columns by AS",
+    ),
+];
+
+/// Kinds of expressions that the library cannot plan everywhere.
+const PLACES: [(&str, &str); 6] = [
+    ("InSubquery", "a subquery"),
+    ("Exists", "a subquery"),
+    ("ScalarSubquery", "a subquery"),
+    ("SetComparison", "a subquery"),
+    ("WindowFunction", "a window function"),
+    ("AggregateFunction", "an aggregate"),
 ];
 
 /// A message in plain words.
 pub(crate) fn reworded(text: &str) -> String {
-    let known = wrong_arguments(text)
-        .or_else(|| unknown_function(text))
-        .or_else(|| quoted_text(text))
-        .or_else(|| equal_names(text))
-        .or_else(|| unsupported_place(text));
-    known.unwrap_or_else(|| without_request(text))
+    known(text).unwrap_or_else(|| without_internals(without_request(text)))
 }
 
-fn wrong_arguments(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once("No function matches the given name and argument types '")?;
-    let (call, rest) = rest.split_once("'. ")?;
-    if call.starts_with("at_time_zone(") {
-        return Some(
-            "AT TIME ZONE takes a time and the name of a zone, as in ts AT TIME ZONE 'Europe/Berlin'"
-                .to_owned(),
-        );
+/// The words for a message that is known.
+pub(crate) fn known(text: &str) -> Option<String> {
+    functions::wrong_arguments(text)
+        .or_else(|| functions::unknown(text))
+        .or_else(|| unsupported_place(text))
+        .or_else(|| regular_expression(text))
+        .or_else(|| {
+            RULES
+                .iter()
+                .find_map(|(pattern, words)| applied(pattern, words, text))
+        })
+}
+
+/// The words with what stands in the holes of the pattern.
+fn applied(pattern: &str, words: &str, text: &str) -> Option<String> {
+    let mut words = words.to_owned();
+    let (mut pattern, mut text) = (pattern, text.trim());
+    let mut number = 0;
+    loop {
+        let hole = pattern
+            .find("{x}")
+            .into_iter()
+            .chain(pattern.find("{}"))
+            .min();
+        let Some(hole) = hole else {
+            return (pattern == text).then_some(words);
+        };
+        text = text.strip_prefix(&pattern[..hole])?;
+        let is_expression = pattern[hole..].starts_with("{x}");
+        pattern = &pattern[hole + if is_expression { 3 } else { 2 }..];
+        let next = pattern.find('{').unwrap_or(pattern.len());
+        let end = match &pattern[..next] {
+            "" => text.len(),
+            literal => text.find(literal)?,
+        };
+        let found = match is_expression {
+            true => in_sql(&text[..end]),
+            false => text[..end].to_owned(),
+        };
+        words = words.replace(&format!("{{{number}}}"), &found);
+        text = &text[end..];
+        number += 1;
     }
-    let call = with_types(call);
-    let candidates = rest
-        .split_once("Candidate functions:")
-        .map(|(_, list)| list);
-    let mut candidates: Vec<String> = candidates
-        .unwrap_or_default()
-        .lines()
-        .map(|line| with_types(line.trim()))
-        .collect();
-    candidates.retain(|candidate| !candidate.is_empty());
-    candidates.dedup();
-    let candidates = candidates.join(", ");
-    Some(format!(
-        "there is no {call}, but {candidates}: cast what is meant, as in CAST(x AS DOUBLE)"
-    ))
-}
-
-fn with_types(text: &str) -> String {
-    let replace = |text: String, (name, meant): &(&str, &str)| text.replace(name, meant);
-    TYPES.iter().fold(text.to_owned(), replace)
-}
-
-/// What is suggested has to begin like what was written: else it is as far from it as any other name.
-fn unknown_function(text: &str) -> Option<String> {
-    let (name, rest) = text.strip_prefix("Invalid function '")?.split_once('\'')?;
-    let meant = rest
-        .split_once("Did you mean '")
-        .and_then(|(_, meant)| meant.split_once('\''));
-    let begins_alike = |meant: &&str| name.get(..3).is_some_and(|head| meant.starts_with(head));
-    Some(match meant.map(|(meant, _)| meant).filter(begins_alike) {
-        Some(meant) => format!("there is no function \"{name}\": did you mean {meant}?"),
-        None => format!("there is no function \"{name}\""),
-    })
-}
-
-/// A text in double quotes is a name.
-fn quoted_text(text: &str) -> Option<String> {
-    let (name, rest) = text.strip_prefix("No field named \"")?.split_once("\".")?;
-    let fields = rest
-        .split_once("Valid fields are ")
-        .map_or("", |(_, fields)| fields);
-    let fields = fields.trim_end_matches('.');
-    Some(format!(
-        "there is no column \"{name}\" (texts take single quotes: '{name}'); the columns are {fields}"
-    ))
-}
-
-fn equal_names(text: &str) -> Option<String> {
-    let rest =
-        text.strip_prefix("Projections require unique expression names but the expression ")?;
-    let (first, rest) = rest.split_once(" at position ")?;
-    let (_, rest) = rest.split_once(" and ")?;
-    let (second, _) = rest.split_once(" at position ")?;
-    Some(format!(
-        "two columns of the result have the same name, {first} and {second}: name one of them by AS"
-    ))
 }
 
 fn unsupported_place(text: &str) -> Option<String> {
     let expr = text.strip_prefix("Physical plan does not support logical expression ")?;
     let kind = expr.split(['(', ' ']).next().unwrap_or_default();
-    let what = match kind {
-        "InSubquery" | "Exists" | "ScalarSubquery" | "SetComparison" => "a subquery",
-        "WindowFunction" => "a window function",
-        "AggregateFunction" => "an aggregate",
-        _ => "this expression",
-    };
+    let known = PLACES.iter().find(|(name, _)| *name == kind);
+    let what = known.map_or("this expression", |(_, what)| *what);
     Some(format!(
         "{what} is not offered in this place: put it into a query of its own, in WITH or FROM"
     ))
+}
+
+/// What is wrong with a regular expression, of a message of several lines with a pointer into it.
+fn regular_expression(text: &str) -> Option<String> {
+    let (_, shown) = text.split_once("regex parse error:\n")?;
+    let expression = shown.lines().next()?.trim();
+    let (_, reason) = shown.split_once("error: ")?;
+    let reason = reason.lines().next()?;
+    Some(format!(
+        "the regular expression '{expression}' is wrong: {reason}"
+    ))
+}
+
+/// The message without parts of plans, and with types in the words of statements.
+fn without_internals(text: String) -> String {
+    let parts = [" { ", "Some(", "LogicalPlan", "PhysicalExpr"];
+    let first = parts.iter().filter_map(|part| text.find(part)).min();
+    match first {
+        None => in_sql_outside_quotes(&text),
+        Some(end) => {
+            let kept = text[..end].rfind(' ').map_or("", |end| &text[..end]);
+            let kept = in_sql_outside_quotes(kept.trim_end_matches([':', ' ', ',']));
+            format!("the statement asks for something that is not offered ({kept})")
+        }
+    }
+}
+
+/// Types alone: what looks like a column may be the value of a user.
+fn in_sql_outside_quotes(text: &str) -> String {
+    let words = text.split_inclusive([' ', ',']).map(|word| {
+        let bare = word.trim_end_matches([' ', ',', '.']);
+        let bare = match bare.contains('(') {
+            true => bare,
+            false => bare.trim_end_matches(')'),
+        };
+        match bare.starts_with(char::is_uppercase) && !bare.contains(['\'', '"', '.']) {
+            true => format!("{}{}", in_sql(bare), &word[bare.len()..]),
+            false => word.to_owned(),
+        }
+    });
+    words.collect()
 }
 
 fn without_request(text: &str) -> String {
@@ -136,7 +633,7 @@ mod tests {
         for (text, words) in [
             (
                 "Function 'avg' failed to match any signature, errors: x. This issue was likely caused by a bug in DataFusion's code. Please help us to resolve this by filing a bug report in our issue tracker: https://github.com/apache/datafusion/issues. No function matches the given name and argument types 'avg(Utf8)'. You might need to add explicit type casts.\n\tCandidate functions:\n\tavg(Decimal)\n\tavg(Float64)",
-                "there is no avg(varchar), but avg(Decimal), avg(double): cast what is meant, as in CAST(x AS DOUBLE)",
+                "there is no avg(varchar), but avg(decimal), avg(double): cast what is meant, as in CAST(x AS DOUBLE)",
             ),
             (
                 "Invalid function 'mode'.\nDid you mean 'lower'?",
@@ -147,12 +644,8 @@ mod tests {
                 "there is no function \"date_bim\": did you mean date_bin?",
             ),
             (
-                "No field named \"EWR\".\nValid fields are a.ts, a.v.",
-                "there is no column \"EWR\" (texts take single quotes: 'EWR'); the columns are a.ts, a.v",
-            ),
-            (
                 "Projections require unique expression names but the expression \"a.v\" at position 0 and \"a.v\" at position 1 have the same name. Consider aliasing (\"AS\") one of them.",
-                "two columns of the result have the same name, \"a.v\" and \"a.v\": name one of them by AS",
+                "two columns of the result have the same name, v and v: name one of them by AS",
             ),
             (
                 "Physical plan does not support logical expression InSubquery(InSubquery { expr: Literal(Float64(5), None) })",
@@ -162,7 +655,35 @@ mod tests {
                 "it broke. This issue was likely caused by a bug in DataFusion's code. Please help us to resolve this by filing a bug report in our issue tracker: https://github.com/apache/datafusion/issues",
                 "it broke.",
             ),
-            ("Divide by zero error", "Divide by zero error"),
+            (
+                "Divide by zero error",
+                "division by zero; NULLIF(x, 0) as the divisor makes the result NULL",
+            ),
+            (
+                "Cannot coerce arithmetic expression Timestamp(ns) + Int64 to valid types",
+                "timestamp + bigint cannot be computed: add or subtract an interval, as in ts + INTERVAL '1 day'",
+            ),
+            (
+                "Error parsing timestamp from 'Utf8 a.b': too short",
+                "\"Utf8 a.b\" is not a time; write for example 2026-01-31, 2026-01-31T09:30:00.25 or 2026-01-31T09:30:00+02:00",
+            ),
+            (
+                "regex parse error:\n    (\n    ^\nerror: unclosed group",
+                "the regular expression '(' is wrong: unclosed group",
+            ),
+            (
+                "Unknown thing: Foo(Bar { a: 1 })",
+                "the statement asks for something that is not offered (Unknown thing)",
+            ),
+            (
+                "a column is Timestamp(ns), not Utf8",
+                "a column is timestamp, not varchar",
+            ),
+            (
+                "Function 'f' user-defined coercion failed with: External error: f takes a zone. No function matches the given name and argument types 'f(Int64)'. You might need",
+                "f takes a zone",
+            ),
+            ("anything else", "anything else"),
         ] {
             assert_eq!(reworded(text), words);
         }

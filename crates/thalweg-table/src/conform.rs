@@ -8,6 +8,7 @@ use crate::cast::{self, Refused};
 use crate::definition::{Column, TableDefinition};
 use crate::error::{limit, schema};
 use crate::schema::{MAX_VALUE_BYTES, type_name};
+use crate::time::parse_time;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::OffsetBuffer;
@@ -63,8 +64,8 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
             type_name(array.data_type())
         )),
         Refused::Value(row) if array.data_type().is_string() => schema(format!(
-            "column \"{name}\": row {row} holds {}, which is no value of type {wanted}, or not exactly one",
-            show(array, row)
+            "column \"{name}\": row {row}: {}",
+            no_time(array, row, &column.data_type)
         )),
         Refused::Value(row) => schema(format!(
             "column \"{name}\": row {row} holds {}, which {wanted} cannot hold exactly; cast or round it first",
@@ -92,8 +93,9 @@ fn match_columns(definition: &TableDefinition, given: &Schema) -> Result<Vec<Opt
     for (place, field) in given.fields().iter().enumerate() {
         let position = definition.find(field.name()).ok_or_else(|| {
             schema(format!(
-                "the table has no column \"{}\"; its columns are {}",
+                "the table has no column \"{}\"; {}its columns are {}",
                 field.name(),
+                definition.did_you_mean(field.name()),
                 definition.column_list()
             ))
         })?;
@@ -171,6 +173,20 @@ pub(crate) fn value_too_long(column: &str, row: usize, bytes: usize) -> Error {
     limit(format!(
         "column \"{column}\": row {row} holds {bytes} bytes; a value has at most {MAX_VALUE_BYTES} (16 MiB)"
     ))
+}
+
+/// Why a text is no value of a type of times, which are the only ones that are made of texts.
+fn no_time(array: &ArrayRef, row: usize, wanted: &DataType) -> String {
+    let (shown, wanted_name) = (show(array, row), type_name(wanted));
+    let text = arrow_cast::cast(&array.slice(row, 1), &DataType::LargeUtf8);
+    let parsed = text.map(|text| parse_time(text.as_string::<i64>().value(0), wanted));
+    match parsed {
+        Ok(Err(error)) if error.kind() == ErrorKind::OutOfDomain => {
+            format!("{shown} is outside the range of {wanted_name}")
+        }
+        Ok(Err(error)) if shown.len() <= SHOWN_CHARS => error.message().to_owned(),
+        _ => format!("{shown} is no value of type {wanted_name}"),
+    }
 }
 
 /// A value for a message, cut to a readable length.

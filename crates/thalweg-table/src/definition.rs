@@ -8,6 +8,7 @@
 use crate::error::{invalid, limit, schema};
 use crate::options::CreateOptions;
 use crate::schema::{MAX_COLUMNS, check_name, fold_name, parse_type, stored_type, type_name};
+use crate::suggest::did_you_mean;
 use crate::time::{Split, orders_rows};
 use arrow_array::timezone::Tz;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -346,7 +347,8 @@ impl TableDefinition {
     pub fn position_named(&self, name: &str) -> Result<usize> {
         self.find(name).ok_or_else(|| {
             let message = format!(
-                "there is no column \"{name}\"; the columns are {}",
+                "there is no column \"{name}\"; {}the columns are {}",
+                self.did_you_mean(name),
                 self.column_list()
             );
             Error::new(ErrorKind::NotFound, message)
@@ -371,6 +373,11 @@ impl TableDefinition {
             Summaries::None => false,
             Summaries::Columns(ids) => ids.binary_search(&column.id).is_ok(),
         }
+    }
+
+    /// The column that was meant by a name that there is not, for messages.
+    pub(crate) fn did_you_mean(&self, name: &str) -> String {
+        did_you_mean(name, self.columns.iter().map(|column| column.name.as_str()))
     }
 
     /// The first columns by name, for messages.

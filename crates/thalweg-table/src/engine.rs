@@ -11,6 +11,7 @@ use crate::options::CreateOptions;
 use crate::pool::Pool;
 use crate::schema::check_name;
 use crate::stream::StreamEncoder;
+use crate::suggest::did_you_mean;
 use crate::table::{Maintained, Table, TableView};
 use arrow_schema::Schema;
 use std::fmt;
@@ -430,21 +431,26 @@ fn threads(options: &EngineOptions) -> Result<usize> {
 
 fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
     snapshot.table_named(name).ok_or_else(|| {
-        let message = format!("there is no table \"{name}\"; {}", listed(snapshot));
+        let message = format!("there is no table \"{name}\"; {}", listed(snapshot, name));
         Error::new(ErrorKind::NotFound, message)
     })
 }
 
 /// What to say of the tables that there are: only some of many, so that a failed lookup among them stays cheap.
-fn listed(snapshot: &Snapshot) -> String {
+fn listed(snapshot: &Snapshot, wanted: &str) -> String {
     let some = snapshot.tables().take(MOST_LISTED);
     let mut names: Vec<String> = some.map(|table| table.name.to_string()).collect();
     names.sort_unstable();
-    let names = names.join(", ");
     match snapshot.table_count() {
         0 => "there are no tables".to_owned(),
-        count if count > MOST_LISTED => format!("some of the {count} tables are {names}"),
-        _ => format!("the tables are {names}"),
+        count if count > MOST_LISTED => {
+            format!("some of the {count} tables are {}", names.join(", "))
+        }
+        _ => format!(
+            "{}the tables are {}",
+            did_you_mean(wanted, names.iter().map(String::as_str)),
+            names.join(", ")
+        ),
     }
 }
 

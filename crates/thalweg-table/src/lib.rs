@@ -12,6 +12,7 @@ mod error;
 pub mod options;
 pub mod rows;
 pub mod schema;
+pub mod suggest;
 pub mod time;
 mod value;
 

@@ -4,6 +4,7 @@
 
 use crate::definition::{Layout, Summaries, TableDefinition};
 use crate::error::invalid;
+use crate::suggest::did_you_mean;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// The options of this version, in the order that messages list them.
@@ -101,7 +102,8 @@ impl CreateOptions {
             other => {
                 let known = KNOWN.join(", ");
                 return Err(invalid(format!(
-                    "there is no option \"{other}\"; the options are {known}"
+                    "there is no option \"{other}\"; {}the options are {known}",
+                    did_you_mean(other, KNOWN)
                 )));
             }
         }

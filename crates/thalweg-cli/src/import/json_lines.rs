@@ -105,7 +105,7 @@ impl JsonLines {
 
     /// The values of a line by column, as text.
     fn fields(&self, text: &str, chunk: &mut ChunkBuilder) -> Result<Vec<Option<String>>, String> {
-        let Object(object) = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let Object(object) = serde_json::from_str(text).map_err(|error| not_json(&error))?;
         let mut fields = vec![None; self.columns.len()];
         for (name, value) in object {
             let &place = self
@@ -183,5 +183,15 @@ impl<'de> Deserialize<'de> for Object {
         }
 
         deserializer.deserialize_map(Fields)
+    }
+}
+/// Why a line is no object of JSON: every line is read by itself, so the parser's number of it is always 1.
+fn not_json(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or(&text);
+    let column = error.column();
+    match error.is_eof() {
+        true => format!("the JSON object is cut off in column {column}"),
+        false => format!("it is no JSON object: {what} in column {column}"),
     }
 }

@@ -15,6 +15,8 @@ use std::path::Path;
 const GZIP_MAGIC: &[u8] = &[0x1F, 0x8B];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 const PARQUET_MAGIC: &[u8] = b"PAR1";
+/// Zip, which files of office programs are.
+const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
 const ARROW_MAGIC: &[u8] = b"ARROW1";
 /// Windows of packed files may not take more memory than this: 128 MiB, the tool's own limit.
 const ZSTD_WINDOW_LOG: u32 = 27;
@@ -133,6 +135,21 @@ impl Source {
             Box::new(packed)
         };
         let start = reader.fill_buf().map_err(fail)?;
+        if start.starts_with(ZIP_MAGIC) {
+            return Err(Failure::Other(format!(
+                "{name} is a zip archive or a file of an office program: save it as CSV, or unpack it"
+            )));
+        }
+        let is_known = start.starts_with(PARQUET_MAGIC) || start.starts_with(ARROW_MAGIC);
+        let first_line = start
+            .split(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        if !is_known && first_line.contains(&0) {
+            return Err(Failure::Other(format!(
+                "{name} is no text in UTF-8: save it as CSV or JSON lines in UTF-8"
+            )));
+        }
         let by_name = Format::of_name(&name);
         let format = if start.starts_with(PARQUET_MAGIC) {
             FileFormat::Parquet

@@ -3,6 +3,8 @@
 What pyarrow cannot read is a SchemaError that names the column.
 """
 
+import re
+
 import numpy
 import pyarrow
 
@@ -220,6 +222,8 @@ def _from_numpy(values):
         values = _in_arrow_unit(values)
     if values.dtype.kind == "O" and mask is None:
         return _from_objects(values)
+    if values.dtype.kind in "cV":
+        raise ValueError(f"values of type {values.dtype} cannot be stored")
     return pyarrow.array(values, mask=mask, from_pandas=False)
 
 
@@ -266,7 +270,21 @@ def _with_nanoseconds(values, array):
     return array
 
 
+# What pyarrow says of values, and what is said instead.
+_REWORDED = [
+    (r"Could not convert (.*) with type (.*): tried to convert to (\w+)", r"\1 is of type \2 among values of type \3"),
+    (r"Could not convert .* with type (.*): did not recognize .*", r"a value of type \1 cannot be stored"),
+    (r"Expected bytes, got a '(.*)' object", r"a value of type \1 stands among texts"),
+    (r"Python int too large to convert to C .*|Value .* too large to fit in C integer type", "an integer is beyond 64 bits"),
+    (r"(.*) Conversion failed for column (.*) with type .*", r'column "\2": \1'),
+    (r"Duplicate column names found: (.*)", r"two columns have the same name among \1"),
+]
+
+
 def _text(error):
     # Some messages quote text that is no Unicode: nobody could print them.
     text = " ".join(str(argument) for argument in error.args) or type(error).__name__
-    return text.encode("utf-8", "backslashreplace").decode()
+    text = text.encode("utf-8", "backslashreplace").decode()
+    for pattern, words in reversed(_REWORDED):
+        text = re.sub(pattern, words, text, flags=re.DOTALL)
+    return text

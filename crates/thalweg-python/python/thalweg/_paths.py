@@ -11,6 +11,8 @@ def resolve(path):
         text = os.fsdecode(path)
         if text == ":memory:":
             return text, None
+        if text.startswith(":"):
+            raise Error(f'{text!r} is no path of a database: in memory it is ":memory:"; write "./{text}" for a folder')
         expanded = os.path.expanduser(text)
         name = os.path.realpath(expanded)
     except (TypeError, ValueError) as error:

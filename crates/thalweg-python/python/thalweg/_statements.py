@@ -75,7 +75,7 @@ def _check(row, columns, number):
     named = any(isinstance(place, str) for place in columns)
     if named != isinstance(row, dict) or isinstance(row, (str, bytes)) or not hasattr(row, "__getitem__"):
         wanted = "a dict for $name" if named else "a list for ? and $1"
-        raise QueryError(f"row {number} is {row!r}; it is {wanted}")
+        raise QueryError(f"row {number} is {row!r}; it must be {wanted}")
     if named:
         missing = [name for name in columns if name not in row]
         unknown = [name for name in row if name not in columns]
@@ -83,4 +83,4 @@ def _check(row, columns, number):
             wrong = f'lacks "{missing[0]}"' if missing else f'has "{unknown[0]}", which the statement does not name'
             raise QueryError(f"row {number} {wrong}")
     elif len(row) != max(columns) + 1:
-        raise QueryError(f"row {number} has {len(row)} values, the statement has {max(columns) + 1} parameters")
+        raise QueryError(f"row {number} has the wrong number of values, {len(row)} for {max(columns) + 1} parameters")

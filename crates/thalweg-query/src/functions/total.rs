@@ -6,6 +6,7 @@
 //! too. Sums of decimals of 256 bits, and of intervals, are DataFusion's alone.
 
 use crate::error::{query, to_datafusion};
+use crate::wording::in_sql;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
@@ -50,7 +51,8 @@ pub(crate) fn beyond(sum: &str, value: impl Display, data_type: &DataType) -> Da
         _ => "",
     };
     to_datafusion(query(format!(
-        "{sum} is {value}, beyond {}{remedy}",
+        "{} is {value}, beyond {}{remedy}",
+        in_sql(sum),
         type_name(data_type)
     )))
 }

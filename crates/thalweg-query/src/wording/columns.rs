@@ -1,0 +1,241 @@
+//! Columns that there are not, or that may be several.
+
+use datafusion::common::{Column, Diagnostic, SchemaError, TableReference};
+use thalweg_table::suggest::{did_you_mean, nearest};
+
+/// Columns and tables that a message lists.
+const MOST_LISTED: usize = 20;
+
+/// What is wrong with the names in a statement.
+pub(crate) fn wrong_names(error: &SchemaError, diagnostic: Option<&Diagnostic>) -> String {
+    match error {
+        SchemaError::FieldNotFound {
+            field,
+            valid_fields,
+        } => unknown_column(field, valid_fields),
+        SchemaError::AmbiguousReference { field } => ambiguous(&field.name, diagnostic),
+        SchemaError::DuplicateQualifiedField { qualifier, .. } => {
+            let table = qualifier.table();
+            format!(
+                "two tables of the query are called \"{table}\": name one of them by AS, as in FROM {table} AS other"
+            )
+        }
+        SchemaError::DuplicateUnqualifiedField { name } => {
+            format!("two columns are called \"{name}\": name one of them by AS")
+        }
+    }
+}
+
+fn unknown_column(field: &Column, valid: &[Column]) -> String {
+    let tables = Tables::of(valid);
+    let name = &field.name;
+    let Some(relation) = &field.relation else {
+        let names = tables.columns();
+        let meant = did_you_mean(name, names.iter().copied());
+        let hint = match meant.is_empty() || is_odd(name) {
+            true => format!(" (texts take single quotes: '{name}')"),
+            false => String::new(),
+        };
+        let Some(listed) = tables.listed() else {
+            return format!("there is no column \"{name}\" here, nor any other{hint}");
+        };
+        return format!("there is no column \"{name}\"{hint}; {meant}{listed}");
+    };
+    let table = relation.table();
+    let Some(columns) = tables.columns_of(table) else {
+        let named = tables.names().join(", ");
+        return match tables.table_with(name) {
+            Some(meant) => format!(
+                "the query has no table \"{table}\" for {table}.{name}; did you mean {meant}.{name}? its tables are {named}"
+            ),
+            None => format!(
+                "the query has no table \"{table}\" for {table}.{name}; its tables are {named}"
+            ),
+        };
+    };
+    let meant = did_you_mean(name, columns.iter().copied());
+    let listed = list(columns);
+    format!("\"{table}\" has no column \"{name}\"; {meant}its columns are {listed}")
+}
+
+/// A name that is written in double quotes only: perhaps it was meant to be a text.
+fn is_odd(name: &str) -> bool {
+    !name
+        .chars()
+        .all(|c| c == '_' || c.is_ascii_digit() || c.is_lowercase())
+}
+
+/// The tables that may be meant are in the notes of the diagnostic only.
+fn ambiguous(name: &str, diagnostic: Option<&Diagnostic>) -> String {
+    let notes = diagnostic.map_or(&[][..], |diagnostic| &diagnostic.notes);
+    let possible: Vec<&str> = notes
+        .iter()
+        .filter_map(|note| note.message.strip_prefix("possible column "))
+        .collect();
+    match possible.is_empty() {
+        true => format!(
+            "the column \"{name}\" is in several tables of the query: write which one, as in t.{name}"
+        ),
+        false => format!(
+            "the column \"{name}\" is in several tables of the query: write {}",
+            possible.join(" or ")
+        ),
+    }
+}
+
+/// The columns that a statement may name, by table.
+struct Tables<'a>(Vec<(&'a str, Vec<&'a str>)>);
+
+impl<'a> Tables<'a> {
+    /// Columns that were computed have names that nobody writes: they are left out where there are others.
+    fn of(valid: &'a [Column]) -> Self {
+        let is_written = |column: &&Column| !column.name.contains(['(', ' ']);
+        let written: Vec<&Column> = valid.iter().filter(is_written).collect();
+        let shown = match written.is_empty() {
+            true => valid.iter().collect(),
+            false => written,
+        };
+        let mut tables: Vec<(&str, Vec<&str>)> = Vec::new();
+        for column in shown.iter().filter(|column| !column.name.starts_with("__")) {
+            let table = column.relation.as_ref().map_or("", TableReference::table);
+            let columns = match tables.iter_mut().find(|(name, _)| *name == table) {
+                Some((_, columns)) => columns,
+                None => {
+                    tables.push((table, Vec::new()));
+                    let last = tables.len() - 1;
+                    &mut tables[last].1
+                }
+            };
+            if !columns.contains(&column.name.as_str()) {
+                columns.push(&column.name);
+            }
+        }
+        Self(tables)
+    }
+
+    fn columns(&self) -> Vec<&'a str> {
+        let mut all: Vec<&str> = Vec::new();
+        for name in self.0.iter().flat_map(|(_, columns)| columns) {
+            if !all.contains(name) {
+                all.push(name);
+            }
+        }
+        all
+    }
+
+    fn columns_of(&self, table: &str) -> Option<&[&'a str]> {
+        let found = self.0.iter().find(|(name, _)| *name == table);
+        found.map(|(_, columns)| &columns[..])
+    }
+
+    /// The tables that a column can be qualified by.
+    fn names(&self) -> Vec<&'a str> {
+        let names = self.0.iter().map(|(name, _)| *name);
+        names
+            .filter(|name| !name.is_empty() && !name.contains('('))
+            .collect()
+    }
+
+    fn table_with(&self, column: &str) -> Option<&'a str> {
+        let has = |name: &&str| {
+            self.columns_of(name).is_some_and(|columns| {
+                columns.contains(&column) || nearest(column, columns.iter().copied()).is_some()
+            })
+        };
+        self.names().into_iter().find(has)
+    }
+
+    fn listed(&self) -> Option<String> {
+        let names = self.names();
+        if names.len() < 2 {
+            let all = self.columns();
+            return (!all.is_empty()).then(|| format!("the columns are {}", list(&all)));
+        }
+        let of_each = names.iter().map(|name| {
+            let columns = self.columns_of(name).unwrap_or_default();
+            format!("{name} has {}", list(columns))
+        });
+        Some(of_each.collect::<Vec<_>>().join("; "))
+    }
+}
+
+fn list(columns: &[&str]) -> String {
+    let shown = columns.len().min(MOST_LISTED);
+    let quoted = |name: &&str| match name.contains(['(', ' ']) {
+        true => format!("\"{name}\""),
+        false => (*name).to_owned(),
+    };
+    let listed: Vec<String> = columns[..shown].iter().map(quoted).collect();
+    let more = match columns.len() - shown {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", listed.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(names: &[&str]) -> Vec<Column> {
+        names
+            .iter()
+            .map(|name| match name.split_once('.') {
+                Some((table, name)) => Column::new(Some(table), name),
+                None => Column::new_unqualified(*name),
+            })
+            .collect()
+    }
+
+    fn unknown(name: &str, valid: &[&str]) -> String {
+        unknown_column(&columns(&[name])[0], &columns(valid))
+    }
+
+    #[test]
+    fn the_nearest_column_is_named_first() {
+        for (name, valid, words) in [
+            (
+                "tmp",
+                &["w.ts", "w.temp"][..],
+                "there is no column \"tmp\"; did you mean \"temp\"? the columns are ts, temp",
+            ),
+            (
+                "EWR",
+                &["w.ts", "w.temp"],
+                "there is no column \"EWR\" (texts take single quotes: 'EWR'); the columns are ts, temp",
+            ),
+            (
+                "al",
+                &["w.station", "count(*)", "w.ts", "w.station"],
+                "there is no column \"al\" (texts take single quotes: 'al'); the columns are station, ts",
+            ),
+            (
+                "x.temp",
+                &["w.ts", "w.temp"],
+                "the query has no table \"x\" for x.temp; did you mean w.temp? its tables are w",
+            ),
+            (
+                "s.nam",
+                &["w.ts", "s.name"],
+                "\"s\" has no column \"nam\"; did you mean \"name\"? its columns are name",
+            ),
+            (
+                "nme",
+                &["w.ts", "s.name"],
+                "there is no column \"nme\"; did you mean \"name\"? w has ts; s has name",
+            ),
+            (
+                "count",
+                &["count(*)"],
+                "there is no column \"count\"; did you mean \"count(*)\"? the columns are \"count(*)\"",
+            ),
+            (
+                "x",
+                &[],
+                "there is no column \"x\" here, nor any other (texts take single quotes: 'x')",
+            ),
+        ] {
+            assert_eq!(unknown(name, valid), words, "{name}");
+        }
+    }
+}

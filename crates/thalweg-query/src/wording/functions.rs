@@ -1,0 +1,283 @@
+//! Functions that there are not, or that take other arguments.
+
+use super::terms::in_sql;
+use thalweg_table::suggest::nearest;
+
+/// Functions that are translated before planning, which finds no such name where their arguments are others.
+const TRANSLATED: [(&[&str], &str); 16] = [
+    (
+        &[
+            "year",
+            "quarter",
+            "month",
+            "week",
+            "weekofyear",
+            "day",
+            "dayofmonth",
+            "dayofyear",
+            "dayofweek",
+            "weekday",
+            "isodow",
+            "hour",
+            "minute",
+            "second",
+            "epoch",
+            "epoch_ms",
+            "epoch_us",
+            "epoch_ns",
+            "dayname",
+            "monthname",
+        ],
+        "{}(ts)",
+    ),
+    (
+        &["time_bucket"],
+        "{}('1 hour', ts), with an origin or a zone as a third argument",
+    ),
+    (&["strftime"], "{}(ts, '%Y-%m-%d')"),
+    (&["strptime"], "{}('01.02.2026', '%d.%m.%Y')"),
+    (&["date_diff", "datediff"], "{}('day', begin, end)"),
+    (&["first", "last"], "{}(value) or {}(value, ts)"),
+    (
+        &["arg_max", "max_by", "argmax", "arg_min", "min_by", "argmin"],
+        "{}(value, by)",
+    ),
+    (
+        &[
+            "any_value",
+            "list",
+            "approx_count_distinct",
+            "variance",
+            "typeof",
+        ],
+        "{}(value)",
+    ),
+    (&["group_concat", "listagg"], "{}(text) or {}(text, ', ')"),
+    (&["count_if", "countif"], "{}(temp > 20)"),
+    (&["if", "iff"], "{}(temp > 20, 'warm', 'cold')"),
+    (&["ifnull"], "{}(value, 0)"),
+    (&["mod"], "{}(a, b)"),
+    (&["len"], "{}(text)"),
+    (
+        &["regexp_matches", "string_split", "str_split"],
+        "{}(text, 'pattern')",
+    ),
+    (&["approx_quantile"], "{}(value, 0.5)"),
+];
+
+/// Functions that need OVER.
+const OF_WINDOWS: [&str; 8] = [
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+];
+
+/// Functions that are mistyped most, because they are written most.
+const COMMON: [&str; 16] = [
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "median",
+    "stddev",
+    "round",
+    "coalesce",
+    "date_bin",
+    "date_part",
+    "date_trunc",
+    "first_value",
+    "last_value",
+    "now",
+    "to_timestamp",
+];
+
+/// Functions of other databases, and what they are here.
+const MEANT: [(&[&str], &str); 20] = [
+    (
+        &["age", "timediff", "timestampdiff"],
+        "a - b, or date_diff('day', b, a)",
+    ),
+    (
+        &["cast", "convert", "to_number", "tonumber"],
+        "CAST(x AS DOUBLE)",
+    ),
+    (&["charindex", "locate"], "strpos(text, 'part')"),
+    (&["cumsum"], "sum(x) OVER (ORDER BY ts)"),
+    (
+        &["date_add", "dateadd", "adddate", "timestampadd"],
+        "ts + INTERVAL '1 day'",
+    ),
+    (&["date_sub", "datesub", "subdate"], "ts - INTERVAL '1 day'"),
+    (
+        &["derivative", "delta", "diff", "difference"],
+        "x - lag(x) OVER (ORDER BY ts)",
+    ),
+    (
+        &["getdate", "sysdate", "sysdatetime", "systimestamp", "today"],
+        "now() or current_date",
+    ),
+    (&["iif"], "if(condition, a, b)"),
+    (&["isnull", "is_null"], "x IS NULL, or coalesce(x, 0)"),
+    (&["lcase"], "lower(text)"),
+    (&["nunique", "count_distinct"], "count(DISTINCT x)"),
+    (
+        &["percentile", "quantile", "quantile_cont", "percentile_disc"],
+        "percentile_cont(x, 0.5)",
+    ),
+    (&["shift"], "lag(x) OVER (ORDER BY ts)"),
+    (&["size", "length_of"], "count(*)"),
+    (&["std", "stdev", "stddev_sample"], "stddev(x)"),
+    (
+        &["to_time", "totime", "parse_date", "parse_timestamp"],
+        "to_timestamp('2026-01-31')",
+    ),
+    (&["total"], "sum(x)"),
+    (&["ucase"], "upper(text)"),
+    (&["unix_timestamp"], "epoch(ts)"),
+];
+
+/// Words of signatures for any number of types, and how they are shown.
+const SIGNATURES: [(&str, &str); 12] = [
+    ("Numeric(1)", "number"),
+    ("Numeric(2)", "number, number"),
+    ("Comparable(2)", "any, any"),
+    ("NullAry()", ""),
+    ("Numeric", "number"),
+    ("Any", "any"),
+    ("Binary", "binary"),
+    ("array", "list"),
+    ("element", "value"),
+    ("double/real", "double"),
+    ("time with time zone", "time"),
+    (
+        "unsigned bigint/unsigned integer/unsigned smallint/unsigned tinyint/bigint/integer/smallint/tinyint",
+        "integer",
+    ),
+];
+
+/// Forms that a message shows of a function that takes many.
+const MOST_FORMS: usize = 6;
+
+/// What to say of a function that there is not.
+pub(crate) fn unknown(text: &str) -> Option<String> {
+    let (name, rest) = text.strip_prefix("Invalid function '")?.split_once('\'')?;
+    if let Some((_, form)) = TRANSLATED.iter().find(|(names, _)| names.contains(&name)) {
+        let form = form.replace("{}", name);
+        return Some(format!("{name} takes other arguments: write {form}"));
+    }
+    if OF_WINDOWS.contains(&name) {
+        return Some(format!(
+            "{name} works on a window: write {name}(...) OVER (ORDER BY ts)"
+        ));
+    }
+    if let Some((_, meant)) = MEANT.iter().find(|(names, _)| names.contains(&name)) {
+        return Some(format!("there is no function \"{name}\": write {meant}"));
+    }
+    let nearest_of_all = rest
+        .split_once("Did you mean '")
+        .and_then(|(_, meant)| meant.split_once('\''))
+        .map(|(meant, _)| meant);
+    let translated = TRANSLATED
+        .iter()
+        .flat_map(|(names, _)| names.iter().copied());
+    let known = COMMON
+        .into_iter()
+        .chain(translated)
+        .chain(OF_WINDOWS)
+        .chain(nearest_of_all);
+    Some(match nearest(name, known) {
+        Some(meant) => format!("there is no function \"{name}\": did you mean {meant}?"),
+        None => format!("there is no function \"{name}\""),
+    })
+}
+
+/// What to say of arguments that a function does not take. What a function of ours said itself stays.
+pub(crate) fn wrong_arguments(text: &str) -> Option<String> {
+    let (before, rest) =
+        text.split_once("No function matches the given name and argument types '")?;
+    if let Some((_, own)) = before.split_once("user-defined coercion failed with: External error: ")
+    {
+        return Some(own.trim_end_matches([' ', '.']).to_owned());
+    }
+    let (call, rest) = rest.split_once("'. ")?;
+    let call = in_sql(call);
+    let (name, arguments) = call.split_once('(')?;
+    let candidates = rest.split_once("Candidate functions:");
+    let mut forms: Vec<String> = Vec::new();
+    for line in candidates.map_or("", |(_, list)| list).lines() {
+        if let Some(form) = form_of(line.trim(), name)
+            && !forms.contains(&form)
+        {
+            forms.push(form);
+        }
+    }
+    if forms.is_empty() {
+        return Some(format!("{name} does not take ({arguments}"));
+    }
+    let more = if forms.len() > MOST_FORMS {
+        ", ..."
+    } else {
+        ""
+    };
+    let hint = hint(&call, &forms);
+    forms.truncate(MOST_FORMS);
+    Some(format!(
+        "there is no {call}, but {}{more}{hint}",
+        forms.join(", ")
+    ))
+}
+
+/// Advice on types, where another form takes as many arguments.
+fn hint(call: &str, forms: &[String]) -> &'static str {
+    let count = |call: &str| match call.ends_with("()") {
+        true => 0,
+        false => call.matches(',').count() + 1,
+    };
+    let alike = || forms.iter().filter(|form| count(form) == count(call));
+    let takes = |kind: &str| alike().any(|form| form.contains(kind));
+    if count(call) == 0 || alike().next().is_none() {
+        ""
+    } else if takes("double") || takes("decimal") || takes("number") {
+        ": cast what is meant, as in CAST(x AS DOUBLE)"
+    } else if takes("timestamp") {
+        ": cast what is meant, as in CAST(x AS TIMESTAMP)"
+    } else if takes("varchar") {
+        ": cast what is meant, as in CAST(x AS VARCHAR)"
+    } else {
+        ": cast what is meant"
+    }
+}
+
+/// A signature in the words of statements; none for one that says nothing.
+fn form_of(signature: &str, name: &str) -> Option<String> {
+    if signature.is_empty() || signature.contains("UserDefined") || signature.contains("Null)") {
+        return None;
+    }
+    let inside = signature
+        .strip_prefix(name)?
+        .strip_prefix('(')?
+        .strip_suffix(')')?;
+    let mut inside = in_sql(inside);
+    for (known, shown) in SIGNATURES {
+        inside = inside.replace(known, shown);
+    }
+    let arguments = inside.split(", ").map(|argument| {
+        let kind = argument.split_once(": ").map_or(argument, |(_, kind)| kind);
+        match (kind, kind.matches('/').count()) {
+            ("Timestamp", _) => "timestamp",
+            ("Date", _) => "date",
+            ("Time", _) => "time",
+            (_, 0) => kind,
+            (_, 1..=3) => kind.split('/').next().unwrap_or(kind),
+            _ => "any",
+        }
+    });
+    let arguments: Vec<&str> = arguments.collect();
+    Some(format!("{name}({})", arguments.join(", ")).replace(" with time zone", ""))
+}

@@ -1,0 +1,165 @@
+//! Statements that cannot be parsed.
+
+use thalweg_table::suggest::nearest;
+
+/// Words that a statement is mistyped at.
+const KEYWORDS: [&str; 24] = [
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP BY",
+    "HAVING",
+    "ORDER BY",
+    "LIMIT",
+    "OFFSET",
+    "JOIN",
+    "LEFT",
+    "UNION",
+    "WITH",
+    "VALUES",
+    "INSERT",
+    "INTO",
+    "CREATE",
+    "TABLE",
+    "DROP",
+    "EXPLAIN",
+    "DESCRIBE",
+    "SUMMARIZE",
+    "SHOW",
+    "BETWEEN",
+    "DISTINCT",
+];
+
+/// Clauses of a query, which have one order.
+const CLAUSES: [&str; 9] = [
+    "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", "OFFSET",
+];
+
+/// Words of the parser for what it expects.
+const EXPECTED: [(&str, &str); 6] = [
+    ("end of statement", "the end of the statement"),
+    ("end of expression", "the end of the condition"),
+    ("identifier", "a name"),
+    ("a data type name", "a type"),
+    ("an SQL statement", "a statement such as SELECT"),
+    (
+        "SELECT, VALUES, or a subquery in the query body",
+        "SELECT or VALUES",
+    ),
+];
+
+/// Words of the parser that need no more than others, by how they begin.
+const OTHERS: [(&str, &str); 4] = [
+    (
+        "Unterminated string literal",
+        "the text that begins there is not closed; a quote inside a text is written twice, as in 'it''s'",
+    ),
+    (
+        "Expected close delimiter",
+        "the name in quotes that begins there is not closed",
+    ),
+    (
+        "Unexpected EOF while in a multi-line comment",
+        "a comment that begins with /* is not closed",
+    ),
+    ("No infix parser for token", "there is no such operator"),
+];
+
+/// The parser's message with the place in front and a guess at what was meant.
+pub(crate) fn reworded(text: &str) -> String {
+    let mut text = text.trim();
+    for layer in ["SQL error: ", "sql parser error: ", "sql parser error: "] {
+        text = text.strip_prefix(layer).unwrap_or(text);
+    }
+    let (text, place) = with_place(text);
+    if let Some((_, words)) = OTHERS.iter().find(|(begins, _)| text.starts_with(begins)) {
+        return format!("{place}{words}");
+    }
+    let Some((wanted, found)) = text
+        .strip_prefix("Expected: ")
+        .and_then(|rest| rest.split_once(", found: "))
+    else {
+        return format!("{place}{text}");
+    };
+    if found.starts_with('$') && wanted == "identifier" {
+        return format!("{place}a parameter stands for a value, not for a name");
+    }
+    let known = EXPECTED.iter().find(|(name, _)| *name == wanted);
+    // A list of all that other databases can drop.
+    let words = match wanted.ends_with(" after DROP") {
+        true => "TABLE",
+        false => known.map_or(wanted, |(_, words)| *words),
+    };
+    match found {
+        "EOF" => format!("the statement ends where {words} should follow"),
+        found => format!(
+            "{place}expected {words}, found {found}{}",
+            guess(wanted, found)
+        ),
+    }
+}
+
+fn with_place(text: &str) -> (&str, String) {
+    let Some((before, place)) = text.rsplit_once(" at Line: ") else {
+        return (text, String::new());
+    };
+    match place.split_once(", Column: ") {
+        Some((line, column)) => (before, format!("line {line}, column {column}: ")),
+        None => (text, String::new()),
+    }
+}
+
+/// What was meant by a word in a place where it cannot stand.
+fn guess(wanted: &str, found: &str) -> String {
+    let upper = found.to_uppercase();
+    if wanted == "end of statement" && CLAUSES.contains(&upper.as_str()) {
+        let order = "SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT";
+        return format!("; clauses come in the order {order}");
+    }
+    if upper == "BY" {
+        return "; did you mean GROUP BY or ORDER BY?".to_owned();
+    }
+    if found == "%" {
+        return "; write ? or $name for a parameter".to_owned();
+    }
+    match nearest(found, KEYWORDS) {
+        Some(meant) if !meant.starts_with(&upper) => format!("; did you mean {meant}?"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_comes_first_and_keywords_are_guessed() {
+        for (text, words) in [
+            (
+                "sql parser error: sql parser error: Expected: end of statement, found: FORM at Line: 1, Column: 10",
+                "line 1, column 10: expected the end of the statement, found FORM; did you mean FROM?",
+            ),
+            (
+                "Expected: an SQL statement, found: SELEC at Line: 1, Column: 1",
+                "line 1, column 1: expected a statement such as SELECT, found SELEC; did you mean SELECT?",
+            ),
+            (
+                "Expected: an expression, found: EOF",
+                "the statement ends where an expression should follow",
+            ),
+            (
+                "Expected: end of statement, found: WHERE at Line: 2, Column: 3",
+                "line 2, column 3: expected the end of the statement, found WHERE; clauses come in the order SELECT, FROM, \
+                 WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT",
+            ),
+            (
+                "Unterminated string literal at Line: 1, Column: 8",
+                "line 1, column 8: the text that begins there is not closed; a quote inside a text is written twice, as in \
+                 'it''s'",
+            ),
+            ("anything else", "anything else"),
+        ] {
+            assert_eq!(reworded(text), words);
+        }
+    }
+}
