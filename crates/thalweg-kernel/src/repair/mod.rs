@@ -10,6 +10,7 @@
 //!   given up; none comes twice.
 
 mod find;
+mod names;
 mod salvage;
 mod start;
 
@@ -31,6 +32,7 @@ use find::Catalogue;
 use salvage::salvage;
 use start::{Sources, Start};
 use std::collections::HashSet;
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,8 +47,34 @@ pub struct RepairReport {
     pub given_up: Vec<Damage>,
     /// Damage by which no row is lost.
     pub mended: Vec<Damage>,
+    /// Tables that have other names now, because a commit that dropped or renamed them is given up.
+    pub renamed: Vec<RenamedTable>,
     /// Blocks that were copied to new files, because theirs are damaged elsewhere.
     pub moved_blocks: u64,
+}
+
+/// A table that a repair kept under another name.
+///
+/// The commit that dropped or renamed it is given up, and a later one gave its name to another table, which has it now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenamedTable {
+    /// The last name that is known of it.
+    pub from: String,
+    /// The name that the repair gave it.
+    pub to: String,
+    /// The commit that gave `from` to another table.
+    pub commit: CommitNo,
+}
+
+impl fmt::Display for RenamedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "table \"{}\" is kept as \"{}\": commit {} gave its name to another table, and the commit that dropped or renamed it \
+             before is given up",
+            self.from, self.to, self.commit.0
+        )
+    }
 }
 
 impl RepairReport {

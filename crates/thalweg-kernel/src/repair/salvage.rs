@@ -7,6 +7,7 @@
 //!   rows stay where they were.
 //! - No number of a table that may have been given out and is lost is given out again.
 
+use super::names::DisplacedTables;
 use super::start::{EpochLog, Start, UNKNOWN};
 use super::{LostPages, RepairReport};
 use crate::change::Change;
@@ -21,6 +22,13 @@ use crate::verify::{Damage, log_damage};
 use crate::working::Working;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
+
+/// A list of the report.
+#[derive(Clone, Copy)]
+enum List {
+    GivenUp,
+    Mended,
+}
 
 /// What the log of an epoch has.
 enum Found {
@@ -49,6 +57,8 @@ pub(crate) fn salvage(
         told: start.told,
         pages_lost,
         found: &lost.found,
+        displaced: DisplacedTables::default(),
+        left_out: Vec::new(),
         open_end: None,
         exact: true,
         edits_lost: false,
@@ -61,6 +71,7 @@ pub(crate) fn salvage(
     }
     let at = start.logs.last().map_or(END, |log| log.replay.at());
     salvage.finish(at, start.told_elsewhere);
+    salvage.conclude();
     let ends = start.logs.iter().skip(1).map(|next| next.from);
     let ends = ends.chain([END]);
     let logs = start.logs.iter().zip(ends);
@@ -85,6 +96,10 @@ struct Salvage<'a> {
     /// Items that were found below lost pages. In their place may have been a fragment with copies of them, which has the key of
     /// the first: who takes that out means all of them.
     found: &'a HashSet<(TableId, EntryKey)>,
+    /// Tables whose names later commits have given to others.
+    displaced: DisplacedTables,
+    /// Commits that are left out and change one table alone: which list of the report they are in, their place there, the table.
+    left_out: Vec<(List, usize, TableId)>,
     /// Damage at which an epoch ended. What is lost by it shows where the next one goes on.
     open_end: Option<Lost>,
     /// Every commit so far was applied.
@@ -229,6 +244,8 @@ impl Salvage<'_> {
         self.forget_unreachable(&mut frame.changes)?;
         match self.why_not(&frame.changes)? {
             None => {
+                self.displaced
+                    .make_way(commit, &frame.changes, self.working)?;
                 // Behind a hole in the numbers as well.
                 self.working.commit = CommitNo(commit.0.saturating_sub(1));
                 self.working
@@ -265,7 +282,10 @@ impl Salvage<'_> {
         if let Some(why) = changes.iter().find_map(|change| self.rests_on_lost(change)) {
             return Ok(Some(why.to_owned()));
         }
-        match self.working.validate_salvaged(changes, self.store) {
+        let validated = self
+            .working
+            .validate_salvaged(changes, self.store, self.edits_lost);
+        match validated {
             Ok(()) => {}
             Err(error) if error.is_misfit() => return Ok(Some(error.message().to_owned())),
             Err(error) => return Err(error),
@@ -310,7 +330,7 @@ impl Salvage<'_> {
         let is_new = matches!(change, Change::Edit(Edit::CreateTable { .. }));
         match change {
             _ if !is_new && table_of(change).is_some_and(|id| self.working.table(id).is_none()) => {
-                Some("its table was made by a commit that is lost")
+                Some("its table was made by a commit that is given up")
             }
             Change::Edit(Edit::Replace { table, .. })
                 if self.edits_lost || self.replacements_lost.contains(table) =>
@@ -356,31 +376,50 @@ impl Salvage<'_> {
         let damage = Damage {
             file: segment_name(frame.at.segment),
             offset: frame.at.offset,
-            table: self.only_table(changes),
+            table: None,
             keys: keys_of(changes),
             rows: Some(changes.iter().map(rows_of).sum()),
             commits: Some((commit, commit)),
             what: format!("commit {} rests on what is lost: {why}", commit.0),
         };
-        if changes.iter().all(only_moves_rows) {
-            self.report.mended.push(Damage {
-                commits: None,
-                what: format!("{}; its rows stay where they were", damage.what),
-                ..damage
-            });
-        } else {
-            self.report.given_up.push(damage);
+        let (list, damage) = match changes.iter().all(only_moves_rows) {
+            true => {
+                let damage = Damage {
+                    commits: None,
+                    what: format!("{}; its rows stay where they were", damage.what),
+                    ..damage
+                };
+                (List::Mended, damage)
+            }
+            false => (List::GivenUp, damage),
+        };
+        let listed = list.of(self.report);
+        let place = listed.len();
+        listed.push(damage);
+        if let Some(table) = only_table(changes) {
+            self.left_out.push((list, place, table));
         }
     }
 
-    /// The name of the table of all changes, if it is one and there is such a table.
-    fn only_table(&self, changes: &[Change]) -> Option<String> {
-        let mut tables = changes.iter().filter_map(table_of);
-        let first = tables.next()?;
-        let state = self.working.table(first)?;
-        tables
-            .all(|table| table == first)
-            .then(|| state.name.to_string())
+    /// Writes into the report which names the tables have at the end of the log: other tables may have those that they had before.
+    fn conclude(self) {
+        for (list, place, table) in self.left_out {
+            let name = self
+                .working
+                .table(table)
+                .map(|table| table.name.to_string());
+            list.of(self.report)[place].table = name;
+        }
+        self.displaced.report(self.working, self.report);
+    }
+}
+
+impl List {
+    fn of(self, report: &mut RepairReport) -> &mut Vec<Damage> {
+        match self {
+            Self::GivenUp => &mut report.given_up,
+            Self::Mended => &mut report.mended,
+        }
     }
 }
 
@@ -467,6 +506,13 @@ impl LogReader {
 
 fn is_whole(replay: &Replay, frame: &Frame) -> Result<bool> {
     Ok(blocks_verify(frame, &replay.read_whole(frame)?))
+}
+
+/// The table of all changes, if it is one.
+fn only_table(changes: &[Change]) -> Option<TableId> {
+    let mut tables = changes.iter().filter_map(table_of);
+    let first = tables.next()?;
+    tables.all(|table| table == first).then_some(first)
 }
 
 fn table_of(change: &Change) -> Option<TableId> {
