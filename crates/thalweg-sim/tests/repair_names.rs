@@ -1,4 +1,4 @@
-//! Repairs of databases whose tables have names that others had before.
+//! Repairs of databases whose tables have names that others had before, and the numbers that new tables get afterwards.
 //! `THALWEG_EFFORT` makes the samples larger.
 #![expect(clippy::expect_used, reason = "a step that fails is a test that fails")]
 
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::Disk;
 use thalweg_kernel::repair::{RenamedTable, RepairReport, repair};
-use thalweg_kernel::CommitNo;
+use thalweg_kernel::{CommitNo, TableId};
 use thalweg_sim::driver::{DIR, Driver, Shape};
 use thalweg_sim::oracle::{Contents, contents_of};
 use thalweg_sim::repair::{
@@ -279,4 +279,36 @@ fn commits_that_are_left_out_are_listed_under_the_last_name_of_their_table() {
     assert_eq!(keys(&found["t (1)"]), [0, 1, 2]);
     assert_eq!(keys(&found["v"]), [0, 1, 2]);
     assert!(found["t"].is_empty());
+}
+
+/// Commits that are lost have made several tables each, of which nothing is left.
+#[test]
+fn numbers_that_lost_commits_gave_to_tables_are_not_given_out_again() {
+    for is_last in [false, true] {
+        let sim = SimEnv::new(5);
+        let mut db = Driver::start(&sim, Shape::new(1 << 16, 16), false);
+        let shape = db.shape().clone();
+        db.create("t");
+        let names: Vec<String> = (0..40).map(|nth| format!("lost {nth}")).collect();
+        db.create_all(&names);
+        let lost = last_commit(&db);
+        let snapshot = db.toy().expect("open").kernel.snapshot().expect("open");
+        let highest = snapshot.tables().map(|table| table.id).max();
+        assert_eq!(highest, Some(TableId(41)));
+        drop(snapshot);
+        if !is_last {
+            db.append("t", 0..3, Disk);
+        }
+        let image = sim.crash_image(&CrashChoice::KeepAll);
+        db.finish();
+        damage(&image, lost);
+        let report = repair_once(&shape, &image);
+        assert_eq!(report.given_up.len(), 1, "{report:?}");
+        let toy = shape.open(&image.env()).expect("whole");
+        let next = toy.create("next").expect("room");
+        assert!(
+            Some(next) > highest,
+            "{next:?}, last commit lost: {is_last}"
+        );
+    }
 }

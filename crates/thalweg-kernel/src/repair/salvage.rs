@@ -5,7 +5,8 @@
 //!   commit does to this state what it did to the lost one, it is left out.
 //! - A commit that only moves rows (blocks of open rows, blocks in the place of others) is left out without a loss: its
 //!   rows stay where they were.
-//! - No number of a table that may have been given out and is lost is given out again.
+//! - No number is given out again that a commit may have given to a table and that is lost, as far as it is known which commits are:
+//!   handles of reading processes name tables by number. Of one lost stretch [`MOST_LOST_TABLES`] are kept free at most.
 
 use super::names::DisplacedTables;
 use super::start::{EpochLog, Start, UNKNOWN};
@@ -13,6 +14,7 @@ use super::{LostPages, RepairReport};
 use crate::change::Change;
 use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
+use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{Entry, EntryKey};
 use crate::recover::blocks_verify;
@@ -22,6 +24,14 @@ use crate::verify::{Damage, log_damage};
 use crate::working::Working;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
+
+/// Numbers of tables that are kept free for one lost stretch of the log. To have made as many, 512 MiB of it must have been nothing
+/// but new tables.
+const MOST_LOST_TABLES: u64 = 1 << 24;
+
+/// The least that a new table takes in its frame: an entry of the section table, kind and number of the edit, and the lengths of name and
+/// definition, padded.
+const LEAST_CREATE_BYTES: u64 = (SECTION_ENTRY_BYTES + 16) as u64;
 
 /// A list of the report.
 #[derive(Clone, Copy)]
@@ -146,7 +156,12 @@ impl Salvage<'_> {
                     .last_lost
                     .map(|last| CommitNo(last.0.saturating_add(1)));
                 if lost.skipped.to.is_none() || !behind.is_none_or(was_taken_over) {
-                    self.open_end.get_or_insert(lost);
+                    // Commits of the next epoch may be lost with it, which do not lie before `to`.
+                    let skipped = Skipped {
+                        to: None,
+                        ..lost.skipped
+                    };
+                    self.open_end.get_or_insert(Lost { skipped, ..lost });
                 } else {
                     let until = lost.skipped.last_lost.filter(|last| *last > reached);
                     self.lose(&lost, until);
@@ -227,13 +242,9 @@ impl Salvage<'_> {
         self.working.commit = known;
         if lost.skipped.may_hold_edits {
             let commits = (known.0 - first.0).saturating_add(1);
-            self.skip_tables(u32::try_from(commits).unwrap_or(u32::MAX));
+            let tables = lost.skipped.most_tables(commits);
+            self.working.next_table = self.working.next_table.saturating_add(tables);
         }
-    }
-
-    /// Numbers of tables that were given out and are not known.
-    fn skip_tables(&mut self, count: u32) {
-        self.working.next_table = self.working.next_table.saturating_add(count);
     }
 
     fn apply(&mut self, mut frame: Frame) -> Result<()> {
@@ -508,6 +519,18 @@ fn is_whole(replay: &Replay, frame: &Frame) -> Result<bool> {
     Ok(blocks_verify(frame, &replay.read_whole(frame)?))
 }
 
+impl Skipped {
+    /// How many tables its commits may have made, at most. Each takes a section of its frame.
+    fn most_tables(&self, commits: u64) -> u32 {
+        let by_sections = commits.saturating_mul(FRAME_MAX_SECTIONS as u64);
+        let to = self.to.filter(|to| to.segment == self.from.segment);
+        let bytes = to.map(|to| to.offset.saturating_sub(self.from.offset));
+        let by_bytes = bytes.map_or(u64::MAX, |bytes| bytes / LEAST_CREATE_BYTES);
+        let most = by_sections.min(by_bytes).min(MOST_LOST_TABLES);
+        u32::try_from(most).unwrap_or(u32::MAX)
+    }
+}
+
 /// The table of all changes, if it is one.
 fn only_table(changes: &[Change]) -> Option<TableId> {
     let mut tables = changes.iter().filter_map(table_of);
@@ -576,4 +599,33 @@ fn only_moves_rows(change: &Change) -> bool {
                 }
         )
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_commits_have_made_as_many_tables_as_there_was_room_for() {
+        let at = |segment: u64, offset: u64| LogPosition {
+            segment: FileId(segment),
+            offset,
+        };
+        let most = |to: Option<LogPosition>, commits: u64| {
+            let skipped = Skipped {
+                from: at(3, 1_000),
+                to,
+                last_lost: None,
+                may_hold_edits: true,
+            };
+            skipped.most_tables(commits)
+        };
+        assert_eq!(most(Some(at(3, 1_000 + 320)), 1), 10);
+        assert_eq!(most(Some(at(3, 10_000_000)), 2), 2 * 4_096);
+        // Of the segment after it, or nothing tells where the log went on.
+        for to in [Some(at(4, 1_320)), None] {
+            assert_eq!(most(to, 1), 4_096);
+            assert_eq!(most(to, u64::MAX), 1 << 24);
+        }
+    }
 }
