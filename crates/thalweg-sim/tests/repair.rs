@@ -144,7 +144,8 @@ fn what_replaces_unreachable_blocks_counts() {
     let clock = Stopwatch::start();
     let stage = merged_behind_a_lost_page();
     conclude("merged behind a lost page", &stage, 0, &clock);
-    assert!(stage.mended > 0 && stage.gave_up > 0, "{stage:?}");
+    // Nothing is lost, and so nothing is given up.
+    assert!(stage.mended > 2 && stage.gave_up == 0, "{stage:?}");
 }
 
 /// Taken out by the key of the first, the copies are taken out whole: none of what was copied comes twice.

@@ -22,7 +22,7 @@ use crate::replay::{Frame, Replay, Skipped};
 use crate::store::{Store, segment_name};
 use crate::verify::{Damage, log_damage};
 use crate::working::Working;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 /// Numbers of tables that are kept free for one lost stretch of the log. To have made as many, 512 MiB of it must have been nothing
@@ -56,7 +56,7 @@ struct Lost {
 pub(crate) fn salvage(
     start: &mut Start,
     store: &Store,
-    lost: &LostPages,
+    lost: &mut LostPages,
     report: &mut RepairReport,
 ) -> Result<Vec<Range<LogPosition>>> {
     let pages_lost = &lost.tables();
@@ -69,6 +69,7 @@ pub(crate) fn salvage(
         found: &lost.found,
         displaced: DisplacedTables::default(),
         left_out: Vec::new(),
+        replaced_rows: HashMap::new(),
         open_end: None,
         exact: true,
         edits_lost: false,
@@ -81,7 +82,7 @@ pub(crate) fn salvage(
     }
     let at = start.logs.last().map_or(END, |log| log.replay.at());
     salvage.finish(at, start.told_elsewhere);
-    salvage.conclude();
+    lost.replaced_rows = salvage.conclude();
     let ends = start.logs.iter().skip(1).map(|next| next.from);
     let ends = ends.chain([END]);
     let logs = start.logs.iter().zip(ends);
@@ -110,6 +111,8 @@ struct Salvage<'a> {
     displaced: DisplacedTables,
     /// Commits that are left out and change one table alone: which list of the report they are in, their place there, the table.
     left_out: Vec<(List, usize, TableId)>,
+    /// Rows below lost pages that replacements have brought back, by table.
+    replaced_rows: HashMap<TableId, u64>,
     /// Damage at which an epoch ended. What is lost by it shows where the next one goes on.
     open_end: Option<Lost>,
     /// Every commit so far was applied.
@@ -252,9 +255,12 @@ impl Salvage<'_> {
             return Ok(());
         }
         let commit = frame.head.id.commit;
-        self.forget_unreachable(&mut frame.changes)?;
+        let regained = self.forget_unreachable(&mut frame.changes)?;
         match self.why_not(&frame.changes)? {
             None => {
+                for (table, rows) in regained {
+                    *self.replaced_rows.entry(table).or_default() += rows;
+                }
                 self.displaced
                     .make_way(commit, &frame.changes, self.working)?;
                 // Behind a hole in the numbers as well.
@@ -270,10 +276,16 @@ impl Salvage<'_> {
         }
     }
 
-    /// Blocks below a lost page cannot be taken out, nor need they be: what replaces them has their rows.
-    fn forget_unreachable(&self, changes: &mut [Change]) -> Result<()> {
+    /// Blocks below a lost page cannot be taken out, nor need they be: what replaces them has their rows. Returns how many, by table.
+    fn forget_unreachable(&self, changes: &mut [Change]) -> Result<Vec<(TableId, u64)>> {
+        let mut regained = Vec::new();
         for change in changes.iter_mut().filter(|_| self.exact) {
-            let Change::Edit(Edit::Replace { table, removed, .. }) = change else {
+            let Change::Edit(Edit::Replace {
+                table,
+                removed,
+                added,
+            }) = change
+            else {
                 continue;
             };
             let Some(state) = self.working.table(*table) else {
@@ -281,11 +293,15 @@ impl Salvage<'_> {
             };
             if self.pages_lost.contains(table) {
                 let items = state.tree.whole_items(self.store, &mut |_, _| {})?;
-                let keys: HashSet<EntryKey> = items.iter().map(|item| item.key()).collect();
-                removed.retain(|key| keys.contains(key));
+                let rows_of = items.iter().map(|item| (item.key(), item.rows));
+                let rows_of: HashMap<EntryKey, u64> = rows_of.collect();
+                removed.retain(|key| rows_of.contains_key(key));
+                let taken: u64 = removed.iter().filter_map(|key| rows_of.get(key)).sum();
+                let brought: u64 = added.iter().map(|item| item.rows).sum();
+                regained.push((*table, brought.saturating_sub(taken)));
             }
         }
-        Ok(())
+        Ok(regained)
     }
 
     /// Why a commit must be left out, if it must.
@@ -413,7 +429,8 @@ impl Salvage<'_> {
     }
 
     /// Writes into the report which names the tables have at the end of the log: other tables may have those that they had before.
-    fn conclude(self) {
+    /// Returns how many rows below lost pages replacements have brought back.
+    fn conclude(self) -> HashMap<TableId, u64> {
         for (list, place, table) in self.left_out {
             let name = self
                 .working
@@ -422,6 +439,7 @@ impl Salvage<'_> {
             list.of(self.report)[place].table = name;
         }
         self.displaced.report(self.working, self.report);
+        self.replaced_rows
     }
 }
 
