@@ -66,6 +66,9 @@ fn repair(call: &VerifyCall) -> Result<(), Failure> {
     for damage in &report.mended {
         writeln!(out, "mended: {}", describe(damage, &view))?;
     }
+    for table in &report.renamed {
+        writeln!(out, "renamed: {table}")?;
+    }
     writeln!(
         out,
         "checked {} in {bytes} bytes; {} moved to new files",

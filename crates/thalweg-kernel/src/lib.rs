@@ -71,7 +71,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 pub use kernel::{Kernel, Options, RowEncoder};
 pub use leader::FRAME_LIMIT_BYTES;
-pub use limits::GroupRoom;
+pub use limits::{GroupRoom, NAME_LIMIT_BYTES};
 pub use open_rows::OpenRows;
 pub use producers::MOST_PRODUCERS;
 #[cfg(feature = "broken-rules")]

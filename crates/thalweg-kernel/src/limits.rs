@@ -14,6 +14,9 @@ use crate::leader::FRAME_LIMIT_BYTES;
 /// Names and definitions of all tables together: a checkpoint holds them all, in one frame.
 pub(crate) const CATALOGUE_LIMIT_BYTES: u64 = 1 << 30;
 
+/// Longest name of a table that the layers above take; a repair makes up none that is longer.
+pub const NAME_LIMIT_BYTES: usize = 255;
+
 /// What a table takes of that besides its name and its definition.
 pub(crate) const TABLE_BYTES: u64 = 128;
 

@@ -278,20 +278,23 @@ pub(crate) fn no_database(env: &Env, dir: &Path) -> Error {
 /// Without a root there is no database, and no commits either: else the root is lost.
 fn check_nothing_is_lost(env: &Env, dir: &Path) -> Result<()> {
     let lost = |what: &str| {
-        let message = format!(
-            "it is missing, but {what}: `thalweg verify --repair` can make it anew, or restore it from a backup"
-        );
+        let message = format!("it is missing, but {what}");
         Err(Error::corruption(dir.join(ROOT_NAME).display(), message))
     };
     for id in list_segments(env, dir)? {
         if holds_commits(env, dir, id)? {
-            return lost("the log holds commits");
+            // Whether it has one takes a look at all of the log.
+            return lost(
+                "the log holds commits: `thalweg verify --repair` makes it anew if the log has a checkpoint that is whole; else \
+                 restore it from a backup",
+            );
         }
     }
     let data = data_dir(dir);
     let files = env.storage().list_dir(&data);
     if !files.map_err(io_at("listing", &data))?.is_empty() {
-        return lost("there are data files");
+        // Without the log nothing tells what they are: there is nothing that a repair could start from.
+        return lost("there are data files: restore it and the log from a backup");
     }
     Ok(())
 }

@@ -75,6 +75,20 @@ pub(crate) struct Working {
     pub(crate) bases: Bases,
 }
 
+/// Where a commit that is checked comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// A caller. Nothing of it is written yet.
+    Caller,
+    /// A log that has all commits before it.
+    Log,
+    /// A log in which commits before it may be lost, and with them the numbers of their tables.
+    DamagedLog {
+        /// The lost ones may have dropped or renamed tables.
+        edits_lost: bool,
+    },
+}
+
 impl Working {
     pub(crate) fn empty() -> Self {
         Self {
@@ -116,23 +130,28 @@ impl Working {
     /// Refuses a commit that cannot be stored: called by the leader before it writes, in commit order. `pages` keeps what it
     /// loads for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, false, |change| self.check(change, pages, true))
+        self.validate_by(changes, Origin::Caller, |change| {
+            self.check(change, pages, Origin::Caller)
+        })
     }
 
-    /// Refuses a commit of a damaged log that does not fit what is left.
+    /// Refuses a commit of a damaged log that does not fit what is left. `edits_lost`: the commits that are lost may have dropped
+    /// or renamed tables, so that the names of those that are left are no reason to refuse it.
     pub(crate) fn validate_salvaged(
         &self,
         changes: &[Change],
         pages: &dyn PageLoader,
+        edits_lost: bool,
     ) -> Result<()> {
-        self.validate_by(changes, true, |change| self.check(change, pages, false))
+        let origin = Origin::DamagedLog { edits_lost };
+        self.validate_by(changes, origin, |change| self.check(change, pages, origin))
     }
 
     /// Refuses a commit of the log that does not fit the state. Pages that cannot be read say nothing about it: what needs
     /// them is put off when it is applied.
     pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, false, |change| {
-            match self.check(change, pages, false) {
+        self.validate_by(changes, Origin::Log, |change| {
+            match self.check(change, pages, Origin::Log) {
                 Err(error) if error.is_of_unreadable_bytes() => Ok(()),
                 checked => checked,
             }
@@ -141,15 +160,13 @@ impl Working {
 
     /// The same for all, so that whatever is stored can be read again: each change is sound, all of them together do not
     /// contradict each other, and `fits` finds that each of them fits the state before the commit.
-    ///
-    /// `is_salvaged`: commits before this one may be lost, and with them the numbers of their tables.
     fn validate_by(
         &self,
         changes: &[Change],
-        is_salvaged: bool,
+        origin: Origin,
         mut fits: impl FnMut(&Change) -> Result<()>,
     ) -> Result<()> {
-        self.check_catalogue(changes, is_salvaged)?;
+        self.check_catalogue(changes, origin)?;
         check_together(changes)?;
         changes.iter().try_for_each(|change| {
             change.check().map_err(|what| refused(change, what))?;
@@ -157,7 +174,7 @@ impl Working {
         })
     }
 
-    fn check(&self, change: &Change, pages: &dyn PageLoader, is_new: bool) -> Result<()> {
+    fn check(&self, change: &Change, pages: &dyn PageLoader, origin: Origin) -> Result<()> {
         match change {
             Change::Rows(part) => self.check_version(part.table, part.definition_version),
             Change::Group {
@@ -173,16 +190,16 @@ impl Working {
                 }
                 self.check_new_items(*table, entries, pages)
             }
-            Change::Edit(edit) => self.check_edit(edit, pages, is_new),
+            Change::Edit(edit) => self.check_edit(edit, pages, origin),
             Change::Producer(_) => Ok(()),
         }
     }
 
     /// Whether a new table has the next number or, behind lost commits, one that no table is known to have.
-    fn check_number(&self, table: TableId, next: u32, is_salvaged: bool) -> Result<()> {
-        let is_unused = match is_salvaged {
-            true => table != NEW_TABLE && self.table(table).is_none(),
-            false => table.0 == next,
+    fn check_number(&self, table: TableId, next: u32, origin: Origin) -> Result<()> {
+        let is_unused = match origin {
+            Origin::DamagedLog { .. } => table != NEW_TABLE && self.table(table).is_none(),
+            Origin::Caller | Origin::Log => table.0 == next,
         };
         if is_unused {
             return Ok(());
@@ -195,7 +212,7 @@ impl Working {
     }
 
     /// Whether there are numbers for the new tables and definitions of a commit, and room for them in a checkpoint.
-    fn check_catalogue(&self, changes: &[Change], is_salvaged: bool) -> Result<()> {
+    fn check_catalogue(&self, changes: &[Change], origin: Origin) -> Result<()> {
         let (mut new_bytes, mut next_table) = (0, self.next_table);
         for change in changes {
             new_bytes += match change {
@@ -204,7 +221,7 @@ impl Working {
                     name,
                     definition,
                 }) => {
-                    self.check_number(*table, next_table, is_salvaged)?;
+                    self.check_number(*table, next_table, origin)?;
                     let next = table.0.checked_add(1);
                     let next = next.ok_or_else(|| used_up("numbers of tables", table.0.into()))?;
                     next_table = next.max(next_table);
@@ -299,9 +316,9 @@ impl Working {
         self.open.get(table)?.first_commit()
     }
 
-    fn check_edit(&self, edit: &Edit, pages: &dyn PageLoader, is_new: bool) -> Result<()> {
+    fn check_edit(&self, edit: &Edit, pages: &dyn PageLoader, origin: Origin) -> Result<()> {
         match edit {
-            Edit::CreateTable { name, .. } => self.check_name(name),
+            Edit::CreateTable { name, .. } => self.check_name(name, origin),
             Edit::DropTable { table } => self
                 .table(*table)
                 .map(|_| ())
@@ -311,7 +328,7 @@ impl Working {
                 if fold_name(&state.name) == fold_name(name) {
                     Ok(())
                 } else {
-                    self.check_name(name)
+                    self.check_name(name, origin)
                 }
             }
             Edit::SetDefinition {
@@ -349,7 +366,7 @@ impl Working {
                 let rows = |tree: &Tree| tree.total().map_or(0, |total| total.rows);
                 // Not of what is stored: blocks below damaged pages are out of reach of a repair. The totals of a tree with changes
                 // that wait are of before these.
-                let is_known = is_new && state.tree.pending().is_none();
+                let is_known = origin == Origin::Caller && state.tree.pending().is_none();
                 if is_known && rows(&replaced) != rows(&state.tree) {
                     let message = "blocks that replace others have not as many rows as these";
                     return Err(Error::new(ErrorKind::Invalid, message));
@@ -359,9 +376,11 @@ impl Working {
         }
     }
 
-    fn check_name(&self, name: &str) -> Result<()> {
+    fn check_name(&self, name: &str, origin: Origin) -> Result<()> {
         match self.tables.named(name) {
             None => Ok(()),
+            // The repair renames the table that still has it.
+            Some(_) if origin == (Origin::DamagedLog { edits_lost: true }) => Ok(()),
             Some(taken) => {
                 let message = format!(
                     "table '{}' exists already; drop it or choose another name",
@@ -501,10 +520,7 @@ impl Working {
                 self.dropped.push(table);
                 self.remove_table(table).ok_or_else(|| dropped(table))
             }
-            Edit::RenameTable { table, name } => self.change(table, |state| {
-                state.name = name.into();
-                Ok(())
-            }),
+            Edit::RenameTable { table, name } => self.rename_table(table, name.into()),
             Edit::SetDefinition {
                 table, definition, ..
             } => {
@@ -610,6 +626,14 @@ impl Working {
         }
         self.names_bytes += names_bytes(&table);
         self.tables.insert_unnamed(Arc::new(table))
+    }
+
+    /// Gives a table a name that no other one has.
+    pub(crate) fn rename_table(&mut self, table: TableId, name: Arc<str>) -> Result<()> {
+        self.change(table, |state| {
+            state.name = name;
+            Ok(())
+        })
     }
 
     /// `None` without such a table.

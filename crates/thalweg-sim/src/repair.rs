@@ -5,12 +5,15 @@
 //! that is missing lies in something that the report lists. A repair that fails leaves all data as it was.
 
 mod epochs;
+mod expected;
+mod names;
 mod pages;
 mod slots;
 
 pub use epochs::{
     damage_only_checkpoint, fail_reads, floors_around_repair, of_one_checkpoint, removed_between,
 };
+pub use names::{damage_frames_of, names_given_again};
 pub use pages::{
     damage_pages, damage_pages_and_frames, damage_pages_beside_another_slot, merged,
     merged_behind_a_lost_page, merged_copies_behind_a_lost_page,
@@ -19,9 +22,10 @@ pub use slots::lose_slots;
 
 use crate::damage::{End, Files, files_of, open_and_read};
 use crate::driver::{DIR, Driver, Shape};
-use crate::oracle::{Contents, Effect, Ledger, Op, Outcome, Violation, apply, difference};
+use crate::oracle::{Contents, Effect, Ledger, Op, Outcome, Violation, difference};
 use crate::report::{Dice, panic_text};
 use crate::toy::Row;
+use expected::Expected;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -154,51 +158,19 @@ impl Patient {
         images
     }
 
-    /// The contents that all commits up to `last` make but those that are given up.
-    fn best(&self, given_up: &[Damage], last: CommitNo) -> Contents {
-        let is_lost = |commit: CommitNo| {
-            let lost = given_up.iter().filter_map(|damage| damage.commits);
-            lost.into_iter().any(|(a, b)| (a..=b).contains(&commit))
-        };
-        let mut stored: Vec<(CommitNo, &Effect)> = Vec::new();
-        for op in &self.ledger.ops {
-            if let Outcome::Stored(commit, _) = op.outcome {
-                stored.extend(op.effect.parts().iter().map(|part| (commit, part)));
-            }
-        }
-        stored.sort_by_key(|(commit, _)| *commit);
-        let mut best = Contents::new();
-        // Commits name tables by number: a lost new name leaves those that follow with the old one.
-        let mut old_names: BTreeMap<String, String> = BTreeMap::new();
-        for (commit, effect) in stored {
-            let was = |name: &String| old_names.get(name).unwrap_or(name).clone();
-            let effect = match effect {
-                Effect::Append(name, rows) => Effect::Append(was(name), rows.clone()),
-                Effect::Drop(name) => Effect::Drop(was(name)),
-                Effect::Rename(from, to) => Effect::Rename(was(from), to.clone()),
-                Effect::Create(_) | Effect::Several(_) | Effect::Nothing => effect.clone(),
-            };
-            let is_there = commit <= last && !is_lost(commit);
-            match &effect {
-                Effect::Rename(from, to) if !is_there => {
-                    _ = old_names.insert(to.clone(), from.clone());
-                }
-                Effect::Create(to) | Effect::Rename(_, to) => _ = old_names.remove(to),
-                _ => {}
-            }
-            if is_there {
-                apply(&mut best, &effect);
-            }
-        }
-        best
-    }
-
     /// Whether what a repair left can be explained by what it lists.
     fn check_explained(&self, report: &RepairReport, found: &Contents) -> Result<(), Violation> {
+        // When it was stored its name was free.
+        let of_name = |damage: &&Damage| damage.what.contains("exists already");
+        if let Some(damage) = report.given_up.iter().find(of_name) {
+            return Err(format!("left out for a name: {damage}"));
+        }
         let mut first = None;
         for last in (self.surely_proven.0..=self.commit.0).rev() {
-            let best = self.best(&report.given_up, CommitNo(last));
-            match check_missing(&best, &report.given_up, found) {
+            let best = Expected::after(&self.ledger, &report.given_up, CommitNo(last));
+            let explained = check_missing(&best.contents(), &report.given_up, found)
+                .and_then(|()| best.check_renamed(&report.renamed));
+            match explained {
                 Ok(()) => return Ok(()),
                 Err(violation) => _ = first.get_or_insert(violation),
             }

@@ -22,7 +22,18 @@ struct Names {
 }
 
 impl Names {
-    fn new_one(&mut self) -> String {
+    /// A name that no table has now. Half of them another one had before, in some case, or a repair could make them up.
+    fn new_one(&mut self, dice: &mut Dice) -> String {
+        if self.given > 0 && dice.below(2) == 0 {
+            let number = 1 + dice.below(self.given as u64);
+            let letter = dice.pick(&["t", "T"]);
+            let end = dice.pick(&["", "", "", " (1)", " (2)"]);
+            let name = format!("{letter}{number}{end}");
+            let is_taken = |other: &String| other.to_lowercase() == name.to_lowercase();
+            if !self.there.iter().any(is_taken) {
+                return name;
+            }
+        }
         self.given += 1;
         format!("t{}", self.given)
     }
@@ -36,7 +47,7 @@ fn small(dice: &mut Dice, end: u64) -> i64 {
 fn step(db: &mut Driver, names: &mut Names, dice: &mut Dice) {
     let what = dice.below(20);
     if names.there.is_empty() || what == 0 && names.there.len() < 4 {
-        let name = names.new_one();
+        let name = names.new_one(dice);
         db.create(&name);
         names.there.push(name);
         return;
@@ -59,7 +70,7 @@ fn step(db: &mut Driver, names: &mut Names, dice: &mut Dice) {
         11 => db.merge(&name),
         12 | 13 => db.checkpoint(),
         14 => {
-            names.there[at] = names.new_one();
+            names.there[at] = names.new_one(dice);
             db.rename(&name, &names.there[at]);
         }
         15 => db.redefine(&name),

@@ -1,13 +1,14 @@
 //! Sequences that once went wrong, each by its name.
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use thalweg_env::sim::{
     CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, Fill, ItemFate, Kept, PendingItem,
     ReadsAfter, SECTOR_BYTES, SimEnv,
 };
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::fragment::FragmentWriter;
+use thalweg_kernel::repair::repair;
 use thalweg_kernel::{Commit, Edit, ErrorKind, TableId};
 use thalweg_sim::driver::{Driver, Shape};
 use thalweg_sim::oracle::{Contents, contents_of};
@@ -616,6 +617,33 @@ fn a_database_without_its_root_is_damaged_not_missing() {
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
         assert!(error.to_string().contains("--repair"), "{error}");
     }
+}
+
+/// Without the log a repair has nothing to start from.
+#[test]
+fn no_repair_is_advised_of_a_database_without_its_log() {
+    let sim = SimEnv::new(8);
+    let shape = Shape::new(8192, 8);
+    let toy = shape.open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append_fragment(table, &[(1, 1), (2, 2)], 8).unwrap();
+    toy.kernel.close().unwrap();
+    let paths = sim.files().into_iter().map(|(path, _)| path);
+    let is_needed = |path: &PathBuf| path.ends_with("root") || path.starts_with("/db/log");
+    for path in paths.filter(is_needed) {
+        sim.remove_file(&path).unwrap();
+    }
+    for opened in [shape.open(&sim.env()), shape.open_read_only(&sim.env())] {
+        let error = opened.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        let told = error.to_string();
+        assert!(
+            told.contains("backup") && !told.contains("--repair"),
+            "{told}"
+        );
+    }
+    let repaired = repair(&sim.env(), Path::new("/db"), &shape.options, &mut |_| {});
+    assert_eq!(repaired.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]

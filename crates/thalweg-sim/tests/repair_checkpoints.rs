@@ -6,8 +6,10 @@ use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::store::segment_name;
+use thalweg_kernel::verify::Damage;
 use thalweg_kernel::{ErrorKind, FileId, Result, TableId};
 use thalweg_sim::driver::{DIR, Driver, Shape};
+use thalweg_sim::oracle::contents_of;
 use thalweg_sim::toy::Row;
 
 const SLOT_BYTES: usize = 4096;
@@ -341,4 +343,75 @@ fn an_opening_that_is_killed_leaves_nothing_to_repair() {
         assert!(report.is_clean(), "killed at call {call}: {report:?}");
     }
     assert!(calls > 20, "{calls}");
+}
+
+/// Where all checkpoints of a log begin.
+fn checkpoints_of(image: &SimEnv) -> Vec<(PathBuf, usize)> {
+    let mut checkpoints = Vec::new();
+    let files = image.files().into_iter().map(|(path, _)| path);
+    for path in files.filter(|path| path.extension().is_some_and(|e| e == "seg")) {
+        let bytes = image.read_file(&path).expect("a segment");
+        let begins = |at: &usize| {
+            // Its first section is the index, or the pages of it.
+            &bytes[*at..*at + 4] == b"TFRM" && matches!(bytes[*at + 64], 6 | 7)
+        };
+        let places = (0..bytes.len() - 80).filter(begins);
+        checkpoints.extend(places.map(|at| (path.clone(), at)));
+    }
+    checkpoints
+}
+
+/// All checkpoints but an old one are damaged. That needs a file which was removed since, because a later commit had dropped or replaced
+/// all that it was needed for: nothing is lost, and nothing is missed.
+#[test]
+fn a_file_that_was_removed_since_is_not_missed() {
+    for is_dropped in [false, true] {
+        let sim = SimEnv::new(35);
+        let mut shape = Shape::new(1 << 15, 16);
+        shape.page_entries = 16;
+        let mut db = Driver::start(&sim, shape.clone(), false);
+        db.create("gone");
+        db.create("t");
+        for k in 0..6 {
+            db.append_group("gone", k * 40..k * 40 + 40, Disk);
+        }
+        db.checkpoint();
+        let mut next = 0;
+        let mut grow = |db: &mut Driver| {
+            for _ in 0..45 {
+                db.append_group("t", next..next + 200, Disk);
+                next += 200;
+            }
+        };
+        grow(&mut db);
+        db.checkpoint();
+        grow(&mut db);
+        match is_dropped {
+            true => db.drop_table("gone"),
+            false => db.merge("gone"),
+        }
+        for _ in 0..2 {
+            grow(&mut db);
+            db.checkpoint();
+        }
+        grow(&mut db);
+        db.collect();
+        let want = db.visible().expect("open").expect("whole").1;
+        let image = sim.crash_image(&CrashChoice::KeepAll);
+        db.finish();
+        let first = Path::new(DIR).join(segment_name(FileId(2)));
+        assert!(image.read_file(&first).is_err(), "nothing was removed");
+        let checkpoints = checkpoints_of(&image);
+        for (path, at) in &checkpoints[1..] {
+            let written = image.overwrite_file(path, *at as u64 + 20, &[0x5A]);
+            written.expect("a checkpoint");
+        }
+        let report = repair_once(&shape, &image).expect("a checkpoint is left");
+        let toy = shape.open_read_only(&image.env()).expect("whole");
+        let found = contents_of(&toy).expect("whole").1;
+        assert!(found == want, "{report:?}");
+        assert_eq!(report.given_up, [], "{report:?}");
+        let is_missing = |damage: &&Damage| damage.what.contains("missing");
+        assert_eq!(report.mended.iter().find(is_missing), None, "{report:?}");
+    }
 }

@@ -12,7 +12,7 @@ use thalweg_kernel::{Error, ErrorKind, Result};
 /// Columns of one table.
 pub const MAX_COLUMNS: usize = 65_536;
 /// Bytes of the name of a table or a column.
-pub const MAX_NAME_BYTES: usize = 255;
+pub const MAX_NAME_BYTES: usize = thalweg_kernel::NAME_LIMIT_BYTES;
 /// Bytes of one string or binary value.
 pub const MAX_VALUE_BYTES: usize = 16 << 20;
 /// Bytes of the name of a time zone.

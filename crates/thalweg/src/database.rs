@@ -271,7 +271,8 @@ impl Database {
     }
 
     /// Makes a damaged database in the folder `path` whole again: what can be read stays, and the report lists what is given
-    /// up. Damage of the log that stops an opening is repaired as well. Nobody may have the database open for writing.
+    /// up. Damage of the log that stops an opening is repaired as well. A table whose drop or new name is given up is kept under
+    /// another name where a later table has its own; the report lists it. Nobody may have the database open for writing.
     /// `on_bytes` is told from time to time how many more bytes were checked.
     ///
     /// Everything is checked before anything is written. A database without damage is left as it is. Files of which

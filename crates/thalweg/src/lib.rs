@@ -43,7 +43,7 @@ mod database;
 pub use arrow_array;
 pub use arrow_schema;
 pub use database::{Database, DatabaseBuilder};
-pub use thalweg_kernel::repair::RepairReport;
+pub use thalweg_kernel::repair::{RenamedTable, RepairReport};
 pub use thalweg_kernel::verify::{Damage, VerifyReport};
 pub use thalweg_table::definition::DEFAULT_BLOCK_ROWS;
 pub use thalweg_table::schema::{check_name, fold_name, parse_type, schema_of_names, type_name};

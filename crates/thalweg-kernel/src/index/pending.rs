@@ -5,7 +5,7 @@
 //! tree that go, and items that come; so one change of the tree makes all of them, and they are as many as those items.
 
 use super::{Entry, EntryKey};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::ids::CommitNo;
 
 /// What waits.
@@ -45,12 +45,36 @@ impl Pending {
 
     /// What whoever reads or changes the table is told.
     pub(crate) fn error(&self) -> Error {
+        let remedy = if self.cause.kind() == ErrorKind::Corruption {
+            "restore the file from a backup, or run `thalweg verify --repair`"
+        } else {
+            // A repair would end with the same error, and change nothing.
+            "copy the folder with a tool that fills in what cannot be read, and repair the copy"
+        };
         let message = format!(
-            "{}; commits from {} on wait for this place of the index: restore the file from a backup, or run \
-             `thalweg verify --repair`",
+            "{}; commits from {} on wait for this place of the index: {remedy}",
             self.cause.message(),
             self.since.0
         );
         Error::with_source(self.cause.kind(), message, self.cause.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repair_is_advised_of_damage_alone() {
+        let advice = |cause| Pending::new(CommitNo(7), cause).error().to_string();
+        let damaged = advice(Error::corruption("a page", "its checksum is wrong"));
+        assert!(damaged.contains("`thalweg verify --repair`"), "{damaged}");
+        let device = std::io::Error::from_raw_os_error(5);
+        let unreadable = advice(Error::io("reading a page", device));
+        assert!(!unreadable.contains("--repair"), "{unreadable}");
+        assert!(
+            unreadable.contains("commits from 7 on wait"),
+            "{unreadable}"
+        );
     }
 }

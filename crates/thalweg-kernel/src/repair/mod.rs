@@ -10,6 +10,7 @@
 //!   given up; none comes twice.
 
 mod find;
+mod names;
 mod salvage;
 mod start;
 
@@ -30,7 +31,8 @@ use crate::working::Working;
 use find::Catalogue;
 use salvage::salvage;
 use start::{Sources, Start};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,8 +47,34 @@ pub struct RepairReport {
     pub given_up: Vec<Damage>,
     /// Damage by which no row is lost.
     pub mended: Vec<Damage>,
+    /// Tables that have other names now, because a commit that dropped or renamed them is given up.
+    pub renamed: Vec<RenamedTable>,
     /// Blocks that were copied to new files, because theirs are damaged elsewhere.
     pub moved_blocks: u64,
+}
+
+/// A table that a repair kept under another name.
+///
+/// The commit that dropped or renamed it is given up, and a later one gave its name to another table, which has it now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenamedTable {
+    /// The last name that is known of it.
+    pub from: String,
+    /// The name that the repair gave it.
+    pub to: String,
+    /// The commit that gave `from` to another table.
+    pub commit: CommitNo,
+}
+
+impl fmt::Display for RenamedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "table \"{}\" is kept as \"{}\": commit {} gave its name to another table, and the commit that dropped or renamed it \
+             before is given up",
+            self.from, self.to, self.commit.0
+        )
+    }
 }
 
 impl RepairReport {
@@ -211,11 +239,11 @@ struct Reached {
 
 impl Reached {
     fn from(mut start: Start, store: &Store, mut report: RepairReport) -> Result<Self> {
-        let lost = leave_out_lost_pages(&mut start.working, store)?;
-        let unproven = salvage(&mut start, store, &lost, &mut report)?;
+        let mut lost = leave_out_lost_pages(&mut start.working, store)?;
+        let unproven = salvage(&mut start, store, &mut lost, &mut report)?;
         let may_be_of_its_start = !lost.pages.is_empty() || !report.given_up.is_empty();
         let last_lost = lost.with_rows().map(|lost| lost.at).max();
-        lost.report(&start.working, &mut report);
+        lost.report(&start, &mut report);
         let working = &start.working;
         let rows_of = |table: &Arc<TableState>| {
             let pending = table.tree.pending().map_or(&[][..], |p| &p.added);
@@ -408,11 +436,15 @@ struct LostPages {
     pages: Vec<LostPage>,
     /// The items below them that were found.
     found: HashSet<(TableId, EntryKey)>,
+    /// Rows below them that replacements in the log have brought back, by table.
+    replaced_rows: HashMap<TableId, u64>,
 }
 
 struct LostPage {
     table: TableId,
     at: LogPosition,
+    /// Its file is missing.
+    is_missing: bool,
     /// It has no rows where all blocks below the page were found.
     damage: Damage,
 }
@@ -428,11 +460,33 @@ impl LostPages {
         self.with_rows().map(|lost| lost.table).collect()
     }
 
+    /// The tables of which commits of the log have replaced all that lay below lost pages, and so brought all rows back.
+    fn replaced(&self) -> HashSet<TableId> {
+        let mut lost_rows: HashMap<TableId, u64> = HashMap::new();
+        for lost in self.with_rows() {
+            let rows = lost_rows.entry(lost.table).or_default();
+            *rows = rows.saturating_add(lost.damage.rows.unwrap_or(u64::MAX));
+        }
+        let is_back = |(table, rows): &(TableId, u64)| self.replaced_rows.get(table) == Some(rows);
+        let tables = lost_rows.into_iter().filter(is_back);
+        tables.map(|(table, _)| table).collect()
+    }
+
     /// Adds it to the report, under the names that the tables have at the end of the log: another table may have the name of the
-    /// checkpoint by then. A table that was dropped has lost nothing.
-    fn report(self, working: &Working, report: &mut RepairReport) {
-        for LostPage { table, damage, .. } in self.pages {
-            let damage = match working.table(table) {
+    /// checkpoint by then. Nothing is lost of a table that was dropped, nor of what was replaced. Where the start is a checkpoint that no
+    /// slot of the root names, files without which nothing is lost were removed since: they are not damage.
+    fn report(self, start: &Start, report: &mut RepairReport) {
+        let replaced = self.replaced();
+        for lost in self.pages {
+            let damage = lost.damage;
+            let damage = match start.working.table(lost.table) {
+                Some(table) if damage.rows != Some(0) && replaced.contains(&table.id) => Damage {
+                    table: Some(table.name.to_string()),
+                    keys: None,
+                    rows: Some(0),
+                    what: format!("{}; what lay below it was replaced later", damage.what),
+                    ..damage
+                },
                 Some(table) => Damage {
                     table: Some(table.name.to_string()),
                     ..damage
@@ -445,7 +499,10 @@ impl LostPages {
                     ..damage
                 },
             };
-            report.list_for(&damage).push(damage);
+            let was_removed = lost.is_missing && damage.rows == Some(0) && !start.is_named;
+            if !was_removed {
+                report.list_for(&damage).push(damage);
+            }
         }
     }
 }
@@ -496,6 +553,7 @@ fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPage
             all.pages.push(LostPage {
                 table: table.id,
                 at: position(&page),
+                is_missing: is_missing(store, page.address.file)?,
                 damage,
             });
         }
@@ -508,6 +566,14 @@ fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPage
         set_items(working, table, items, store)?;
     }
     Ok(all)
+}
+
+fn is_missing(store: &Store, file: FileId) -> Result<bool> {
+    match store.is_fragment(file) {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 fn set_items(

@@ -5,13 +5,16 @@
 //!   commit does to this state what it did to the lost one, it is left out.
 //! - A commit that only moves rows (blocks of open rows, blocks in the place of others) is left out without a loss: its
 //!   rows stay where they were.
-//! - No number of a table that may have been given out and is lost is given out again.
+//! - No number is given out again that a commit may have given to a table and that is lost, as far as it is known which commits are:
+//!   handles of reading processes name tables by number. Of one lost stretch [`MOST_LOST_TABLES`] are kept free at most.
 
+use super::names::DisplacedTables;
 use super::start::{EpochLog, Start, UNKNOWN};
 use super::{LostPages, RepairReport};
 use crate::change::Change;
 use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
+use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{Entry, EntryKey};
 use crate::recover::blocks_verify;
@@ -19,8 +22,23 @@ use crate::replay::{Frame, Replay, Skipped};
 use crate::store::{Store, segment_name};
 use crate::verify::{Damage, log_damage};
 use crate::working::Working;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
+
+/// Numbers of tables that are kept free for one lost stretch of the log. To have made as many, 512 MiB of it must have been nothing
+/// but new tables.
+const MOST_LOST_TABLES: u64 = 1 << 24;
+
+/// The least that a new table takes in its frame: an entry of the section table, kind and number of the edit, and the lengths of name and
+/// definition, padded.
+const LEAST_CREATE_BYTES: u64 = (SECTION_ENTRY_BYTES + 16) as u64;
+
+/// A list of the report.
+#[derive(Clone, Copy)]
+enum List {
+    GivenUp,
+    Mended,
+}
 
 /// What the log of an epoch has.
 enum Found {
@@ -38,7 +56,7 @@ struct Lost {
 pub(crate) fn salvage(
     start: &mut Start,
     store: &Store,
-    lost: &LostPages,
+    lost: &mut LostPages,
     report: &mut RepairReport,
 ) -> Result<Vec<Range<LogPosition>>> {
     let pages_lost = &lost.tables();
@@ -49,6 +67,9 @@ pub(crate) fn salvage(
         told: start.told,
         pages_lost,
         found: &lost.found,
+        displaced: DisplacedTables::default(),
+        left_out: Vec::new(),
+        replaced_rows: HashMap::new(),
         open_end: None,
         exact: true,
         edits_lost: false,
@@ -61,6 +82,7 @@ pub(crate) fn salvage(
     }
     let at = start.logs.last().map_or(END, |log| log.replay.at());
     salvage.finish(at, start.told_elsewhere);
+    lost.replaced_rows = salvage.conclude();
     let ends = start.logs.iter().skip(1).map(|next| next.from);
     let ends = ends.chain([END]);
     let logs = start.logs.iter().zip(ends);
@@ -85,6 +107,12 @@ struct Salvage<'a> {
     /// Items that were found below lost pages. In their place may have been a fragment with copies of them, which has the key of
     /// the first: who takes that out means all of them.
     found: &'a HashSet<(TableId, EntryKey)>,
+    /// Tables whose names later commits have given to others.
+    displaced: DisplacedTables,
+    /// Commits that are left out and change one table alone: which list of the report they are in, their place there, the table.
+    left_out: Vec<(List, usize, TableId)>,
+    /// Rows below lost pages that replacements have brought back, by table.
+    replaced_rows: HashMap<TableId, u64>,
     /// Damage at which an epoch ended. What is lost by it shows where the next one goes on.
     open_end: Option<Lost>,
     /// Every commit so far was applied.
@@ -131,7 +159,12 @@ impl Salvage<'_> {
                     .last_lost
                     .map(|last| CommitNo(last.0.saturating_add(1)));
                 if lost.skipped.to.is_none() || !behind.is_none_or(was_taken_over) {
-                    self.open_end.get_or_insert(lost);
+                    // Commits of the next epoch may be lost with it, which do not lie before `to`.
+                    let skipped = Skipped {
+                        to: None,
+                        ..lost.skipped
+                    };
+                    self.open_end.get_or_insert(Lost { skipped, ..lost });
                 } else {
                     let until = lost.skipped.last_lost.filter(|last| *last > reached);
                     self.lose(&lost, until);
@@ -212,13 +245,9 @@ impl Salvage<'_> {
         self.working.commit = known;
         if lost.skipped.may_hold_edits {
             let commits = (known.0 - first.0).saturating_add(1);
-            self.skip_tables(u32::try_from(commits).unwrap_or(u32::MAX));
+            let tables = lost.skipped.most_tables(commits);
+            self.working.next_table = self.working.next_table.saturating_add(tables);
         }
-    }
-
-    /// Numbers of tables that were given out and are not known.
-    fn skip_tables(&mut self, count: u32) {
-        self.working.next_table = self.working.next_table.saturating_add(count);
     }
 
     fn apply(&mut self, mut frame: Frame) -> Result<()> {
@@ -226,9 +255,14 @@ impl Salvage<'_> {
             return Ok(());
         }
         let commit = frame.head.id.commit;
-        self.forget_unreachable(&mut frame.changes)?;
+        let regained = self.forget_unreachable(&mut frame.changes)?;
         match self.why_not(&frame.changes)? {
             None => {
+                for (table, rows) in regained {
+                    *self.replaced_rows.entry(table).or_default() += rows;
+                }
+                self.displaced
+                    .make_way(commit, &frame.changes, self.working)?;
                 // Behind a hole in the numbers as well.
                 self.working.commit = CommitNo(commit.0.saturating_sub(1));
                 self.working
@@ -242,10 +276,16 @@ impl Salvage<'_> {
         }
     }
 
-    /// Blocks below a lost page cannot be taken out, nor need they be: what replaces them has their rows.
-    fn forget_unreachable(&self, changes: &mut [Change]) -> Result<()> {
+    /// Blocks below a lost page cannot be taken out, nor need they be: what replaces them has their rows. Returns how many, by table.
+    fn forget_unreachable(&self, changes: &mut [Change]) -> Result<Vec<(TableId, u64)>> {
+        let mut regained = Vec::new();
         for change in changes.iter_mut().filter(|_| self.exact) {
-            let Change::Edit(Edit::Replace { table, removed, .. }) = change else {
+            let Change::Edit(Edit::Replace {
+                table,
+                removed,
+                added,
+            }) = change
+            else {
                 continue;
             };
             let Some(state) = self.working.table(*table) else {
@@ -253,11 +293,15 @@ impl Salvage<'_> {
             };
             if self.pages_lost.contains(table) {
                 let items = state.tree.whole_items(self.store, &mut |_, _| {})?;
-                let keys: HashSet<EntryKey> = items.iter().map(|item| item.key()).collect();
-                removed.retain(|key| keys.contains(key));
+                let rows_of = items.iter().map(|item| (item.key(), item.rows));
+                let rows_of: HashMap<EntryKey, u64> = rows_of.collect();
+                removed.retain(|key| rows_of.contains_key(key));
+                let taken: u64 = removed.iter().filter_map(|key| rows_of.get(key)).sum();
+                let brought: u64 = added.iter().map(|item| item.rows).sum();
+                regained.push((*table, brought.saturating_sub(taken)));
             }
         }
-        Ok(())
+        Ok(regained)
     }
 
     /// Why a commit must be left out, if it must.
@@ -265,7 +309,10 @@ impl Salvage<'_> {
         if let Some(why) = changes.iter().find_map(|change| self.rests_on_lost(change)) {
             return Ok(Some(why.to_owned()));
         }
-        match self.working.validate_salvaged(changes, self.store) {
+        let validated = self
+            .working
+            .validate_salvaged(changes, self.store, self.edits_lost);
+        match validated {
             Ok(()) => {}
             Err(error) if error.is_misfit() => return Ok(Some(error.message().to_owned())),
             Err(error) => return Err(error),
@@ -310,7 +357,7 @@ impl Salvage<'_> {
         let is_new = matches!(change, Change::Edit(Edit::CreateTable { .. }));
         match change {
             _ if !is_new && table_of(change).is_some_and(|id| self.working.table(id).is_none()) => {
-                Some("its table was made by a commit that is lost")
+                Some("its table was made by a commit that is given up")
             }
             Change::Edit(Edit::Replace { table, .. })
                 if self.edits_lost || self.replacements_lost.contains(table) =>
@@ -356,31 +403,52 @@ impl Salvage<'_> {
         let damage = Damage {
             file: segment_name(frame.at.segment),
             offset: frame.at.offset,
-            table: self.only_table(changes),
+            table: None,
             keys: keys_of(changes),
             rows: Some(changes.iter().map(rows_of).sum()),
             commits: Some((commit, commit)),
             what: format!("commit {} rests on what is lost: {why}", commit.0),
         };
-        if changes.iter().all(only_moves_rows) {
-            self.report.mended.push(Damage {
-                commits: None,
-                what: format!("{}; its rows stay where they were", damage.what),
-                ..damage
-            });
-        } else {
-            self.report.given_up.push(damage);
+        let (list, damage) = match changes.iter().all(only_moves_rows) {
+            true => {
+                let damage = Damage {
+                    commits: None,
+                    what: format!("{}; its rows stay where they were", damage.what),
+                    ..damage
+                };
+                (List::Mended, damage)
+            }
+            false => (List::GivenUp, damage),
+        };
+        let listed = list.of(self.report);
+        let place = listed.len();
+        listed.push(damage);
+        if let Some(table) = only_table(changes) {
+            self.left_out.push((list, place, table));
         }
     }
 
-    /// The name of the table of all changes, if it is one and there is such a table.
-    fn only_table(&self, changes: &[Change]) -> Option<String> {
-        let mut tables = changes.iter().filter_map(table_of);
-        let first = tables.next()?;
-        let state = self.working.table(first)?;
-        tables
-            .all(|table| table == first)
-            .then(|| state.name.to_string())
+    /// Writes into the report which names the tables have at the end of the log: other tables may have those that they had before.
+    /// Returns how many rows below lost pages replacements have brought back.
+    fn conclude(self) -> HashMap<TableId, u64> {
+        for (list, place, table) in self.left_out {
+            let name = self
+                .working
+                .table(table)
+                .map(|table| table.name.to_string());
+            list.of(self.report)[place].table = name;
+        }
+        self.displaced.report(self.working, self.report);
+        self.replaced_rows
+    }
+}
+
+impl List {
+    fn of(self, report: &mut RepairReport) -> &mut Vec<Damage> {
+        match self {
+            Self::GivenUp => &mut report.given_up,
+            Self::Mended => &mut report.mended,
+        }
     }
 }
 
@@ -469,6 +537,25 @@ fn is_whole(replay: &Replay, frame: &Frame) -> Result<bool> {
     Ok(blocks_verify(frame, &replay.read_whole(frame)?))
 }
 
+impl Skipped {
+    /// How many tables its commits may have made, at most. Each takes a section of its frame.
+    fn most_tables(&self, commits: u64) -> u32 {
+        let by_sections = commits.saturating_mul(FRAME_MAX_SECTIONS as u64);
+        let to = self.to.filter(|to| to.segment == self.from.segment);
+        let bytes = to.map(|to| to.offset.saturating_sub(self.from.offset));
+        let by_bytes = bytes.map_or(u64::MAX, |bytes| bytes / LEAST_CREATE_BYTES);
+        let most = by_sections.min(by_bytes).min(MOST_LOST_TABLES);
+        u32::try_from(most).unwrap_or(u32::MAX)
+    }
+}
+
+/// The table of all changes, if it is one.
+fn only_table(changes: &[Change]) -> Option<TableId> {
+    let mut tables = changes.iter().filter_map(table_of);
+    let first = tables.next()?;
+    tables.all(|table| table == first).then_some(first)
+}
+
 fn table_of(change: &Change) -> Option<TableId> {
     match change {
         Change::Rows(part) => Some(part.table),
@@ -530,4 +617,33 @@ fn only_moves_rows(change: &Change) -> bool {
                 }
         )
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_commits_have_made_as_many_tables_as_there_was_room_for() {
+        let at = |segment: u64, offset: u64| LogPosition {
+            segment: FileId(segment),
+            offset,
+        };
+        let most = |to: Option<LogPosition>, commits: u64| {
+            let skipped = Skipped {
+                from: at(3, 1_000),
+                to,
+                last_lost: None,
+                may_hold_edits: true,
+            };
+            skipped.most_tables(commits)
+        };
+        assert_eq!(most(Some(at(3, 1_000 + 320)), 1), 10);
+        assert_eq!(most(Some(at(3, 10_000_000)), 2), 2 * 4_096);
+        // Of the segment after it, or nothing tells where the log went on.
+        for to in [Some(at(4, 1_320)), None] {
+            assert_eq!(most(to, 1), 4_096);
+            assert_eq!(most(to, u64::MAX), 1 << 24);
+        }
+    }
 }

@@ -32,6 +32,8 @@ pub(crate) const UNKNOWN: CommitNo = CommitNo(u64::MAX);
 pub(crate) struct Start {
     /// The checkpoint that counts, as a root would name it.
     pub(crate) from: Root,
+    /// A slot of the root names it: no file was removed that it needs.
+    pub(crate) is_named: bool,
     pub(crate) working: Working,
     /// The log of its epoch behind it, and of each epoch after that.
     pub(crate) logs: Vec<EpochLog>,
@@ -243,7 +245,8 @@ impl Sources {
         logs_behind: Vec<EpochLog>,
     ) -> Result<Start> {
         let mut proven = self.told.proven(from.epoch).max(proven);
-        if self.told.names(&from) {
+        let is_named = self.told.names(&from);
+        if is_named {
             // Any other may be in the cache only: its process was killed before it was synced.
             proven = proven.max(replay.at());
         }
@@ -270,6 +273,7 @@ impl Sources {
             },
             last_epoch: last_epoch.unwrap_or(from.epoch),
             from,
+            is_named,
             working,
             logs,
         })

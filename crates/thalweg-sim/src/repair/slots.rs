@@ -131,8 +131,11 @@ fn repair_with_loss(
         Loss::OneRead => found != *want,
         Loss::AllReads | Loss::Damage => is_comparable && count(&found) < count(want),
     };
-    // Nor does it bring rows that the repair of both slots has missed.
-    let has_more = is_comparable && count(&found) > count(want);
+    // Nor does it bring rows that the repair of both slots has missed, unless that gave up blocks alone: then it tries no other
+    // start, where those in whose place they came may be whole.
+    let gave_up_blocks =
+        !report.given_up.is_empty() && report.given_up.iter().all(|lost| is_block(patient, lost));
+    let has_more = is_comparable && !gave_up_blocks && count(&found) > count(want);
     if has_less || has_more {
         return Err(format!(
             "{}; given up {:?}, with the slot {:?}",
@@ -142,6 +145,15 @@ fn repair_with_loss(
         ));
     }
     Ok(())
+}
+
+/// Whether the damage is that of one block.
+fn is_block(patient: &Patient, lost: &Damage) -> bool {
+    let mut blocks = patient.blocks.iter().map(|(address, ..)| address);
+    blocks.any(|block| {
+        let names = [segment_name(block.file), fragment_name(block.file)];
+        block.offset == lost.offset && names.contains(&lost.file)
+    })
 }
 
 /// A check of a database says that it could not read a slot.
