@@ -466,6 +466,8 @@ impl SqlEngine {
     /// The operators of a plan, on a snapshot.
     fn start(&self, plan: &LogicalPlan, view: DatabaseView) -> Result<QueryResult> {
         let threads = self.workers()?;
+        let names = plan.schema();
+        let plan = output_names::below_renames(plan);
         let session = StatementSession::new(&self.0.planner, view, plan);
         let planned = {
             let _inside = threads.enter();
@@ -482,12 +484,14 @@ impl SqlEngine {
             let plan = stoppable(plan, &stop).map_err(from_datafusion)?;
             (plan, Some(stop))
         };
-        Ok(QueryResult::planned(Planned {
+        let planned = Planned {
             stop,
             plan,
             task: Arc::clone(self.0.planner.task()),
             threads,
-        }))
+        };
+        let names = names.fields().iter().map(|field| field.name().as_str());
+        Ok(QueryResult::planned(planned, names))
     }
 
     fn insert(

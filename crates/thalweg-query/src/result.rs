@@ -9,7 +9,7 @@ use crate::stack::with_room;
 use crate::stop::Stop;
 use crate::threads::{Threads, wait_for};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
@@ -191,14 +191,15 @@ async fn drive(mut stream: SendableRecordBatchStream, sender: Sender<Result<Reco
     }
 }
 
-/// The schema as its user knows it, where it differs.
-fn with_visible_names(schema: &Schema) -> Option<SchemaRef> {
-    let is_visible = |field: &FieldRef| visible(field.name()).len() == field.name().len();
-    if schema.fields().iter().all(is_visible) {
+/// The schema with the names that the user knows, where these differ.
+fn with_names<'a>(schema: &Schema, names: impl Iterator<Item = &'a str>) -> Option<SchemaRef> {
+    let names: Vec<&str> = names.map(visible).collect();
+    let fields = schema.fields().iter().zip(&names);
+    if fields.clone().all(|(field, name)| field.name() == name) {
         return None;
     }
-    let shown = |field: &FieldRef| field.as_ref().clone().with_name(visible(field.name()));
-    let fields: Vec<Field> = schema.fields().iter().map(shown).collect();
+    let fields = fields.map(|(field, name)| field.as_ref().clone().with_name(*name));
+    let fields: Vec<Field> = fields.collect();
     Some(Arc::new(Schema::new_with_metadata(
         fields,
         schema.metadata().clone(),
@@ -249,9 +250,10 @@ impl CancelHandle {
 }
 
 impl QueryResult {
-    pub(crate) fn planned(planned: Planned) -> Self {
+    /// `names`: those of the columns, in their order.
+    pub(crate) fn planned<'a>(planned: Planned, names: impl Iterator<Item = &'a str>) -> Self {
         let schema = planned.plan.schema();
-        let shown = with_visible_names(&schema);
+        let shown = with_names(&schema, names);
         let is_renamed = shown.is_some();
         let schema = shown.unwrap_or(schema);
         let mut result = Self::new(schema, Rows::Planned(Box::new(planned)));
