@@ -184,6 +184,9 @@ fn no_time(array: &ArrayRef, row: usize, wanted: &DataType) -> String {
         Ok(Err(error)) if error.kind() == ErrorKind::OutOfDomain => {
             format!("{shown} is outside the range of {wanted_name}")
         }
+        Ok(Err(error)) if error.kind() == ErrorKind::Schema => {
+            format!("{wanted_name} cannot hold {shown} exactly; round it first")
+        }
         Ok(Err(error)) if shown.len() <= SHOWN_CHARS => error.message().to_owned(),
         _ => format!("{shown} is no value of type {wanted_name}"),
     }
