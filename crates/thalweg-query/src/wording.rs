@@ -337,7 +337,7 @@ const RULES: &[(&str, &str)] = &[
         "a name has at most three parts, not {0}",
     ),
     (
-        "Projections require unique expression names but the expression {x} at position {} and {x} at position {} have {}",
+        "Projections require unique expression names but the expression \"{x}\" at position {} and \"{x}\" at position {} have {}",
         "two columns of the result have the same name, {0} and {2}: name one of them by AS",
     ),
     // Arguments.
