@@ -1,7 +1,7 @@
 """Writes the reference pages of the Python package and the command line.
 
-scripts/reference.py FOLDER: with THALWEG_BIN naming the command line. Python's page is made of the stubs, that of the command
-line of its help; a test compares both with what is in docs/reference.
+scripts/reference.py FOLDER: with THALWEG_BIN naming the command line. Python's page is made of the stubs, the other one
+of the help; a test compares both with what is in docs/reference.
 """
 
 import ast
@@ -42,7 +42,8 @@ def python():
             if isinstance(item, ast.FunctionDef) and not item.name.startswith("_"):
                 parts += function(item, "###", f"{node.name}.")
             elif isinstance(item, ast.AnnAssign):
-                parts += [f"### {node.name}.{item.target.id}", code(f"{item.target.id}: {ast.unparse(item.annotation)}")]
+                name = item.target.id
+                parts += [f"### {node.name}.{name}", code(f"{name}: {ast.unparse(item.annotation)}")]
                 parts += document(inspect.cleandoc(after.value.value))
     parts += ["## Types of arguments", code("\n".join(ast.unparse(node) for node in types))]
     rows = [f"| `{node.name}` | {' '.join(ast.get_docstring(node).split())} |" for node in errors]
@@ -105,7 +106,8 @@ def command_line(program):
             about, usage, inner = read(run(program, name, "-h"))
             parts += [f"## thalweg {name}", wrapped(f"{about}."), code(usage, "text")]
             parts += [list_of([entry for entries in inner.values() for entry in entries])]
-    parts += ["## The shell", wrapped("`thalweg DATABASE` reads statements, which end with a semicolon, and these commands:")]
+    shell = "`thalweg DATABASE` reads statements, which end with a semicolon, and these commands:"
+    parts += ["## The shell", shell]
     parts += [code(run(program, ":memory:", given=".help\n").strip(), "text")]
     parts += ["## Exit status", "0, 1 when something failed, 2 for a wrong call, 130 after Ctrl-C."]
     return "\n\n".join(part for part in parts if part) + "\n"

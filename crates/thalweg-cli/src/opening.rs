@@ -88,8 +88,8 @@ pub(crate) fn check_not_a_command(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// What is wrong with a call that cannot be parsed. A word that is followed by others is meant for a command; what is wrong
-/// with the arguments of one, or help, clap prints itself.
+/// What is wrong with a call that cannot be parsed: a first word that is no command but is followed by others. Help, and
+/// what is wrong with the arguments of a command, is printed by clap.
 pub(crate) fn explain_arguments(error: &clap::Error) -> Failure {
     let mut words = std::env::args().skip(1);
     let (first, second) = (words.next(), words.next());

@@ -1,8 +1,7 @@
-"""Mistakes that people make, and what they are told: the messages are in the files of mistakes/, one mistake and its answer
-after the other.
+"""Mistakes that people make, and the messages that they get: pairs of both are in the files of mistakes/.
 
-A message is in the words of users: no types, plans or crates of the libraries below, no debug output, and something that
-helps, which is what the files hold.
+A message is in the words of users, without types, plans or crates of the libraries below and without debug output. It
+holds something that helps, which is the part in the files.
 """
 
 import datetime
@@ -29,12 +28,15 @@ BIN = os.environ.get("THALWEG_BIN")
 PRIVATE = re.compile(
     r"""DataFusion | [Aa]rrow-rs | ArrowError | (Large)?Utf8(View)?\b | \bU?Int(8|16|32|64)\b | \bFloat(16|32|64)\b
       | \bDate(32|64)\b | \bTime(32|64)\b | Timestamp\( | Interval\( | Decimal(128|256) | MonthDayNano | RecordBatch\b
-      | LogicalPlan | [Pp]hysical\ plan | logical\ expression | Exact\( | Signature | [Cc]oerc | \bUDF\b | Candidate\ functions
-      | sql\ ?parser | ParserError | TokenizerError | sqltorel | \bast\b | No\ field\ named | Valid\ fields | While\ expanding
+      | LogicalPlan | [Pp]hysical\ plan | logical\ expression | Exact\( | Signature | [Cc]oerc | \bUDF\b
+      | Candidate\ functions | sql\ ?parser | ParserError | TokenizerError | sqltorel | \bast\b
+      | No\ field\ named | Valid\ fields | While\ expanding
       | (Cast|Execution|External|Internal|Csv|Schema|Parser)\ error | \[return_type\] | \ at\ Line: | infix
-      | Some\( | \bOk\( | \bErr\( | \{\ \w+: | Span\( | Ident\b | Literal\( | panicked | unwrap | \bdyn\b | \w::\w | os\ error
+      | Some\( | \bOk\( | \bErr\( | \{\ \w+: | Span\( | Ident\b | Literal\( | panicked | unwrap | \bdyn\b | \w::\w
+      | os\ error
       | bug\ report | issue\ tracker | github | fault\ of\ Thalweg
-      | PyDict | PyString | Bound< | cannot\ be\ converted\ to | cannot\ be\ cast\ as | is\ not\ an\ instance | C\ unsigned
+      | PyDict | PyString | Bound< | cannot\ be\ converted\ to | cannot\ be\ cast\ as | is\ not\ an\ instance
+      | C\ unsigned
     """,
     re.VERBOSE,
 )
@@ -82,7 +84,8 @@ def fill(db):
     )
     stations = {"station": ["EWR", "JFK"], "name": ["Newark", "Kennedy"], "n": [1, 2], "Lat": [40.7, 40.6]}
     db.create_table("stations", stations)
-    db.create_table("zoned", {"ts": "timestamp(ms, UTC)", "v": "float"}, time="ts").append({"ts": ["2024-01-01"], "v": [1]})
+    zoned = db.create_table("zoned", {"ts": "timestamp(ms, UTC)", "v": "float"}, time="ts")
+    zoned.append({"ts": ["2024-01-01"], "v": [1]})
     db.create_table("numbers", {"t": "int64", "v": "double"}, time="t")
     db.create_table("notime", {"v": [1.0]})
 
@@ -127,12 +130,13 @@ def names(full, tmp_path_factory):
     full.drop_table("gone")
     closed_appender = full.table("w").appender()
     closed_appender.close()
-    with thalweg.connect(tmp / "open") as _, thalweg.connect(tmp / "stored", read_only=True) as read_only:
+    tight = thalweg.connect(":memory:", memory_limit=100_000)
+    with tight, thalweg.connect(tmp / "open") as _, thalweg.connect(tmp / "stored", read_only=True) as read_only:
         yield {
             "thalweg": thalweg, "db": full, "w": full.table("w"), "numbers": full.table("numbers"),
             "notime": full.table("notime"), "tmp": tmp, "closed": closed, "gone": gone, "read_only": read_only,
-            "closed_appender": closed_appender, "failing": failing, "pa": pa, "pd": pd, "pl": pl, "numpy": numpy,
-            "datetime": datetime, "decimal": decimal,
+            "closed_appender": closed_appender, "failing": failing, "tight": tight, "pa": pa, "pd": pd, "pl": pl,
+            "numpy": numpy, "datetime": datetime, "decimal": decimal,
         }
 
 

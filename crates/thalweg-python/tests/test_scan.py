@@ -114,7 +114,7 @@ def test_boxes_include_both_ends(table):
         ({"limit": "all"}, thalweg.Error, "limit is 'all'"),
         ({"reverse": "yes"}, thalweg.Error, "reverse is 'yes'"),
         ({"params": [1]}, thalweg.QueryError, "where"),
-        ({"where": "v > ?", "params": [1, 2]}, thalweg.QueryError, "parameters"),
+        ({"where": "v > ?", "params": [1, 2]}, thalweg.QueryError, "1 parameter and is given 2 values"),
         ({"where": "v > ?"}, thalweg.QueryError, r"parameter \?: give its value, as params"),
         ({"where": "v > $x", "reverse": True}, thalweg.QueryError, r"parameter \$x: give its value"),
         ({"where": "v > ?", "params": 5}, thalweg.QueryError, "params is a list"),

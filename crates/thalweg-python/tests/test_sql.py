@@ -219,7 +219,7 @@ def test_a_table_with_the_name_of_a_parameter(db):
 @pytest.mark.parametrize(
     ("text", "rows", "word"),
     [
-        ("INSERT INTO cpu VALUES (?, ?, ?)", [(1, "a")], "row 0 has 2 values, the statement has 3"),
+        ("INSERT INTO cpu VALUES (?, ?, ?)", [(1, "a")], "2 for 3 parameters"),
         ("INSERT INTO cpu VALUES (?, ?, ?)", [{"ts": 1}], "list for"),
         ("INSERT INTO cpu VALUES (?, ?, ?)", ["abc"], "list for"),
         ("INSERT INTO cpu (ts) VALUES ($ts)", [[1]], "dict for"),

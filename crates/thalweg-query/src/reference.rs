@@ -22,13 +22,31 @@ REFERENCE_WRITE=1 cargo test --locked --release -p thalweg-query --lib reference
 ```
 ";
 
-/// Functions for the engine's own use, or that name its types.
-const LEFT_OUT: [&str; 5] = [
-    "arrow_metadata",
+/// Functions for the engine's own use, that name its types, or that are for files.
+const LEFT_OUT: [&str; 8] = [
     "arrow_field",
-    "get_field",
-    "local_time",
+    "arrow_metadata",
     "at_time_zone",
+    "file_row_index",
+    "get_field",
+    "input_file_name",
+    "local_time",
+    "with_metadata",
+];
+
+/// Texts for functions that have none, or one that speaks of the library.
+const OWN_TEXTS: [(&str, &str); 5] = [
+    (
+        "arrow_cast",
+        "Casts to the type that a text names, as 'Int32'.",
+    ),
+    (
+        "arrow_try_cast",
+        "The same, and NULL where it cannot be cast.",
+    ),
+    ("arrow_typeof", "Returns the name of the type."),
+    ("mode", "Returns the most frequent value."),
+    ("version", "Returns the version of Thalweg."),
 ];
 
 /// Subjects that are called after what they are made of.
@@ -88,6 +106,9 @@ impl Texts {
 
     /// The first sentence, unless it speaks of the library.
     fn meaning(&self, name: &str) -> String {
+        if let Some((_, own)) = OWN_TEXTS.iter().find(|(known, _)| *known == name) {
+            return (*own).to_owned();
+        }
         let text = self
             .0
             .get(name)

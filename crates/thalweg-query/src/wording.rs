@@ -1,7 +1,7 @@
 //! Messages of the library that plans statements, in the words of those who write statements.
 //!
-//! Invariants: every message of the library passes through here once; no name of its types, traits or crates comes out. One that
-//! is not known here is left as it is, but for such names and requests to report it elsewhere.
+//! Invariants: every message of the library passes through here once; no name of its types, traits or crates comes out.
+//! A message that is not known here is left as it is, but for such names and requests to report it elsewhere.
 
 pub(crate) mod columns;
 mod functions;
@@ -10,8 +10,8 @@ mod terms;
 
 pub(crate) use terms::in_sql;
 
-/// Messages and what is said instead. `{}` stands for any text and `{x}` for an expression or a type, which is put into the
-/// words of statements; `{0}` is the first of them. More special ones come first.
+/// Messages and what is said instead. `{}` stands for any text and `{x}` for an expression or a type, which is put into
+/// the words of statements; `{0}` is the first of them. More special ones come first.
 const RULES: &[(&str, &str)] = &[
     // Types of operands.
     (
@@ -337,7 +337,7 @@ const RULES: &[(&str, &str)] = &[
         "a name has at most three parts, not {0}",
     ),
     (
-        "Projections require unique expression names but the expression {x} at position {} and {x} at position {} have {}",
+        "Projections require unique expression names but the expression \"{x}\" at position {} and \"{x}\" at position {} have {}",
         "two columns of the result have the same name, {0} and {2}: name one of them by AS",
     ),
     // Arguments.
@@ -636,8 +636,8 @@ mod tests {
                 "there is no avg(varchar), but avg(decimal), avg(double): cast what is meant, as in CAST(x AS DOUBLE)",
             ),
             (
-                "Invalid function 'mode'.\nDid you mean 'lower'?",
-                "there is no function \"mode\"",
+                "Invalid function 'locf'.\nDid you mean 'lower'?",
+                "there is no function \"locf\"",
             ),
             (
                 "Invalid function 'date_bim'.\nDid you mean 'date_bin'?",

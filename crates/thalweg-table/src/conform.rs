@@ -64,7 +64,8 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
             type_name(array.data_type())
         )),
         Refused::Value(row) if array.data_type().is_string() => schema(format!(
-            "column \"{name}\": row {row}: {}",
+            "column \"{name}\": row {row} holds {}, which {}",
+            show(array, row),
             no_time(array, row, &column.data_type)
         )),
         Refused::Value(row) => schema(format!(
@@ -175,17 +176,26 @@ pub(crate) fn value_too_long(column: &str, row: usize, bytes: usize) -> Error {
     ))
 }
 
-/// Why a text is no value of a type of times, which are the only ones that are made of texts.
+/// What is wrong with a text that is no value of a type of times, which are the only ones that are made of texts.
 fn no_time(array: &ArrayRef, row: usize, wanted: &DataType) -> String {
-    let (shown, wanted_name) = (show(array, row), type_name(wanted));
+    let name = type_name(wanted);
     let text = arrow_cast::cast(&array.slice(row, 1), &DataType::LargeUtf8);
     let parsed = text.map(|text| parse_time(text.as_string::<i64>().value(0), wanted));
     match parsed {
         Ok(Err(error)) if error.kind() == ErrorKind::OutOfDomain => {
-            format!("{shown} is outside the range of {wanted_name}")
+            format!("is outside the range of {name}")
         }
-        Ok(Err(error)) if shown.len() <= SHOWN_CHARS => error.message().to_owned(),
-        _ => format!("{shown} is no value of type {wanted_name}"),
+        Ok(Err(error)) if error.kind() == ErrorKind::Schema => {
+            format!("{name} cannot hold exactly; round it first")
+        }
+        // The text is quoted, and advice follows; a long text is not worth it.
+        Ok(Err(error)) if show(array, row).len() <= SHOWN_CHARS => {
+            let advice = error.message().rsplit_once("\" ");
+            advice
+                .map_or(error.message(), |(_, advice)| advice)
+                .to_owned()
+        }
+        _ => format!("is no value of type {name}"),
     }
 }
 

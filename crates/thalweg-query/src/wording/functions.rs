@@ -1,6 +1,8 @@
 //! Functions that there are not, or that take other arguments.
 
 use super::terms::in_sql;
+use datafusion::execution::SessionStateDefaults;
+use std::collections::BTreeSet;
 use thalweg_table::suggest::nearest;
 
 /// Functions that are translated before planning, which finds no such name where their arguments are others.
@@ -166,7 +168,7 @@ const MOST_FORMS: usize = 6;
 
 /// What to say of a function that there is not.
 pub(crate) fn unknown(text: &str) -> Option<String> {
-    let (name, rest) = text.strip_prefix("Invalid function '")?.split_once('\'')?;
+    let (name, _) = text.strip_prefix("Invalid function '")?.split_once('\'')?;
     if let Some((_, form)) = TRANSLATED.iter().find(|(names, _)| names.contains(&name)) {
         let form = form.replace("{}", name);
         return Some(format!("{name} takes other arguments: write {form}"));
@@ -179,22 +181,38 @@ pub(crate) fn unknown(text: &str) -> Option<String> {
     if let Some((_, meant)) = MEANT.iter().find(|(names, _)| names.contains(&name)) {
         return Some(format!("there is no function \"{name}\": write {meant}"));
     }
-    let nearest_of_all = rest
-        .split_once("Did you mean '")
-        .and_then(|(_, meant)| meant.split_once('\''))
-        .map(|(meant, _)| meant);
     let translated = TRANSLATED
         .iter()
         .flat_map(|(names, _)| names.iter().copied());
+    let of_library = of_library();
     let known = COMMON
         .into_iter()
         .chain(translated)
         .chain(OF_WINDOWS)
-        .chain(nearest_of_all);
+        .chain(of_library.iter().map(String::as_str));
     Some(match nearest(name, known) {
         Some(meant) => format!("there is no function \"{name}\": did you mean {meant}?"),
         None => format!("there is no function \"{name}\""),
     })
+}
+
+/// All functions of the library in one order: the one that it suggests itself depends on the order of a hash map.
+fn of_library() -> Vec<String> {
+    let mut names = BTreeSet::new();
+    let mut keep = |name: &str, aliases: &[String]| {
+        names.insert(name.to_owned());
+        names.extend(aliases.iter().cloned());
+    };
+    for function in SessionStateDefaults::default_scalar_functions() {
+        keep(function.name(), function.aliases());
+    }
+    for function in SessionStateDefaults::default_higher_order_functions() {
+        keep(function.name(), function.aliases());
+    }
+    for function in SessionStateDefaults::default_aggregate_functions() {
+        keep(function.name(), function.aliases());
+    }
+    names.into_iter().collect()
 }
 
 /// What to say of arguments that a function does not take. What a function of ours said itself stays.

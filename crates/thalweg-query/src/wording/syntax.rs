@@ -123,7 +123,9 @@ fn guess(wanted: &str, found: &str) -> String {
         return "; write ? or $name for a parameter".to_owned();
     }
     match nearest(found, KEYWORDS) {
-        Some(meant) if !meant.starts_with(&upper) => format!("; did you mean {meant}?"),
+        Some(meant) if meant != upper && meant != format!("{upper} BY") => {
+            format!("; did you mean {meant}?")
+        }
         _ => String::new(),
     }
 }
