@@ -4,7 +4,7 @@
 //! threads and plans are shared by all statements of a connection.
 
 use crate::catalog::{Resolver, plain_name};
-use crate::dialect::output_names;
+use crate::dialect::output_names::{self, Named};
 use crate::error::{cancelled, from_datafusion, query};
 use crate::extra::ExtraTable;
 use crate::meaning::time_texts;
@@ -220,7 +220,7 @@ impl SqlEngine {
         let plan = scan.plan(view, columns, &self.0.planner, &resolver)?;
         let session = StatementSession::new(&self.0.planner, database.clone(), &plan);
         let plan = session.optimized(plan).map_err(from_datafusion)?;
-        self.start(&plan, database)
+        self.start(&Named::new(plan, None), database)
     }
 
     /// Parses a statement to run it often; plans it too if it has no parameters.
@@ -380,7 +380,7 @@ impl SqlEngine {
         params: &BoundParams,
         view: &DatabaseView,
         extra: &[(String, ExtraTable)],
-    ) -> Result<LogicalPlan> {
+    ) -> Result<Named> {
         let kept = if extra.is_empty() {
             statement.plan(&params.types(), view)
         } else {
@@ -404,23 +404,24 @@ impl SqlEngine {
             }
             planned => planned,
         };
-        let plan = plan.map_err(from_datafusion)?;
+        let Named { plan, names } = Named::new(plan.map_err(from_datafusion)?, None);
         let session = StatementSession::new(&self.0.planner, view.clone(), &plan);
         let timeless = is_timeless(&plan);
         if !params.is_empty() && !is_optimizable(&plan) {
-            return session
-                .optimized(fill(plan, params)?)
-                .map_err(from_datafusion);
+            let filled = fill(Named { plan, names }, params)?;
+            let plan = session.optimized(filled.plan).map_err(from_datafusion)?;
+            return Ok(Named::new(plan, filled.names));
         }
         let plan = session.optimized(plan).map_err(from_datafusion)?;
-        let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+        let plan = Named::new(plan, names);
+        let explains = matches!(plan.plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
         if timeless
             && !explains
             && let Some(used) = resolver.used()
         {
             let param_types = params.types();
             statement.keep(KeptPlan {
-                is_plain: literals::is_plain(&plan),
+                is_plain: literals::is_plain(&plan.plan),
                 plan: plan.clone(),
                 param_types,
                 used,
@@ -464,10 +465,9 @@ impl SqlEngine {
     }
 
     /// The operators of a plan, on a snapshot.
-    fn start(&self, plan: &LogicalPlan, view: DatabaseView) -> Result<QueryResult> {
+    fn start(&self, plan: &Named, view: DatabaseView) -> Result<QueryResult> {
         let threads = self.workers()?;
-        let names = plan.schema();
-        let plan = output_names::below_renames(plan);
+        let Named { plan, names } = plan;
         let session = StatementSession::new(&self.0.planner, view, plan);
         let planned = {
             let _inside = threads.enter();
@@ -490,8 +490,7 @@ impl SqlEngine {
             task: Arc::clone(self.0.planner.task()),
             threads,
         };
-        let names = names.fields().iter().map(|field| field.name().as_str());
-        Ok(QueryResult::planned(planned, names))
+        Ok(QueryResult::planned(planned, names.as_deref()))
     }
 
     fn insert(
@@ -553,20 +552,22 @@ fn next_while(rows: &mut QueryResult, go_on: &dyn Fn() -> bool) -> Result<Option
 }
 
 /// Puts values in the place of placeholders.
-fn fill(plan: LogicalPlan, params: &BoundParams) -> Result<LogicalPlan> {
+fn fill(named: Named, params: &BoundParams) -> Result<Named> {
     if params.is_empty() {
-        return Ok(plan);
+        return Ok(named);
     }
+    let Named { plan, names } = named;
     let plan = plan
         .replace_params_with_values(&params.values())
         .map_err(from_datafusion)?;
     if !params.values.iter().any(time_texts::lacks_seconds) {
-        return Ok(plan);
+        return Ok(Named { plan, names });
     }
     let read = plan.transform_up_with_subqueries(|node| {
         node.map_expressions(|expr| expr.transform_up(|expr| Ok(time_texts::with_seconds(expr))))
     });
-    read.map(|read| read.data).map_err(from_datafusion)
+    let plan = read.map_err(from_datafusion)?.data;
+    Ok(Named { plan, names })
 }
 
 /// The SQL statement under EXPLAINs.

@@ -9,7 +9,7 @@ use crate::stack::with_room;
 use crate::stop::Stop;
 use crate::threads::{Threads, wait_for};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
@@ -192,14 +192,17 @@ async fn drive(mut stream: SendableRecordBatchStream, sender: Sender<Result<Reco
 }
 
 /// The schema with the names that the user knows, where these differ.
-fn with_names<'a>(schema: &Schema, names: impl Iterator<Item = &'a str>) -> Option<SchemaRef> {
-    let names: Vec<&str> = names.map(visible).collect();
-    let fields = schema.fields().iter().zip(&names);
+fn with_names<'a>(
+    schema: &Schema,
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> Option<SchemaRef> {
+    let names = names.map(visible);
+    let fields = schema.fields().iter().zip(names);
     if fields.clone().all(|(field, name)| field.name() == name) {
         return None;
     }
-    let fields = fields.map(|(field, name)| field.as_ref().clone().with_name(*name));
-    let fields: Vec<Field> = fields.collect();
+    let renamed = |(field, name): (&FieldRef, &str)| field.as_ref().clone().with_name(name);
+    let fields: Vec<Field> = fields.map(renamed).collect();
     Some(Arc::new(Schema::new_with_metadata(
         fields,
         schema.metadata().clone(),
@@ -250,10 +253,16 @@ impl CancelHandle {
 }
 
 impl QueryResult {
-    /// `names`: those of the columns, in their order.
-    pub(crate) fn planned<'a>(planned: Planned, names: impl Iterator<Item = &'a str>) -> Self {
+    /// `names`: what the columns are called, if not as in the plan.
+    pub(crate) fn planned(planned: Planned, names: Option<&[String]>) -> Self {
         let schema = planned.plan.schema();
-        let shown = with_names(&schema, names);
+        let shown = match names {
+            Some(names) => with_names(&schema, names.iter().map(String::as_str)),
+            None => with_names(
+                &schema,
+                schema.fields().iter().map(|field| field.name().as_str()),
+            ),
+        };
         let is_renamed = shown.is_some();
         let schema = shown.unwrap_or(schema);
         let mut result = Self::new(schema, Rows::Planned(Box::new(planned)));

@@ -5,6 +5,7 @@
 //! stored. Placeholders stay placeholders in it, with the types of the values that it was planned for.
 
 use crate::catalog::UsedTable;
+use crate::dialect::output_names::Named;
 use crate::parse::{Parsed, parse};
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -34,7 +35,7 @@ pub(crate) struct Statement {
 /// A plan of a query that can run again.
 #[derive(Debug)]
 pub(crate) struct KeptPlan {
-    pub(crate) plan: LogicalPlan,
+    pub(crate) plan: Named,
     pub(crate) param_types: Vec<DataType>,
     pub(crate) used: Vec<UsedTable>,
     /// Values are only compared with columns of their own type.

@@ -6,7 +6,7 @@
 
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan};
+use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Projection};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
     VisitMut, VisitorMut,
@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use thalweg_table::schema::fold_name;
 
 /// Stands before the suffix of a name that another column has as well.
@@ -24,12 +25,31 @@ pub(crate) fn visible(name: &str) -> &str {
     name.split_once(MARK).map_or(name, |(name, _)| name)
 }
 
-/// The plan below one that gives columns other names and does nothing else: an operator less to make and to run, which the
-/// shortest statements notice.
-pub(crate) fn below_renames(plan: &LogicalPlan) -> &LogicalPlan {
-    let LogicalPlan::Projection(projection) = plan else {
-        return plan;
-    };
+/// A plan, and what its columns are called where that is not what they are called in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) plan: LogicalPlan,
+    pub(crate) names: Option<Arc<[String]>>,
+}
+
+impl Named {
+    /// Takes operators from the top that give columns other names and do nothing else: each would be looked at by all rules, and
+    /// made and run with each execution, which the shortest statements notice.
+    pub(crate) fn new(mut plan: LogicalPlan, mut names: Option<Arc<[String]>>) -> Self {
+        while let LogicalPlan::Projection(projection) = &plan
+            && renames_only(projection)
+        {
+            if names.is_none() {
+                let fields = projection.schema.fields().iter();
+                names = Some(fields.map(|field| field.name().clone()).collect());
+            }
+            plan = projection.input.as_ref().clone();
+        }
+        Self { plan, names }
+    }
+}
+
+fn renames_only(projection: &Projection) -> bool {
     let input = projection.input.schema();
     let renames = |(place, expr): (usize, &PlanExpr)| {
         let expr = match expr {
@@ -38,11 +58,7 @@ pub(crate) fn below_renames(plan: &LogicalPlan) -> &LogicalPlan {
         };
         matches!(expr, PlanExpr::Column(column) if input.maybe_index_of_column(column) == Some(place))
     };
-    let all = projection.expr.len() == input.fields().len();
-    match all && projection.expr.iter().enumerate().all(renames) {
-        true => &projection.input,
-        false => plan,
-    }
+    projection.expr.len() == input.fields().len() && projection.expr.iter().enumerate().all(renames)
 }
 
 /// What an item without a name is called; `None` for an item that has a name, columns among them.
