@@ -14,10 +14,12 @@ use crate::show;
 use crate::signals::{Stopped, next_batch};
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
+use arrow_select::concat::concat_batches;
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg::{ErrorKind, QueryResult, type_name};
 use thalweg_env::sync::Mutex;
@@ -54,13 +56,34 @@ struct Rows {
     converter: Option<Converter>,
     /// Rows that were pulled and not yet asked for.
     page: Option<Page>,
+    /// What was pulled behind the page, to show the first rows.
+    ahead: VecDeque<RecordBatch>,
     /// Dropped behind the rows: it may be the last one to hold the database open.
     _db: Arc<Handle>,
 }
 
 impl Rows {
     fn pull(&mut self) -> PyResult<Option<RecordBatch>> {
-        Ok(next_batch(self.source.get_mut()?)?)
+        match self.ahead.pop_front() {
+            Some(batch) => Ok(Some(batch)),
+            None => Ok(next_batch(self.source.get_mut()?)?),
+        }
+    }
+
+    /// Returns the first rows without reading them: more than are shown, if there are.
+    fn first(&mut self) -> PyResult<RecordBatch> {
+        let some = |batch: &RecordBatch| batch.slice(0, batch.num_rows().min(show::MOST_ROWS + 1));
+        let page = self.page.as_ref().map(Page::rest);
+        let mut batches: Vec<_> = page.iter().chain(&self.ahead).map(some).collect();
+        while batches.iter().map(RecordBatch::num_rows).sum::<usize>() <= show::MOST_ROWS {
+            let Some(batch) = next_batch(self.source.get_mut()?)? else {
+                break;
+            };
+            batches.push(some(&batch));
+            self.ahead.push_back(batch);
+        }
+        let rows = concat_batches(&self.schema, &batches);
+        rows.map_err(|error| raise(ErrorKind::Query, error.to_string()))
     }
 
     /// Rows to read are in `page` afterwards, if there are any.
@@ -104,6 +127,7 @@ impl PyQueryResult {
             source: ProcessLocal::new(source),
             converter: None,
             page: None,
+            ahead: VecDeque::new(),
         };
         Self {
             schema,
@@ -159,11 +183,10 @@ impl PyQueryResult {
 
     /// The first rows, which stay in the result.
     fn first_rows(&self, py: Python<'_>) -> PyResult<RecordBatch> {
-        let first = self.with_rows(|rows| {
+        self.with_rows(|rows| {
             rows.fill(py)?;
-            Ok(rows.page.as_ref().map(Page::rest))
-        })?;
-        Ok(first.unwrap_or_else(|| RecordBatch::new_empty(SchemaRef::clone(&self.schema))))
+            rows.first()
+        })
     }
 
     /// The first rows as HTML; `None` where they were read before.

@@ -246,3 +246,16 @@ def test_a_reader_that_failed_is_not_at_its_end(db):
     with pytest.raises(thalweg.QueryError):
         reader.read_all()
     assert rows < 100_000
+
+
+def test_the_first_rows_come_from_as_many_batches_as_it_takes(db):
+    few = db.sql("SELECT 1 AS a UNION ALL SELECT 2 UNION ALL SELECT 3 ORDER BY 1")
+    assert all(f"| {n} |" in repr(few) for n in (1, 2, 3))
+    assert few.fetchone() == (1,)
+    assert "| 1 |" not in repr(few) and "| 3 |" in repr(few)
+    assert few.fetchall() == [(2,), (3,)]
+    chunks = pyarrow.chunked_array([[i] for i in range(13)])
+    many = pyarrow.table({"n": chunks})
+    result = db.sql("SELECT n FROM many")
+    assert "| 9 |" in repr(result) and "(more rows)" in repr(result) and "(more rows)" in result._repr_html_()
+    assert result.fetchall() == [(i,) for i in range(13)]

@@ -17,6 +17,7 @@ mod engine;
 mod error;
 mod extra;
 mod functions;
+mod hidden;
 mod insert;
 mod lists;
 mod literals;

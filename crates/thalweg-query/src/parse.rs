@@ -140,7 +140,32 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
             "a statement combines at most {MAX_COMBINED} queries or tables by UNION, EXCEPT, INTERSECT and JOIN"
         ));
     }
+    let tokens = with_whole_numbers(tokens)?;
     Ok(precedence::with_brackets(tokens))
+}
+
+/// Puts numbers with separators, `1_000_000`, together, which the parser takes for a number and a name.
+fn with_whole_numbers(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        if let Token::Word(word) = &token.token
+            && word.quote_style.is_none()
+            && let Some(Token::Number(number, _)) = out.last_mut().map(|last| &mut last.token)
+        {
+            let digits = word.value.replace('_', "");
+            let is_digits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+            if word.value.starts_with('_') && !word.value.ends_with('_') && is_digits {
+                number.push_str(&digits);
+                continue;
+            }
+            let whole = format!("{number}{}", word.value);
+            return Err(query(format!(
+                "{whole} is no number, and a name does not begin with a digit"
+            )));
+        }
+        out.push(token);
+    }
+    Ok(out)
 }
 
 /// Parameters as other databases write them: `:name`.

@@ -4,7 +4,9 @@
 //! joins, windows, set operations and DISTINCT, and leaves out what could change nothing in them. Most of the time
 //! of a small query is rules that find nothing to do.
 
+use crate::hidden::HideConditions;
 use crate::meaning::Meaning;
+use crate::meaning::dates::DatesAsTimes;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
 use crate::pushdown::aggregate_exec::TableAggregateExec;
 use crate::scan_exec::TableScanExec;
@@ -13,7 +15,7 @@ use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::source_as_provider;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
@@ -43,6 +45,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, SortOrderPushdownResult};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 type LogicalRules = Vec<Arc<dyn OptimizerRule + Send + Sync>>;
@@ -91,6 +94,7 @@ impl Rules {
         full.rules
             .insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
         let mut full_analyzer = Analyzer::new();
+        full_analyzer.rules.insert(0, Arc::new(DatesAsTimes));
         full_analyzer.rules.push(Arc::new(Meaning));
         let mut any = PhysicalOptimizer::new().rules;
         let at = any
@@ -98,8 +102,10 @@ impl Rules {
             .position(|rule| rule.name() == PushdownSort.name());
         any.insert(at.unwrap_or(any.len()), Arc::new(SortBelowFilter));
         any.push(Arc::new(KeepTimeOrder));
+        any.insert(0, Arc::new(HideConditions));
         Self {
             short_analyzer: Analyzer::with_rules(vec![
+                Arc::new(DatesAsTimes),
                 Arc::new(ResolveGroupingFunction::new()),
                 Arc::new(TypeCoercion::new()),
                 Arc::new(Meaning),
@@ -108,6 +114,7 @@ impl Rules {
             full_analyzer,
             full,
             chain: vec![
+                Arc::new(HideConditions),
                 Arc::new(OutputRequirements::new_add_mode()),
                 Arc::new(EnsureRequirements::new()),
                 Arc::new(CombinePartialFinalAggregate::new()),
@@ -206,6 +213,33 @@ fn has_subquery(node: &LogicalPlan) -> bool {
         })
     });
     found
+}
+
+/// The plan with LIMITs of their own above windows instead of sorts with a limit. Where rows come in order already such a sort goes,
+/// and DataFusion takes its limit to the rows below the window, which then sees no others.
+pub(crate) fn with_limits_above_windows(plan: &LogicalPlan) -> Result<Cow<'_, LogicalPlan>> {
+    let is_window = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Window(_)));
+    let mut has_windows = false;
+    plan.apply_with_subqueries(|node| {
+        has_windows |= is_window(node)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if !has_windows {
+        return Ok(Cow::Borrowed(plan));
+    }
+    let done = plan
+        .clone()
+        .transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Sort(mut sort)
+                if sort.fetch.is_some() && sort.input.exists(is_window)? =>
+            {
+                let fetch = sort.fetch.take();
+                let sorted = LogicalPlanBuilder::from(LogicalPlan::Sort(sort));
+                sorted.limit(0, fetch)?.build().map(Transformed::yes)
+            }
+            node => Ok(Transformed::no(node)),
+        })?;
+    Ok(Cow::Owned(done.data))
 }
 
 /// Whether the thread that pulls can run a plan itself, and still looks up soon: a chain over one table that hands on

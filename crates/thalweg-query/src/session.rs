@@ -10,7 +10,7 @@ use crate::functions::{floats, guarded, mode, time_zones, total};
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
-use crate::rules::{Rules, Shape, shape_of};
+use crate::rules::{Rules, Shape, shape_of, with_limits_above_windows};
 use crate::spill::UnnamedFiles;
 use crate::stack::with_room;
 use crate::table::StoredTable;
@@ -259,7 +259,8 @@ impl StatementSession {
     pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
         let planner =
             DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AggregatePlanner)]);
-        let plan = with_both_zeros(plan)?;
+        let plan = with_limits_above_windows(plan)?;
+        let plan = with_both_zeros(&plan)?;
         planner.create_physical_plan(&plan, self).await
     }
 }

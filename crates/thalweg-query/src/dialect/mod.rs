@@ -10,8 +10,8 @@ mod types;
 use crate::error::unsupported;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr,
-    Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    BinaryOperator, Expr, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectFlavor,
+    SelectItem, SetExpr, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 use thalweg_table::{Error, Result};
@@ -93,6 +93,7 @@ impl VisitorMut for Translator {
                 time_zone,
             } => functions::at_time_zone(timestamp, time_zone).map(Some),
             Expr::Cast { .. } | Expr::TypedString(_) => types::translated(expr),
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => any_or_all(expr),
             _ => Ok(None),
         };
         match translated {
@@ -102,6 +103,44 @@ impl VisitorMut for Translator {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// `= ANY` and `<> ALL` of a query as IN and NOT IN. The others are refused: DataFusion takes a column outside for the one inside
+/// where both tables have the same name.
+fn any_or_all(expr: &Expr) -> Result<Option<Expr>> {
+    let (left, op, right, negated) = match expr {
+        Expr::AnyOp {
+            left,
+            compare_op,
+            right,
+            ..
+        } => (left, compare_op, right, false),
+        Expr::AllOp {
+            left,
+            compare_op,
+            right,
+        } => (left, compare_op, right, true),
+        _ => return Ok(None),
+    };
+    let Expr::Subquery(subquery) = &**right else {
+        return Ok(None);
+    };
+    let wanted = if negated {
+        BinaryOperator::NotEq
+    } else {
+        BinaryOperator::Eq
+    };
+    if *op != wanted {
+        let name = if negated { "ALL" } else { "ANY" };
+        return Err(unsupported(format!(
+            "{op} {name} of a query is not offered: compare with (SELECT max(...)) or (SELECT min(...))"
+        )));
+    }
+    Ok(Some(Expr::InSubquery {
+        expr: left.clone(),
+        subquery: subquery.clone(),
+        negated,
+    }))
 }
 
 /// ORDER BY ALL as positions, which the parser takes for a column of that name. Where `*` stands for columns DataFusion counts

@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod casts;
+pub(crate) mod dates;
 mod float_lists;
 mod in_subqueries;
 mod joined_lists;
