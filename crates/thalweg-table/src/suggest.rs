@@ -11,7 +11,7 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Op
         let begins =
             wanted.len() >= 3 && (letters.starts_with(&wanted) || wanted.starts_with(&letters));
         let is_near = changes * 3 <= longer || (begins && letters.len() >= 3);
-        (is_near && changes < wanted.len()).then_some((changes, name))
+        (is_near && (begins || changes < wanted.len())).then_some((changes, name))
     });
     measured
         .min_by_key(|(changes, _)| *changes)
