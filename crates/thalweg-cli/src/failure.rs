@@ -38,7 +38,7 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         if let Some(message) = self.message() {
             // One line, whatever the message was made of: logs and scripts count lines.
-            eprintln!("thalweg: {}", message.trim_end().replace('\n', " "));
+            report!("thalweg: {}", message.trim_end().replace('\n', " "));
         }
         ExitCode::from(self.status())
     }

@@ -6,6 +6,15 @@
 //! - What is interrupted or fails has stored nothing: every statement and every import is one commit.
 #![forbid(unsafe_code)]
 
+/// Writes a line to standard error. Where that is closed, as by `2>&1 | head`, the line is lost and the work goes on: `eprintln!`
+/// would panic.
+macro_rules! report {
+    ($($line:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($line)*);
+    }};
+}
+
 mod arguments;
 mod demo;
 mod failure;

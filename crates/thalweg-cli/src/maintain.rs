@@ -25,17 +25,17 @@ pub(crate) fn run(call: &MaintainCall) -> Result<(), Failure> {
         } else {
             "made into blocks".to_owned()
         };
-        eprintln!("{} {into}", counted(encoded, "row"));
+        report!("{} {into}", counted(encoded, "row"));
     }
     if done.steps > 0 {
-        eprintln!(
+        report!(
             "wrote {} anew in {}",
             counted(done.rows, "row"),
             counted(done.steps, "commit")
         );
     }
     if encoded == 0 && done.steps == 0 {
-        eprintln!("everything was in order");
+        report!("everything was in order");
     }
     Ok(())
 }

@@ -89,7 +89,7 @@ fn open(path: &Path) -> Result<Database, Failure> {
     match Database::open(path) {
         Err(error) if error.kind() == ErrorKind::Locked => {
             let db = opening::for_reading(path)?;
-            eprintln!(
+            report!(
                 "another process writes to {}: statements can only read",
                 path.display()
             );
@@ -114,7 +114,7 @@ impl Shell {
             // There is none before the first time.
             let _ = editor.load_history(history);
         }
-        eprintln!(
+        report!(
             "Thalweg {} on {}; .help lists what else there is",
             env!("CARGO_PKG_VERSION"),
             path.display()
@@ -206,11 +206,11 @@ impl Shell {
             &mut BufWriter::new(io::stdout().lock()),
         )?;
         if self.interactive && self.format == Format::Table && !outcome.is_cut {
-            eprintln!("{}", counted(outcome.rows, "row"));
+            report!("{}", counted(outcome.rows, "row"));
         }
         if self.timer {
             let took = Duration::from_nanos(self.env.clock().monotonic_ns() - start_ns);
-            eprintln!("{:.3} s", took.as_secs_f64());
+            report!("{:.3} s", took.as_secs_f64());
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Shell {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words.as_slice() {
             [".quit" | ".exit"] => return Ok(Next::Quit),
-            [".help"] => eprintln!("{HELP}"),
+            [".help"] => report!("{HELP}"),
             [".tables"] => {
                 let mut out = io::stdout().lock();
                 for name in self.db.table_names()? {

@@ -38,7 +38,7 @@ pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
     }
     let whole = last.filter(|outcome| !outcome.is_cut && format == Format::Table);
     if let Some(outcome) = whole.filter(|_| io::stderr().is_terminal()) {
-        eprintln!("{}", counted(outcome.rows, "row"));
+        report!("{}", counted(outcome.rows, "row"));
     }
     db.close()?;
     Ok(())

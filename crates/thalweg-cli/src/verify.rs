@@ -39,7 +39,7 @@ pub(crate) fn run(call: &VerifyCall) -> Result<(), Failure> {
         return Ok(());
     }
     out.flush()?;
-    eprintln!(
+    report!(
         "thalweg: {} is damaged in {}",
         call.database.display(),
         counted(report.damage.len() as u64, "place")
@@ -76,7 +76,7 @@ fn repair(call: &VerifyCall) -> Result<(), Failure> {
         counted(report.moved_blocks, "block"),
     )?;
     out.flush()?;
-    eprintln!(
+    report!(
         "thalweg: {} was damaged and is whole again, without what was given up in {}; the next opening for writing removes \
          files that nothing is left of",
         call.database.display(),

@@ -72,7 +72,7 @@ impl Report {
             return Ok(writeln!(out, "{}", next_commands(program))?);
         }
         writeln!(out, "\n{} of {} checks failed.", self.failed, self.checks)?;
-        eprintln!("thalweg: the demonstration failed");
+        report!("thalweg: the demonstration failed");
         Err(Failure::Told)
     }
 }

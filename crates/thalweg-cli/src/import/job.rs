@@ -231,19 +231,19 @@ impl<'a> Job<'a> {
             },
         };
         if !self.is_quiet {
-            eprintln!(
+            report!(
                 "{}",
                 findings::file_line(&file, plan.names.len(), delimiter)
             );
             if has_odd_header {
-                eprintln!("{}", findings::odd_header(&file, &plan.names));
+                report!("{}", findings::odd_header(&file, &plan.names));
             }
-            plan.lines().iter().for_each(|line| eprintln!("{line}"));
+            plan.lines().iter().for_each(|line| report!("{line}"));
             let number = time.filter(|time| plan.found[*time].data_type == DataType::Int64);
             let note = number.and_then(|time| {
                 findings::integer_times(&plan.names[time], inference.first_value(time)?)
             });
-            note.iter().for_each(|note| eprintln!("{note}"));
+            note.iter().for_each(|note| report!("{note}"));
         }
         Ok((plan, inference, sample))
     }
@@ -337,7 +337,7 @@ impl<'a> Job<'a> {
         if self.is_quiet {
             return;
         }
-        eprintln!(
+        report!(
             "line {}: column \"{}\" is no longer {} because of {}: the import begins again",
             misfit.line,
             before.names[misfit.column],
@@ -356,7 +356,7 @@ impl<'a> Job<'a> {
             .map(|place| after.found[*place].clone())
             .collect();
         for line in findings::column_lines(&names, &found) {
-            eprintln!("{line}");
+            report!("{line}");
         }
     }
 
@@ -547,7 +547,7 @@ impl EarlyTimes {
         for column in &self.columns {
             if let Some(first_ns) = column.first_ns.filter(|_| column.is_early) {
                 let text = (first_ns / column.unit.ns()).to_string();
-                eprintln!(
+                report!(
                     "{}",
                     findings::early_times(&column.name, &text, column.unit)
                 );

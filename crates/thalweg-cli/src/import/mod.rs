@@ -51,18 +51,18 @@ impl Imported {
     pub(crate) fn tell(&self) {
         let rows = counted(self.rows, "row");
         if self.is_dry_run {
-            eprintln!(
+            report!(
                 "{rows} could be imported into {}; nothing was stored",
                 self.table
             );
             if self.rejected > 0 {
-                eprintln!("{} would be rejected", counted(self.rejected, "row"));
+                report!("{} would be rejected", counted(self.rejected, "row"));
             }
             return;
         }
-        eprintln!("imported {rows} into {}", self.table);
+        report!("imported {rows} into {}", self.table);
         if let Some(path) = &self.rejects {
-            eprintln!(
+            report!(
                 "rejected {}: see {}",
                 counted(self.rejected, "row"),
                 path.display()

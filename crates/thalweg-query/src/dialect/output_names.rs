@@ -4,6 +4,7 @@
 //! in lower case; columns of equal names differ in a suffix behind [`MARK`], which nobody sees: [`visible`] takes it away
 //! from the result.
 
+use super::types;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Projection};
@@ -175,7 +176,7 @@ pub(crate) fn are_equal(error: &DataFusionError) -> bool {
     }
 }
 
-/// Makes equal names of output columns differ. ORDER BY means the column that was given its name in this SELECT.
+/// Makes equal names of output columns differ, and those of expressions that differ in a cast. ORDER BY means the column that was given its name in this SELECT.
 ///
 /// Done only where a statement cannot be planned otherwise: which columns `*` stands for is not known here, so all named
 /// ones beside it get a suffix.
@@ -187,6 +188,13 @@ struct TellApart;
 
 impl VisitorMut for TellApart {
     type Break = Infallible;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
+        if let Some(call) = types::as_call(expr) {
+            *expr = call;
+        }
+        ControlFlow::Continue(())
+    }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Infallible> {
         let SetExpr::Select(select) = &mut *query.body else {

@@ -43,3 +43,23 @@ pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
     let data_type = text(&data_type.to_string());
     filled(&format!("{function}(a1, a2)"), &[&value, &data_type]).map(Some)
 }
+
+/// A cast as the call of a function that names its type: the names that DataFusion gives to expressions leave casts out, so that
+/// two that differ in a cast alone have one name.
+pub(super) fn as_call(expr: &Expr) -> Option<Expr> {
+    let Expr::Cast {
+        kind: CastKind::Cast | CastKind::DoubleColon,
+        expr: value,
+        data_type,
+        ..
+    } = expr
+    else {
+        return None;
+    };
+    let data_type = parse_type(&data_type.to_string()).ok()?;
+    filled(
+        "arrow_cast(a1, a2)",
+        &[value, &text(&data_type.to_string())],
+    )
+    .ok()
+}
