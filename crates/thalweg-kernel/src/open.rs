@@ -281,8 +281,18 @@ fn check_nothing_is_lost(env: &Env, dir: &Path) -> Result<()> {
         let message = format!("it is missing, but {what}");
         Err(Error::corruption(dir.join(ROOT_NAME).display(), message))
     };
-    for id in list_segments(env, dir)? {
-        if holds_commits(env, dir, id)? {
+    let segments = list_segments(env, dir)?;
+    // Made once the root and its name are synced. So there was a root, also where damage hides what the log holds.
+    let was_opened = match env.storage().metadata(&dir.join(LIVE_NAME)) {
+        Ok(_) => true,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => false,
+        Err(e) => return Err(io_at("looking at", &dir.join(LIVE_NAME))(e)),
+    };
+    if was_opened && segments.is_empty() {
+        return lost("there is a `live` of a database: restore it and the log from a backup");
+    }
+    for id in segments {
+        if was_opened || holds_commits(env, dir, id)? {
             // Whether it has one takes a look at all of the log.
             return lost(
                 "the log holds commits: `thalweg verify --repair` makes it anew if the log has a checkpoint that is whole; else \

@@ -66,7 +66,13 @@ impl PyTable {
         // Ctrl-C ends the append, of which nothing is stored then. So does a fork within whatever makes the batches, in the
         // child: the append is its parent's.
         let raised = Mutex::new(None);
-        let goes_on = || match self.table.get().and_then(|_| signals::check()) {
+        let checked = || {
+            self.table.get()?;
+            signals::check()?;
+            // A handler may have forked.
+            self.table.get().map(|_| ())
+        };
+        let goes_on = || match checked() {
             Ok(()) => true,
             Err(ended) => {
                 *raised.lock() = Some(ended);

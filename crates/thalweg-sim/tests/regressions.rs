@@ -695,3 +695,35 @@ fn a_copy_of_another_segment_is_no_end_of_the_log() {
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     }
 }
+
+#[test]
+fn a_lost_root_and_a_damaged_log_do_not_pass_for_a_creation_that_was_killed() {
+    for at in (0..400).step_by(8) {
+        let sim = SimEnv::new(1);
+        let mut db = Driver::start(&sim, Shape::new(1 << 16, 16), false);
+        let shape = db.shape().clone();
+        db.create("t");
+        db.append_group("t", 0..64, Disk);
+        let image = sim.crash_image(&CrashChoice::KeepAll);
+        db.finish();
+        image.remove_file(&PathBuf::from("/db/root")).unwrap();
+        let files = image.files();
+        let is_segment = |path: &PathBuf| path.extension().is_some_and(|e| e == "seg");
+        let segment = files
+            .iter()
+            .map(|(path, _)| path)
+            .find(|path| is_segment(path));
+        let segment = segment.unwrap();
+        let byte = image.read_file(segment).unwrap()[at];
+        image
+            .overwrite_file(segment, at as u64, &[byte ^ 0x5a])
+            .unwrap();
+        let refused = shape.open(&image.env()).err().unwrap();
+        assert_eq!(
+            refused.kind(),
+            ErrorKind::Corruption,
+            "byte {at}: {refused}"
+        );
+        assert_eq!(image.files(), files, "byte {at}");
+    }
+}

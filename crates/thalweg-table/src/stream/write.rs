@@ -244,7 +244,10 @@ impl<'a> Intake<'a> {
             return Ok(());
         }
         self.unchecked_bytes = 0;
-        if (self.go_on)() {
+        let goes_on = (self.go_on)();
+        // It may have forked: the child lacks the threads of the pool.
+        self.table.engine().closed().check()?;
+        if goes_on {
             return Ok(());
         }
         let message = "the append was interrupted, and nothing was stored";
