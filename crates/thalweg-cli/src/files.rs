@@ -44,7 +44,7 @@ pub(crate) fn create(path: &Path) -> Result<File, Failure> {
     })
 }
 
-/// What the system says of a failed call, without its number.
+/// Returns the system's message for a failed call, without its number.
 pub(crate) fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error").unwrap_or(text.len());

@@ -7,10 +7,8 @@ use crate::failure::Failure;
 use crate::files;
 use clap::CommandFactory;
 use std::path::{Component, Path};
-use thalweg::{Database, DatabaseBuilder, Error, ErrorKind};
+use thalweg::{Database, DatabaseBuilder, Error, ErrorKind, nearest_name};
 
-/// A word is meant for a command that so many changes of a letter make of it, at most.
-const MOST_CHANGES: usize = 2;
 const IN_MEMORY: &str = ":memory:";
 
 /// Opens a database for writing, and makes it if it is missing.
@@ -88,8 +86,8 @@ pub(crate) fn check_not_a_command(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// What is wrong with a call that cannot be parsed: a first word that is no command but is followed by others. Help, and
-/// what is wrong with the arguments of a command, is printed by clap.
+/// Returns the failure of a call whose first word is no command but is followed by others. Ends the program where clap prints
+/// help, or the mistake in the arguments of a command.
 pub(crate) fn explain_arguments(error: &clap::Error) -> Failure {
     let mut words = std::env::args().skip(1);
     let (first, second) = (words.next(), words.next());
@@ -118,44 +116,12 @@ fn nearest_command(word: &str) -> Option<String> {
         .get_subcommands()
         .filter(|command| !command.is_hide_set())
         .map(clap::Command::get_name);
-    let nearest = names
-        .map(|name| (changes(&word.to_lowercase(), name), name))
-        .filter(|(changes, name)| *changes <= MOST_CHANGES && *changes < name.len())
-        .min();
-    nearest.map(|(_, name)| name.to_owned())
-}
-
-/// How many letters must be added, removed or exchanged to make one word of another.
-fn changes(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (place, letter) in one.chars().enumerate() {
-        let mut before = row[0];
-        row[0] = place + 1;
-        for (column, wanted) in other.iter().enumerate() {
-            let exchanged = before + usize::from(letter != *wanted);
-            before = row[column + 1];
-            row[column + 1] = exchanged.min(row[column] + 1).min(before + 1);
-        }
-    }
-    row[other.len()]
+    nearest_name(word, names).map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn changes_between_words() {
-        for (one, other, wanted) in [
-            ("import", "import", 0),
-            ("improt", "import", 2),
-            ("stat", "stats", 1),
-            ("", "sql", 3),
-        ] {
-            assert_eq!(changes(one, other), wanted, "{one} {other}");
-        }
-    }
 
     #[test]
     fn words_and_paths() {

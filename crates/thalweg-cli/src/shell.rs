@@ -50,7 +50,7 @@ enum Next {
     Quit,
 }
 
-/// What clap says of a wrong line, without its own heading.
+/// Returns clap's message for a wrong line, without its heading.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let words: Vec<&str> = text.split_whitespace().collect();

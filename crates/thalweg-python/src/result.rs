@@ -56,7 +56,7 @@ struct Rows {
     converter: Option<Converter>,
     /// Rows that were pulled and not yet asked for.
     page: Option<Page>,
-    /// What was pulled behind the page, to show the first rows.
+    /// Batches that were pulled after the page, to show the first rows.
     ahead: VecDeque<RecordBatch>,
     /// Dropped behind the rows: it may be the last one to hold the database open.
     _db: Arc<Handle>,

@@ -66,14 +66,10 @@ impl PyTable {
         // Ctrl-C ends the append, of which nothing is stored then. So does a fork within whatever makes the batches, in the
         // child: the append is its parent's.
         let raised = Mutex::new(None);
-        let checked = || {
-            self.table.get()?;
-            signals::check()?;
-            // A handler may have forked.
-            self.table.get().map(|_| ())
-        };
+        // In this order: a handler may fork as well.
+        let checked = || signals::check().and_then(|()| self.table.get());
         let goes_on = || match checked() {
-            Ok(()) => true,
+            Ok(_) => true,
             Err(ended) => {
                 *raised.lock() = Some(ended);
                 false

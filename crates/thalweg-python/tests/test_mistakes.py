@@ -43,7 +43,7 @@ PRIVATE = re.compile(
 
 
 def mistakes(name):
-    """What is done, and the answer, of every two lines of a file; answers are indented."""
+    """Pairs of a mistake and its answer, from every two lines of a file; answers are indented."""
     lines = (FOLDER / name).read_text().splitlines()
     lines = [line for line in lines if line and not line.startswith("# ")]
     assert len(lines) % 2 == 0, name
@@ -117,7 +117,7 @@ def failing():
 
 @pytest.fixture(scope="module")
 def names(full, tmp_path_factory):
-    """What the lines of python.txt speak of."""
+    """The names that the lines of python.txt use."""
     tmp = tmp_path_factory.mktemp("paths")
     (tmp / "file.txt").write_text("x")
     (tmp / "full").mkdir()

@@ -27,7 +27,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::resolve::resolve_table_references;
-use datafusion::sql::sqlparser::ast::{CreateTable, Insert, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{CreateTable, Insert, Query, Statement as SqlStatement};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -258,12 +258,10 @@ impl SqlEngine {
         let view = self.0.engine.snapshot()?;
         let source = match &statement.parsed.request {
             Request::Query(query) => (**query).clone(),
-            Request::Insert(insert) => DfStatement::Statement(Box::new(SqlStatement::Query(
-                Box::new(insert::source(insert)?.clone()),
-            ))),
+            Request::Insert(insert) => statement_of(insert::source(insert)?),
             Request::Summarize(query) => (**query).clone(),
             Request::CreateTable(create) => match &create.query {
-                Some(query) => DfStatement::Statement(Box::new(SqlStatement::Query(query.clone()))),
+                Some(query) => statement_of(query),
                 None => return Ok(Vec::new()),
             },
             _ => return Ok(Vec::new()),
@@ -332,7 +330,7 @@ impl SqlEngine {
         let Some(source) = &create.query else {
             return Err(query("CREATE TABLE AS needs a query"));
         };
-        let source = DfStatement::Statement(Box::new(SqlStatement::Query(source.clone())));
+        let source = statement_of(source);
         let mut rows = self.query(statement, &source, params, extra)?;
         let Some(name) = ddl::create_table_for(&self.0.engine, create, rows.schema())? else {
             return Ok(QueryResult::count(0));
@@ -391,10 +389,11 @@ impl SqlEngine {
         }
         let resolver = Resolver::new(&self.0.planner, view, extra);
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
-        let mut query = self.corrected(statement, query, &resolver)?;
         let planner = &self.0.planner;
-        let plan = match planner.logical(query.clone(), &resolver, &mut context) {
+        let corrected = self.corrected(statement, query, &resolver)?;
+        let plan = match planner.logical(corrected, &resolver, &mut context) {
             Err(error) if output_names::are_equal(&error) => {
+                let mut query = self.corrected(statement, query, &resolver)?;
                 if let Some(inner) = innermost(&mut query) {
                     output_names::tell_apart(inner);
                 }
@@ -511,8 +510,7 @@ impl SqlEngine {
             let count = insert::append(&table, &columns, std::iter::once(Ok(rows)))?;
             return Ok(QueryResult::count(count));
         }
-        let source =
-            DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(source.clone()))));
+        let source = statement_of(source);
         let mut rows = self.query(statement, &source, params, extra)?;
         if rows.schema().fields().len() != columns.len() {
             let (wanted, given) = (columns.len(), rows.schema().fields().len());
@@ -568,6 +566,11 @@ fn fill(named: Named, params: &BoundParams) -> Result<Named> {
     });
     let plan = read.map_err(from_datafusion)?.data;
     Ok(Named { plan, names })
+}
+
+/// The statement that a query inside another statement is.
+fn statement_of(query: &Query) -> DfStatement {
+    DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query.clone()))))
 }
 
 /// The SQL statement under EXPLAINs.

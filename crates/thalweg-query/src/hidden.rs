@@ -5,6 +5,7 @@
 //! `n` is 10, though many values are mapped to the same one. Invariant: of conditions with casts or arithmetic only the answer is
 //! used.
 
+use crate::meaning::time_unit::compares;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::config::ConfigOptions;
@@ -88,20 +89,7 @@ fn maps_values(condition: &Arc<dyn PhysicalExpr>) -> bool {
 }
 
 fn computes(op: Operator) -> bool {
-    use Operator as O;
-    !matches!(
-        op,
-        O::Eq
-            | O::NotEq
-            | O::Lt
-            | O::LtEq
-            | O::Gt
-            | O::GtEq
-            | O::IsDistinctFrom
-            | O::IsNotDistinctFrom
-            | O::And
-            | O::Or
-    )
+    !compares(op) && !op.is_logic_operator()
 }
 
 /// A condition of which only the answer is known.

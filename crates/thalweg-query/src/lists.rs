@@ -15,6 +15,10 @@ use thalweg_table::{Error, Result};
 /// Puts the brackets of `IN (?)` around placeholders that lack them.
 pub(crate) fn with_brackets(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_in = |token: &Token| matches!(token, Token::Word(word) if word.keyword == Keyword::IN);
+    let is_placeholder = |token: &TokenWithSpan| matches!(token.token, Token::Placeholder(_));
+    if !tokens.iter().any(is_placeholder) {
+        return tokens;
+    }
     let mut follows_in = false;
     let mut out = Vec::with_capacity(tokens.len());
     for token in tokens {

@@ -146,6 +146,15 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
 
 /// Puts numbers with separators, `1_000_000`, together, which the parser takes for a number and a name.
 fn with_whole_numbers(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let follows = |pair: &[TokenWithSpan]| {
+        matches!(
+            (&pair[0].token, &pair[1].token),
+            (Token::Number(..), Token::Word(_))
+        )
+    };
+    if !tokens.windows(2).any(follows) {
+        return Ok(tokens);
+    }
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     for token in tokens {
         if let Token::Word(word) = &token.token

@@ -41,6 +41,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::Expr as SqlExpr;
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_table::{DatabaseView, Error, ErrorKind, TableView};
@@ -259,7 +260,11 @@ impl StatementSession {
     pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
         let planner =
             DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AggregatePlanner)]);
-        let plan = with_limits_above_windows(plan)?;
+        let plan = match self.shape {
+            Shape::Any => with_limits_above_windows(plan)?,
+            // Without windows.
+            Shape::Plain | Shape::Chain => Cow::Borrowed(plan),
+        };
         let plan = with_both_zeros(&plan)?;
         planner.create_physical_plan(&plan, self).await
     }

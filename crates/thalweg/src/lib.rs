@@ -47,6 +47,7 @@ pub use thalweg_kernel::repair::{RenamedTable, RepairReport};
 pub use thalweg_kernel::verify::{Damage, VerifyReport};
 pub use thalweg_table::definition::DEFAULT_BLOCK_ROWS;
 pub use thalweg_table::schema::{check_name, fold_name, parse_type, schema_of_names, type_name};
+pub use thalweg_table::suggest::nearest as nearest_name;
 pub use thalweg_table::time::{
     TimeBound, key_box, key_range, key_to_text, order_keys, orders_rows,
 };

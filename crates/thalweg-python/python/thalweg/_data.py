@@ -270,7 +270,7 @@ def _with_nanoseconds(values, array):
     return array
 
 
-# What pyarrow says of values, and what is said instead.
+# Messages of pyarrow, as patterns, and the words that replace them.
 _REWORDED = [
     (r"Could not convert (.*) with type (.*): tried to convert to (\w+)", r"\1 is of type \2 among values of type \3"),
     (r"Could not convert .* with type (.*): did not recognize .*", r"a value of type \1 cannot be stored"),

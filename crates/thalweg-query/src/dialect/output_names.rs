@@ -44,7 +44,7 @@ impl Named {
                 let fields = projection.schema.fields().iter();
                 names = Some(fields.map(|field| field.name().clone()).collect());
             }
-            plan = projection.input.as_ref().clone();
+            plan = LogicalPlan::clone(&projection.input);
         }
         Self { plan, names }
     }
@@ -62,7 +62,7 @@ fn renames_only(projection: &Projection) -> bool {
     projection.expr.len() == input.fields().len() && projection.expr.iter().enumerate().all(renames)
 }
 
-/// What an item without a name is called; `None` for an item that has a name, columns among them.
+/// Returns the name for an item without one; `None` for an item that has a name, columns among them.
 pub(super) fn of_unnamed(item: &SelectItem) -> Option<String> {
     let SelectItem::UnnamedExpr(expr) = item else {
         return None;

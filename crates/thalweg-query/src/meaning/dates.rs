@@ -4,7 +4,7 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::utils::merge_schema;
@@ -18,6 +18,9 @@ pub(crate) struct DatesAsTimes;
 
 impl AnalyzerRule for DatesAsTimes {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        if !has_sums(&plan)? {
+            return Ok(plan);
+        }
         let done = plan.transform_up_with_subqueries(|node| {
             let schema = merge_schema(&node.inputs());
             let names = NamePreserver::new(&node);
@@ -35,6 +38,22 @@ impl AnalyzerRule for DatesAsTimes {
     fn name(&self) -> &'static str {
         "thalweg_dates_as_times"
     }
+}
+
+/// Whether anything is added or subtracted: short statements have no time for more than this look.
+fn has_sums(plan: &LogicalPlan) -> Result<bool> {
+    let is_sum = |expr: &Expr| {
+        let adds = |op| matches!(op, Operator::Plus | Operator::Minus);
+        Ok(matches!(expr, Expr::BinaryExpr(BinaryExpr { op, .. }) if adds(*op)))
+    };
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(is_sum)?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
 }
 
 fn as_time(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -11,7 +11,7 @@ mod in_subqueries;
 mod joined_lists;
 mod naive_time;
 pub(crate) mod time_texts;
-mod time_unit;
+pub(crate) mod time_unit;
 
 pub(crate) use float_lists::with_both_zeros;
 

@@ -40,7 +40,8 @@ fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Resul
     Ok(None)
 }
 
-fn compares(op: Operator) -> bool {
+/// Whether an operator compares the values of both sides.
+pub(crate) fn compares(op: Operator) -> bool {
     use Operator as O;
     matches!(
         op,
