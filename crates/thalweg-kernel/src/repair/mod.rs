@@ -455,20 +455,20 @@ impl LostPages {
         self.pages.iter().filter(|lost| lost.damage.rows != Some(0))
     }
 
-    /// The tables that have lost rows.
-    fn tables(&self) -> HashSet<TableId> {
-        self.with_rows().map(|lost| lost.table).collect()
-    }
-
-    /// The tables of which commits of the log have replaced all that lay below lost pages, and so brought all rows back.
-    fn replaced(&self) -> HashSet<TableId> {
+    /// The rows that tables have lost.
+    fn rows_by_table(&self) -> HashMap<TableId, u64> {
         let mut lost_rows: HashMap<TableId, u64> = HashMap::new();
         for lost in self.with_rows() {
             let rows = lost_rows.entry(lost.table).or_default();
             *rows = rows.saturating_add(lost.damage.rows.unwrap_or(u64::MAX));
         }
+        lost_rows
+    }
+
+    /// The tables of which commits of the log have replaced all that lay below lost pages, and so brought all rows back.
+    fn replaced(&self) -> HashSet<TableId> {
         let is_back = |(table, rows): &(TableId, u64)| self.replaced_rows.get(table) == Some(rows);
-        let tables = lost_rows.into_iter().filter(is_back);
+        let tables = self.rows_by_table().into_iter().filter(is_back);
         tables.map(|(table, _)| table).collect()
     }
 
@@ -642,6 +642,9 @@ fn place(entry: &Entry) -> (FileId, u64) {
     (entry.address.file, entry.address.offset)
 }
 
+/// More than the files that can be missing and unknown: none is older than the last checkpoint.
+const LOST_FILE_IDS: u64 = 1 << 12;
+
 /// A repair that is decided.
 struct Repair {
     bad: Bad,
@@ -680,7 +683,10 @@ impl Repair {
         };
         make_folders(env, dir)?;
         let known = root.current.next_file.max(root.current.checkpoint.segment);
-        let next_file = free_file_id(env, dir, known)?;
+        let free = free_file_id(env, dir, known)?;
+        // Files that are missing have had ids too, which nothing may tell. Readers may still know them by these, or somebody puts
+        // one of the files back.
+        let next_file = FileId(free.0.saturating_add(LOST_FILE_IDS));
         let supply = SegmentSupply::new(
             env.clone(),
             dir.to_owned(),

@@ -16,7 +16,7 @@ use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
-use crate::index::{Entry, EntryKey};
+use crate::index::{EntryKey, Tree};
 use crate::recover::blocks_verify;
 use crate::replay::{Frame, Replay, Skipped};
 use crate::store::{Store, segment_name};
@@ -59,13 +59,13 @@ pub(crate) fn salvage(
     lost: &mut LostPages,
     report: &mut RepairReport,
 ) -> Result<Vec<Range<LogPosition>>> {
-    let pages_lost = &lost.tables();
+    let lost_rows = &lost.rows_by_table();
     let mut salvage = Salvage {
         store,
         report,
         working: &mut start.working,
         told: start.told,
-        pages_lost,
+        lost_rows,
         found: &lost.found,
         displaced: DisplacedTables::default(),
         left_out: Vec::new(),
@@ -102,8 +102,8 @@ struct Salvage<'a> {
     working: &'a mut Working,
     /// The last commit that anything tells of.
     told: CommitNo,
-    /// Tables whose index lost pages: keys of blocks may not be found for that reason alone.
-    pages_lost: &'a HashSet<TableId>,
+    /// Rows below lost pages of the index, by table: keys of blocks may not be found for that reason alone.
+    lost_rows: &'a HashMap<TableId, u64>,
     /// Items that were found below lost pages. In their place may have been a fragment with copies of them, which has the key of
     /// the first: who takes that out means all of them.
     found: &'a HashSet<(TableId, EntryKey)>,
@@ -256,7 +256,7 @@ impl Salvage<'_> {
         }
         let commit = frame.head.id.commit;
         let regained = self.forget_unreachable(&mut frame.changes)?;
-        match self.why_not(&frame.changes)? {
+        match self.why_not(&frame.changes, &regained)? {
             None => {
                 for (table, rows) in regained {
                     *self.replaced_rows.entry(table).or_default() += rows;
@@ -291,21 +291,24 @@ impl Salvage<'_> {
             let Some(state) = self.working.table(*table) else {
                 continue;
             };
-            if self.pages_lost.contains(table) {
+            if self.lost_rows.contains_key(table) {
                 let items = state.tree.whole_items(self.store, &mut |_, _| {})?;
                 let rows_of = items.iter().map(|item| (item.key(), item.rows));
                 let rows_of: HashMap<EntryKey, u64> = rows_of.collect();
+                let keys = removed.len();
                 removed.retain(|key| rows_of.contains_key(key));
-                let taken: u64 = removed.iter().filter_map(|key| rows_of.get(key)).sum();
-                let brought: u64 = added.iter().map(|item| item.rows).sum();
-                regained.push((*table, brought.saturating_sub(taken)));
+                if removed.len() < keys {
+                    let taken: u64 = removed.iter().filter_map(|key| rows_of.get(key)).sum();
+                    let brought: u64 = added.iter().map(|item| item.rows).sum();
+                    regained.push((*table, brought.saturating_sub(taken)));
+                }
             }
         }
         Ok(regained)
     }
 
-    /// Why a commit must be left out, if it must.
-    fn why_not(&self, changes: &[Change]) -> Result<Option<String>> {
+    /// Why a commit must be left out, if it must. `regained`: the rows that [`Self::forget_unreachable`] told of.
+    fn why_not(&self, changes: &[Change], regained: &[(TableId, u64)]) -> Result<Option<String>> {
         if let Some(why) = changes.iter().find_map(|change| self.rests_on_lost(change)) {
             return Ok(Some(why.to_owned()));
         }
@@ -318,37 +321,42 @@ impl Salvage<'_> {
             Err(error) => return Err(error),
         }
         for change in changes {
-            if self.replaces_less(change)? {
-                return Ok(Some("it has replaced copies of what is there".to_owned()));
+            if !self.keeps_rows(change, regained)? {
+                return Ok(Some("it has replaced others of the same keys".to_owned()));
             }
         }
         Ok(None)
     }
 
-    /// Whether a replacement takes out items that were found again, and brings other than as many rows as these have.
-    fn replaces_less(&self, change: &Change) -> Result<bool> {
+    /// Whether a replacement brings as many rows as it takes out, besides those that lay below lost pages. Else one of its keys
+    /// means something else here than it did when it was stored: a fragment has the key of its first block, and an earlier repair
+    /// has moved blocks to a fragment without a commit.
+    fn keeps_rows(&self, change: &Change, regained: &[(TableId, u64)]) -> Result<bool> {
         let Change::Edit(Edit::Replace {
             table,
             removed,
             added,
         }) = change
         else {
-            return Ok(false);
+            return Ok(true);
         };
+        let Some(state) = self.working.table(*table) else {
+            return Ok(true);
+        };
+        let mut of_table = regained.iter().filter(|(other, _)| other == table);
+        let regained = of_table.next().map_or(0, |(_, rows)| *rows);
+        let before = self.replaced_rows.get(table).copied().unwrap_or_default();
+        let lost = self.lost_rows.get(table).copied().unwrap_or_default();
         let is_found = |key: &EntryKey| self.found.contains(&(*table, *key));
-        let Some(state) = self
-            .working
-            .table(*table)
-            .filter(|_| removed.iter().any(is_found))
-        else {
+        if before.saturating_add(regained) > lost || (regained > 0 && removed.iter().any(is_found))
+        {
             return Ok(false);
-        };
-        let removed: HashSet<&EntryKey> = removed.iter().collect();
-        let items = state.tree.whole_items(self.store, &mut |_, _| {})?;
-        let taken = items.iter().filter(|item| removed.contains(&item.key()));
-        let rows = |items: &mut dyn Iterator<Item = &Entry>| items.map(|item| item.rows).sum();
-        let (taken, added): (u64, u64) = (rows(&mut { taken }), rows(&mut added.iter()));
-        Ok(taken != added)
+        }
+        let replaced = state
+            .tree
+            .replace(removed, added.clone(), self.store, &mut Vec::new())?;
+        let rows = |tree: &Tree| tree.total().map_or(0, |total| total.rows);
+        Ok(rows(&replaced) == rows(&state.tree).saturating_add(regained))
     }
 
     /// Why a change cannot be applied though it may look sound: its table is lost, or keys in it may mean something else than they

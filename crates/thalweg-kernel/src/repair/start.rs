@@ -450,6 +450,8 @@ struct Frames {
     last: BTreeMap<Epoch, (LogPosition, CommitNo)>,
     /// Up to where each epoch was synced when one of its frames was written.
     synced: BTreeMap<Epoch, LogPosition>,
+    /// The least commit that a frame of each epoch follows.
+    least_before: BTreeMap<Epoch, CommitNo>,
 }
 
 impl Frames {
@@ -458,6 +460,9 @@ impl Frames {
         self.last.insert(epoch, (at, head.id.commit));
         let synced = self.synced.entry(epoch).or_default();
         *synced = head.id.synced_to.max(*synced);
+        let before = head.commit_before();
+        let least = self.least_before.entry(epoch).or_insert(before);
+        *least = before.min(*least);
         self.first
             .entry(epoch)
             .or_insert_with(|| (at, head.clone()));
@@ -624,10 +629,11 @@ impl Frames {
         logs.collect()
     }
 
-    /// The last commit that each epoch took over from the one before it, as far as checkpoints tell.
+    /// The last commit that each epoch took over from the one before it, as far as its frames tell: it begins with a checkpoint of
+    /// that, and has written all behind it, or written it again. Behind it the epoch before may have frames that a power cut left.
     fn taken_over(&self, told: &Told) -> BTreeMap<Epoch, CommitNo> {
-        let mut least = BTreeMap::new();
-        for root in self.checkpoints.iter().chain(&told.slots) {
+        let mut least = self.least_before.clone();
+        for root in &told.slots {
             let first = least.entry(root.epoch).or_insert(root.commit);
             *first = root.commit.min(*first);
         }
