@@ -171,7 +171,15 @@ pub(crate) struct LiveFile {
 impl LiveFile {
     /// Opens it for the writer; made if missing.
     pub(crate) fn open_writer(env: &Env, database: &Path) -> Result<Self> {
-        let mut live = Self::open(env, database, OpenMode::OpenOrCreate)?;
+        let mut live = match Self::open(env, database, OpenMode::ReadWrite) {
+            Err(e) if e.kind() == crate::ErrorKind::NotFound => {
+                // Who made the root may have been killed before its name was synced. A power cut must not leave `live` alone.
+                let synced = env.storage().sync_dir(database);
+                synced.map_err(|e| Error::io(format_args!("syncing {}", database.display()), e))?;
+                Self::open(env, database, OpenMode::OpenOrCreate)?
+            }
+            opened => opened?,
+        };
         let mut said = live.read();
         for attempt in 1..=UNREADABLE_ATTEMPTS {
             if !said.as_ref().is_err_and(Error::is_unreadable) {

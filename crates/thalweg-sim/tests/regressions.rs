@@ -727,3 +727,36 @@ fn a_lost_root_and_a_damaged_log_do_not_pass_for_a_creation_that_was_killed() {
         assert_eq!(image.files(), files, "byte {at}");
     }
 }
+
+/// The name of the root was not synced when the process was killed that made the database; the next one finds it all the same.
+#[test]
+fn a_power_cut_behind_a_killed_creation_leaves_no_traces_of_a_database_that_is_lost() {
+    let shape = Shape::new(1 << 16, 16);
+    let mut images = 0;
+    for call in 1..200 {
+        let sim = SimEnv::new(1);
+        sim.set_plan(FaultPlan::crash_at(call));
+        if shape.open(&sim.env()).is_ok() {
+            assert!(call > 10 && images > 1_000, "{call} calls, {images} images");
+            return;
+        }
+        let killed = sim.crash_image(&CrashChoice::Kill);
+        for call in 1.. {
+            let second = killed.crash_image(&CrashChoice::Kill);
+            second.set_plan(FaultPlan::crash_at(call));
+            let is_done = shape.open(&second.env()).is_ok();
+            for choice in second.crash_choices(40, 0, call) {
+                let image = second.crash_image(&choice);
+                let refused = shape.open_read_only(&image.env()).err();
+                let refused = refused.map(|e| (e.kind() != ErrorKind::NotFound).then_some(e));
+                assert!(refused.flatten().is_none(), "call {call}, {choice:?}");
+                shape.open(&image.env()).unwrap();
+                images += 1;
+            }
+            if is_done {
+                break;
+            }
+        }
+    }
+    panic!("the creation has not ended");
+}
