@@ -15,7 +15,7 @@
 use crate::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fragment::fragment_table;
-use crate::ids::{CommitNo, FileId, TableId};
+use crate::ids::{FileId, TableId};
 use crate::index::{Address, Entry, Step};
 use crate::leader::Job;
 use crate::live::PinPlace;
@@ -43,8 +43,56 @@ pub(crate) const MAX_EMPTY_FRAGMENTS: usize = 16 * EMPTY_FRAGMENTS;
 pub(crate) struct Collected {
     /// Files that were removed.
     pub(crate) files: usize,
-    /// Some are left, because a snapshot before this commit may need them.
-    pub(crate) pinned: Option<CommitNo>,
+    /// What is left, because snapshots may need it.
+    pub(crate) waiting: Option<Waiting>,
+}
+
+impl Collected {
+    fn files(files: usize) -> Self {
+        Self {
+            files,
+            waiting: None,
+        }
+    }
+}
+
+/// Files that go once no snapshot before a commit is in use. That is waited for with what was marked then: marked anew, at a later
+/// commit, they would wait for the snapshots that were taken meanwhile, and where queries overlap there are always some.
+pub(crate) struct Waiting {
+    needed: Needed,
+    written: FileId,
+    /// Of the state that was marked. Commits that another epoch has lost may have been all that made files garbage.
+    at: PinPlace,
+    dead: Vec<Dead>,
+    dead_bytes: u64,
+}
+
+impl Waiting {
+    /// Whether snapshots are in the way, here or in another process, that have not been so for too long there.
+    fn is_pinned(&self, writer: &Writer) -> Result<bool> {
+        is_pinned_before(writer, self.at)
+    }
+
+    /// The log goes on in the epoch of what was marked.
+    fn is_of_this_epoch(&self, writer: &Writer) -> Result<bool> {
+        let epoch = writer.with_leader(|leader| leader.root.current.epoch)?;
+        Ok(epoch == self.at.epoch)
+    }
+
+    /// Deletes the files, unless that is for snapshots to wait for.
+    pub(crate) fn finish(self, writer: &Writer) -> Result<Collected> {
+        if self.dead.iter().all(|dead| dead.bytes(writer) == 0) {
+            // A later round has removed them.
+            return Ok(Collected::files(0));
+        }
+        if self.is_pinned(writer)? {
+            return Ok(Collected {
+                files: 0,
+                waiting: Some(self),
+            });
+        }
+        remove(writer, self)
+    }
 }
 
 /// What a snapshot needs, and which other files are not to be touched: one walk over the index serves all of a round.
@@ -133,10 +181,9 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
 fn remove_dead(
     writer: &Writer,
     marked: Marked,
-    mut dead: Vec<Dead>,
+    dead: Vec<Dead>,
     least_bytes: u64,
 ) -> Result<Collected> {
-    let commit = marked.snapshot.commit();
     let (awaits_cleaning, dropped_in) =
         writer.with_leader(|leader| (leader.awaits_cleaning.is_some(), leader.dropped_in))?;
     // Segments that the last round has left do not call for another one, which would leave as many. One with what was dropped
@@ -155,18 +202,38 @@ fn remove_dead(
         .map(|dead| dead.bytes(writer))
         .sum();
     if dead_bytes < least_bytes.max(1) {
-        return Ok(Collected {
-            files: 0,
-            pinned: None,
-        });
+        return Ok(Collected::files(0));
     }
-    let stays = Collected {
-        files: 0,
-        pinned: Some(commit),
+    let Marked {
+        snapshot,
+        needed,
+        written,
+        ..
+    } = marked;
+    let waiting = Waiting {
+        needed,
+        written,
+        at: PinPlace {
+            epoch: snapshot.state.epoch,
+            commit: snapshot.commit(),
+        },
+        dead,
+        dead_bytes,
     };
-    if is_pinned_before(writer, commit)? {
-        return Ok(stays);
+    // It must not be in the way of a round that comes before this one.
+    drop(snapshot);
+    waiting.finish(writer)
+}
+
+/// Deletes files that no snapshot needs.
+fn remove(writer: &Writer, mut waiting: Waiting) -> Result<Collected> {
+    if !waiting.is_of_this_epoch(writer)? {
+        // The round that is called for marks anew.
+        writer.due.expect_garbage();
+        return Ok(Collected::files(0));
     }
+    let (commit, dead_bytes) = (waiting.at.commit, waiting.dead_bytes);
+    let awaits_cleaning = writer.with_leader(|leader| leader.awaits_cleaning.is_some())?;
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
     // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
     let usual_bytes = writer
@@ -190,7 +257,7 @@ fn remove_dead(
     }
     // The one that was written to when the round began holds what was garbage before, the others its own checkpoints.
     let written = writer.with_leader(|leader| leader.written_segment())?;
-    *writer.left_by_cleaning.lock() = marked.written..=written;
+    *writer.left_by_cleaning.lock() = waiting.written..=written;
     let after = writer.snapshot();
     let still_needed = live_files(&after, &writer.store, &mut writer.known_uses.lock());
     let (log_floor, next_file) = writer.with_leader(|leader| {
@@ -199,27 +266,27 @@ fn remove_dead(
     })?;
     if after.commit() == commit {
         // No snapshot lies between the two states: what neither needs goes, also if it was written to until the checkpoints.
-        dead.extend(unneeded_segments(
-            writer,
-            &marked,
-            marked.written..log_floor,
-        )?);
+        let segments = unneeded_segments(writer, &waiting.needed, waiting.written..log_floor)?;
+        waiting.dead.extend(segments);
     }
-    dead.retain(|dead| {
+    waiting.dead.retain(|dead| {
         let is_replayed = dead.is_segment && dead.id >= log_floor;
         dead.id < next_file && !is_replayed && !still_needed.may_need(dead, &writer.store)
     });
     // A drop that only the operating system has could be undone by a power cut, after the files are gone.
     writer.flush()?;
     writer.with_leader(|leader| leader.raise_gc_floor(commit))??;
-    drop((marked, after));
-    if is_pinned_before(writer, commit)? {
+    drop(after);
+    if waiting.is_pinned(writer)? || !waiting.is_of_this_epoch(writer)? {
         // A reader may still need them; a later round will see.
-        return Ok(stays);
+        return Ok(Collected {
+            files: 0,
+            waiting: Some(waiting),
+        });
     }
     // One that cannot be removed keeps no other.
     let mut failed = None;
-    for Dead { id, path, .. } in &dead {
+    for Dead { id, path, .. } in &waiting.dead {
         writer.store.forget_file(*id);
         match writer.env.storage().remove_file(path) {
             Ok(()) => {}
@@ -234,7 +301,7 @@ fn remove_dead(
     if let Some(error) = failed {
         return Err(error);
     }
-    if !dead.is_empty() {
+    if !waiting.dead.is_empty() {
         let is_alone = writer.with_leader(|leader| {
             // Not for a table that was dropped meanwhile.
             leader.awaits_cleaning.take_if(|last| *last <= commit);
@@ -245,10 +312,7 @@ fn remove_dead(
             let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
         }
     }
-    Ok(Collected {
-        files: dead.len(),
-        pinned: None,
-    })
+    Ok(Collected::files(waiting.dead.len()))
 }
 
 /// Removes empty fragments, which are left where writing one has failed, and takes them out of `dead`; returns how many have gone.
@@ -280,10 +344,8 @@ fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<usize
         .count())
 }
 
-/// Whether a snapshot before `commit` is in use, here or in another process, and has not been in the way for too long there.
-pub(crate) fn is_pinned_before(writer: &Writer, commit: CommitNo) -> Result<bool> {
-    let epoch = writer.with_leader(|leader| leader.root.current.epoch)?;
-    let floor = PinPlace { epoch, commit };
+/// Whether a snapshot before `floor` is in use, here or in another process, and has not been in the way for too long there.
+fn is_pinned_before(writer: &Writer, floor: PinPlace) -> Result<bool> {
     let here = writer.pins.oldest().is_some_and(|pin| pin < floor);
     let mut slots = writer.slots.lock();
     // Looked at in any case: for those in the way the time begins now.
@@ -315,7 +377,7 @@ impl Dead {
 /// The segments of a range of ids that are not needed.
 fn unneeded_segments(
     writer: &Writer,
-    marked: &Marked,
+    needed: &Needed,
     ids: Range<FileId>,
 ) -> Result<impl Iterator<Item = Dead>> {
     let segments = list_segments(&writer.env, &writer.dir)?;
@@ -325,12 +387,12 @@ fn unneeded_segments(
         path: segment_path(&writer.dir, id),
         is_segment: true,
     });
-    Ok(dead.filter(|dead| !marked.needed.may_need(dead, &writer.store)))
+    Ok(dead.filter(|dead| !needed.may_need(dead, &writer.store)))
 }
 
 /// The files that are not needed: of the segments those before the written one, of the fragments those below the bound.
 fn unneeded(writer: &Writer, marked: &Marked) -> Result<Vec<Dead>> {
-    let segments = unneeded_segments(writer, marked, FileId(0)..marked.written)?;
+    let segments = unneeded_segments(writer, &marked.needed, FileId(0)..marked.written)?;
     let fragments = list_fragments(&writer.env, &writer.dir)?;
     let fragments = fragments
         .into_iter()

@@ -225,6 +225,7 @@ impl Kernel {
         }
         match &self.role {
             Role::Writer { writer, background } => {
+                writer.begin_closing();
                 background.stop(writer);
                 let closed = writer.close();
                 self.store.close();

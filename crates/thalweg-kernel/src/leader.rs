@@ -44,7 +44,8 @@ const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
 
-/// What calls for a checkpoint: recovery never has more than this to read.
+/// What calls for a checkpoint. Recovery has not much more than this to read, and beside appends that keep the encoder busy not
+/// much more than [`OVERDUE`] times as much.
 pub(crate) const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
     frames: 16_384,
     groups: 256,
@@ -54,6 +55,10 @@ pub(crate) const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
     rows_bytes: 8 << 20,
     page_bytes: 8 << 20,
 };
+
+/// How many times as much as calls for a checkpoint calls for one before full blocks of open rows are encoded. Encoded first they
+/// are in no checkpoint, which copies what is open.
+const OVERDUE: u64 = 2;
 
 /// What a caller wants done.
 #[derive(Debug)]
@@ -557,13 +562,22 @@ impl Leader {
     }
 
     pub(crate) fn checkpoint_is_due(&self) -> bool {
+        self.has_since_checkpoint(1)
+    }
+
+    /// Whether one is due that other work must not keep waiting.
+    pub(crate) fn checkpoint_is_overdue(&self) -> bool {
+        self.has_since_checkpoint(OVERDUE)
+    }
+
+    fn has_since_checkpoint(&self, times: u64) -> bool {
         let (since, due) = (&self.working.since_checkpoint, &CHECKPOINT_DUE);
-        since.frames >= due.frames
-            || since.groups >= due.groups
-            || since.directory_bytes >= due.directory_bytes
-            || since.edit_bytes >= due.edit_bytes
-            || since.rows_bytes >= due.rows_bytes
-            || since.page_bytes >= due.page_bytes
+        since.frames >= times * due.frames
+            || since.groups >= times * due.groups
+            || since.directory_bytes >= times * due.directory_bytes
+            || since.edit_bytes >= times * due.edit_bytes
+            || since.rows_bytes >= times * due.rows_bytes
+            || since.page_bytes >= times * due.page_bytes
     }
 
     /// A file for blocks of a table.

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_env::sync::{Condvar, Mutex};
 use thalweg_env::{Env, File};
@@ -66,11 +66,14 @@ pub(crate) struct Writer {
     pub(crate) empty_fragments: AtomicUsize,
     /// When the removal of a file failed: it calls for another round some time later.
     not_removed: Mutex<BTreeMap<FileId, u64>>,
-    /// Garbage that was left because of snapshots before this commit.
-    behind_pins: Mutex<Option<CommitNo>>,
+    /// Garbage that was left because of snapshots. It stays until they have gone, whatever rounds come after it: each of those
+    /// waits for later ones.
+    behind_pins: Mutex<Option<garbage::Waiting>>,
     /// Files of fragments that may become part of a table any moment.
     pub(crate) staged: Arc<Mutex<Staged>>,
     background: bool,
+    /// Nobody commits any more: the database is about to be closed.
+    is_closing: AtomicBool,
     /// Full size of a segment of the log.
     pub(crate) segment_bytes: u64,
     /// Held for as long as the database is open.
@@ -109,6 +112,7 @@ impl Writer {
             room: Condvar::new(),
             rounds: Mutex::default(),
             background: options.background,
+            is_closing: AtomicBool::new(false),
             segment_bytes: options.segment_bytes,
             lock: Mutex::new(Some(lock)),
         })
@@ -175,6 +179,10 @@ impl Writer {
     }
 
     pub(crate) fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
+        if self.is_closing() {
+            self.abandon_fragments(commit.fragments().map(|(_, root)| root.address.file));
+            return Err(Error::closed());
+        }
         if !commit.rows.is_empty() {
             let tables = commit.rows.iter().map(|rows| rows.table);
             let room = self.due.check_stuck(tables);
@@ -212,6 +220,9 @@ impl Writer {
             }
             self.due.work.call();
             self.room.wait_for(&mut rounds, Duration::from_millis(50));
+            if self.is_closing() {
+                return Err(Error::closed());
+            }
             if let Some(poison) = self.poison() {
                 return Err(refusal(&poison));
             }
@@ -293,23 +304,32 @@ impl Writer {
             return encoded;
         }
         // Tables that cannot be encoded keep their open rows; a checkpoint copies them.
+        self.checkpoint_if_due().and(encoded)
+    }
+
+    fn checkpoint_if_due(&self) -> Result<()> {
         if self.due.take_checkpoint() {
             self.submit(Job::Checkpoint { always: false }, Durability::Disk)?;
         }
-        encoded
+        Ok(())
     }
 
     /// Encodes all tables that need it; those where it fails are left aside for a while. The last error.
     fn encode_due_tables(&self) -> Result<()> {
         let mut failed = Ok(());
-        loop {
+        while !self.is_closing() {
             match self.encode_one() {
                 Ok(true) => {}
-                Ok(false) => return failed,
+                Ok(false) => break,
                 Err(error) if stops_all(&error) => return Err(error),
                 Err(error) => failed = Err(error),
             }
+            // Appends may keep this up for as long as they like, and what an opening has to read would grow with it.
+            if self.with_leader(|leader| leader.checkpoint_is_overdue())? {
+                self.checkpoint_if_due()?;
+            }
         }
+        failed
     }
 
     /// Rewrites what segments with little in them still hold, and removes files that nothing needs, if commits may have
@@ -319,7 +339,13 @@ impl Writer {
         if !self.due.take_garbage() {
             return Ok(());
         }
-        self.work(CLEANING, || self.clean_now())
+        self.work(CLEANING, || {
+            let waited = self.finish_waiting();
+            if waited.is_err() {
+                self.due.garbage_stays();
+            }
+            waited.and(self.clean_now())
+        })
     }
 
     fn clean_now(&self) -> Result<()> {
@@ -345,12 +371,29 @@ impl Writer {
             CLEANING_CHECKPOINTS * full_bytes
         };
         let collected = marked.and_then(|marked| garbage::collect(self, marked, least_bytes));
-        let pinned = collected.as_ref().ok().and_then(|c| c.pinned);
-        *self.behind_pins.lock() = pinned;
-        if compacted.is_err() || collected.is_err() || pinned.is_some() || is_partial {
+        let stays = match &collected {
+            Ok(collected) => collected.waiting.is_some(),
+            Err(_) => true,
+        };
+        if compacted.is_err() || stays || is_partial {
             self.due.garbage_stays();
         }
-        compacted.and(collected).map(|_| ())
+        compacted.and(collected.map(|collected| {
+            if let Some(waiting) = collected.waiting {
+                self.behind_pins.lock().get_or_insert(waiting);
+            }
+        }))
+    }
+
+    /// Removes the garbage that has waited for snapshots, if they are gone by now; returns whether none waits any more.
+    fn finish_waiting(&self) -> Result<bool> {
+        let Some(waiting) = self.behind_pins.lock().take() else {
+            return Ok(true);
+        };
+        let done = waiting.finish(self)?;
+        let waits = done.waiting.is_some();
+        *self.behind_pins.lock() = done.waiting;
+        Ok(!waits)
     }
 
     /// Notes a file that could not be removed.
@@ -372,16 +415,18 @@ impl Writer {
         self.behind_pins.lock().is_some()
     }
 
-    /// Calls for what waited for snapshots that are gone by now.
+    /// Removes what waited for snapshots that are gone by now.
     pub(crate) fn look_at_pins(&self) -> Result<()> {
-        let mut behind_pins = self.behind_pins.lock();
-        if let Some(commit) = *behind_pins
-            && !garbage::is_pinned_before(self, commit)?
-        {
-            *behind_pins = None;
+        if !self.waits_for_pins() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.cleaning.lock();
+        let is_done = self.work(CLEANING, || self.finish_waiting());
+        if !matches!(is_done, Ok(false)) {
+            // There may be more by now.
             self.due.expect_garbage();
         }
-        Ok(())
+        is_done.map(|_| ())
     }
 
     /// Encodes open rows of a table that needs it; `false`: none does.
@@ -508,6 +553,16 @@ impl Writer {
             let marked = Marked::new(self)?;
             garbage::collect(self, marked, 0).map(|collected| collected.files)
         })
+    }
+
+    /// Takes no commits any more, so that what they keep busy comes to an end.
+    pub(crate) fn begin_closing(&self) {
+        self.is_closing.store(true, Ordering::Release);
+        self.room.notify_all();
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
     }
 
     /// After the background has stopped.

@@ -7,6 +7,7 @@
 use crate::error::{Error, Raised, exception, raise};
 use crate::finalize::{Callback, Ending};
 use crate::foreign::{adopt, give_back};
+use crate::interpreter::Held;
 use crate::once::name;
 use crate::process::Home;
 use arrow_array::cast::AsArray;
@@ -249,7 +250,10 @@ struct Attached(Option<Py<PyAny>>);
 impl Drop for Attached {
     fn drop(&mut self) {
         let object = self.0.take();
-        Python::attach(|_| drop(object));
+        match Held::begin() {
+            Ok(_held) => Python::attach(|_| drop(object)),
+            Err(_) => std::mem::forget(object),
+        }
     }
 }
 
@@ -290,8 +294,9 @@ impl Iterator for Batches {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let _running = match Callback::begin() {
-            Ok(running) => running,
+        let began = Callback::begin().and_then(|running| Ok((running, Held::begin()?)));
+        let (_running, _held) = match began {
+            Ok(began) => began,
             Err(ending) => return Some(Err(unavailable(ending))),
         };
         Python::attach(|py| {

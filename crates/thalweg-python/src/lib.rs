@@ -3,9 +3,10 @@
 //! Invariants
 //! - No logic of a database is here: Python objects become Arrow and values of the engine, and the other way round.
 //! - Nothing that may wait holds the interpreter.
+//! - Unsafe code is in `interpreter` alone.
 //! - Every exception that is raised on purpose is a `thalweg.Error`.
 //! - A child of a fork neither uses nor drops what it has inherited (`process`).
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod appender;
 mod cells;
@@ -14,6 +15,7 @@ mod error;
 mod finalize;
 mod foreign;
 mod input;
+mod interpreter;
 mod many;
 mod once;
 mod options;

@@ -6,6 +6,7 @@
 use crate::cells::{Converter, Page};
 use crate::error::raise;
 use crate::finalize::{Callback, import};
+use crate::interpreter::Held;
 use crate::once::name;
 use crate::options::whole_number;
 use crate::process::{Home, ProcessLocal};
@@ -56,7 +57,7 @@ struct Rows {
     converter: Option<Converter>,
     /// Rows that were pulled and not yet asked for.
     page: Option<Page>,
-    /// Batches that were pulled after the page, to show the first rows.
+    /// Batches that were pulled behind the page and not asked for: to show the first rows, say.
     ahead: VecDeque<RecordBatch>,
     /// Dropped behind the rows: it may be the last one to hold the database open.
     _db: Arc<Handle>,
@@ -198,7 +199,14 @@ impl PyQueryResult {
     }
 
     fn stream(&self) -> PyResult<PyRecordBatchReader> {
-        let rows = self.take(State::Taken)?;
+        let mut rows = self.take(State::Taken)?;
+        // What the interpreter owns is dropped here: whoever drops the stream may not hold it.
+        rows.converter = None;
+        if let Some(page) = rows.page.take()
+            && page.rows_left() > 0
+        {
+            rows.ahead.push_front(page.rest());
+        }
         let stream = Streamed {
             schema: SchemaRef::clone(&self.schema),
             rows,
@@ -481,14 +489,17 @@ impl Iterator for Streamed {
                 message.replace('\0', " ").into(),
             )))
         };
+        // Whoever pulls may have let go of the interpreter behind PyO3.
+        let _held = match Held::begin() {
+            Ok(held) => held,
+            Err(ending) => return failed(ending.to_string()),
+        };
         let source = match self.rows.source.get_mut() {
             Ok(source) => source,
             Err(error) => return failed(error.to_string()),
         };
-        if let Some(page) = self.rows.page.take()
-            && page.rows_left() > 0
-        {
-            return Some(Ok(page.rest()));
+        if let Some(batch) = self.rows.ahead.pop_front() {
+            return Some(Ok(batch));
         }
         match next_batch(source) {
             Ok(batch) => batch.map(Ok),

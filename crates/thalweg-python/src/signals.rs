@@ -37,8 +37,8 @@ pub(crate) fn check() -> PyResult<()> {
     Python::attach(|py| py.check_signals())
 }
 
-/// The next batch, or `None` at the end. Called with the interpreter held or not, it waits without it: what it waits for
-/// may need the interpreter, to read a Python iterator for example.
+/// The next batch, or `None` at the end. Called with the interpreter held, it waits without it: what it waits for may need the
+/// interpreter, to read a Python iterator for example.
 pub(crate) fn next_batch(rows: &mut QueryResult) -> Result<Option<RecordBatch>, Stopped> {
     Python::attach(|py| {
         loop {
@@ -60,24 +60,33 @@ pub(crate) fn next_batch(rows: &mut QueryResult) -> Result<Option<RecordBatch>, 
     })
 }
 
+/// Runs `work`, which asks its argument every now and then whether to go on. What a handler of a signal raised, or `check_also`, is the
+/// error then.
+pub(crate) fn interruptible<T>(
+    check_also: impl Fn() -> PyResult<()> + Sync,
+    work: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> T,
+) -> PyResult<T> {
+    let raised = Mutex::new(None);
+    // In this order: a handler may fork, say.
+    let goes_on = || match check().and_then(|()| check_also()) {
+        Ok(()) => true,
+        Err(ended) => {
+            *raised.lock() = Some(ended);
+            false
+        }
+    };
+    let done = work(&goes_on);
+    match raised.into_inner() {
+        Some(ended) => Err(ended),
+        None => Ok(done),
+    }
+}
+
 /// Runs a statement without the interpreter. It asks its argument every now and then whether to go on; what a handler of a
 /// signal raised is the error then.
 pub(crate) fn run(
     py: Python<'_>,
     statement: impl FnOnce(&dyn Fn() -> bool) -> Result<QueryResult, Error> + Send,
 ) -> PyResult<Result<QueryResult, Error>> {
-    let raised = Mutex::new(None);
-    let outcome = py.detach(|| {
-        statement(&|| match check() {
-            Ok(()) => true,
-            Err(ended) => {
-                *raised.lock() = Some(ended);
-                false
-            }
-        })
-    });
-    match raised.into_inner() {
-        Some(ended) => Err(ended),
-        None => Ok(outcome),
-    }
+    interruptible(|| Ok(()), |goes_on| py.detach(|| statement(goes_on)))
 }

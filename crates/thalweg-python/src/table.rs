@@ -20,7 +20,6 @@ use pyo3::types::{PyCapsule, PyDict, PyString, PyTuple};
 use pyo3_arrow::PySchema;
 use std::sync::Arc;
 use thalweg::{Error, ErrorKind, Table, TableScan, key_to_text};
-use thalweg_env::sync::Mutex;
 use thalweg_table::time::key_to_scalar;
 
 /// Rows of `head()` unless it is told.
@@ -65,18 +64,9 @@ impl PyTable {
         let table = self.open()?;
         // Ctrl-C ends the append, of which nothing is stored then. So does a fork within whatever makes the batches, in the
         // child: the append is its parent's.
-        let raised = Mutex::new(None);
-        // In this order: a handler may fork as well.
-        let checked = || signals::check().and_then(|()| self.table.get());
-        let goes_on = || match checked() {
-            Ok(_) => true,
-            Err(ended) => {
-                *raised.lock() = Some(ended);
-                false
-            }
-        };
-        let appended = match input {
-            Input::Batch(batch) => py.detach(|| table.append_while([Ok(batch)], None, &goes_on)),
+        let is_here = || self.table.get().map(drop);
+        let appended = signals::interruptible(is_here, |goes_on| match input {
+            Input::Batch(batch) => py.detach(|| table.append_while([Ok(batch)], None, goes_on)),
             Input::Stream(stream) => {
                 let batches = stream.map(|batch| {
                     if !goes_on() {
@@ -84,13 +74,10 @@ impl PyTable {
                     }
                     batch.map_err(input::unread)
                 });
-                py.detach(|| table.append_while(batches, None, &goes_on))
+                py.detach(|| table.append_while(batches, None, goes_on))
             }
-        };
-        match raised.into_inner() {
-            Some(ended) => Err(ended),
-            None => appended.or_raise(),
-        }
+        })?;
+        appended.or_raise()
     }
 }
 
@@ -101,6 +88,8 @@ impl PyTable {
     /// data: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a dict of arrays, or
     ///     anything with __arrow_c_stream__ or __arrow_c_array__; a list or an iterator of such; a dict of values as one row,
     ///     or a list or an iterator of them.
+    ///
+    /// The rows are read while other threads run: they must not write to arrays of NumPy that they are in before this returns.
     ///
     /// Columns are matched by name; missing ones become null; rows may be in any order. An index of times without a name is
     /// the time column of a DataFrame that has no other. In pandas NaN is a missing value and becomes null; elsewhere it
@@ -265,10 +254,14 @@ impl PyTable {
     }
 
     /// Puts late rows in order and short blocks together, so that scans need not merge them. Readers and writers go on
-    /// meanwhile; files that are of no use any more go in the background.
+    /// meanwhile; files that are of no use any more go in the background. Ctrl-C ends it; what is in order by then stays so.
     fn maintain(&self, py: Python<'_>) -> PyResult<()> {
         let table = self.open()?;
-        py.detach(|| table.maintain().map(drop)).or_raise()
+        let is_here = || self.table.get().map(drop);
+        let done = signals::interruptible(is_here, |goes_on| {
+            py.detach(|| table.maintain_while(goes_on).map(drop))
+        })?;
+        done.or_raise()
     }
 
     /// Not offered by this version.

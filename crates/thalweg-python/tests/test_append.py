@@ -11,6 +11,7 @@ import pandas
 import polars
 import pyarrow
 import pytest
+from programs import run
 
 import thalweg
 
@@ -552,3 +553,54 @@ def test_a_signal_ends_a_large_append_of_one_batch(db):
         signal.signal(signal.SIGALRM, before)
     assert len(table) == 0
     assert table.append(data) == rows
+
+
+NESTED = """
+db = thalweg.connect(":memory:")
+table = db.create_table("t", {"ts": "int64", "v": "double"}, time="ts")
+table.append({"ts": [1, 2, 3], "v": [1.0, 2.0, 3.0]})
+
+def rows():
+    return db.sql("SELECT * FROM t LIMIT 3")
+
+def reader():
+    batches = (batch for _ in range(2) for batch in pyarrow.table(rows()).to_batches())
+    return pyarrow.RecordBatchReader.from_batches(table.schema, batches)
+
+class Path:
+    def __fspath__(self):
+        assert len(pyarrow.table(rows())) == 3
+        return path
+
+def handler(*_):
+    assert len(pyarrow.table(rows())) == 3
+    raise InterruptedError
+
+shown = rows()
+shown.fetchone()
+assert table.append([rows()]) == 3
+assert table.append([rows(), table.scan(limit=3), shown]) == 8
+assert table.append([table]) == 14
+assert table.append(pyarrow.table(rows()) for _ in range(2)) == 6
+assert table.append(reader()) == 6
+read = reader()
+assert db.sql("SELECT count(*) FROM read").fetchone() == (6,)
+assert len(db.create_table("u", [table.scan(limit=2)])) == 2
+thalweg.connect(Path()).close()
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+try:
+    db.sql("SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b").fetchall()
+except InterruptedError:
+    print("nested")
+# The end of what was never read.
+rest = iter(rows().reader())
+next(rest)
+del rest
+gc.collect()
+"""
+
+
+def test_what_is_appended_may_be_read_from_the_same_database(tmp_path):
+    # Below an append pyarrow lets go of the interpreter by itself, and calls the stream of a result.
+    assert "nested" in run(NESTED, tmp_path / "d.thal")

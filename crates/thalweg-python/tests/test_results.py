@@ -259,3 +259,29 @@ def test_the_first_rows_come_from_as_many_batches_as_it_takes(db):
     result = db.sql("SELECT n FROM many")
     assert "| 9 |" in repr(result) and "(more rows)" in repr(result) and "(more rows)" in result._repr_html_()
     assert result.fetchall() == [(i,) for i in range(13)]
+
+
+TAKEN = {
+    "arrow": lambda r: r.arrow().num_rows,
+    "table": lambda r: pyarrow.table(r).num_rows,
+    "reader": lambda r: pyarrow.RecordBatchReader.from_stream(r).read_all().num_rows,
+    "own reader": lambda r: r.reader().read_all().num_rows,
+    "polars": lambda r: polars.DataFrame(r).height,
+    "pl": lambda r: r.pl().height,
+    "df": lambda r: len(r.df()),
+    "numpy": lambda r: len(r.numpy()["n"]),
+    "rows": lambda r: len(r.fetchall()),
+    "iteration": lambda r: sum(1 for _ in r),
+    "append": lambda r: thalweg.connect(":memory:").create_table("t", {"n": "int64"}).append(r),
+}
+
+
+@pytest.mark.parametrize("fetched", [0, 1, 4])
+@pytest.mark.parametrize("form", TAKEN)
+def test_a_result_that_was_shown_has_all_its_rows(db, form, fetched):
+    many = pyarrow.table({"n": pyarrow.chunked_array([[3 * i, 3 * i + 1] for i in range(40)])})
+    result = db.sql("SELECT n FROM many")
+    for _ in range(fetched):
+        result.fetchone()
+    assert "more rows" in repr(result)
+    assert TAKEN[form](result) == 80 - fetched

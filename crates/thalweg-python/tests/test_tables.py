@@ -1,5 +1,6 @@
 """Tables: made, listed, described, dropped."""
 
+import signal
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -250,3 +251,31 @@ def test_split_by_numbers_and_timedeltas(db):
     db.create_table("b", COLUMNS, time="ts", split=timedelta(hours=6))
     with pytest.raises(thalweg.Error, match="86400000000 us"):
         db.create_table("c", {"ts": "int64"}, time="ts", split=timedelta(days=1))
+
+
+def test_ctrl_c_ends_maintain_and_loses_nothing(db):
+    table = db.create_table("t", {"ts": "int64", "v": "int64"}, time="ts")
+    rows = numpy.arange(400_000)
+    for late in range(5):
+        table.append({"ts": rows * 5 + late, "v": rows})
+
+    def handler(*_):
+        raise InterruptedError
+
+    before = signal.signal(signal.SIGALRM, handler)
+    # Until one comes while it works.
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        with pytest.raises(InterruptedError):
+            table.maintain()
+    finally:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except InterruptedError:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(table) == 2_000_000
+    table.maintain()
+    assert table.stats()["late_rows"] == 0
+    times = db.sql("SELECT ts FROM t").numpy()["ts"]
+    assert (times == numpy.arange(2_000_000)).all()

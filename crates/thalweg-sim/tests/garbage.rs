@@ -776,3 +776,40 @@ fn a_round_leaves_what_the_next_checkpoint_builds_on() {
         }
     }
 }
+
+/// Where queries overlap there is a snapshot at any time. What was garbage before the oldest of them goes all the same.
+#[test]
+fn garbage_goes_beside_snapshots_that_overlap() {
+    let sim = SimEnv::new(1);
+    let toy = open(&sim);
+    let names = ["first", "second", "third"];
+    for (name, first) in names.iter().zip([0, 10_000, 20_000]) {
+        let table = toy.create(name).unwrap();
+        toy.append_fragment(table, &random_rows(first, 4_000), 100)
+            .unwrap();
+    }
+    let before = fragments(&sim);
+    assert_eq!(before.len(), 3);
+    let drop_table = |name: &str| {
+        let table = toy.kernel.snapshot().unwrap().table_named(name).unwrap().id;
+        toy.drop_table(table).unwrap();
+    };
+    let oldest = toy.kernel.snapshot().unwrap();
+    drop_table("first");
+    let middle = toy.kernel.snapshot().unwrap();
+    drop_table("second");
+    assert_eq!(fragments(&sim), before);
+    drop(oldest);
+    drop_table("third");
+    // The snapshot in the middle needs the second one.
+    assert_eq!(fragments(&sim), before[1..]);
+    let youngest = toy.kernel.snapshot().unwrap();
+    drop(middle);
+    let table = toy.create("other").unwrap();
+    toy.append_fragment(table, &random_rows(0, 100), 100)
+        .unwrap();
+    drop_table("other");
+    toy.kernel.checkpoint().unwrap();
+    assert!(!fragments(&sim).contains(&before[1]));
+    drop(youngest);
+}

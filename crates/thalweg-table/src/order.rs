@@ -43,20 +43,22 @@ pub(crate) fn ascending_positions(keys: &[i64]) -> Option<Vec<u32>> {
         return None;
     }
     let mut front: Vec<u32> = Vec::with_capacity(keys.len());
-    let mut behind: Vec<u32> = Vec::new();
+    // With their keys: sorting panics where keys change meanwhile, as those of an array that another thread of the caller
+    // writes to.
+    let mut behind: Vec<(i64, u32)> = Vec::new();
     let mut highest = i64::MIN;
     for (position, key) in (0..).zip(keys) {
         if *key >= highest {
             highest = *key;
             front.push(position);
         } else {
-            behind.push(position);
+            behind.push((*key, position));
         }
     }
-    let key_of = |position: u32| keys[position as usize];
-    behind.sort_by_key(|position| key_of(*position));
+    behind.sort_unstable();
+    let behind: Vec<u32> = behind.into_iter().map(|(_, position)| position).collect();
     Some(merge(&front, &behind, |position| {
-        (key_of(position), position)
+        (keys[position as usize], position)
     }))
 }
 

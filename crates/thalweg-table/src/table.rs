@@ -197,8 +197,16 @@ impl Table {
     /// `Unavailable` for a database that was opened read-only; whatever reading and writing leads to. Each step is stored
     /// whole or not at all.
     pub fn maintain(&self) -> Result<Maintained> {
+        self.maintain_while(&|| true)
+    }
+
+    /// The same, until `go_on` returns false. It is called before each step.
+    ///
+    /// # Errors
+    /// As [`Self::maintain`]; `Query` when it was ended, and what was put in order before stays so.
+    pub fn maintain_while(&self, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
         self.engine.closed().check()?;
-        stream::maintain(self)
+        stream::maintain(self, go_on)
     }
 
     pub(crate) fn snapshot(&self) -> Result<TableSnapshot> {

@@ -208,6 +208,8 @@ class Table:
             anything with __arrow_c_stream__ or __arrow_c_array__; a list or an iterator of such; a dict of values as one row,
             or a list or an iterator of them.
 
+        The rows are read while other threads run: they must not write to arrays of NumPy that they are in before this returns.
+
         Columns are matched by name; missing ones become null; rows may be in any order. An index of times without a name is
         the time column of a DataFrame that has no other. In pandas NaN is a missing value and becomes null; elsewhere it
         stays NaN.
@@ -291,7 +293,7 @@ class Table:
 
     def maintain(self) -> None:
         """Puts late rows in order and short blocks together, so that scans need not merge them. Readers and writers go on
-        meanwhile; files that are of no use any more go in the background.
+        meanwhile; files that are of no use any more go in the background. Ctrl-C ends it; what is in order by then stays so.
         """
 
     def read(self, *arguments: Any, **options: Any) -> Any:

@@ -57,7 +57,7 @@ const MOST_STEPS: u64 = 64;
 /// Puts what was committed before this call in order. Files that are of no use any more go in the background, once as much can go
 /// as the checkpoints for that take: those hold open rows of all tables, so that a call for each table would write them as often
 /// as there are tables.
-pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
+pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     let engine = table.engine();
     if !engine.kernel().is_writer() {
         let message =
@@ -73,6 +73,10 @@ pub(crate) fn maintain(table: &Table) -> Result<Maintained> {
     let mut most_steps = None;
     let mut unpackable = HashSet::new();
     loop {
+        if !go_on() {
+            let message = "it was interrupted: what is in order by now stays so";
+            return Err(table.name_error(Error::new(ErrorKind::Query, message)));
+        }
         let view = table.view()?;
         let Some(step) = Step::plan(&view, until, &unpackable)? else {
             break;
