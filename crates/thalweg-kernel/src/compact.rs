@@ -214,7 +214,8 @@ impl<'a> Round<'a> {
         self.segments = sparse.iter().map(|sparse| sparse.segment).collect();
         let tables: BTreeSet<TableId> = sparse.iter().flat_map(|s| s.tables).copied().collect();
         let mut tables: Vec<TableId> = tables.into_iter().collect();
-        while !tables.is_empty() {
+        // Closing waits for this.
+        while !tables.is_empty() && !self.writer.is_closing() {
             let first = tables.len().saturating_sub(FRAGMENTS_PER_SYNC);
             let failed_syncs = self.writer.store.failed_data_syncs();
             let mut moves = Vec::new();
@@ -270,6 +271,9 @@ impl<'a> Round<'a> {
         let mut fragment: Option<FragmentWriter> = None;
         let (mut removed, mut bytes): (Vec<EntryKey>, u64) = (Vec::new(), 0);
         for entry in found.blocks {
+            if self.writer.is_closing() {
+                return Ok(None);
+            }
             if self.unreadable.contains(&entry.address.file) {
                 continue;
             }

@@ -61,7 +61,8 @@ impl Collected {
 pub(crate) struct Waiting {
     needed: Needed,
     written: FileId,
-    /// Of the state that was marked. Commits that another epoch has lost may have been all that made files garbage.
+    /// Of the state that was marked. No commit that was visible is undone while the database is open, so this holds in later
+    /// epochs as well.
     at: PinPlace,
     dead: Vec<Dead>,
     dead_bytes: u64,
@@ -71,12 +72,6 @@ impl Waiting {
     /// Whether snapshots are in the way, here or in another process, that have not been so for too long there.
     fn is_pinned(&self, writer: &Writer) -> Result<bool> {
         is_pinned_before(writer, self.at)
-    }
-
-    /// The log goes on in the epoch of what was marked.
-    fn is_of_this_epoch(&self, writer: &Writer) -> Result<bool> {
-        let epoch = writer.with_leader(|leader| leader.root.current.epoch)?;
-        Ok(epoch == self.at.epoch)
     }
 
     /// Deletes the files, unless that is for snapshots to wait for.
@@ -227,11 +222,6 @@ fn remove_dead(
 
 /// Deletes files that no snapshot needs.
 fn remove(writer: &Writer, mut waiting: Waiting) -> Result<Collected> {
-    if !waiting.is_of_this_epoch(writer)? {
-        // The round that is called for marks anew.
-        writer.due.expect_garbage();
-        return Ok(Collected::files(0));
-    }
     let (commit, dead_bytes) = (waiting.at.commit, waiting.dead_bytes);
     let awaits_cleaning = writer.with_leader(|leader| leader.awaits_cleaning.is_some())?;
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
@@ -277,7 +267,7 @@ fn remove(writer: &Writer, mut waiting: Waiting) -> Result<Collected> {
     writer.flush()?;
     writer.with_leader(|leader| leader.raise_gc_floor(commit))??;
     drop(after);
-    if waiting.is_pinned(writer)? || !waiting.is_of_this_epoch(writer)? {
+    if waiting.is_pinned(writer)? {
         // A reader may still need them; a later round will see.
         return Ok(Collected {
             files: 0,

@@ -561,7 +561,7 @@ impl Writer {
         self.room.notify_all();
     }
 
-    fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.is_closing.load(Ordering::Acquire)
     }
 

@@ -12,6 +12,7 @@
 //! Rejected: closing with the last clone of the engine. Who comes in the meantime would find the file locked.
 
 use crate::error::raise;
+use crate::interpreter::Held;
 use crate::process::{Home, ProcessLocal};
 use pyo3::prelude::*;
 use std::fmt::Debug;
@@ -280,7 +281,10 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Nobody is there to hear of it.
-        let _ = self.close();
+        // Nobody is there to hear of it. It may take long, and whoever drops the last reference mostly holds the interpreter.
+        match Held::begin() {
+            Ok(_held) => Python::attach(|py| py.detach(|| _ = self.close())),
+            Err(_) => _ = self.close(),
+        }
     }
 }

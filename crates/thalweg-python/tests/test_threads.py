@@ -217,3 +217,24 @@ os._exit(0)
 
 def test_where_no_thread_can_be_started_the_statement_says_so(path):
     assert run(NO_THREADS, path) == "told\n"
+
+
+def test_other_threads_run_while_the_last_reference_closes_a_database(tmp_path):
+    db = thalweg.connect(tmp_path / "d.thal", durability="memory")
+    table = db.create_table("t", {"n": "int64"}, time="n")
+    for start in range(0, 4_000_000, 100_000):
+        table.append({"n": numpy.arange(start, start + 100_000)})
+    ticks, ends = [0], threading.Event()
+
+    def tick():
+        while not ends.is_set():
+            ticks[0] += 1
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    before = ticks[0]
+    del table, db
+    after = ticks[0]
+    ends.set()
+    ticker.join()
+    assert after > before

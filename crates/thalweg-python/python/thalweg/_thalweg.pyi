@@ -132,7 +132,8 @@ class Database:
         takes its snapshot now and runs when its first row is asked for.
 
         params: a list for ? and $1, a dict for $name.
-        A name that is no table may be a variable of the caller that holds a DataFrame or an Arrow table.
+        A name that is no table may be a variable of the caller that holds a DataFrame or an Arrow table. What that holds is read
+        when the query runs: change nothing in it before.
 
         >>> import thalweg, pyarrow
         >>> db = thalweg.connect(":memory:")
