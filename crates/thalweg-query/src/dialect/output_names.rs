@@ -5,12 +5,13 @@
 //! from the result.
 
 use super::types;
+use crate::powers;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Projection};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
-    VisitMut, VisitorMut,
+    Expr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut,
+    VisitorMut,
 };
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -69,8 +70,6 @@ pub(super) fn of_unnamed(item: &SelectItem) -> Option<String> {
     };
     match without_brackets(expr) {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => None,
-        // Becomes several columns where it is of a struct.
-        Expr::Function(function) if is_unnest(function) => None,
         expr => {
             let mut written = expr.clone();
             let _ = VisitMut::visit(&mut written, &mut LowerCase);
@@ -86,14 +85,17 @@ fn without_brackets(expr: &Expr) -> &Expr {
     }
 }
 
-fn is_unnest(function: &Function) -> bool {
-    matches!(&*function.name.0, [ObjectNamePart::Identifier(name)] if name.value.eq_ignore_ascii_case("unnest"))
-}
-
 struct LowerCase;
 
 impl VisitorMut for LowerCase {
     type Break = Infallible;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
+        if let Some(power) = powers::as_written(expr) {
+            *expr = power;
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
         if let Expr::Function(function) = expr {
