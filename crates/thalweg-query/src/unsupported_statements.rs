@@ -92,8 +92,10 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
         {
             return Err(unsupported(*message));
         }
+        // Behind the name of the table, which may have two parts.
         let is_insert = words.first().is_some_and(|token| is(token, "INSERT"));
         if is_insert
+            && matches!(place, 3 | 5)
             && (begins(&words[place..], &["BY", "NAME"])
                 || begins(&words[place..], &["BY", "POSITION"]))
         {
@@ -178,6 +180,7 @@ mod tests {
             "CREATE TABLE t (like INT, b INT)",
             "SELECT * FROM t JOIN u USING (sample)",
             "SELECT * FROM t ORDER BY name",
+            "INSERT INTO t SELECT * FROM u GROUP BY name ORDER BY position",
         ] {
             assert_eq!(refused(text), None, "{text}");
         }

@@ -285,6 +285,8 @@ fn hint(call: &str, forms: &[String]) -> &'static str {
     let takes = |kind: &str| alike().any(|form| form.contains(kind));
     if count(call) == 0 || alike().next().is_none() {
         ""
+    } else if call.contains("timestamp") && takes("double") {
+        ": epoch(ts) makes a number of a time"
     } else if takes("double") || takes("decimal") || takes("number") {
         ": cast what is meant, as in CAST(x AS DOUBLE)"
     } else if takes("timestamp") {
