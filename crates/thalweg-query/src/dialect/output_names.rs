@@ -47,8 +47,33 @@ impl Named {
             }
             plan = LogicalPlan::clone(&projection.input);
         }
+        let names = with_names_of_fields(&plan, names);
         Self { plan, names }
     }
+}
+
+/// The names, where fields of constant structs are called by themselves: DataFusion's `unnest` calls them by the whole struct in its
+/// own words.
+fn with_names_of_fields(plan: &LogicalPlan, names: Option<Arc<[String]>>) -> Option<Arc<[String]>> {
+    let of_field = |name: &String| {
+        let is_struct = name.starts_with("named_struct(") || name.starts_with("struct(");
+        let field = name.rsplit_once(").").map(|(_, field)| field.to_owned());
+        field.filter(|_| is_struct)
+    };
+    let fields = plan.schema().fields().iter();
+    let known: Vec<&String> = match &names {
+        Some(names) => names.iter().collect(),
+        None => fields.map(|field| field.name()).collect(),
+    };
+    if known.iter().all(|name| of_field(name).is_none()) {
+        return names;
+    }
+    let shown = known.into_iter();
+    Some(
+        shown
+            .map(|name| of_field(name).unwrap_or_else(|| name.clone()))
+            .collect(),
+    )
 }
 
 fn renames_only(projection: &Projection) -> bool {

@@ -57,6 +57,18 @@ struct Scaled {
 enum Factor {
     Whole(i64),
     Broken(f64),
+    Divisor(f64),
+}
+
+impl Factor {
+    fn of(self, value: f64) -> f64 {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "the value is a float")]
+            Self::Whole(number) => value * number as f64,
+            Self::Broken(number) => value * number,
+            Self::Divisor(number) => value / number,
+        }
+    }
 }
 
 impl ScalarUDFImpl for Scaled {
@@ -101,11 +113,11 @@ impl ScalarUDFImpl for Scaled {
                     "division by zero; NULLIF(x, 0) as the divisor makes the result NULL",
                 )));
             }
-            Ok(Some(Factor::Broken(if self.divides {
-                1.0 / number
+            Ok(Some(if self.divides {
+                Factor::Divisor(number)
             } else {
-                number
-            })))
+                Factor::Broken(number)
+            }))
         };
         let scaled: ArrayRef =
             if let Some(lengths) = lengths.as_primitive_opt::<IntervalMonthDayNanoType>() {
@@ -142,7 +154,7 @@ fn nanoseconds(length: i64, factor: Factor) -> Result<i64> {
     match factor {
         Factor::Whole(number) => length.checked_mul(number).ok_or_else(beyond),
         #[expect(clippy::cast_precision_loss, reason = "the factor is a float")]
-        Factor::Broken(number) => whole(length as f64 * number),
+        factor => whole(factor.of(length as f64)),
     }
 }
 
@@ -164,11 +176,11 @@ fn interval(length: IntervalMonthDayNano, factor: Factor) -> Result<IntervalMont
                 nanoseconds.ok_or_else(beyond)?,
             )
         }
-        Factor::Broken(number) => {
-            let months = f64::from(length.months) * number;
-            let days = f64::from(length.days) * number + months.fract() * MONTH_DAYS;
+        factor => {
+            let months = factor.of(length.months.into());
+            let days = factor.of(length.days.into()) + months.fract() * MONTH_DAYS;
             #[expect(clippy::cast_precision_loss, reason = "the factor is a float")]
-            let nanoseconds = length.nanoseconds as f64 * number + days.fract() * DAY_NS;
+            let nanoseconds = factor.of(length.nanoseconds as f64) + days.fract() * DAY_NS;
             let small = |value: f64| {
                 let value = i32::try_from(whole(value.trunc())?);
                 value.map_err(|_| beyond())
@@ -206,6 +218,7 @@ mod tests {
             (month, Factor::Broken(1.5), (1, 15, 0)),
             (day, Factor::Broken(0.5), (0, 0, 43_200_000_000_000)),
             (day, Factor::Whole(-2), (0, -2, 0)),
+            (month, Factor::Divisor(2.0), (0, 15, 0)),
         ] {
             let (months, days, ns) = wanted;
             let wanted = IntervalMonthDayNano::new(months, days, ns);
