@@ -4,7 +4,7 @@
 //! line is `""` too, as a line without anything is no row to most readers.
 
 use crate::failure::Failure;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::SchemaRef;
 use std::io::Write;
@@ -47,18 +47,20 @@ pub(crate) fn write_header(out: &mut impl Write, schema: &SchemaRef) -> Result<(
 /// When they cannot be written.
 pub(crate) fn write_rows(out: &mut impl Write, batch: &RecordBatch) -> Result<(), Failure> {
     let options = FormatOptions::default();
-    let columns: Vec<(&dyn Array, ArrayFormatter<'_>)> = batch
-        .columns()
-        .iter()
-        .map(|array| Ok((&**array, ArrayFormatter::try_new(array, &options)?)))
-        .collect::<Result<_, Failure>>()?;
+    // Also those of columns of nothing else, and of dictionaries.
+    let column = |array| {
+        let shown = ArrayFormatter::try_new(array, &options)?;
+        Ok::<_, Failure>((array.logical_nulls(), shown))
+    };
+    let columns = batch.columns().iter().map(|array| column(&**array));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
     let mut text = String::new();
     for row in 0..batch.num_rows() {
-        for (place, (array, shown)) in columns.iter().enumerate() {
+        for (place, (nulls, shown)) in columns.iter().enumerate() {
             if place > 0 {
                 text.push(',');
             }
-            if array.is_valid(row) {
+            if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
                 push_field(&mut text, &shown.value(row).try_to_string()?);
             } else if columns.len() == 1 {
                 text.push_str("\"\"");

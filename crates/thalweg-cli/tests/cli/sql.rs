@@ -174,6 +174,10 @@ fn csv_tells_empty_texts_from_nulls() {
         place.sql("SELECT * FROM (VALUES ('', 1), (NULL, 2), ('a,b', NULL)) t (s, n) ORDER BY n"),
         "s,n\n\"\",1\n,2\n\"a,b\",\n"
     );
+    assert_eq!(
+        place.sql("SELECT NULL AS a, '' AS b, 1 AS c"),
+        "a,b,c\n,\"\",1\n"
+    );
 }
 
 #[test]
