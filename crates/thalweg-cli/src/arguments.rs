@@ -2,9 +2,11 @@
 
 use crate::import::Pattern;
 use crate::output::Format;
+use arrow_schema::DataType;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use thalweg::parse_type;
 
 /// An embedded database for sensor data. With a database and no command: a shell for SQL.
 #[derive(Debug, Parser)]
@@ -69,7 +71,7 @@ pub(crate) struct SqlCall {
 pub(crate) struct ImportCall {
     /// The folder of the database; made if it is missing and --create is given
     pub(crate) database: PathBuf,
-    /// CSV or JSON lines, plain, .gz or .zst; - is standard input. Several files with the same columns are one import
+    /// CSV or JSON, plain, .gz or .zst; - is standard input. Several files with the same columns are one import
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// The table
@@ -100,6 +102,9 @@ pub(crate) struct ImportOptions {
     /// Regular cuts of the new table, as "1 day"
     #[arg(long, value_name = "SPAN")]
     pub(crate) split: Option<String>,
+    /// The type of a column of the new table, as "value=varchar"; may be repeated [default: found in the file]
+    #[arg(long = "type", value_name = "COLUMN=TYPE", value_parser = ColumnType::parse)]
+    pub(crate) types: Vec<ColumnType>,
     /// Separator of fields: one character, or "tab" [default: detected among , ; | and tab]
     #[arg(long, value_parser = parse_delimiter)]
     pub(crate) delimiter: Option<u8>,
@@ -136,6 +141,27 @@ pub(crate) struct ImportOptions {
     /// What the file holds [default: by its name]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<FileFormat>,
+}
+
+/// A column and the type that it is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnType {
+    pub(crate) column: String,
+    pub(crate) data_type: DataType,
+}
+
+impl ColumnType {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (column, data_type) = text
+            .rsplit_once('=')
+            .filter(|(column, _)| !column.is_empty())
+            .ok_or_else(|| "a column and a type, as value=double".to_owned())?;
+        let data_type = parse_type(data_type).map_err(|error| error.message().to_owned())?;
+        Ok(Self {
+            column: column.to_owned(),
+            data_type,
+        })
+    }
 }
 
 /// The unit of numbers that count since 1970.
@@ -176,7 +202,7 @@ impl EpochUnit {
 pub(crate) enum FileFormat {
     /// A header line, then one line per row
     Csv,
-    /// One JSON object per line
+    /// One JSON object per line, or a list of objects
     Json,
     /// Not offered by this version
     #[value(hide = true)]
@@ -243,6 +269,15 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn types_of_columns() {
+        let parsed = ColumnType::parse("a=b=varchar").unwrap();
+        assert_eq!((&*parsed.column, parsed.data_type), ("a=b", DataType::Utf8));
+        for bad in ["a", "=double", "a=", "a=nothing"] {
+            assert!(ColumnType::parse(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

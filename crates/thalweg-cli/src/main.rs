@@ -16,6 +16,7 @@ macro_rules! report {
 }
 
 mod arguments;
+mod csv_output;
 mod demo;
 mod failure;
 mod files;

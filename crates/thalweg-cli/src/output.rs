@@ -3,6 +3,7 @@
 //! Invariants: rows are printed as they come, so that a result may be larger than memory; a result without rows still
 //! prints its header.
 
+use crate::csv_output;
 use crate::failure::Failure;
 use arrow_array::RecordBatch;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -102,7 +103,11 @@ enum Writer<W: Write> {
         waiting_rows: usize,
         printed: bool,
     },
-    Csv(W),
+    Csv {
+        out: W,
+        /// Not before the first rows: a statement may fail until then.
+        has_header: bool,
+    },
     Json(arrow_json::Writer<W, ListOfLines>),
     Arrow(arrow_ipc::writer::StreamWriter<W>),
 }
@@ -131,9 +136,11 @@ impl<W: Write> Printer<W> {
             }
             Format::Arrow => Writer::Arrow(arrow_ipc::writer::StreamWriter::try_new(out, schema)?),
             Format::Csv | Format::Parquet => {
-                let mut out = out;
-                write_csv(&mut out, &RecordBatch::new_empty(schema.clone()), true)?;
-                Writer::Csv(out)
+                csv_output::check(schema)?;
+                Writer::Csv {
+                    out,
+                    has_header: false,
+                }
             }
         };
         Ok(Self {
@@ -178,7 +185,12 @@ impl<W: Write> Printer<W> {
                     (*waiting_rows, *printed) = (0, true);
                 }
             }
-            Writer::Csv(out) => write_csv(out, batch, false)?,
+            Writer::Csv { out, has_header } => {
+                if !std::mem::replace(has_header, true) {
+                    csv_output::write_header(out, &self.schema)?;
+                }
+                csv_output::write_rows(out, batch)?;
+            }
             Writer::Json(writer) => writer.write(batch)?,
             Writer::Arrow(writer) => writer.write(batch)?,
         }
@@ -214,7 +226,15 @@ impl<W: Write> Printer<W> {
                 }
                 out.flush()?;
             }
-            Writer::Csv(mut out) => out.flush()?,
+            Writer::Csv {
+                mut out,
+                has_header,
+            } => {
+                if !has_header {
+                    csv_output::write_header(&mut out, &self.schema)?;
+                }
+                out.flush()?;
+            }
             Writer::Json(mut writer) => {
                 writer.finish()?;
                 writer.into_inner().flush()?;
@@ -226,26 +246,6 @@ impl<W: Write> Printer<W> {
         }
         Ok(self.rows)
     }
-}
-
-/// By way of memory: Arrow's CSV errors do not tell a closed pipe from other failures.
-fn write_csv(out: &mut impl Write, batch: &RecordBatch, header: bool) -> Result<(), Failure> {
-    if let Some(list) = batch
-        .schema()
-        .fields()
-        .iter()
-        .find(|field| field.data_type().is_nested())
-    {
-        return Err(Failure::Other(format!(
-            "CSV cannot hold the column \"{}\", which has lists or structs: use --format json",
-            list.name()
-        )));
-    }
-    let mut text = Vec::new();
-    let builder = arrow_csv::WriterBuilder::new().with_header(header);
-    builder.build(&mut text).write(batch)?;
-    out.write_all(&text)?;
-    Ok(())
 }
 
 fn print_table(

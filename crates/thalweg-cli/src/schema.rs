@@ -2,7 +2,7 @@
 
 use arrow_schema::{DataType, TimeUnit};
 use std::fmt::Write;
-use thalweg::{DEFAULT_BLOCK_ROWS, TableDefinition, TableView, type_name};
+use thalweg::{DEFAULT_BLOCK_ROWS, TableDefinition, TableView, sql_type_name};
 
 const DAY_NS: i128 = 86_400_000_000_000;
 /// Lengths of time, longest first.
@@ -26,7 +26,7 @@ pub(crate) fn create_statement(table: &TableView) -> String {
             columns,
             "{separator}{} {}{not_null}",
             quoted(&column.name),
-            sql_type(&column.data_type)
+            sql_type_name(&column.data_type)
         );
     }
     let options: Vec<String> = options(definition)
@@ -58,7 +58,7 @@ fn options(definition: &TableDefinition) -> Vec<(&'static str, String)> {
 }
 
 /// A split as it is given: keys of plain integers, a length of time otherwise.
-fn split_text(every: i64, origin: i64, data_type: &DataType) -> String {
+pub(crate) fn split_text(every: i64, origin: i64, data_type: &DataType) -> String {
     let step_ns = match data_type {
         DataType::Timestamp(TimeUnit::Second, _) => 1_000_000_000,
         DataType::Timestamp(TimeUnit::Millisecond, _) => 1_000_000,
@@ -81,44 +81,6 @@ fn split_text(every: i64, origin: i64, data_type: &DataType) -> String {
 
 fn counted(count: i128, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A type in the words of SQL.
-fn sql_type(data_type: &DataType) -> String {
-    let name = match data_type {
-        DataType::Boolean => "BOOLEAN",
-        DataType::Int8 => "TINYINT",
-        DataType::Int16 => "SMALLINT",
-        DataType::Int32 => "INT",
-        DataType::Int64 => "BIGINT",
-        DataType::UInt8 => "TINYINT UNSIGNED",
-        DataType::UInt16 => "SMALLINT UNSIGNED",
-        DataType::UInt32 => "INT UNSIGNED",
-        DataType::UInt64 => "BIGINT UNSIGNED",
-        DataType::Float32 => "REAL",
-        DataType::Float64 => "DOUBLE",
-        DataType::Utf8 => "VARCHAR",
-        DataType::Binary => "BYTEA",
-        DataType::Date32 => "DATE",
-        DataType::Timestamp(unit, zone) => {
-            let digits = match unit {
-                TimeUnit::Second => 0,
-                TimeUnit::Millisecond => 3,
-                TimeUnit::Microsecond => 6,
-                TimeUnit::Nanosecond => 9,
-            };
-            let zone = if zone.is_some() {
-                " WITH TIME ZONE"
-            } else {
-                ""
-            };
-            return format!("TIMESTAMP({digits}){zone}");
-        }
-        DataType::Decimal128(precision, scale) => return format!("DECIMAL({precision}, {scale})"),
-        // SQL has no word for it.
-        other => return type_name(other),
-    };
-    name.to_owned()
 }
 
 /// A name as SQL reads it back: quoted where it would not be otherwise.

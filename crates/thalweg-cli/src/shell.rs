@@ -17,7 +17,7 @@ use rustyline::{CompletionType, Config, Editor};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use thalweg::{Database, ErrorKind};
+use thalweg::{Database, Error, ErrorKind};
 use thalweg_env::Env;
 
 const PROMPT: &str = "thalweg> ";
@@ -41,6 +41,8 @@ struct Shell {
     timer: bool,
     /// Somebody watches.
     interactive: bool,
+    /// Another process writes.
+    only_reads: bool,
 }
 
 /// What a line led to.
@@ -70,8 +72,10 @@ struct ImportLine {
 /// `thalweg DATABASE`.
 pub(crate) fn run(path: &Path) -> Result<(), Failure> {
     let interactive = io::stdin().is_terminal();
+    let (db, only_reads) = open(path)?;
     let shell = Shell {
-        db: open(path)?,
+        db,
+        only_reads,
         env: Env::os(),
         format: Format::or_default(None),
         timer: false,
@@ -85,7 +89,7 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
 }
 
 /// For writing if possible: another process may do that already.
-fn open(path: &Path) -> Result<Database, Failure> {
+fn open(path: &Path) -> Result<(Database, bool), Failure> {
     match Database::open(path) {
         Err(error) if error.kind() == ErrorKind::Locked => {
             let db = opening::for_reading(path)?;
@@ -93,9 +97,9 @@ fn open(path: &Path) -> Result<Database, Failure> {
                 "another process writes to {}: statements can only read",
                 path.display()
             );
-            Ok(db)
+            Ok((db, true))
         }
-        opened => Ok(opened?),
+        opened => Ok((opened?, false)),
     }
 }
 
@@ -204,7 +208,8 @@ impl Shell {
             self.format,
             Limits::of_terminal(),
             &mut BufWriter::new(io::stdout().lock()),
-        )?;
+        );
+        let outcome = outcome.map_err(|failure| self.explained(failure))?;
         if self.interactive && self.format == Format::Table && !outcome.is_cut {
             report!("{}", counted(outcome.rows, "row"));
         }
@@ -213,6 +218,18 @@ impl Shell {
             report!("{:.3} s", took.as_secs_f64());
         }
         Ok(())
+    }
+
+    /// Of a statement that writes, beside another process that does.
+    fn explained(&self, failure: Failure) -> Failure {
+        match &failure {
+            Failure::Engine(error) if error.kind() == ErrorKind::Unavailable && self.only_reads => {
+                let message = "another process writes to the database, so that this shell only reads: end the writer and \
+                               open the shell again";
+                Error::new(ErrorKind::Unavailable, message).into()
+            }
+            _ => failure,
+        }
     }
 
     fn run_command(&mut self, line: &str) -> Result<Next, Failure> {
@@ -242,7 +259,8 @@ impl Shell {
             [".import", rest @ ..] => {
                 let call = ImportLine::try_parse_from(rest)
                     .map_err(|error| Failure::usage(in_one_line(&error)))?;
-                import::import(&self.db, &call.file, &call.table, &call.options)?.tell();
+                let imported = import::import(&self.db, &call.file, &call.table, &call.options);
+                imported.map_err(|failure| self.explained(failure))?.tell();
             }
             _ => {
                 return Err(Failure::usage(format!(

@@ -35,7 +35,11 @@ pub(crate) fn run(call: &VerifyCall) -> Result<(), Failure> {
         counted(report.frames, "frame"),
     )?;
     if report.damage.is_empty() {
-        writeln!(out, "no damage in {} bytes", thousands(report.bytes))?;
+        match report.bytes {
+            // All rows are in the log so far, whose bytes are not counted.
+            0 => writeln!(out, "no damage")?,
+            bytes => writeln!(out, "no damage in {} bytes", thousands(bytes))?,
+        }
         return Ok(());
     }
     out.flush()?;
@@ -55,7 +59,10 @@ fn repair(call: &VerifyCall) -> Result<(), Failure> {
     let mut out = stdout().lock();
     let bytes = thousands(report.checked.bytes);
     if report.is_clean() {
-        writeln!(out, "no damage in {bytes} bytes: nothing was changed")?;
+        match report.checked.bytes {
+            0 => writeln!(out, "no damage: nothing was changed")?,
+            _ => writeln!(out, "no damage in {bytes} bytes: nothing was changed")?,
+        }
         return Ok(());
     }
     let db = opening::for_reading(&call.database)?;
@@ -118,5 +125,40 @@ fn describe(damage: &Damage, view: &DatabaseView) -> String {
         }
         _ => count,
     };
-    format!("{place}{commits}, table \"{name}\"{rows}: {}", damage.what)
+    let what = without_number(&damage.what);
+    format!("{place}{commits}, table \"{name}\"{rows}: {what}")
+}
+
+/// The words without the number of the table, whose name stands before them.
+fn without_number(what: &str) -> String {
+    let Some((before, rest)) = what.split_once(" of table ") else {
+        return what.to_owned();
+    };
+    let number = rest.bytes().take_while(u8::is_ascii_digit).count();
+    match number {
+        0 => what.to_owned(),
+        number => format!("{before}{}", &rest[number..]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_tables_are_left_out() {
+        for (what, shown) in [
+            (
+                "column 3 (Values) of a block of table 1 is damaged: its checksum does not match",
+                "column 3 (Values) of a block is damaged: its checksum does not match",
+            ),
+            (
+                "the index page of table 12 is damaged",
+                "the index page is damaged",
+            ),
+            ("of table \"x\"", "of table \"x\""),
+        ] {
+            assert_eq!(without_number(what), shown);
+        }
+    }
 }

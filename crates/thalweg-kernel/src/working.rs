@@ -275,7 +275,10 @@ impl Working {
         if table.definition_version == version {
             return Ok(());
         }
-        let message = format!("the definition of table '{}' changed meanwhile", table.name);
+        let message = format!(
+            "the definition of table \"{}\" changed meanwhile",
+            table.name
+        );
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
@@ -383,7 +386,7 @@ impl Working {
             Some(_) if origin == (Origin::DamagedLog { edits_lost: true }) => Ok(()),
             Some(taken) => {
                 let message = format!(
-                    "table '{}' exists already; drop it or choose another name",
+                    "table \"{}\" exists already; drop it or choose another name",
                     taken.name
                 );
                 Err(Error::new(ErrorKind::AlreadyExists, message))

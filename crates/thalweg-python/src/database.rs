@@ -19,7 +19,8 @@ use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg::{
-    CreateOptions, Durability, ErrorKind, ExtraTable, Layout, Prepared, QueryResult, SummaryOption,
+    CreateOptions, Durability, ErrorKind, ExtraTable, Layout, Params, Prepared, QueryResult,
+    SummaryOption, several_statements,
 };
 
 /// Opens the database in the directory `path`, making it if it is missing; ":memory:" is a new one in memory.
@@ -133,6 +134,24 @@ impl PyDatabase {
         PyQueryResult::new(Arc::clone(&self.handle), rows)
     }
 
+    /// One statement; a name that is no table may be a variable of the caller.
+    fn run(&self, py: Python<'_>, text: &str, params: &Params) -> PyResult<PyQueryResult> {
+        let db = self.handle.open()?;
+        let first = signals::run(py, |go_on| db.sql_while(text, params, &[], go_on))?;
+        let missing = match first {
+            Err(error) if error.kind() == ErrorKind::NotFound => error,
+            other => return other.or_raise().map(|rows| self.result(rows)),
+        };
+        let names = py.detach(|| db.unknown_tables(text)).unwrap_or_default();
+        let extra = variables(py, &names, &missing)?;
+        if extra.is_empty() {
+            return Err(crate::error::exception(&missing));
+        }
+        signals::run(py, |go_on| db.sql_while(text, params, &extra, go_on))?
+            .or_raise()
+            .map(|rows| self.result(rows))
+    }
+
     /// Makes a table with the columns of `rows` and stores them. Where they cannot be stored there is no table afterwards.
     fn create_filled(
         &self,
@@ -241,8 +260,9 @@ impl PyDatabase {
         py.detach(|| db.drop_table(name)).or_raise()
     }
 
-    /// Runs one statement. What changes something is done when this returns, and its result is one row, count; a query
-    /// takes its snapshot now and runs when its first row is asked for.
+    /// Runs a statement. What changes something is done when this returns, and its result is one row, count; a query
+    /// takes its snapshot now and runs when its first row is asked for. Several statements without parameters run one after
+    /// the other, each by itself; the result is that of the last.
     ///
     /// params: a list for ? and $1, a dict for $name.
     /// A name that is no table may be a variable of the caller that holds a DataFrame or an Arrow table. What that holds is read
@@ -263,19 +283,22 @@ impl PyDatabase {
         let text = self::text("text", text)?;
         let db = self.handle.open()?;
         let params = self::params(params)?;
-        let first = signals::run(py, |go_on| db.sql_while(text, &params, &[], go_on))?;
-        let missing = match first {
-            Err(error) if error.kind() == ErrorKind::NotFound => error,
-            other => return other.or_raise().map(|rows| self.result(rows)),
+        let Some(statements) = several_statements(text) else {
+            return self.run(py, text, &params);
         };
-        let names = py.detach(|| db.unknown_tables(text)).unwrap_or_default();
-        let extra = variables(py, &names, &missing)?;
-        if extra.is_empty() {
-            return Err(crate::error::exception(&missing));
+        if params != Params::None {
+            let message = "parameters go with one statement: the text has several";
+            return Err(raise(ErrorKind::Query, message));
         }
-        signals::run(py, |go_on| db.sql_while(text, &params, &extra, go_on))?
-            .or_raise()
-            .map(|rows| self.result(rows))
+        // Nothing runs where one of them cannot be parsed.
+        for statement in &statements {
+            py.detach(|| db.unknown_tables(statement)).or_raise()?;
+        }
+        let mut last = None;
+        for statement in statements {
+            last = Some(self.run(py, statement, &params)?);
+        }
+        last.ok_or_else(|| raise(ErrorKind::Query, "there is no statement in the text"))
     }
 
     /// The same as sql().

@@ -14,7 +14,7 @@ use crate::sharing::Handle;
 use crate::show;
 use crate::signals::{Stopped, next_batch};
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, SchemaRef};
 use arrow_select::concat::concat_batches;
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
@@ -252,9 +252,23 @@ impl PyQueryResult {
         self.df(py)
     }
 
+    /// The same as df(), by its name in DuckDB.
+    fn fetchdf<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.df(py)
+    }
+
     /// All rows as a polars.DataFrame. Names that appear again get a number: v, v_1.
     pub(crate) fn pl<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let polars = import(py, "polars")?;
+        let is_interval = |field: &&FieldRef| matches!(field.data_type(), DataType::Interval(_));
+        if let Some(field) = self.schema.fields().iter().find(is_interval) {
+            // Reported before the rows are gone.
+            let message = format!(
+                "polars has no type for the interval column \"{}\": CAST it to VARCHAR, or take arrow() or df()",
+                field.name()
+            );
+            return Err(raise(ErrorKind::Unsupported, message));
+        }
         let table = self.arrow_with_own_names(py)?;
         let _running = Callback::begin()?;
         polars.call_method1(name!(py, "from_arrow"), (table,))
@@ -400,6 +414,23 @@ impl PyQueryResult {
             list.append(column)?;
         }
         Ok(list)
+    }
+
+    /// Prints the first rows. They stay in the result.
+    ///
+    /// >>> import thalweg
+    /// >>> thalweg.connect(":memory:").sql("SELECT 1 AS one").show()
+    /// +-----+
+    /// | one |
+    /// +-----+
+    /// | 1   |
+    /// +-----+
+    fn show(&self, py: Python<'_>) -> PyResult<()> {
+        let text = show::first_rows(&self.first_rows(py)?)?;
+        let _running = Callback::begin()?;
+        py.import(name!(py, "builtins"))?
+            .call_method1(name!(py, "print"), (text,))?;
+        Ok(())
     }
 
     /// The first rows as text. They stay in the result.

@@ -18,6 +18,7 @@ use thalweg::{
 use thalweg_table::time::key_to_scalar;
 
 /// What `scan` is asked for, in Python's terms.
+#[derive(Default)]
 pub(crate) struct Asked<'a, 'py> {
     pub(crate) columns: Option<Vec<String>>,
     pub(crate) filter: Option<&'a str>,

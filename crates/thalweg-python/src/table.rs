@@ -14,12 +14,16 @@ use crate::scan::{Asked, scan};
 use crate::sharing::Handle;
 use crate::show;
 use crate::signals;
-use arrow_schema::DataType;
+use arrow_array::UInt64Array;
+use arrow_schema::{DataType, SchemaRef};
+use arrow_select::take::take_record_batch;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyString, PyTuple};
 use pyo3_arrow::PySchema;
 use std::sync::Arc;
-use thalweg::{Error, ErrorKind, Table, TableScan, key_to_text};
+use thalweg::{
+    Database, Error, ErrorKind, ExtraTable, Params, QueryResult, Table, TableScan, key_to_text,
+};
 use thalweg_table::time::key_to_scalar;
 
 /// Rows of `head()` unless it is told.
@@ -87,11 +91,11 @@ impl PyTable {
     ///
     /// data: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a dict of arrays, or
     ///     anything with __arrow_c_stream__ or __arrow_c_array__; a list or an iterator of such; a dict of values as one row,
-    ///     or a list or an iterator of them.
+    ///     or a list or an iterator of them; a list or an iterator of tuples with the values of all columns in their order.
     ///
     /// The rows are read while other threads run: they must not write to arrays of NumPy that they are in before this returns.
     ///
-    /// Columns are matched by name; missing ones become null; rows may be in any order. An index of times without a name is
+    /// Columns are matched by name, values of tuples by place; missing columns become null; rows may be in any order. An index of times without a name is
     /// the time column of a DataFrame that has no other. In pandas NaN is a missing value and becomes null; elsewhere it
     /// stays NaN.
     ///
@@ -204,6 +208,30 @@ impl PyTable {
     fn head(&self, py: Python<'_>, n: Option<&Bound<'_, PyAny>>) -> PyResult<PyQueryResult> {
         let rows = whole_number("n", n)?;
         self.first(py, Some(rows.unwrap_or(HEAD_ROWS)))
+    }
+
+    /// The last rows in order of time, as a Result.
+    ///
+    /// >>> import thalweg
+    /// >>> t = thalweg.connect(":memory:").create_table("t", {"ts": [3, 1, 2]}, time="ts")
+    /// >>> t.tail(2).fetchall()
+    /// [(2,), (3,)]
+    #[pyo3(signature = (n=None), text_signature = "($self, n=5)")]
+    fn tail(&self, py: Python<'_>, n: Option<&Bound<'_, PyAny>>) -> PyResult<PyQueryResult> {
+        let rows = whole_number("n", n)?;
+        let (db, table) = (self.db.open()?, self.open()?);
+        if table.definition().time_column().is_none() {
+            let message = "tail needs a time column; the table orders rows by arrival";
+            return Err(raise(ErrorKind::Invalid, message));
+        }
+        let asked = Asked {
+            limit: Some(rows.unwrap_or(HEAD_ROWS)),
+            reverse: true,
+            ..Asked::default()
+        };
+        let latest_first = scan(py, db, table, asked)?;
+        let rows = py.detach(|| reversed(db, latest_first)).or_raise()?;
+        Ok(PyQueryResult::new(Arc::clone(&self.db), rows))
     }
 
     /// All rows as a pyarrow.Table, in order of time.
@@ -341,6 +369,19 @@ impl PyTable {
         let columns = input::names(&schema).join(", ");
         format!("<thalweg.Table {} ({columns})>", self.name)
     }
+}
+
+/// The rows, which are few, from the last one to the first.
+fn reversed(db: &Database, mut rows: QueryResult) -> Result<QueryResult, Error> {
+    let schema = SchemaRef::clone(rows.schema());
+    let mut batches = Vec::new();
+    while let Some(batch) = rows.next_batch()? {
+        let places: UInt64Array = (0..batch.num_rows() as u64).rev().collect();
+        let batch = take_record_batch(&batch, &places).map_err(input::unread)?;
+        batches.insert(0, batch);
+    }
+    let last = [("__tail".to_owned(), ExtraTable::batches(schema, batches))];
+    db.sql_while("SELECT * FROM __tail", &Params::None, &last, &|| true)
 }
 
 /// A time of the table as a Python value; as text if Python has none for it.

@@ -142,7 +142,7 @@ fn unusual<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
     match object.getattr_opt(name!(object.py(), "dtype"))? {
         Some(dtype) => numpy_scalar(&object, &dtype),
         None => Err(Unfit::Because(format!(
-            "a value of type {kind} cannot be stored"
+            "values of type {kind} are not taken: give a text, a number, a time, a boolean or bytes"
         ))),
     }
 }
@@ -271,7 +271,7 @@ fn numpy_scalar(
     dtype: &Bound<'_, PyAny>,
 ) -> Result<Value<'static>, Unfit> {
     let py = object.py();
-    let refused = || Unfit::Because(format!("a value of type {dtype} cannot be stored"));
+    let refused = || Unfit::Because(format!("values of type {dtype} are not taken"));
     let kind: String = dtype
         .getattr(name!(py, "kind"))
         .and_then(|kind| kind.extract())

@@ -235,7 +235,7 @@ def test_nothing_is_fine(table):
         (None, "NoneType"),
         (iter([1]), "came with int"),
         ([{"ts": 1}, 5], "came with int"),
-        ([(1, "a", 0.5)], r"put\(\*row\)"),
+        ([(1, "a")], r"a row has 2 values, the table has \d columns"),
         ([{"ts": 1, "x": 5}], '"x"'),
         ([{"ts": 1}, {"s": "a"}], '"ts".*null'),
         ([ARROW, {"ts": [1], "v": ["a"]}], '"v"'),
@@ -248,6 +248,30 @@ def test_what_does_not_fit_is_named_and_not_stored(table, data, word):
     with pytest.raises(thalweg.SchemaError, match=word):
         table.append(data)
     assert len(table) == 0
+
+
+def test_tuples_have_the_order_of_the_columns(db):
+    table = db.create_table("t", {"ts": "int64", "k": str, "v": float}, time="ts")
+    assert table.append([(1, "a", 0.5), [2, None, None]]) == 2
+    assert table.append((row for row in [(3, "b", 1)])) == 1
+    assert table.scan().fetchall() == [(1, "a", 0.5), (2, None, None), (3, "b", 1.0)]
+
+
+def test_periods_become_the_times_they_begin_at(db):
+    frame = pandas.DataFrame({"ts": pandas.period_range("2024-01", periods=2, freq="M"), "v": [1, 2]})
+    begins = [datetime(2024, 1, 1), datetime(2024, 2, 1)]
+    for name, data in [
+        ("frame", frame),
+        ("by_index", frame.set_index("ts")),
+        ("columns", {"ts": frame["ts"], "v": [1, 2]}),
+        ("index", {"ts": pandas.PeriodIndex(frame["ts"]), "v": [1, 2]}),
+    ]:
+        table = db.create_table(name, data)
+        assert table.scan(columns=["ts"]).fetchall() == [(begin,) for begin in begins], name
+        table.append(frame)
+        assert len(table) == 4
+    assert db.sql("SELECT max(ts) FROM frame").fetchone() == (begins[1],)
+    assert frame.dtypes["ts"] == "period[M]"
 
 
 def test_text_that_is_no_text(table):

@@ -170,7 +170,7 @@ FILES = {
     "good.json": '{"ts":"2024-01-01","temp":1.5}\n',
     "bad.json": '{"ts":"2024-01-01","temp":1.5}\n{"ts":"2024-01-01","temp":\n',
     "comma.json": '{"ts":"2024-01-01","temp":1.5},\n',
-    "array.json": '[{"ts":"2024-01-01","temp":1.5}]\n',
+    "array.json": '[{"ts":"2024-01-01","temp":1.5}\n',
     "number.json": "5\n",
     "nested.json": '{"ts":"2024-01-01","temp":{"a":1}}\n',
     "badtime.json": '{"ts":"2024-13-01","temp":1.5}\n',

@@ -94,6 +94,26 @@ def test_showing_takes_nothing(db, cpu):
     assert repr(table.scan()).endswith("(more rows)")
 
 
+def test_results_have_the_habits_of_others(db, cpu, capsys):
+    result = cpu.scan()
+    result.show()
+    assert capsys.readouterr().out == f"{result!r}\n"
+    assert result.fetchdf().equals(cpu.df())
+    with pytest.raises(thalweg.Error, match="read before"):
+        result.show()
+    with pytest.raises(thalweg.UnsupportedError, match='polars.*"i"'):
+        db.sql("SELECT INTERVAL '1 day' AS i").pl()
+
+
+def test_the_last_rows(db, cpu):
+    assert cpu.tail(2).fetchall() == cpu.scan().fetchall()[-2:]
+    assert cpu.tail().columns == ["ts", "host", "sys"]
+    assert cpu.tail(100).fetchall() == cpu.scan().fetchall()
+    assert cpu.tail(0).fetchall() == []
+    with pytest.raises(thalweg.Error, match="tail needs a time column"):
+        db.create_table("plain", {"v": float}).tail()
+
+
 def test_memory_outlives_the_database(path):
     with thalweg.connect(path) as db:
         table = db.create_table("t", {"n": "int64", "s": "varchar"}, time="n")

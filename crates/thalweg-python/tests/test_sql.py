@@ -40,7 +40,6 @@ def test_a_query_sees_the_snapshot_of_its_call(db, cpu):
         ("SELEC 1", thalweg.QueryError, "SELEC"),
         ("SELECT x FROM cpu", thalweg.QueryError, "x"),
         ("SELECT * FROM nowhere", thalweg.NotFoundError, '"nowhere".*cpu'),
-        ("SELECT 1; SELECT 2", thalweg.QueryError, "one statement"),
         ("DELETE FROM cpu", thalweg.UnsupportedError, "DELETE"),
         ("CREATE TABLE cpu (a INT)", thalweg.AlreadyExistsError, "cpu"),
         ("CREATE TABLE t (a INT) WITH (colour = 'red')", thalweg.Error, "colour"),
@@ -50,6 +49,27 @@ def test_a_query_sees_the_snapshot_of_its_call(db, cpu):
 def test_what_cannot_be_run(db, cpu, text, kind, word):
     with pytest.raises(kind, match=word):
         db.sql(text)
+
+
+def test_several_statements_run_one_after_the_other(db):
+    text = "CREATE TABLE t (k VARCHAR); INSERT INTO t VALUES ('a;b'), ('c'); -- the last one;\n SELECT k FROM t ORDER BY k;"
+    assert db.sql(text).fetchall() == [("a;b",), ("c",)]
+    frame = pandas.DataFrame({"k": ["d"]})  # a variable that the second statement names
+    assert db.execute("INSERT INTO t VALUES ('e'); INSERT INTO t SELECT k FROM frame; SELECT count(*) FROM t").fetchone() == (4,)
+    assert len(frame) == 1
+    with pytest.raises(thalweg.QueryError, match="SELEC"):
+        db.sql("DROP TABLE t; SELEC 1")
+    assert db.tables() == ["t"], "nothing runs where a statement cannot be parsed"
+    with pytest.raises(thalweg.QueryError, match="one statement"):
+        db.sql("SELECT 1; SELECT ?", [1])
+
+
+def test_a_timedelta_is_the_width_of_buckets(db, cpu):
+    text = "SELECT time_bucket(?, ts) AS b, count(*) FROM cpu GROUP BY b ORDER BY b"
+    begins = [(datetime(1970, 1, 1), 5), (datetime(1970, 1, 1, 0, 0, 5), 5)]
+    assert db.sql(text, [timedelta(seconds=5)]).fetchall() == begins
+    assert db.sql(text, ["5 seconds"]).fetchall() == begins
+    assert db.sql("SELECT INTERVAL '1 day' * ?", [1.5]).fetchone() == (timedelta(days=1.5),)
 
 
 def test_errors_while_it_runs(db, cpu):

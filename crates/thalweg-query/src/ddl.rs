@@ -1,5 +1,6 @@
 //! Statements about tables themselves: CREATE, DROP, SHOW, DESCRIBE.
 
+use crate::dialect::output_names::visible;
 use crate::error::{from_arrow, query, unsupported};
 use crate::parse::table_name;
 use crate::result::QueryResult;
@@ -12,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::collections::HashSet;
 use std::sync::Arc;
-use thalweg_table::schema::{parse_type, type_name};
+use thalweg_table::schema::{parse_type, sql_type_name};
 use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, Result};
 
 /// CREATE TABLE.
@@ -73,7 +74,10 @@ fn add_table(engine: &Engine, create: &CreateTable, fields: Vec<Field>) -> Resul
 /// What the parser reads for other databases.
 fn refuse_extras(create: &CreateTable) -> Result<()> {
     let refused = [
-        (create.or_replace, "OR REPLACE"),
+        (
+            create.or_replace,
+            "OR REPLACE (write DROP TABLE IF EXISTS first)",
+        ),
         (create.temporary, "TEMPORARY"),
         (create.external, "EXTERNAL"),
         (create.on_commit.is_some(), "ON COMMIT"),
@@ -205,30 +209,38 @@ pub(crate) fn show_tables(view: &DatabaseView) -> Result<QueryResult> {
     rows([("name", view.table_names())])
 }
 
-/// DESCRIBE.
+/// DESCRIBE of a table.
 pub(crate) fn describe(view: &DatabaseView, name: &str) -> Result<QueryResult> {
     let table = view.table(name)?;
-    let columns = table.definition().columns();
-    let nullable = |nullable| if nullable { "YES" } else { "NO" }.to_owned();
+    let columns = table.definition().columns().iter();
+    described(columns.map(|column| (column.name.as_str(), &column.data_type, column.nullable)))
+}
+
+/// DESCRIBE of a query, whose rows have this schema.
+pub(crate) fn describe_rows(rows: &Schema) -> Result<QueryResult> {
+    let fields = rows.fields().iter();
+    described(fields.map(|field| {
+        (
+            visible(field.name()),
+            field.data_type(),
+            field.is_nullable(),
+        )
+    }))
+}
+
+fn described<'a>(
+    columns: impl Iterator<Item = (&'a str, &'a DataType, bool)>,
+) -> Result<QueryResult> {
+    let (mut names, mut types, mut nullable) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, data_type, is_nullable) in columns {
+        names.push(name.to_owned());
+        types.push(sql_type_name(data_type));
+        nullable.push(if is_nullable { "YES" } else { "NO" }.to_owned());
+    }
     rows([
-        (
-            "column_name",
-            columns.iter().map(|column| column.name.clone()).collect(),
-        ),
-        (
-            "data_type",
-            columns
-                .iter()
-                .map(|column| type_name(&column.data_type))
-                .collect(),
-        ),
-        (
-            "is_nullable",
-            columns
-                .iter()
-                .map(|column| nullable(column.nullable))
-                .collect(),
-        ),
+        ("column_name", names),
+        ("data_type", types),
+        ("is_nullable", nullable),
     ])
 }
 

@@ -259,7 +259,7 @@ impl SqlEngine {
         let source = match &statement.parsed.request {
             Request::Query(query) => (**query).clone(),
             Request::Insert(insert) => statement_of(insert::source(insert)?),
-            Request::Summarize(query) => (**query).clone(),
+            Request::Summarize(query) | Request::DescribeQuery(query) => (**query).clone(),
             Request::CreateTable(create) => match &create.query {
                 Some(query) => statement_of(query),
                 None => return Ok(Vec::new()),
@@ -298,6 +298,10 @@ impl SqlEngine {
             Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
             Request::ShowTables => ddl::show_tables(&engine.snapshot()?),
             Request::Describe(name) => ddl::describe(&engine.snapshot()?, name),
+            Request::DescribeQuery(query) => {
+                let rows = self.query(statement, query, &params, extra)?;
+                ddl::describe_rows(rows.schema())
+            }
         }
     }
 
@@ -510,7 +514,8 @@ impl SqlEngine {
             let count = insert::append(&table, &columns, std::iter::once(Ok(rows)))?;
             return Ok(QueryResult::count(count));
         }
-        let source = statement_of(source);
+        let source = insert::with_typed_times(source, &types)?;
+        let source = statement_of(&source);
         let mut rows = self.query(statement, &source, params, extra)?;
         if rows.schema().fields().len() != columns.len() {
             let (wanted, given) = (columns.len(), rows.schema().fields().len());

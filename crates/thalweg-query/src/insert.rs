@@ -4,20 +4,22 @@
 //! numbers, numbers to narrower floats and decimals) is converted here, everything else is up to the table, which takes
 //! what loses nothing. Rows of literals never meet the planner of queries.
 
+use crate::dialect;
 use crate::error::{from_arrow, from_datafusion, query, unsupported};
 use crate::params::BoundParams;
 use crate::parse::table_name;
 use arrow::array::{Array, ArrayRef, AsArray, NullArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, TimeUnit};
 use arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     Expr, Insert, ObjectName, Query, SetExpr, TableObject, UnaryOperator, Value,
 };
+use std::borrow::Cow;
 use std::sync::Arc;
-use thalweg_table::schema::type_name;
+use thalweg_table::schema::sql_type_name;
 use thalweg_table::{Error, ErrorKind, Result, Table, TableDefinition};
 
 /// The name of the table that rows go to.
@@ -121,7 +123,7 @@ fn assign_batch(
             let value = ScalarValue::try_from_array(array, row).map_err(from_datafusion)?;
             return Err(refuse(format!(
                 "{value} does not fit {} exactly: round() or CAST it",
-                type_name(&column.data_type)
+                sql_type_name(&column.data_type).to_lowercase()
             )));
         }
         let array = assigned;
@@ -264,6 +266,42 @@ pub(crate) fn literal_rows(
     RecordBatch::try_new(schema, arrays)
         .map(Some)
         .map_err(from_arrow)
+}
+
+/// The query, where it is a VALUES with texts beside computed values in a column of times, as `(now()), ('2024-01-01')`: all of that
+/// column become times in nanoseconds, which the table takes where nothing is lost.
+pub(crate) fn with_typed_times<'a>(
+    source: &'a Query,
+    types: &[&DataType],
+) -> Result<Cow<'a, Query>> {
+    let SetExpr::Values(values) = source.body.as_ref() else {
+        return Ok(Cow::Borrowed(source));
+    };
+    let is_text = |cell: &Expr| matches!(cell, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)));
+    let is_constant = |cell: &Expr| matches!(cell, Expr::Value(_));
+    let mut typed = Cow::Borrowed(source);
+    for (place, data_type) in types.iter().enumerate() {
+        let to = match data_type {
+            DataType::Timestamp(_, zone) => {
+                DataType::Timestamp(TimeUnit::Nanosecond, zone.as_ref().map(|_| "UTC".into()))
+            }
+            DataType::Date32 => DataType::Timestamp(TimeUnit::Nanosecond, None),
+            _ => continue,
+        };
+        let cells = || values.rows.iter().filter_map(|row| row.content.get(place));
+        if !cells().any(is_text) || cells().all(is_constant) {
+            continue;
+        }
+        let SetExpr::Values(values) = typed.to_mut().body.as_mut() else {
+            continue;
+        };
+        for row in &mut values.rows {
+            if let Some(cell) = row.content.get_mut(place) {
+                *cell = dialect::cast(cell, &to)?;
+            }
+        }
+    }
+    Ok(typed)
 }
 
 fn literal(cell: &Expr, params: &BoundParams, to: &DataType) -> Option<ScalarValue> {

@@ -28,6 +28,7 @@ mod offered;
 mod options;
 mod params;
 mod parse;
+mod powers;
 mod precedence;
 mod pushdown;
 #[cfg(test)]
@@ -46,6 +47,7 @@ mod summarize;
 mod system;
 mod table;
 mod threads;
+mod unsupported_statements;
 mod wording;
 
 pub use datafusion::common::ScalarValue;
@@ -53,5 +55,6 @@ pub use engine::{Prepared, SqlEngine};
 pub use extra::ExtraTable;
 pub use options::QueryOptions;
 pub use params::Params;
+pub use parse::several_statements;
 pub use result::{CancelHandle, Fetched, QueryResult};
 pub use scan::TableScan;

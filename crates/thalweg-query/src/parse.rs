@@ -8,7 +8,9 @@ use crate::error::{from_datafusion, query, unsupported};
 use crate::lists;
 use crate::offered;
 use crate::params::Placeholders;
+use crate::powers;
 use crate::precedence;
+use crate::unsupported_statements;
 use crate::wording::syntax;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
@@ -53,6 +55,8 @@ pub(crate) enum Request {
     ShowTables,
     /// DESCRIBE of a table.
     Describe(String),
+    /// DESCRIBE of a query.
+    DescribeQuery(Box<DfStatement>),
     /// SUMMARIZE of the rows of a query.
     Summarize(Box<DfStatement>),
 }
@@ -72,14 +76,19 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     if first_word(&tokens) == Some(Keyword::COPY) {
         return Err(unsupported("COPY is not offered by this version"));
     }
+    unsupported_statements::check(&tokens)?;
     refuse_colons(&tokens)?;
     let placeholders = number_placeholders(&mut tokens)?;
     let mut tokens = lists::with_brackets(tokens);
     let summarizes = take_summarize(&mut tokens);
+    begin_with_from(&mut tokens);
     let quoted_capitals = tokens
         .iter()
         .any(|token| is_quoted_with_capitals(&token.token));
-    let mut statements = parse_tokens(tokens)?;
+    let mut statements = parse_tokens(tokens).map_err(|error| {
+        let message = syntax::with_word_before(error.message(), text);
+        Error::new(error.kind(), message)
+    })?;
     let Some(mut statement) = statements.pop() else {
         return Err(query("there is no statement in the text"));
     };
@@ -97,6 +106,52 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
         placeholders,
         quoted_capitals,
     })
+}
+
+/// The statements of a text that has several, between its semicolons; `None` where it has one.
+pub fn several_statements(text: &str) -> Option<Vec<&str>> {
+    if !text.trim_end().trim_end_matches(';').contains(';') {
+        return None;
+    }
+    let mut tokens = Vec::new();
+    Tokenizer::new(&GenericDialect {}, text)
+        .tokenize_with_location_into_buf(&mut tokens)
+        // For the parser to say.
+        .ok()?;
+    let mut starts = vec![0];
+    starts.extend(text.match_indices('\n').map(|(at, _)| at + 1));
+    // Lines and columns count from 1, columns in characters.
+    let byte_of = |token: &TokenWithSpan| {
+        let place = token.span.start;
+        let start = *starts.get(usize::try_from(place.line).ok()?.checked_sub(1)?)?;
+        let column = usize::try_from(place.column).ok()?.checked_sub(1)?;
+        let line = &text[start..];
+        Some(
+            start
+                + line
+                    .char_indices()
+                    .nth(column)
+                    .map_or(line.len(), |(at, _)| at),
+        )
+    };
+    let (mut parts, mut from, mut is_blank) = (Vec::new(), 0, true);
+    for token in &tokens {
+        match token.token {
+            Token::SemiColon => {
+                let end = byte_of(token)?;
+                if !std::mem::replace(&mut is_blank, true) {
+                    parts.push(&text[from..end]);
+                }
+                from = end + 1;
+            }
+            Token::Whitespace(_) => {}
+            _ => is_blank = false,
+        }
+    }
+    if !is_blank {
+        parts.push(&text[from..]);
+    }
+    (parts.len() > 1).then_some(parts)
 }
 
 /// Reads a condition, as it stands in WHERE.
@@ -141,7 +196,7 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
         ));
     }
     let tokens = with_whole_numbers(tokens)?;
-    Ok(precedence::with_brackets(tokens))
+    Ok(precedence::with_brackets(powers::as_calls(tokens)))
 }
 
 /// Puts numbers with separators, `1_000_000`, together, which the parser takes for a number and a name.
@@ -248,6 +303,18 @@ fn take_summarize(tokens: &mut Vec<TokenWithSpan>) -> bool {
         tokens.insert(1, TokenWithSpan::wrap(Token::Whitespace(Whitespace::Space)));
     }
     true
+}
+
+/// `TABLE t` as `FROM t`.
+fn begin_with_from(tokens: &mut [TokenWithSpan]) {
+    let first = tokens
+        .iter_mut()
+        .find(|token| !matches!(token.token, Token::Whitespace(_)));
+    if let Some(first) = first
+        && matches!(&first.token, Token::Word(word) if word.keyword == Keyword::TABLE)
+    {
+        first.token = Token::make_keyword("FROM");
+    }
 }
 
 /// COPY FROM is unknown to the parser, which would call it a mistake.
@@ -512,19 +579,26 @@ fn classify_sql(statement: SqlStatement) -> Result<Request> {
             }
             DescribeAlias::Explain => Err(unsupported("EXPLAIN is offered for queries only")),
         },
+        SqlStatement::ShowColumns { show_options, .. } => {
+            let of = show_options.show_in.and_then(|of| of.parent_name);
+            match of {
+                Some(name) => Ok(Request::Describe(table_name(&name)?)),
+                None => Err(query("SHOW COLUMNS needs a table: SHOW COLUMNS FROM t")),
+            }
+        }
         // DESCRIBE SELECT: the columns of the result.
-        describe @ SqlStatement::Explain { .. } if is_of_query(&describe) => Ok(Request::Query(
-            Box::new(DfStatement::Statement(Box::new(describe))),
-        )),
+        SqlStatement::Explain {
+            describe_alias: DescribeAlias::Describe | DescribeAlias::Desc,
+            statement,
+            ..
+        } if matches!(*statement, SqlStatement::Query(_)) => Ok(Request::DescribeQuery(Box::new(
+            DfStatement::Statement(statement),
+        ))),
         SqlStatement::Explain { .. } => Err(unsupported(
             "DESCRIBE and EXPLAIN are offered for tables and queries only",
         )),
         other => Err(refuse(&other)),
     }
-}
-
-fn is_of_query(describe: &SqlStatement) -> bool {
-    matches!(describe, SqlStatement::Explain { statement, .. } if matches!(**statement, SqlStatement::Query(_)))
 }
 
 /// A query may hide a statement that writes.
@@ -645,6 +719,22 @@ mod tests {
             let (kind, message) = refused(text);
             assert_eq!(kind, ErrorKind::Unsupported, "{text}: {message}");
             assert!(message.contains(word), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn statements_are_told_apart() {
+        assert_eq!(
+            several_statements("SELECT ';ä' AS \"a;b\";\n-- c;\n SELECT ö;; /* ; */ "),
+            Some(vec!["SELECT ';ä' AS \"a;b\"", "\n-- c;\n SELECT ö"])
+        );
+        for text in [
+            "SELECT 1",
+            "SELECT 1;",
+            " ; SELECT ';' ;",
+            "SELECT 'open; x",
+        ] {
+            assert_eq!(several_statements(text), None, "{text}");
         }
     }
 

@@ -35,7 +35,7 @@ const LEFT_OUT: [&str; 8] = [
 ];
 
 /// Texts for functions that have none, or one that speaks of the library.
-const OWN_TEXTS: [(&str, &str); 5] = [
+const OWN_TEXTS: [(&str, &str); 9] = [
     (
         "arrow_cast",
         "Casts to the type that a text names, as 'Int32'.",
@@ -45,7 +45,20 @@ const OWN_TEXTS: [(&str, &str); 5] = [
         "The same, and NULL where it cannot be cast.",
     ),
     ("arrow_typeof", "Returns the name of the type."),
+    (
+        "epoch_ms",
+        "Returns a time as milliseconds since 1970, and an integer as the time that it counts.",
+    ),
+    (
+        "epoch_us",
+        "Returns a time as microseconds since 1970, and an integer as the time that it counts.",
+    ),
+    (
+        "epoch_ns",
+        "Returns a time as nanoseconds since 1970, and an integer as the time that it counts.",
+    ),
     ("mode", "Returns the most frequent value."),
+    ("typeof", "Returns the name of the type in SQL."),
     ("version", "Returns the version of Thalweg."),
 ];
 

@@ -5,8 +5,9 @@
 //! ever resolved, so that no statement reaches a file.
 
 use crate::catalog::Resolver;
+use crate::dialect::operators::Operators;
 use crate::error::to_datafusion;
-use crate::functions::{floats, guarded, mode, time_zones, total};
+use crate::functions::{described, floats, guarded, mode, quantile, time_zones, total};
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
@@ -28,6 +29,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SessionStateDefaults, TaskContext};
 use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::registry::{ExtensionTypeRegistryRef, FunctionRegistry};
 use datafusion::logical_expr::{
     AggregateUDF, Explain, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, WindowUDF,
@@ -71,7 +73,7 @@ impl Planner {
             .with_aggregate_functions(aggregate_functions())
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
-            .with_expr_planners(SessionStateDefaults::default_expr_planners())
+            .with_expr_planners(expr_planners())
             .with_table_function_list(SessionStateDefaults::default_table_functions())
             .build();
         // Operators find their functions in the plan: the task needs none.
@@ -136,15 +138,23 @@ impl Planner {
     }
 }
 
+/// Ours come first.
+fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
+    let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(Operators)];
+    planners.extend(SessionStateDefaults::default_expr_planners());
+    planners
+}
+
 fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let mut functions = guarded::guarded(SessionStateDefaults::default_scalar_functions());
     functions.extend(time_zones::functions());
+    functions.extend(described::functions());
     functions
 }
 
 fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     let functions = SessionStateDefaults::default_aggregate_functions();
-    let mut functions = floats::settled(total::exact(functions));
+    let mut functions = quantile::exact(floats::settled(total::exact(functions)));
     functions.push(mode::function());
     functions
 }

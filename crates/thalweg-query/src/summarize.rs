@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{SetExpr, Statement as SqlStatement, TableF
 use std::fmt::Write as _;
 use std::sync::Arc;
 use thalweg_table::Result;
-use thalweg_table::schema::type_name;
+use thalweg_table::schema::sql_type_name;
 
 /// Aggregates of each column, behind the number of all rows.
 const OF_EACH: usize = 9;
@@ -109,7 +109,7 @@ pub(crate) fn rows(schema: &Schema, aggregates: &RecordBatch) -> Result<QueryRes
     let types = schema
         .fields()
         .iter()
-        .map(|field| type_name(field.data_type()));
+        .map(|field| sql_type_name(field.data_type()));
     let columns = schema.fields().len();
     let aggregate = |place: usize, which: usize| aggregates.column(1 + place * OF_EACH + which);
     let texts = |which: usize| -> ArrayRef {

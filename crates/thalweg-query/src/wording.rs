@@ -169,6 +169,10 @@ const RULES: &[(&str, &str)] = &[
         "an interval of {0} is too long",
     ),
     (
+        "Cannot cast date value {} to timestamp: {}",
+        "a date lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
+    ),
+    (
         "Timestamp out of range",
         "a time lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
     ),
@@ -489,7 +493,11 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "FETCH clause is not supported yet",
-        "FETCH FIRST is not offered: write LIMIT",
+        "FETCH FIRST with PERCENT, TIES or LIMIT is not offered: write LIMIT",
+    ),
+    (
+        "Aggregate ORDER BY is not implemented for window functions",
+        "an aggregate over a window takes no ORDER BY of its own: write OVER (ORDER BY ts)",
     ),
     (
         "wildcard * with RENAME not supported",

@@ -159,6 +159,7 @@ files!(
     explain,
     float_lists,
     floats,
+    habits,
     in_subqueries,
     insert,
     joined_lists,

@@ -66,9 +66,9 @@ impl Layout {
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(text.trim()));
         found.map(|(_, layout)| *layout).ok_or_else(|| {
-            let known = Self::NAMES.map(|(name, _)| name).join(", ");
             invalid(format!(
-                "\"{text}\" is not a layout; the layouts are {known}"
+                "\"{text}\" is not a layout: this version offers \"{}\" alone",
+                Self::Stream.name()
             ))
         })
     }

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use thalweg_kernel::Result;
+use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// Rows of a batch that a scan returns, unless told otherwise.
 pub const DEFAULT_BATCH_ROWS: usize = 16_384;
@@ -53,6 +53,32 @@ pub struct Scan {
     batch_rows: usize,
     left_rows: usize,
     closed: Closed,
+    table: NamedTable,
+}
+
+/// A table by number and name, for errors of the kernel, which knows the number alone.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedTable {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+}
+
+impl NamedTable {
+    /// The error with the name in the place of the number.
+    pub(crate) fn in_words(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::Corruption {
+            return error;
+        }
+        let number = format!(" of table {}", self.id);
+        let Some((before, after)) = error.message().split_once(&number) else {
+            return error;
+        };
+        if after.starts_with(|c: char| c.is_ascii_digit()) {
+            return error;
+        }
+        let message = format!("{before} of table \"{}\"{after}", self.name);
+        Error::with_source(error.kind(), message, error)
+    }
 }
 
 /// What a layout's reader gives a [`Scan`].
@@ -69,6 +95,7 @@ impl Scan {
         batch_rows: usize,
         batches: Box<dyn BatchSource>,
         closed: Closed,
+        table: NamedTable,
     ) -> Self {
         let left_rows = limit.unwrap_or(usize::MAX);
         Self {
@@ -79,6 +106,7 @@ impl Scan {
             batch_rows,
             left_rows,
             closed,
+            table,
         }
     }
 
@@ -117,6 +145,7 @@ impl Iterator for Scan {
             }
             end => {
                 self.left_rows = 0;
+                let end = end.map_err(|error| self.table.in_words(error));
                 end.transpose()
             }
         }
@@ -171,4 +200,33 @@ metrics! {
     open_rows,
     /// Pages of the index that had to be loaded.
     pages_loaded,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_told_with_the_name_of_the_table() {
+        let table = NamedTable {
+            id: 1,
+            name: "air".to_owned(),
+        };
+        for (kind, message, shown) in [
+            (
+                ErrorKind::Corruption,
+                "f, offset 8: column 3 (Values) of a block of table 1 is damaged",
+                "f, offset 8: column 3 (Values) of a block of table \"air\" is damaged",
+            ),
+            (
+                ErrorKind::Corruption,
+                "the index of table 12 is damaged",
+                "the index of table 12 is damaged",
+            ),
+            (ErrorKind::Invalid, "of table 1", "of table 1"),
+        ] {
+            let error = table.in_words(Error::new(kind, message));
+            assert_eq!((error.kind(), error.message()), (kind, shown));
+        }
+    }
 }

@@ -126,6 +126,53 @@ pub fn type_name(data_type: &DataType) -> String {
     }
 }
 
+/// The name of a type in SQL, as `typeof`, `DESCRIBE` and `CREATE TABLE` have it; [`parse_type`] reads the names of all stored types.
+pub fn sql_type_name(data_type: &DataType) -> String {
+    use DataType as T;
+    match data_type {
+        T::Boolean => "BOOLEAN".into(),
+        T::Int8 => "TINYINT".into(),
+        T::Int16 => "SMALLINT".into(),
+        T::Int32 => "INTEGER".into(),
+        T::Int64 => "BIGINT".into(),
+        T::UInt8 => "UTINYINT".into(),
+        T::UInt16 => "USMALLINT".into(),
+        T::UInt32 => "UINTEGER".into(),
+        T::UInt64 => "UBIGINT".into(),
+        T::Float16 | T::Float32 => "REAL".into(),
+        T::Float64 => "DOUBLE".into(),
+        T::Utf8 | T::LargeUtf8 | T::Utf8View => "VARCHAR".into(),
+        T::Binary | T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_) => "BLOB".into(),
+        T::Date32 | T::Date64 => "DATE".into(),
+        T::Time32(_) | T::Time64(_) => "TIME".into(),
+        T::Interval(_) => "INTERVAL".into(),
+        T::Timestamp(unit, zone) => {
+            let digits = match unit {
+                TimeUnit::Second => "(0)",
+                TimeUnit::Millisecond => "(3)",
+                TimeUnit::Microsecond => "(6)",
+                TimeUnit::Nanosecond => "",
+            };
+            let zone = zone.as_ref().map_or("", |_| " WITH TIME ZONE");
+            format!("TIMESTAMP{digits}{zone}")
+        }
+        T::Dictionary(_, values) => sql_type_name(values),
+        T::List(item) | T::LargeList(item) | T::FixedSizeList(item, _) => {
+            format!("{}[]", sql_type_name(item.data_type()))
+        }
+        T::Struct(fields) => {
+            let fields = fields.iter().map(|field| {
+                let data_type = sql_type_name(field.data_type());
+                format!("{} {data_type}", field.name())
+            });
+            format!("STRUCT({})", fields.collect::<Vec<_>>().join(", "))
+        }
+        T::Null => "NULL".into(),
+        T::Decimal128(..) | T::Duration(_) | T::Map(..) => type_name(data_type).to_uppercase(),
+        other => type_name(other),
+    }
+}
+
 /// The short name of a unit of time.
 pub(crate) const fn unit_name(unit: TimeUnit) -> &'static str {
     match unit {
@@ -150,10 +197,10 @@ pub fn parse_type(text: &str) -> Result<DataType> {
         "int16" | "i16" | "smallint" | "int2" => DataType::Int16,
         "int32" | "i32" | "int" | "integer" | "int4" => DataType::Int32,
         "int64" | "i64" | "bigint" | "long" => DataType::Int64,
-        "uint8" | "u8" | "tinyint unsigned" => DataType::UInt8,
-        "uint16" | "u16" | "smallint unsigned" => DataType::UInt16,
-        "uint32" | "u32" | "int unsigned" | "integer unsigned" => DataType::UInt32,
-        "uint64" | "u64" | "bigint unsigned" => DataType::UInt64,
+        "uint8" | "u8" | "utinyint" | "tinyint unsigned" => DataType::UInt8,
+        "uint16" | "u16" | "usmallint" | "smallint unsigned" => DataType::UInt16,
+        "uint32" | "u32" | "uinteger" | "int unsigned" | "integer unsigned" => DataType::UInt32,
+        "uint64" | "u64" | "ubigint" | "bigint unsigned" => DataType::UInt64,
         "float32" | "f32" | "float" | "real" | "float4" => DataType::Float32,
         "float64" | "f64" | "double" | "double precision" | "float8" => DataType::Float64,
         "string" | "str" | "utf8" | "text" | "large_string" | "large_utf8" | "string_view" => {

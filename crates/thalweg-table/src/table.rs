@@ -10,7 +10,7 @@ use crate::definition::TableDefinition;
 use crate::engine::Engine;
 use crate::range::KeyRange;
 use crate::rows::{RowWriter, decode_rows};
-use crate::scan::{Scan, ScanRequest};
+use crate::scan::{NamedTable, Scan, ScanRequest};
 use crate::stream;
 use crate::value::Value;
 use arc_swap::ArcSwap;
@@ -386,7 +386,15 @@ impl TableView {
     /// # Errors
     /// `Invalid` for columns that do not exist.
     pub fn scan(&self, request: &ScanRequest) -> Result<Scan> {
-        stream::scan(self, request)
+        stream::scan(self, request).map_err(|error| self.named().in_words(error))
+    }
+
+    /// The table for errors.
+    pub(crate) fn named(&self) -> NamedTable {
+        NamedTable {
+            id: self.snapshot.id.0,
+            name: self.name().to_owned(),
+        }
     }
 
     /// Up to `count` scans that together return what one scan would: each a range of keys behind the one before, with
@@ -412,6 +420,7 @@ impl TableView {
     /// # Errors
     /// `Invalid` for columns that do not exist and buckets without width.
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<AggregateResult> {
-        crate::aggregate::aggregate(self, request)
+        let result = crate::aggregate::aggregate(self, request);
+        result.map_err(|error| self.named().in_words(error))
     }
 }

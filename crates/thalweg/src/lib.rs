@@ -46,7 +46,9 @@ pub use database::{Database, DatabaseBuilder};
 pub use thalweg_kernel::repair::{RenamedTable, RepairReport};
 pub use thalweg_kernel::verify::{Damage, VerifyReport};
 pub use thalweg_table::definition::DEFAULT_BLOCK_ROWS;
-pub use thalweg_table::schema::{check_name, fold_name, parse_type, schema_of_names, type_name};
+pub use thalweg_table::schema::{
+    check_name, fold_name, parse_type, schema_of_names, sql_type_name, type_name,
+};
 pub use thalweg_table::suggest::nearest as nearest_name;
 pub use thalweg_table::time::{
     TimeBound, key_box, key_range, key_to_text, order_keys, orders_rows,
@@ -61,4 +63,5 @@ pub use thalweg_table::{
 #[cfg(feature = "sql")]
 pub use thalweg_query::{
     CancelHandle, ExtraTable, Fetched, Params, Prepared, QueryResult, ScalarValue, TableScan,
+    several_statements,
 };

@@ -3,8 +3,11 @@
 //! Invariants: a value is stored exactly or its row is bad; rows keep their order.
 
 use super::chunk::{BadRow, Chunk};
+use super::findings::type_words;
 use super::infer::Reading;
-use super::numbers::{epoch_ns, is_integer, loses_digits, whole_number, with_decimal_point};
+use super::numbers::{
+    epoch_ns, is_float, is_integer, loses_digits, whole_number, with_decimal_point,
+};
 use super::times::{Order, TimeText};
 use crate::failure::Failure;
 use arrow_array::cast::AsArray;
@@ -17,12 +20,15 @@ use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::filter::filter_record_batch;
 use std::sync::Arc;
-use thalweg::{Error, ErrorKind, TableDefinition, TimeBound, key_box, type_name};
+use thalweg::{Error, ErrorKind, TableDefinition, TimeBound, key_box};
 
 /// Text that a message shows of a value, at most.
 const SHOWN_CHARACTERS: usize = 80;
 /// `2026-01-31T09:30:00.123456789`: a longer text may have more digits than Arrow looks at.
 const FULL_TIME_CHARACTERS: usize = 29;
+
+/// What is said of a time column with a number that is not whole.
+pub(super) const CANNOT_ORDER: &str = "; a table is ordered by times, dates or whole numbers, not by doubles: name another column by --time";
 
 /// Makes batches for one table out of chunks of one file.
 #[derive(Debug)]
@@ -58,7 +64,7 @@ pub(super) fn fields_of(
     for name in names {
         let column = &definition.columns()[definition.position_named(name)?];
         if !is_time(&column.data_type) && !can_cast_types(&DataType::Utf8, &column.data_type) {
-            let type_name = type_name(&column.data_type);
+            let type_name = type_words(&column.data_type);
             return Err(refuse(format!(
                 "column \"{name}\" is {type_name}, which cannot be read from text"
             )));
@@ -196,9 +202,17 @@ fn convert_column(
     };
     if column.null_count() > trimmed.null_count() {
         for row in (0..column.len()).filter(|&row| column.is_null(row) && trimmed.is_valid(row)) {
+            let value = text.value(row).trim();
+            // Of a new table only the column that orders it must not be null.
+            let hint = if data_type.is_integer() && !field.is_nullable() && is_float(value) {
+                CANNOT_ORDER
+            } else {
+                ""
+            };
+            let value = shown(text.value(row));
             refusals.misfit(
                 row,
-                &format!("{} is no {}", shown(text.value(row)), type_name(data_type)),
+                &format!("{value} is no {}{hint}", type_words(data_type)),
             );
         }
     }
@@ -377,7 +391,7 @@ fn steps_of(ns: i128, text: &str, data_type: &DataType) -> Result<i64, String> {
 fn cannot_hold(text: &str, data_type: &DataType) -> String {
     format!(
         "{} cannot hold {} exactly",
-        type_name(data_type),
+        type_words(data_type),
         shown(text)
     )
 }

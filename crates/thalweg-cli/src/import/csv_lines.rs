@@ -8,6 +8,7 @@ use super::times::TimeText;
 use super::{dialect, infer::is_marker};
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
+use crate::sql::counted;
 use thalweg::fold_name;
 
 pub(super) struct CsvLines {
@@ -133,7 +134,11 @@ impl CsvLines {
         if record.len() != self.columns.len() {
             return bad(
                 chunk,
-                format!("{} fields instead of {}", record.len(), self.columns.len()),
+                format!(
+                    "{} instead of {}",
+                    counted(record.len() as u64, "field"),
+                    self.columns.len()
+                ),
             );
         }
         let Ok(text) = std::str::from_utf8(record.as_slice()) else {

@@ -9,6 +9,26 @@ use crate::failure::Failure;
 use indicatif::ProgressBar;
 use thalweg::fold_name;
 
+/// What is found of a file when it is opened.
+#[derive(Clone, Debug)]
+pub(super) struct Opened {
+    pub(super) name: String,
+    pub(super) columns: usize,
+    pub(super) delimiter: Option<u8>,
+    pub(super) has_odd_header: bool,
+}
+
+impl Opened {
+    fn of(name: &str, reader: &dyn ReadChunks) -> Self {
+        Self {
+            name: name.to_owned(),
+            columns: reader.columns().len(),
+            delimiter: reader.delimiter(),
+            has_odd_header: reader.has_odd_header(),
+        }
+    }
+}
+
 pub(super) struct FileSet<'a> {
     inputs: &'a mut [Input],
     options: &'a ImportOptions,
@@ -20,6 +40,8 @@ pub(super) struct FileSet<'a> {
     reader: Box<dyn ReadChunks>,
     bar: ProgressBar,
     columns: Vec<String>,
+    /// What was found of each file that was opened.
+    opened: Vec<Opened>,
     /// Where the columns of the first file are in the current one.
     places: Vec<usize>,
 }
@@ -37,7 +59,9 @@ impl<'a> FileSet<'a> {
             .ok_or_else(|| Failure::usage("name a file to import"))?;
         let (reader, bar) = open_reader(first, options, doing, names)?;
         let columns = reader.columns().to_vec();
+        let opened = vec![Opened::of(&first.name, &*reader)];
         Ok(Self {
+            opened,
             inputs,
             options,
             doing,
@@ -60,6 +84,11 @@ impl<'a> FileSet<'a> {
 
     pub(super) fn has_odd_header(&self) -> bool {
         self.reader.has_odd_header()
+    }
+
+    /// What was found of the files that were opened, in their order.
+    pub(super) fn opened(&self) -> &[Opened] {
+        &self.opened
     }
 
     /// The next rows of any file; `None` at the end of the last one.
@@ -95,6 +124,7 @@ impl<'a> FileSet<'a> {
                 self.columns.join(", ")
             ))
         })?;
+        self.opened.push(Opened::of(&input.name, &*reader));
         (self.reader, self.bar) = (reader, bar);
         Ok(())
     }

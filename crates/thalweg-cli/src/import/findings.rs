@@ -1,12 +1,13 @@
 //! Prints what was found in a file before its rows are stored.
 
 use super::convert::shown;
+use super::file_set::Opened;
 use super::infer::{Example, Found, Reading};
 use super::numbers::{epoch_ns, whole_number};
 use super::times::Order;
 use crate::arguments::EpochUnit;
 use arrow_schema::DataType;
-use thalweg::key_to_text;
+use thalweg::{key_to_text, sql_type_name};
 
 /// Columns that are printed one by one, at most; of more only those that need a word are.
 const MOST_LINES: usize = 30;
@@ -18,21 +19,13 @@ const UNITS: [EpochUnit; 4] = [EpochUnit::S, EpochUnit::Ms, EpochUnit::Us, Epoch
 
 /// A type in the words of a message.
 pub(super) fn type_words(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Boolean => "boolean".to_owned(),
-        DataType::Int64 => "integer".to_owned(),
-        DataType::Float64 => "double".to_owned(),
-        DataType::Utf8 => "text".to_owned(),
-        DataType::Date32 => "date".to_owned(),
-        DataType::Timestamp(_, None) => "timestamp".to_owned(),
-        DataType::Timestamp(_, Some(_)) => "timestamp with time zone".to_owned(),
-        other => thalweg::type_name(other),
-    }
+    sql_type_name(data_type).to_lowercase()
 }
 
 /// The line about a file.
-pub(super) fn file_line(name: &str, columns: usize, delimiter: Option<u8>) -> String {
-    let separated = match delimiter {
+pub(super) fn file_line(file: &Opened) -> String {
+    let Opened { name, columns, .. } = file;
+    let separated = match file.delimiter {
         None => "",
         Some(b',') => ", separated by commas",
         Some(b';') => ", separated by semicolons",
@@ -40,7 +33,7 @@ pub(super) fn file_line(name: &str, columns: usize, delimiter: Option<u8>) -> St
         Some(b'|') => ", separated by |",
         Some(_) => ", separated as told",
     };
-    let plural = if columns == 1 { "" } else { "s" };
+    let plural = if *columns == 1 { "" } else { "s" };
     format!("{name}: {columns} column{plural}{separated}")
 }
 

@@ -2,16 +2,18 @@
 
 use super::Imported;
 use super::chunk::{BadRow, Chunk};
-use super::convert::{Converter, Misfit, fields_of, shown};
-use super::file_set::FileSet;
+use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, shown};
+use super::file_set::{FileSet, Opened};
 use super::findings;
 use super::infer::{Example, Found, Inference, Reading, Rules};
+use super::numbers::is_float;
 use super::rejects::Rejects;
 use super::source::Input;
 use super::times::ORDERS;
-use crate::arguments::ImportOptions;
+use crate::arguments::{ColumnType, ImportOptions};
 use crate::failure::Failure;
 use crate::interrupt::Listening;
+use crate::schema::split_text;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
@@ -57,6 +59,8 @@ struct Sample {
     /// How many chunks there were: they are not looked at again.
     count: usize,
     is_whole: bool,
+    /// How many files were opened for it, of which was told what they are.
+    files: usize,
 }
 
 impl<'a> Job<'a> {
@@ -173,8 +177,9 @@ impl<'a> Job<'a> {
             .transpose()?;
         let time = match existing {
             Some(_) => None,
-            None => time_place(options, &names)?,
+            None => time_place(options, &names, set.has_odd_header())?,
         };
+        check_types(options, &names, fields.as_deref(), self.table)?;
         if existing.is_none() && options.time_unit.is_some() && time.is_none() {
             return Err(Failure::usage(
                 "--time-unit needs --time, the column it is about",
@@ -198,7 +203,8 @@ impl<'a> Job<'a> {
             })
         };
         // Text columns of the table take dates as they are.
-        let is_text = |place: usize| fields.is_some() && !reads_times(place);
+        let is_told = |place: usize| told_type(options, &names[place]).is_some();
+        let is_text = |place: usize| fields.is_some() && !reads_times(place) || is_told(place);
         let times = || (0..names.len()).filter(|place| !is_text(*place));
         // The order of day and month is decided by all rows.
         if times().any(|place| inference.is_undecided(place, reads_times(place))) {
@@ -213,7 +219,8 @@ impl<'a> Job<'a> {
                 return Err(ambiguous_date(&names[place], example));
             }
         }
-        let (delimiter, has_odd_header) = (set.delimiter(), set.has_odd_header());
+        let opened = set.opened().to_vec();
+        sample.files = opened.len();
         drop(set);
         let plan = match fields {
             None => {
@@ -231,13 +238,7 @@ impl<'a> Job<'a> {
             },
         };
         if !self.is_quiet {
-            report!(
-                "{}",
-                findings::file_line(&file, plan.names.len(), delimiter)
-            );
-            if has_odd_header {
-                report!("{}", findings::odd_header(&file, &plan.names));
-            }
+            opened.iter().for_each(|file| tell_file(file, &plan.names));
             plan.lines().iter().for_each(|line| report!("{line}"));
             let number = time.filter(|time| plan.found[*time].data_type == DataType::Int64);
             let note = number.and_then(|time| {
@@ -256,7 +257,9 @@ impl<'a> Job<'a> {
         time: Option<usize>,
         sample: &Sample,
     ) -> Result<(), Failure> {
-        let Some(time) = time.filter(|time| inference.found(*time).is_none()) else {
+        let is_told = |time: &usize| told_type(self.options, &names[*time]).is_some();
+        let Some(time) = time.filter(|time| inference.found(*time).is_none() && !is_told(time))
+        else {
             return Ok(());
         };
         let Some(first) = inference.first_value(time) else {
@@ -272,6 +275,9 @@ impl<'a> Job<'a> {
                     (format!("does not match the pattern {pattern}"), "does", "")
                 }
                 (None, Some(unit)) => (format!("is no number of {}", unit.name()), "is one", ""),
+                (None, None) if is_float(&first.text) => {
+                    ("is no time".to_owned(), "is one", CANNOT_ORDER)
+                }
                 (None, None) => {
                     let hint = " (--time-format gives the pattern of other writings)";
                     ("is no time".to_owned(), "is one", hint)
@@ -288,12 +294,17 @@ impl<'a> Job<'a> {
     /// The plan for a new table.
     fn new_plan(&self, inference: &Inference, names: Vec<String>) -> Result<Plan, Failure> {
         let found: Vec<Found> = (0..names.len())
-            .map(|place| {
-                inference.found(place).unwrap_or(Found {
+            .map(|place| match told_type(self.options, &names[place]) {
+                Some(data_type) => Found {
+                    data_type: data_type.clone(),
+                    reading: inference.reading(place, data_type),
+                    reason: None,
+                },
+                None => inference.found(place).unwrap_or(Found {
                     data_type: DataType::Utf8,
                     reading: Reading::default(),
                     reason: None,
-                })
+                }),
             })
             .collect();
         let field =
@@ -304,7 +315,7 @@ impl<'a> Job<'a> {
             names,
             found,
         };
-        if let Some(time) = time_place(self.options, &plan.names)? {
+        if let Some(time) = time_place(self.options, &plan.names, false)? {
             // Rows without a time are bad rows of a dry run too.
             let field = plan.fields[time].clone().with_nullable(false);
             plan.fields[time] = field;
@@ -373,6 +384,7 @@ impl<'a> Job<'a> {
         let mut rejects = Rejects::create(options.rejects.as_deref().filter(|_| !options.dry_run))?;
         let converter = Converter::new(plan.fields.clone(), plan.readings.clone());
         let names = options.no_header.then_some(plan.names.as_slice());
+        let files_told = sample.files;
         let mut set = FileSet::open(&mut self.inputs, options, "import", names)?;
         let (skipped, is_whole) = (
             sample.chunks.len(),
@@ -447,8 +459,11 @@ impl<'a> Job<'a> {
             return Err(failure);
         }
         // Its progress bar would be between the lines.
+        let opened = set.opened().to_vec();
         drop(set);
         if !self.is_quiet {
+            let later = opened.iter().skip(files_told);
+            later.for_each(|file| tell_file(file, &plan.names));
             early.tell();
         }
         Ok(Attempt::Done(Imported {
@@ -489,6 +504,7 @@ impl Sample {
             chunks: std::mem::take(&mut self.chunks),
             count: self.count,
             is_whole: self.is_whole,
+            files: self.files,
         }
     }
 }
@@ -557,15 +573,27 @@ impl EarlyTimes {
 }
 
 /// Where the column is that orders the new table.
-fn time_place(options: &ImportOptions, names: &[String]) -> Result<Option<usize>, Failure> {
+fn time_place(
+    options: &ImportOptions,
+    names: &[String],
+    has_odd_header: bool,
+) -> Result<Option<usize>, Failure> {
     let Some(wanted) = &options.time else {
         return Ok(None);
     };
     let is_wanted = |name: &String| fold_name(name) == fold_name(wanted);
     let place = names.iter().position(is_wanted);
     place.map(Some).ok_or_else(|| {
+        let is_remark = |name: &String| name.starts_with(['#', '%', '/']);
+        let hint = if has_odd_header {
+            "; the first line looks like a row: --no-header names the columns column0, column1 ..."
+        } else if names.len() == 1 || names.first().is_some_and(is_remark) {
+            "; --skip LINES leaves out what stands in front of the header"
+        } else {
+            ""
+        };
         Failure::Other(format!(
-            "there is no column \"{wanted}\" to order the table by; there are {}",
+            "there is no column \"{wanted}\" to order the table by; there are {}{hint}",
             names.join(", ")
         ))
     })
@@ -599,7 +627,37 @@ fn check_options(table: &Table, options: &ImportOptions) -> Result<(), Failure> 
         )));
     }
     create_options(options)?;
+    let differs = |option: &str, is: &str, wanted: &str| {
+        Err(Failure::usage(format!(
+            "table \"{}\" exists and its {option} is {is}, not {wanted}",
+            table.name()
+        )))
+    };
+    let layout = definition.layout().name();
+    if let Some(wanted) = &options.layout
+        && !wanted.trim().eq_ignore_ascii_case(layout)
+    {
+        return differs("layout", layout, wanted);
+    }
+    let split = definition
+        .split()
+        .zip(definition.time_column())
+        .map(|(split, time)| split_text(split.every(), split.origin(), &time.data_type));
+    if let Some(wanted) = &options.split
+        && !same_span(wanted, split.as_deref())
+    {
+        return differs("split", split.as_deref().unwrap_or("none"), wanted);
+    }
     Ok(())
+}
+
+/// Whether two spans are written alike, but for case, blanks and the end of a plural.
+fn same_span(wanted: &str, is: Option<&str>) -> bool {
+    let plain = |span: &str| {
+        let span: String = span.split_whitespace().collect();
+        span.to_lowercase().trim_end_matches('s').to_owned()
+    };
+    is.is_some_and(|is| plain(wanted) == plain(is))
 }
 
 fn read_sample(
@@ -624,7 +682,51 @@ fn read_sample(
         count: chunks.len(),
         chunks,
         is_whole,
+        files: 0,
     })
+}
+
+/// Prints what was found of a file.
+fn tell_file(file: &Opened, names: &[String]) {
+    report!("{}", findings::file_line(file));
+    if file.has_odd_header {
+        report!("{}", findings::odd_header(&file.name, names));
+    }
+}
+
+/// The type that the call gives a column.
+fn told_type<'a>(options: &'a ImportOptions, name: &str) -> Option<&'a DataType> {
+    let is_it = |told: &&ColumnType| fold_name(&told.column) == fold_name(name);
+    options.types.iter().find(is_it).map(|told| &told.data_type)
+}
+
+/// Types are given to columns of the file, and those of a table that is there stay.
+fn check_types(
+    options: &ImportOptions,
+    names: &[String],
+    fields: Option<&[Field]>,
+    table: &str,
+) -> Result<(), Failure> {
+    for told in &options.types {
+        let is_it = |name: &String| fold_name(name) == fold_name(&told.column);
+        let Some(place) = names.iter().position(is_it) else {
+            return Err(Failure::usage(format!(
+                "--type: there is no column \"{}\"; there are {}",
+                told.column,
+                names.join(", ")
+            )));
+        };
+        let is = fields.map(|fields| fields[place].data_type());
+        if let Some(is) = is.filter(|is| **is != told.data_type) {
+            return Err(Failure::usage(format!(
+                "--type: table \"{table}\" exists and its column \"{}\" is {}, not {}",
+                told.column,
+                findings::type_words(is),
+                findings::type_words(&told.data_type)
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn ambiguous_date(name: &str, example: &Example) -> Failure {

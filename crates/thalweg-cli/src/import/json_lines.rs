@@ -1,6 +1,7 @@
-//! JSON lines: one object per line. Columns are the names found in the first lines.
+//! JSON: one object per line, or a list of objects. Columns are the names found in the first ones.
 
 use super::chunk::{Chunk, ChunkBuilder, ReadChunks};
+use super::json_list::{Broken, Item, ListItems};
 use super::source::Source;
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
@@ -8,15 +9,19 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::io::BufRead;
+use std::io::{self, BufRead};
 
 /// Lines in which columns are looked for.
 const HEADER_LINES: usize = 10_000;
 
 pub(super) struct JsonLines {
     reader: Box<dyn BufRead>,
-    /// Lines that were read to find the columns.
-    ahead: VecDeque<Vec<u8>>,
+    /// The file is one list.
+    list: Option<ListItems>,
+    /// Lines of the file that were read, or left out.
+    lines_read: u64,
+    /// Objects that were read to find the columns.
+    ahead: VecDeque<Item>,
     columns: Vec<String>,
     places: HashMap<String, usize>,
     line: u64,
@@ -30,6 +35,8 @@ impl JsonLines {
         let (columns, places) = (Vec::new(), HashMap::new());
         let mut lines = Self {
             reader,
+            list: None,
+            lines_read: 0,
             ahead: VecDeque::new(),
             columns,
             places,
@@ -38,26 +45,27 @@ impl JsonLines {
             name,
         };
         for _ in 0..options.skip {
-            if lines.next_line()?.is_none() {
+            if lines.read_line()?.is_none() {
                 break;
             }
         }
+        if lines.starts_list()? {
+            lines.list = Some(ListItems::new(lines.lines_read + 1));
+        }
         while lines.ahead.len() < HEADER_LINES {
-            let Some(line) = lines.read_line()? else {
+            let Some(item) = lines.read_item()? else {
                 break;
             };
-            lines.find_columns(&line);
-            lines.ahead.push_back(line);
+            lines.find_columns(&item.text);
+            lines.ahead.push_back(item);
         }
         if lines.columns.is_empty() {
-            let starts_list = |line: &Vec<u8>| line.trim_ascii_start().starts_with(b"[");
-            let hint = if lines.ahead.front().is_some_and(starts_list) {
-                "; a list must be made into lines first, as jq -c '.[]' does"
-            } else {
-                ""
+            let place = match lines.list {
+                Some(_) => "in its list",
+                None => "on any of its first lines",
             };
             return Err(Failure::Other(format!(
-                "{} has no JSON object on any of its first lines{hint}",
+                "{} has no JSON object {place}",
                 lines.name
             )));
         }
@@ -81,18 +89,52 @@ impl JsonLines {
         let mut line = Vec::new();
         match self.reader.read_until(b'\n', &mut line) {
             Ok(0) => Ok(None),
-            Ok(_) => Ok(Some(line)),
-            Err(error) => Err(Failure::Other(format!("reading {}: {error}", self.name))),
+            Ok(_) => {
+                self.lines_read += 1;
+                Ok(Some(line))
+            }
+            Err(error) => Err(self.unreadable(&error)),
         }
     }
 
-    fn next_line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
-        let line = match self.ahead.pop_front() {
-            Some(line) => Some(line),
-            None => self.read_line()?,
+    fn unreadable(&self, error: &io::Error) -> Failure {
+        Failure::Other(format!("reading {}: {error}", self.name))
+    }
+
+    /// Whether the first character that is no blank opens a list.
+    fn starts_list(&mut self) -> Result<bool, Failure> {
+        let start = match self.reader.fill_buf() {
+            Ok(start) => start,
+            Err(error) => return Err(self.unreadable(&error)),
         };
-        self.line += u64::from(line.is_some());
-        Ok(line)
+        let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+        Ok(start.trim_ascii_start().starts_with(b"["))
+    }
+
+    /// The next line, or the next object of the list.
+    fn read_item(&mut self) -> Result<Option<Item>, Failure> {
+        let Some(list) = &mut self.list else {
+            let text = self.read_line()?;
+            let line = self.lines_read;
+            return Ok(text.map(|text| Item { line, text }));
+        };
+        list.next(&mut *self.reader).map_err(|broken| match broken {
+            Broken::Read(error) => self.unreadable(&error),
+            Broken::List(what, line) => {
+                Failure::Other(format!("{}: line {line}: {what}", self.name))
+            }
+        })
+    }
+
+    fn next_line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let item = match self.ahead.pop_front() {
+            Some(item) => Some(item),
+            None => self.read_item()?,
+        };
+        Ok(item.map(|item| {
+            self.line = item.line;
+            item.text
+        }))
     }
 
     fn push_line(&self, line: &[u8], chunk: &mut ChunkBuilder) {

@@ -20,6 +20,7 @@ mod findings;
 mod infer;
 mod job;
 mod json_lines;
+mod json_list;
 mod numbers;
 mod rejects;
 mod source;

@@ -348,6 +348,25 @@ impl Scan<'_> {
     }
 }
 
+/// Whether an item of a pattern says something of the date.
+fn is_of_date(item: &Item<'_>) -> bool {
+    match item {
+        Item::Numeric(number, _) => !matches!(
+            number,
+            Numeric::Hour
+                | Numeric::Hour12
+                | Numeric::Minute
+                | Numeric::Second
+                | Numeric::Nanosecond
+        ),
+        Item::Fixed(fixed) => matches!(
+            fixed,
+            Fixed::ShortMonthName | Fixed::LongMonthName | Fixed::RFC2822 | Fixed::RFC3339
+        ),
+        _ => false,
+    }
+}
+
 /// A pattern of `--time-format`, in the words of `strftime`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern {
@@ -368,6 +387,7 @@ impl Pattern {
             .parse_to_owned()
             .map_err(|_| refuse())?;
         let (mut has_clock, mut has_zone, mut has_any) = (false, false, false);
+        let mut has_date = false;
         let (mut has_hours, mut has_minutes) = (false, false);
         for item in &items {
             match item {
@@ -389,10 +409,17 @@ impl Pattern {
                 ) => has_zone = true,
                 _ => {}
             }
+            has_date |= is_of_date(item);
             has_any |= matches!(item, Item::Numeric(..) | Item::Fixed(_));
         }
         if !has_any {
             return Err(refuse());
+        }
+        if !has_date {
+            return Err(format!(
+                "\"{text}\" has no date, and a time without one orders nothing: the pattern takes the whole text of a column, \
+                 as \"%Y-%m-%d %H:%M:%S\""
+            ));
         }
         Ok(Self {
             text: text.to_owned(),

@@ -34,8 +34,8 @@ fn the_shipped_sample() {
     for found in [
         "columns, separated by commas\n",
         "  ts is timestamp\n",
-        "  pm25 is integer\n",
-        "  station is text\n",
+        "  pm25 is bigint\n",
+        "  station is varchar\n",
     ] {
         assert!(ended.err.contains(found), "{ended:?}");
     }
@@ -158,7 +158,7 @@ fn delimiters_nulls_and_lines_to_skip() {
     import(&place, &place.file("t.txt", text), &more).ok();
     assert_eq!(
         place.sql("SELECT ts, v, coalesce(name, 'null') AS name FROM t"),
-        "ts,v,name\n1,,\n2,5,null\n"
+        "ts,v,name\n1,,\"\"\n2,5,null\n"
     );
     import(&place, &place.file("t.tsv", "name\tv\tts\nx\t6\t3\n"), &[]).ok();
     assert_eq!(
@@ -177,7 +177,7 @@ fn a_bad_row_fails_the_import_with_its_line() {
     for (text, line, named) in [
         ("ts,v\n1,10\n2,ten\n3,30\n", "line 3", "\"ten\""),
         ("ts,v\n1,10\n2,2.5\n", "line 3", "\"v\""),
-        ("ts,v\n1,10\n2\n", "line 3", "1 fields instead of 2"),
+        ("ts,v\n1,10\n2\n", "line 3", "1 field instead of 2"),
         ("ts,v\n1,10\n2,20,30\n", "line 3", "3 fields instead of 2"),
         ("ts,v\n\n1,10\n,20\n", "line 4", "\"ts\""),
         (
@@ -262,7 +262,7 @@ fn a_failed_import_leaves_no_table() {
     let rejected = std::fs::read_to_string(&rejects).unwrap();
     assert_eq!(
         rejected,
-        "line,reason,row\n150002,\"column \"\"v\"\": \"\"many\"\" is no float64\",\"150000,many\"\n"
+        "line,reason,row\n150002,\"column \"\"v\"\": \"\"many\"\" is no double\",\"150000,many\"\n"
     );
 }
 
@@ -280,7 +280,7 @@ fn a_type_that_turns_out_too_narrow_is_widened() {
         assert!(
             ended
                 .err
-                .contains("line 150002: column \"v\" is no longer integer")
+                .contains("line 150002: column \"v\" is no longer bigint")
                 && ended.err.contains("the import begins again")
                 && ended.err.contains(told),
             "{ended:?}"

@@ -8,6 +8,7 @@
 mod demo;
 mod dialects;
 mod import;
+mod import_options;
 mod shell;
 mod sql;
 mod terminal;

@@ -40,6 +40,37 @@ fn the_printed_schema_makes_the_same_table() {
 }
 
 #[test]
+fn all_types_have_names_that_are_read_back() {
+    let place = Place::new();
+    place.sql(
+        "CREATE TABLE t (a TINYINT, b UTINYINT, c SMALLINT, d USMALLINT, e INTEGER, f UINTEGER, g BIGINT, h UBIGINT, i REAL, \
+         j DOUBLE, k VARCHAR, l BLOB, m BOOLEAN, n DATE, o TIMESTAMP(0), p TIMESTAMP(6) WITH TIME ZONE, q DECIMAL(10, 2), \
+         r DURATION(us))",
+    );
+    let schema = place.run_with(["db"], ".schema\n").ok();
+    let other = Place::new();
+    other.run_with(["db"], &schema).ok();
+    assert_eq!(other.run_with(["db"], ".schema\n").ok(), schema);
+    assert_eq!(other.sql("DESCRIBE t"), place.sql("DESCRIBE t"));
+    assert!(other.sql("DESCRIBE t").contains("f,UINTEGER,YES\n"));
+}
+
+#[test]
+fn a_shell_beside_a_writer_says_why_it_only_reads() {
+    let place = Place::new();
+    place.sql("CREATE TABLE t (v BIGINT)");
+    let db = thalweg::Database::open(&place.db).unwrap();
+    let message = place
+        .run_with(["db"], "INSERT INTO t VALUES (1);\n")
+        .fails(1);
+    assert!(
+        message.contains("another process writes") && !message.contains("read_only"),
+        "{message}"
+    );
+    drop(db);
+}
+
+#[test]
 fn a_script_ends_with_its_first_error() {
     let place = Place::new();
     let ended = place.run_with(["db"], "SELECT 1 AS a;\nSELEKT;\nCREATE TABLE t (a INT);\n");

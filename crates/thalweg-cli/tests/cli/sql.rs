@@ -165,3 +165,26 @@ fn plans_are_printed_whole() {
         "{plan}"
     );
 }
+
+#[test]
+fn csv_tells_empty_texts_from_nulls() {
+    let place = Place::new();
+    place.sql("CREATE TABLE t (v BIGINT)");
+    assert_eq!(
+        place.sql("SELECT * FROM (VALUES ('', 1), (NULL, 2), ('a,b', NULL)) t (s, n) ORDER BY n"),
+        "s,n\n\"\",1\n,2\n\"a,b\",\n"
+    );
+    assert_eq!(
+        place.sql("SELECT NULL AS a, '' AS b, 1 AS c"),
+        "a,b,c\n,\"\",1\n"
+    );
+}
+
+#[test]
+fn a_statement_that_fails_prints_no_header() {
+    let place = Place::new();
+    place.sql("CREATE TABLE t (v BIGINT); INSERT INTO t VALUES (0)");
+    let ended = place.run(["sql", "db", "SELECT 1 / v AS x FROM t"]);
+    assert_eq!((ended.status, ended.out.as_str()), (1, ""), "{ended:?}");
+    assert_eq!(place.sql("SELECT v FROM t WHERE v > 0"), "v\n");
+}

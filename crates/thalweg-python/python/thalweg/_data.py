@@ -48,6 +48,7 @@ def from_pandas(frame, names, time):
         if name is not None:
             raise SchemaError(f'the time column "{time}" is missing; if it is the index {name!r}: df.rename_axis("{time}")')
         frame = frame.rename_axis(time).reset_index()
+    frame = _with_starts_of_periods(frame)
     try:
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
         for place, dtype in enumerate(frame.dtypes):
@@ -57,6 +58,20 @@ def from_pandas(frame, names, time):
         return table
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaError(f"the DataFrame cannot be read: {_text(error)}") from None
+
+
+def _is_of_periods(dtype):
+    return type(dtype).__name__ == "PeriodDtype"
+
+
+def _with_starts_of_periods(frame):
+    """The frame with the times that its periods begin at, which pyarrow would turn into plain numbers."""
+    places = [place for place, dtype in enumerate(frame.dtypes) if _is_of_periods(dtype)]
+    if places:
+        frame = frame.copy(deep=False)
+        for place in places:
+            frame.isetitem(place, frame.iloc[:, place].dt.to_timestamp())
+    return frame
 
 
 def collected(frame):
@@ -118,7 +133,8 @@ class Chunks:
             data = [{name: data[name] for name in data.dtype.names}]
         elif isinstance(data, (str, bytes, bytearray, numpy.ndarray)) or not hasattr(data, "__iter__"):
             return None
-        if isinstance(data, (list, tuple)) and data and not _is_item(data[0]):
+        is_item = _is_item_or_tuple if names else _is_item
+        if isinstance(data, (list, tuple)) and data and not is_item(data[0]):
             raise SchemaError(f"a {type(data).__name__} of {_no_item(data[0])}")
         return cls(data, names, time)
 
@@ -134,6 +150,8 @@ class Chunks:
     def _read(self, items, names, time):
         rows = []
         for item in items:
+            if names and isinstance(item, (list, tuple)):
+                item = _in_order(item, names)
             is_row = _is_row(item)
             if rows and (not is_row or len(rows) == _GATHERED_ROWS):
                 yield from from_rows(rows).to_batches()
@@ -175,10 +193,19 @@ def _is_item(item):
     return hasattr(item, "__arrow_c_stream__") or hasattr(item, "__arrow_c_array__")
 
 
+def _is_item_or_tuple(item):
+    return isinstance(item, (list, tuple)) or _is_item(item)
+
+
+def _in_order(row, names):
+    """The row of values in the order of the columns as a dict."""
+    if len(row) != len(names):
+        raise SchemaError(f"a row has {len(row)} values, the table has {len(names)} columns ({', '.join(names)})")
+    return dict(zip(names, row))
+
+
 def _no_item(item):
-    kind = type(item).__name__
-    hint = "; for rows in the order of the columns: put(*row) of table.appender()" if isinstance(item, (list, tuple)) else ""
-    return f"{kind}, which is neither a row, as a dict, nor a table{hint}"
+    return f"{type(item).__name__}, which is neither a row, as a dict, nor a table"
 
 
 def _table(item, names, time):
@@ -196,6 +223,9 @@ def _table(item, names, time):
 def _column(name, values):
     if isinstance(values, (pyarrow.Array, pyarrow.ChunkedArray)):
         return values
+    if _is_of_periods(getattr(values, "dtype", None)):
+        # A Series has it under `dt`, an index and an array themselves.
+        values = getattr(values, "dt", values).to_timestamp()
     try:
         if isinstance(values, numpy.ndarray):
             return _from_numpy(values)

@@ -82,6 +82,8 @@ def _from_polars(name, value):
 
 
 def _from_pandas(dtype):
+    if type(dtype).__name__ == "PeriodDtype":
+        return "timestamp"
     if hasattr(dtype, "pyarrow_dtype"):
         return dtype.pyarrow_dtype
     if hasattr(dtype, "tz") and hasattr(dtype, "unit"):

@@ -128,8 +128,9 @@ class Database:
         """Removes a table and its rows."""
 
     def sql(self, text: str, params: _Params | None = None) -> Result:
-        """Runs one statement. What changes something is done when this returns, and its result is one row, count; a query
-        takes its snapshot now and runs when its first row is asked for.
+        """Runs a statement. What changes something is done when this returns, and its result is one row, count; a query
+        takes its snapshot now and runs when its first row is asked for. Several statements without parameters run one after
+        the other, each by itself; the result is that of the last.
 
         params: a list for ? and $1, a dict for $name.
         A name that is no table may be a variable of the caller that holds a DataFrame or an Arrow table. What that holds is read
@@ -207,11 +208,11 @@ class Table:
 
         data: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a dict of arrays, or
             anything with __arrow_c_stream__ or __arrow_c_array__; a list or an iterator of such; a dict of values as one row,
-            or a list or an iterator of them.
+            or a list or an iterator of them; a list or an iterator of tuples with the values of all columns in their order.
 
         The rows are read while other threads run: they must not write to arrays of NumPy that they are in before this returns.
 
-        Columns are matched by name; missing ones become null; rows may be in any order. An index of times without a name is
+        Columns are matched by name, values of tuples by place; missing columns become null; rows may be in any order. An index of times without a name is
         the time column of a DataFrame that has no other. In pandas NaN is a missing value and becomes null; elsewhere it
         stays NaN.
 
@@ -275,6 +276,15 @@ class Table:
         >>> t = thalweg.connect(":memory:").create_table("t", {"ts": [3, 1, 2]}, time="ts")
         >>> t.head(2).fetchall()
         [(1,), (2,)]
+        """
+
+    def tail(self, n: int = 5) -> Result:
+        """The last rows in order of time, as a Result.
+
+        >>> import thalweg
+        >>> t = thalweg.connect(":memory:").create_table("t", {"ts": [3, 1, 2]}, time="ts")
+        >>> t.tail(2).fetchall()
+        [(2,), (3,)]
         """
 
     def arrow(self) -> pyarrow.Table:
@@ -386,6 +396,9 @@ class Result:
     def to_pandas(self) -> pandas.DataFrame:
         """The same as df()."""
 
+    def fetchdf(self) -> pandas.DataFrame:
+        """The same as df(), by its name in DuckDB."""
+
     def pl(self) -> polars.DataFrame:
         """All rows as a polars.DataFrame. Names that appear again get a number: v, v_1."""
 
@@ -417,6 +430,18 @@ class Result:
         >>> r = thalweg.connect(":memory:").sql("SELECT * FROM (VALUES (1), (2), (3)) AS t (n) ORDER BY n")
         >>> r.fetchmany(2), r.fetchmany(2), r.fetchmany(2)
         ([(1,), (2,)], [(3,)], [])
+        """
+
+    def show(self) -> None:
+        """Prints the first rows. They stay in the result.
+
+        >>> import thalweg
+        >>> thalweg.connect(":memory:").sql("SELECT 1 AS one").show()
+        +-----+
+        | one |
+        +-----+
+        | 1   |
+        +-----+
         """
 
     def reader(self) -> pyarrow.RecordBatchReader:

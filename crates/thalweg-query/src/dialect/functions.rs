@@ -4,8 +4,8 @@
 
 use crate::error::{query, unsupported};
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
-    VisitMut, VisitorMut,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArgumentList, FunctionArguments, OrderByExpr, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -26,21 +26,6 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
     (&["minute"], 1, "date_part('minute', a1)"),
     (&["second"], 1, "date_part('second', a1)"),
     (&["epoch"], 1, "date_part('epoch', a1)"),
-    (
-        &["epoch_ms"],
-        1,
-        "arrow_cast(arrow_cast(a1, 'Timestamp(Millisecond, None)'), 'Int64')",
-    ),
-    (
-        &["epoch_us"],
-        1,
-        "arrow_cast(arrow_cast(a1, 'Timestamp(Microsecond, None)'), 'Int64')",
-    ),
-    (
-        &["epoch_ns"],
-        1,
-        "arrow_cast(arrow_cast(a1, 'Timestamp(Nanosecond, None)'), 'Int64')",
-    ),
     (&["dayname"], 1, "to_char(a1, '%A')"),
     (&["monthname"], 1, "to_char(a1, '%B')"),
     (&["strptime"], 2, "to_timestamp(a1, a2)"),
@@ -76,12 +61,80 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
     (&["approx_count_distinct"], 1, "approx_distinct(a1)"),
     (&["approx_quantile"], 2, "approx_percentile_cont(a1, a2)"),
     (&["variance"], 1, "var_samp(a1)"),
-    (&["typeof"], 1, "arrow_typeof(a1)"),
+    (&["xor"], 2, "(a1) XOR (a2)"),
+    (&["sign"], 1, "signum(a1)"),
+    (&["gen_random_uuid"], 0, "uuid()"),
+    (&["current_schema"], 0, "'main'"),
+    (&["date"], 1, "CAST(a1 AS DATE)"),
+    (
+        &["last_day"],
+        1,
+        "CAST(date_trunc('month', a1) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)",
+    ),
+    (&["date_add"], 2, "(a1) + (a2)"),
+    (&["date_sub"], 2, "(a1) - (a2)"),
+    (&["to_years"], 1, "INTERVAL '1 year' * (a1)"),
+    (&["to_months"], 1, "INTERVAL '1 month' * (a1)"),
+    (&["to_weeks"], 1, "INTERVAL '1 week' * (a1)"),
+    (&["to_days"], 1, "INTERVAL '1 day' * (a1)"),
+    (&["to_hours"], 1, "INTERVAL '1 hour' * (a1)"),
+    (&["to_minutes"], 1, "INTERVAL '1 minute' * (a1)"),
+    (&["to_seconds"], 1, "INTERVAL '1 second' * (a1)"),
+    (&["to_milliseconds"], 1, "INTERVAL '1 millisecond' * (a1)"),
+    (&["to_microseconds"], 1, "INTERVAL '1 microsecond' * (a1)"),
+    (
+        &["make_timestamp"],
+        1,
+        "arrow_cast(a1, 'Timestamp(Microsecond, None)')",
+    ),
+    (
+        &["make_timestamp"],
+        6,
+        "arrow_cast(arrow_cast(arrow_cast(make_date(a1, a2, a3), 'Timestamp(Nanosecond, None)'), 'Int64') \
+         + arrow_cast(arrow_cast(make_time(a4, a5, CAST(floor(a6) AS INT)), 'Time64(Nanosecond)'), 'Int64') \
+         + CAST(round((a6 - floor(a6)) * 1000000) AS BIGINT) * 1000, 'Timestamp(Nanosecond, None)')",
+    ),
+    (
+        &["regexp_extract"],
+        2,
+        "CASE WHEN a1 IS NOT NULL AND a2 IS NOT NULL THEN \
+         coalesce(array_element(regexp_match(a1, '(' || a2 || ')'), 1), '') END",
+    ),
+    (
+        &["regexp_extract"],
+        3,
+        "CASE WHEN a1 IS NOT NULL AND a2 IS NOT NULL THEN \
+         coalesce(array_element(regexp_match(a1, '(' || a2 || ')'), (a3) + 1), '') END",
+    ),
+    (
+        &["product"],
+        1,
+        "array_product(array_agg(CAST(a1 AS DOUBLE)) FILTER (WHERE a1 IS NOT NULL))",
+    ),
+    // The same value as in DuckDB, whose index is counted from the end.
+    (
+        &["quantile_disc", "quantile"],
+        2,
+        "array_element(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), \
+         greatest(1, count(a1) - CAST(floor(count(a1) - (a2) * count(a1)) AS BIGINT)))",
+    ),
+];
+
+/// The aggregates among the functions of the templates.
+const AGGREGATES: &[&str] = &[
+    "approx_distinct",
+    "approx_percentile_cont",
+    "array_agg",
+    "count",
+    "first_value",
+    "last_value",
+    "percentile_cont",
+    "string_agg",
+    "var_samp",
 ];
 
 /// Units whose difference is a number of steps of that many nanoseconds.
 const STEPS: &[(&str, u64)] = &[
-    ("week", 604_800_000_000_000),
     ("day", 86_400_000_000_000),
     ("hour", 3_600_000_000_000),
     ("minute", 60_000_000_000),
@@ -119,8 +172,12 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
     let Some(name) = plain_name(function) else {
         return Ok(None);
     };
-    let FunctionArguments::List(list) = &function.args else {
-        return Ok(None);
+    let list = match &function.args {
+        FunctionArguments::List(list) => list,
+        FunctionArguments::None if name == "localtimestamp" => {
+            return filled("CAST(now() AS TIMESTAMP)", &[]).map(Some);
+        }
+        _ => return Ok(None),
     };
     let is_distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
     if name == "count" && is_distinct && matches!(&*list.args, [arg] if is_wildcard(arg)) {
@@ -128,14 +185,101 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             "count(DISTINCT *) is not offered: write SELECT count(*) FROM (SELECT DISTINCT * FROM ...)",
         ));
     }
-    if list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
+    let Some(clauses) = Clauses::of(function, list) else {
         return Ok(None);
-    }
+    };
     let Some(args) = list.args.iter().map(argument).collect::<Option<Vec<_>>>() else {
         return Ok(None);
     };
-    let expr = match (&*name, &*args) {
-        ("version", []) => Some(text(concat!("Thalweg ", env!("CARGO_PKG_VERSION")))),
+    if let Some(expr) = of_constants(&name, &args)? {
+        return match clauses.is_empty() {
+            true => Ok(Some(expr)),
+            false => Err(no_aggregate(function)),
+        };
+    }
+    let (template, args) = match (&*name, &*args) {
+        ("quantile_cont" | "quantile_disc" | "quantile", [value, Expr::Array(shares)]) => {
+            let mut all = vec![*value];
+            all.extend(&shares.elem);
+            (of_shares(&name, &shares.elem)?, all)
+        }
+        ("percentile_disc", [share]) => {
+            return percentile_disc(share, &function.within_group).map(Some);
+        }
+        (name, args) => match template_of(name, args.len()) {
+            Some(template) => (template.to_owned(), args.to_vec()),
+            None => return Ok(None),
+        },
+    };
+    let mut filler = Filler {
+        args: &args,
+        clauses: Some(&clauses),
+        takes_clauses: clauses.is_empty(),
+        refused: false,
+    };
+    let expr = filler.fill(&template)?;
+    if filler.refused {
+        return Err(query(format!(
+            "{name} has an order of its own: it takes no ORDER BY"
+        )));
+    }
+    if filler.takes_clauses {
+        Ok(Some(expr))
+    } else {
+        Err(no_aggregate(function))
+    }
+}
+
+/// `percentile_disc(share) WITHIN GROUP (ORDER BY value)`.
+fn percentile_disc(share: &Expr, within_group: &[OrderByExpr]) -> Result<Expr> {
+    match (within_group, template_of("quantile_disc", 2)) {
+        ([by], Some(template)) if by.options.asc != Some(false) => {
+            filled(template, &[&by.expr, share])
+        }
+        _ => Err(query(
+            "percentile_disc takes a share and a value in ascending order: percentile_disc(0.5) WITHIN GROUP (ORDER BY x)",
+        )),
+    }
+}
+
+fn no_aggregate(written: &Function) -> Error {
+    query(format!(
+        "{} is no aggregate: it takes no DISTINCT, ORDER BY, FILTER or OVER",
+        written.name
+    ))
+}
+
+fn template_of(name: &str, arguments: usize) -> Option<&'static str> {
+    let is_this =
+        |(names, count, _): &&(&[&str], usize, &str)| names.contains(&name) && *count == arguments;
+    TEMPLATES
+        .iter()
+        .find(is_this)
+        .map(|(.., template)| *template)
+}
+
+/// A list of quantiles: the value is the first argument, the shares are the others.
+fn of_shares(name: &str, shares: &[Expr]) -> Result<String> {
+    let one = match name {
+        "quantile_cont" => Some("percentile_cont(a1, a2)"),
+        name => template_of(name, 2),
+    };
+    let Some(one) = one.filter(|_| !shares.is_empty()) else {
+        return Err(query(format!(
+            "{name} takes a list of shares, as in {name}(x, [0.25, 0.75])"
+        )));
+    };
+    let all = (0..shares.len()).map(|place| one.replace("a2", &format!("a{}", place + 2)));
+    Ok(format!(
+        "make_array({})",
+        all.collect::<Vec<_>>().join(", ")
+    ))
+}
+
+/// Calls whose translation depends on constants among their arguments.
+fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
+    Ok(Some(match (name, args) {
+        ("version", []) => text(concat!("Thalweg ", env!("CARGO_PKG_VERSION"))),
         ("strftime", &[time, format]) => {
             // SQLite has them the other way round.
             let swapped = text_of(time).is_some_and(|text| text.contains('%'));
@@ -144,35 +288,31 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             } else {
                 (time, format)
             };
-            Some(filled("to_char(a1, a2)", &[time, format])?)
+            filled("to_char(a1, a2)", &[time, format])?
         }
         ("to_char", &[time, format]) => match text_of(format) {
-            Some(format) if !format.contains('%') => Some(filled(
-                "to_char(a1, a2)",
-                &[time, &text(&pattern(&format)?)],
-            )?),
-            _ => None,
+            Some(format) if !format.contains('%') => {
+                filled("to_char(a1, a2)", &[time, &text(&pattern(&format)?)])?
+            }
+            _ => return Ok(None),
         },
-        ("date_diff" | "datediff", [unit, from, to]) => Some(date_diff(unit, from, to)?),
-        ("time_bucket", [width, time]) => Some(time_bucket(width, time, None, None)?),
-        ("time_bucket", [width, time, third]) => Some(match text_of(third) {
+        ("list_value" | "list_pack", items) => {
+            let places = (1..=items.len()).map(|place| format!("a{place}"));
+            let places = places.collect::<Vec<_>>().join(", ");
+            filled(&format!("make_array({places})"), items)?
+        }
+        ("date_diff" | "datediff", [unit, from, to]) => date_diff(unit, from, to)?,
+        ("date_sub" | "datesub", [unit, from, to]) => date_sub(unit, from, to)?,
+        ("time_bucket", [width, time]) => time_bucket(width, time, None, None)?,
+        ("time_bucket", [width, time, third]) => match text_of(third) {
             Some(zone) if is_zone(&zone) => time_bucket(width, time, None, Some(third))?,
             _ => time_bucket(width, time, Some(third), None)?,
-        }),
+        },
         ("time_bucket", [width, time, origin, zone]) => {
-            Some(time_bucket(width, time, Some(origin), Some(zone))?)
+            time_bucket(width, time, Some(origin), Some(zone))?
         }
-        (name, args) => {
-            let is_this = |(names, count, _): &&(&[&str], usize, &str)| {
-                names.contains(&name) && *count == args.len()
-            };
-            match TEMPLATES.iter().find(is_this) {
-                Some((_, _, template)) => Some(filled(template, args)?),
-                None => None,
-            }
-        }
-    };
-    expr.map(|expr| with_clauses(expr, function)).transpose()
+        _ => return Ok(None),
+    }))
 }
 
 /// `time AT TIME ZONE zone`.
@@ -180,32 +320,59 @@ pub(super) fn at_time_zone(time: &Expr, zone: &Expr) -> Result<Expr> {
     filled("at_time_zone(a1, a2)", &[time, zone])
 }
 
-/// FILTER and OVER of the call that was written.
-fn with_clauses(expr: Expr, written: &Function) -> Result<Expr> {
-    let Expr::Function(mut function) = expr else {
-        return match written {
-            Function {
-                filter: None,
-                over: None,
-                null_treatment: None,
-                ..
-            } => Ok(expr),
-            _ => Err(query(format!(
-                "{} is no aggregate: it takes neither FILTER nor OVER",
-                written.name
-            ))),
+/// What a call has beside its arguments, for the aggregates that it stands for.
+struct Clauses<'a> {
+    written: &'a Function,
+    distinct: Option<DuplicateTreatment>,
+    order_by: &'a [OrderByExpr],
+}
+
+impl<'a> Clauses<'a> {
+    /// `None` where there are others, which are for the planner to judge.
+    fn of(function: &'a Function, list: &'a FunctionArgumentList) -> Option<Self> {
+        let order_by = match &*list.clauses {
+            [] => &*function.within_group,
+            [FunctionArgumentClause::OrderBy(order_by)] => order_by,
+            _ => return None,
         };
-    };
-    function.over.clone_from(&written.over);
-    function.null_treatment = written.null_treatment;
-    if let Some(filter) = &written.filter {
-        let filter = match function.filter.take() {
-            Some(own) => filled("(a1) AND (a2)", &[&own, filter])?,
-            None => (**filter).clone(),
-        };
-        function.filter = Some(Box::new(filter));
+        Some(Self {
+            written: function,
+            distinct: list.duplicate_treatment,
+            order_by,
+        })
     }
-    Ok(Expr::Function(function))
+
+    fn is_empty(&self) -> bool {
+        self.written.filter.is_none()
+            && self.written.over.is_none()
+            && self.written.null_treatment.is_none()
+            && self.distinct.is_none()
+            && self.order_by.is_empty()
+    }
+
+    /// Gives them to an aggregate; `false` where it has an order of its own.
+    fn give(&self, function: &mut Function) -> Result<bool> {
+        function.over.clone_from(&self.written.over);
+        function.null_treatment = self.written.null_treatment;
+        if let Some(filter) = &self.written.filter {
+            let filter = match function.filter.take() {
+                Some(own) => filled("(a1) AND (a2)", &[&own, filter])?,
+                None => (**filter).clone(),
+            };
+            function.filter = Some(Box::new(filter));
+        }
+        if let FunctionArguments::List(list) = &mut function.args {
+            list.duplicate_treatment = self.distinct;
+            if !self.order_by.is_empty() {
+                if !list.clauses.is_empty() {
+                    return Ok(false);
+                }
+                let order_by = FunctionArgumentClause::OrderBy(self.order_by.to_vec());
+                list.clauses.push(order_by);
+            }
+        }
+        Ok(true)
+    }
 }
 
 fn plain_name(function: &Function) -> Option<String> {
@@ -251,27 +418,64 @@ fn text_of(expr: &Expr) -> Option<String> {
 
 /// A template with its arguments.
 pub(super) fn filled(template: &str, args: &[&Expr]) -> Result<Expr> {
-    let parser = Parser::new(&GenericDialect {}).try_with_sql(template);
-    let expr = parser.and_then(|mut parser| parser.parse_expr());
-    let mut expr = expr.map_err(|error| query(error.to_string()))?;
-    let mut filler = Filler(args);
-    let _ = VisitMut::visit(&mut expr, &mut filler);
-    Ok(expr)
+    let mut filler = Filler {
+        args,
+        clauses: None,
+        takes_clauses: true,
+        refused: false,
+    };
+    filler.fill(template)
 }
 
-struct Filler<'a>(&'a [&'a Expr]);
+/// Puts arguments in their places, and clauses to the aggregates of a template.
+struct Filler<'a> {
+    args: &'a [&'a Expr],
+    clauses: Option<&'a Clauses<'a>>,
+    /// Some aggregate has taken the clauses, or there are none.
+    takes_clauses: bool,
+    /// An aggregate has an order of its own.
+    refused: bool,
+}
+
+impl Filler<'_> {
+    fn fill(&mut self, template: &str) -> Result<Expr> {
+        let parser = Parser::new(&GenericDialect {}).try_with_sql(template);
+        let expr = parser.and_then(|mut parser| parser.parse_expr());
+        let mut expr = expr.map_err(|error| query(error.to_string()))?;
+        match VisitMut::visit(&mut expr, self) {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) => Ok(expr),
+        }
+    }
+}
 
 impl VisitorMut for Filler<'_> {
     type Break = Error;
 
-    // After what is inside, so that nothing inside an argument is taken for a place.
+    // After what is inside, so that nothing inside an argument or a clause is taken for a place or an aggregate.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if let Expr::Identifier(name) = expr
-            && let Some(place) = name.value.strip_prefix('a')
-            && let Ok(place) = place.parse::<usize>()
-            && let Some(arg) = place.checked_sub(1).and_then(|at| self.0.get(at))
-        {
-            *expr = (*arg).clone();
+        match expr {
+            Expr::Identifier(name) => {
+                if let Some(place) = name.value.strip_prefix('a')
+                    && let Ok(place) = place.parse::<usize>()
+                    && let Some(arg) = place.checked_sub(1).and_then(|at| self.args.get(at))
+                {
+                    *expr = (*arg).clone();
+                }
+            }
+            Expr::Function(function) => {
+                if let Some(clauses) = self.clauses
+                    && let Some(name) = plain_name(function)
+                    && AGGREGATES.contains(&&*name)
+                {
+                    self.takes_clauses = true;
+                    match clauses.give(function) {
+                        Ok(taken) => self.refused |= !taken,
+                        Err(error) => return ControlFlow::Break(error),
+                    }
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }
@@ -338,17 +542,44 @@ fn date_diff(unit: &Expr, from: &Expr, to: &Expr) -> Result<Expr> {
         }
         _ => {}
     }
-    let Some((unit, step_ns)) = STEPS.iter().find(|(name, _)| *name == unit) else {
+    // Whole weeks between two days, as DuckDB counts them.
+    let (boundary, weeks) = match unit {
+        "week" => ("day", 7),
+        unit => (unit, 1),
+    };
+    let Some((unit, step_ns)) = STEPS.iter().find(|(name, _)| *name == boundary) else {
         return Err(query(format!(
             "\"{written}\" is no unit of date_diff: write year, quarter, month, week, day, hour, minute or second"
         )));
     };
+    let step_ns = step_ns * weeks;
     let ns = |place: &str| {
         format!(
             "arrow_cast(arrow_cast(date_trunc('{unit}', {place}), 'Timestamp(Nanosecond, None)'), 'Int64')"
         )
     };
     let template = format!("({} - {}) / {step_ns}", ns("a2"), ns("a1"));
+    filled(&template, &[from, to])
+}
+
+/// How many whole units lie between two times.
+fn date_sub(unit: &Expr, from: &Expr, to: &Expr) -> Result<Expr> {
+    let written = text_of(unit).unwrap_or_else(|| unit.to_string());
+    let lower = written.to_ascii_lowercase();
+    let unit = lower.strip_suffix('s').unwrap_or(&lower);
+    let (unit, weeks) = match unit {
+        "week" => ("day", 7),
+        unit => (unit, 1),
+    };
+    let Some((_, step_ns)) = STEPS.iter().find(|(name, _)| *name == unit) else {
+        return Err(query(format!(
+            "\"{written}\" is no unit of date_sub: write week, day, hour, minute or second"
+        )));
+    };
+    let ns = |place: &str| {
+        format!("arrow_cast(arrow_cast({place}, 'Timestamp(Nanosecond, None)'), 'Int64')")
+    };
+    let template = format!("({} - {}) / {}", ns("a2"), ns("a1"), step_ns * weeks);
     filled(&template, &[from, to])
 }
 
@@ -367,6 +598,10 @@ fn time_bucket(
     let width = match width {
         Expr::Interval(_) => width.clone(),
         width if text_of(width).is_some() => filled_interval(width)?,
+        // A timedelta of Python is a duration.
+        Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => {
+            filled("CAST(a1 AS INTERVAL)", &[width])?
+        }
         width => width.clone(),
     };
     let monday = filled("TIMESTAMP '2000-01-03T00:00:00'", &[])?;

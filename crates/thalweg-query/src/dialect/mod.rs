@@ -4,14 +4,18 @@
 //! name is called by its expression as it was written; a function that is not known here is left alone.
 
 mod functions;
+pub(crate) mod operators;
 pub(crate) mod output_names;
+mod rows;
 mod types;
 
 use crate::error::unsupported;
+use arrow::datatypes::DataType;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectFlavor,
-    SelectItem, SetExpr, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    AccessExpr, BinaryOperator, Expr, Fetch, JoinOperator, LimitClause, OrderBy, OrderByExpr,
+    OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, TableWithJoins,
+    Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 use thalweg_table::{Error, Result};
@@ -33,6 +37,14 @@ pub(crate) fn translate_condition(condition: &mut Expr) -> Result<()> {
     visit(condition)
 }
 
+/// An expression cast to a type, as in INSERT.
+pub(crate) fn cast(expr: &Expr, to: &DataType) -> Result<Expr> {
+    functions::filled(
+        "arrow_cast(a1, a2)",
+        &[expr, &functions::text(&to.to_string())],
+    )
+}
+
 fn visit(node: &mut impl VisitMut) -> Result<()> {
     match node.visit(&mut Translator::default()) {
         ControlFlow::Continue(()) => Ok(()),
@@ -51,6 +63,17 @@ impl VisitorMut for Translator {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         order_by_positions(query);
+        fetch_as_limit(query);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Error> {
+        if let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = table
+        {
+            semi_joins_of_the_left(table_with_joins);
+        }
         ControlFlow::Continue(())
     }
 
@@ -75,6 +98,12 @@ impl VisitorMut for Translator {
             }
             _ => {}
         }
+        select.from.iter_mut().for_each(semi_joins_of_the_left);
+        if let Some(condition) = &mut select.selection
+            && let Err(error) = rows::in_subqueries(condition)
+        {
+            return ControlFlow::Break(error);
+        }
         let names = select.projection.iter().map(output_names::of_unnamed);
         self.names.push(names.collect());
         ControlFlow::Continue(())
@@ -93,6 +122,10 @@ impl VisitorMut for Translator {
                 time_zone,
             } => functions::at_time_zone(timestamp, time_zone).map(Some),
             Expr::Cast { .. } | Expr::TypedString(_) => types::translated(expr),
+            Expr::Interval(interval) => types::interval(interval),
+            Expr::CompoundFieldAccess { root, access_chain } => field(root, access_chain),
+            Expr::InSubquery { expr, .. } => rows::refuse(expr).map(|()| None),
+            Expr::Value(value) => constant(&value.value),
             Expr::AnyOp { .. } | Expr::AllOp { .. } => any_or_all(expr),
             _ => Ok(None),
         };
@@ -102,6 +135,74 @@ impl VisitorMut for Translator {
             Err(error) => return ControlFlow::Break(error),
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Constants as other databases write them.
+fn constant(value: &Value) -> Result<Option<Expr>> {
+    match value {
+        Value::UnicodeStringLiteral(text) => Ok(Some(functions::text(text))),
+        Value::SingleQuotedByteStringLiteral(text) => {
+            let bytes: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+            Err(unsupported(format!(
+                "b'{text}' is not offered: write X'{bytes}' for these bytes"
+            )))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// `{'a': 1}.a`, a field of what is no column.
+fn field(root: &Expr, access: &[AccessExpr]) -> Result<Option<Expr>> {
+    let is_name = matches!(root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+    let names = access.iter().map(|access| match access {
+        AccessExpr::Dot(Expr::Identifier(name)) if !is_name => Some(functions::text(&name.value)),
+        _ => None,
+    });
+    let Some(names) = names.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let mut field = root.clone();
+    for name in &names {
+        field = functions::filled("get_field(a1, a2)", &[&field, name])?;
+    }
+    Ok(Some(field))
+}
+
+/// FETCH FIRST n ROWS ONLY as LIMIT n.
+fn fetch_as_limit(query: &mut Query) {
+    let plain = |fetch: &Fetch| !fetch.with_ties && !fetch.percent;
+    if !query.fetch.as_ref().is_some_and(plain) {
+        return;
+    }
+    let rows = |fetch: Fetch| {
+        let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
+        fetch.quantity.unwrap_or_else(one)
+    };
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause = query.fetch.take().map(|fetch| LimitClause::LimitOffset {
+                limit: Some(rows(fetch)),
+                offset: None,
+                limit_by: Vec::new(),
+            });
+        }
+        Some(LimitClause::LimitOffset {
+            limit: limit @ None,
+            ..
+        }) => *limit = query.fetch.take().map(rows),
+        Some(_) => {}
+    }
+}
+
+/// SEMI JOIN and ANTI JOIN without a side, which mean rows of the left.
+fn semi_joins_of_the_left(table: &mut TableWithJoins) {
+    for join in &mut table.joins {
+        join.join_operator = match &join.join_operator {
+            JoinOperator::Semi(on) => JoinOperator::LeftSemi(on.clone()),
+            JoinOperator::Anti(on) => JoinOperator::LeftAnti(on.clone()),
+            _ => continue,
+        };
     }
 }
 

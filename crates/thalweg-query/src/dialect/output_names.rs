@@ -5,12 +5,13 @@
 //! from the result.
 
 use super::types;
+use crate::powers;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Projection};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
-    VisitMut, VisitorMut,
+    Expr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut,
+    VisitorMut,
 };
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -46,8 +47,33 @@ impl Named {
             }
             plan = LogicalPlan::clone(&projection.input);
         }
+        let names = with_names_of_fields(&plan, names);
         Self { plan, names }
     }
+}
+
+/// The names, where fields of constant structs are called by themselves: DataFusion's `unnest` calls them by the whole struct in its
+/// own words.
+fn with_names_of_fields(plan: &LogicalPlan, names: Option<Arc<[String]>>) -> Option<Arc<[String]>> {
+    let of_field = |name: &String| {
+        let is_struct = name.starts_with("named_struct(") || name.starts_with("struct(");
+        let field = name.rsplit_once(").").map(|(_, field)| field.to_owned());
+        field.filter(|_| is_struct)
+    };
+    let fields = plan.schema().fields().iter();
+    let known: Vec<&String> = match &names {
+        Some(names) => names.iter().collect(),
+        None => fields.map(|field| field.name()).collect(),
+    };
+    if known.iter().all(|name| of_field(name).is_none()) {
+        return names;
+    }
+    let shown = known.into_iter();
+    Some(
+        shown
+            .map(|name| of_field(name).unwrap_or_else(|| name.clone()))
+            .collect(),
+    )
 }
 
 fn renames_only(projection: &Projection) -> bool {
@@ -69,8 +95,6 @@ pub(super) fn of_unnamed(item: &SelectItem) -> Option<String> {
     };
     match without_brackets(expr) {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => None,
-        // Becomes several columns where it is of a struct.
-        Expr::Function(function) if is_unnest(function) => None,
         expr => {
             let mut written = expr.clone();
             let _ = VisitMut::visit(&mut written, &mut LowerCase);
@@ -86,14 +110,17 @@ fn without_brackets(expr: &Expr) -> &Expr {
     }
 }
 
-fn is_unnest(function: &Function) -> bool {
-    matches!(&*function.name.0, [ObjectNamePart::Identifier(name)] if name.value.eq_ignore_ascii_case("unnest"))
-}
-
 struct LowerCase;
 
 impl VisitorMut for LowerCase {
     type Break = Infallible;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
+        if let Some(power) = powers::as_written(expr) {
+            *expr = power;
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
         if let Expr::Function(function) = expr {

@@ -4,7 +4,9 @@
 
 use super::functions::{filled, text};
 use arrow::datatypes::DataType;
-use datafusion::sql::sqlparser::ast::{CastKind, DataType as SqlType, Expr, TimezoneInfo};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType as SqlType, Expr, Interval, TimezoneInfo, Value,
+};
 use thalweg_table::Result;
 use thalweg_table::schema::parse_type;
 
@@ -31,9 +33,20 @@ pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
         ),
         _ => return Ok(None),
     };
+    if matches!(name, SqlType::Interval { .. })
+        && let Expr::Value(constant) = &value
+        && let Value::SingleQuotedString(written) = &constant.value
+        && let Some(units) = in_units(written)
+    {
+        return filled(&format!("CAST(a1 AS {name})"), &[&text(&units)]).map(Some);
+    }
     let is_other = match name {
         SqlType::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => true,
         SqlType::Timestamp(None | Some(9), _) => matches!(expr, Expr::Cast { .. }),
+        // Names of DuckDB, which DataFusion does not know.
+        SqlType::UTinyInt | SqlType::USmallInt | SqlType::UBigInt | SqlType::Custom(..) => {
+            parse_type(&name.to_string()).is_ok()
+        }
         _ => false,
     };
     if !is_other {
@@ -42,6 +55,55 @@ pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
     let data_type: DataType = parse_type(&name.to_string())?;
     let data_type = text(&data_type.to_string());
     filled(&format!("{function}(a1, a2)"), &[&value, &data_type]).map(Some)
+}
+
+/// An interval of a number of units that is no constant, and one whose text has a time of day.
+pub(super) fn interval(interval: &Interval) -> Result<Option<Expr>> {
+    match (&*interval.value, &interval.leading_field) {
+        (Expr::Value(constant), None) => {
+            let Value::SingleQuotedString(written) = &constant.value else {
+                return Ok(None);
+            };
+            match in_units(written) {
+                Some(units) => filled("INTERVAL a1", &[&text(&units)])
+                    .or_else(|_| filled("CAST(a1 AS INTERVAL)", &[&text(&units)]))
+                    .map(Some),
+                None => Ok(None),
+            }
+        }
+        (Expr::Value(_) | Expr::UnaryOp { .. }, _) => Ok(None),
+        (number, Some(unit)) if interval.last_field.is_none() => {
+            let one = format!("INTERVAL '1 {unit}' * (a1)");
+            filled(&one, &[number]).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// An interval as PostgreSQL and DuckDB show it, `1 year 2 days 04:05:06`, in units alone; `None` where it has no time of day.
+fn in_units(written: &str) -> Option<String> {
+    let written = written.trim();
+    let (units, time) = match written.rsplit_once(' ') {
+        Some((units, time)) => (units, time),
+        None => ("", written),
+    };
+    let (sign, clock) = match time.strip_prefix('-') {
+        Some(clock) => ("-", clock),
+        None => ("", time.strip_prefix('+').unwrap_or(time)),
+    };
+    let mut parts = clock.split(':');
+    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next().unwrap_or("0"));
+    let is_whole = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let is_number = |part: &str| {
+        let (whole, fraction) = part.split_once('.').unwrap_or((part, "0"));
+        is_whole(whole) && is_whole(fraction)
+    };
+    let is_clock = is_whole(hours) && is_whole(minutes) && is_number(seconds);
+    (is_clock && parts.next().is_none()).then(|| {
+        format!("{units} {sign}{hours} hours {sign}{minutes} minutes {sign}{seconds} seconds")
+            .trim_start()
+            .to_owned()
+    })
 }
 
 /// A cast as the call of a function that names its type: the names that DataFusion gives to expressions leave casts out, so that
@@ -62,4 +124,26 @@ pub(super) fn as_call(expr: &Expr) -> Option<Expr> {
         &[value, &text(&data_type.to_string())],
     )
     .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_day_in_intervals_are_units() {
+        for (written, units) in [
+            ("17:24:00", Some("17 hours 24 minutes 00 seconds")),
+            (
+                "1 year 2 months 3 days 04:05:06.5",
+                Some("1 year 2 months 3 days 04 hours 05 minutes 06.5 seconds"),
+            ),
+            ("-01:30", Some("-01 hours -30 minutes -0 seconds")),
+            ("1 day", None),
+            ("a:b", None),
+            ("1:2:3:4", None),
+        ] {
+            assert_eq!(in_units(written).as_deref(), units, "{written}");
+        }
+    }
 }

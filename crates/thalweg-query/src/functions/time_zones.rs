@@ -124,7 +124,10 @@ impl ScalarUDFImpl for OnClock {
 }
 
 fn takes(name: &str, types: &[DataType]) -> datafusion::error::DataFusionError {
-    let types: Vec<String> = types.iter().map(thalweg_table::schema::type_name).collect();
+    let types: Vec<String> = types
+        .iter()
+        .map(|data_type| thalweg_table::schema::sql_type_name(data_type).to_lowercase())
+        .collect();
     let types = types.join(", ");
     let what = match name {
         "at_time_zone" => "AT TIME ZONE",

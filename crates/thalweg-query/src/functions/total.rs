@@ -13,17 +13,18 @@ use arrow::datatypes::{
     DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType, FieldRef,
     Int64Type, UInt64Type,
 };
+use datafusion::common::types::{NativeType, logical_boolean, logical_float64, logical_int64};
 use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF,
-    SetMonotonicity, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, EmitTo, GroupsAccumulator, ReversedUDAF,
+    SetMonotonicity, Signature, TypeSignature, TypeSignatureClass,
 };
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
-use thalweg_table::schema::type_name;
+use thalweg_table::schema::sql_type_name;
 use thalweg_table::wide::{wide_type, widened, widened_sum};
 
 /// Digits that `avg` of DataFusion adds behind the point.
@@ -53,7 +54,7 @@ pub(crate) fn beyond(sum: &str, value: impl Display, data_type: &DataType) -> Da
     to_datafusion(query(format!(
         "{} is {value}, beyond {}{remedy}",
         in_sql(sum),
-        type_name(data_type)
+        sql_type_name(data_type).to_lowercase()
     )))
 }
 
@@ -68,6 +69,26 @@ enum Function {
 struct Exact {
     base: Arc<AggregateUDF>,
     function: Function,
+    signature: Signature,
+}
+
+/// The signature with booleans, which count as 0 and 1: their sum is how many are true, their average the share of these.
+fn with_booleans(signature: &Signature, function: Function) -> Signature {
+    let (class, native) = match function {
+        Function::Sum => (logical_int64(), NativeType::Int64),
+        Function::Avg => (logical_float64(), NativeType::Float64),
+    };
+    let booleans = TypeSignature::Coercible(vec![Coercion::new_implicit(
+        TypeSignatureClass::Native(class),
+        vec![TypeSignatureClass::Native(logical_boolean())],
+        native,
+    )]);
+    let mut forms = match &signature.type_signature {
+        TypeSignature::OneOf(forms) => forms.clone(),
+        form => vec![form.clone()],
+    };
+    forms.push(booleans);
+    Signature::one_of(forms, signature.volatility)
 }
 
 /// The types that the work is done in.
@@ -78,7 +99,12 @@ struct Wide {
 
 impl Exact {
     fn udf(base: Arc<AggregateUDF>, function: Function) -> AggregateUDF {
-        AggregateUDF::new_from_impl(Self { base, function })
+        let signature = with_booleans(base.signature(), function);
+        AggregateUDF::new_from_impl(Self {
+            base,
+            function,
+            signature,
+        })
     }
 
     /// `None` where DataFusion's own is exact, or is all there is.
@@ -136,7 +162,7 @@ impl AggregateUDFImpl for Exact {
     }
 
     fn signature(&self) -> &Signature {
-        self.base.signature()
+        &self.signature
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {

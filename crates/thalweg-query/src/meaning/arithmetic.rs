@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr_common::datum::apply;
 use std::sync::Arc;
-use thalweg_table::schema::type_name;
+use thalweg_table::schema::sql_type_name;
 
 /// The operator that `expr` is, as a function that fails where the type ends.
 pub(super) fn checked(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
@@ -100,7 +100,7 @@ impl Checked {
                     .map_or(text.as_str(), |(_, values)| values);
                 to_datafusion(query(format!(
                     "{values} is beyond {}: CAST to DOUBLE or DECIMAL(38, 0) first",
-                    type_name(&self.data_type)
+                    sql_type_name(&self.data_type).to_lowercase()
                 )))
             }
             other => other.into(),

@@ -1,6 +1,7 @@
 //! Dates with intervals, before types are made to agree.
 //!
-//! Invariant: a date plus or minus an interval is a time, as in PostgreSQL and DuckDB: DataFusion adds to the date and drops the hours.
+//! Invariants: a date plus or minus an interval is a time, as in PostgreSQL and DuckDB: DataFusion adds to the date and drops the hours;
+//! a series of dates with an interval as its step is one of times, as there: DataFusion refuses steps of hours.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
@@ -43,8 +44,12 @@ impl AnalyzerRule for DatesAsTimes {
 /// Whether anything is added or subtracted: short statements have no time for more than this look.
 fn has_sums(plan: &LogicalPlan) -> Result<bool> {
     let is_sum = |expr: &Expr| {
-        let adds = |op| matches!(op, Operator::Plus | Operator::Minus);
-        Ok(matches!(expr, Expr::BinaryExpr(BinaryExpr { op, .. }) if adds(*op)))
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { op, .. }) => {
+                matches!(op, Operator::Plus | Operator::Minus)
+            }
+            expr => is_series(expr),
+        })
     };
     let mut found = false;
     plan.apply_with_subqueries(|node| {
@@ -56,7 +61,46 @@ fn has_sums(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
+fn is_series(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call)
+        if call.args.len() == 3 && matches!(call.func.name(), "generate_series" | "range"))
+}
+
+fn is_date(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Date32 | DataType::Date64)
+}
+
+fn is_interval(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Interval(_))
+}
+
+fn time(date: &Expr) -> Expr {
+    let to = DataType::Timestamp(TimeUnit::Nanosecond, None);
+    Expr::Cast(Cast::new(Box::new(date.clone()), to))
+}
+
+/// A series of dates as one of times.
+fn series(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let Expr::ScalarFunction(mut call) = expr else {
+        return Transformed::no(expr);
+    };
+    let types: Vec<_> = call.args.iter().map(|arg| arg.get_type(schema)).collect();
+    let [Ok(from), Ok(to), Ok(step)] = types.as_slice() else {
+        return Transformed::no(Expr::ScalarFunction(call));
+    };
+    if !is_interval(step) || !(is_date(from) || is_date(to)) {
+        return Transformed::no(Expr::ScalarFunction(call));
+    }
+    for arg in &mut call.args[..2] {
+        *arg = time(arg);
+    }
+    Transformed::yes(Expr::ScalarFunction(call))
+}
+
 fn as_time(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if is_series(&expr) {
+        return Ok(series(expr, schema));
+    }
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
         return Ok(Transformed::no(expr));
     };
@@ -67,16 +111,10 @@ fn as_time(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let (Ok(left_type), Ok(right_type)) = (left.get_type(schema), right.get_type(schema)) else {
         return Ok(Transformed::no(expr));
     };
-    let is_date = |data_type: &DataType| matches!(data_type, DataType::Date32 | DataType::Date64);
-    let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_));
-    let time = |date: &Expr| {
-        let to = DataType::Timestamp(TimeUnit::Nanosecond, None);
-        Box::new(Expr::Cast(Cast::new(Box::new(date.clone()), to)))
-    };
     let (left, right) = if is_date(&left_type) && is_interval(&right_type) {
-        (time(left), right.clone())
+        (Box::new(time(left)), right.clone())
     } else if *op == Operator::Plus && is_interval(&left_type) && is_date(&right_type) {
-        (left.clone(), time(right))
+        (left.clone(), Box::new(time(right)))
     } else {
         return Ok(Transformed::no(expr));
     };

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use thalweg_table::suggest::nearest;
 
 /// Functions that are translated before planning, which finds no such name where their arguments are others.
-const TRANSLATED: [(&[&str], &str); 16] = [
+const TRANSLATED: &[(&[&str], &str)] = &[
     (
         &[
             "year",
@@ -24,9 +24,8 @@ const TRANSLATED: [(&[&str], &str); 16] = [
             "minute",
             "second",
             "epoch",
-            "epoch_ms",
-            "epoch_us",
-            "epoch_ns",
+            "last_day",
+            "date",
             "dayname",
             "monthname",
         ],
@@ -39,19 +38,43 @@ const TRANSLATED: [(&[&str], &str); 16] = [
     (&["strftime"], "{}(ts, '%Y-%m-%d')"),
     (&["strptime"], "{}('01.02.2026', '%d.%m.%Y')"),
     (&["date_diff", "datediff"], "{}('day', begin, end)"),
-    (&["first", "last"], "{}(value) or {}(value, ts)"),
+    (
+        &["first", "last"],
+        "{}(value), {}(value, ts) or {}(value ORDER BY ts)",
+    ),
+    (&["date_add", "date_sub"], "{}(ts, INTERVAL '1 day')"),
+    (
+        &[
+            "to_years",
+            "to_months",
+            "to_weeks",
+            "to_days",
+            "to_hours",
+            "to_minutes",
+            "to_seconds",
+        ],
+        "{}(2)",
+    ),
+    (
+        &["make_timestamp"],
+        "{}(year, month, day, hour, minute, second)",
+    ),
+    (
+        &["regexp_extract"],
+        "{}(text, 'pattern') or {}(text, 'pattern', group)",
+    ),
+    (
+        &["quantile_disc", "quantile"],
+        "{}(value, 0.5) or {}(value, [0.25, 0.75])",
+    ),
+    (&["product", "sign"], "{}(value)"),
+    (&["xor"], "{}(a, b)"),
     (
         &["arg_max", "max_by", "argmax", "arg_min", "min_by", "argmin"],
         "{}(value, by)",
     ),
     (
-        &[
-            "any_value",
-            "list",
-            "approx_count_distinct",
-            "variance",
-            "typeof",
-        ],
+        &["any_value", "list", "approx_count_distinct", "variance"],
         "{}(value)",
     ),
     (&["group_concat", "listagg"], "{}(text) or {}(text, ', ')"),
@@ -100,10 +123,14 @@ const COMMON: [&str; 16] = [
 ];
 
 /// Functions of other databases, and what they are here.
-const MEANT: [(&[&str], &str); 20] = [
+const MEANT: &[(&[&str], &str)] = &[
     (
         &["age", "timediff", "timestampdiff"],
         "a - b, or date_diff('day', b, a)",
+    ),
+    (
+        &["format", "printf"],
+        "a || ' ' || b, with round(x, 2) or CAST(x AS VARCHAR)",
     ),
     (
         &["cast", "convert", "to_number", "tonumber"],
@@ -112,10 +139,10 @@ const MEANT: [(&[&str], &str); 20] = [
     (&["charindex", "locate"], "strpos(text, 'part')"),
     (&["cumsum"], "sum(x) OVER (ORDER BY ts)"),
     (
-        &["date_add", "dateadd", "adddate", "timestampadd"],
+        &["dateadd", "adddate", "timestampadd"],
         "ts + INTERVAL '1 day'",
     ),
-    (&["date_sub", "datesub", "subdate"], "ts - INTERVAL '1 day'"),
+    (&["subdate"], "ts - INTERVAL '1 day'"),
     (
         &["derivative", "delta", "diff", "difference"],
         "x - lag(x) OVER (ORDER BY ts)",
@@ -128,10 +155,7 @@ const MEANT: [(&[&str], &str); 20] = [
     (&["isnull", "is_null"], "x IS NULL, or coalesce(x, 0)"),
     (&["lcase"], "lower(text)"),
     (&["nunique", "count_distinct"], "count(DISTINCT x)"),
-    (
-        &["percentile", "quantile", "quantile_cont", "percentile_disc"],
-        "percentile_cont(x, 0.5)",
-    ),
+    (&["percentile", "quantile_cont"], "percentile_cont(x, 0.5)"),
     (&["shift"], "lag(x) OVER (ORDER BY ts)"),
     (&["size", "length_of"], "count(*)"),
     (&["std", "stdev", "stddev_sample"], "stddev(x)"),
@@ -152,13 +176,13 @@ const SIGNATURES: [(&str, &str); 12] = [
     ("NullAry()", ""),
     ("Numeric", "number"),
     ("Any", "any"),
-    ("Binary", "binary"),
+    ("Binary", "blob"),
     ("array", "list"),
     ("element", "value"),
     ("double/real", "double"),
     ("time with time zone", "time"),
     (
-        "unsigned bigint/unsigned integer/unsigned smallint/unsigned tinyint/bigint/integer/smallint/tinyint",
+        "ubigint/uinteger/usmallint/utinyint/bigint/integer/smallint/tinyint",
         "integer",
     ),
 ];
@@ -261,6 +285,8 @@ fn hint(call: &str, forms: &[String]) -> &'static str {
     let takes = |kind: &str| alike().any(|form| form.contains(kind));
     if count(call) == 0 || alike().next().is_none() {
         ""
+    } else if call.contains("timestamp") && takes("double") {
+        ": epoch(ts) makes a number of a time"
     } else if takes("double") || takes("decimal") || takes("number") {
         ": cast what is meant, as in CAST(x AS DOUBLE)"
     } else if takes("timestamp") {

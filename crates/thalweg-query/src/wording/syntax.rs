@@ -99,6 +99,28 @@ pub(crate) fn reworded(text: &str) -> String {
     }
 }
 
+/// The message of a place in `text` with a guess at the word in front of it, where that was taken for a name: `FROM t WHER x > 1`.
+pub(crate) fn with_word_before(message: &str, text: &str) -> String {
+    let guess = || {
+        let (place, rest) = message.strip_prefix("line ")?.split_once(": ")?;
+        let (line, column) = place.split_once(", column ")?;
+        if !rest.starts_with("expected the end of the statement, found ") || rest.contains(';') {
+            return None;
+        }
+        let (line, column) = (line.parse::<usize>().ok()?, column.parse::<usize>().ok()?);
+        let last = text.lines().nth(line.checked_sub(1)?)?;
+        let last: String = last.chars().take(column.checked_sub(1)?).collect();
+        let before = text.lines().take(line - 1).chain([last.as_str()]);
+        let before = before.collect::<Vec<_>>().join(" ");
+        let word = before.split_whitespace().next_back()?;
+        let meant = nearest(word, KEYWORDS)?;
+        let is_it = meant.eq_ignore_ascii_case(word)
+            || meant.split(' ').any(|part| part.eq_ignore_ascii_case(word));
+        (!is_it).then(|| format!("{message}; did you mean {meant} by {word}?"))
+    };
+    guess().unwrap_or_else(|| message.to_owned())
+}
+
 fn with_place(text: &str) -> (&str, String) {
     let Some((before, place)) = text.rsplit_once(" at Line: ") else {
         return (text, String::new());
@@ -133,6 +155,36 @@ fn guess(wanted: &str, found: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keywords_that_were_taken_for_names_are_guessed() {
+        let at = |column: usize, found: &str| {
+            format!("line 1, column {column}: expected the end of the statement, found {found}")
+        };
+        for (text, column, found, guess) in [
+            (
+                "SELECT * FROM t WHER x > 1",
+                22,
+                "x",
+                "; did you mean WHERE by WHER?",
+            ),
+            (
+                "SELECT * FROM t limt 3",
+                22,
+                "3",
+                "; did you mean LIMIT by limt?",
+            ),
+            ("SELECT a frm t", 14, "t", "; did you mean FROM by frm?"),
+            ("SELECT * FROM t u v", 19, "v", ""),
+            ("SELECT * FROM t WHERE", 16, "y", ""),
+        ] {
+            let message = at(column, found);
+            assert_eq!(
+                with_word_before(&message, text),
+                format!("{message}{guess}")
+            );
+        }
+    }
 
     #[test]
     fn the_place_comes_first_and_keywords_are_guessed() {

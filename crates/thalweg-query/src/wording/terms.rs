@@ -2,7 +2,7 @@
 
 /// Types by the names that the library shows, and by those that statements use.
 const TYPES: [(&str, &str); 28] = [
-    ("Binary", "binary"),
+    ("Binary", "blob"),
     ("Boolean", "boolean"),
     ("Date32", "date"),
     ("Date64", "date"),
@@ -24,10 +24,10 @@ const TYPES: [(&str, &str); 28] = [
     ("String", "varchar"),
     ("Time32", "time"),
     ("Time64", "time"),
-    ("UInt8", "unsigned tinyint"),
-    ("UInt16", "unsigned smallint"),
-    ("UInt32", "unsigned integer"),
-    ("UInt64", "unsigned bigint"),
+    ("UInt8", "utinyint"),
+    ("UInt16", "usmallint"),
+    ("UInt32", "uinteger"),
+    ("UInt64", "ubigint"),
     ("Utf8", "varchar"),
     ("Utf8View", "varchar"),
 ];

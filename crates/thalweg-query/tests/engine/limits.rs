@@ -146,7 +146,7 @@ fn results_too_large_for_memory_are_errors() {
         "array_repeat(repeat('x', 1000000), 600)",
         "array_resize([1], 60000000, 0)",
         "generate_series(TIMESTAMP '2020-01-01', TIMESTAMP '2030-01-01', INTERVAL '1 ms')",
-        "range(DATE '2000-01-01', DATE '9000-01-01', INTERVAL '1 second')",
+        "range(DATE '2000-01-01', DATE '2200-01-01', INTERVAL '1 second')",
         "range(0, 9223372036854775807)",
         "range(0, -9223372036854775807, -1)",
     ] {

@@ -98,7 +98,9 @@ fn start_sweep(
     let fair_rows = planner.most_run_rows.div_ceil(4);
     let sweep = Sweep::new(planner, Arc::clone(&schema), pool, ahead_rows, fair_rows);
     let closed = view.engine().closed().clone();
-    Scan::new(schema, metrics, limit, batch_rows, Box::new(sweep), closed)
+    let batches = Box::new(sweep);
+    let table = view.named();
+    Scan::new(schema, metrics, limit, batch_rows, batches, closed, table)
 }
 
 /// About what a row of the result takes.

@@ -256,12 +256,7 @@ fn options_come_as_text() {
         ErrorKind::Invalid,
         "layout, time, split, block_rows, summaries",
     );
-    refuse(
-        "layout",
-        "lake",
-        ErrorKind::Invalid,
-        "stream, points, series, array",
-    );
+    refuse("layout", "lake", ErrorKind::Invalid, "\"stream\" alone");
     refuse("index", "user", ErrorKind::Unsupported, "index");
     refuse("block_rows", "many", ErrorKind::Invalid, "many");
     let twice = CreateOptions::from_pairs([("time", "a"), ("Time", "b")]).unwrap_err();

@@ -4,7 +4,9 @@ use crate::random::all_types;
 use arrow_schema::{DataType, TimeUnit};
 use std::sync::Arc;
 use thalweg_kernel::ErrorKind;
-use thalweg_table::schema::{check_name, parse_type, schema_of_names, stored_type, type_name};
+use thalweg_table::schema::{
+    check_name, parse_type, schema_of_names, sql_type_name, stored_type, type_name,
+};
 
 #[test]
 fn every_stored_type_has_a_name_that_reads_back() {
@@ -12,6 +14,21 @@ fn every_stored_type_has_a_name_that_reads_back() {
         assert_eq!(parse_type(&type_name(&data_type)).unwrap(), data_type);
         assert_eq!(stored_type(&data_type), Some(data_type));
     }
+}
+
+#[test]
+fn names_in_sql_read_back_but_for_the_zone() {
+    for data_type in all_types() {
+        let named = parse_type(&sql_type_name(&data_type)).unwrap();
+        match (&data_type, &named) {
+            (DataType::Timestamp(unit, Some(_)), DataType::Timestamp(named, Some(_))) => {
+                assert_eq!(unit, named);
+            }
+            _ => assert_eq!(data_type, named),
+        }
+    }
+    let list = DataType::new_list(DataType::Int64, true);
+    assert_eq!(sql_type_name(&list), "BIGINT[]");
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! Operators by the types of their operands, before DataFusion looks for its own.
+//!
+//! Invariant: types are asked for only where an operator could be one of these: of a long chain of operators that takes time.
+
+use crate::error::{query, to_datafusion};
+use crate::functions::scaled::scaled;
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::expr::BinaryExpr;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, lit};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+/// The planner of these operators.
+#[derive(Debug)]
+pub(crate) struct Operators;
+
+impl ExprPlanner for Operators {
+    fn plan_binary_op(
+        &self,
+        mut expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let planned = match expr.op {
+            BinaryOperator::Multiply | BinaryOperator::Divide => of_lengths(&expr, schema),
+            BinaryOperator::DuckIntegerDivide | BinaryOperator::MyIntegerDivide => {
+                Some(of_integers(&expr, schema)?)
+            }
+            // Where the operands could not be found in front of the parser: XOR would be a surprise.
+            BinaryOperator::BitwiseXor => {
+                return Err(to_datafusion(query(
+                    "^ and ** are powers: put what is raised to one in brackets, or write power(a, b)",
+                )));
+            }
+            BinaryOperator::Eq
+            | BinaryOperator::NotEq
+            | BinaryOperator::Lt
+            | BinaryOperator::LtEq
+            | BinaryOperator::Gt
+            | BinaryOperator::GtEq => {
+                compare_as_dates(&mut expr, schema);
+                None
+            }
+            _ => None,
+        };
+        Ok(match planned {
+            Some(planned) => PlannerResult::Planned(planned),
+            None => PlannerResult::Original(expr),
+        })
+    }
+}
+
+/// Whether an operand may be an interval or a duration: a product is none.
+fn may_be_length(expr: &Expr) -> bool {
+    !matches!(
+        expr,
+        Expr::BinaryExpr(BinaryExpr {
+            op: Operator::Multiply | Operator::Divide | Operator::Modulo,
+            ..
+        })
+    )
+}
+
+/// An interval or a duration times or divided by a number.
+fn of_lengths(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
+    let RawBinaryExpr { op, left, right } = expr;
+    let divides = *op == BinaryOperator::Divide;
+    let length_type = |expr: &Expr| {
+        let data_type = may_be_length(expr).then(|| expr.get_type(schema).ok())??;
+        matches!(data_type, DataType::Interval(_) | DataType::Duration(_)).then_some(data_type)
+    };
+    let (length, length_type, number) = match (length_type(left), divides) {
+        (Some(found), _) => (left, found, right),
+        (None, true) => return None,
+        (None, false) => (right, length_type(right)?, left),
+    };
+    let number_type = number.get_type(schema).ok()?;
+    scaled(
+        (length.clone(), &length_type),
+        (number.clone(), &number_type),
+        divides,
+    )
+}
+
+/// `//`.
+fn of_integers(expr: &RawBinaryExpr, schema: &DFSchema) -> Result<Expr> {
+    let is_integer = |expr: &Expr| Ok::<_, DataFusionError>(expr.get_type(schema)?.is_integer());
+    if !is_integer(&expr.left)? || !is_integer(&expr.right)? {
+        return Err(to_datafusion(query(
+            "// divides integers: write floor(a / b) for other numbers",
+        )));
+    }
+    let (left, right) = (Box::new(expr.left.clone()), Box::new(expr.right.clone()));
+    Ok(Expr::BinaryExpr(BinaryExpr::new(
+        left,
+        Operator::Divide,
+        right,
+    )))
+}
+
+/// Leaves the time of day out of a constant that a date is compared with, as PostgreSQL and DuckDB do.
+fn compare_as_dates(expr: &mut RawBinaryExpr, schema: &DFSchema) {
+    let RawBinaryExpr { left, right, .. } = expr;
+    let (constant, other) = if date_of(right).is_some() {
+        (right, &*left)
+    } else {
+        (left, &*right)
+    };
+    let Some(date) = date_of(constant) else {
+        return;
+    };
+    if matches!(other.get_type(schema), Ok(DataType::Date32)) {
+        *constant = lit(date);
+    }
+}
+
+/// The date of a constant text that goes on with a time of day.
+fn date_of(expr: &Expr) -> Option<String> {
+    const DATE: &[u8; 10] = b"0000-00-00";
+    let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = expr else {
+        return None;
+    };
+    let (date, time) = text.split_once([' ', 'T'])?;
+    let fits = |(is, wanted): (u8, &u8)| match wanted {
+        b'0' => is.is_ascii_digit(),
+        wanted => is == *wanted,
+    };
+    let is_date = date.len() == DATE.len() && date.bytes().zip(DATE).all(fits);
+    let is_time = time.len() >= 5
+        && time.as_bytes()[2] == b':'
+        && time
+            .bytes()
+            .all(|b| b.is_ascii_digit() || b == b':' || b == b'.');
+    (is_date && is_time).then(|| date.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_day_are_told_from_other_texts() {
+        for (text, date) in [
+            ("2006-12-16 12:00", Some("2006-12-16")),
+            ("2006-12-16T12:00:00.5", Some("2006-12-16")),
+            ("2006-12-16", None),
+            ("2006-12-16 noon", None),
+            ("2006-12-16 12:00:00Z", None),
+            ("a b", None),
+        ] {
+            assert_eq!(date_of(&lit(text)).as_deref(), date, "{text}");
+        }
+    }
+}

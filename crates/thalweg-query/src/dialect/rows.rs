@@ -1,0 +1,85 @@
+//! Rows of values that are compared with a query: `(a, b) IN (SELECT x, y FROM t)`.
+//!
+//! Invariant: only where null counts as false, as a condition of WHERE on its own or under AND and OR; refused elsewhere.
+
+use super::functions::filled;
+use crate::error::unsupported;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, Query, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+};
+use thalweg_table::{Error, Result};
+
+/// Such conditions as EXISTS.
+pub(super) fn in_subqueries(condition: &mut Expr) -> Result<()> {
+    match condition {
+        Expr::Nested(inner) => in_subqueries(inner),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::And | BinaryOperator::Or,
+            right,
+        } => {
+            in_subqueries(left)?;
+            in_subqueries(right)
+        }
+        Expr::InSubquery {
+            expr,
+            subquery,
+            negated: false,
+        } => {
+            if let Expr::Tuple(values) = &**expr {
+                *condition = exists(values, subquery)?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The columns of the query are called so that no column outside has the same name.
+fn exists(values: &[Expr], subquery: &Query) -> Result<Expr> {
+    let name = |place: usize| format!("__in_{place}");
+    let conditions = (1..=values.len()).map(|place| format!("__in.{} = a{place}", name(place)));
+    let conditions: Vec<String> = conditions.collect();
+    let template = format!(
+        "EXISTS (SELECT 1 FROM (SELECT 1) AS __in WHERE {})",
+        conditions.join(" AND ")
+    );
+    let values: Vec<&Expr> = values.iter().collect();
+    let mut exists = filled(&template, &values)?;
+    if let Expr::Exists {
+        subquery: outer, ..
+    } = &mut exists
+        && let SetExpr::Select(select) = &mut *outer.body
+        && let [from] = &mut *select.from
+        && let TableFactor::Derived {
+            subquery: inner,
+            alias,
+            ..
+        } = &mut from.relation
+    {
+        **inner = subquery.clone();
+        let columns = (1..=values.len()).map(|place| TableAliasColumnDef {
+            name: Ident::new(name(place)),
+            data_type: None,
+        });
+        if let Some(TableAlias { columns: names, .. }) = alias {
+            *names = columns.collect();
+        }
+    }
+    Ok(exists)
+}
+
+/// What is left of them.
+pub(super) fn refuse(left: &Expr) -> Result<()> {
+    match left {
+        Expr::Tuple(_) => Err(other_place()),
+        _ => Ok(()),
+    }
+}
+
+fn other_place() -> Error {
+    unsupported(
+        "(a, b) IN (SELECT ...) is offered as a condition of WHERE only, and not under NOT: write EXISTS or NOT EXISTS \
+         (SELECT ... WHERE x = a AND y = b)",
+    )
+}

@@ -1,0 +1,188 @@
+//! Statements of other databases that the parser does not know, or would misread.
+//!
+//! Invariant: known by their words in front of the parser, and refused by what they are called, with what to write instead.
+
+use crate::error::unsupported;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use thalweg_table::Result;
+
+/// How statements begin, and what is said of them.
+const BEGINNINGS: &[(&[&str], &str)] = &[
+    (
+        &["ATTACH"],
+        "ATTACH is not offered: each connection has one database; append the rows of another one as a data frame",
+    ),
+    (&["DETACH"], "DETACH is not offered: close the connection"),
+    (
+        &["EXPORT", "DATABASE"],
+        "EXPORT DATABASE is not offered: thalweg sql DATABASE \"SELECT * FROM t\" --format csv (or arrow) writes the rows of a table",
+    ),
+    (
+        &["IMPORT", "DATABASE"],
+        "IMPORT DATABASE is not offered: thalweg import reads files",
+    ),
+    (
+        &["CHECKPOINT"],
+        "CHECKPOINT is not needed: checkpoints are written as they fall due",
+    ),
+    (
+        &["FORCE", "CHECKPOINT"],
+        "CHECKPOINT is not needed: checkpoints are written as they fall due",
+    ),
+    (
+        &["PIVOT"],
+        "PIVOT is not offered: write sum(x) FILTER (WHERE kind = 'a') AS a for each column",
+    ),
+    (
+        &["UNPIVOT"],
+        "UNPIVOT is not offered: write a SELECT for each column and UNION ALL",
+    ),
+    (
+        &["SHOW", "CREATE"],
+        "SHOW CREATE is not offered: DESCRIBE t shows the columns of a table, .schema in the shell of the command line its statement",
+    ),
+    (
+        &["SHOW", "DATABASES"],
+        "SHOW DATABASES is not offered: a connection has one database",
+    ),
+];
+
+/// Words inside of statements, and what is said of them.
+const INSIDE: &[(&[&str], &str)] = &[
+    (
+        &["ASOF", "JOIN"],
+        "ASOF JOIN is not offered by this version",
+    ),
+    (
+        &["USING", "SAMPLE"],
+        "USING SAMPLE is not offered: write WHERE random() < 0.1, or ORDER BY random() LIMIT 10",
+    ),
+    (
+        &["TABLESAMPLE"],
+        "TABLESAMPLE is not offered: write WHERE random() < 0.1, or ORDER BY random() LIMIT 10",
+    ),
+];
+
+/// Refuses what is known here.
+pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
+    let words = tokens.iter().map(|token| &token.token);
+    let words: Vec<&Token> = words
+        .filter(|token| !matches!(token, Token::Whitespace(_)))
+        .collect();
+    let begins = |words: &[&Token], with: &[&str]| {
+        words.len() >= with.len() && words.iter().zip(with).all(|(token, word)| is(token, word))
+    };
+    let found = BEGINNINGS
+        .iter()
+        .find(|(beginning, _)| begins(&words, beginning));
+    if let Some((_, message)) = found {
+        return Err(unsupported(*message));
+    }
+    if is_create_like(&words) {
+        return Err(unsupported(
+            "CREATE TABLE (LIKE ...) is not offered: write CREATE TABLE b AS SELECT * FROM a WHERE false",
+        ));
+    }
+    for place in 0..words.len() {
+        let found = INSIDE
+            .iter()
+            .find(|(inside, _)| begins(&words[place..], inside));
+        if let Some((inside, message)) = found
+            && (inside.len() > 1 || follows_table(&words, place))
+        {
+            return Err(unsupported(*message));
+        }
+        // Behind the name of the table, which may have two parts.
+        let is_insert = words.first().is_some_and(|token| is(token, "INSERT"));
+        if is_insert
+            && matches!(place, 3 | 5)
+            && (begins(&words[place..], &["BY", "NAME"])
+                || begins(&words[place..], &["BY", "POSITION"]))
+        {
+            return Err(unsupported(
+                "INSERT BY NAME is not offered: name the columns, as in INSERT INTO t (ts, v) SELECT ts, v FROM ...",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// An unquoted word.
+fn is(token: &Token, wanted: &str) -> bool {
+    matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted))
+}
+
+/// Whether the word could be a clause of the table in front of it, and no name.
+fn follows_table(words: &[&Token], place: usize) -> bool {
+    let before = place.checked_sub(1).map(|before| words[before]);
+    let is_name = matches!(before, Some(Token::Word(_) | Token::RParen));
+    let is_kind = |token: &Token| {
+        let kinds = ["BERNOULLI", "SYSTEM", "RESERVOIR"];
+        matches!(token, Token::Number(..) | Token::LParen)
+            || kinds.iter().any(|kind| is(token, kind))
+    };
+    is_name && words.get(place + 1).is_some_and(|token| is_kind(token))
+}
+
+/// `CREATE TABLE b (LIKE a`.
+fn is_create_like(words: &[&Token]) -> bool {
+    let is_at = |place: usize, wanted| words.get(place).is_some_and(|token| is(token, wanted));
+    let Some(open) = words.iter().position(|token| **token == Token::LParen) else {
+        return false;
+    };
+    is_at(0, "CREATE")
+        && (is_at(1, "TABLE") || is_at(3, "TABLE"))
+        && is_at(open + 1, "LIKE")
+        && words.get(open + 3) == Some(&&Token::RParen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+    fn refused(text: &str) -> Option<String> {
+        let mut tokens = Vec::new();
+        Tokenizer::new(&GenericDialect {}, text)
+            .tokenize_with_location_into_buf(&mut tokens)
+            .unwrap();
+        check(&tokens).err().map(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn statements_of_others_are_called_by_their_names() {
+        for (text, words) in [
+            ("attach 'x.db'", "ATTACH"),
+            ("EXPORT DATABASE 'x'", "thalweg sql"),
+            ("checkpoint;", "CHECKPOINT"),
+            ("SELECT * FROM t ASOF JOIN u ON t.ts >= u.ts", "ASOF JOIN"),
+            (
+                "SELECT * FROM (SELECT * FROM t USING SAMPLE 10 ROWS)",
+                "USING SAMPLE",
+            ),
+            ("SELECT * FROM t TABLESAMPLE 10%", "TABLESAMPLE"),
+            ("CREATE TABLE b (LIKE a)", "LIKE"),
+            ("INSERT INTO t BY NAME SELECT 1", "BY NAME"),
+            ("SHOW CREATE TABLE t", "DESCRIBE"),
+        ] {
+            let message = refused(text).unwrap();
+            assert!(message.contains(words), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn names_are_left_alone() {
+        for text in [
+            "SELECT tablesample FROM t",
+            "SELECT \"ATTACH\" FROM checkpoint",
+            "CREATE TABLE t (\"like\" INT)",
+            "CREATE TABLE t (like INT, b INT)",
+            "SELECT * FROM t JOIN u USING (sample)",
+            "SELECT * FROM t ORDER BY name",
+            "INSERT INTO t SELECT * FROM u GROUP BY name ORDER BY position",
+        ] {
+            assert_eq!(refused(text), None, "{text}");
+        }
+    }
+}
