@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::ArrayReader;
 use pyo3_arrow::{PyArray, PyArrayReader, PySchema};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use thalweg::{ErrorKind, ExtraTable};
@@ -252,7 +253,9 @@ impl Drop for Attached {
         let object = self.0.take();
         match Held::begin() {
             Ok(_held) => Python::attach(|_| drop(object)),
-            Err(_) => std::mem::forget(object),
+            Err(_) => {
+                let _leaked = ManuallyDrop::new(object);
+            }
         }
     }
 }

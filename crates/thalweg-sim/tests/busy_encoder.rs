@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use thalweg_env::Env;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_env::sync::{Condvar, Mutex};
 use thalweg_kernel::block::EncodedBlock;
@@ -139,14 +140,18 @@ fn checkpoints_are_written_beside_appends_that_keep_the_encoder_busy() {
 fn closing_ends_beside_appends_that_keep_the_encoder_busy() {
     let (sim, gate) = (SimEnv::new(4), Arc::new(Gate::default()));
     let (kernel, table) = open(&sim, &gate);
+    let refused = Arc::new(Mutex::new(None));
     let appending = {
-        let (kernel, gate) = (Arc::clone(&kernel), Arc::clone(&gate));
-        std::thread::spawn(move || feed(&kernel, table, &gate, 100_000))
+        let (kernel, gate, refused) =
+            (Arc::clone(&kernel), Arc::clone(&gate), Arc::clone(&refused));
+        let append = move || *refused.lock() = feed(&kernel, table, &gate, 100_000);
+        Env::os().spawner().spawn("appending", Box::new(append))
     };
     gate.wait_until(|counts| counts.encodings > 20);
     gate.change(|counts| counts.is_closing = true);
     kernel.close().unwrap();
-    let refused = appending.join().unwrap().map(|error| error.kind());
+    appending.unwrap().join().unwrap();
+    let refused = refused.lock().as_ref().map(Error::kind);
     assert_eq!(refused, Some(ErrorKind::Unavailable));
     let rows = verify(&sim).rows;
     assert_eq!(rows, gate.counts.lock().commits * u64::from(BLOCK_ROWS));
