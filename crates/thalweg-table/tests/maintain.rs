@@ -241,6 +241,62 @@ fn rows_that_go_on_coming_find_their_place() {
     assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
 }
 
+/// Late rows overlap whatever was put in order before they came: a call that also put those in order would never end.
+#[test]
+fn a_call_ends_while_late_rows_keep_coming() {
+    for seed in 0..40 {
+        let sim = SimEnv::new(seed);
+        let engine = open(&sim);
+        let filled = std::cell::RefCell::new(Filled::with_late_rows(&engine));
+        let table = filled.borrow().table.clone();
+        let mut state = seed;
+        let mut random = |below: i64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            i64::try_from(state >> 33).unwrap() % below
+        };
+        let random = std::cell::RefCell::new(&mut random);
+        let calls = std::cell::Cell::new(0);
+        let late_rows_come = || {
+            calls.set(calls.get() + 1);
+            assert!(calls.get() < 40, "seed {seed}: it does not end");
+            let mut random = random.borrow_mut();
+            let mut filled = filled.borrow_mut();
+            // A few stay outside of blocks, some become one in the log, many become files of their own.
+            let sizes: &[i64] = if seed % 2 == 0 {
+                &[5, 150, 2_500]
+            } else {
+                &[2_500]
+            };
+            let rows = sizes[usize::try_from(random(sizes.len() as i64)).unwrap()];
+            let times: Vec<i64> = (0..rows).map(|_| random(45_000)).collect();
+            filled.append(times.into_iter());
+            assert_eq!(numbers(&table.view().unwrap()), filled.expected());
+            true
+        };
+        let done = table.maintain_while(&late_rows_come).unwrap();
+        assert!(
+            done.steps > 1,
+            "seed {seed}: what was late before is put in order"
+        );
+        assert!(table.stats().unwrap().late_rows > 0, "seed {seed}");
+        assert_eq!(
+            numbers(&table.view().unwrap()),
+            filled.borrow().expected(),
+            "seed {seed}"
+        );
+        table.maintain().unwrap();
+        let stats = table.stats().unwrap();
+        assert_eq!((stats.late_rows, stats.open_rows), (0, 0), "seed {seed}");
+        assert_eq!(
+            numbers(&table.view().unwrap()),
+            filled.borrow().expected(),
+            "seed {seed}"
+        );
+    }
+}
+
 #[test]
 fn a_crash_at_any_call_loses_and_doubles_nothing() {
     let sim = SimEnv::new(4);

@@ -70,20 +70,20 @@ impl BlockList {
         }
         Ok(Self { blocks, fragments })
     }
+}
 
-    /// Runs of blocks of which each overlaps what lies before it; a block in order is a run of its own.
-    pub(super) fn runs(&self) -> Vec<Range<usize>> {
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        let mut reach: Option<Place> = None;
-        for (at, block) in self.blocks.iter().enumerate() {
-            match runs.last_mut() {
-                Some(run) if overlaps(reach, block) => run.end = at + 1,
-                _ => runs.push(at..at + 1),
-            }
-            reach = reach.max(Some(end(block)));
+/// Runs of blocks, in the order of an index, of which each overlaps what lies before it; a block in order is a run of its own.
+pub(super) fn runs<'a>(blocks: impl IntoIterator<Item = &'a Entry>) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let mut reach: Option<Place> = None;
+    for (at, block) in blocks.into_iter().enumerate() {
+        match runs.last_mut() {
+            Some(run) if overlaps(reach, block) => run.end = at + 1,
+            _ => runs.push(at..at + 1),
         }
-        runs
+        reach = reach.max(Some(end(block)));
     }
+    runs
 }
 
 /// Rows that came together.
@@ -229,10 +229,10 @@ mod tests {
     fn blocks_in_order_are_runs_of_their_own() {
         // Equal keys in order of arrival are in order; the other way round they are not.
         let in_order = list(&[(0, 9, 1), (10, 20, 2), (20, 30, 3)]);
-        assert_eq!(in_order.runs(), [0..1, 1..2, 2..3]);
+        assert_eq!(runs(&in_order.blocks), [0..1, 1..2, 2..3]);
         assert_eq!(late(&in_order), 0);
         let equal_keys = list(&[(0, 9, 1), (10, 20, 3), (20, 30, 2)]);
-        assert_eq!(equal_keys.runs(), [0..1, 1..3]);
+        assert_eq!(runs(&equal_keys.blocks), [0..1, 1..3]);
         assert_eq!(late(&equal_keys), 10);
     }
 
@@ -245,7 +245,7 @@ mod tests {
             (30, 39, 1),
             (12, 25, 7),
         ]);
-        assert_eq!(wide_apart.runs(), [0..1, 1..4, 4..5]);
+        assert_eq!(runs(&wide_apart.blocks), [0..1, 1..4, 4..5]);
         assert_eq!(late(&wide_apart), 10);
         let wide = list(&[
             (0, 100, 1),
@@ -254,7 +254,7 @@ mod tests {
             (50, 150, 4),
             (150, 160, 5),
         ]);
-        assert_eq!(wide.runs(), [0..4, 4..5]);
+        assert_eq!(runs(&wide.blocks), [0..4, 4..5]);
         assert_eq!(late(&wide), 30);
     }
 }

@@ -6,23 +6,25 @@
 //!   were made of. Before that commit nothing has changed; what is left of a step that failed is a file nobody knows.
 //! - Whoever holds an older snapshot goes on seeing the old blocks.
 //! - A step does a bounded amount of work, one row at least, however large the table is: so many rows and encoded bytes, so
-//!   many blocks, and the rest of the fragments that they are in. What it leaves in order is not rewritten again. So
-//!   maintenance ends, also while rows arrive.
+//!   many blocks, and the rest of the fragments that they are in. What it leaves in order is not rewritten again.
+//! - A call leaves alone what was committed behind its beginning, so that it ends also while rows arrive: late rows that keep
+//!   coming overlap whatever was put in order before them.
 //! - One rule says what is due, wherever it lies: blocks that overlap are, and short neighbours are where the files that are
 //!   rewritten for them lose a block for every `split_fragment_bytes`. A lone block is no file to be rewritten; a small file
 //!   is rewritten for one short block, a large one for as many as make it worth its size. What remains are the few short
 //!   blocks of large files in order, and what is rewritten has none left, so that no file is rewritten again and again.
 //!
-//! Arrival. A step takes all rows of the table whose keys lie in a range, apart from open ones, so its new blocks share
-//! keys with no other block: they are told apart by their numbers alone, and carry the smallest commit of what they were
-//! made of. Parts of blocks that stick out of the range keep the commits and number of their block. Open rows come
-//! behind all blocks with the same keys, or the range is left alone for now: blocks with one commit number cannot lie on
-//! both sides of them.
+//! Arrival. A step takes all rows of the table whose keys lie in a range, apart from open and later ones, so its new blocks
+//! share keys with later blocks alone: they are told apart by their numbers, and carry the smallest commit of what they were
+//! made of. Later blocks are those of which the first commit comes behind the beginning of the call: it comes behind that of
+//! every new block too, so that their rows stay behind rows with the same keys. Parts of blocks that stick out of the range
+//! keep the commits and number of their block. Open rows come behind all blocks with the same keys, or the range is left alone
+//! for now: blocks with one commit number cannot lie on both sides of them.
 //!
 //! Rejected: an entry for each block of a fragment that goes only in part, so that the rest need not be copied. The index
 //! of a fragment would no longer be that of its table, and a frame could list thousands of blocks.
 
-use super::blocks::BlockList;
+use super::blocks::{BlockList, runs};
 use super::read::scan_blocks;
 use super::write::{Output, concat, cutter, raw_bytes};
 use crate::merge::Sorted;
@@ -65,9 +67,9 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
         return Err(Error::new(ErrorKind::Unavailable, message));
     }
     let mut has_garbage = engine.maintenance().lock();
+    let until = table.snapshot()?.commit();
     // Few rows that are not in a block yet could keep many that are from being put in order.
     engine.kernel().encode_open_rows(table.id())?;
-    let until = table.snapshot()?.commit();
     let mut done = Maintained::default();
     let mut conflicts = 0;
     let mut most_steps = None;
@@ -81,7 +83,7 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
         let Some(step) = Step::plan(&view, until, &unpackable)? else {
             break;
         };
-        let most_steps = *most_steps.get_or_insert_with(|| step.most_steps(&view));
+        let most_steps = *most_steps.get_or_insert_with(|| step.most_steps(&view, until));
         if done.steps >= most_steps {
             let what = "it names other keys than the blocks below it have, so that the rows cannot be put in order";
             return Err(table.name_error(Error::corruption("the index", what)));
@@ -109,8 +111,10 @@ struct Step {
     /// Ascending, without a common key.
     merges: Vec<Merge>,
     packs: Vec<Range<usize>>,
-    /// The merges that each block has rows for.
+    /// The merges that each block has rows for; none for a later block.
     cuts: Vec<Range<usize>>,
+    /// The last commit when the call began.
+    until: CommitNo,
 }
 
 /// All rows of a range of keys, to be put in order.
@@ -140,10 +144,11 @@ enum Part {
 
 impl Step {
     /// How many steps it can take from here until all is in order.
-    fn most_steps(&self, view: &TableView) -> u64 {
+    fn most_steps(&self, view: &TableView, until: CommitNo) -> u64 {
         let of_step = view.engine().options().maintain_rows.max(1);
         let steps_of = |block: &Entry| 1 + cost(block) / of_step;
-        let steps: u64 = self.list.blocks.iter().map(steps_of).sum();
+        let old = self.list.blocks.iter().filter(|block| is_old(block, until));
+        let steps: u64 = old.map(steps_of).sum();
         MOST_STEPS.saturating_add(steps.saturating_mul(MOST_STEPS_PER_BLOCK))
     }
 
@@ -154,12 +159,16 @@ impl Step {
         unpackable: &HashSet<EntryKey>,
     ) -> Result<Option<Self>> {
         let list = BlockList::read(view)?;
-        let runs = list.runs();
-        let ranges = ranges_to_merge(view, &list, &runs, until);
+        let is_old = |block: &&Entry| is_old(block, until);
+        let old: Vec<&Entry> = list.blocks.iter().filter(is_old).collect();
+        let ranges = ranges_to_merge(view, &old);
         let cuts: Vec<Range<usize>> = list
             .blocks
             .iter()
             .map(|block| {
+                if !is_old(&block) {
+                    return 0..0;
+                }
                 let first = ranges.partition_point(|range| range.last < block.key_min);
                 let behind = ranges.partition_point(|range| range.first <= block.key_max);
                 first..behind.max(first)
@@ -182,8 +191,9 @@ impl Step {
             merges,
             packs: Vec::new(),
             cuts,
+            until,
         };
-        step.packs = step.short_neighbours(view, &runs, until, unpackable);
+        step.packs = step.short_neighbours(view, unpackable);
         let idle = step.merges.is_empty() && step.packs.is_empty();
         Ok((!idle).then_some(step))
     }
@@ -192,22 +202,18 @@ impl Step {
     fn short_neighbours(
         &self,
         view: &TableView,
-        runs: &[Range<usize>],
-        until: CommitNo,
         unpackable: &HashSet<EntryKey>,
     ) -> Vec<Range<usize>> {
         let open = open_parts(view);
-        let mut may_go: Vec<bool> = self
-            .list
-            .blocks
-            .iter()
-            .zip(&self.cuts)
+        let runs = runs(&self.list.blocks);
+        let blocks = self.list.blocks.iter().zip(&self.cuts);
+        let mut may_go: Vec<bool> = blocks
             .map(|(block, cut)| {
-                block.first_commit <= until && cut.is_empty() && !unpackable.contains(&block.key())
+                is_old(block, self.until) && cut.is_empty() && !unpackable.contains(&block.key())
             })
             .collect();
         let groups = loop {
-            let mut groups = self.groups(view, runs, &may_go);
+            let mut groups = self.groups(view, &runs, &may_go);
             groups.retain(|group| !self.waits(group, &open));
             let kept = self.files_not_worth_it(view, &groups);
             if kept.is_empty() {
@@ -374,13 +380,18 @@ impl Step {
         );
         let mut removed: Vec<EntryKey> = Vec::new();
         let mut parts: Vec<(i64, Part)> = Vec::new();
+        let mut later = Vec::new();
         for (at, block) in self.list.blocks.iter().enumerate() {
             let is_touched = packed[at] || !self.cuts[at].is_empty();
             let in_fragment = self.list.fragments.contains_key(&file_of(at));
             if is_touched && !in_fragment {
                 removed.push(block.key());
             } else if !is_touched && rewritten.contains(&file_of(at)) {
-                parts.push((block.key_min, Part::Copy(at)));
+                if is_old(block, self.until) {
+                    parts.push((block.key_min, Part::Copy(at)));
+                } else {
+                    later.push(at);
+                }
             }
             if !self.cuts[at].is_empty() {
                 parts.extend(
@@ -409,6 +420,9 @@ impl Step {
         for (_, part) in parts {
             writer.write(part)?;
         }
+        // In files of their own: their keys lie between those of the new blocks.
+        writer.output.finish_fragment()?;
+        later.into_iter().try_for_each(|at| writer.copy(at))?;
         let edit = Edit::Replace {
             table: table.id(),
             removed,
@@ -455,46 +469,44 @@ fn open_parts(view: &TableView) -> Vec<(CommitNo, KeyRange)> {
         .collect()
 }
 
-/// Ranges of keys in which blocks overlap, as many as one step takes: ascending, without a common key.
-fn ranges_to_merge(
-    view: &TableView,
-    list: &BlockList,
-    runs: &[Range<usize>],
-    until: CommitNo,
-) -> Vec<KeyRange> {
+/// Ranges of keys in which these blocks overlap, as many as one step takes: ascending, without a common key.
+fn ranges_to_merge(view: &TableView, blocks: &[&Entry]) -> Vec<KeyRange> {
     let open = open_parts(view);
     let mut budget = view.engine().options().maintain_rows.max(1);
     let mut removed = 0;
     let mut ranges: Vec<KeyRange> = Vec::new();
     let mut last_run = None;
-    for (number, run) in runs.iter().enumerate() {
-        // Rows that came since are left to the next time: else a busy table would be maintained for ever.
-        let blocks = &list.blocks[run.clone()];
-        let old = blocks.iter().filter(|block| block.first_commit <= until);
-        if old.count() < 2 {
+    for (number, run) in runs(blocks.iter().copied()).into_iter().enumerate() {
+        if run.len() < 2 {
             continue;
         }
-        let Front { keys, blocks, work } = front_of_run(blocks, budget, MOST_REMOVED - removed);
+        let front = front_of_run(&blocks[run], budget, MOST_REMOVED - removed);
         // All of them have one key: they are in order of arrival, and no commit could name them all.
-        if blocks > 4 * MOST_REMOVED || waits_for_open_rows(&open, list, keys) {
+        if front.blocks > 4 * MOST_REMOVED || waits_for_open_rows(&open, blocks, front.keys) {
             continue;
         }
-        // Nothing lies between two runs: together they make fuller blocks.
+        // No other block lies between two runs: together they make fuller blocks.
         let follows = number > 0 && last_run == Some(number - 1);
         match ranges.last_mut() {
-            Some(last) if follows || keys.first <= last.last => {
-                last.last = last.last.max(keys.last);
+            Some(last) if follows || front.keys.first <= last.last => {
+                last.last = last.last.max(front.keys.last);
             }
-            _ => ranges.push(keys),
+            _ => ranges.push(front.keys),
         }
         last_run = Some(number);
-        budget = budget.saturating_sub(work);
-        removed += blocks;
+        budget = budget.saturating_sub(front.work);
+        removed += front.blocks;
         if budget == 0 || removed >= MOST_REMOVED {
             break;
         }
     }
     ranges
+}
+
+/// Whether a block has rows that were committed when a call began, `until` being the last commit then. What is merged of such
+/// blocks is one.
+fn is_old(block: &Entry, until: CommitNo) -> bool {
+    block.first_commit <= until
 }
 
 /// What it takes to write a block anew, in rows.
@@ -511,7 +523,7 @@ struct Front {
 }
 
 /// The keys of a run up to about so much work and so many blocks; at least all with the first key.
-fn front_of_run(blocks: &[Entry], most_work: u64, most_blocks: usize) -> Front {
+fn front_of_run(blocks: &[&Entry], most_work: u64, most_blocks: usize) -> Front {
     let first = blocks[0].key_min;
     let (mut work, mut last) = (0, first);
     for (at, block) in blocks.iter().enumerate() {
@@ -533,16 +545,16 @@ fn front_of_run(blocks: &[Entry], most_work: u64, most_blocks: usize) -> Front {
     }
 }
 
-/// Whether open rows with some of the keys arrived before blocks with some of them.
-fn waits_for_open_rows(open: &[(CommitNo, KeyRange)], list: &BlockList, keys: KeyRange) -> bool {
+/// Whether open rows with some of the keys arrived before some of these blocks did that have some of them.
+fn waits_for_open_rows(open: &[(CommitNo, KeyRange)], blocks: &[&Entry], keys: KeyRange) -> bool {
     let within = open
         .iter()
         .filter(|(_, part)| !part.intersect(keys).is_empty());
     let Some(oldest) = within.map(|(commit, _)| *commit).min() else {
         return false;
     };
-    let blocks = list.blocks.iter();
     blocks
+        .iter()
         .filter(|block| block.key_min <= keys.last && block.key_max >= keys.first)
         .any(|block| block.commit_max > oldest)
 }
@@ -605,7 +617,7 @@ impl Writer<'_> {
         encoders.encode(table, definition, &rows.batch, &rows.keys)
     }
 
-    /// The rows of some blocks, which have none in common with any other block.
+    /// The rows of some blocks, all those of a range that are not later ones.
     fn merge(&mut self, number: usize) -> Result<()> {
         let Merge { keys, blocks } = &self.step.merges[number];
         let entries: Vec<Entry> = blocks.iter().map(|at| self.block(*at).clone()).collect();

@@ -380,7 +380,7 @@ impl Output {
         limits.split_fragment_bytes << doublings.min(SPLIT_DOUBLINGS)
     }
 
-    fn finish_fragment(&mut self) -> Result<()> {
+    pub(super) fn finish_fragment(&mut self) -> Result<()> {
         let Some(open) = self.fragment.take() else {
             return Ok(());
         };
