@@ -5,6 +5,7 @@ pub(crate) mod described;
 mod extreme;
 pub(crate) mod floats;
 pub(crate) mod guarded;
+pub(crate) mod lengths;
 pub(crate) mod mode;
 pub(crate) mod quantile;
 pub(crate) mod scaled;
