@@ -10,7 +10,8 @@ use thalweg_table::{Engine, EngineOptions};
 const DAY_S: i64 = 86_400;
 const ROUNDS: usize = 40;
 const ROWS: usize = 12;
-const COMPARISONS: [(&str, fn(&i64, &i64) -> bool); 6] = [
+type Holds = fn(&i64, &i64) -> bool;
+const COMPARISONS: [(&str, Holds); 6] = [
     ("=", i64::eq),
     ("<>", i64::ne),
     ("<", i64::lt),
