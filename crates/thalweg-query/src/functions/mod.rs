@@ -11,5 +11,7 @@ pub(crate) mod quantile;
 pub(crate) mod scaled;
 mod sliding;
 mod time_groups;
+pub(crate) mod time_texts;
 pub(crate) mod time_zones;
 pub(crate) mod total;
+pub(crate) mod try_times;

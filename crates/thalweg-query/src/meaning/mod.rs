@@ -65,7 +65,7 @@ fn rewrite_exprs(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     casts::of_call(expr, schema)?
-        .transform_data(|expr| Ok(time_texts::with_seconds(expr)))?
+        .transform_data(|expr| Ok(time_texts::with_seconds(expr, schema)))?
         .transform_data(|expr| Ok(naive_time::by_way_of_utc(expr, schema)))?
         .transform_data(|expr| time_unit::in_columns_unit(expr, schema))?
         .transform_data(|expr| lengths::compared(expr, schema))?
