@@ -60,8 +60,12 @@ pub(crate) struct Rest {
 pub(crate) struct SqlCall {
     /// The folder of the database
     pub(crate) database: PathBuf,
-    /// One or more statements, separated by semicolons
-    pub(crate) statements: String,
+    /// One or more statements, separated by semicolons [default: those on standard input]
+    #[arg(conflicts_with = "file")]
+    pub(crate) statements: Option<String>,
+    /// Run the statements in this file; - is standard input
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
     /// How rows are printed [default: table on a terminal, csv otherwise]
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,

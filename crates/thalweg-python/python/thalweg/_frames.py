@@ -1,4 +1,7 @@
-"""Tables on their way out, as numpy arrays."""
+"""Tables on their way out, as numpy arrays and as files."""
+
+import contextlib
+import os
 
 import numpy
 import pyarrow
@@ -29,6 +32,34 @@ def to_numpy(table):
     """A dict of arrays by column, masked arrays where there are nulls."""
     table = with_own_names(table)
     return {name: _array(column) for name, column in zip(table.column_names, table.columns)}
+
+
+def write_parquet(reader, path):
+    """Writes the rows of a reader to a Parquet file."""
+    import pyarrow.parquet
+
+    _write(reader, path, pyarrow.parquet.ParquetWriter)
+
+
+def write_csv(reader, path):
+    """Writes the rows of a reader to a CSV file."""
+    import pyarrow.csv
+
+    _write(reader, path, pyarrow.csv.CSVWriter)
+
+
+def _write(reader, path, writer):
+    """Of what cannot be written to its end nothing is left."""
+    path = os.fspath(path)
+    try:
+        with writer(path, reader.schema) as out:
+            for batch in reader:
+                out.write_batch(batch)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if os.path.isfile(path):
+                os.remove(path)
+        raise
 
 
 def _array(column):
