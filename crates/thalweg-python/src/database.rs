@@ -46,7 +46,7 @@ use thalweg::{
 #[expect(clippy::too_many_arguments, reason = "options by name in Python")]
 pub(crate) fn connect(
     py: Python<'_>,
-    path: Option<&Bound<'_, PyAny>>,
+    #[pyo3(from_py_with = given)] path: Option<Bound<'_, PyAny>>,
     read_only: Option<&Bound<'_, PyAny>>,
     durability: Option<&Bound<'_, PyAny>>,
     cache_bytes: Option<&Bound<'_, PyAny>>,
@@ -80,7 +80,7 @@ pub(crate) fn connect(
         options.max_snapshot_age = age;
     }
     let (path, name) = match path {
-        Some(path) => path_of(path)?,
+        Some(path) => path_of(&path)?,
         None => path_of(PyString::intern(py, ":memory:").as_any())?,
     };
     initialise(py)?;
@@ -90,6 +90,12 @@ pub(crate) fn connect(
         path,
         read_only: options.read_only,
     })
+}
+
+/// An argument that was given, None too: a variable without a path must not become a database that is gone in the end.
+#[expect(clippy::unnecessary_wraps, reason = "the form that pyo3 wants")]
+fn given<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    Ok(Some(argument.clone()))
 }
 
 /// A path, which may be an object with code of its own, as those of `pathlib` are, and the name that all paths to the same

@@ -7,6 +7,8 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
+from thalweg._thalweg import Error
+
 # What lies under the mask of a null, by the kind of the array.
 _HIDDEN = {"b": False, "i": 0, "u": 0, "f": numpy.nan}
 
@@ -50,7 +52,10 @@ def write_csv(reader, path):
 
 def _write(reader, path, writer):
     """Of what cannot be written to its end nothing is left."""
-    path = os.fspath(path)
+    try:
+        path = os.path.expanduser(os.fsdecode(os.fsencode(path)))
+    except (TypeError, ValueError) as error:
+        raise Error(f"{path!r} is no path of a file: {error}") from None
     try:
         with writer(path, reader.schema) as out:
             for batch in reader:
