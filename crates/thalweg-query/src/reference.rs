@@ -35,7 +35,7 @@ const LEFT_OUT: [&str; 8] = [
 ];
 
 /// Texts for functions that have none, or one that speaks of the library.
-const OWN_TEXTS: [(&str, &str); 9] = [
+const OWN_TEXTS: [(&str, &str); 10] = [
     (
         "arrow_cast",
         "Casts to the type that a text names, as 'Int32'.",

@@ -245,7 +245,7 @@ fn is_separated_by_spaces(start: &[u8], quote: u8, is_whole: bool) -> bool {
         let text = field.and_then(|field| std::str::from_utf8(field).ok());
         text.is_some_and(is_float)
     };
-    let has_other = |byte: u8| text.iter().any(|other| *other == byte);
+    let has_other = |byte: u8| text.contains(&byte);
     let is_numbers = |place: usize| rows.iter().all(|row| is_number(row.get(place)));
     header.len() > 1
         && !rows.is_empty()

@@ -240,7 +240,7 @@ impl Scan<'_> {
         let is_it = |day: &&str| letters >= 3 && day.as_bytes().starts_with(&name);
         let rest = self.0[letters..].strip_prefix(b",");
         let rest = rest.unwrap_or(&self.0[letters..]);
-        if WEEKDAYS.iter().any(|day| is_it(&day)) && rest.starts_with(b" ") {
+        if WEEKDAYS.iter().any(is_it) && rest.starts_with(b" ") {
             self.0 = rest.trim_ascii_start();
         }
     }

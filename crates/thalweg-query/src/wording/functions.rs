@@ -315,7 +315,13 @@ fn hint(call: &str, forms: &[String]) -> &'static str {
     };
     let alike = || forms.iter().filter(|form| count(form) == count(call));
     let takes = |kind: &str| alike().any(|form| form.contains(kind));
-    if count(call) == 0 || alike().next().is_none() {
+    let between_values = call.starts_with("median(") || call.starts_with("percentile_cont(");
+    let is_time = ["duration", "interval", "timestamp", "date"]
+        .iter()
+        .any(|kind| call.contains(kind));
+    if between_values && is_time {
+        ": quantile_disc(x, 0.5) takes times and durations, of which it gives one that is there"
+    } else if count(call) == 0 || alike().next().is_none() {
         ""
     } else if call.contains("timestamp") && takes("double") {
         ": epoch(ts) makes a number of a time"
