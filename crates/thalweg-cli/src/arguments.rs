@@ -60,8 +60,12 @@ pub(crate) struct Rest {
 pub(crate) struct SqlCall {
     /// The folder of the database
     pub(crate) database: PathBuf,
-    /// One or more statements, separated by semicolons
-    pub(crate) statements: String,
+    /// One or more statements, separated by semicolons [default: those on standard input]
+    #[arg(conflicts_with = "file")]
+    pub(crate) statements: Option<String>,
+    /// Run the statements in this file; - is standard input
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
     /// How rows are printed [default: table on a terminal, csv otherwise]
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,
@@ -90,7 +94,7 @@ pub(crate) struct ImportOptions {
     /// Layout of the new table [default: stream]
     #[arg(long)]
     pub(crate) layout: Option<String>,
-    /// The column that orders the new table; without one rows keep the order of the file
+    /// The column that orders the new table, or two that are its date and its clock, as Date,Time; without one rows keep the order of the file
     #[arg(long, value_name = "COLUMN")]
     pub(crate) time: Option<String>,
     /// The column with the sensor, in a layout that has one
@@ -105,9 +109,12 @@ pub(crate) struct ImportOptions {
     /// The type of a column of the new table, as "value=varchar"; may be repeated [default: found in the file]
     #[arg(long = "type", value_name = "COLUMN=TYPE", value_parser = ColumnType::parse)]
     pub(crate) types: Vec<ColumnType>,
-    /// Separator of fields: one character, or "tab" [default: detected among , ; | and tab]
+    /// Separator of fields: one character, "tab", or "space" for any number of them [default: detected among , ; | tab and space]
     #[arg(long, value_parser = parse_delimiter)]
     pub(crate) delimiter: Option<u8>,
+    /// The character around fields that hold separators [default: "]
+    #[arg(long, value_name = "SIGN", value_parser = parse_quote)]
+    pub(crate) quote: Option<u8>,
     /// Fields that mean null; may be repeated [default: empty ones]
     #[arg(long, value_name = "TEXT")]
     pub(crate) null: Vec<String>,
@@ -143,6 +150,18 @@ pub(crate) struct ImportOptions {
     pub(crate) format: Option<FileFormat>,
 }
 
+impl ImportOptions {
+    /// The name in the table of the column that orders it: `Date_Time` for two columns `Date,Time`.
+    pub(crate) fn time_name(&self) -> Option<String> {
+        let time = self.time.as_ref()?;
+        let parts: Vec<&str> = time.split(',').map(str::trim).collect();
+        Some(match parts.as_slice() {
+            [date, clock] if !date.is_empty() && !clock.is_empty() => format!("{date}_{clock}"),
+            _ => time.clone(),
+        })
+    }
+}
+
 /// A column and the type that it is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnType {
@@ -156,6 +175,13 @@ impl ColumnType {
             .rsplit_once('=')
             .filter(|(column, _)| !column.is_empty())
             .ok_or_else(|| "a column and a type, as value=double".to_owned())?;
+        if data_type.trim().eq_ignore_ascii_case("time") {
+            return Err(
+                "times of day are not stored: as varchar, CAST(x AS TIME) in SQL reads them, and --time Date,Time joins a \
+                 date and a clock"
+                    .to_owned(),
+            );
+        }
         let data_type = parse_type(data_type).map_err(|error| error.message().to_owned())?;
         Ok(Self {
             column: column.to_owned(),
@@ -248,8 +274,16 @@ fn parse_lines(text: &str) -> Result<u64, String> {
 fn parse_delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"tab" | b"\\t" => Ok(b'\t'),
+        b"space" | b"spaces" => Ok(b' '),
         [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
-        _ => Err("one ASCII character other than a quote, or \"tab\"".to_owned()),
+        _ => Err("one ASCII character other than a quote, \"tab\" or \"space\"".to_owned()),
+    }
+}
+
+fn parse_quote(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii_punctuation() => Ok(*byte),
+        _ => Err("one ASCII sign, as ' or \"".to_owned()),
     }
 }
 
@@ -284,6 +318,7 @@ mod tests {
     fn delimiters() {
         assert_eq!(parse_delimiter(";"), Ok(b';'));
         assert_eq!(parse_delimiter("tab"), Ok(b'\t'));
+        assert_eq!(parse_delimiter("space"), Ok(b' '));
         for bad in ["", ";;", "\"", "ä", "\n"] {
             assert!(parse_delimiter(bad).is_err(), "{bad:?}");
         }

@@ -6,7 +6,7 @@
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
 use crate::output::{Format, Limits};
-use crate::schema::create_statement;
+use crate::schema::{create_statement, quoted};
 use crate::shell_words::Words;
 use crate::sql::{counted, execute};
 use crate::{files, import, opening, statements};
@@ -30,6 +30,7 @@ Statements end with a semicolon. Tab completes a word, Ctrl-C stops a query, Ctr
 .import FILE TABLE [...]   store the rows of a file; options as those of `thalweg import`
 .mode table|csv|json       how rows are printed
 .timer on|off              say how long statements take
+\\dt, \\d TABLE              names of all tables; the columns of one
 .help                      this
 .quit                      end; so do quit and exit";
 
@@ -192,6 +193,10 @@ impl Shell {
         if statements::is_blank(text) && is_farewell(line) {
             return Ok(Next::Quit);
         }
+        if statements::is_blank(text) && line.trim_start().starts_with('\\') {
+            text.clear();
+            return self.run_backslash(line.trim());
+        }
         text.push_str(line);
         text.push('\n');
         while let Some(statement) = statements::take_first(text) {
@@ -269,6 +274,27 @@ impl Shell {
             }
         }
         Ok(Next::GoOn)
+    }
+
+    /// What psql calls its commands.
+    fn run_backslash(&mut self, line: &str) -> Result<Next, Failure> {
+        let words = words(line.trim_end_matches(';'))?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["\\dt" | "\\d" | "\\dt+" | "\\d+"] => self.run_command(".tables"),
+            ["\\d" | "\\d+", table] => {
+                self.run_statement(&format!("DESCRIBE {}", quoted(table)))?;
+                Ok(Next::GoOn)
+            }
+            ["\\?" | "\\h"] => self.run_command(".help"),
+            ["\\timing"] => {
+                self.timer = !self.timer;
+                Ok(Next::GoOn)
+            }
+            _ => Err(Failure::usage(format!(
+                "unknown command: {line}; commands begin with a dot, .help lists them"
+            ))),
+        }
     }
 
     fn print_schemas(&self, tables: &[String]) -> Result<(), Failure> {

@@ -3,11 +3,10 @@
 use crate::arguments::SqlCall;
 use crate::failure::Failure;
 use crate::interrupt::Listening;
-use crate::opening;
 use crate::output::{Format, Limits, Printer};
-use crate::statements;
+use crate::{files, opening, statements};
 use std::cell::Cell;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 use thalweg::{Database, Fetched, Params, QueryResult};
@@ -17,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// `thalweg sql`.
 pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
-    let statements = statements::split(&call.statements);
+    let statements = statements::split(&text_of(call)?);
     if statements.is_empty() {
         return Err(Failure::usage("there is no statement to run"));
     }
@@ -42,6 +41,25 @@ pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
     }
     db.close()?;
     Ok(())
+}
+
+/// The statements that were given, in one of three ways.
+fn text_of(call: &SqlCall) -> Result<String, Failure> {
+    let fail = |name: &str, error: io::Error| Failure::Other(format!("reading {name}: {error}"));
+    match (&call.statements, &call.file) {
+        (Some(text), _) => Ok(text.clone()),
+        (None, Some(path)) if path != Path::new("-") => {
+            let mut text = String::new();
+            let mut file = files::open(path)?;
+            file.read_to_string(&mut text)
+                .map_err(|error| fail(&path.display().to_string(), error))?;
+            Ok(text)
+        }
+        (None, None) if io::stdin().is_terminal() => Err(Failure::usage(
+            "name a statement, as in thalweg sql DATABASE \"SELECT 1\", or --file FILE; thalweg DATABASE is a shell",
+        )),
+        (None, _) => io::read_to_string(io::stdin()).map_err(|error| fail("standard input", error)),
+    }
 }
 
 /// Opens a database; one that is only read may be open elsewhere for writing, and is not made.

@@ -13,17 +13,17 @@ use crate::sharing::{Handle, Options};
 use crate::signals;
 use crate::table::PyTable;
 use crate::value::params;
-use arrow_schema::Schema;
+use arrow_schema::{DataType, Schema, TimeUnit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg::{
     CreateOptions, Durability, ErrorKind, ExtraTable, Layout, Params, Prepared, QueryResult,
-    SummaryOption, several_statements,
+    SummaryOption, fold_name, several_statements,
 };
 
-/// Opens the database in the directory `path`, making it if it is missing; ":memory:" is a new one in memory.
+/// Opens the database in the directory `path`, making it if it is missing; ":memory:", or no path, is a new one in memory.
 ///
 /// The same path with the same options again, in one process, shares the open database; the last close() closes it.
 /// A path that begins with ~ lies in the home folder.
@@ -42,11 +42,11 @@ use thalweg::{
 /// ...     db.sql("SELECT 1 + 1").fetchone()
 /// (2,)
 #[pyfunction]
-#[pyo3(signature = (path, read_only=None, durability=None, cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, max_snapshot_age=None, writer=None), text_signature = "(path, read_only=False, durability='disk', cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, max_snapshot_age=None, writer=None)")]
+#[pyo3(signature = (path=None, read_only=None, durability=None, cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, max_snapshot_age=None, writer=None), text_signature = "(path=':memory:', read_only=False, durability='disk', cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, max_snapshot_age=None, writer=None)")]
 #[expect(clippy::too_many_arguments, reason = "options by name in Python")]
 pub(crate) fn connect(
     py: Python<'_>,
-    path: &Bound<'_, PyAny>,
+    #[pyo3(from_py_with = given)] path: Option<Bound<'_, PyAny>>,
     read_only: Option<&Bound<'_, PyAny>>,
     durability: Option<&Bound<'_, PyAny>>,
     cache_bytes: Option<&Bound<'_, PyAny>>,
@@ -79,7 +79,10 @@ pub(crate) fn connect(
     if let Some(age) = duration("max_snapshot_age", max_snapshot_age)? {
         options.max_snapshot_age = age;
     }
-    let (path, name) = path_of(path)?;
+    let (path, name) = match path {
+        Some(path) => path_of(&path)?,
+        None => path_of(PyString::intern(py, ":memory:").as_any())?,
+    };
     initialise(py)?;
     let handle = Handle::connect(py, &path, name, &options).or_raise()?;
     Ok(PyDatabase {
@@ -87,6 +90,12 @@ pub(crate) fn connect(
         path,
         read_only: options.read_only,
     })
+}
+
+/// An argument that was given, None too: a variable without a path must not become a database that is gone in the end.
+#[expect(clippy::unnecessary_wraps, reason = "the form that pyo3 wants")]
+fn given<'py>(argument: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    Ok(Some(argument.clone()))
 }
 
 /// A path, which may be an object with code of its own, as those of `pathlib` are, and the name that all paths to the same
@@ -97,6 +106,24 @@ fn path_of(given: &Bound<'_, PyAny>) -> PyResult<(PathBuf, Option<PathBuf>)> {
     py.import(name!(py, "thalweg._paths"))?
         .call_method1(name!(py, "resolve"), (given,))?
         .extract()
+}
+
+/// The schema with times in the place of texts in the column that orders rows, which texts cannot.
+fn with_times(schema: Schema, time: Option<&str>) -> Schema {
+    let fields = schema.fields().iter().map(|field| {
+        let is_time = time.is_some_and(|time| fold_name(time) == fold_name(field.name()));
+        let is_text = matches!(
+            field.data_type(),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+        );
+        let field = field.as_ref().clone();
+        if is_time && is_text {
+            field.with_data_type(DataType::Timestamp(TimeUnit::Nanosecond, None))
+        } else {
+            field
+        }
+    });
+    Schema::new(fields.collect::<Vec<_>>())
 }
 
 fn durability_named(name: &str) -> PyResult<Durability> {
@@ -152,7 +179,8 @@ impl PyDatabase {
             .map(|rows| self.result(rows))
     }
 
-    /// Makes a table with the columns of `rows` and stores them. Where they cannot be stored there is no table afterwards.
+    /// Makes a table with the columns of `rows` and stores them; texts in the column of times become times. Where rows cannot be
+    /// stored there is no table afterwards.
     fn create_filled(
         &self,
         py: Python<'_>,
@@ -161,7 +189,7 @@ impl PyDatabase {
         options: &CreateOptions,
     ) -> PyResult<PyTable> {
         let db = self.handle.open()?;
-        let schema = nullable(&rows.schema());
+        let schema = with_times(nullable(&rows.schema()), options.time.as_deref());
         let table = py
             .detach(|| db.create_table(name, &schema, options))
             .or_raise()?;
@@ -181,7 +209,8 @@ impl PyDatabase {
     ///
     /// schema: a pyarrow or polars schema, or a dict of names and types: "double", float, numpy.float64, a pandas dtype. Or
     ///     data, in any form that append() takes: the table gets its columns and its rows.
-    /// time: the column that orders rows; None orders them by arrival, or data by its only column of times.
+    /// time: the column that orders rows, whose texts in data become times; None orders them by arrival, or data by its only
+    ///     column of times.
     /// split: regular cuts of time, as "1 day".
     /// block_rows: rows of a full block; 4,096 by default.
     /// summaries: "auto", "all", "none", or the columns that blocks are summarised by.
@@ -193,6 +222,8 @@ impl PyDatabase {
     /// 2
     /// >>> len(db.create_table("copy", db.sql("SELECT * FROM cpu")))
     /// 2
+    /// >>> db.create_table("log", [{"ts": "2026-01-01 06:00", "v": 1}], time="ts").schema.field("ts").type
+    /// TimestampType(timestamp[ns])
     #[pyo3(signature = (name, schema, layout=None, time=None, split=None, block_rows=None, summaries=None, **options), text_signature = "($self, name, schema, layout='stream', time=None, split=None, block_rows=None, summaries=None, **options)")]
     #[expect(clippy::too_many_arguments, reason = "options by name in Python")]
     fn create_table(

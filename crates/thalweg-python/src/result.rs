@@ -174,6 +174,15 @@ impl PyQueryResult {
         Ok(batches)
     }
 
+    /// Hands all rows to a writer of the Python part.
+    fn write(&self, py: Python<'_>, writer: &str, path: &Bound<'_, PyAny>) -> PyResult<()> {
+        let reader = self.reader(py)?;
+        let _running = Callback::begin()?;
+        py.import("thalweg._frames")?
+            .call_method1(writer, (reader, path))?;
+        Ok(())
+    }
+
     /// All rows as a pyarrow.Table in which no two columns have one name.
     fn arrow_with_own_names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let table = self.arrow(py)?;
@@ -295,6 +304,16 @@ impl PyQueryResult {
     /// The same as numpy().
     fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.numpy(py)
+    }
+
+    /// Writes all rows to a Parquet file, batch by batch.
+    fn to_parquet(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.write(py, "write_parquet", path)
+    }
+
+    /// Writes all rows to a CSV file with a header, batch by batch.
+    fn write_csv(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.write(py, "write_csv", path)
     }
 
     /// All rows as a list of tuples of Python values.

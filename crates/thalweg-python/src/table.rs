@@ -320,6 +320,14 @@ impl PyTable {
         PySchema::new(schema).into_pyarrow(py)
     }
 
+    /// The names of the columns.
+    #[getter]
+    fn columns(&self) -> PyResult<Vec<String>> {
+        let schema = self.table.get()?.schema();
+        let fields = schema.fields().iter();
+        Ok(fields.map(|field| field.name().clone()).collect())
+    }
+
     /// The name.
     #[getter]
     fn name(&self) -> &str {

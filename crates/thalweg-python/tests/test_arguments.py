@@ -24,6 +24,8 @@ VALID = {
     "prepare": {"text": "SELECT 1"},
     "append": {"data": {"ts": [1]}},
     "scan": {"where": "sys > ?"},
+    "to_parquet": {"path": "a.parquet"},
+    "write_csv": {"path": "a.csv"},
 }
 ODD = [Odd(), [Odd()], (1, Odd()), {"x": Odd()}, {1: 2}, 1.5, -1, b"x", "\ud800", True]
 SENSIBLE = {

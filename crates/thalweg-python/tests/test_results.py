@@ -8,6 +8,7 @@ import numpy
 import pandas
 import polars
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 import thalweg
@@ -305,3 +306,18 @@ def test_a_result_that_was_shown_has_all_its_rows(db, form, fetched):
         result.fetchone()
     assert "more rows" in repr(result)
     assert TAKEN[form](result) == 80 - fetched
+
+
+def test_rows_are_written_to_files(tmp_path):
+    with thalweg.connect() as db:
+        query = "SELECT n, n / 2.0 AS v, 'x' AS k FROM generate_series(1, 20000) t(n) ORDER BY n"
+        db.sql(query).to_parquet(tmp_path / "a.parquet")
+        assert pyarrow.parquet.read_table(tmp_path / "a.parquet") == db.sql(query).arrow()
+        db.sql(query).write_csv(str(tmp_path / "a.csv"))
+        lines = (tmp_path / "a.csv").read_text().splitlines()
+        assert lines[:2] == ['"n","v","k"', '1,0.5,"x"'] and len(lines) == 20_001
+        with pytest.raises(OSError):
+            db.sql(query).write_csv(tmp_path / "missing" / "a.csv")
+        with pytest.raises(thalweg.QueryError):
+            db.sql("SELECT 9223372036854775807 + n FROM generate_series(0, 1) t(n)").write_csv(tmp_path / "b.csv")
+        assert not (tmp_path / "b.csv").exists()

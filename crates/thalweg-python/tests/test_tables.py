@@ -275,3 +275,15 @@ def test_ctrl_c_ends_maintain_and_loses_nothing(db):
     assert table.stats()["late_rows"] == 0
     times = db.sql("SELECT ts FROM t").numpy()["ts"]
     assert (times == numpy.arange(2_000_000)).all()
+
+
+def test_texts_in_the_column_of_times_become_times():
+    with thalweg.connect() as db:
+        rows = [{"ts": "2024-01-02 06:00", "k": "2024"}, {"ts": "2024-01-01", "k": "x"}]
+        table = db.create_table("t", rows, time="TS")
+        assert table.columns == ["ts", "k"]
+        assert [str(field.type) for field in table.schema] == ["timestamp[ns]", "string"]
+        assert [row[1] for row in db.sql("SELECT * FROM t").fetchall()] == ["x", "2024"]
+        with pytest.raises(thalweg.SchemaError, match="never"):
+            db.create_table("u", [{"ts": "never", "k": "x"}], time="ts")
+        assert db.tables() == ["t"]

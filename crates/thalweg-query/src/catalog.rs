@@ -4,7 +4,7 @@
 //! tables that the caller hands in; what a plan was made from is noted, so that a kept plan is only used again
 //! while all of it is unchanged.
 
-use crate::error::to_datafusion;
+use crate::error::{to_datafusion, unsupported};
 use crate::extra::ExtraTable;
 use crate::parse::is_schema;
 use crate::session::Planner;
@@ -88,6 +88,7 @@ impl<'a> Resolver<'a> {
             .find(|(name, _)| fold_name(name) == folded)
         {
             Some((name, table)) => table.provider(name),
+            None if is_file(&folded) => Err(unsupported(format!("\"{name}\": {NO_FILES}"))),
             None => Err(missing),
         }
     }
@@ -96,6 +97,17 @@ impl<'a> Resolver<'a> {
     pub(crate) fn used(self) -> Option<Vec<UsedTable>> {
         self.only_stored.get().then(|| self.used.into_inner())
     }
+}
+
+const NO_FILES: &str = "SQL reads no files: thalweg import stores one as a table, and in Python a data frame of it is a table by the name of \
+                        its variable";
+
+/// Whether a name is more likely that of a file than of a table.
+fn is_file(folded: &str) -> bool {
+    let endings = [
+        ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".gz", ".zst",
+    ];
+    endings.iter().any(|ending| folded.ends_with(ending))
 }
 
 /// The table's own name in a reference that may be qualified.
@@ -109,6 +121,12 @@ pub(crate) fn plain_name(reference: &TableReference) -> Option<&str> {
 
 impl ContextProvider for Resolver<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        if let Some(table) =
+            system::of_information_schema(&name, self.view).map_err(to_datafusion)?
+        {
+            self.only_stored.set(false);
+            return Ok(provider_as_source(table));
+        }
         let Some(table) = plain_name(&name) else {
             return plan_err!("{name} is no table name: there is one schema, \"main\"");
         };
@@ -130,6 +148,9 @@ impl ContextProvider for Resolver<'_> {
         arguments: Vec<Expr>,
     ) -> Result<Arc<dyn TableSource>> {
         let Some(function) = self.planner.base().table_functions().get(name) else {
+            if name.starts_with("read_") || name.ends_with("_scan") {
+                return Err(to_datafusion(unsupported(format!("{name}: {NO_FILES}"))));
+            }
             return plan_err!("there is no table function \"{name}\"");
         };
         self.only_stored.set(false);

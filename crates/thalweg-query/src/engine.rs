@@ -22,6 +22,7 @@ use crate::stop::{Stop, stoppable};
 use crate::threads::{Threads, wait_for};
 use crate::{ddl, insert, lists, literals, summarize, system};
 use arrow::array::RecordBatch;
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -566,8 +567,12 @@ fn fill(named: Named, params: &BoundParams) -> Result<Named> {
     if !params.values.iter().any(time_texts::lacks_seconds) {
         return Ok(Named { plan, names });
     }
+    // Constants need no columns.
+    let no_columns = DFSchema::empty();
     let read = plan.transform_up_with_subqueries(|node| {
-        node.map_expressions(|expr| expr.transform_up(|expr| Ok(time_texts::with_seconds(expr))))
+        node.map_expressions(|expr| {
+            expr.transform_up(|expr| Ok(time_texts::with_seconds(expr, &no_columns)))
+        })
     });
     let plan = read.map_err(from_datafusion)?.data;
     Ok(Named { plan, names })

@@ -73,9 +73,6 @@ pub(crate) struct Parsed {
 /// Reads one statement.
 pub(crate) fn parse(text: &str) -> Result<Parsed> {
     let mut tokens = tokens(text)?;
-    if first_word(&tokens) == Some(Keyword::COPY) {
-        return Err(unsupported("COPY is not offered by this version"));
-    }
     unsupported_statements::check(&tokens)?;
     refuse_colons(&tokens)?;
     let placeholders = number_placeholders(&mut tokens)?;
@@ -317,18 +314,6 @@ fn begin_with_from(tokens: &mut [TokenWithSpan]) {
     }
 }
 
-/// COPY FROM is unknown to the parser, which would call it a mistake.
-fn first_word(tokens: &[TokenWithSpan]) -> Option<Keyword> {
-    let mut words = tokens
-        .iter()
-        .map(|token| &token.token)
-        .filter(|token| !matches!(token, Token::Whitespace(_)));
-    match words.next() {
-        Some(Token::Word(word)) => Some(word.keyword),
-        _ => None,
-    }
-}
-
 fn parse_tokens(tokens: Vec<TokenWithSpan>) -> Result<Vec<DfStatement>> {
     let parser = DFParserBuilder::new(tokens)
         .with_recursion_limit(MAX_NESTING)
@@ -538,7 +523,7 @@ fn classify(statement: DfStatement) -> Result<Request> {
             }
             Ok(Request::Query(Box::new(DfStatement::Explain(explain))))
         }
-        DfStatement::CopyTo(_) => Err(unsupported("COPY is not offered by this version")),
+        DfStatement::CopyTo(_) => Err(unsupported(unsupported_statements::COPY)),
         DfStatement::CreateExternalTable(_) => Err(unsupported(
             "external tables are not offered: SQL reads no files; import them instead",
         )),

@@ -35,7 +35,7 @@ const LEFT_OUT: [&str; 8] = [
 ];
 
 /// Texts for functions that have none, or one that speaks of the library.
-const OWN_TEXTS: [(&str, &str); 9] = [
+const OWN_TEXTS: [(&str, &str); 10] = [
     (
         "arrow_cast",
         "Casts to the type that a text names, as 'Int32'.",
@@ -58,6 +58,10 @@ const OWN_TEXTS: [(&str, &str); 9] = [
         "Returns a time as nanoseconds since 1970, and an integer as the time that it counts.",
     ),
     ("mode", "Returns the most frequent value."),
+    (
+        "try_strptime",
+        "Returns the time that a text is by a pattern, NULL where it is none.",
+    ),
     ("typeof", "Returns the name of the type in SQL."),
     ("version", "Returns the version of Thalweg."),
 ];

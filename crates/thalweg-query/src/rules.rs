@@ -7,6 +7,7 @@
 use crate::hidden::HideConditions;
 use crate::meaning::Meaning;
 use crate::meaning::dates::DatesAsTimes;
+use crate::meaning::lengths::WindowsByLength;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
 use crate::pushdown::aggregate_exec::TableAggregateExec;
 use crate::scan_exec::TableScanExec;
@@ -95,6 +96,7 @@ impl Rules {
             .insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
         let mut full_analyzer = Analyzer::new();
         full_analyzer.rules.insert(0, Arc::new(DatesAsTimes));
+        full_analyzer.rules.insert(1, Arc::new(WindowsByLength));
         full_analyzer.rules.push(Arc::new(Meaning));
         let mut any = PhysicalOptimizer::new().rules;
         let at = any

@@ -6,8 +6,8 @@
 
 use crate::catalog::Resolver;
 use crate::dialect::operators::Operators;
-use crate::error::to_datafusion;
-use crate::functions::{described, floats, guarded, mode, quantile, time_zones, total};
+use crate::error::{query, to_datafusion};
+use crate::functions::{described, floats, guarded, mode, quantile, time_zones, total, try_times};
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
@@ -20,7 +20,7 @@ use chrono::{DateTime, Utc};
 use datafusion::catalog::{CatalogProviderList, Session};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::{ConfigOptions, TableOptions};
-use datafusion::common::{DFSchema, Result, config_err};
+use datafusion::common::{DFSchema, DataFusionError, Result, SchemaError, config_err};
 use datafusion::execution::config::SessionConfig;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -41,11 +41,14 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
-use datafusion::sql::sqlparser::ast::Expr as SqlExpr;
+use datafusion::sql::sqlparser::ast::{
+    Expr as SqlExpr, SelectItem, SetExpr, Statement as SqlStatement,
+};
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use thalweg_table::schema::fold_name;
 use thalweg_table::{DatabaseView, Error, ErrorKind, TableView};
 
 /// What all statements of a connection share.
@@ -116,7 +119,9 @@ impl Planner {
         let planner = SqlToRel::new_with_options(resolver, self.parser_options());
         match statement {
             DfStatement::Statement(inner) => {
-                planner.sql_statement_to_plan_with_context(*inner, context)
+                let given = given_names(&inner);
+                let planned = planner.sql_statement_to_plan_with_context(*inner, context);
+                planned.map_err(|error| explain_given_name(error, &given))
             }
             other => planner.statement_to_plan(other),
         }
@@ -138,6 +143,42 @@ impl Planner {
     }
 }
 
+/// The names that a query gives to its columns.
+fn given_names(statement: &SqlStatement) -> Vec<String> {
+    let SqlStatement::Query(query) = statement else {
+        return Vec::new();
+    };
+    let SetExpr::Select(select) = &*query.body else {
+        return Vec::new();
+    };
+    let name = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+        _ => None,
+    };
+    select.projection.iter().filter_map(name).collect()
+}
+
+/// What to say of a column that is missing because only SELECT gives something its name.
+fn explain_given_name(error: DataFusionError, given: &[String]) -> DataFusionError {
+    let name = match error.find_root() {
+        DataFusionError::SchemaError(inner, _) => match &**inner {
+            SchemaError::FieldNotFound { field, .. } if field.relation.is_none() => &field.name,
+            _ => return error,
+        },
+        _ => return error,
+    };
+    if !given
+        .iter()
+        .any(|given| fold_name(given) == fold_name(name))
+    {
+        return error;
+    }
+    to_datafusion(query(format!(
+        "\"{name}\" is a name that this SELECT gives: its WHERE and its other columns do not know it; repeat the expression, or write \
+         SELECT * FROM (SELECT ... AS {name} FROM ...) WHERE {name} ..."
+    )))
+}
+
 /// Ours come first.
 fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
     let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(Operators)];
@@ -149,6 +190,7 @@ fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let mut functions = guarded::guarded(SessionStateDefaults::default_scalar_functions());
     functions.extend(time_zones::functions());
     functions.extend(described::functions());
+    functions.push(try_times::function());
     functions
 }
 

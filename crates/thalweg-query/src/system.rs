@@ -3,8 +3,10 @@
 use crate::error::{from_arrow, from_datafusion};
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
 use datafusion::datasource::MemTable;
 use std::sync::Arc;
+use thalweg_table::schema::sql_type_name;
 use thalweg_table::time::key_to_text;
 use thalweg_table::{DatabaseView, Result, TableStats, TableView};
 
@@ -16,6 +18,65 @@ pub(crate) fn table(name: &str, view: &DatabaseView) -> Result<Option<Arc<dyn Ta
     };
     let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).map_err(from_datafusion)?;
     Ok(Some(Arc::new(table)))
+}
+
+/// `information_schema.tables` and `.columns`, with the columns of the standard that say something here.
+pub(crate) fn of_information_schema(
+    name: &TableReference,
+    view: &DatabaseView,
+) -> Result<Option<Arc<dyn TableProvider>>> {
+    let TableReference::Partial { schema, table } = name else {
+        return Ok(None);
+    };
+    if !schema.eq_ignore_ascii_case("information_schema") {
+        return Ok(None);
+    }
+    let batch = match table.to_ascii_lowercase().as_str() {
+        "tables" => standard_tables(view)?,
+        "columns" => standard_columns(view)?,
+        _ => return Ok(None),
+    };
+    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).map_err(from_datafusion)?;
+    Ok(Some(Arc::new(table)))
+}
+
+fn standard_tables(view: &DatabaseView) -> Result<RecordBatch> {
+    let names = view.table_names();
+    let all = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text; names.len()])) };
+    let (schemas, types) = (all("main"), all("BASE TABLE"));
+    let tables: ArrayRef = Arc::new(StringArray::from(names));
+    RecordBatch::try_from_iter([
+        ("table_schema", schemas),
+        ("table_name", tables),
+        ("table_type", types),
+    ])
+    .map_err(from_arrow)
+}
+
+fn standard_columns(view: &DatabaseView) -> Result<RecordBatch> {
+    let (mut tables, mut columns, mut types, mut nullable) = (vec![], vec![], vec![], vec![]);
+    let mut places = Vec::new();
+    for table in view.table_names() {
+        let view = view.table(&table)?;
+        for (place, column) in (1_u64..).zip(view.definition().columns()) {
+            tables.push(table.clone());
+            columns.push(column.name.clone());
+            types.push(sql_type_name(&column.data_type));
+            nullable.push(if column.nullable { "YES" } else { "NO" });
+            places.push(place);
+        }
+    }
+    let schemas: ArrayRef = Arc::new(StringArray::from(vec!["main"; tables.len()]));
+    let text = |values: Vec<String>| -> ArrayRef { Arc::new(StringArray::from(values)) };
+    RecordBatch::try_from_iter([
+        ("table_schema", schemas),
+        ("table_name", text(tables)),
+        ("column_name", text(columns)),
+        ("ordinal_position", Arc::new(UInt64Array::from(places))),
+        ("data_type", text(types)),
+        ("is_nullable", Arc::new(StringArray::from(nullable))),
+    ])
+    .map_err(from_arrow)
 }
 
 /// Names of system tables begin with this; nobody else's do.

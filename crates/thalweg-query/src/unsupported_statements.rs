@@ -6,11 +6,32 @@ use crate::error::unsupported;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_table::Result;
 
+/// What is said of COPY, whatever follows.
+pub(crate) const COPY: &str = "COPY is not offered: thalweg import reads files into tables, and thalweg sql DATABASE \"SELECT * FROM t\" \
+                               --format csv (or json, arrow) > FILE writes rows; in Python db.sql(...).arrow(), df() and pl() write them";
+
 /// How statements begin, and what is said of them.
 const BEGINNINGS: &[(&[&str], &str)] = &[
     (
         &["ATTACH"],
         "ATTACH is not offered: each connection has one database; append the rows of another one as a data frame",
+    ),
+    (&["COPY"], COPY),
+    (
+        &["VACUUM"],
+        "VACUUM is not needed: space comes back by itself; thalweg maintain, or maintain() in Python, puts late rows in order",
+    ),
+    (
+        &["ANALYZE"],
+        "ANALYZE is not needed: the summaries that queries are planned by are always there",
+    ),
+    (
+        &["OPTIMIZE"],
+        "OPTIMIZE is not offered: thalweg maintain, or maintain() in Python, puts late rows in order and short blocks together",
+    ),
+    (
+        &["PRAGMA"],
+        "PRAGMA is not offered: DESCRIBE t shows the columns of a table, SHOW TABLES the tables, SELECT * FROM thalweg_tables facts about them",
     ),
     (&["DETACH"], "DETACH is not offered: close the connection"),
     (
@@ -156,6 +177,11 @@ mod tests {
             ("attach 'x.db'", "ATTACH"),
             ("EXPORT DATABASE 'x'", "thalweg sql"),
             ("checkpoint;", "CHECKPOINT"),
+            ("COPY t TO 'x.csv'", "--format csv"),
+            ("COPY t FROM 'x.csv'", "thalweg import"),
+            ("vacuum analyze t", "not needed"),
+            ("analyze", "not needed"),
+            ("PRAGMA table_info(t)", "DESCRIBE"),
             ("SELECT * FROM t ASOF JOIN u ON t.ts >= u.ts", "ASOF JOIN"),
             (
                 "SELECT * FROM (SELECT * FROM t USING SAMPLE 10 ROWS)",

@@ -163,6 +163,7 @@ files!(
     in_subqueries,
     insert,
     joined_lists,
+    lengths,
     names,
     output,
     overflow,

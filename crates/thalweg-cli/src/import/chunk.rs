@@ -84,6 +84,11 @@ pub(crate) trait ReadChunks {
     /// Whether the names of the columns look like a row.
     fn has_odd_header(&self) -> bool;
 
+    /// Lines of comment in front of the header.
+    fn comments(&self) -> u64 {
+        0
+    }
+
     /// The next rows; `None` at the end.
     fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure>;
 }

@@ -8,7 +8,7 @@ use super::infer::Reading;
 use super::numbers::{
     epoch_ns, is_float, is_integer, loses_digits, whole_number, with_decimal_point,
 };
-use super::times::{Order, TimeText};
+use super::times::{Order, TimeText, digits_pattern, zone_name};
 use crate::failure::Failure;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, TimestampMicrosecondType, TimestampMillisecondType};
@@ -396,12 +396,23 @@ fn cannot_hold(text: &str, data_type: &DataType) -> String {
     )
 }
 
+/// What may make a time of a text that is none.
+pub(super) fn time_hint(text: &str) -> Option<String> {
+    if let Some(zone) = zone_name(text) {
+        return Some(format!(
+            "{zone} is the name of a zone: with --time-format, as '%Y-%m-%d %H:%M:%S {zone}', the clock is taken as it is, and \
+             t AT TIME ZONE 'Europe/Berlin' in SQL makes instants of it"
+        ));
+    }
+    if let Some((pattern, _)) = digits_pattern(text) {
+        return Some(format!("--time-format {pattern} reads such numbers"));
+    }
+    (is_integer(text) || whole_number(text).is_some())
+        .then(|| "--time-unit s, ms, us or ns reads numbers as times".to_owned())
+}
+
 fn no_time(text: &str) -> String {
-    let hint = if is_integer(text) || whole_number(text).is_some() {
-        "; --time-unit s, ms, us or ns reads numbers as times"
-    } else {
-        ""
-    };
+    let hint = time_hint(text).map_or_else(String::new, |hint| format!("; {hint}"));
     format!(
         "{} is no time, as 2026-01-31T09:30:00 would be{hint}",
         shown(text)

@@ -18,6 +18,8 @@ pub(super) struct CsvLines {
     nulls: Vec<String>,
     /// Lines in front of what the reader has seen.
     skipped_lines: u64,
+    /// How many of them are comments that were found.
+    comments: u64,
     keeps_raw: bool,
     name: String,
     delimiter: u8,
@@ -40,17 +42,19 @@ impl CsvLines {
             reader.skip_until(b'\n').map_err(fail)?;
         }
         let given = options.delimiter.or(is_tsv.then_some(b'\t'));
-        let detected = dialect::detect(reader, given).map_err(fail)?;
+        let quote = options.quote.unwrap_or(b'"');
+        let detected = dialect::detect(reader, given, quote).map_err(fail)?;
         let nulls = if options.null.is_empty() {
             vec![String::new()]
         } else {
             options.null.clone()
         };
         let mut lines = Self {
-            records: CsvRecords::new(detected.reader, detected.delimiter),
+            records: CsvRecords::new(detected.reader, detected.delimiter, quote),
             columns: Vec::new(),
             nulls,
             skipped_lines: options.skip + detected.lines,
+            comments: detected.comments,
             keeps_raw: options.rejects.is_some(),
             name,
             delimiter: detected.delimiter,
@@ -180,6 +184,10 @@ impl ReadChunks for CsvLines {
 
     fn has_odd_header(&self) -> bool {
         self.has_odd_header
+    }
+
+    fn comments(&self) -> u64 {
+        self.comments
     }
 
     fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure> {

@@ -15,6 +15,7 @@ const MOST_RECORD_BYTES: usize = 256 << 20;
 pub(super) struct CsvRecords {
     reader: csv::Reader<Kept>,
     delimiter: u8,
+    quote: u8,
     /// The last record that was read.
     pub(super) record: ByteRecord,
     /// The line it begins on, from 1 on.
@@ -24,7 +25,7 @@ pub(super) struct CsvRecords {
 }
 
 impl CsvRecords {
-    pub(super) fn new(reader: Box<dyn BufRead>, delimiter: u8) -> Self {
+    pub(super) fn new(reader: Box<dyn BufRead>, delimiter: u8, quote: u8) -> Self {
         let kept = Kept {
             reader,
             bytes: Vec::new(),
@@ -37,8 +38,10 @@ impl CsvRecords {
                 .has_headers(false)
                 .flexible(true)
                 .delimiter(delimiter)
+                .quote(quote)
                 .from_reader(kept),
             delimiter,
+            quote,
             record: ByteRecord::new(),
             line: 0,
             place: 0..0,
@@ -86,7 +89,8 @@ impl CsvRecords {
         }
         // With the ends of lines behind it: they are part of an open field.
         let raw = kept.bytes.get(self.place.start..).unwrap_or_default();
-        open_quote(raw, self.delimiter).map(|place| self.line + count_lines(&raw[..place]))
+        open_quote(raw, self.delimiter, self.quote)
+            .map(|place| self.line + count_lines(&raw[..place]))
     }
 }
 
@@ -95,7 +99,7 @@ fn count_lines(bytes: &[u8]) -> u64 {
 }
 
 /// Where a quote opens that nothing closes.
-fn open_quote(bytes: &[u8], delimiter: u8) -> Option<usize> {
+fn open_quote(bytes: &[u8], delimiter: u8, quote: u8) -> Option<usize> {
     #[derive(Clone, Copy)]
     enum Field {
         /// Here a quote opens.
@@ -109,9 +113,10 @@ fn open_quote(bytes: &[u8], delimiter: u8) -> Option<usize> {
     let mut field = Field::Start;
     for (place, &byte) in bytes.iter().enumerate() {
         field = match (field, byte) {
-            (Field::Start, b'"') => Field::Quoted(place),
-            (Field::Quoted(opened), b'"') => Field::Quote(opened),
-            (Field::Quote(opened), b'"') | (Field::Quoted(opened), _) => Field::Quoted(opened),
+            (Field::Start, byte) if byte == quote => Field::Quoted(place),
+            (Field::Quoted(opened), byte) if byte == quote => Field::Quote(opened),
+            (Field::Quote(opened), byte) if byte == quote => Field::Quoted(opened),
+            (Field::Quoted(opened), _) => Field::Quoted(opened),
             (_, b'\n' | b'\r') => Field::Start,
             (_, byte) if byte == delimiter => Field::Start,
             _ => Field::Plain,
@@ -161,7 +166,7 @@ mod tests {
     use std::io::Cursor;
 
     fn records_of(text: &[u8]) -> CsvRecords {
-        CsvRecords::new(Box::new(Cursor::new(text.to_vec())), b',')
+        CsvRecords::new(Box::new(Cursor::new(text.to_vec())), b',', b'"')
     }
 
     /// Every text of these bytes up to a length.

@@ -2,6 +2,7 @@
 
 use super::chunk::{Chunk, ReadChunks};
 use super::csv_lines::CsvLines;
+use super::joined_times::joined;
 use super::json_lines::JsonLines;
 use super::source::Input;
 use crate::arguments::{FileFormat, ImportOptions};
@@ -16,6 +17,8 @@ pub(super) struct Opened {
     pub(super) columns: usize,
     pub(super) delimiter: Option<u8>,
     pub(super) has_odd_header: bool,
+    /// Lines of comment in front of the header.
+    pub(super) comments: u64,
 }
 
 impl Opened {
@@ -25,6 +28,7 @@ impl Opened {
             columns: reader.columns().len(),
             delimiter: reader.delimiter(),
             has_odd_header: reader.has_odd_header(),
+            comments: reader.comments(),
         }
     }
 }
@@ -167,6 +171,10 @@ fn open_reader(
         FileFormat::Json => Box::new(JsonLines::open(source, options)?),
         _ => Box::new(CsvLines::open(source, options)?),
     };
+    if let (Some(time), Some(name)) = (&options.time, options.time_name()) {
+        let parts: Vec<&str> = time.split(',').map(str::trim).collect();
+        reader = joined(reader, &parts, &name);
+    }
     if let Some(names) = names {
         if reader.columns().len() != names.len() {
             return Err(Failure::Other(format!(

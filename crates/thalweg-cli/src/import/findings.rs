@@ -2,11 +2,11 @@
 
 use super::convert::shown;
 use super::file_set::Opened;
-use super::infer::{Example, Found, Reading};
+use super::infer::{Found, Reading};
 use super::numbers::{epoch_ns, whole_number};
-use super::times::Order;
+use super::times::{Order, digits_pattern};
 use crate::arguments::EpochUnit;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, TimeUnit};
 use thalweg::{key_to_text, sql_type_name};
 
 /// Columns that are printed one by one, at most; of more only those that need a word are.
@@ -15,6 +15,8 @@ const MOST_LINES: usize = 30;
 const MOST_NAMES: usize = 8;
 /// Nanoseconds of the first and the last moment that numbers are taken for times of: 1990 and 2100.
 const LIKELY_NS: std::ops::Range<i128> = 631_152_000_000_000_000..4_102_444_800_000_000_000;
+const TIME: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
+const DAY_NS: i128 = 86_400_000_000_000;
 const UNITS: [EpochUnit; 4] = [EpochUnit::S, EpochUnit::Ms, EpochUnit::Us, EpochUnit::Ns];
 
 /// A type in the words of a message.
@@ -31,10 +33,16 @@ pub(super) fn file_line(file: &Opened) -> String {
         Some(b';') => ", separated by semicolons",
         Some(b'\t') => ", separated by tabs",
         Some(b'|') => ", separated by |",
+        Some(b' ') => ", separated by spaces",
         Some(_) => ", separated as told",
     };
     let plural = if *columns == 1 { "" } else { "s" };
-    format!("{name}: {columns} column{plural}{separated}")
+    let comments = match file.comments {
+        0 => String::new(),
+        1 => ", after a line of comment".to_owned(),
+        lines => format!(", after {lines} lines of comment"),
+    };
+    format!("{name}: {columns} column{plural}{separated}{comments}")
 }
 
 /// What is worth a word in how a column is read.
@@ -123,16 +131,57 @@ fn likely_unit(text: &str) -> Option<(EpochUnit, i128)> {
         .find(|(_, ns)| LIKELY_NS.contains(ns))
 }
 
-/// A word on a time column of integers that look like times.
-pub(super) fn integer_times(name: &str, first: &Example) -> Option<String> {
-    let text = whole_number(&first.text).unwrap_or(&first.text);
-    let (unit, ns) = likely_unit(text)?;
-    let time = DataType::Timestamp(arrow_schema::TimeUnit::Nanosecond, None);
-    let time = key_to_text(&time, i64::try_from(ns).ok()?);
+/// A word on a column of numbers of which all look like times of our days; `names_time`: it is not ordered by yet.
+pub(super) fn number_times<'a>(
+    name: &str,
+    names_time: bool,
+    mut values: impl Iterator<Item = &'a str>,
+) -> Option<String> {
+    let first = values.next()?;
+    let text = whole_number(first).unwrap_or(first);
+    let (option, ns, data_type) = match digits_pattern(text) {
+        Some((pattern, ns)) => {
+            let same = |text: &str| digits_pattern(text).is_some_and(|(other, _)| other == pattern);
+            let data_type = match pattern {
+                "%Y%m%d" => DataType::Date32,
+                _ => TIME,
+            };
+            values
+                .all(same)
+                .then(|| (format!("--time-format {pattern}"), ns, data_type))?
+        }
+        None => {
+            let (unit, ns) = likely_unit(text)?;
+            let same = |text: &str| likely_unit(text).is_some_and(|(other, _)| other == unit);
+            let option = format!("--time-unit {}", unit.name());
+            values.all(same).then_some((option, ns, TIME))?
+        }
+    };
+    let key = match data_type {
+        DataType::Date32 => ns / DAY_NS,
+        _ => ns,
+    };
+    let time = key_to_text(&data_type, i64::try_from(key).ok()?);
+    let named = if names_time {
+        format!("--time {} ", word(name))
+    } else {
+        String::new()
+    };
     Some(format!(
-        "  {name} stays a number; --time-unit {} reads {text} as {time}",
-        unit.name()
+        "  {name} stays a number; {named}{option} reads {text} as {time}"
     ))
+}
+
+/// A word of the command line, quoted where a shell would make several of it.
+fn word(text: &str) -> String {
+    let is_plain = text
+        .chars()
+        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    if is_plain {
+        text.to_owned()
+    } else {
+        format!("'{text}'")
+    }
 }
 
 /// A warning that times are so early that the unit is likely a wrong one.

@@ -474,9 +474,20 @@ impl Column {
 
     fn why_text(&self) -> Option<String> {
         if self.kinds.is_empty() {
-            let culprit = self.culprit.as_ref()?;
+            // A first value is a reason only where something can be done about it.
+            let first = self.first.as_ref();
+            let culprit = self.culprit.as_ref().or(first)?;
+            let advice = decorated_number(&culprit.text);
+            if self.culprit.is_none() && advice.is_none() {
+                return None;
+            }
+            let advice = advice.map_or_else(String::new, |sign| {
+                format!(
+                    ": CAST(replace(x, '{sign}', '') AS DOUBLE) in SQL makes numbers of such texts"
+                )
+            });
             return Some(format!(
-                "because of {} (line {})",
+                "because of {} (line {}){advice}",
                 quoted(&culprit.text),
                 culprit.line
             ));
@@ -501,6 +512,27 @@ pub(super) fn is_marker(text: &str) -> bool {
     MARKERS
         .iter()
         .any(|marker| text.eq_ignore_ascii_case(marker))
+}
+
+/// The sign without which a text would be a number: of thousands, of money, of a share.
+fn decorated_number(text: &str) -> Option<char> {
+    let is_sign = |c: &char| matches!(c, ',' | '\'' | '_' | ' ' | '$' | '€' | '£' | '%');
+    let mut signs = text.chars().filter(is_sign);
+    let sign = signs.next()?;
+    let plain: String = text.chars().filter(|c| *c != sign).collect();
+    let is_money = matches!(sign, '$' | '€' | '£' | '%');
+    let groups: Vec<&str> = text.split(sign).collect();
+    let are_thousands = |groups: &[&str]| {
+        let (first, rest) = groups.split_first().unwrap_or((&"", &[]));
+        let whole = |group: &&str| {
+            group
+                .split('.')
+                .next()
+                .is_some_and(|group| group.len() == 3)
+        };
+        (1..=4).contains(&first.len()) && rest.iter().all(whole)
+    };
+    (is_float(plain.trim()) && (is_money || are_thousands(&groups))).then_some(sign)
 }
 
 fn quoted(text: &str) -> String {
@@ -624,6 +656,25 @@ mod tests {
             Some("because of 'x' (line 4)")
         );
         assert_eq!(why(&["Shunyi", "NA"]), None);
+        assert_eq!(
+            why(&["$1.50", "$2"]).as_deref(),
+            Some(
+                "because of '$1.50' (line 2): CAST(replace(x, '$', '') AS DOUBLE) in SQL makes numbers of such texts"
+            )
+        );
+        for (text, sign) in [
+            ("1,049", Some(',')),
+            ("12,345,678.9", Some(',')),
+            ("-1,049", Some(',')),
+            ("3.5%", Some('%')),
+            ("1,04", None),
+            ("1 2", None),
+            ("$", None),
+            ("a,b", None),
+            ("12.5 mm", None),
+        ] {
+            assert_eq!(decorated_number(text), sign, "{text}");
+        }
         assert_eq!(why(&["1", "NaN"]), None);
     }
 

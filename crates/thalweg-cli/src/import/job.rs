@@ -2,7 +2,7 @@
 
 use super::Imported;
 use super::chunk::{BadRow, Chunk};
-use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, shown};
+use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, shown, time_hint};
 use super::file_set::{FileSet, Opened};
 use super::findings;
 use super::infer::{Example, Found, Inference, Reading, Rules};
@@ -240,13 +240,33 @@ impl<'a> Job<'a> {
         if !self.is_quiet {
             opened.iter().for_each(|file| tell_file(file, &plan.names));
             plan.lines().iter().for_each(|line| report!("{line}"));
-            let number = time.filter(|time| plan.found[*time].data_type == DataType::Int64);
-            let note = number.and_then(|time| {
-                findings::integer_times(&plan.names[time], inference.first_value(time)?)
-            });
-            note.iter().for_each(|note| report!("{note}"));
+            let notes = self.number_times(&plan, time, &sample);
+            notes.iter().for_each(|note| report!("{note}"));
         }
         Ok((plan, inference, sample))
+    }
+
+    /// Words on numbers that look like times, of a new table: of the column that orders it, or of all where there is none.
+    fn number_times(&self, plan: &Plan, time: Option<usize>, sample: &Sample) -> Vec<String> {
+        let is_number = |place: &usize| {
+            let found = plan.found.get(*place);
+            let types = [DataType::Int64, DataType::Float64];
+            found.is_some_and(|found| types.contains(&found.data_type))
+                && told_type(self.options, &plan.names[*place]).is_none()
+        };
+        let places = match time {
+            Some(time) => time..time + 1,
+            None => 0..plan.names.len(),
+        };
+        let note = |place: usize| {
+            let chunks = sample.chunks.iter();
+            let values = chunks.flat_map(|chunk| chunk.columns[place].iter().flatten());
+            let values = values.map(str::trim).filter(|value| !value.is_empty());
+            // One bad row hides nothing of a column that is known to be one of times.
+            let enough = time.map_or(usize::MAX, |_| 1);
+            findings::number_times(&plan.names[place], time.is_none(), values.take(enough))
+        };
+        places.filter(is_number).filter_map(note).collect()
     }
 
     /// An error if the time column has values and none is a time.
@@ -268,6 +288,7 @@ impl<'a> Job<'a> {
                 .min_by_key(|row| row.line)
                 .map_or(Ok(()), |row| Err(first_bad(row)));
         };
+        let hinted;
         let (wanted, others, hint) =
             match (self.options.time_format.first(), self.options.time_unit) {
                 (Some(pattern), _) => {
@@ -279,8 +300,11 @@ impl<'a> Job<'a> {
                     ("is no time".to_owned(), "is one", CANNOT_ORDER)
                 }
                 (None, None) => {
-                    let hint = " (--time-format gives the pattern of other writings)";
-                    ("is no time".to_owned(), "is one", hint)
+                    hinted = time_hint(&first.text).map_or_else(
+                        || " (--time-format gives the pattern of other writings)".to_owned(),
+                        |hint| format!(" ({hint})"),
+                    );
+                    ("is no time".to_owned(), "is one", hinted.as_str())
                 }
             };
         Err(Failure::Other(format!(
@@ -578,10 +602,10 @@ fn time_place(
     names: &[String],
     has_odd_header: bool,
 ) -> Result<Option<usize>, Failure> {
-    let Some(wanted) = &options.time else {
+    let Some(wanted) = options.time_name() else {
         return Ok(None);
     };
-    let is_wanted = |name: &String| fold_name(name) == fold_name(wanted);
+    let is_wanted = |name: &String| fold_name(name) == fold_name(&wanted);
     let place = names.iter().position(is_wanted);
     place.map(Some).ok_or_else(|| {
         let is_remark = |name: &String| name.starts_with(['#', '%', '/']);
@@ -592,6 +616,7 @@ fn time_place(
         } else {
             ""
         };
+        let wanted = options.time.as_deref().unwrap_or(&wanted);
         Failure::Other(format!(
             "there is no column \"{wanted}\" to order the table by; there are {}{hint}",
             names.join(", ")
@@ -600,9 +625,10 @@ fn time_place(
 }
 
 fn create_options(options: &ImportOptions) -> Result<CreateOptions, Failure> {
+    let time = options.time_name();
     let given = [
         ("layout", &options.layout),
-        ("time", &options.time),
+        ("time", &time),
         ("key", &options.key),
         ("dimensions", &options.dimensions),
         ("split", &options.split),
@@ -617,8 +643,8 @@ fn create_options(options: &ImportOptions) -> Result<CreateOptions, Failure> {
 fn check_options(table: &Table, options: &ImportOptions) -> Result<(), Failure> {
     let definition = table.definition();
     let time = definition.time_column().map(|time| time.name.clone());
-    if let Some(wanted) = &options.time
-        && time.as_deref().map(fold_name) != Some(fold_name(wanted))
+    if let Some(wanted) = options.time_name()
+        && time.as_deref().map(fold_name) != Some(fold_name(&wanted))
     {
         let is = time.map_or_else(|| "by arrival".to_owned(), |time| format!("by \"{time}\""));
         return Err(Failure::usage(format!(

@@ -5,11 +5,13 @@ use super::json_list::{Broken, Item, ListItems};
 use super::source::Source;
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
+use arrow_schema::DataType;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io::{self, BufRead};
+use thalweg::fold_name;
 
 /// Lines in which columns are looked for.
 const HEADER_LINES: usize = 10_000;
@@ -26,6 +28,8 @@ pub(super) struct JsonLines {
     places: HashMap<String, usize>,
     line: u64,
     keeps_raw: bool,
+    /// Columns that are told to be text, which lists and objects may stand in.
+    texts: Vec<String>,
     name: String,
 }
 
@@ -42,6 +46,12 @@ impl JsonLines {
             places,
             line: 0,
             keeps_raw: options.rejects.is_some(),
+            texts: options
+                .types
+                .iter()
+                .filter(|told| told.data_type == DataType::Utf8)
+                .map(|told| fold_name(&told.column))
+                .collect(),
             name,
         };
         for _ in 0..options.skip {
@@ -126,6 +136,11 @@ impl JsonLines {
         })
     }
 
+    fn is_text(&self, column: &str) -> bool {
+        let column = fold_name(column);
+        self.texts.contains(&column)
+    }
+
     fn next_line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let item = match self.ahead.pop_front() {
             Some(item) => Some(item),
@@ -162,8 +177,15 @@ impl JsonLines {
                     chunk.mark_text(place);
                     Some(text)
                 }
+                Value::Array(_) | Value::Object(_) if self.is_text(&name) => {
+                    chunk.mark_text(place);
+                    Some(value.to_string())
+                }
                 Value::Array(_) | Value::Object(_) => {
-                    return Err(format!("column \"{name}\" holds a list or an object"));
+                    return Err(format!(
+                        "column \"{name}\" holds a list or an object: --type {name}=varchar stores it as text, and \
+                         pandas.json_normalize makes columns of it"
+                    ));
                 }
             };
         }

@@ -19,6 +19,7 @@ mod file_set;
 mod findings;
 mod infer;
 mod job;
+mod joined_times;
 mod json_lines;
 mod json_list;
 mod numbers;

@@ -156,7 +156,8 @@ impl Source {
         } else if start.starts_with(ARROW_MAGIC) {
             FileFormat::Arrow
         } else {
-            options.format.unwrap_or(by_name.format)
+            let by_text = looks_like_json(start).then_some(FileFormat::Json);
+            options.format.or(by_text).unwrap_or(by_name.format)
         };
         match format {
             FileFormat::Parquet => return Err(Failure::unsupported("the import of Parquet")),
@@ -171,6 +172,18 @@ impl Source {
             bar,
         })
     }
+}
+
+/// Whether a text begins with an object of JSON or a list of them, as no line of names does.
+fn looks_like_json(start: &[u8]) -> bool {
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+    let text = text.trim_ascii_start();
+    let object = match text.strip_prefix(b"[") {
+        Some(items) => items.trim_ascii_start(),
+        None => text,
+    };
+    let inside = object.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
+    inside.is_some_and(|inside| inside.starts_with(b"\"") || inside.starts_with(b"}"))
 }
 
 /// What the name of a file says of it.

@@ -23,6 +23,16 @@ const MONTHS: [&str; 12] = [
     "december",
 ];
 
+const WEEKDAYS: [&str; 7] = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+
 /// Which of day and month is first where the year is last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
@@ -64,14 +74,26 @@ pub(super) struct TimeText {
 impl TimeText {
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut scan = Scan(text.trim_ascii().as_bytes());
-        let day = scan.day()?;
+        scan.weekday();
+        if let Some(time) = scan.year_at_the_end() {
+            return Some(time);
+        }
+        let basic = scan.basic_day();
+        let is_basic = basic.is_some();
         let mut time = Self {
-            day,
+            day: match basic {
+                Some(day) => day?,
+                None => scan.day()?,
+            },
             clock_ns: None,
             offset_s: None,
         };
         if scan.before_clock() {
-            time.clock_ns = Some(scan.clock_ns()?);
+            time.clock_ns = Some(if is_basic {
+                scan.basic_clock_ns()?
+            } else {
+                scan.clock_ns()?
+            });
             time.offset_s = scan.offset_s()?;
         }
         scan.0.is_empty().then_some(time)
@@ -124,6 +146,34 @@ fn days_since_epoch(date: NaiveDate) -> i64 {
     date.signed_duration_since(NaiveDate::default()).num_days()
 }
 
+fn clock_ns(hour: u32, minute: u32, second: u32, fraction_ns: i64) -> Option<i64> {
+    (hour < 24 && minute < 60 && second < 60)
+        .then(|| i64::from(hour * 3_600 + minute * 60 + second) * 1_000_000_000 + fraction_ns)
+}
+
+/// The pattern of digits without separators that are a day of our days or a second of it, and what it makes of them.
+pub(super) fn digits_pattern(text: &str) -> Option<(&'static str, i128)> {
+    let pattern = match text.len() {
+        8 => "%Y%m%d",
+        12 => "%Y%m%d%H%M",
+        14 => "%Y%m%d%H%M%S",
+        _ => return None,
+    };
+    let century = text.get(..2)?;
+    let is_ours = matches!(century, "19" | "20") && text.bytes().all(|byte| byte.is_ascii_digit());
+    let ns = Pattern::parse(pattern).ok()?.ns(text).filter(|_| is_ours)?;
+    Some((pattern, ns))
+}
+
+/// The name of a zone at the end of a time, as `CET` and `Europe/Berlin`.
+pub(super) fn zone_name(text: &str) -> Option<&str> {
+    let (time, zone) = text.trim_ascii().rsplit_once(' ')?;
+    let is_name = |c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_');
+    let is_zone = zone.len() >= 3 && zone.chars().all(is_name);
+    (is_zone && TimeText::parse(time).is_some_and(|time| time.has_clock() && !time.has_zone()))
+        .then_some(zone)
+}
+
 /// What is left of a text.
 struct Scan<'a>(&'a [u8]);
 
@@ -169,11 +219,7 @@ impl Scan<'_> {
 
     /// A month by its English name, or the first three letters or more of it.
     fn month_name(&mut self) -> Option<u32> {
-        let letters = self
-            .0
-            .iter()
-            .take_while(|byte| byte.is_ascii_alphabetic())
-            .count();
+        let letters = self.letters();
         let name = self.0[..letters].to_ascii_lowercase();
         if letters < 3 {
             return None;
@@ -185,6 +231,87 @@ impl Scan<'_> {
         // `Sept.`
         self.take(|byte| byte == b'.');
         Some(month.0)
+    }
+
+    /// Goes past `Mon`, `Monday,` and its like, where more follows.
+    fn weekday(&mut self) {
+        let letters = self.letters();
+        let name = self.0[..letters].to_ascii_lowercase();
+        let is_it = |day: &&str| letters >= 3 && day.as_bytes().starts_with(&name);
+        let rest = self.0[letters..].strip_prefix(b",");
+        let rest = rest.unwrap_or(&self.0[letters..]);
+        if WEEKDAYS.iter().any(is_it) && rest.starts_with(b" ") {
+            self.0 = rest.trim_ascii_start();
+        }
+    }
+
+    fn letters(&self) -> usize {
+        let letters = self.0.iter();
+        letters
+            .take_while(|byte| byte.is_ascii_alphabetic())
+            .count()
+    }
+
+    /// `Jan  1 00:00:00 2024` and `Jan 1 00:00:00 UTC 2024`, as C and `date` write times; nothing else is touched.
+    fn year_at_the_end(&mut self) -> Option<TimeText> {
+        let mut scan = Scan(self.0);
+        let month = scan.month_name()?;
+        scan.between_words()?;
+        let (day, _) = scan.number(2)?;
+        scan.between_words()?;
+        let clock_ns = scan.clock_ns()?;
+        scan.between_words()?;
+        let mut offset_s = None;
+        for name in [&b"utc"[..], b"gmt"] {
+            let zone = scan.0.get(..name.len());
+            if zone.is_some_and(|zone| zone.eq_ignore_ascii_case(name)) {
+                scan.0 = &scan.0[name.len()..];
+                scan.between_words()?;
+                offset_s = Some(0);
+            }
+        }
+        let year = scan.exactly(4)?;
+        let day = days_of(year, month, day).map(Day::Known)?;
+        (scan.0.is_empty()).then_some(TimeText {
+            day,
+            clock_ns: Some(clock_ns),
+            offset_s,
+        })
+    }
+
+    /// `20000131T`, of ISO 8601 without separators: by itself it is a number. `Some(None)` for no such day.
+    fn basic_day(&mut self) -> Option<Option<Day>> {
+        let (digits, rest) = self.0.split_at_checked(8)?;
+        let is_basic = digits.iter().all(u8::is_ascii_digit) && rest.starts_with(b"T");
+        if !is_basic {
+            return None;
+        }
+        let number = |digits: &[u8]| {
+            let digits = digits.iter();
+            digits.fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
+        };
+        self.0 = rest;
+        let day = days_of(
+            number(&digits[..4]),
+            number(&digits[4..6]),
+            number(&digits[6..]),
+        );
+        Some(day.map(Day::Known))
+    }
+
+    /// `131500`, `1315`, with digits behind a second.
+    fn basic_clock_ns(&mut self) -> Option<i64> {
+        let (number, digits) = self.number(6)?;
+        let (hour, minute, second) = match digits {
+            6 => (number / 10_000, number / 100 % 100, number % 100),
+            4 => (number / 100, number % 100, 0),
+            _ => return None,
+        };
+        let mut fraction_ns = 0;
+        if digits == 6 && self.take(|byte| matches!(byte, b'.' | b',')).is_some() {
+            fraction_ns = self.fraction_ns()?;
+        }
+        clock_ns(hour, minute, second, fraction_ns)
     }
 
     fn is_at_letter(&self) -> bool {
@@ -287,8 +414,7 @@ impl Scan<'_> {
             }
             hour = hour % 12 + half;
         }
-        (hour < 24 && minute < 60 && second < 60)
-            .then(|| i64::from(hour * 3_600 + minute * 60 + second) * 1_000_000_000 + fraction_ns)
+        clock_ns(hour, minute, second, fraction_ns)
     }
 
     /// Digits behind a second; more than nine only if they are zeros.
@@ -376,6 +502,9 @@ pub(crate) struct Pattern {
     has_zone: bool,
     /// Its clock has hours and no minutes.
     is_by_hour: bool,
+    /// What of the date it leaves open: the first month, the first day are meant.
+    lacks_month: bool,
+    lacks_day: bool,
 }
 
 impl Pattern {
@@ -389,16 +518,34 @@ impl Pattern {
         let (mut has_clock, mut has_zone, mut has_any) = (false, false, false);
         let mut has_date = false;
         let (mut has_hours, mut has_minutes) = (false, false);
+        let (mut has_year, mut has_month, mut has_day) = (false, false, false);
         for item in &items {
             match item {
                 Item::Numeric(Numeric::Hour | Numeric::Hour12, _) => {
                     (has_clock, has_hours) = (true, true);
                 }
                 Item::Numeric(Numeric::Minute, _) => has_minutes = true,
-                Item::Numeric(Numeric::Timestamp, _) => has_clock = true,
-                Item::Fixed(Fixed::RFC2822 | Fixed::RFC3339) => {
-                    (has_clock, has_zone) = (true, true)
+                Item::Numeric(Numeric::Timestamp, _) => {
+                    (has_clock, has_year, has_month, has_day) = (true, true, true, true);
                 }
+                Item::Fixed(Fixed::RFC2822 | Fixed::RFC3339) => {
+                    (has_clock, has_zone) = (true, true);
+                    (has_year, has_month, has_day) = (true, true, true);
+                }
+                Item::Numeric(Numeric::Month, _)
+                | Item::Fixed(Fixed::ShortMonthName | Fixed::LongMonthName) => has_month = true,
+                Item::Numeric(Numeric::Day, _) => has_day = true,
+                Item::Numeric(
+                    Numeric::Ordinal
+                    | Numeric::IsoWeek
+                    | Numeric::WeekFromSun
+                    | Numeric::WeekFromMon,
+                    _,
+                ) => (has_month, has_day) = (true, true),
+                Item::Numeric(
+                    Numeric::Year | Numeric::YearMod100 | Numeric::IsoYear | Numeric::IsoYearMod100,
+                    _,
+                ) => has_year = true,
                 Item::Fixed(
                     Fixed::TimezoneOffset
                     | Fixed::TimezoneOffsetColon
@@ -421,12 +568,19 @@ impl Pattern {
                  as \"%Y-%m-%d %H:%M:%S\""
             ));
         }
+        if !has_year {
+            return Err(format!(
+                "\"{text}\" has no year, and times of no year order nothing: %Y is the year, %y its last two digits"
+            ));
+        }
         Ok(Self {
             text: text.to_owned(),
             items,
             has_clock,
             has_zone,
             is_by_hour: has_hours && !has_minutes,
+            lacks_month: !has_month && !has_day,
+            lacks_day: !has_day,
         })
     }
 
@@ -448,6 +602,12 @@ impl Pattern {
         parse(&mut parsed, text, self.items.iter()).ok()?;
         if self.is_by_hour {
             parsed.set_minute(0).ok()?;
+        }
+        if self.lacks_month {
+            parsed.set_month(1).ok()?;
+        }
+        if self.lacks_day {
+            parsed.set_day(1).ok()?;
         }
         let offset_s = if self.has_zone {
             parsed.to_fixed_offset().ok()?.local_minus_utc()
@@ -501,6 +661,14 @@ mod tests {
             "2012-02-01T15:05:00+02:00",
             "2012-02-01T08:05:00 -0500",
             "2012-02-01T12:05:00-01",
+            "20120201T130500Z",
+            "20120201T1305",
+            "20120201T150500.000+0200",
+            "Wed Feb  1 13:05:00 2012",
+            "Wed Feb 01 13:05:00 UTC 2012",
+            "Feb 1 13:05:00 2012",
+            "Wed, 01 Feb 2012 13:05:00 +0000",
+            "Wednesday, February 1, 2012 13:05:00 GMT",
         ] {
             assert_eq!(ns(text, Order::DayFirst), Some(instant), "{text}");
         }
@@ -534,6 +702,13 @@ mod tests {
             "20120201",
             "192.168.2012",
             "1 2 2012",
+            "20120230T000000Z",
+            "20120201T1",
+            "20120201T250000",
+            "Wed",
+            "Wednesdays 2012-02-01",
+            "Feb 30 13:05:00 2012",
+            "2012-02-01 13:05:00 CET",
         ] {
             assert_eq!(TimeText::parse(text), None, "{text}");
         }
@@ -555,6 +730,20 @@ mod tests {
     }
 
     #[test]
+    fn zones_by_name() {
+        for (text, zone) in [
+            ("2012-02-01 13:05:00 CET", Some("CET")),
+            ("2012-02-01 13:05:00 Europe/Berlin", Some("Europe/Berlin")),
+            ("2012-02-01 13:05:00 UTC", Some("UTC")),
+            ("2012-02-01 13:05:00 PM", None),
+            ("2012-02-01 CET", None),
+            ("a CET", None),
+        ] {
+            assert_eq!(zone_name(text), zone, "{text}");
+        }
+    }
+
+    #[test]
     fn patterns() {
         let instant = 1_328_101_500 * SECOND_NS;
         for (pattern, text, wanted) in [
@@ -569,11 +758,16 @@ mod tests {
             ("%Y-%m-%dT%H:%M:%S%z", "2012-02-01T15:05:00+0200", instant),
             ("%s", "1328101500", instant),
             ("%Y%m%d %Hh", "20120201 13h", instant - 300 * SECOND_NS),
+            ("%Y-%m", "2012-02", instant / DAY_NS * DAY_NS),
+            ("%b %Y", "Feb 2012", instant / DAY_NS * DAY_NS),
+            ("%Y", "2012", 15_340 * DAY_NS),
+            ("%Y-%j", "2012-032", instant / DAY_NS * DAY_NS),
+            ("%Y-%m-%d %H:%M:%S CET", "2012-02-01 13:05:00 CET", instant),
         ] {
             let pattern = Pattern::parse(pattern).unwrap();
             assert_eq!(pattern.ns(text), Some(wanted), "{pattern:?}");
         }
-        for bad in ["%Q", "", "plain", "%"] {
+        for bad in ["%Q", "", "plain", "%", "%d.%m.", "%H:%M"] {
             assert!(Pattern::parse(bad).is_err(), "{bad}");
         }
         assert_eq!(Pattern::parse("%d.%m.%Y").unwrap().ns("30.02.2012"), None);

@@ -100,7 +100,7 @@ fn what_cannot_order_a_table_is_said() {
             &["--time", "t"],
             "--no-header",
         ),
-        ("# Station X\nts,v\n1,2\n", &["--time", "ts"], "--skip"),
+        ("Station X\nts,v\n1,2\n", &["--time", "ts"], "--skip"),
     ] {
         let message = import(&place, "t.csv", text, more).fails(1);
         assert!(message.contains(wanted), "{text:?}: {message}");
@@ -150,4 +150,234 @@ fn options_of_a_table_that_is_there_are_compared() {
         assert!(message.contains(wanted), "{message}");
     }
     assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n2\n");
+}
+
+/// What is printed of a file that is imported.
+#[track_caller]
+fn told(text: &str, more: &[&str]) -> String {
+    let place = Place::new();
+    let ended = import(&place, "t.csv", text, more);
+    let told = ended.err.clone();
+    ended.ok();
+    told
+}
+
+#[test]
+fn numbers_that_look_like_times_are_told() {
+    for (text, more, wanted) in [
+        (
+            "t_unix,v\n1704067200,1\n1704067201,2\n",
+            &[][..],
+            "  t_unix stays a number; --time t_unix --time-unit s reads 1704067200 as 2024-01-01T00:00:00\n",
+        ),
+        (
+            "a b,v\n1704067200000,1\n",
+            &[],
+            "--time 'a b' --time-unit ms reads 1704067200000 as 2024-01-01T00:00:00\n",
+        ),
+        (
+            "v,t\n1,1704067200000000\n",
+            &[],
+            "--time t --time-unit us reads",
+        ),
+        (
+            "v,t\n1,1704067200000000000\n",
+            &[],
+            "--time t --time-unit ns reads",
+        ),
+        (
+            "t,v\n1704067200.25,1\n1704067201.5,2\n",
+            &[],
+            "--time t --time-unit s reads 1704067200.25 as 2024-01-01T00:00:00.250\n",
+        ),
+        (
+            "day,v\n20240101,1\n20240102,2\n",
+            &[],
+            "  day stays a number; --time day --time-format %Y%m%d reads 20240101 as 2024-01-01\n",
+        ),
+        (
+            "day,v\n20240101,1\n",
+            &["--time", "day"],
+            "  day stays a number; --time-format %Y%m%d reads 20240101 as 2024-01-01\n",
+        ),
+        (
+            "t,v\n20240101063000,1\n",
+            &["--time", "t"],
+            "--time-format %Y%m%d%H%M%S reads 20240101063000 as 2024-01-01T06:30:00\n",
+        ),
+    ] {
+        let told = told(text, more);
+        assert!(told.contains(wanted), "{text:?}: {told}");
+    }
+    for (text, more) in [
+        ("id,v\n1704067200,1\n17,2\n", &[][..]),
+        ("id,v\n20240101,1\n20241301,2\n", &[]),
+        ("ts,v\n2024-01-01,1704067200\n", &["--time", "ts"]),
+        ("t,v\n1704067200,1\n", &["--type", "t=bigint"]),
+    ] {
+        let told = told(text, more);
+        assert!(!told.contains("stays a number"), "{text:?}: {told}");
+    }
+    // As the line says.
+    let place = Place::new();
+    let more = ["--time", "day", "--time-format", "%Y%m%d"];
+    import(&place, "t.csv", "day,v\n20240101,1\n", &more).ok();
+    assert_eq!(place.sql("SELECT day FROM t"), "day\n2024-01-01\n");
+}
+
+#[test]
+fn json_is_known_by_its_text() {
+    for text in ["[{\"a\": 1}, {\"a\": 2}]", " {\"a\": 1}\n{\"a\": 2}\n"] {
+        let place = Place::new();
+        let call = ["import", "db", "-", "--table", "t", "--create"];
+        place.run_with(call, text).ok();
+        assert_eq!(place.sql("SELECT sum(a) AS s FROM t"), "s\n3\n");
+    }
+    // As what it is told to be.
+    let place = Place::new();
+    let more = ["--format", "csv", "--no-header"];
+    import(&place, "t.csv", "{\"a\": 1}\n", &more).ok();
+    assert_eq!(place.sql("SELECT count(column0) AS n FROM t"), "n\n1\n");
+}
+
+#[test]
+fn nested_json_becomes_text_on_demand() {
+    let place = Place::new();
+    let text = "{\"a\": 1, \"n\": {\"x\": [1, 2]}}\n{\"a\": 2, \"n\": null}\n";
+    let message = import(&place, "t.json", text, &[]).fails(1);
+    assert!(message.contains("--type n=varchar"), "{message}");
+    import(&place, "t.json", text, &["--type", "N=varchar"]).ok();
+    assert_eq!(
+        place.sql("SELECT * FROM t"),
+        "a,n\n1,\"{\"\"x\"\":[1,2]}\"\n2,\n"
+    );
+}
+
+#[test]
+fn a_date_and_a_clock_are_one_time() {
+    let text = "Date;Time;v\n16/12/2006;17:24:00;4.2\n16/12/2006;9:05:00;5\n";
+    let place = Place::new();
+    let more = ["--time", "date,Time"];
+    let ended = import(&place, "t.csv", text, &more);
+    assert!(
+        ended.err.contains("date_Time is timestamp, day first"),
+        "{ended:?}"
+    );
+    ended.ok();
+    assert_eq!(
+        place.sql("SELECT * FROM t"),
+        "date_Time,v\n2006-12-16T09:05:00,5.0\n2006-12-16T17:24:00,4.2\n"
+    );
+    // Into a table that is there.
+    import(&place, "t.csv", text, &more).ok();
+    assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n4\n");
+    let place = Place::new();
+    let message = import(&place, "t.csv", text, &["--time", "Date,Clock"]).fails(1);
+    assert!(
+        message.contains("no column \"Date,Clock\"") && message.contains("Date, Time, v"),
+        "{message}"
+    );
+    let ended = import(&place, "t.csv", text, &["--type", "Time=time"]);
+    assert!(
+        ended.status == 2 && ended.err.contains("--time Date,Time"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn comments_spaces_and_quotes() {
+    for (text, more, rows, wanted) in [
+        (
+            "# station 7\n# made by x\nts,v\n2024-01-01,1\n",
+            &[][..],
+            "ts,v\n2024-01-01,1\n",
+            "separated by commas, after 2 lines of comment\n",
+        ),
+        (
+            "# station 7\n# ts,v\n2024-01-01,1\n",
+            &[],
+            "ts,v\n2024-01-01,1\n",
+            "after a line of comment\n",
+        ),
+        (
+            "ts v\n2024-01-01T00:00:00 1\n2024-01-02T00:00:00   2\n",
+            &["--time", "ts"],
+            "ts,v\n2024-01-01T00:00:00,1\n2024-01-02T00:00:00,2\n",
+            "2 columns, separated by spaces\n",
+        ),
+        (
+            "  a    b\n  x    'y  z' \n",
+            &["--delimiter", "space", "--quote", "'"],
+            "a,b\nx,y  z\n",
+            "separated by spaces",
+        ),
+        (
+            "a,b\n'x,y',\"\n",
+            &["--quote", "'"],
+            "a,b\n\"x,y\",\"\"\"\"\n",
+            "",
+        ),
+    ] {
+        let place = Place::new();
+        let ended = import(&place, "t.csv", text, more);
+        assert!(ended.err.contains(wanted), "{text:?}: {ended:?}");
+        ended.ok();
+        assert_eq!(place.sql("SELECT * FROM t"), rows, "{text:?}");
+    }
+    // Lines are those of the file.
+    let place = Place::new();
+    place.sql("CREATE TABLE t (a BIGINT)");
+    let message = import(&place, "t.csv", "# x\na\n1\nb\n", &[]).fails(1);
+    assert!(message.contains("line 4"), "{message}");
+}
+
+#[test]
+fn times_that_are_none_name_a_way() {
+    let place = Place::new();
+    let cet = "ts,v\n2024-01-01 00:00:00 CET,1\n2024-01-01 00:10:00 CET,2\n";
+    let message = import(&place, "t.csv", cet, &["--time", "ts"]).fails(1);
+    assert!(
+        message.contains("--time-format, as '%Y-%m-%d %H:%M:%S CET'"),
+        "{message}"
+    );
+    let more = ["--time", "ts", "--time-format", "%Y-%m-%d %H:%M:%S CET"];
+    import(&place, "t.csv", cet, &more).ok();
+    assert_eq!(
+        place.sql("SELECT max(ts) AS m FROM t"),
+        "m\n2024-01-01T00:10:00\n"
+    );
+    for (text, wanted) in [
+        ("20240101T000000Z", "2024-01-01T00:00:00Z"),
+        ("Mon Jan 01 00:00:00 2024", "2024-01-01T00:00:00"),
+        ("2024-01-01 00:00:00 GMT", "2024-01-01T00:00:00Z"),
+    ] {
+        let place = Place::new();
+        import(
+            &place,
+            "t.csv",
+            &format!("ts,v\n{text},1\n"),
+            &["--time", "ts"],
+        )
+        .ok();
+        assert_eq!(place.sql("SELECT ts FROM t"), format!("ts\n{wanted}\n"));
+    }
+    let place = Place::new();
+    let more = ["--time", "m", "--time-format", "%Y-%m"];
+    import(&place, "t.csv", "m,v\n2024-02,1\n", &more).ok();
+    assert_eq!(place.sql("SELECT m FROM t"), "m\n2024-02-01\n");
+    let more = ["--time-format", "%d.%m."];
+    let ended = import(&place, "t.csv", "m,v\n01.02.,1\n", &more);
+    assert!(
+        ended.status == 2 && ended.err.contains("has no year"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn numbers_with_signs_name_a_way() {
+    let told = told("a,b\n\"1,049\",$1.50\n", &[]);
+    for sign in [",", "$"] {
+        let way = format!("CAST(replace(x, '{sign}', '') AS DOUBLE)");
+        assert!(told.contains(&way), "{told}");
+    }
 }

@@ -187,3 +187,16 @@ fn ctrl_c_ends_a_statement_with_130_and_stores_nothing() {
     let counted = place.run(["sql", "db", "SELECT count(*) AS rows FROM n"]);
     assert_eq!(counted.ok(), "rows\n2000\n");
 }
+
+#[test]
+fn commands_of_psql_are_known() {
+    let place = Place::new();
+    place.sql("CREATE TABLE \"My Table\" (ts TIMESTAMP, v DOUBLE) WITH (time = 'ts')");
+    let out = place.run_with(["db"], "\\dt\n\\d 'my table';\n").ok();
+    assert_eq!(
+        out,
+        format!("My Table\n{}", place.sql("DESCRIBE \"My Table\""))
+    );
+    let message = place.run_with(["db"], "\\x\n").fails(2);
+    assert!(message.contains("begin with a dot"), "{message}");
+}

@@ -188,3 +188,37 @@ fn a_statement_that_fails_prints_no_header() {
     assert_eq!((ended.status, ended.out.as_str()), (1, ""), "{ended:?}");
     assert_eq!(place.sql("SELECT v FROM t WHERE v > 0"), "v\n");
 }
+
+#[test]
+fn statements_come_from_files_and_pipes() {
+    let place = filled();
+    let script = place.file("a.sql", "-- two\nSELECT 1 AS a;\nSELECT 2 AS b;\n");
+    let both = "a\n1\nb\n2\n";
+    let file = script.to_str().unwrap();
+    assert_eq!(place.run(["sql", "db", "--file", file]).ok(), both);
+    assert_eq!(place.run(["sql", "db", "-f", file]).ok(), both);
+    let text = "SELECT count(*) AS n FROM cpu";
+    assert_eq!(place.run_with(["sql", "db"], text).ok(), "n\n2\n");
+    assert_eq!(
+        place.run_with(["sql", "db", "-f", "-"], text).ok(),
+        "n\n2\n"
+    );
+    assert!(place.run(["sql", "db"]).fails(2).contains("no statement"));
+    let message = place.run(["sql", "db", "-f", "missing.sql"]).fails(1);
+    assert!(message.contains("missing.sql"), "{message}");
+}
+
+#[test]
+fn a_wrong_command_is_told_in_sentences() {
+    let place = Place::new();
+    let message = place.run(["query", "db", "SELECT 1"]).fails(2);
+    assert!(
+        message.contains("there is no command \"query\"; --help lists the commands"),
+        "{message}"
+    );
+    let message = place.run(["imoprt", "db", "x.csv"]).fails(2);
+    assert!(
+        message.contains("; did you mean \"import\"? --help lists"),
+        "{message}"
+    );
+}

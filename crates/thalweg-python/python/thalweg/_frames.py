@@ -1,8 +1,13 @@
-"""Tables on their way out, as numpy arrays."""
+"""Tables on their way out, as numpy arrays and as files."""
+
+import contextlib
+import os
 
 import numpy
 import pyarrow
 import pyarrow.compute
+
+from thalweg._thalweg import Error
 
 # What lies under the mask of a null, by the kind of the array.
 _HIDDEN = {"b": False, "i": 0, "u": 0, "f": numpy.nan}
@@ -29,6 +34,37 @@ def to_numpy(table):
     """A dict of arrays by column, masked arrays where there are nulls."""
     table = with_own_names(table)
     return {name: _array(column) for name, column in zip(table.column_names, table.columns)}
+
+
+def write_parquet(reader, path):
+    """Writes the rows of a reader to a Parquet file."""
+    import pyarrow.parquet
+
+    _write(reader, path, pyarrow.parquet.ParquetWriter)
+
+
+def write_csv(reader, path):
+    """Writes the rows of a reader to a CSV file."""
+    import pyarrow.csv
+
+    _write(reader, path, pyarrow.csv.CSVWriter)
+
+
+def _write(reader, path, writer):
+    """Of what cannot be written to its end nothing is left."""
+    try:
+        path = os.path.expanduser(os.fsdecode(os.fsencode(path)))
+    except (TypeError, ValueError) as error:
+        raise Error(f"{path!r} is no path of a file: {error}") from None
+    try:
+        with writer(path, reader.schema) as out:
+            for batch in reader:
+                out.write_batch(batch)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if os.path.isfile(path):
+                os.remove(path)
+        raise
 
 
 def _array(column):

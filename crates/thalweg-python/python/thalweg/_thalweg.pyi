@@ -54,7 +54,7 @@ class UnsupportedError(Error):
     """Not offered by this version."""
 
 def connect(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] = ":memory:",
     read_only: bool = False,
     durability: Literal["disk", "process", "memory"] = "disk",
     cache_bytes: int | None = None,
@@ -64,7 +64,7 @@ def connect(
     max_snapshot_age: _Length | None = None,
     writer: str | None = None,
 ) -> Database:
-    """Opens the database in the directory `path`, making it if it is missing; ":memory:" is a new one in memory.
+    """Opens the database in the directory `path`, making it if it is missing; ":memory:", or no path, is a new one in memory.
 
     The same path with the same options again, in one process, shares the open database; the last close() closes it.
     A path that begins with ~ lies in the home folder.
@@ -104,7 +104,8 @@ class Database:
 
         schema: a pyarrow or polars schema, or a dict of names and types: "double", float, numpy.float64, a pandas dtype. Or
             data, in any form that append() takes: the table gets its columns and its rows.
-        time: the column that orders rows; None orders them by arrival, or data by its only column of times.
+        time: the column that orders rows, whose texts in data become times; None orders them by arrival, or data by its only
+            column of times.
         split: regular cuts of time, as "1 day".
         block_rows: rows of a full block; 4,096 by default.
         summaries: "auto", "all", "none", or the columns that blocks are summarised by.
@@ -116,6 +117,8 @@ class Database:
         2
         >>> len(db.create_table("copy", db.sql("SELECT * FROM cpu")))
         2
+        >>> db.create_table("log", [{"ts": "2026-01-01 06:00", "v": 1}], time="ts").schema.field("ts").type
+        TimestampType(timestamp[ns])
         """
 
     def table(self, name: str) -> Table:
@@ -202,6 +205,8 @@ class Table:
     """The name."""
     schema: pyarrow.Schema
     """The columns as a pyarrow.Schema."""
+    columns: list[str]
+    """The names of the columns."""
 
     def append(self, data: Any) -> int:
         """Appends all rows of `data`, or none, and returns how many there were. They are durable when this returns.
@@ -416,6 +421,12 @@ class Result:
 
     def to_numpy(self) -> dict[str, numpy.ndarray[Any, Any]]:
         """The same as numpy()."""
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Writes all rows to a Parquet file, batch by batch."""
+
+    def write_csv(self, path: str | os.PathLike[str]) -> None:
+        """Writes all rows to a CSV file with a header, batch by batch."""
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as a list of tuples of Python values."""

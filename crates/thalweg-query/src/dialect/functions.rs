@@ -18,6 +18,11 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
     (&["quarter"], 1, "date_part('quarter', a1)"),
     (&["month"], 1, "date_part('month', a1)"),
     (&["week", "weekofyear"], 1, "date_part('week', a1)"),
+    (
+        &["yearweek"],
+        1,
+        "date_part('isoyear', a1) * 100 + date_part('week', a1)",
+    ),
     (&["day", "dayofmonth"], 1, "date_part('day', a1)"),
     (&["dayofyear"], 1, "date_part('doy', a1)"),
     (&["dayofweek", "weekday"], 1, "date_part('dow', a1)"),
@@ -110,6 +115,16 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
         &["product"],
         1,
         "array_product(array_agg(CAST(a1 AS DOUBLE)) FILTER (WHERE a1 IS NOT NULL))",
+    ),
+    (
+        &["max"],
+        2,
+        "array_slice(array_agg(a1 ORDER BY a1 DESC) FILTER (WHERE a1 IS NOT NULL), 1, a2)",
+    ),
+    (
+        &["min"],
+        2,
+        "array_slice(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), 1, a2)",
     ),
     // The same value as in DuckDB, whose index is counted from the end.
     (
@@ -233,11 +248,15 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
 /// `percentile_disc(share) WITHIN GROUP (ORDER BY value)`.
 fn percentile_disc(share: &Expr, within_group: &[OrderByExpr]) -> Result<Expr> {
     match (within_group, template_of("quantile_disc", 2)) {
-        ([by], Some(template)) if by.options.asc != Some(false) => {
-            filled(template, &[&by.expr, share])
+        ([by], Some(template)) => {
+            let template = match by.options.asc {
+                Some(false) => template.replace("ORDER BY a1", "ORDER BY a1 DESC"),
+                _ => template.to_owned(),
+            };
+            filled(&template, &[&by.expr, share])
         }
         _ => Err(query(
-            "percentile_disc takes a share and a value in ascending order: percentile_disc(0.5) WITHIN GROUP (ORDER BY x)",
+            "percentile_disc takes a share and an order: percentile_disc(0.5) WITHIN GROUP (ORDER BY x)",
         )),
     }
 }

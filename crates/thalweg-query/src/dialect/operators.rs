@@ -6,9 +6,12 @@ use crate::error::{query, to_datafusion};
 use crate::functions::scaled::scaled;
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
+use datafusion::functions::unicode::expr_fn::substring;
 use datafusion::logical_expr::expr::BinaryExpr;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator, lit};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
+};
+use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 /// The planner of these operators.
@@ -16,6 +19,17 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 pub(crate) struct Operators;
 
 impl ExprPlanner for Operators {
+    fn plan_field_access(
+        &self,
+        access: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        Ok(match part_of_text(&access, schema) {
+            Some(part) => PlannerResult::Planned(part),
+            None => PlannerResult::Original(access),
+        })
+    }
+
     fn plan_binary_op(
         &self,
         mut expr: RawBinaryExpr,
@@ -48,6 +62,29 @@ impl ExprPlanner for Operators {
             None => PlannerResult::Original(expr),
         })
     }
+}
+
+/// `text[1:2]` and `text[1]`, of constants from 1 on; others are for the planner to refuse.
+fn part_of_text(access: &RawFieldAccessExpr, schema: &DFSchema) -> Option<Expr> {
+    let place = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::Int64(Some(place)), _) if *place >= 1 => Some(*place),
+        _ => None,
+    };
+    let (first, last) = match &access.field_access {
+        GetFieldAccess::ListIndex { key } => (place(key)?, place(key)?),
+        GetFieldAccess::ListRange {
+            start,
+            stop,
+            stride,
+        } if place(stride) == Some(1) => (place(start)?, place(stop)?),
+        _ => return None,
+    };
+    let is_text = matches!(
+        access.expr.get_type(schema),
+        Ok(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+    );
+    let length = last.saturating_sub(first).saturating_add(1).max(0);
+    is_text.then(|| substring(access.expr.clone(), lit(first), lit(length)))
 }
 
 /// Whether an operand may be an interval or a duration: a product is none.

@@ -1,14 +1,19 @@
-//! `min` and `max` of floats by one order: NaN is larger than every number, all NaNs are alike, -0.0 comes before 0.0.
+//! `min` and `max` of floats by one order: NaN is larger than every number, all NaNs are alike, -0.0 comes before 0.0; and
+//! of intervals by their lengths.
 //!
 //! DataFusion's own are right without GROUP BY as long as no NaN has its sign set; with GROUP BY whatever follows a NaN
 //! replaces it, so that the order of rows decides. Invariants: a value is compared as an integer of its width whose order
 //! is the order above, [`Keyed::key`]; a group without values is null.
 
+use super::lengths::nanoseconds;
 use super::sliding::Aggregate;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{max, min};
-use arrow::datatypes::{ArrowNumericType, Float16Type, Float32Type, Float64Type};
+use arrow::datatypes::{
+    ArrowNumericType, Float16Type, Float32Type, Float64Type, IntervalMonthDayNano,
+    IntervalMonthDayNanoType,
+};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::NullState;
@@ -16,9 +21,11 @@ use half::f16;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A type of floats with an order.
+/// A type of floats or intervals with an order.
 pub(super) trait Keyed: ArrowNumericType + Debug + Send + Sync {
     type Key: Copy + Debug + Ord + Send + Sync + 'static;
+    /// Whether Arrow has the same order, but for NaNs.
+    const AS_ARROW: bool;
     const LEAST: Self::Native;
     const GREATEST: Self::Native;
 
@@ -36,6 +43,7 @@ macro_rules! keyed {
     ($arrow:ty, $float:ty, $key:ty) => {
         impl Keyed for $arrow {
             type Key = $key;
+            const AS_ARROW: bool = true;
             const LEAST: $float = <$float>::NEG_INFINITY;
             const GREATEST: $float = <$float>::NAN;
 
@@ -69,6 +77,30 @@ keyed!(Float16Type, f16, i16);
 keyed!(Float32Type, f32, i32);
 keyed!(Float64Type, f64, i64);
 
+impl Keyed for IntervalMonthDayNanoType {
+    /// Among equal lengths fields decide, so that the order of rows does not.
+    type Key = (i128, IntervalMonthDayNano);
+    const AS_ARROW: bool = false;
+    const LEAST: IntervalMonthDayNano = IntervalMonthDayNano::MIN;
+    const GREATEST: IntervalMonthDayNano = IntervalMonthDayNano::MAX;
+
+    fn key(value: IntervalMonthDayNano) -> Self::Key {
+        (nanoseconds(value), value)
+    }
+
+    fn value((_, value): Self::Key) -> IntervalMonthDayNano {
+        value
+    }
+
+    fn is_nan(_: IntervalMonthDayNano) -> bool {
+        false
+    }
+
+    fn is_less(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> bool {
+        Self::key(a) < Self::key(b)
+    }
+}
+
 #[inline]
 fn chosen<K: Ord, const MAX: bool>(a: K, b: K) -> K {
     if MAX { a.max(b) } else { a.min(b) }
@@ -90,7 +122,9 @@ impl<T: Keyed, const MAX: bool> Extreme<T, MAX> {
 fn of_batch<T: Keyed, const MAX: bool>(array: &PrimitiveArray<T>) -> Option<T::Key> {
     // Arrow goes over many values at once, and sorts NaNs of one sign below, of the other above all numbers.
     let extreme = if MAX { max(array)? } else { min(array)? };
-    let may_differ = if MAX {
+    let may_differ = if !T::AS_ARROW {
+        true
+    } else if MAX {
         !T::is_nan(extreme) && array.values().iter().any(|value| T::is_nan(*value))
     } else {
         T::is_nan(extreme)

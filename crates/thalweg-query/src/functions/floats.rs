@@ -1,6 +1,6 @@
 //! Aggregates of floats whose answer depends on the rows alone, not on their order or on what came before.
 //!
-//! Invariants: `min` and `max` are those of [`super::extreme`]; over windows whose beginning moves, whatever DataFusion
+//! Invariants: `min` and `max` are those of [`super::extreme`], of intervals too; over windows whose beginning moves, whatever DataFusion
 //! would subtract floats for is done by [`super::sliding`]; one value is a population without spread. Everything else is the function as it was: other types, and
 //! DISTINCT, for which DataFusion has no such windows. Simplifications are not handed on, as they could put the function
 //! back that is replaced here.
@@ -8,7 +8,10 @@
 use super::extreme::{Extreme, ExtremeGroups, Keyed, Moving};
 use super::sliding::{Of, OfPairs, Pairs, Sliding, Spread, Sum};
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array};
-use arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type, UInt64Type};
+use arrow::datatypes::{
+    DataType, FieldRef, Float16Type, Float32Type, Float64Type, IntervalMonthDayNanoType,
+    IntervalUnit, UInt64Type,
+};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -27,13 +30,16 @@ pub(crate) fn settled(functions: Vec<Arc<AggregateUDF>>) -> Vec<Arc<AggregateUDF
     functions.into_iter().map(settled).collect()
 }
 
-/// `make` for the floats that a call of `min` (`false`) or `max` (`true`) is about, `None` if it is about others.
+/// `make` for the floats and intervals that a call of `min` (`false`) or `max` (`true`) is about, `None` if it is about others.
 macro_rules! extreme {
     ($args:expr, $make:ident, $max:literal) => {
         match $args.return_type() {
             DataType::Float16 => Some($make::<Float16Type, $max>()),
             DataType::Float32 => Some($make::<Float32Type, $max>()),
             DataType::Float64 => Some($make::<Float64Type, $max>()),
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                Some($make::<IntervalMonthDayNanoType, $max>())
+            }
             _ => None,
         }
     };

@@ -9,6 +9,7 @@ pub(crate) mod dates;
 mod float_lists;
 mod in_subqueries;
 mod joined_lists;
+pub(crate) mod lengths;
 mod naive_time;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
@@ -40,7 +41,10 @@ impl AnalyzerRule for Meaning {
 }
 
 fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    in_subqueries::three_valued(plan)?.transform_data(rewrite_exprs)
+    lengths::in_subqueries(plan)?
+        .transform_data(in_subqueries::three_valued)?
+        .transform_data(rewrite_exprs)?
+        .transform_data(lengths::in_node)
 }
 
 fn rewrite_exprs(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
@@ -61,9 +65,10 @@ fn rewrite_exprs(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     casts::of_call(expr, schema)?
-        .transform_data(|expr| Ok(time_texts::with_seconds(expr)))?
+        .transform_data(|expr| Ok(time_texts::with_seconds(expr, schema)))?
         .transform_data(|expr| Ok(naive_time::by_way_of_utc(expr, schema)))?
         .transform_data(|expr| time_unit::in_columns_unit(expr, schema))?
+        .transform_data(|expr| lengths::compared(expr, schema))?
         .transform_data(|expr| float_lists::with_one_zero(expr, schema))?
         .transform_data(|expr| Ok(joined_lists::kept_apart(expr)))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))

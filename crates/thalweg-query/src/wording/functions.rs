@@ -36,7 +36,10 @@ const TRANSLATED: &[(&[&str], &str)] = &[
         "{}('1 hour', ts), with an origin or a zone as a third argument",
     ),
     (&["strftime"], "{}(ts, '%Y-%m-%d')"),
-    (&["strptime"], "{}('01.02.2026', '%d.%m.%Y')"),
+    (
+        &["strptime", "try_strptime"],
+        "{}('01.02.2026', '%d.%m.%Y')",
+    ),
     (&["date_diff", "datediff"], "{}('day', begin, end)"),
     (
         &["first", "last"],
@@ -154,6 +157,22 @@ const MEANT: &[(&[&str], &str)] = &[
     (&["iif"], "if(condition, a, b)"),
     (&["isnull", "is_null"], "x IS NULL, or coalesce(x, 0)"),
     (&["lcase"], "lower(text)"),
+    (
+        &["columns"],
+        "the names of the columns, or SELECT * EXCLUDE (a, b)",
+    ),
+    (
+        &["histogram", "hist"],
+        "count(*) with GROUP BY x, or with GROUP BY floor(x / 10) * 10 for ranges",
+    ),
+    (
+        &["kurtosis", "kurtosis_pop", "skewness"],
+        "avg(((x - m) / s) ** 3), ** 4 for kurtosis, with m and s from (SELECT avg(x) AS m, stddev_pop(x) AS s FROM t)",
+    ),
+    (
+        &["md5", "sha1", "sha256", "hash"],
+        "the text itself to compare texts: hashes are for the program to store",
+    ),
     (&["nunique", "count_distinct"], "count(DISTINCT x)"),
     (&["percentile", "quantile_cont"], "percentile_cont(x, 0.5)"),
     (&["shift"], "lag(x) OVER (ORDER BY ts)"),
@@ -267,12 +286,25 @@ pub(crate) fn wrong_arguments(text: &str) -> Option<String> {
     } else {
         ""
     };
+    if let Some(of_text) = part_of_text(&call) {
+        return Some(of_text);
+    }
     let hint = hint(&call, &forms);
     forms.truncate(MOST_FORMS);
     Some(format!(
         "there is no {call}, but {}{more}{hint}",
         forms.join(", ")
     ))
+}
+
+/// What to say of `text[1:2]` where the places are no constants.
+fn part_of_text(call: &str) -> Option<String> {
+    let arguments = call
+        .strip_prefix("array_slice(")
+        .or_else(|| call.strip_prefix("array_element("))?;
+    arguments.starts_with("varchar").then(|| {
+        "[ ] takes parts of lists; of texts: substr(text, first, how_many), left(text, n), right(text, n)".to_owned()
+    })
 }
 
 /// Advice on types, where another form takes as many arguments.
@@ -283,7 +315,13 @@ fn hint(call: &str, forms: &[String]) -> &'static str {
     };
     let alike = || forms.iter().filter(|form| count(form) == count(call));
     let takes = |kind: &str| alike().any(|form| form.contains(kind));
-    if count(call) == 0 || alike().next().is_none() {
+    let between_values = call.starts_with("median(") || call.starts_with("percentile_cont(");
+    let is_time = ["duration", "interval", "timestamp", "date"]
+        .iter()
+        .any(|kind| call.contains(kind));
+    if between_values && is_time {
+        ": quantile_disc(x, 0.5) takes times and durations, of which it gives one that is there"
+    } else if count(call) == 0 || alike().next().is_none() {
         ""
     } else if call.contains("timestamp") && takes("double") {
         ": epoch(ts) makes a number of a time"

@@ -1,0 +1,71 @@
+//! Texts of times with the digits that Arrow wants.
+//!
+//! Invariant: a text is changed only where it is a time that lacks seconds or a digit of the hour; what is no time stays as it is, for
+//! the cast to refuse.
+
+use crate::meaning::time_texts::with_seconds_in;
+use arrow::array::{ArrayRef, AsArray, StringArray};
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::Arc;
+
+/// A text with those digits.
+pub(crate) fn completed(text: Expr) -> Expr {
+    let function = ScalarUDF::new_from_impl(TimeText {
+        signature: Signature::exact(vec![DataType::Utf8], Volatility::Immutable),
+    });
+    Arc::new(function).call(vec![text])
+}
+
+/// Whether an expression is such a text already.
+pub(crate) fn is_completed(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func.inner().is::<TimeText>())
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct TimeText {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for TimeText {
+    fn name(&self) -> &'static str {
+        "time_text"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [text] = args.args.as_slice() else {
+            return internal_err!("{} takes one argument", self.name());
+        };
+        let array = text.to_array(1)?;
+        let texts = array.as_string::<i32>();
+        let lacks = |text: &str| with_seconds_in(text).is_some();
+        if !texts.iter().flatten().any(lacks) {
+            return Ok(text.clone());
+        }
+        let whole = |text: &str| with_seconds_in(text).unwrap_or_else(|| text.to_owned());
+        let whole: StringArray = texts.iter().map(|text| text.map(whole)).collect();
+        let whole: ArrayRef = Arc::new(whole);
+        // A constant stays one.
+        Ok(match text {
+            ColumnarValue::Array(_) => ColumnarValue::Array(whole),
+            ColumnarValue::Scalar(_) => {
+                ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&whole, 0)?)
+            }
+        })
+    }
+}
