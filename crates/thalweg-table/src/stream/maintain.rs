@@ -6,7 +6,11 @@
 //!   were made of. Before that commit nothing has changed; what is left of a step that failed is a file nobody knows.
 //! - Whoever holds an older snapshot goes on seeing the old blocks.
 //! - A step does a bounded amount of work, one row at least, however large the table is: so many rows and encoded bytes, so
-//!   many blocks, and the rest of the fragments that they are in. What it leaves in order is not rewritten again.
+//!   many blocks, and the rest of the fragments that they are in, to which the rows are in proportion, so that no fragment is
+//!   copied for ever fewer of them. What it leaves in order is not rewritten again.
+//! - What a step writes lies in the range that it puts in order, but for a part: so many blocks may overlap somewhere that those
+//!   at the edge of a range alone are more than a step takes. There the rows of commits that follow each other are merged,
+//!   before these are merged with others, as an external sort merges its runs in several passes.
 //! - A call leaves alone what was committed behind its beginning, so that it ends also while rows arrive: late rows that keep
 //!   coming overlap whatever was put in order before them.
 //! - One rule says what is due, wherever it lies: blocks that overlap are, and short neighbours are where the files that are
@@ -14,17 +18,17 @@
 //!   is rewritten for one short block, a large one for as many as make it worth its size. What remains are the few short
 //!   blocks of large files in order, and what is rewritten has none left, so that no file is rewritten again and again.
 //!
-//! Arrival. A step takes all rows of the table whose keys lie in a range, apart from open and later ones, so its new blocks
-//! share keys with later blocks alone: they are told apart by their numbers, and carry the smallest commit of what they were
-//! made of. Later blocks are those of which the first commit comes behind the beginning of the call: it comes behind that of
-//! every new block too, so that their rows stay behind rows with the same keys. Parts of blocks that stick out of the range
+//! Arrival. Blocks come in the order of their first commits, and of their numbers where these are equal. A step takes all
+//! blocks with keys in a range whose first commits lie between two commits, the last of them at most that of the beginning of
+//! the call. New blocks carry the first of these commits and numbers of their own, so that they come behind the blocks that came
+//! before all that they were made of, and before those that came behind it. Parts of blocks that stick out of the range
 //! keep the commits and number of their block. Open rows come behind all blocks with the same keys, or the range is left alone
 //! for now: blocks with one commit number cannot lie on both sides of them.
 //!
 //! Rejected: an entry for each block of a fragment that goes only in part, so that the rest need not be copied. The index
 //! of a fragment would no longer be that of its table, and a frame could list thousands of blocks.
 
-use super::blocks::{BlockList, runs};
+use super::blocks::{BlockList, Place, end, runs, start};
 use super::read::scan_blocks;
 use super::write::{Output, concat, cutter, raw_bytes};
 use crate::merge::Sorted;
@@ -32,8 +36,9 @@ use crate::range::KeyRange;
 use crate::reader::{Reader, arrival, keys_of};
 use crate::table::{Maintained, Table, TableView};
 use arrow_array::RecordBatch;
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::ops::{Range, RangeInclusive};
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::{Entry, EntryKey};
 use thalweg_kernel::{Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileId, Result};
@@ -48,6 +53,11 @@ const MOST_REMOVED: usize = 1 << 16;
 const MOST_PACKED_BYTES: u64 = 8 << 20;
 /// Encoded bytes that are as much work as a row, where rows are wide.
 const BYTES_PER_ROW: u64 = 64;
+/// Blocks that overlap in one place are merged with each other at once where they are no more than this part of a step: so most
+/// of what it writes lies in its range, and few blocks are open at a time.
+const CROWD_PART: u64 = 4;
+/// Rows that are copied, because they are in a fragment with others, for each row that is merged.
+const COPIED_PER_ROW: u64 = 4;
 /// Steps in a row that may lose a race against another edit.
 const MOST_CONFLICTS: u32 = 16;
 /// Steps of one call, by the blocks that there are at first, or by as much of them as one step takes, if that is less than a
@@ -75,10 +85,7 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
     let mut most_steps = None;
     let mut unpackable = HashSet::new();
     loop {
-        if !go_on() {
-            let message = "it was interrupted: what is in order by now stays so";
-            return Err(table.name_error(Error::new(ErrorKind::Query, message)));
-        }
+        check(go_on).map_err(|e| table.name_error(e))?;
         let view = table.view()?;
         let Some(step) = Step::plan(&view, until, &unpackable)? else {
             break;
@@ -88,7 +95,7 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
             let what = "it names other keys than the blocks below it have, so that the rows cannot be put in order";
             return Err(table.name_error(Error::corruption("the index", what)));
         }
-        match step.run(table, &view) {
+        match step.run(table, &view, go_on) {
             Ok(ran) => {
                 *has_garbage = true;
                 done.steps += 1;
@@ -105,13 +112,23 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
     Ok(done)
 }
 
+fn check(go_on: &dyn Fn() -> bool) -> Result<()> {
+    if go_on() {
+        return Ok(());
+    }
+    let message = "it was interrupted: what is in order by now stays so";
+    Err(Error::new(ErrorKind::Query, message))
+}
+
 /// What one commit changes.
 struct Step {
     list: BlockList,
+    /// The first commits of the blocks that are merged where they have keys in a range.
+    merged: Commits,
     /// Ascending, without a common key.
     merges: Vec<Merge>,
     packs: Vec<Range<usize>>,
-    /// The merges that each block has rows for; none for a later block.
+    /// The merges that each block has rows for.
     cuts: Vec<Range<usize>>,
     /// The last commit when the call began.
     until: CommitNo,
@@ -161,12 +178,12 @@ impl Step {
         let list = BlockList::read(view)?;
         let is_old = |block: &&Entry| is_old(block, until);
         let old: Vec<&Entry> = list.blocks.iter().filter(is_old).collect();
-        let ranges = ranges_to_merge(view, &old);
+        let (ranges, commits) = Search::new(view, &list, &old).ranges_to_merge(until);
         let cuts: Vec<Range<usize>> = list
             .blocks
             .iter()
             .map(|block| {
-                if !is_old(&block) {
+                if !commits.contains(&block.first_commit) {
                     return 0..0;
                 }
                 let first = ranges.partition_point(|range| range.last < block.key_min);
@@ -188,6 +205,7 @@ impl Step {
         }
         let mut step = Self {
             list,
+            merged: commits,
             merges,
             packs: Vec::new(),
             cuts,
@@ -366,7 +384,7 @@ impl Step {
     }
 
     /// Writes the new fragments and puts them in the place of the old blocks.
-    fn run(&self, table: &Table, view: &TableView) -> Result<Ran> {
+    fn run(&self, table: &Table, view: &TableView, go_on: &dyn Fn() -> bool) -> Result<Ran> {
         let mut packed = vec![false; self.list.blocks.len()];
         for group in &self.packs {
             packed[group.clone()].fill(true);
@@ -380,17 +398,17 @@ impl Step {
         );
         let mut removed: Vec<EntryKey> = Vec::new();
         let mut parts: Vec<(i64, Part)> = Vec::new();
-        let mut later = Vec::new();
+        let mut between = Vec::new();
         for (at, block) in self.list.blocks.iter().enumerate() {
             let is_touched = packed[at] || !self.cuts[at].is_empty();
             let in_fragment = self.list.fragments.contains_key(&file_of(at));
             if is_touched && !in_fragment {
                 removed.push(block.key());
             } else if !is_touched && rewritten.contains(&file_of(at)) {
-                if is_old(block, self.until) {
+                if self.merged.contains(&block.first_commit) {
                     parts.push((block.key_min, Part::Copy(at)));
                 } else {
-                    later.push(at);
+                    between.push(at);
                 }
             }
             if !self.cuts[at].is_empty() {
@@ -414,15 +432,16 @@ impl Step {
             step: self,
             table,
             view,
+            go_on,
             output: Output::default(),
             ran: Ran::default(),
         };
         for (_, part) in parts {
             writer.write(part)?;
         }
-        // In files of their own: their keys lie between those of the new blocks.
+        // In files of their own: their keys may lie between those of the new blocks.
         writer.output.finish_fragment()?;
-        later.into_iter().try_for_each(|at| writer.copy(at))?;
+        between.into_iter().try_for_each(|at| writer.copy(at))?;
         let edit = Edit::Replace {
             table: table.id(),
             removed,
@@ -469,38 +488,198 @@ fn open_parts(view: &TableView) -> Vec<(CommitNo, KeyRange)> {
         .collect()
 }
 
-/// Ranges of keys in which these blocks overlap, as many as one step takes: ascending, without a common key.
-fn ranges_to_merge(view: &TableView, blocks: &[&Entry]) -> Vec<KeyRange> {
-    let open = open_parts(view);
-    let mut budget = view.engine().options().maintain_rows.max(1);
-    let mut removed = 0;
-    let mut ranges: Vec<KeyRange> = Vec::new();
-    let mut last_run = None;
-    for (number, run) in runs(blocks.iter().copied()).into_iter().enumerate() {
-        if run.len() < 2 {
-            continue;
-        }
-        let front = front_of_run(&blocks[run], budget, MOST_REMOVED - removed);
-        // All of them have one key: they are in order of arrival, and no commit could name them all.
-        if front.blocks > 4 * MOST_REMOVED || waits_for_open_rows(&open, blocks, front.keys) {
-            continue;
-        }
-        // No other block lies between two runs: together they make fuller blocks.
-        let follows = number > 0 && last_run == Some(number - 1);
-        match ranges.last_mut() {
-            Some(last) if follows || front.keys.first <= last.last => {
-                last.last = last.last.max(front.keys.last);
+/// Commits, both ends included.
+type Commits = RangeInclusive<CommitNo>;
+
+/// Where blocks overlap.
+struct Search<'a> {
+    /// Those that may be merged, in the order of the index.
+    blocks: &'a [&'a Entry],
+    open: Vec<(CommitNo, KeyRange)>,
+    /// About so much work is one step, in rows.
+    step_rows: u64,
+    /// What it takes to copy the blocks of each fragment.
+    fragments: HashMap<FileId, u64>,
+}
+
+impl<'a> Search<'a> {
+    fn new(view: &TableView, list: &BlockList, blocks: &'a [&'a Entry]) -> Self {
+        let mut fragments = HashMap::new();
+        for block in &list.blocks {
+            if list.fragments.contains_key(&block.address.file) {
+                *fragments.entry(block.address.file).or_default() += cost(block);
             }
-            _ => ranges.push(front.keys),
         }
-        last_run = Some(number);
-        budget = budget.saturating_sub(front.work);
-        removed += front.blocks;
-        if budget == 0 || removed >= MOST_REMOVED {
-            break;
+        Self {
+            blocks,
+            open: open_parts(view),
+            step_rows: view.engine().options().maintain_rows.max(1),
+            fragments,
         }
     }
-    ranges
+
+    /// Ranges of keys in which blocks overlap, as many as one step takes, ascending, without a common key; and the first commits of
+    /// the blocks that are merged there.
+    fn ranges_to_merge(&self, until: CommitNo) -> (Vec<KeyRange>, Commits) {
+        let all = CommitNo(0)..=until;
+        let mut budget = self.step_rows;
+        let mut removed = 0;
+        let mut ranges: Vec<KeyRange> = Vec::new();
+        let mut last_run = None;
+        for (number, run) in runs(self.blocks.iter().copied()).into_iter().enumerate() {
+            if run.len() < 2 {
+                continue;
+            }
+            let blocks = &self.blocks[run];
+            let most_work = self.step_rows / CROWD_PART;
+            if let Some(crowd) = Crowd::find(blocks, most_work) {
+                if !ranges.is_empty() {
+                    break;
+                }
+                let commits = crowd.commits_to_merge(most_work);
+                if let Some(keys) = self.within_crowd(blocks, &crowd, &commits) {
+                    return (vec![keys], commits);
+                }
+                continue;
+            }
+            let front = self.front_of_run(blocks, budget, MOST_REMOVED - removed);
+            // All of them have one key: they are in order of arrival, and no commit could name them all.
+            if front.blocks > 4 * MOST_REMOVED
+                || waits_for_open_rows(&self.open, self.blocks, front.keys)
+            {
+                continue;
+            }
+            // No other block lies between two runs: together they make fuller blocks.
+            let follows = number > 0 && last_run == Some(number - 1);
+            match ranges.last_mut() {
+                Some(last) if follows || front.keys.first <= last.last => {
+                    last.last = last.last.max(front.keys.last);
+                }
+                _ => ranges.push(front.keys),
+            }
+            last_run = Some(number);
+            budget = budget.saturating_sub(front.work);
+            removed += front.blocks;
+            if budget == 0 || removed >= MOST_REMOVED {
+                break;
+            }
+        }
+        (ranges, all)
+    }
+
+    /// The keys to merge around a crowd, of the blocks with these first commits.
+    fn within_crowd(
+        &self,
+        blocks: &[&Entry],
+        crowd: &Crowd,
+        commits: &Commits,
+    ) -> Option<KeyRange> {
+        let among = |block: &&&Entry| commits.contains(&block.first_commit);
+        let members: Vec<&Entry> = blocks.iter().filter(among).copied().collect();
+        let ends_there = |block: &&&Entry| end(block) >= crowd.place;
+        let blocks: Vec<&Entry> = members.iter().filter(ends_there).copied().collect();
+        // Those that are in the place come first, and overlap there.
+        let run = runs(blocks.iter().copied()).into_iter().next()?;
+        let front = self.front_of_run(&blocks[run], self.step_rows, MOST_REMOVED);
+        let waits = front.blocks > 4 * MOST_REMOVED
+            || waits_for_open_rows(&self.open, &members, front.keys);
+        (!waits).then_some(front.keys)
+    }
+
+    /// The front of a run that is about so much work, or a part of the copying that goes with it.
+    fn front_of_run(&self, blocks: &[&Entry], most_work: u64, most_blocks: usize) -> Front {
+        let mut most_work = most_work;
+        loop {
+            let front = front_of_run(blocks, most_work, most_blocks);
+            let files = blocks[..front.blocks]
+                .iter()
+                .map(|block| block.address.file);
+            let files: HashSet<FileId> = files.collect();
+            let copied: u64 = files
+                .iter()
+                .filter_map(|file| self.fragments.get(file))
+                .sum();
+            if front.blocks == blocks.len() || copied / COPIED_PER_ROW <= most_work {
+                return front;
+            }
+            most_work = copied / COPIED_PER_ROW;
+        }
+    }
+}
+
+/// Blocks that overlap in one place and are more than a part of a step.
+struct Crowd {
+    place: Place,
+    /// By their first commits: what it takes to write those anew that are in the place, and how densely their rows lie.
+    commits: BTreeMap<CommitNo, (u64, f64)>,
+}
+
+impl Crowd {
+    /// The place of a run where the blocks that overlap are the most work, if that is more than `most_work` and they are of three
+    /// commits at least.
+    fn find(blocks: &[&Entry], most_work: u64) -> Option<Self> {
+        let mut here: BinaryHeap<Reverse<(Place, usize)>> = BinaryHeap::new();
+        let (mut work, mut greatest) = (0, most_work);
+        let mut place = None;
+        for (at, block) in blocks.iter().enumerate() {
+            while let Some(Reverse((_, gone))) =
+                here.peek().filter(|first| first.0.0 < start(block))
+            {
+                work -= cost(blocks[*gone]);
+                here.pop();
+            }
+            here.push(Reverse((end(block), at)));
+            work += cost(block);
+            if work > greatest {
+                (greatest, place) = (work, Some(start(block)));
+            }
+        }
+        let place = place?;
+        let mut commits: BTreeMap<CommitNo, (u64, f64)> = BTreeMap::new();
+        let there = |block: &&&Entry| start(block) <= place && end(block) >= place;
+        for block in blocks.iter().filter(there) {
+            let keys = block.key_max.abs_diff(block.key_min) as f64 + 1.0;
+            let of_commit = commits.entry(block.first_commit).or_default();
+            of_commit.0 += cost(block);
+            of_commit.1 += cost(block) as f64 / keys;
+        }
+        (commits.len() > 2).then_some(Self { place, commits })
+    }
+
+    /// Commits that follow each other, two at least and no more than `most_work` if that is possible: those that it takes the
+    /// fewest rows to make one of, for each commit that is gone then. So the rows of many are merged before they are merged with
+    /// what was made of others.
+    fn commits_to_merge(&self, most_work: u64) -> Commits {
+        let commits: Vec<(CommitNo, (u64, f64))> =
+            self.commits.iter().map(|(c, w)| (*c, *w)).collect();
+        let mut best = commits[0].0..=commits[1].0;
+        let mut best_rows = f64::INFINITY;
+        let (mut behind, mut work, mut rows) = (0, 0, 0.0);
+        for (first, (commit, (of_first, rows_of_first))) in commits.iter().enumerate() {
+            while let Some((_, (of_next, rows_of_next))) = commits.get(behind)
+                && (behind < first + 2 || work + of_next <= most_work)
+            {
+                work += of_next;
+                rows += rows_of_next;
+                behind += 1;
+            }
+            if behind < first + 2 {
+                break;
+            }
+            let rows_per_commit = rows / (behind - first - 1) as f64;
+            if rows_per_commit < best_rows {
+                best_rows = rows_per_commit;
+                best = *commit..=commits[behind - 1].0;
+            }
+            // The windows behind it are parts of this one.
+            if behind == commits.len() {
+                break;
+            }
+            work -= of_first;
+            rows -= rows_of_first;
+        }
+        best
+    }
 }
 
 /// Whether a block has rows that were committed when a call began, `until` being the last commit then. What is merged of such
@@ -564,12 +743,14 @@ struct Writer<'a> {
     step: &'a Step,
     table: &'a Table,
     view: &'a TableView,
+    go_on: &'a dyn Fn() -> bool,
     output: Output,
     ran: Ran,
 }
 
 impl Writer<'_> {
     fn write(&mut self, part: Part) -> Result<()> {
+        check(self.go_on)?;
         match part {
             Part::Copy(at) => self.copy(at),
             Part::Piece(at, keys) => self.piece(at, keys),
@@ -639,6 +820,7 @@ impl Writer<'_> {
             if !at_end && count < GATHERED_BLOCKS * block_rows && bytes < GATHERED_BYTES {
                 continue;
             }
+            check(self.go_on)?;
             if count > 0 {
                 let batch = concat(self.view.definition(), &gathered)?;
                 let keys = keys_of(self.view.definition(), &batch)?;
