@@ -51,6 +51,8 @@ fn create(engine: &Engine) -> Table {
 struct Filled {
     table: Table,
     times: Vec<i64>,
+    /// Of one append.
+    batch_rows: usize,
 }
 
 impl Filled {
@@ -58,6 +60,7 @@ impl Filled {
         Self {
             table: create(engine),
             times: Vec::new(),
+            batch_rows: usize::MAX,
         }
     }
 
@@ -72,8 +75,10 @@ impl Filled {
             Arc::new(Int64Array::from_iter_values(numbers)),
         ];
         let batch = RecordBatch::try_new(self.table.schema(), columns).unwrap();
+        let starts = (0..batch.num_rows()).step_by(self.batch_rows);
+        let part = |start| batch.slice(start, self.batch_rows.min(batch.num_rows() - start));
         self.table
-            .append([Ok(batch)], Some(Durability::Disk))
+            .append(starts.map(|start| Ok(part(start))), Some(Durability::Disk))
             .unwrap();
     }
 
@@ -190,7 +195,7 @@ fn steps_of_less_than_a_block_come_to_an_end() {
     }
     let done = filled.table.maintain().unwrap();
     let stats = filled.table.stats().unwrap();
-    assert!(done.steps > 2 * stats.blocks, "{done:?}, {stats:?}");
+    assert!(done.steps > stats.blocks, "{done:?}, {stats:?}");
     assert_eq!((stats.late_rows, stats.open_rows), (0, 0));
     assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
 }
@@ -212,6 +217,37 @@ fn as_many_late_appends_as_there_may_be_are_put_in_order_in_a_few_passes() {
     assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
     // 30 steps would take each row once.
     assert!(done.steps < 300 && done.rows < 6 * stats.rows, "{done:?}");
+}
+
+/// An append that is sorted in several parts has blocks that overlap, all of one commit, so that not even two of them may fit in a
+/// step.
+#[test]
+fn blocks_of_one_commit_that_are_more_than_a_step_are_put_in_order() {
+    let sim = SimEnv::new(13);
+    let options = EngineOptions {
+        maintain_rows: 50,
+        append_limits: AppendLimits {
+            gather_bytes: 2_000,
+            ..options().append_limits
+        },
+        ..options()
+    };
+    let engine = Engine::open(sim.env(), Path::new("/db"), options).unwrap();
+    let mut filled = Filled::new(&engine);
+    filled.batch_rows = 300;
+    for part in 0..3 {
+        filled.append((0..6_000).map(|n| (n * 7_919 + part) % 6_007));
+    }
+    let before = filled.table.stats().unwrap();
+    assert!(before.late_rows > 15_000, "{before:?}");
+    let done = filled.table.maintain().unwrap();
+    let stats = filled.table.stats().unwrap();
+    assert_eq!((stats.late_rows, stats.open_rows), (0, 0));
+    assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
+    assert!(
+        done.rows < 20 * stats.rows && done.steps < 1_000,
+        "{done:?}, {stats:?}"
+    );
 }
 
 #[test]

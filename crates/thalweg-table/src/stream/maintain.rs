@@ -60,8 +60,8 @@ const CROWD_PART: u64 = 4;
 const COPIED_PER_ROW: u64 = 4;
 /// Steps in a row that may lose a race against another edit.
 const MOST_CONFLICTS: u32 = 16;
-/// Steps of one call, by the blocks that there are at first, or by as much of them as one step takes, if that is less than a
-/// block. Each takes away a late run, a part of one, or a short block, and leaves few short ones; more than that are only
+/// Steps of one pass of a call, by the blocks that there are at first, or by as much of them as one step takes, if that is less
+/// than a block. Each takes away a late run, a part of one, or a short block, and leaves few short ones; more than that are only
 /// planned for an index that names other keys than its blocks have.
 const MOST_STEPS_PER_BLOCK: u64 = 8;
 const MOST_STEPS: u64 = 64;
@@ -166,7 +166,10 @@ impl Step {
         let steps_of = |block: &Entry| 1 + cost(block) / of_step;
         let old = self.list.blocks.iter().filter(|block| is_old(block, until));
         let steps: u64 = old.map(steps_of).sum();
-        MOST_STEPS.saturating_add(steps.saturating_mul(MOST_STEPS_PER_BLOCK))
+        // Where a step takes the rows of two commits only, as many passes as it takes to halve their number.
+        let passes = u64::from(1 + self.list.blocks.len().max(1).ilog2());
+        let steps_per_block = passes.saturating_mul(MOST_STEPS_PER_BLOCK);
+        MOST_STEPS.saturating_add(steps.saturating_mul(steps_per_block))
     }
 
     /// What to do next; `None` when everything up to the commit `until` is in order, or has to wait for open rows.
@@ -580,7 +583,11 @@ impl<'a> Search<'a> {
         let blocks: Vec<&Entry> = members.iter().filter(ends_there).copied().collect();
         // Those that are in the place come first, and overlap there.
         let run = runs(blocks.iter().copied()).into_iter().next()?;
-        let front = self.front_of_run(&blocks[run], self.step_rows, MOST_REMOVED);
+        // Half of what is written lies within the range at least, also where the blocks of one commit are more than a step.
+        let there = crowd.commits.range(commits.clone());
+        let work: u64 = there.map(|(_, (work, _))| work).sum();
+        let most_work = self.step_rows.max(2 * work);
+        let front = self.front_of_run(&blocks[run], most_work, MOST_REMOVED);
         let waits = front.blocks > 4 * MOST_REMOVED
             || waits_for_open_rows(&self.open, &members, front.keys);
         (!waits).then_some(front.keys)
@@ -607,7 +614,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Blocks that overlap in one place and are more than a part of a step.
+/// Blocks that overlap in one place and are more than a part of a step, of one commit or of many.
 struct Crowd {
     place: Place,
     /// By their first commits: what it takes to write those anew that are in the place, and how densely their rows lie.
@@ -615,8 +622,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// The place of a run where the blocks that overlap are the most work, if that is more than `most_work` and they are of three
-    /// commits at least.
+    /// The place of a run where the blocks that overlap are the most work, if that is more than `most_work`.
     fn find(blocks: &[&Entry], most_work: u64) -> Option<Self> {
         let mut here: BinaryHeap<Reverse<(Place, usize)>> = BinaryHeap::new();
         let (mut work, mut greatest) = (0, most_work);
@@ -643,16 +649,19 @@ impl Crowd {
             of_commit.0 += cost(block);
             of_commit.1 += cost(block) as f64 / keys;
         }
-        (commits.len() > 2).then_some(Self { place, commits })
+        Some(Self { place, commits })
     }
 
-    /// Commits that follow each other, two at least and no more than `most_work` if that is possible: those that it takes the
+    /// Commits that follow each other, two at least if there are as many, and no more than `most_work` if that is possible: those that it takes the
     /// fewest rows to make one of, for each commit that is gone then. So the rows of many are merged before they are merged with
     /// what was made of others.
     fn commits_to_merge(&self, most_work: u64) -> Commits {
         let commits: Vec<(CommitNo, (u64, f64))> =
             self.commits.iter().map(|(c, w)| (*c, *w)).collect();
-        let mut best = commits[0].0..=commits[1].0;
+        let mut best = commits[0].0..=commits[commits.len() - 1].0;
+        if commits.len() < 3 {
+            return best;
+        }
         let mut best_rows = f64::INFINITY;
         let (mut behind, mut work, mut rows) = (0, 0, 0.0);
         for (first, (commit, (of_first, rows_of_first))) in commits.iter().enumerate() {
