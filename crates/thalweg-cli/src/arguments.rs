@@ -153,12 +153,18 @@ pub(crate) struct ImportOptions {
 impl ImportOptions {
     /// The name in the table of the column that orders it: `Date_Time` for two columns `Date,Time`.
     pub(crate) fn time_name(&self) -> Option<String> {
-        let time = self.time.as_ref()?;
-        let parts: Vec<&str> = time.split(',').map(str::trim).collect();
-        Some(match parts.as_slice() {
-            [date, clock] if !date.is_empty() && !clock.is_empty() => format!("{date}_{clock}"),
-            _ => time.clone(),
+        Some(match self.date_and_clock() {
+            Some([date, clock]) => format!("{date}_{clock}"),
+            None => self.time.clone()?,
         })
+    }
+
+    /// The columns of `--time Date,Time`.
+    pub(crate) fn date_and_clock(&self) -> Option<[&str; 2]> {
+        let (date, clock) = self.time.as_ref()?.split_once(',')?;
+        let (date, clock) = (date.trim(), clock.trim());
+        let are_two = !date.is_empty() && !clock.is_empty() && !clock.contains(',');
+        are_two.then_some([date, clock])
     }
 }
 

@@ -276,7 +276,7 @@ impl Shell {
         Ok(Next::GoOn)
     }
 
-    /// What psql calls its commands.
+    /// Runs a command in the notation of psql, which begins with a backslash.
     fn run_backslash(&mut self, line: &str) -> Result<Next, Failure> {
         let words = words(line.trim_end_matches(';'))?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();

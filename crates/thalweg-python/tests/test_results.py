@@ -321,3 +321,8 @@ def test_rows_are_written_to_files(tmp_path):
         with pytest.raises(thalweg.QueryError):
             db.sql("SELECT 9223372036854775807 + n FROM generate_series(0, 1) t(n)").write_csv(tmp_path / "b.csv")
         assert not (tmp_path / "b.csv").exists()
+        before = (tmp_path / "a.csv").read_bytes()
+        with pytest.raises(thalweg.QueryError):
+            db.sql("SELECT 9223372036854775807 + n FROM generate_series(0, 1) t(n)").write_csv(tmp_path / "a.csv")
+        assert (tmp_path / "a.csv").read_bytes() == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.parquet"]

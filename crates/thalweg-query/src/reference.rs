@@ -60,7 +60,7 @@ const OWN_TEXTS: [(&str, &str); 10] = [
     ("mode", "Returns the most frequent value."),
     (
         "try_strptime",
-        "Returns the time that a text is by a pattern, NULL where it is none.",
+        "Reads a text as a time by a pattern; NULL where the text does not fit it.",
     ),
     ("typeof", "Returns the name of the type in SQL."),
     ("version", "Returns the version of Thalweg."),
@@ -117,6 +117,7 @@ impl Texts {
     fn syntax(&self, name: &str) -> String {
         match self.0.get(name) {
             Some(text) => one_line(&text.syntax_example),
+            None if name == "try_strptime" => format!("{name}(text, pattern)"),
             None => format!("{name}(expression)"),
         }
     }

@@ -158,7 +158,7 @@ fn given_names(statement: &SqlStatement) -> Vec<String> {
     select.projection.iter().filter_map(name).collect()
 }
 
-/// What to say of a column that is missing because only SELECT gives something its name.
+/// Explains a missing column whose name is an alias of the same SELECT; other errors stay as they are.
 fn explain_given_name(error: DataFusionError, given: &[String]) -> DataFusionError {
     let name = match error.find_root() {
         DataFusionError::SchemaError(inner, _) => match &**inner {

@@ -6,7 +6,7 @@ use crate::error::unsupported;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_table::Result;
 
-/// What is said of COPY, whatever follows.
+/// The message for every form of COPY.
 pub(crate) const COPY: &str = "COPY is not offered: thalweg import reads files into tables, and thalweg sql DATABASE \"SELECT * FROM t\" \
                                --format csv (or json, arrow) > FILE writes rows; in Python db.sql(...).arrow(), df() and pl() write them";
 

@@ -396,7 +396,7 @@ fn cannot_hold(text: &str, data_type: &DataType) -> String {
     )
 }
 
-/// What may make a time of a text that is none.
+/// Names the option that would read such a text or number as a time, if there is one.
 pub(super) fn time_hint(text: &str) -> Option<String> {
     if let Some(zone) = zone_name(text) {
         return Some(format!(

@@ -18,8 +18,8 @@ const SAMPLE_RECORDS: usize = 1_000;
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Excel's own way to name the separator, in the first line.
 const NAMED_SEPARATOR: &[u8] = b"sep=";
-/// What begins a file as UTF-8.
-const BOM: &[u8] = b"\xef\xbb\xbf";
+/// The byte order mark of UTF-8, which some programs put at the beginning of files.
+pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The detected dialect, and a reader that starts where the data does.
 pub(super) struct Detected {
@@ -228,15 +228,7 @@ fn separator_of(start: &[u8], quote: u8, is_whole: bool) -> u8 {
 
 /// Whether all lines have as many words, and one of the columns that they make is numbers below its name.
 fn is_separated_by_spaces(start: &[u8], quote: u8, is_whole: bool) -> bool {
-    let mut text = Vec::new();
-    let start = Box::new(Cursor::new(start.to_vec()));
-    // Reading from memory.
-    if SingleSpaces::new(start, quote)
-        .read_to_end(&mut text)
-        .is_err()
-    {
-        return false;
-    }
+    let text = single_spaced(start, quote);
     let records = records(&text, b' ', quote, is_whole);
     let Some((header, rows)) = records.split_first() else {
         return false;

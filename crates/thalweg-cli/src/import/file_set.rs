@@ -171,9 +171,8 @@ fn open_reader(
         FileFormat::Json => Box::new(JsonLines::open(source, options)?),
         _ => Box::new(CsvLines::open(source, options)?),
     };
-    if let (Some(time), Some(name)) = (&options.time, options.time_name()) {
-        let parts: Vec<&str> = time.split(',').map(str::trim).collect();
-        reader = joined(reader, &parts, &name);
+    if let (Some(columns), Some(name)) = (options.date_and_clock(), options.time_name()) {
+        reader = joined(reader, columns, &name);
     }
     if let Some(names) = names {
         if reader.columns().len() != names.len() {

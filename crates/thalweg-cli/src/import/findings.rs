@@ -4,7 +4,7 @@ use super::convert::shown;
 use super::file_set::Opened;
 use super::infer::{Found, Reading};
 use super::numbers::{epoch_ns, whole_number};
-use super::times::{Order, digits_pattern};
+use super::times::{DAY_NS, Order, digits_pattern};
 use crate::arguments::EpochUnit;
 use arrow_schema::{DataType, TimeUnit};
 use thalweg::{key_to_text, sql_type_name};
@@ -16,7 +16,6 @@ const MOST_NAMES: usize = 8;
 /// Nanoseconds of the first and the last moment that numbers are taken for times of: 1990 and 2100.
 const LIKELY_NS: std::ops::Range<i128> = 631_152_000_000_000_000..4_102_444_800_000_000_000;
 const TIME: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
-const DAY_NS: i128 = 86_400_000_000_000;
 const UNITS: [EpochUnit; 4] = [EpochUnit::S, EpochUnit::Ms, EpochUnit::Us, EpochUnit::Ns];
 
 /// A type in the words of a message.

@@ -16,7 +16,7 @@ pub(super) struct JoinedTimes {
 /// `inner` with two of its columns joined, if it has both.
 pub(super) fn joined(
     inner: Box<dyn ReadChunks>,
-    names: &[&str],
+    [date, clock]: [&str; 2],
     name: &str,
 ) -> Box<dyn ReadChunks> {
     let mut columns = inner.columns().to_vec();
@@ -24,11 +24,9 @@ pub(super) fn joined(
         let is_it = |name: &String| fold_name(name) == fold_name(wanted);
         columns.iter().position(is_it)
     };
-    let places: Option<Vec<usize>> = names.iter().map(|name| place(name)).collect();
-    let Some([date, clock]) = places.as_deref() else {
+    let (Some(date), Some(clock)) = (place(date), place(clock)) else {
         return inner;
     };
-    let (date, clock) = (*date, *clock);
     if date == clock {
         return inner;
     }

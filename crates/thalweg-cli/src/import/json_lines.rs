@@ -117,7 +117,7 @@ impl JsonLines {
             Ok(start) => start,
             Err(error) => return Err(self.unreadable(&error)),
         };
-        let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+        let start = start.strip_prefix(super::dialect::BOM).unwrap_or(start);
         Ok(start.trim_ascii_start().starts_with(b"["))
     }
 

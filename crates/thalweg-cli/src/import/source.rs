@@ -4,6 +4,7 @@
 //! - Packing is detected by the first bytes, not by the name: standard input has none.
 //! - Every input can be read again from its start: what is no file is copied to one first.
 
+use super::dialect::BOM;
 use crate::arguments::{FileFormat, ImportOptions};
 use crate::failure::Failure;
 use crate::{files, progress};
@@ -176,7 +177,7 @@ impl Source {
 
 /// Whether a text begins with an object of JSON or a list of them, as no line of names does.
 fn looks_like_json(start: &[u8]) -> bool {
-    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+    let text = start.strip_prefix(BOM).unwrap_or(start);
     let text = text.trim_ascii_start();
     let object = match text.strip_prefix(b"[") {
         Some(items) => items.trim_ascii_start(),

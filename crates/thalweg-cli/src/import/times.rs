@@ -7,7 +7,7 @@
 use chrono::NaiveDate;
 use chrono::format::{Fixed, Item, Numeric, Parsed, StrftimeItems, parse};
 
-const DAY_NS: i128 = 86_400_000_000_000;
+pub(super) const DAY_NS: i128 = 86_400_000_000_000;
 const MONTHS: [&str; 12] = [
     "january",
     "february",
@@ -502,7 +502,7 @@ pub(crate) struct Pattern {
     has_zone: bool,
     /// Its clock has hours and no minutes.
     is_by_hour: bool,
-    /// What of the date it leaves open: the first month, the first day are meant.
+    /// The pattern has no month: the first one is meant. So it is with the day.
     lacks_month: bool,
     lacks_day: bool,
 }

@@ -152,7 +152,7 @@ fn options_of_a_table_that_is_there_are_compared() {
     assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n2\n");
 }
 
-/// What is printed of a file that is imported.
+/// Imports a file and returns the lines that are printed about it.
 #[track_caller]
 fn told(text: &str, more: &[&str]) -> String {
     let place = Place::new();

@@ -51,20 +51,29 @@ def write_csv(reader, path):
 
 
 def _write(reader, path, writer):
-    """Of what cannot be written to its end nothing is left."""
+    """Writes beside the file and renames in the end: a query that fails leaves what was there."""
     try:
-        path = os.path.expanduser(os.fsdecode(os.fsencode(path)))
+        path = os.path.realpath(os.path.expanduser(os.fsdecode(os.fsencode(path))))
     except (TypeError, ValueError) as error:
         raise Error(f"{path!r} is no path of a file: {error}") from None
+    if os.path.exists(path) and not os.path.isfile(path):
+        # A pipe or a device cannot be replaced.
+        _write_all(reader, path, writer)
+        return
+    partial = f"{path}.{os.getpid()}.partial"
     try:
-        with writer(path, reader.schema) as out:
-            for batch in reader:
-                out.write_batch(batch)
+        _write_all(reader, partial, writer)
+        os.replace(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            if os.path.isfile(path):
-                os.remove(path)
+            os.remove(partial)
         raise
+
+
+def _write_all(reader, path, writer):
+    with writer(path, reader.schema) as out:
+        for batch in reader:
+            out.write_batch(batch)
 
 
 def _array(column):

@@ -4,13 +4,14 @@
 //! day 24 hours wherever lengths are compared, as in PostgreSQL and DuckDB; a length is exact, in nanoseconds, and every interval
 //! and duration of every unit has one.
 
+use super::applied;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use arrow::compute::{cast, interleave};
 use arrow::datatypes::{
     DataType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
     DurationSecondType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
-use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -71,25 +72,6 @@ fn lengths(array: &ArrayRef) -> Result<Decimal128Array> {
         other => return internal_err!("the length of {other}"),
     };
     Ok(lengths.with_data_type(LENGTH))
-}
-
-/// What `of_arrays` makes of the arguments, as a constant if all of them are constants.
-fn applied(
-    args: &ScalarFunctionArgs,
-    of_arrays: impl FnOnce(&[ArrayRef]) -> Result<ArrayRef>,
-) -> Result<ColumnarValue> {
-    let is_constant = args
-        .args
-        .iter()
-        .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-    let rows = if is_constant { 1 } else { args.number_rows };
-    let arrays = args.args.iter().map(|arg| arg.to_array(rows));
-    let result = of_arrays(&arrays.collect::<Result<Vec<_>>>()?)?;
-    Ok(if is_constant {
-        ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)
-    } else {
-        ColumnarValue::Array(result)
-    })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

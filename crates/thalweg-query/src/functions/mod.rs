@@ -15,3 +15,26 @@ pub(crate) mod time_texts;
 pub(crate) mod time_zones;
 pub(crate) mod total;
 pub(crate) mod try_times;
+
+use arrow::array::ArrayRef;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
+
+/// Calls `of_arrays` with the arguments as arrays; of constants alone, with one row of them, and the result is a constant too.
+fn applied(
+    args: &ScalarFunctionArgs,
+    of_arrays: impl FnOnce(&[ArrayRef]) -> Result<ArrayRef>,
+) -> Result<ColumnarValue> {
+    let is_constant = args
+        .args
+        .iter()
+        .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let rows = if is_constant { 1 } else { args.number_rows };
+    let arrays = args.args.iter().map(|arg| arg.to_array(rows));
+    let result = of_arrays(&arrays.collect::<Result<Vec<_>>>()?)?;
+    Ok(if is_constant {
+        ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)
+    } else {
+        ColumnarValue::Array(result)
+    })
+}

@@ -3,8 +3,9 @@
 //! Invariant: a text is changed only where it is a time that lacks seconds or a digit of the hour; what is no time stays as it is, for
 //! the cast to refuse.
 
+use super::applied;
 use crate::meaning::time_texts::with_seconds_in;
-use arrow::array::{ArrayRef, AsArray, StringArray};
+use arrow::array::{AsArray, StringArray};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{
@@ -48,24 +49,18 @@ impl ScalarUDFImpl for TimeText {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [text] = args.args.as_slice() else {
-            return internal_err!("{} takes one argument", self.name());
-        };
-        let array = text.to_array(1)?;
-        let texts = array.as_string::<i32>();
-        let lacks = |text: &str| with_seconds_in(text).is_some();
-        if !texts.iter().flatten().any(lacks) {
-            return Ok(text.clone());
-        }
-        let whole = |text: &str| with_seconds_in(text).unwrap_or_else(|| text.to_owned());
-        let whole: StringArray = texts.iter().map(|text| text.map(whole)).collect();
-        let whole: ArrayRef = Arc::new(whole);
-        // A constant stays one.
-        Ok(match text {
-            ColumnarValue::Array(_) => ColumnarValue::Array(whole),
-            ColumnarValue::Scalar(_) => {
-                ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&whole, 0)?)
+        applied(&args, |arrays| {
+            let [array] = arrays else {
+                return internal_err!("{} takes one argument", self.name());
+            };
+            let texts = array.as_string::<i32>();
+            let lacks = |text: &str| with_seconds_in(text).is_some();
+            if !texts.iter().flatten().any(lacks) {
+                return Ok(Arc::clone(array));
             }
+            let whole = |text: &str| with_seconds_in(text).unwrap_or_else(|| text.to_owned());
+            let whole: StringArray = texts.iter().map(|text| text.map(whole)).collect();
+            Ok(Arc::new(whole))
         })
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Invariant: what `strptime` takes is read by it, and what it refuses is NULL; a pattern that is none is an error.
 
+use super::applied;
 use crate::error::{query, to_datafusion};
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, TimeUnit};
 use chrono::format::{Item, StrftimeItems};
-use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::common::{Result, internal_err};
 use datafusion::functions::datetime::to_timestamp;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -42,10 +43,7 @@ impl ScalarUDFImpl for TryTime {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [text, pattern] = args.args.as_slice() else {
-            return internal_err!("{} takes two arguments", self.name());
-        };
-        if let ColumnarValue::Scalar(pattern) = pattern
+        if let Some(ColumnarValue::Scalar(pattern)) = args.args.get(1)
             && let Some(pattern) = pattern.try_as_str().flatten()
             && StrftimeItems::new(pattern).any(|item| item == Item::Error)
         {
@@ -53,16 +51,9 @@ impl ScalarUDFImpl for TryTime {
                 "\"{pattern}\" is no pattern of strptime, as '%Y-%m-%d %H:%M:%S' would be"
             ))));
         }
-        let is_constant = matches!(
-            (text, pattern),
-            (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_))
-        );
-        let rows = if is_constant { 1 } else { args.number_rows };
-        let times = times(&args, &text.to_array(rows)?, &pattern.to_array(rows)?)?;
-        Ok(if is_constant {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&times, 0)?)
-        } else {
-            ColumnarValue::Array(times)
+        applied(&args, |arrays| match arrays {
+            [texts, patterns] => times(&args, texts, patterns),
+            _ => internal_err!("{} takes two arguments", self.name()),
         })
     }
 }

@@ -546,10 +546,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let front = self.front_of_run(blocks, budget, MOST_REMOVED - removed);
-            // All of them have one key: they are in order of arrival, and no commit could name them all.
-            if front.blocks > 4 * MOST_REMOVED
-                || waits_for_open_rows(&self.open, self.blocks, front.keys)
-            {
+            if self.is_left_alone(&front, self.blocks) {
                 continue;
             }
             // No other block lies between two runs: together they make fuller blocks.
@@ -588,9 +585,14 @@ impl<'a> Search<'a> {
         let work: u64 = there.map(|(_, (work, _))| work).sum();
         let most_work = self.step_rows.max(2 * work);
         let front = self.front_of_run(&blocks[run], most_work, MOST_REMOVED);
-        let waits = front.blocks > 4 * MOST_REMOVED
-            || waits_for_open_rows(&self.open, &members, front.keys);
-        (!waits).then_some(front.keys)
+        (!self.is_left_alone(&front, &members)).then_some(front.keys)
+    }
+
+    /// Whether a range of these blocks is not merged by this call.
+    fn is_left_alone(&self, front: &Front, blocks: &[&Entry]) -> bool {
+        // So many have one key: they are in order of arrival, and no commit could name them all.
+        let have_one_key = front.blocks > 4 * MOST_REMOVED;
+        have_one_key || waits_for_open_rows(&self.open, blocks, front.keys)
     }
 
     /// The front of a run that is about so much work, or a part of the copying that goes with it.
@@ -652,9 +654,9 @@ impl Crowd {
         Some(Self { place, commits })
     }
 
-    /// Commits that follow each other, two at least if there are as many, and no more than `most_work` if that is possible: those that it takes the
-    /// fewest rows to make one of, for each commit that is gone then. So the rows of many are merged before they are merged with
-    /// what was made of others.
+    /// Chooses commits that follow each other, at least two if there are as many, and no more work than `most_work` if that is
+    /// possible: those with the fewest rows to write for each commit that is gone then. So single commits are merged with each
+    /// other before they are merged with what was made of many.
     fn commits_to_merge(&self, most_work: u64) -> Commits {
         let commits: Vec<(CommitNo, (u64, f64))> =
             self.commits.iter().map(|(c, w)| (*c, *w)).collect();
