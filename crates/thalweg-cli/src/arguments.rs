@@ -6,7 +6,7 @@ use arrow_schema::DataType;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thalweg::parse_type;
+use thalweg::{fold_name, parse_type};
 
 /// An embedded database for sensor data. With a database and no command: a shell for SQL.
 #[derive(Debug, Parser)]
@@ -151,12 +151,21 @@ pub(crate) struct ImportOptions {
 }
 
 impl ImportOptions {
-    /// The name in the table of the column that orders it: `Date_Time` for two columns `Date,Time`.
-    pub(crate) fn time_name(&self) -> Option<String> {
-        Some(match self.date_and_clock() {
-            Some([date, clock]) => format!("{date}_{clock}"),
-            None => self.time.clone()?,
-        })
+    /// Where the column is that orders the table: the one that is called as `--time` says, also with a comma in its name, or
+    /// the one that is joined of two.
+    pub(crate) fn time_place(&self, names: &[String]) -> Option<usize> {
+        let place = |wanted: &str| {
+            let is_wanted = |name: &String| fold_name(name) == fold_name(wanted);
+            names.iter().position(is_wanted)
+        };
+        let given = place(self.time.as_deref()?);
+        given.or_else(|| place(&self.joined_name()?))
+    }
+
+    /// The name in the table of the column that is joined of two: `Date_Time` of `Date,Time`.
+    pub(crate) fn joined_name(&self) -> Option<String> {
+        let [date, clock] = self.date_and_clock()?;
+        Some(format!("{date}_{clock}"))
     }
 
     /// The columns of `--time Date,Time`.

@@ -171,7 +171,9 @@ fn open_reader(
         FileFormat::Json => Box::new(JsonLines::open(source, options)?),
         _ => Box::new(CsvLines::open(source, options)?),
     };
-    if let (Some(columns), Some(name)) = (options.date_and_clock(), options.time_name()) {
+    if let (Some(columns), Some(name)) = (options.date_and_clock(), options.joined_name())
+        && options.time_place(reader.columns()).is_none()
+    {
         reader = joined(reader, columns, &name);
     }
     if let Some(names) = names {

@@ -97,6 +97,11 @@ impl<'a> Job<'a> {
             None => Some(create_options(self.options)?),
         };
         let (mut plan, mut inference, mut sample) = self.plan(existing.as_ref(), &listening)?;
+        let time = self.options.time_place(&plan.names);
+        let create = create.map(|create| CreateOptions {
+            time: time.map(|time| plan.names[time].clone()),
+            ..create
+        });
         loop {
             let table = match (&existing, &create, self.db) {
                 (Some(table), ..) => Some(table.clone()),
@@ -602,12 +607,10 @@ fn time_place(
     names: &[String],
     has_odd_header: bool,
 ) -> Result<Option<usize>, Failure> {
-    let Some(wanted) = options.time_name() else {
+    let Some(wanted) = &options.time else {
         return Ok(None);
     };
-    let is_wanted = |name: &String| fold_name(name) == fold_name(&wanted);
-    let place = names.iter().position(is_wanted);
-    place.map(Some).ok_or_else(|| {
+    options.time_place(names).map(Some).ok_or_else(|| {
         let is_remark = |name: &String| name.starts_with(['#', '%', '/']);
         let hint = if has_odd_header {
             "; the first line looks like a row: --no-header names the columns column0, column1 ..."
@@ -616,7 +619,6 @@ fn time_place(
         } else {
             ""
         };
-        let wanted = options.time.as_deref().unwrap_or(&wanted);
         Failure::Other(format!(
             "there is no column \"{wanted}\" to order the table by; there are {}{hint}",
             names.join(", ")
@@ -625,10 +627,9 @@ fn time_place(
 }
 
 fn create_options(options: &ImportOptions) -> Result<CreateOptions, Failure> {
-    let time = options.time_name();
     let given = [
         ("layout", &options.layout),
-        ("time", &time),
+        ("time", &options.time),
         ("key", &options.key),
         ("dimensions", &options.dimensions),
         ("split", &options.split),
@@ -643,8 +644,8 @@ fn create_options(options: &ImportOptions) -> Result<CreateOptions, Failure> {
 fn check_options(table: &Table, options: &ImportOptions) -> Result<(), Failure> {
     let definition = table.definition();
     let time = definition.time_column().map(|time| time.name.clone());
-    if let Some(wanted) = options.time_name()
-        && time.as_deref().map(fold_name) != Some(fold_name(&wanted))
+    if let Some(wanted) = &options.time
+        && options.time_place(time.as_slice()).is_none()
     {
         let is = time.map_or_else(|| "by arrival".to_owned(), |time| format!("by \"{time}\""));
         return Err(Failure::usage(format!(

@@ -285,6 +285,19 @@ fn a_date_and_a_clock_are_one_time() {
 }
 
 #[test]
+fn a_column_with_a_comma_in_its_name_may_order_the_table() {
+    let place = Place::new();
+    let text = "v,\"Time, UTC\"\n1,2024-01-02\n2,2024-01-01\n";
+    for rows in [2, 4] {
+        import(&place, "t.csv", text, &["--time", "Time, UTC"]).ok();
+        let counted = place.sql("SELECT count(*) AS n FROM t");
+        assert_eq!(counted, format!("n\n{rows}\n"));
+    }
+    let first = place.sql("SELECT v FROM t LIMIT 1");
+    assert_eq!(first, "v\n2\n");
+}
+
+#[test]
 fn comments_spaces_and_quotes() {
     for (text, more, rows, wanted) in [
         (
