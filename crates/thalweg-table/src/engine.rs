@@ -187,6 +187,8 @@ impl Engine {
         };
         let encoder = Arc::new(StreamEncoder::new(Arc::clone(&definitions)));
         let kernel = Kernel::open(env, path, &kernel_options(&options), encoder)?;
+        // Who had it open before may have left some.
+        let may_have_garbage = kernel.is_writer();
         Ok(Self {
             inner: Arc::new(Inner {
                 kernel,
@@ -195,7 +197,7 @@ impl Engine {
                 pool,
                 encoders: Arc::default(),
                 closed,
-                maintenance: Mutex::new(false),
+                maintenance: Mutex::new(may_have_garbage),
             }),
         })
     }

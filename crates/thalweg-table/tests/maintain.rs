@@ -250,17 +250,19 @@ fn blocks_of_one_commit_that_are_more_than_a_step_are_put_in_order() {
     );
 }
 
+fn fragments(sim: &SimEnv) -> u64 {
+    let files = sim.files().into_iter();
+    files
+        .filter(|(path, _)| path.extension().is_some_and(|ending| ending == "frag"))
+        .count() as u64
+}
+
 #[test]
 fn what_was_replaced_is_deleted() {
     let sim = SimEnv::new(2);
     let engine = open(&sim);
     let filled = Filled::with_late_rows(&engine);
-    let fragments = || {
-        let files = sim.files().into_iter();
-        files
-            .filter(|(path, _)| path.extension().is_some_and(|ending| ending == "frag"))
-            .count() as u64
-    };
+    let fragments = || fragments(&sim);
     let view = filled.table.view().unwrap();
     assert!(engine.maintain().unwrap().steps > 0);
     let needed = filled.table.stats().unwrap().fragments;
@@ -270,6 +272,25 @@ fn what_was_replaced_is_deleted() {
     assert_eq!(engine.maintain().unwrap(), Maintained::default());
     assert_eq!(fragments(), needed);
     assert_eq!(numbers(&filled.table.view().unwrap()), filled.expected());
+}
+
+/// Without a thread that does it in the background nobody else would.
+#[test]
+fn what_was_replaced_before_a_close_is_deleted_by_the_next_call() {
+    let sim = SimEnv::new(3);
+    let engine = open(&sim);
+    let filled = Filled::with_late_rows(&engine);
+    let view = filled.table.view().unwrap();
+    assert!(engine.maintain().unwrap().steps > 0);
+    let needed = filled.table.stats().unwrap().fragments;
+    engine.close().unwrap();
+    drop(view);
+    assert!(fragments(&sim) > needed);
+    let engine = open(&sim);
+    assert_eq!(engine.maintain().unwrap(), Maintained::default());
+    assert_eq!(fragments(&sim), needed);
+    let table = engine.table("t").unwrap();
+    assert_eq!(numbers(&table.view().unwrap()), filled.expected());
 }
 
 #[test]
