@@ -116,7 +116,7 @@ pub(crate) struct ImportOptions {
     #[arg(long, value_name = "SIGN", value_parser = parse_quote)]
     pub(crate) quote: Option<u8>,
     /// Fields that mean null; may be repeated [default: empty ones]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) null: Vec<String>,
     /// Lines to leave out in front of the header
     #[arg(

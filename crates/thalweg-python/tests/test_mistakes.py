@@ -159,7 +159,7 @@ FILES = {
     "unknown.csv": "ts,tmp\n2024-01-01,1\n",
     "notime.csv": "temp\n1\n",
     "emptytime.csv": "ts,temp\n,1\n",
-    "twice.csv": "ts,temp,temp\n2024-01-01,1,2\n",
+    "twice.csv": "1,2,2\n2024-01-01,1,2\n",
     "empty.csv": "",
     "quote.csv": 'ts,station\n2024-01-01,"open\n2024-01-02,x\n',
     "bool.csv": "ts,ok\n2024-01-01,maybe\n",

@@ -455,7 +455,8 @@ struct Parts {
 fn new_column(id: u32, field: &Field) -> Result<Column> {
     let data_type = stored_type(field.data_type()).ok_or_else(|| {
         schema(format!(
-            "column \"{}\": the type {} cannot be stored",
+            "column \"{}\": the type {} cannot be stored; what can are numbers, decimals, booleans, strings, binaries, dates, \
+             times with a date and durations",
             field.name(),
             type_name(field.data_type())
         ))

@@ -13,17 +13,19 @@ use crate::schema::check_name;
 use crate::stream::StreamEncoder;
 use crate::suggest::did_you_mean;
 use crate::table::{Maintained, Table, TableView};
+use crate::turns::Turns;
 use arrow_schema::Schema;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_env::sync::Mutex;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::{Env, Owner};
+use thalweg_kernel::index::EntryKey;
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, Options, Result, Snapshot,
-    TableSnapshot,
+    TableId, TableSnapshot,
 };
 
 /// Names of tables that a message lists.
@@ -129,8 +131,17 @@ struct Inner {
     pool: Arc<Pool>,
     encoders: Arc<Encoders>,
     closed: Closed,
-    /// Held by whoever maintains a table; whether files that nobody needs may be left of it.
-    maintenance: Mutex<bool>,
+    /// Held by whoever maintains a table.
+    maintenance: Turns<Maintenance>,
+}
+
+/// What one call of `maintain` leaves for the next.
+#[derive(Debug, Default)]
+pub(crate) struct Maintenance {
+    /// Files that nobody needs may be left.
+    pub(crate) has_garbage: bool,
+    /// Short blocks that were found to make no fewer ones: no call tries them again.
+    pub(crate) unpackable: HashMap<TableId, HashSet<EntryKey>>,
 }
 
 /// Whether the database was closed. Its files may belong to another process from then on, so nothing is read any more. In a
@@ -197,7 +208,10 @@ impl Engine {
                 pool,
                 encoders: Arc::default(),
                 closed,
-                maintenance: Mutex::new(may_have_garbage),
+                maintenance: Turns::new(Maintenance {
+                    has_garbage: may_have_garbage,
+                    ..Maintenance::default()
+                }),
             }),
         })
     }
@@ -328,10 +342,12 @@ impl Engine {
             total.steps += done.steps;
             total.rows += done.rows;
         }
-        let mut has_garbage = self.maintenance().lock();
+        let Some(mut maintenance) = self.maintenance().wait(&|| true) else {
+            return Ok(total);
+        };
         // Nothing is deleted while a snapshot may need it: then the next call does it.
-        if *has_garbage && self.inner.kernel.collect_garbage()? > 0 {
-            *has_garbage = false;
+        if maintenance.has_garbage && self.inner.kernel.collect_garbage()? > 0 {
+            maintenance.has_garbage = false;
         }
         Ok(total)
     }
@@ -362,8 +378,8 @@ impl Engine {
         &self.inner.kernel
     }
 
-    /// Held by whoever maintains a table; whether files that nobody needs may be left of it.
-    pub(crate) fn maintenance(&self) -> &Mutex<bool> {
+    /// Held by whoever maintains a table.
+    pub(crate) fn maintenance(&self) -> &Turns<Maintenance> {
         &self.inner.maintenance
     }
 

@@ -37,6 +37,7 @@ mod stream;
 mod summarise;
 mod sweep;
 pub mod table;
+mod turns;
 pub mod wide;
 
 pub use aggregate::{AggregateRequest, AggregateResult, Bucket, Group};

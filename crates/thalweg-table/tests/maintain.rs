@@ -657,3 +657,61 @@ fn maintaining_one_table_writes_nothing_of_the_others() {
         "{written_bytes} bytes for 400 rows"
     );
 }
+
+/// A block that is merged gets the first commit of those that it is merged with: rows that came before it must not be packed with
+/// such that came later in the same step.
+#[test]
+fn rows_with_equal_times_stay_in_order_of_arrival_where_short_blocks_lie_beside_a_crowd() {
+    let options = EngineOptions {
+        append_limits: AppendLimits {
+            raw_bytes: 300,
+            gather_bytes: 3_000,
+            ..options().append_limits
+        },
+        maintain_rows: 1,
+        ..options()
+    };
+    for seed in 0..1_500 {
+        let sim = SimEnv::new(seed);
+        let engine = Engine::open(sim.env(), Path::new("/db"), options.clone()).unwrap();
+        let mut filled = Filled::new(&engine);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let range = random.i64(5..60);
+        let time = random.i64(0..range);
+        for (times, rows) in [(time..=time, 3), (0..=range, 1), (0..=range, 150)] {
+            filled.append((0..rows).map(|_| random.i64(times.clone())));
+        }
+        filled.table.maintain().unwrap();
+        let found = numbers(&filled.table.view().unwrap());
+        assert_eq!(found, filled.expected(), "seed {seed}");
+    }
+}
+
+/// Two blocks of very wide rows are no one block, however few bytes they take.
+#[test]
+fn short_blocks_of_wide_rows_are_left_alone() {
+    let sim = SimEnv::new(5);
+    let engine = open(&sim);
+    let columns = 1_100;
+    let value = |number| Field::new(format!("c{number}"), DataType::Int64, false);
+    let time = Field::new("ts", DataType::Int64, false);
+    let fields: Vec<Field> = std::iter::once(time)
+        .chain((0..columns).map(value))
+        .collect();
+    let schema = Schema::new(fields);
+    let create = CreateOptions::stream("ts");
+    let table = engine.create_table("wide", &schema, &create).unwrap();
+    for part in 0..3 {
+        let times = Int64Array::from_iter_values(part * 4_096..(part + 1) * 4_096);
+        let times: ArrayRef = Arc::new(times);
+        let arrays = vec![times; columns + 1];
+        let batch = RecordBatch::try_new(table.schema(), arrays).unwrap();
+        table.append([Ok(batch)], None).unwrap();
+    }
+    let blocks = table.stats().unwrap().blocks;
+    assert!(blocks > 3, "{blocks}");
+    for _ in 0..2 {
+        assert_eq!(table.maintain().unwrap(), Maintained::default());
+    }
+    assert_eq!(table.stats().unwrap().blocks, blocks);
+}

@@ -93,6 +93,7 @@ impl CsvLines {
         let record = &self.records.record;
         let mut names: Vec<String> = Vec::with_capacity(record.len());
         let mut is_odd = true;
+        let mut repeated = None;
         for (place, field) in record.iter().enumerate() {
             let name = std::str::from_utf8(field)
                 .map_err(|_| fail("a name is not UTF-8".into()))?
@@ -104,15 +105,24 @@ impl CsvLines {
             } else {
                 name.to_owned()
             };
-            if names
-                .iter()
-                .any(|other| fold_name(other) == fold_name(&name))
-            {
-                return Err(fail(format!(
-                    "two columns are named \"{name}\"; if there is no header: --no-header"
-                )));
+            let is_taken = |name: &str| {
+                let name = fold_name(name);
+                names.iter().any(|other| fold_name(other) == name)
+            };
+            if is_taken(&name) {
+                repeated.get_or_insert_with(|| name.clone());
             }
+            let mut numbered = (1_u64..).map(|number| format!("{name}_{number}"));
+            let name = match is_taken(&name) {
+                true => numbered.find(|name| !is_taken(name)).unwrap_or(name),
+                false => name,
+            };
             names.push(name);
+        }
+        if let Some(name) = repeated.filter(|_| is_odd) {
+            return Err(fail(format!(
+                "two columns are named \"{name}\"; if there is no header: --no-header"
+            )));
         }
         self.columns = names;
         self.has_odd_header = is_odd;

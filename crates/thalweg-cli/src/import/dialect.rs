@@ -164,36 +164,34 @@ impl SingleSpaces {
 impl Read for SingleSpaces {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut written = 0;
-        while written == 0 {
+        while written == 0 && !into.is_empty() {
             let bytes = self.reader.fill_buf()?;
             if bytes.is_empty() {
                 break;
             }
             let mut taken = 0;
-            for &byte in bytes {
-                // A space that is owed needs room too.
-                if written + 2 > into.len() {
-                    break;
-                }
-                taken += 1;
-                self.is_quoted ^= byte == self.quote;
-                if byte == b' ' && !self.is_quoted {
+            while let Some(&byte) = bytes.get(taken)
+                && written < into.len()
+            {
+                let is_quoted = self.is_quoted ^ (byte == self.quote);
+                let is_space = byte == b' ' && !is_quoted;
+                let is_end = matches!(byte, b'\n' | b'\r') && !is_quoted;
+                if is_space {
                     self.is_owed = self.has_begun;
-                    continue;
-                }
-                let is_end = matches!(byte, b'\n' | b'\r') && !self.is_quoted;
-                if std::mem::take(&mut self.is_owed) && !is_end {
+                } else if std::mem::take(&mut self.is_owed) && !is_end {
+                    // The byte itself is next: there may be room for one only.
                     into[written] = b' ';
                     written += 1;
+                    continue;
+                } else {
+                    self.has_begun = !is_end;
+                    into[written] = byte;
+                    written += 1;
                 }
-                self.has_begun = !is_end;
-                into[written] = byte;
-                written += 1;
+                self.is_quoted = is_quoted;
+                taken += 1;
             }
             self.reader.consume(taken);
-            if taken == 0 {
-                return Err(io::Error::other("too small a buffer"));
-            }
         }
         Ok(written)
     }
@@ -404,5 +402,13 @@ mod tests {
         let mut spaces = SingleSpaces::new(Box::new(Cursor::new(text.as_bytes())), b'"');
         spaces.read_to_string(&mut found).unwrap();
         assert_eq!(found, "a b\r\n\"x  y\" 2\r\n");
+        // However little room there is at a time.
+        let mut spaces = SingleSpaces::new(Box::new(Cursor::new(text.as_bytes())), b'"');
+        let mut again = Vec::new();
+        let mut byte = [0];
+        while spaces.read(&mut byte).unwrap() > 0 {
+            again.extend(byte);
+        }
+        assert_eq!(again, found.as_bytes());
     }
 }

@@ -61,7 +61,7 @@ pub(super) struct Reading {
 pub(super) struct Found {
     pub(super) data_type: DataType,
     pub(super) reading: Reading,
-    /// Why it is text.
+    /// Why it is text, or what is not seen in the type.
     pub(super) reason: Option<String>,
 }
 
@@ -155,7 +155,8 @@ impl Rules {
                 .is_some_and(fits_ns),
             Kind::Date => time.is_some_and(|time| !time.has_clock()),
             Kind::Time => time.is_some_and(|time| !time.has_zone() && fits(time)),
-            Kind::ZonedTime => time.is_some_and(|time| time.has_zone() && fits(time)),
+            // Those without an offset count as UTC where others have one.
+            Kind::ZonedTime => time.is_some_and(fits),
         }
     }
 }
@@ -182,6 +183,8 @@ struct Column {
     needs_order: bool,
     /// A value of which the orders make two days.
     ambiguous: Option<Example>,
+    /// A time without an offset.
+    without_offset: Option<Example>,
     /// Markers that no kind takes, and where they are first.
     markers: Vec<Example>,
     /// The value after which no kind was left, unless it was the first one.
@@ -217,6 +220,7 @@ impl Inference {
             orders: ORDERS.to_vec(),
             needs_order: false,
             ambiguous: None,
+            without_offset: None,
             markers: Vec::new(),
             culprit: None,
             first: None,
@@ -273,6 +277,9 @@ impl Inference {
             };
             column.first.get_or_insert_with(example);
             let read = TimeText::parse(text);
+            if read.is_some_and(|read| !read.has_zone()) {
+                column.without_offset.get_or_insert_with(example);
+            }
             for (kind, count) in &mut time.counts {
                 let takes = match kind {
                     // Texts of JSON are no numbers.
@@ -346,10 +353,10 @@ impl Inference {
             let order = ORDERS[usize::from(time.orders[1] > time.orders[0])];
             let needs_order = time.orders != [0, 0];
             let kind = self.time_kind()?;
-            return Some(self.found_kind(kind, needs_order.then_some(order)));
+            return Some(self.found_kind(kind, needs_order.then_some(order), column));
         }
         match column.kind() {
-            Some(kind) => Some(self.found_kind(kind, column.order())),
+            Some(kind) => Some(self.found_kind(kind, column.order(), column)),
             None => Some(Found {
                 data_type: DataType::Utf8,
                 reading: Reading::default(),
@@ -358,7 +365,7 @@ impl Inference {
         }
     }
 
-    fn found_kind(&self, kind: Kind, order: Option<Order>) -> Found {
+    fn found_kind(&self, kind: Kind, order: Option<Order>, column: &Column) -> Found {
         let pattern = match kind {
             Kind::Pattern(number) => Some(self.rules.patterns[number].clone()),
             _ => None,
@@ -372,7 +379,17 @@ impl Inference {
                 unit: self.rules.unit.filter(|_| kind == Kind::Epoch),
                 exact: true,
             },
-            reason: None,
+            reason: column
+                .without_offset
+                .as_ref()
+                .filter(|_| kind == Kind::ZonedTime)
+                .map(|example| {
+                    format!(
+                        "where {} (line {}) has no offset and counts as UTC",
+                        quoted(&example.text),
+                        example.line
+                    )
+                }),
         }
     }
 
@@ -448,6 +465,9 @@ impl Column {
         self.values += 1;
         self.kinds.retain(|kind| takes(*kind));
         if let Some(time) = time {
+            if !time.has_zone() {
+                self.without_offset.get_or_insert_with(example);
+            }
             self.orders = orders;
             self.needs_order |= time.needs_order();
             if time.is_ambiguous() {
@@ -477,15 +497,11 @@ impl Column {
             // A first value is a reason only where something can be done about it.
             let first = self.first.as_ref();
             let culprit = self.culprit.as_ref().or(first)?;
-            let advice = decorated_number(&culprit.text);
+            let advice = number_advice(&culprit.text);
             if self.culprit.is_none() && advice.is_none() {
                 return None;
             }
-            let advice = advice.map_or_else(String::new, |sign| {
-                format!(
-                    ": CAST(replace(x, '{sign}', '') AS DOUBLE) in SQL makes numbers of such texts"
-                )
-            });
+            let advice = advice.unwrap_or_default();
             return Some(format!(
                 "because of {} (line {}){advice}",
                 quoted(&culprit.text),
@@ -521,18 +537,35 @@ fn decorated_number(text: &str) -> Option<char> {
     let sign = signs.next()?;
     let plain: String = text.chars().filter(|c| *c != sign).collect();
     let is_money = matches!(sign, '$' | '€' | '£' | '%');
-    let groups: Vec<&str> = text.split(sign).collect();
-    let are_thousands = |groups: &[&str]| {
-        let (first, rest) = groups.split_first().unwrap_or((&"", &[]));
-        let whole = |group: &&str| {
-            group
-                .split('.')
-                .next()
-                .is_some_and(|group| group.len() == 3)
-        };
-        (1..=4).contains(&first.len()) && rest.iter().all(whole)
+    (is_float(plain.trim()) && (is_money || has_thousands(text, sign, '.'))).then_some(sign)
+}
+
+/// Whether a sign divides the digits in front of the decimal sign into thousands.
+fn has_thousands(text: &str, sign: char, decimal: char) -> bool {
+    let whole = text.split(decimal).next().unwrap_or(text);
+    let mut groups = whole.split(sign);
+    let first = groups.next().unwrap_or("");
+    (1..=4).contains(&first.len()) && groups.all(|group| group.len() == 3)
+}
+
+/// Whether it is a number with points between thousands and a decimal comma.
+fn has_points_of_thousands(text: &str) -> bool {
+    let plain: String = text.chars().filter(|c| *c != '.').collect();
+    let is_number = with_decimal_point(&plain).is_some_and(|number| is_float(&number));
+    text.contains('.') && text.contains(',') && is_number && has_thousands(text, '.', ',')
+}
+
+/// What makes a number of a text, in SQL.
+fn number_advice(text: &str) -> Option<String> {
+    let expression = if has_points_of_thousands(text) {
+        "CAST(replace(replace(x, '.', ''), ',', '.') AS DOUBLE)".to_owned()
+    } else {
+        format!(
+            "CAST(replace(x, '{}', '') AS DOUBLE)",
+            decorated_number(text)?
+        )
     };
-    (is_float(plain.trim()) && (is_money || are_thousands(&groups))).then_some(sign)
+    Some(format!(": {expression} in SQL makes numbers of such texts"))
 }
 
 fn quoted(text: &str) -> String {
@@ -619,12 +652,9 @@ mod tests {
             ),
             (
                 &["2016-03-01T05:00:00Z", "2016-03-01T05:00:00+02:00"],
-                zoned,
+                zoned.clone(),
             ),
-            (
-                &["2016-03-01T05:00:00Z", "2016-03-01T05:00:00"],
-                DataType::Utf8,
-            ),
+            (&["2016-03-01T05:00:00Z", "2016-03-01T05:00:00"], zoned),
             (&["007", "8"], DataType::Utf8),
             (&["99999999999999999999"], DataType::Utf8),
             (&["9007199254740993", "0.5"], DataType::Utf8),

@@ -497,6 +497,12 @@ fn missing_values_and_why_a_column_is_text() {
             &["b is double\n"],
         ),
         case(
+            "a,b\n1,2.5\n2,-999\n",
+            &["--null", "-999"],
+            "a,b\n1,2.5\n2,\n",
+            &["b is double\n"],
+        ),
+        case(
             "a,b\n1,2\n2,NaN\n",
             &[],
             "a,b\n1,2.0\n2,NaN\n",

@@ -425,7 +425,7 @@ pub(super) fn text(value: &str) -> Expr {
 }
 
 /// The text that a constant is.
-fn text_of(expr: &Expr) -> Option<String> {
+pub(super) fn text_of(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) => Some(text.clone()),

@@ -6,6 +6,7 @@
 mod functions;
 pub(crate) mod operators;
 pub(crate) mod output_names;
+mod patterns;
 mod rows;
 mod types;
 
@@ -127,6 +128,9 @@ impl VisitorMut for Translator {
             Expr::InSubquery { expr, .. } => rows::refuse(expr).map(|()| None),
             Expr::Value(value) => constant(&value.value),
             Expr::AnyOp { .. } | Expr::AllOp { .. } => any_or_all(expr),
+            Expr::SimilarTo { .. } | Expr::Like { .. } | Expr::ILike { .. } => {
+                patterns::translated(expr)
+            }
             _ => Ok(None),
         };
         match translated {

@@ -76,29 +76,38 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
             "a database that was opened read-only is maintained by the process that writes to it";
         return Err(Error::new(ErrorKind::Unavailable, message));
     }
-    let mut has_garbage = engine.maintenance().lock();
+    let Some(mut maintenance) = engine.maintenance().wait(go_on) else {
+        return Err(table.name_error(interrupted()));
+    };
     let until = table.snapshot()?.commit();
     // Few rows that are not in a block yet could keep many that are from being put in order.
     engine.kernel().encode_open_rows(table.id())?;
     let mut done = Maintained::default();
     let mut conflicts = 0;
     let mut most_steps = None;
-    let mut unpackable = HashSet::new();
+    let mut unpackable = maintenance
+        .unpackable
+        .remove(&table.id())
+        .unwrap_or_default();
+    let mut steps = 0;
     loop {
         check(go_on).map_err(|e| table.name_error(e))?;
         let view = table.view()?;
-        let Some(step) = Step::plan(&view, until, &unpackable)? else {
+        let Some(step) = Step::plan(&view, until, &mut unpackable)? else {
             break;
         };
         let most_steps = *most_steps.get_or_insert_with(|| step.most_steps(&view, until));
-        if done.steps >= most_steps {
+        if steps >= most_steps {
             let what = "it names other keys than the blocks below it have, so that the rows cannot be put in order";
             return Err(table.name_error(Error::corruption("the index", what)));
         }
         match step.run(table, &view, go_on) {
             Ok(ran) => {
-                *has_garbage = true;
-                done.steps += 1;
+                steps += 1;
+                if ran.has_changed {
+                    maintenance.has_garbage = true;
+                    done.steps += 1;
+                }
                 done.rows += ran.rows;
                 unpackable.extend(ran.unpackable);
                 conflicts = 0;
@@ -109,6 +118,9 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
             Err(e) => return Err(table.name_error(e)),
         }
     }
+    if !unpackable.is_empty() {
+        maintenance.unpackable.insert(table.id(), unpackable);
+    }
     Ok(done)
 }
 
@@ -116,8 +128,12 @@ fn check(go_on: &dyn Fn() -> bool) -> Result<()> {
     if go_on() {
         return Ok(());
     }
+    Err(interrupted())
+}
+
+fn interrupted() -> Error {
     let message = "it was interrupted: what is in order by now stays so";
-    Err(Error::new(ErrorKind::Query, message))
+    Error::new(ErrorKind::Query, message)
 }
 
 /// What one commit changes.
@@ -145,8 +161,10 @@ struct Merge {
 struct Ran {
     /// Rows that were put in order.
     rows: u64,
-    /// Blocks that are not one block together, though they are short.
+    /// Blocks that are no fewer when they are written together, though they are short.
     unpackable: Vec<EntryKey>,
+    /// Something else than copies was written.
+    has_changed: bool,
 }
 
 /// What is written to the new fragments.
@@ -176,9 +194,13 @@ impl Step {
     fn plan(
         view: &TableView,
         until: CommitNo,
-        unpackable: &HashSet<EntryKey>,
+        unpackable: &mut HashSet<EntryKey>,
     ) -> Result<Option<Self>> {
         let list = BlockList::read(view)?;
+        if !unpackable.is_empty() {
+            let keys: HashSet<EntryKey> = list.blocks.iter().map(Entry::key).collect();
+            unpackable.retain(|key| keys.contains(key));
+        }
         let is_old = |block: &&Entry| is_old(block, until);
         let old: Vec<&Entry> = list.blocks.iter().filter(is_old).collect();
         let (ranges, commits) = Search::new(view, &list, &old).ranges_to_merge(until);
@@ -219,7 +241,7 @@ impl Step {
         Ok((!idle).then_some(step))
     }
 
-    /// Runs of blocks in order that are one block together, as many as one step takes.
+    /// Runs of blocks in order that may be one block together, as many as one step takes.
     fn short_neighbours(
         &self,
         view: &TableView,
@@ -362,9 +384,10 @@ impl Step {
         let blocks = &self.list.blocks;
         let comes_first = |group: &Range<usize>| {
             let (first, last) = (&blocks[group.start], &blocks[group.end - 1]);
-            blocks
-                .get(group.end)
-                .is_none_or(|next| next.key_min > last.key_max || arrival(first) < arrival(next))
+            let same_key = |(block, _): &(&Entry, &Range<usize>)| block.key_min <= last.key_max;
+            let mut behind = { blocks.iter().zip(&self.cuts).skip(group.end) }.take_while(same_key);
+            // What a block that is merged in the same step becomes may come before the rows of this group that it came behind.
+            behind.all(|(next, cut)| cut.is_empty() && arrival(first) < arrival(next))
         };
         while group.len() > 1 {
             if comes_first(&group) {
@@ -445,6 +468,9 @@ impl Step {
         // In files of their own: their keys may lie between those of the new blocks.
         writer.output.finish_fragment()?;
         between.into_iter().try_for_each(|at| writer.copy(at))?;
+        if !writer.ran.has_changed {
+            return Ok(writer.ran);
+        }
         let edit = Edit::Replace {
             table: table.id(),
             removed,
@@ -818,6 +844,7 @@ impl Writer<'_> {
         let (Some(first), Some(last)) = (first, last) else {
             return Ok(());
         };
+        self.ran.has_changed = true;
         let block_rows = self.view.definition().block_rows() as usize;
         let mut rows = scan_blocks(self.view, entries, *keys)?;
         let mut gathered: Vec<RecordBatch> = Vec::new();
@@ -864,7 +891,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Blocks that follow each other become one, in the place of the first.
+    /// Blocks that follow each other become one, or fewer where values are very long, in the place of the first.
     fn pack(&mut self, group: Range<usize>) -> Result<()> {
         let entries = self.step.list.blocks[group.clone()].to_vec();
         let (first, last) = (
@@ -881,12 +908,17 @@ impl Writer<'_> {
             arrival: Default::default(),
         };
         let mut blocks = self.encode(&rows)?;
-        if blocks.len() != 1 {
-            // Very long values: better as they are.
+        // Very long values may make several blocks. They have one commit and number, so that they must not have a key in common.
+        let are_apart = { blocks.windows(2) }.all(|pair| match pair {
+            [before, behind] => before.entry.key_max < behind.entry.key_min,
+            _ => true,
+        });
+        if blocks.len() >= group.len() || !are_apart {
             let keys = group.clone().map(|at| self.block(at).key());
             self.ran.unpackable.extend(keys.collect::<Vec<_>>());
             return group.into_iter().try_for_each(|at| self.copy(at));
         }
+        self.ran.has_changed = true;
         for block in &mut blocks {
             let entry = block.entry.clone();
             block.entry = entry.committed(first, last.unwrap_or(first), ordinal);
