@@ -664,23 +664,24 @@ fn maintaining_one_table_writes_nothing_of_the_others() {
 fn rows_with_equal_times_stay_in_order_of_arrival_where_short_blocks_lie_beside_a_crowd() {
     let options = EngineOptions {
         append_limits: AppendLimits {
-            raw_bytes: 300,
-            gather_bytes: 3_000,
+            raw_bytes: 40,
+            gather_bytes: 400,
             ..options().append_limits
         },
         maintain_rows: 1,
         ..options()
     };
-    for seed in 0..1_500 {
+    for seed in 0..2_000 {
         let sim = SimEnv::new(seed);
         let engine = Engine::open(sim.env(), Path::new("/db"), options.clone()).unwrap();
         let mut filled = Filled::new(&engine);
         let mut random = fastrand::Rng::with_seed(seed);
-        let range = random.i64(5..60);
+        let range = random.i64(10..200);
         let time = random.i64(0..range);
-        for (times, rows) in [(time..=time, 3), (0..=range, 1), (0..=range, 150)] {
-            filled.append((0..rows).map(|_| random.i64(times.clone())));
-        }
+        filled.append(std::iter::repeat_n(time, 3));
+        filled.append(std::iter::once(random.i64(0..range)));
+        filled.batch_rows = random.usize(10..60);
+        filled.append((0..150).map(|_| random.i64(0..range)));
         filled.table.maintain().unwrap();
         let found = numbers(&filled.table.view().unwrap());
         assert_eq!(found, filled.expected(), "seed {seed}");
