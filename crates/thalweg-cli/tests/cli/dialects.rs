@@ -521,6 +521,28 @@ fn missing_values_and_why_a_column_is_text() {
             &["b is varchar\n"],
         ),
         case(
+            "t,v\n2024-01-01T00:00:00+02:00,1\n2024-01-01T00:00:00,2\n",
+            &["--time", "t"],
+            "t,v\n2023-12-31T22:00:00Z,1\n2024-01-01T00:00:00Z,2\n",
+            &[
+                "t is timestamp with time zone where '2024-01-01T00:00:00' (line 3) has no offset and counts as UTC\n",
+            ],
+        ),
+        case(
+            "v,a,a,A\n1,2,3,4\n",
+            &[],
+            "v,a,a_1,A_2\n1,2,3,4\n",
+            &["a_1 is bigint\n", "A_2 is bigint\n"],
+        ),
+        case(
+            "v;w\n1.234,5;1\n2.000.000,25;2\n",
+            &[],
+            "v,w\n\"1.234,5\",1\n\"2.000.000,25\",2\n",
+            &[
+                "v is varchar because of '1.234,5' (line 2): CAST(replace(replace(x, '.', ''), ',', '.') AS DOUBLE)",
+            ],
+        ),
+        case(
             "d\n2012-02-01\nNA\n",
             &[],
             "d\n2012-02-01\nNA\n",
