@@ -28,7 +28,8 @@
 //! Rejected: an entry for each block of a fragment that goes only in part, so that the rest need not be copied. The index
 //! of a fragment would no longer be that of its table, and a frame could list thousands of blocks.
 
-use super::blocks::{BlockList, Place, end, runs, start};
+use super::blocks::{BlockList, runs};
+use super::overlaps::{Commits, MOST_REMOVED, Search, cost, is_old, open_parts};
 use super::read::scan_blocks;
 use super::write::{Output, concat, cutter, raw_bytes};
 use crate::merge::Sorted;
@@ -36,9 +37,8 @@ use crate::range::KeyRange;
 use crate::reader::{Reader, arrival, keys_of};
 use crate::table::{Maintained, Table, TableView};
 use arrow_array::RecordBatch;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
-use std::ops::{Range, RangeInclusive};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::{Entry, EntryKey};
 use thalweg_kernel::{Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileId, Result};
@@ -47,17 +47,8 @@ use thalweg_kernel::{Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileI
 const GATHERED_BLOCKS: usize = 16;
 /// Bytes of merged rows that are cut at once.
 const GATHERED_BYTES: usize = 32 << 20;
-/// Most blocks outside of fragments that one step takes away: their keys take a sixth of a frame.
-const MOST_REMOVED: usize = 1 << 16;
 /// Most encoded bytes of blocks that are put together: short ones of long values are as large as others.
 const MOST_PACKED_BYTES: u64 = 8 << 20;
-/// Encoded bytes that are as much work as a row, where rows are wide.
-const BYTES_PER_ROW: u64 = 64;
-/// Blocks that overlap in one place are merged with each other at once where they are no more than this part of a step: so most
-/// of what it writes lies in its range, and few blocks are open at a time.
-const CROWD_PART: u64 = 4;
-/// Rows that are copied, because they are in a fragment with others, for each row that is merged.
-const COPIED_PER_ROW: u64 = 4;
 /// Steps in a row that may lose a race against another edit.
 const MOST_CONFLICTS: u32 = 16;
 /// Steps of one pass of a call, by the blocks that there are at first, or by as much of them as one step takes, if that is less
@@ -507,272 +498,6 @@ impl Step {
         }
         gaps.into_iter().filter(|keys| !keys.is_empty())
     }
-}
-
-/// The commits and keys of open rows.
-fn open_parts(view: &TableView) -> Vec<(CommitNo, KeyRange)> {
-    let keys = |first, last| KeyRange { first, last };
-    let open = view.snapshot().open_rows();
-    open.map(|open| (open.commit, keys(open.part.key_min, open.part.key_max)))
-        .collect()
-}
-
-/// Commits, both ends included.
-type Commits = RangeInclusive<CommitNo>;
-
-/// Where blocks overlap.
-struct Search<'a> {
-    /// Those that may be merged, in the order of the index.
-    blocks: &'a [&'a Entry],
-    open: Vec<(CommitNo, KeyRange)>,
-    /// About so much work is one step, in rows.
-    step_rows: u64,
-    /// What it takes to copy the blocks of each fragment.
-    fragments: HashMap<FileId, u64>,
-}
-
-impl<'a> Search<'a> {
-    fn new(view: &TableView, list: &BlockList, blocks: &'a [&'a Entry]) -> Self {
-        let mut fragments = HashMap::new();
-        for block in &list.blocks {
-            if list.fragments.contains_key(&block.address.file) {
-                *fragments.entry(block.address.file).or_default() += cost(block);
-            }
-        }
-        Self {
-            blocks,
-            open: open_parts(view),
-            step_rows: view.engine().options().maintain_rows.max(1),
-            fragments,
-        }
-    }
-
-    /// Ranges of keys in which blocks overlap, as many as one step takes, ascending, without a common key; and the first commits of
-    /// the blocks that are merged there.
-    fn ranges_to_merge(&self, until: CommitNo) -> (Vec<KeyRange>, Commits) {
-        let all = CommitNo(0)..=until;
-        let mut budget = self.step_rows;
-        let mut removed = 0;
-        let mut ranges: Vec<KeyRange> = Vec::new();
-        let mut last_run = None;
-        for (number, run) in runs(self.blocks.iter().copied()).into_iter().enumerate() {
-            if run.len() < 2 {
-                continue;
-            }
-            let blocks = &self.blocks[run];
-            let most_work = self.step_rows / CROWD_PART;
-            if let Some(crowd) = Crowd::find(blocks, most_work) {
-                if !ranges.is_empty() {
-                    break;
-                }
-                let commits = crowd.commits_to_merge(most_work);
-                if let Some(keys) = self.within_crowd(blocks, &crowd, &commits) {
-                    return (vec![keys], commits);
-                }
-                continue;
-            }
-            let front = self.front_of_run(blocks, budget, MOST_REMOVED - removed);
-            if self.is_left_alone(&front, self.blocks) {
-                continue;
-            }
-            // No other block lies between two runs: together they make fuller blocks.
-            let follows = number > 0 && last_run == Some(number - 1);
-            match ranges.last_mut() {
-                Some(last) if follows || front.keys.first <= last.last => {
-                    last.last = last.last.max(front.keys.last);
-                }
-                _ => ranges.push(front.keys),
-            }
-            last_run = Some(number);
-            budget = budget.saturating_sub(front.work);
-            removed += front.blocks;
-            if budget == 0 || removed >= MOST_REMOVED {
-                break;
-            }
-        }
-        (ranges, all)
-    }
-
-    /// The keys to merge around a crowd, of the blocks with these first commits.
-    fn within_crowd(
-        &self,
-        blocks: &[&Entry],
-        crowd: &Crowd,
-        commits: &Commits,
-    ) -> Option<KeyRange> {
-        let among = |block: &&&Entry| commits.contains(&block.first_commit);
-        let members: Vec<&Entry> = blocks.iter().filter(among).copied().collect();
-        let ends_there = |block: &&&Entry| end(block) >= crowd.place;
-        let blocks: Vec<&Entry> = members.iter().filter(ends_there).copied().collect();
-        // Those that are in the place come first, and overlap there.
-        let run = runs(blocks.iter().copied()).into_iter().next()?;
-        // Half of what is written lies within the range at least, also where the blocks of one commit are more than a step.
-        let there = crowd.commits.range(commits.clone());
-        let work: u64 = there.map(|(_, (work, _))| work).sum();
-        let most_work = self.step_rows.max(2 * work);
-        let front = self.front_of_run(&blocks[run], most_work, MOST_REMOVED);
-        (!self.is_left_alone(&front, &members)).then_some(front.keys)
-    }
-
-    /// Whether a range of these blocks is not merged by this call.
-    fn is_left_alone(&self, front: &Front, blocks: &[&Entry]) -> bool {
-        // So many have one key: they are in order of arrival, and no commit could name them all.
-        let have_one_key = front.blocks > 4 * MOST_REMOVED;
-        have_one_key || waits_for_open_rows(&self.open, blocks, front.keys)
-    }
-
-    /// The front of a run that is about so much work, or a part of the copying that goes with it.
-    fn front_of_run(&self, blocks: &[&Entry], most_work: u64, most_blocks: usize) -> Front {
-        let mut most_work = most_work;
-        loop {
-            let front = front_of_run(blocks, most_work, most_blocks);
-            let files = blocks[..front.blocks]
-                .iter()
-                .map(|block| block.address.file);
-            let files: HashSet<FileId> = files.collect();
-            let copied: u64 = files
-                .iter()
-                .filter_map(|file| self.fragments.get(file))
-                .sum();
-            if front.blocks == blocks.len() || copied / COPIED_PER_ROW <= most_work {
-                return front;
-            }
-            most_work = copied / COPIED_PER_ROW;
-        }
-    }
-}
-
-/// Blocks that overlap in one place and are more than a part of a step, of one commit or of many.
-struct Crowd {
-    place: Place,
-    /// By their first commits: what it takes to write those anew that are in the place, and how densely their rows lie.
-    commits: BTreeMap<CommitNo, (u64, f64)>,
-}
-
-impl Crowd {
-    /// The place of a run where the blocks that overlap are the most work, if that is more than `most_work`.
-    fn find(blocks: &[&Entry], most_work: u64) -> Option<Self> {
-        let mut here: BinaryHeap<Reverse<(Place, usize)>> = BinaryHeap::new();
-        let (mut work, mut greatest) = (0, most_work);
-        let mut place = None;
-        for (at, block) in blocks.iter().enumerate() {
-            while let Some(Reverse((_, gone))) =
-                here.peek().filter(|first| first.0.0 < start(block))
-            {
-                work -= cost(blocks[*gone]);
-                here.pop();
-            }
-            here.push(Reverse((end(block), at)));
-            work += cost(block);
-            if work > greatest {
-                (greatest, place) = (work, Some(start(block)));
-            }
-        }
-        let place = place?;
-        let mut commits: BTreeMap<CommitNo, (u64, f64)> = BTreeMap::new();
-        let there = |block: &&&Entry| start(block) <= place && end(block) >= place;
-        for block in blocks.iter().filter(there) {
-            let keys = block.key_max.abs_diff(block.key_min) as f64 + 1.0;
-            let of_commit = commits.entry(block.first_commit).or_default();
-            of_commit.0 += cost(block);
-            of_commit.1 += cost(block) as f64 / keys;
-        }
-        Some(Self { place, commits })
-    }
-
-    /// Chooses commits that follow each other, at least two if there are as many, and no more work than `most_work` if that is
-    /// possible: those with the fewest rows to write for each commit that is gone then. So single commits are merged with each
-    /// other before they are merged with what was made of many.
-    fn commits_to_merge(&self, most_work: u64) -> Commits {
-        let commits: Vec<(CommitNo, (u64, f64))> =
-            self.commits.iter().map(|(c, w)| (*c, *w)).collect();
-        let mut best = commits[0].0..=commits[commits.len() - 1].0;
-        if commits.len() < 3 {
-            return best;
-        }
-        let mut best_rows = f64::INFINITY;
-        let (mut behind, mut work, mut rows) = (0, 0, 0.0);
-        for (first, (commit, (of_first, rows_of_first))) in commits.iter().enumerate() {
-            while let Some((_, (of_next, rows_of_next))) = commits.get(behind)
-                && (behind < first + 2 || work + of_next <= most_work)
-            {
-                work += of_next;
-                rows += rows_of_next;
-                behind += 1;
-            }
-            if behind < first + 2 {
-                break;
-            }
-            let rows_per_commit = rows / (behind - first - 1) as f64;
-            if rows_per_commit < best_rows {
-                best_rows = rows_per_commit;
-                best = *commit..=commits[behind - 1].0;
-            }
-            // The windows behind it are parts of this one.
-            if behind == commits.len() {
-                break;
-            }
-            work -= of_first;
-            rows -= rows_of_first;
-        }
-        best
-    }
-}
-
-/// Whether a block has rows that were committed when a call began, `until` being the last commit then. What is merged of such
-/// blocks is one.
-fn is_old(block: &Entry, until: CommitNo) -> bool {
-    block.first_commit <= until
-}
-
-/// What it takes to write a block anew, in rows.
-fn cost(block: &Entry) -> u64 {
-    block.rows.max(block.block_bytes / BYTES_PER_ROW)
-}
-
-/// The front of a run.
-struct Front {
-    keys: KeyRange,
-    blocks: usize,
-    /// What it takes to put it in order, in rows.
-    work: u64,
-}
-
-/// The keys of a run up to about so much work and so many blocks; at least all with the first key.
-fn front_of_run(blocks: &[&Entry], most_work: u64, most_blocks: usize) -> Front {
-    let first = blocks[0].key_min;
-    let (mut work, mut last) = (0, first);
-    for (at, block) in blocks.iter().enumerate() {
-        if (work >= most_work || at >= most_blocks) && block.key_min > first {
-            let last = block.key_min - 1;
-            return Front {
-                keys: KeyRange { first, last },
-                blocks: at,
-                work,
-            };
-        }
-        work += cost(block);
-        last = last.max(block.key_max);
-    }
-    Front {
-        keys: KeyRange { first, last },
-        blocks: blocks.len(),
-        work,
-    }
-}
-
-/// Whether open rows with some of the keys arrived before some of these blocks did that have some of them.
-fn waits_for_open_rows(open: &[(CommitNo, KeyRange)], blocks: &[&Entry], keys: KeyRange) -> bool {
-    let within = open
-        .iter()
-        .filter(|(_, part)| !part.intersect(keys).is_empty());
-    let Some(oldest) = within.map(|(commit, _)| *commit).min() else {
-        return false;
-    };
-    blocks
-        .iter()
-        .filter(|block| block.key_min <= keys.last && block.key_max >= keys.first)
-        .any(|block| block.commit_max > oldest)
 }
 
 /// Writes the parts of a step.

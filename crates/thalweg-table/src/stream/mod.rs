@@ -7,6 +7,7 @@
 mod blocks;
 mod encoder;
 mod maintain;
+mod overlaps;
 mod read;
 mod stats;
 mod write;
