@@ -552,7 +552,8 @@ fn has_thousands(text: &str, sign: char, decimal: char) -> bool {
 fn has_points_of_thousands(text: &str) -> bool {
     let plain: String = text.chars().filter(|c| *c != '.').collect();
     let is_number = with_decimal_point(&plain).is_some_and(|number| is_float(&number));
-    text.contains('.') && text.contains(',') && is_number && has_thousands(text, '.', ',')
+    let comes_first = text.rfind('.') < text.find(',');
+    text.contains('.') && comes_first && is_number && has_thousands(text, '.', ',')
 }
 
 /// What makes a number of a text, in SQL.
@@ -704,6 +705,15 @@ mod tests {
             ("12.5 mm", None),
         ] {
             assert_eq!(decorated_number(text), sign, "{text}");
+        }
+        for (text, holds) in [
+            ("1.234,5", true),
+            ("-2.000.000,25", true),
+            ("1,234.5", false),
+            ("1.23,5", false),
+            ("1.234", false),
+        ] {
+            assert_eq!(has_points_of_thousands(text), holds, "{text}");
         }
         assert_eq!(why(&["1", "NaN"]), None);
     }

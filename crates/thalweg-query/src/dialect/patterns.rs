@@ -8,7 +8,7 @@
 //! know from `LIKE` would match nothing.
 
 use super::functions::{filled, text, text_of};
-use crate::error::unsupported;
+use crate::error::{query, unsupported};
 use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value, ValueWithSpan};
 use thalweg_table::Result;
 
@@ -85,13 +85,11 @@ fn escape_of(escape: Option<&ValueWithSpan>) -> Result<Option<char>> {
             return Ok(first);
         }
     }
-    Err(unsupported(format!(
-        "ESCAPE takes one character, not {escape}"
-    )))
+    Err(query(format!("ESCAPE takes one character, not {escape}")))
 }
 
 fn ends_with_escape(pattern: &str) -> thalweg_table::Error {
-    unsupported(format!(
+    query(format!(
         "the pattern '{pattern}' ends with its escape character: write that twice"
     ))
 }
@@ -146,6 +144,14 @@ fn regex_of(pattern: &str, escape: Option<char>) -> Result<String> {
                 regex.push(']');
             }
             '-' if is_in_brackets => regex.push('-'),
+            // A class by its name, as `[:alpha:]`.
+            '[' if chars.peek() == Some(&':') => {
+                regex.push('[');
+                while let Some(c) = chars.next_if(|c| *c != ']') {
+                    regex.push(c);
+                }
+                regex.extend(chars.next());
+            }
             _ if is_in_brackets => push_literal(&mut regex, c),
             '%' => regex.push_str(".*"),
             '_' => regex.push('.'),
@@ -162,7 +168,7 @@ fn regex_of(pattern: &str, escape: Option<char>) -> Result<String> {
         }
     }
     if is_in_brackets {
-        return Err(unsupported(format!(
+        return Err(query(format!(
             "the pattern '{pattern}' has a bracket that is not closed"
         )));
     }

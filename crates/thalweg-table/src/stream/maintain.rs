@@ -32,6 +32,7 @@ use super::blocks::{BlockList, runs};
 use super::overlaps::{Commits, MOST_REMOVED, Search, cost, is_old, open_parts};
 use super::read::scan_blocks;
 use super::write::{Output, concat, cutter, raw_bytes};
+use crate::engine::Maintenance;
 use crate::merge::Sorted;
 use crate::range::KeyRange;
 use crate::reader::{Reader, arrival, keys_of};
@@ -76,15 +77,17 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
     let mut done = Maintained::default();
     let mut conflicts = 0;
     let mut most_steps = None;
-    let mut unpackable = maintenance
-        .unpackable
-        .remove(&table.id())
-        .unwrap_or_default();
+    let Maintenance {
+        has_garbage,
+        unpackable,
+    } = &mut *maintenance;
+    // Also what a call finds that is stopped.
+    let unpackable = unpackable.entry(table.id()).or_default();
     let mut steps = 0;
     loop {
         check(go_on).map_err(|e| table.name_error(e))?;
         let view = table.view()?;
-        let Some(step) = Step::plan(&view, until, &mut unpackable)? else {
+        let Some(step) = Step::plan(&view, until, unpackable)? else {
             break;
         };
         let most_steps = *most_steps.get_or_insert_with(|| step.most_steps(&view, until));
@@ -96,7 +99,7 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
             Ok(ran) => {
                 steps += 1;
                 if ran.has_changed {
-                    maintenance.has_garbage = true;
+                    *has_garbage = true;
                     done.steps += 1;
                 }
                 done.rows += ran.rows;
@@ -109,8 +112,8 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
             Err(e) => return Err(table.name_error(e)),
         }
     }
-    if !unpackable.is_empty() {
-        maintenance.unpackable.insert(table.id(), unpackable);
+    if unpackable.is_empty() {
+        maintenance.unpackable.remove(&table.id());
     }
     Ok(done)
 }
