@@ -9,6 +9,7 @@ pub(crate) mod output_names;
 mod patterns;
 mod rows;
 mod types;
+mod unsound;
 
 use crate::error::unsupported;
 use arrow::datatypes::DataType;
@@ -65,7 +66,10 @@ impl VisitorMut for Translator {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         order_by_positions(query);
         fetch_as_limit(query);
-        ControlFlow::Continue(())
+        match unsound::refuse_counted_sets(&query.body) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Error> {
@@ -74,6 +78,9 @@ impl VisitorMut for Translator {
         } = table
         {
             semi_joins_of_the_left(table_with_joins);
+            if let Err(error) = unsound::refuse_merged_columns(table_with_joins) {
+                return ControlFlow::Break(error);
+            }
         }
         ControlFlow::Continue(())
     }
@@ -100,6 +107,9 @@ impl VisitorMut for Translator {
             _ => {}
         }
         select.from.iter_mut().for_each(semi_joins_of_the_left);
+        if let Err(error) = (select.from.iter()).try_for_each(unsound::refuse_merged_columns) {
+            return ControlFlow::Break(error);
+        }
         if let Some(condition) = &mut select.selection
             && let Err(error) = rows::in_subqueries(condition)
         {
