@@ -135,7 +135,7 @@ struct Inner {
     maintenance: Turns<Maintenance>,
 }
 
-/// What one call of `maintain` leaves for the next.
+/// State that is kept between calls of `maintain`.
 #[derive(Debug, Default)]
 pub(crate) struct Maintenance {
     /// Files that nobody needs may be left.

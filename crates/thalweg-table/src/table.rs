@@ -200,7 +200,8 @@ impl Table {
         self.maintain_while(&|| true)
     }
 
-    /// The same, until `go_on` returns false. It is called before each step.
+    /// The same, until `go_on` returns false. It is called before each step, and while another thread maintains a table of this
+    /// database, which is waited for; it must not call `maintain` itself, which would wait for this call.
     ///
     /// # Errors
     /// As [`Self::maintain`]; `Query` when it was ended, and what was put in order before stays so.

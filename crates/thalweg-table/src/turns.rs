@@ -13,7 +13,7 @@ use thalweg_env::sync::{Condvar, Mutex, MutexGuard};
 /// How long a thread waits until it asks whether it should go on waiting.
 const ASKED_EACH: Duration = Duration::from_millis(20);
 
-/// What is held in turn.
+/// A value, and the threads that wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct Turns<T> {
     queue: Mutex<Queue>,

@@ -3,7 +3,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use std::path::Path;
 use std::sync::Arc;
@@ -692,9 +692,13 @@ fn rows_with_equal_times_stay_in_order_of_arrival_where_short_blocks_lie_beside_
 #[test]
 fn short_blocks_of_wide_rows_are_left_alone() {
     let sim = SimEnv::new(5);
-    let engine = open(&sim);
+    let options = EngineOptions {
+        background: false,
+        ..EngineOptions::default()
+    };
+    let engine = Engine::open(sim.env(), Path::new("/db"), options).unwrap();
     let columns = 1_100;
-    let value = |number| Field::new(format!("c{number}"), DataType::Int64, false);
+    let value = |number| Field::new(format!("c{number}"), DataType::Float64, false);
     let time = Field::new("ts", DataType::Int64, false);
     let fields: Vec<Field> = std::iter::once(time)
         .chain((0..columns).map(value))
@@ -704,8 +708,10 @@ fn short_blocks_of_wide_rows_are_left_alone() {
     let table = engine.create_table("wide", &schema, &create).unwrap();
     for part in 0..3 {
         let times = Int64Array::from_iter_values(part * 4_096..(part + 1) * 4_096);
-        let times: ArrayRef = Arc::new(times);
-        let arrays = vec![times; columns + 1];
+        let values = Float64Array::from_iter_values((0..4_096).map(|row| f64::from(row / 512)));
+        let values: ArrayRef = Arc::new(values);
+        let mut arrays: Vec<ArrayRef> = vec![values; columns + 1];
+        arrays[0] = Arc::new(times);
         let batch = RecordBatch::try_new(table.schema(), arrays).unwrap();
         table.append([Ok(batch)], None).unwrap();
     }

@@ -9,6 +9,7 @@ use super::{dialect, infer::is_marker};
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
 use crate::sql::counted;
+use std::collections::HashSet;
 use thalweg::fold_name;
 
 pub(super) struct CsvLines {
@@ -93,6 +94,7 @@ impl CsvLines {
         let record = &self.records.record;
         let mut names: Vec<String> = Vec::with_capacity(record.len());
         let mut is_odd = true;
+        let mut taken = HashSet::new();
         let mut repeated = None;
         for (place, field) in record.iter().enumerate() {
             let name = std::str::from_utf8(field)
@@ -105,19 +107,13 @@ impl CsvLines {
             } else {
                 name.to_owned()
             };
-            let is_taken = |name: &str| {
-                let name = fold_name(name);
-                names.iter().any(|other| fold_name(other) == name)
-            };
-            if is_taken(&name) {
-                repeated.get_or_insert_with(|| name.clone());
+            if taken.insert(fold_name(&name)) {
+                names.push(name);
+                continue;
             }
             let mut numbered = (1_u64..).map(|number| format!("{name}_{number}"));
-            let name = match is_taken(&name) {
-                true => numbered.find(|name| !is_taken(name)).unwrap_or(name),
-                false => name,
-            };
-            names.push(name);
+            names.extend(numbered.find(|name| taken.insert(fold_name(name))));
+            repeated.get_or_insert(name);
         }
         if let Some(name) = repeated.filter(|_| is_odd) {
             return Err(fail(format!(

@@ -61,7 +61,7 @@ pub(super) struct Reading {
 pub(super) struct Found {
     pub(super) data_type: DataType,
     pub(super) reading: Reading,
-    /// Why it is text, or what is not seen in the type.
+    /// Why it is text, or that some of its times have no offset.
     pub(super) reason: Option<String>,
 }
 
@@ -556,7 +556,7 @@ fn has_points_of_thousands(text: &str) -> bool {
     text.contains('.') && comes_first && is_number && has_thousands(text, '.', ',')
 }
 
-/// What makes a number of a text, in SQL.
+/// The SQL expression that makes a number of such a text, if there is one.
 fn number_advice(text: &str) -> Option<String> {
     let expression = if has_points_of_thousands(text) {
         "CAST(replace(replace(x, '.', ''), ',', '.') AS DOUBLE)".to_owned()

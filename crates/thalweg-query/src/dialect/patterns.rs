@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value, ValueWithSpan}
 use thalweg_table::Result;
 
 /// The same without `SIMILAR TO`, and without an escape character but the backslash.
-pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
+pub(super) fn translated(expr: &mut Expr) -> Result<Option<Expr>> {
     match expr {
         Expr::SimilarTo {
             negated,
@@ -30,44 +30,30 @@ pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
             let escape = escape_of(escape_char.as_ref())?.or(Some('\\'));
             let regex = text(&regex_of(&pattern, escape)?);
             let matches = filled("regexp_like(a1, a2)", &[expr, &regex])?;
-            Ok(Some(match negated {
-                true => Expr::UnaryOp {
-                    op: UnaryOperator::Not,
-                    expr: Box::new(matches),
-                },
-                false => matches,
+            if !*negated {
+                return Ok(Some(matches));
+            }
+            Ok(Some(Expr::UnaryOp {
+                op: UnaryOperator::Not,
+                expr: Box::new(matches),
             }))
         }
         Expr::Like {
             pattern,
-            escape_char: Some(escape),
+            escape_char: escape @ Some(_),
             ..
         }
         | Expr::ILike {
             pattern,
-            escape_char: Some(escape),
+            escape_char: escape @ Some(_),
             ..
         } => {
-            let escape = escape_of(Some(escape))?;
-            let Some(constant) = text_of(pattern).filter(|_| escape != Some('\\')) else {
-                return Ok(None);
-            };
-            let mut like = expr.clone();
-            if let Expr::Like {
-                pattern,
-                escape_char,
-                ..
+            let escape_char = escape_of(escape.as_ref())?;
+            if let Some(constant) = text_of(pattern).filter(|_| escape_char != Some('\\')) {
+                **pattern = text(&with_backslashes(&constant, escape_char)?);
+                *escape = None;
             }
-            | Expr::ILike {
-                pattern,
-                escape_char,
-                ..
-            } = &mut like
-            {
-                **pattern = text(&with_backslashes(&constant, escape)?);
-                *escape_char = None;
-            }
-            Ok(Some(like))
+            Ok(None)
         }
         _ => Ok(None),
     }

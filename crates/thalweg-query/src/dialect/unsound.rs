@@ -1,4 +1,4 @@
-//! What DataFusion would answer wrongly, and what to write instead: an error is better than a wrong answer.
+//! Refuses queries that DataFusion answers wrongly, and names what to write instead.
 //!
 //! Invariants: refused are outer joins with rows of the right alone where the columns of both sides are one (`USING`, `NATURAL`),
 //! whose value it takes from the left side only; and `EXCEPT ALL` and `INTERSECT ALL`, which it counts no rows for.

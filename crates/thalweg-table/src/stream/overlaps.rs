@@ -41,7 +41,7 @@ pub(super) struct Search<'a> {
     open: Vec<(CommitNo, KeyRange)>,
     /// About so much work is one step, in rows.
     step_rows: u64,
-    /// What it takes to copy the blocks of each fragment.
+    /// The cost of copying the blocks of each fragment, in rows.
     fragments: HashMap<FileId, u64>,
 }
 
@@ -239,7 +239,7 @@ pub(super) fn is_old(block: &Entry, until: CommitNo) -> bool {
     block.first_commit <= until
 }
 
-/// What it takes to write a block anew, in rows.
+/// The cost of writing a block anew, in rows.
 pub(super) fn cost(block: &Entry) -> u64 {
     block.rows.max(block.block_bytes / BYTES_PER_ROW)
 }
@@ -248,7 +248,7 @@ pub(super) fn cost(block: &Entry) -> u64 {
 struct Front {
     keys: KeyRange,
     blocks: usize,
-    /// What it takes to put it in order, in rows.
+    /// The cost of putting it in order, in rows.
     work: u64,
 }
 
