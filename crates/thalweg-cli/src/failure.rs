@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// What is to be said was printed already.
     Told,
+    /// An object of a JSON file has a name that the first ones do not have.
+    LateColumn(String),
     /// Ctrl-C.
     Interrupted,
     /// Whoever reads the output has had enough, as `head` does.
@@ -47,7 +49,7 @@ impl Failure {
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::OutputClosed => 0,
-            Self::Engine(_) | Self::Other(_) | Self::Told => 1,
+            Self::Engine(_) | Self::Other(_) | Self::Told | Self::LateColumn(_) => 1,
             Self::Usage(_) => 2,
             Self::Interrupted => 130,
         }
@@ -59,7 +61,7 @@ impl Failure {
             Self::Engine(error) => Some(error.message()),
             Self::Other(message) | Self::Usage(message) => Some(message),
             Self::Interrupted => Some("interrupted"),
-            Self::Told | Self::OutputClosed => None,
+            Self::Told | Self::LateColumn(_) | Self::OutputClosed => None,
         }
     }
 }

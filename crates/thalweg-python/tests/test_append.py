@@ -214,8 +214,9 @@ def test_nothing_is_fine(table):
         ({"ts": [1.5]}, '"ts"'),
         ({"ts": [1], "s": [5]}, '"s"'),
         ({"ts": [1], "s": ["a", "b"]}, "ts: 1, s: 2"),
-        ({"ts": [1], "v": 1.0}, '"v": a float'),
-        ({"ts": [1], "s": "a"}, '"s": a str'),
+        ({"ts": [1], "v": 1.0}, 'column "ts" is a list and "v" a float'),
+        ({"ts": 1, "v": [1.0, 2.0]}, 'column "v" is a list and "ts" a int'),
+        ([{"ts": 1, "s": numpy.array(["a"])}], 'column "s" is a ndarray and "ts" a int'),
         ({"ts": [1], "v": numpy.zeros((1, 1))}, "2 dimensions"),
         ({"ts": [1], "v": numpy.array([1j])}, '"v"'),
         ({"ts": [1, 2], "s": ["a", 5]}, '"s"'),
@@ -628,3 +629,18 @@ gc.collect()
 def test_what_is_appended_may_be_read_from_the_same_database(tmp_path):
     # Below an append pyarrow lets go of the interpreter by itself, and calls the stream of a result.
     assert "nested" in run(NESTED, tmp_path / "d.thal")
+
+
+def test_rows_take_the_scalars_of_numpy_and_pandas(db):
+    table = db.create_table("t", {"ts": "timestamp[ns]", "d": "date32", "v": "float64", "s": "string"}, time="ts")
+    missing = [None, pandas.NA, pandas.NaT, numpy.datetime64("NaT")]
+    for unit, text in [("Y", "2024"), ("M", "2024-01"), ("D", "2024-01-01"), ("h", "2024-01-01T00"), ("m", "2024-01-01T00:00")]:
+        table.append({"ts": numpy.datetime64(text, unit), "d": numpy.datetime64("2024-01-02"), "v": 1.0, "s": unit})
+        table.append([{"ts": numpy.datetime64(text, unit), "v": value} for value in missing])
+        table.append([(numpy.datetime64(text, unit), numpy.datetime64("NaT"), pandas.NA, pandas.NA)])
+    table.append([{"ts": numpy.datetime64("2024-01-01T00", "h")}, {"ts": numpy.datetime64("2024-01-01T00:00:00.000000001", "ns")}])
+    assert db.sql("SELECT count(*), min(ts), max(ts), count(d), min(d), count(v), count(s) FROM t").fetchall() == [
+        (32, datetime(2024, 1, 1), pandas.Timestamp("2024-01-01T00:00:00.000000001"), 5, date(2024, 1, 2), 5, 5)
+    ]
+    with pytest.raises(thalweg.SchemaError, match='"ts"'):
+        table.append({"ts": numpy.datetime64("NaT")})

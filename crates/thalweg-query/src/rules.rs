@@ -6,6 +6,7 @@
 
 use crate::hidden::HideConditions;
 use crate::meaning::Meaning;
+use crate::meaning::counted_sets::CountedSets;
 use crate::meaning::dates::DatesAsTimes;
 use crate::meaning::lengths::WindowsByLength;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
@@ -96,7 +97,8 @@ impl Rules {
             .insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
         let mut full_analyzer = Analyzer::new();
         full_analyzer.rules.insert(0, Arc::new(DatesAsTimes));
-        full_analyzer.rules.insert(1, Arc::new(WindowsByLength));
+        full_analyzer.rules.insert(1, Arc::new(CountedSets));
+        full_analyzer.rules.insert(2, Arc::new(WindowsByLength));
         full_analyzer.rules.push(Arc::new(Meaning));
         let mut any = PhysicalOptimizer::new().rules;
         let at = any

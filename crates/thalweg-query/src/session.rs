@@ -20,7 +20,9 @@ use chrono::{DateTime, Utc};
 use datafusion::catalog::{CatalogProviderList, Session};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::{ConfigOptions, TableOptions};
-use datafusion::common::{DFSchema, DataFusionError, Result, SchemaError, config_err};
+use datafusion::common::{
+    DFSchema, DataFusionError, Result, SchemaError, config_err, plan_datafusion_err,
+};
 use datafusion::execution::config::SessionConfig;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -306,6 +308,17 @@ impl StatementSession {
             .rules
             .optimizer(self.shape)
             .optimize(analyzed, self, |_, _| {})
+            .map_err(|error| match error.find_root() {
+                // All columns were found when the statement was planned: here one is lost by taking a subquery apart.
+                DataFusionError::SchemaError(error, _)
+                    if matches!(&**error, SchemaError::FieldNotFound { .. }) =>
+                {
+                    plan_datafusion_err!(
+                        "a subquery that depends on the rows outside by more than = is not offered: write FROM t LEFT JOIN u ON u.y < t.x GROUP BY t.x"
+                    )
+                }
+                _ => error,
+            })
     }
 
     /// The operators of an optimised plan.

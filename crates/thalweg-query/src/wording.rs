@@ -500,6 +500,22 @@ const RULES: &[(&str, &str)] = &[
         "an aggregate over a window takes no ORDER BY of its own: write OVER (ORDER BY ts)",
     ),
     (
+        "Aggregate can not be used as a sliding accumulator because `retract_batch` is not implemented: {}({}",
+        "{0} takes no frame that rows leave, as ROWS 2 PRECEDING: it takes frames that begin with UNBOUNDED PRECEDING",
+    ),
+    (
+        "Operator -> is not yet supported",
+        "there is no JSON in SQL: store its fields in columns, or take one by regexp_extract",
+    ),
+    (
+        "Operator ->> is not yet supported",
+        "there is no JSON in SQL: store its fields in columns, or take one by regexp_extract",
+    ),
+    (
+        "Operator {} is not yet supported",
+        "there is no operator {0}",
+    ),
+    (
         "wildcard * with RENAME not supported",
         "* RENAME is not offered: name columns by AS",
     ),

@@ -170,7 +170,8 @@ files!(
     select,
     tables,
     times,
-    types
+    types,
+    using
 );
 
 #[expect(clippy::disallowed_methods, reason = "a test lists its own files")]

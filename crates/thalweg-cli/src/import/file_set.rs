@@ -3,7 +3,7 @@
 use super::chunk::{Chunk, ReadChunks};
 use super::csv_lines::CsvLines;
 use super::joined_times::joined;
-use super::json_lines::JsonLines;
+use super::json_lines::{JsonLines, LateNames};
 use super::source::Input;
 use crate::arguments::{FileFormat, ImportOptions};
 use crate::failure::Failure;
@@ -40,6 +40,7 @@ pub(super) struct FileSet<'a> {
     doing: &'static str,
     /// The names of the columns of files without a header.
     names: Option<&'a [String]>,
+    late: &'a LateNames,
     current: usize,
     reader: Box<dyn ReadChunks>,
     bar: ProgressBar,
@@ -57,11 +58,12 @@ impl<'a> FileSet<'a> {
         options: &'a ImportOptions,
         doing: &'static str,
         names: Option<&'a [String]>,
+        late: &'a LateNames,
     ) -> Result<Self, Failure> {
         let first = inputs
             .first_mut()
             .ok_or_else(|| Failure::usage("name a file to import"))?;
-        let (reader, bar) = open_reader(first, options, doing, names)?;
+        let (reader, bar) = open_reader(first, options, doing, names, late)?;
         let columns = reader.columns().to_vec();
         let opened = vec![Opened::of(&first.name, &*reader)];
         Ok(Self {
@@ -70,6 +72,7 @@ impl<'a> FileSet<'a> {
             options,
             doing,
             names,
+            late,
             current: 0,
             reader,
             bar,
@@ -112,7 +115,7 @@ impl<'a> FileSet<'a> {
         self.bar.finish_and_clear();
         self.current += 1;
         let input = &mut self.inputs[self.current];
-        let (reader, bar) = open_reader(input, self.options, self.doing, self.names)?;
+        let (reader, bar) = open_reader(input, self.options, self.doing, self.names, self.late)?;
         let found = reader.columns();
         let place_of = |name: &String| {
             let is_it = |other: &String| fold_name(other) == fold_name(name);
@@ -159,16 +162,40 @@ impl Drop for FileSet<'_> {
     }
 }
 
+/// The names of columns that are in no first object of any file of JSON.
+pub(super) fn late_names(
+    inputs: &mut [Input],
+    options: &ImportOptions,
+    check: &dyn Fn() -> Result<(), Failure>,
+) -> Result<Vec<String>, Failure> {
+    let mut names: Vec<String> = Vec::new();
+    for input in inputs {
+        let source = input.read("columns", options)?;
+        let bar = source.bar.clone();
+        if source.format == FileFormat::Json {
+            let reader = JsonLines::open(source, options, LateNames::End)?;
+            for name in reader.late_names(check)? {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        bar.finish_and_clear();
+    }
+    Ok(names)
+}
+
 fn open_reader(
     input: &mut Input,
     options: &ImportOptions,
     doing: &'static str,
     names: Option<&[String]>,
+    late: &LateNames,
 ) -> Result<(Box<dyn ReadChunks>, ProgressBar), Failure> {
     let source = input.read(doing, options)?;
     let bar = source.bar.clone();
     let mut reader: Box<dyn ReadChunks> = match source.format {
-        FileFormat::Json => Box::new(JsonLines::open(source, options)?),
+        FileFormat::Json => Box::new(JsonLines::open(source, options, late.clone())?),
         _ => Box::new(CsvLines::open(source, options)?),
     };
     if let (Some(columns), Some(name)) = (options.date_and_clock(), options.joined_name())

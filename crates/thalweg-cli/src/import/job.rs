@@ -3,9 +3,10 @@
 use super::Imported;
 use super::chunk::{BadRow, Chunk};
 use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, shown, time_hint};
-use super::file_set::{FileSet, Opened};
+use super::file_set::{FileSet, Opened, late_names};
 use super::findings;
 use super::infer::{Example, Found, Inference, Reading, Rules};
+use super::json_lines::LateNames;
 use super::numbers::is_float;
 use super::rejects::Rejects;
 use super::source::Input;
@@ -34,6 +35,7 @@ pub(super) struct Job<'a> {
     inputs: Vec<Input>,
     table: &'a str,
     options: &'a ImportOptions,
+    late: LateNames,
     is_quiet: bool,
 }
 
@@ -75,6 +77,7 @@ impl<'a> Job<'a> {
             inputs,
             table,
             options,
+            late: LateNames::End,
             is_quiet: false,
         }
     }
@@ -87,6 +90,32 @@ impl<'a> Job<'a> {
 
     pub(super) fn run(mut self) -> Result<Imported, Failure> {
         let listening = Listening::start();
+        match self.import(&listening) {
+            Err(Failure::LateColumn(name)) => {
+                let mut names = late_names(&mut self.inputs, self.options, &|| listening.check())?;
+                if let Some(table) = self.existing()? {
+                    let definition = table.definition();
+                    let columns = definition.columns();
+                    names.retain(|name| {
+                        let folded = fold_name(name);
+                        columns
+                            .iter()
+                            .any(|column| fold_name(&column.name) == folded)
+                    });
+                }
+                if !self.is_quiet && names.contains(&name) {
+                    report!(
+                        "column \"{name}\" comes up behind the first objects: the import begins again"
+                    );
+                }
+                self.late = LateNames::Are(names);
+                self.import(&listening)
+            }
+            done => done,
+        }
+    }
+
+    fn import(&mut self, listening: &Listening) -> Result<Imported, Failure> {
         let existing = self.existing()?;
         let create = match &existing {
             Some(table) => {
@@ -96,7 +125,7 @@ impl<'a> Job<'a> {
             // Options that cannot be are refused before a large file is read.
             None => Some(create_options(self.options)?),
         };
-        let (mut plan, mut inference, mut sample) = self.plan(existing.as_ref(), &listening)?;
+        let (mut plan, mut inference, mut sample) = self.plan(existing.as_ref(), listening)?;
         let time = self.options.time_place(&plan.names);
         let create = create.map(|create| CreateOptions {
             time: time.map(|time| plan.names[time].clone()),
@@ -114,7 +143,7 @@ impl<'a> Job<'a> {
             let can_widen = existing.is_none() && !sample.is_whole;
             let widening = can_widen.then_some(&inference);
             let taken = sample.take();
-            let attempt = self.append(table.as_ref(), &plan, taken, widening, &listening);
+            let attempt = self.append(table.as_ref(), &plan, taken, widening, listening);
             if !matches!(attempt, Ok(Attempt::Done(_)))
                 && existing.is_none()
                 && let (Some(_), Some(db)) = (&table, self.db)
@@ -125,7 +154,7 @@ impl<'a> Job<'a> {
             match attempt? {
                 Attempt::Done(imported) => return Ok(imported),
                 Attempt::TooNarrow(misfit) => {
-                    self.look_at_the_rest(&mut inference, &plan.names, sample.count, &listening)?;
+                    self.look_at_the_rest(&mut inference, &plan.names, sample.count, listening)?;
                     sample.is_whole = true;
                     let wider = self.new_plan(&inference, plan.names.clone())?;
                     self.tell_widened(&misfit, &plan, &wider);
@@ -174,7 +203,13 @@ impl<'a> Job<'a> {
             .inputs
             .first()
             .map_or_else(String::new, |input| input.name.clone());
-        let mut set = FileSet::open(&mut self.inputs, options, "import", table_names.as_deref())?;
+        let mut set = FileSet::open(
+            &mut self.inputs,
+            options,
+            "import",
+            table_names.as_deref(),
+            &self.late,
+        )?;
         let names = set.columns().to_vec();
         let fields = definition
             .as_ref()
@@ -184,6 +219,17 @@ impl<'a> Job<'a> {
             Some(_) => None,
             None => time_place(options, &names, set.has_odd_header())?,
         };
+        // Of JSON a column that is told may come up behind the first objects.
+        let is_absent = |told: &&ColumnType| {
+            let told = fold_name(&told.column);
+            !names.iter().any(|name| fold_name(name) == told)
+        };
+        if matches!(self.late, LateNames::End)
+            && set.delimiter().is_none()
+            && let Some(told) = options.types.iter().find(is_absent)
+        {
+            return Err(Failure::LateColumn(told.column.clone()));
+        }
         check_types(options, &names, fields.as_deref(), self.table)?;
         if existing.is_none() && options.time_unit.is_some() && time.is_none() {
             return Err(Failure::usage(
@@ -211,8 +257,12 @@ impl<'a> Job<'a> {
         let is_told = |place: usize| told_type(options, &names[place]).is_some();
         let is_text = |place: usize| fields.is_some() && !reads_times(place) || is_told(place);
         let times = || (0..names.len()).filter(|place| !is_text(*place));
-        // The order of day and month is decided by all rows.
-        if times().any(|place| inference.is_undecided(place, reads_times(place))) {
+        // The order of day and month is decided by all rows, and so is the type of a column without values in the first ones.
+        let is_unknown =
+            |place: usize| fields.is_none() && !is_told(place) && inference.found(place).is_none();
+        if times().any(|place| inference.is_undecided(place, reads_times(place)))
+            || !sample.is_whole && (0..names.len()).any(is_unknown)
+        {
             while let Some(chunk) = set.next_chunk()? {
                 listening.check()?;
                 inference.look(&chunk);
@@ -360,7 +410,7 @@ impl<'a> Job<'a> {
         looked_at: usize,
         listening: &Listening,
     ) -> Result<(), Failure> {
-        let mut set = FileSet::open(&mut self.inputs, self.options, "types", None)?;
+        let mut set = FileSet::open(&mut self.inputs, self.options, "types", None, &self.late)?;
         debug_assert_eq!(set.columns().len(), names.len());
         let mut number = 0;
         while let Some(chunk) = set.next_chunk()? {
@@ -414,7 +464,7 @@ impl<'a> Job<'a> {
         let converter = Converter::new(plan.fields.clone(), plan.readings.clone());
         let names = options.no_header.then_some(plan.names.as_slice());
         let files_told = sample.files;
-        let mut set = FileSet::open(&mut self.inputs, options, "import", names)?;
+        let mut set = FileSet::open(&mut self.inputs, options, "import", names, &self.late)?;
         let (skipped, is_whole) = (
             sample.chunks.len(),
             sample.is_whole && !sample.chunks.is_empty(),

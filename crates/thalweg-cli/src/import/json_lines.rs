@@ -1,4 +1,5 @@
-//! JSON: one object per line, or a list of objects. Columns are the names found in the first ones.
+//! JSON: one object per line, or a list of objects. Columns are the names found in the first ones; where one comes up later the
+//! file is read again from its start, once all names are known.
 
 use super::chunk::{Chunk, ChunkBuilder, ReadChunks};
 use super::json_list::{Broken, Item, ListItems};
@@ -16,6 +17,15 @@ use thalweg::fold_name;
 /// Lines in which columns are looked for.
 const HEADER_LINES: usize = 10_000;
 
+/// What becomes of names that the first objects of a file do not have.
+#[derive(Clone, Debug)]
+pub(super) enum LateNames {
+    /// They end the reading: [`Failure::LateColumn`].
+    End,
+    /// These are columns too; an object with any other is a bad row.
+    Are(Vec<String>),
+}
+
 pub(super) struct JsonLines {
     reader: Box<dyn BufRead>,
     /// The file is one list.
@@ -28,13 +38,21 @@ pub(super) struct JsonLines {
     places: HashMap<String, usize>,
     line: u64,
     keeps_raw: bool,
+    /// Texts and numbers that mean null.
+    nulls: Vec<String>,
+    /// What becomes of names that the first objects do not have.
+    late: LateNames,
     /// Columns that are told to be text, which lists and objects may stand in.
     texts: Vec<String>,
     name: String,
 }
 
 impl JsonLines {
-    pub(super) fn open(source: Source, options: &ImportOptions) -> Result<Self, Failure> {
+    pub(super) fn open(
+        source: Source,
+        options: &ImportOptions,
+        late: LateNames,
+    ) -> Result<Self, Failure> {
         let Source { reader, name, .. } = source;
         let (columns, places) = (Vec::new(), HashMap::new());
         let mut lines = Self {
@@ -46,6 +64,8 @@ impl JsonLines {
             places,
             line: 0,
             keeps_raw: options.rejects.is_some(),
+            nulls: options.null.clone(),
+            late,
             texts: options
                 .types
                 .iter()
@@ -75,9 +95,15 @@ impl JsonLines {
                 None => "on any of its first lines",
             };
             return Err(Failure::Other(format!(
-                "{} has no JSON object {place}",
+                "{} has no JSON object {place}: it takes an object on each line, or a list of objects, [{{...}}, {{...}}]",
                 lines.name
             )));
+        }
+        if let LateNames::Are(names) = &lines.late {
+            names
+                .clone()
+                .into_iter()
+                .for_each(|name| lines.add_column(name));
         }
         Ok(lines)
     }
@@ -87,12 +113,34 @@ impl JsonLines {
         let Ok(Object(fields)) = serde_json::from_slice(line) else {
             return;
         };
-        for (name, _) in fields {
-            if !self.places.contains_key(&name) {
-                self.places.insert(name.clone(), self.columns.len());
-                self.columns.push(name);
-            }
+        fields
+            .into_iter()
+            .for_each(|(name, _)| self.add_column(name));
+    }
+
+    fn add_column(&mut self, name: String) {
+        if !self.places.contains_key(&name) {
+            self.places.insert(name.clone(), self.columns.len());
+            self.columns.push(name);
         }
+    }
+
+    /// The names that objects behind the first ones have in addition, of all the rest of the file.
+    pub(super) fn late_names(
+        mut self,
+        check: &dyn Fn() -> Result<(), Failure>,
+    ) -> Result<Vec<String>, Failure> {
+        let known = self.columns.len();
+        self.ahead.clear();
+        let mut items = 0_usize;
+        while let Some(item) = self.read_item()? {
+            if items % HEADER_LINES == 0 {
+                check()?;
+            }
+            items += 1;
+            self.find_columns(&item.text);
+        }
+        Ok(self.columns.split_off(known))
     }
 
     fn read_line(&mut self) -> Result<Option<Vec<u8>>, Failure> {
@@ -152,27 +200,34 @@ impl JsonLines {
         }))
     }
 
-    fn push_line(&self, line: &[u8], chunk: &mut ChunkBuilder) {
-        let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned());
+    fn push_line(&self, line: &[u8], chunk: &mut ChunkBuilder) -> Result<(), Failure> {
+        let text = std::str::from_utf8(line).map_err(|_| Unfit::Bad("it is not UTF-8".to_owned()));
         match text.and_then(|text| self.fields(text, chunk)) {
             Ok(fields) => chunk.push(self.line, line, fields.iter().map(Option::as_deref)),
-            Err(reason) => chunk.push_bad(self.line, reason, line),
+            Err(Unfit::Bad(reason)) => chunk.push_bad(self.line, reason, line),
+            Err(Unfit::Late(name)) => return Err(Failure::LateColumn(name)),
         }
+        Ok(())
     }
 
     /// The values of a line by column, as text.
-    fn fields(&self, text: &str, chunk: &mut ChunkBuilder) -> Result<Vec<Option<String>>, String> {
-        let Object(object) = serde_json::from_str(text).map_err(|error| not_json(&error))?;
+    fn fields(&self, text: &str, chunk: &mut ChunkBuilder) -> Result<Vec<Option<String>>, Unfit> {
+        let Object(object) =
+            serde_json::from_str(text).map_err(|error| Unfit::Bad(not_json(&error)))?;
         let mut fields = vec![None; self.columns.len()];
         for (name, value) in object {
-            let &place = self
-                .places
-                .get(&name)
-                .ok_or_else(|| format!("\"{name}\" is no column"))?;
+            let Some(&place) = self.places.get(&name) else {
+                return Err(match self.late {
+                    LateNames::End => Unfit::Late(name),
+                    LateNames::Are(_) => Unfit::Bad(format!("\"{name}\" is no column")),
+                });
+            };
+            let is_null = |text: &str| self.nulls.iter().any(|null| null == text);
             fields[place] = match value {
                 Value::Null => None,
                 Value::Bool(value) => Some(value.to_string()),
-                Value::Number(number) => Some(number.to_string()),
+                Value::Number(number) => Some(number.to_string()).filter(|number| !is_null(number)),
+                Value::String(text) if is_null(&text) => None,
                 Value::String(text) => {
                     chunk.mark_text(place);
                     Some(text)
@@ -182,10 +237,10 @@ impl JsonLines {
                     Some(value.to_string())
                 }
                 Value::Array(_) | Value::Object(_) => {
-                    return Err(format!(
+                    return Err(Unfit::Bad(format!(
                         "column \"{name}\" holds a list or an object: --type {name}=varchar stores it as text, and \
                          pandas.json_normalize makes columns of it"
-                    ));
+                    )));
                 }
             };
         }
@@ -216,11 +271,18 @@ impl ReadChunks for JsonLines {
             let Some(line) = self.next_line()? else { break };
             let line = line.trim_ascii_end();
             if !line.is_empty() {
-                self.push_line(line, &mut chunk);
+                self.push_line(line, &mut chunk)?;
             }
         }
         Ok(chunk.finish())
     }
+}
+
+/// Why an object is no row.
+enum Unfit {
+    Bad(String),
+    /// It has a name that the first objects do not have.
+    Late(String),
 }
 
 /// The fields of an object in the order of the text, which a map would lose.

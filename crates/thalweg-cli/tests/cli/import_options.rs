@@ -241,6 +241,74 @@ fn json_is_known_by_its_text() {
 }
 
 #[test]
+fn keys_of_json_may_come_late() {
+    use std::fmt::Write;
+    let mut text = String::new();
+    for row in 0..12_000 {
+        let late = if row < 11_000 { "" } else { ", \"late\": 0.5" };
+        writeln!(
+            text,
+            "{{\"ts\": \"2024-01-01T00:00:00\", \"v\": {row}{late}}}"
+        )
+        .unwrap();
+    }
+    let place = Place::new();
+    let sum = "SELECT count(*) AS n, sum(v) AS v, sum(late) AS late FROM t";
+    let ended = import(&place, "t.json", &text, &["--time", "ts"]);
+    let found = ["column \"late\" comes up behind", "late is double"];
+    assert!(
+        found.iter().all(|part| ended.err.contains(part)),
+        "{ended:?}"
+    );
+    ended.ok();
+    assert_eq!(place.sql(sum), "n,v,late\n12000,71994000,500.0\n");
+    // Into a table that has the column.
+    import(&place, "t.json", &text, &[]).ok();
+    assert_eq!(place.sql(sum), "n,v,late\n24000,143988000,1000.0\n");
+    // Into one that has not, nothing at all, or the other rows.
+    place.sql("CREATE TABLE o (ts TIMESTAMP, v BIGINT) WITH (time = 'ts')");
+    let into = ["import", "db", "t.json", "--table", "o"];
+    let message = place.run(into).fails(1);
+    assert!(message.contains("\"late\" is no column"), "{message}");
+    assert_eq!(place.sql("SELECT count(*) AS n FROM o"), "n\n0\n");
+    let ended = place.run(into.into_iter().chain(["--rejects", "bad.csv"]));
+    assert!(ended.err.contains("rejected 1,000 rows"), "{ended:?}");
+    ended.ok();
+    assert_eq!(place.sql("SELECT count(*) AS n FROM o"), "n\n11000\n");
+    // Its type may be told.
+    let place = Place::new();
+    import(&place, "t.json", &text, &["--type", "late=varchar"]).ok();
+    assert_eq!(place.sql("SELECT max(late) AS m FROM t"), "m\n0.5\n");
+    let message = import(&place, "t.json", &text, &["--type", "later=varchar"]).fails(2);
+    assert!(
+        message.contains("there is no column \"later\""),
+        "{message}"
+    );
+}
+
+#[test]
+fn texts_and_numbers_of_json_mean_null() {
+    let text = "[{\"a\": -999, \"b\": \"NA\"},\n {\"a\": 2, \"b\": 1.5}]";
+    let place = Place::new();
+    import(&place, "t.json", text, &["--null", "-999", "--null", "NA"]).ok();
+    assert_eq!(place.sql("SELECT * FROM t"), "a,b\n,\n2,1.5\n");
+}
+
+#[test]
+fn a_column_that_begins_with_many_nulls_has_the_type_of_its_values() {
+    let mut text = "a,b\n".to_owned();
+    for row in 0..110_000 {
+        let b = if row < 105_000 { "" } else { "0.5" };
+        text.push_str(&format!("{row},{b}\n"));
+    }
+    let place = Place::new();
+    let ended = import(&place, "t.csv", &text, &[]);
+    assert!(ended.err.contains("b is double"), "{ended:?}");
+    ended.ok();
+    assert_eq!(place.sql("SELECT sum(b) AS s FROM t"), "s\n2500.0\n");
+}
+
+#[test]
 fn nested_json_becomes_text_on_demand() {
     let place = Place::new();
     let text = "{\"a\": 1, \"n\": {\"x\": [1, 2]}}\n{\"a\": 2, \"n\": null}\n";

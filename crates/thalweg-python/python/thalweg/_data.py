@@ -87,6 +87,14 @@ def from_dict(data):
 def from_columns(columns):
     """A table of a dict of columns: numpy arrays, lists, Series, Arrow arrays."""
     names, arrays = [], []
+    single = next((name for name, values in columns.items() if not is_column(values)), None)
+    several = next((name for name, values in columns.items() if is_column(values)), None)
+    if single is not None and several is not None:
+        given, other = type(columns[several]).__name__, type(columns[single]).__name__
+        raise SchemaError(
+            f'column "{several}" is a {given} and "{single}" a {other}: the columns of a dict are all lists, '
+            "or all single values of one row, in which no list can be stored"
+        )
     for name, values in columns.items():
         if not isinstance(name, str):
             raise SchemaError(f"{name!r} is no name of a column: names are texts")
@@ -283,7 +291,31 @@ def _from_objects(values):
     except OverflowError:
         # Integers beyond int64, which pyarrow guesses.
         return pyarrow.array(values, type=pyarrow.uint64())
+    except (pyarrow.ArrowException, TypeError, ValueError):
+        plain = _without_scalars(values)
+        if plain is None:
+            raise
+        return _column_of(plain)
     return _with_nanoseconds(values, array)
+
+
+def _column_of(values):
+    return _from_numpy(values) if isinstance(values, numpy.ndarray) else _from_objects(values)
+
+
+def _without_scalars(values):
+    """The values without pandas' NA and NaT, and times of numpy in one unit: pyarrow knows few units. None if there are none of these."""
+    plain = [None if _is_missing(value) else value for value in values]
+    for kind in (numpy.datetime64, numpy.timedelta64):
+        if any(value is not None for value in plain) and all(value is None or isinstance(value, kind) for value in plain):
+            return numpy.array([kind("NaT") if value is None else value for value in plain])
+    return plain if any(before is not after for before, after in zip(values, plain)) else None
+
+
+def _is_missing(value):
+    if isinstance(value, (numpy.datetime64, numpy.timedelta64)):
+        return bool(numpy.isnat(value))
+    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def _with_nanoseconds(values, array):

@@ -143,6 +143,8 @@ const AGGREGATES: &[&str] = &[
     "count",
     "first_value",
     "last_value",
+    "max",
+    "min",
     "percentile_cont",
     "string_agg",
     "var_samp",
@@ -218,6 +220,9 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             all.extend(&shares.elem);
             (of_shares(&name, &shares.elem)?, all)
         }
+        // These know no window that rows leave; of booleans they are the same.
+        ("bool_or", [_]) if function.over.is_some() => ("max(a1)".to_owned(), args),
+        ("bool_and" | "every", [_]) if function.over.is_some() => ("min(a1)".to_owned(), args),
         ("percentile_disc", [share]) => {
             return percentile_disc(share, &function.within_group).map(Some);
         }
@@ -307,8 +312,25 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
             } else {
                 (time, format)
             };
-            filled("to_char(a1, a2)", &[time, format])?
+            match text_of(format) {
+                Some(format) => filled(
+                    "to_char(a1, a2)",
+                    &[time, &text(&with_microseconds(&format))],
+                )?,
+                None => filled("to_char(a1, a2)", &[time, format])?,
+            }
         }
+        ("strptime" | "try_strptime", &[written, format]) => match text_of(format) {
+            Some(format) if format.contains("%f") => {
+                let function = match name {
+                    "strptime" => "to_timestamp",
+                    name => name,
+                };
+                let format = with_microseconds(&format.replace(".%f", "%.f"));
+                filled(&format!("{function}(a1, a2)"), &[written, &text(&format)])?
+            }
+            _ => return Ok(None),
+        },
         ("to_char", &[time, format]) => match text_of(format) {
             Some(format) if !format.contains('%') => {
                 filled("to_char(a1, a2)", &[time, &text(&pattern(&format)?)])?
@@ -337,6 +359,22 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
 /// `time AT TIME ZONE zone`.
 pub(super) fn at_time_zone(time: &Expr, zone: &Expr) -> Result<Expr> {
     filled("at_time_zone(a1, a2)", &[time, zone])
+}
+
+/// The pattern with `%f` as six digits, as Python and DuckDB have it: to chrono they are nanoseconds.
+fn with_microseconds(pattern: &str) -> String {
+    let mut written = String::with_capacity(pattern.len() + 1);
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        written.push(c);
+        if c == '%' {
+            match chars.next() {
+                Some('f') => written.push_str("6f"),
+                after => written.extend(after),
+            }
+        }
+    }
+    written
 }
 
 /// What a call has beside its arguments, for the aggregates that it stands for.

@@ -9,15 +9,15 @@ pub(crate) mod output_names;
 mod patterns;
 mod rows;
 mod types;
-mod unsound;
+mod using;
 
 use crate::error::unsupported;
 use arrow::datatypes::DataType;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Fetch, JoinOperator, LimitClause, OrderBy, OrderByExpr,
-    OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, TableWithJoins,
-    Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, Subscript, TableFactor,
+    TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 use thalweg_table::{Error, Result};
@@ -66,7 +66,7 @@ impl VisitorMut for Translator {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         order_by_positions(query);
         fetch_as_limit(query);
-        match unsound::refuse_counted_sets(&query.body) {
+        match using::replace_in_order(query) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
@@ -78,7 +78,7 @@ impl VisitorMut for Translator {
         } = table
         {
             semi_joins_of_the_left(table_with_joins);
-            if let Err(error) = unsound::refuse_merged_columns(table_with_joins) {
+            if let Err(error) = using::refuse_in_brackets(table_with_joins) {
                 return ControlFlow::Break(error);
             }
         }
@@ -107,9 +107,11 @@ impl VisitorMut for Translator {
             _ => {}
         }
         select.from.iter_mut().for_each(semi_joins_of_the_left);
-        if let Err(error) = (select.from.iter()).try_for_each(unsound::refuse_merged_columns) {
-            return ControlFlow::Break(error);
-        }
+        let joined = using::Joined::read(&mut select.from);
+        let joined = match joined.and_then(|all| all.expand_wildcards(select).map(|()| all)) {
+            Ok(joined) => joined,
+            Err(error) => return ControlFlow::Break(error),
+        };
         if let Some(condition) = &mut select.selection
             && let Err(error) = rows::in_subqueries(condition)
         {
@@ -117,6 +119,7 @@ impl VisitorMut for Translator {
         }
         let names = select.projection.iter().map(output_names::of_unnamed);
         self.names.push(names.collect());
+        joined.replace(select);
         ControlFlow::Continue(())
     }
 
@@ -134,7 +137,10 @@ impl VisitorMut for Translator {
             } => functions::at_time_zone(timestamp, time_zone).map(Some),
             Expr::Cast { .. } | Expr::TypedString(_) => types::translated(expr),
             Expr::Interval(interval) => types::interval(interval),
-            Expr::CompoundFieldAccess { root, access_chain } => field(root, access_chain),
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                access_chain.iter_mut().for_each(with_both_ends);
+                field(root, access_chain)
+            }
             Expr::InSubquery { expr, .. } => rows::refuse(expr).map(|()| None),
             Expr::Value(value) => constant(&value.value),
             Expr::AnyOp { .. } | Expr::AllOp { .. } => any_or_all(expr),
@@ -163,6 +169,23 @@ fn constant(value: &Value) -> Result<Option<Expr>> {
             )))
         }
         _ => Ok(None),
+    }
+}
+
+/// `list[2:]` and `list[:2]`, which end with the last item and begin with the first one.
+fn with_both_ends(access: &mut AccessExpr) {
+    let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
+    if let AccessExpr::Subscript(Subscript::Slice {
+        lower_bound,
+        upper_bound,
+        ..
+    }) = access
+    {
+        lower_bound.get_or_insert_with(one);
+        upper_bound.get_or_insert_with(|| Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr: Box::new(one()),
+        });
     }
 }
 

@@ -49,9 +49,22 @@ pub(super) fn translated(expr: &mut Expr) -> Result<Option<Expr>> {
             ..
         } => {
             let escape_char = escape_of(escape.as_ref())?;
-            if let Some(constant) = text_of(pattern).filter(|_| escape_char != Some('\\')) {
-                **pattern = text(&with_backslashes(&constant, escape_char)?);
-                *escape = None;
+            match (text_of(pattern), escape_char) {
+                (_, Some('\\')) => {}
+                (Some(constant), _) => {
+                    **pattern = text(&with_backslashes(&constant, escape_char)?);
+                    *escape = None;
+                }
+                (None, Some(sign)) => {
+                    return Err(unsupported(format!(
+                        "ESCAPE '{sign}' takes a constant pattern: of one that is computed write replace(pattern, '{sign}', '\\'), without ESCAPE"
+                    )));
+                }
+                (None, None) => {
+                    return Err(unsupported(
+                        "ESCAPE '' takes a constant pattern: of one that is computed write replace(pattern, '\\', '\\\\'), without ESCAPE",
+                    ));
+                }
             }
             Ok(None)
         }

@@ -98,6 +98,24 @@ impl Counts {
         }
         Ok(())
     }
+
+    fn take_away(&mut self, values: &ArrayRef) -> Result<()> {
+        let rows = self.rows.convert_columns(&[Arc::clone(values)])?;
+        for (place, row) in rows.iter().enumerate() {
+            if values.is_null(place) {
+                continue;
+            }
+            let bytes = row.as_ref();
+            let absent = || internal_datafusion_err!("a value leaves a window that it was not in");
+            let count = self.counts.get_mut(bytes).ok_or_else(absent)?;
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(bytes);
+                self.values_bytes -= bytes.len();
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Accumulator for Counts {
@@ -106,6 +124,17 @@ impl Accumulator for Counts {
             [values] => self.add(values, |_| 1),
             _ => Err(internal_datafusion_err!("mode takes one argument")),
         }
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        match values {
+            [values] => self.take_away(values),
+            _ => Err(internal_datafusion_err!("mode takes one argument")),
+        }
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {

@@ -9,7 +9,9 @@ use crate::functions::lengths::{extreme, length};
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, JoinConstraint, Result, ScalarValue, TableReference};
+use datafusion::common::{
+    Column, DFSchema, JoinConstraint, Result, ScalarValue, TableReference, plan_err,
+};
 use datafusion::functions_aggregate::expr_fn::min;
 use datafusion::logical_expr::expr::{
     AggregateFunction, Between, BinaryExpr, Case, InList, InSubquery, ScalarFunction, Sort,
@@ -144,7 +146,10 @@ impl AnalyzerRule for WindowsByLength {
                 let name = names.save(&expr);
                 let done = expr.transform_up(|expr| {
                     Ok(match expr {
-                        Expr::WindowFunction(call) => in_window(call, &schema),
+                        Expr::WindowFunction(call) => {
+                            check_range(&call, &schema)?;
+                            in_window(call, &schema)
+                        }
                         other => Transformed::no(other),
                     })
                 })?;
@@ -157,6 +162,45 @@ impl AnalyzerRule for WindowsByLength {
     fn name(&self) -> &'static str {
         "thalweg_windows_by_length"
     }
+}
+
+/// Refuses distances in RANGE that cannot be added to what rows are sorted by: DataFusion takes texts for equal then, and a
+/// number for a count of nanoseconds or months.
+fn check_range(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
+    let frame = &call.params.window_frame;
+    let (WindowFrameUnits::Range, [sort]) = (frame.units, &*call.params.order_by) else {
+        return Ok(());
+    };
+    let data_type = sort.expr.get_type(schema)?;
+    for bound in [&frame.start_bound, &frame.end_bound] {
+        let (WindowFrameBound::Preceding(by) | WindowFrameBound::Following(by)) = bound else {
+            continue;
+        };
+        if by.is_null() {
+            continue;
+        }
+        let is_number = match by.try_as_str() {
+            Some(Some(text)) => text.trim().parse::<f64>().is_ok(),
+            _ => by.data_type().is_numeric(),
+        };
+        match &data_type {
+            DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 if is_number => {
+                return plan_err!(
+                    "RANGE {by} cannot be counted back from a time: write an interval, as in RANGE INTERVAL '1 hour' PRECEDING"
+                );
+            }
+            data_type
+                if data_type.is_numeric()
+                    || data_type.is_temporal()
+                    || matches!(data_type, DataType::Null | DataType::Interval(_)) => {}
+            _ => {
+                return plan_err!(
+                    "RANGE with a distance takes numbers and times to sort by: write ROWS, or RANGE from UNBOUNDED PRECEDING to CURRENT ROW"
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 fn in_window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Transformed<Expr> {

@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod casts;
+pub(crate) mod counted_sets;
 pub(crate) mod dates;
 mod float_lists;
 mod in_subqueries;

@@ -170,6 +170,19 @@ const MEANT: &[(&[&str], &str)] = &[
         "avg(((x - m) / s) ** 3), ** 4 for kurtosis, with m and s from (SELECT avg(x) AS m, stddev_pop(x) AS s FROM t)",
     ),
     (
+        &[
+            "json",
+            "json_extract",
+            "json_extract_string",
+            "json_value",
+            "json_array_length",
+            "json_keys",
+            "to_json",
+        ],
+        "regexp_extract(text, '\"field\": *([^,}]*)', 1), or store the fields in columns: SQL takes no JSON",
+    ),
+    (&["regexp_full_match"], "regexp_like(text, '^(?:pattern)$')"),
+    (
         &["md5", "sha1", "sha256", "hash"],
         "the text itself to compare texts: hashes are for the program to store",
     ),
