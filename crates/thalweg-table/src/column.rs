@@ -13,7 +13,7 @@ mod encode;
 
 pub use decode::{BlockDecoder, decode_block};
 pub use encode::BlockEncoder;
-pub(crate) use encode::Encoders;
+pub(crate) use encode::{Encoders, MAX_RAW_BYTES, is_long, raw_bytes};
 
 /// Runs `$body` with `$native` as the type of the elements of `$element`, a number of at most 64 bits.
 macro_rules! with_number {

@@ -10,19 +10,18 @@ use crate::error::invalid;
 use crate::options::CreateOptions;
 use crate::pool::Pool;
 use crate::schema::check_name;
-use crate::stream::StreamEncoder;
+use crate::stream::{RawSizes, StreamEncoder};
 use crate::suggest::did_you_mean;
 use crate::table::{Maintained, Table, TableView};
 use crate::turns::Turns;
 use arrow_schema::Schema;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::{Env, Owner};
-use thalweg_kernel::index::EntryKey;
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, Options, Result, Snapshot,
     TableId, TableSnapshot,
@@ -140,8 +139,8 @@ struct Inner {
 pub(crate) struct Maintenance {
     /// Files that nobody needs may be left.
     pub(crate) has_garbage: bool,
-    /// Short blocks that were found to make no fewer ones: no call tries them again.
-    pub(crate) unpackable: HashMap<TableId, HashSet<EntryKey>>,
+    /// What was measured of blocks that stay short: no call does it again.
+    pub(crate) raw_sizes: HashMap<TableId, RawSizes>,
 }
 
 /// Whether the database was closed. Its files may belong to another process from then on, so nothing is read any more. In a

@@ -19,7 +19,7 @@ use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{Error, ErrorKind, Result, TableId};
 
 /// Rows whose values take more than this are cut into several blocks: a block may have 64 MiB, encoded.
-const MAX_RAW_BYTES: usize = 32 << 20;
+pub(crate) const MAX_RAW_BYTES: usize = 32 << 20;
 
 /// An encoder with longer buffers is not kept. Those of a usual block take a tenth of it.
 const MOST_KEPT_BYTES: usize = 1 << 20;
@@ -305,7 +305,7 @@ fn layout_byte(layout: Layout) -> u8 {
 }
 
 /// What the rows take in memory, nearly: bits and validity are left out.
-fn raw_bytes(batch: &RecordBatch) -> usize {
+pub(crate) fn raw_bytes(batch: &RecordBatch) -> usize {
     let column = |array: &ArrayRef| {
         let span =
             |offsets: &[i32]| (offsets[offsets.len() - 1] - offsets[0]).unsigned_abs() as usize;
@@ -316,6 +316,11 @@ fn raw_bytes(batch: &RecordBatch) -> usize {
         }
     };
     batch.columns().iter().map(column).sum()
+}
+
+/// Whether values of the type may be of any length.
+pub(crate) fn is_long(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::Binary)
 }
 
 fn check_batch(definition: &TableDefinition, batch: &RecordBatch, keys: (i64, i64)) -> Result<()> {

@@ -17,6 +17,7 @@
 //!   rewritten for them lose a block for every `split_fragment_bytes`. A lone block is no file to be rewritten; a small file
 //!   is rewritten for one short block, a large one for as many as make it worth its size. What remains are the few short
 //!   blocks of large files in order, and what is rewritten has none left, so that no file is rewritten again and again.
+//! - Blocks are packed only where their rows fit in one block, so that no rows are written for nothing (`raw_sizes`).
 //!
 //! Arrival. Blocks come in the order of their first commits, and of their numbers where these are equal. A step takes all
 //! blocks with keys in a range whose first commits lie between two commits, the last of them at most that of the beginning of
@@ -30,6 +31,7 @@
 
 use super::blocks::{BlockList, runs};
 use super::overlaps::{Commits, MOST_REMOVED, Search, cost, is_old, open_parts};
+use super::raw_sizes::Sizes;
 use super::read::scan_blocks;
 use super::write::{Output, concat, cutter, raw_bytes};
 use crate::engine::Maintenance;
@@ -41,7 +43,7 @@ use arrow_array::RecordBatch;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use thalweg_kernel::block::EncodedBlock;
-use thalweg_kernel::index::{Entry, EntryKey};
+use thalweg_kernel::index::{Address, Entry, EntryKey};
 use thalweg_kernel::{Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileId, Result};
 
 /// Blocks that are cut from merged rows at once.
@@ -79,15 +81,16 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
     let mut most_steps = None;
     let Maintenance {
         has_garbage,
-        unpackable,
+        raw_sizes,
     } = &mut *maintenance;
-    // Also what a call finds that is stopped.
-    let unpackable = unpackable.entry(table.id()).or_default();
+    // Also what a call measures that is stopped.
+    let sizes = raw_sizes.entry(table.id()).or_default();
     let mut steps = 0;
     loop {
         check(go_on).map_err(|e| table.name_error(e))?;
         let view = table.view()?;
-        let Some(step) = Step::plan(&view, until, unpackable)? else {
+        let step = Step::plan(&view, until, Sizes::new(&view, sizes), go_on);
+        let Some(step) = step.map_err(|e| table.name_error(e))? else {
             break;
         };
         let most_steps = *most_steps.get_or_insert_with(|| step.most_steps(&view, until));
@@ -103,7 +106,9 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
                     done.steps += 1;
                 }
                 done.rows += ran.rows;
-                unpackable.extend(ran.unpackable);
+                for block in ran.left_alone {
+                    sizes.leave_alone(block);
+                }
                 conflicts = 0;
             }
             Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
@@ -112,8 +117,8 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
             Err(e) => return Err(table.name_error(e)),
         }
     }
-    if unpackable.is_empty() {
-        maintenance.unpackable.remove(&table.id());
+    if sizes.is_empty() {
+        raw_sizes.remove(&table.id());
     }
     Ok(done)
 }
@@ -155,8 +160,8 @@ struct Merge {
 struct Ran {
     /// Rows that were put in order.
     rows: u64,
-    /// Blocks that are no fewer when they are written together, though they are short.
-    unpackable: Vec<EntryKey>,
+    /// Blocks that are no single block though their sizes say so.
+    left_alone: Vec<Address>,
     /// Something else than copies was written.
     has_changed: bool,
 }
@@ -188,13 +193,11 @@ impl Step {
     fn plan(
         view: &TableView,
         until: CommitNo,
-        unpackable: &mut HashSet<EntryKey>,
+        mut sizes: Sizes<'_>,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Self>> {
         let list = BlockList::read(view)?;
-        if !unpackable.is_empty() {
-            let keys: HashSet<EntryKey> = list.blocks.iter().map(Entry::key).collect();
-            unpackable.retain(|key| keys.contains(key));
-        }
+        sizes.retain(&list.blocks);
         let is_old = |block: &&Entry| is_old(block, until);
         let old: Vec<&Entry> = list.blocks.iter().filter(is_old).collect();
         let (ranges, commits) = Search::new(view, &list, &old).ranges_to_merge(until);
@@ -230,27 +233,46 @@ impl Step {
             cuts,
             until,
         };
-        step.packs = step.short_neighbours(view, unpackable);
+        step.packs = loop {
+            let packs = step.short_neighbours(view, &sizes);
+            if !step.measure(&packs, &mut sizes, go_on)? {
+                break packs;
+            }
+        };
         let idle = step.merges.is_empty() && step.packs.is_empty();
         Ok((!idle).then_some(step))
     }
 
-    /// Runs of blocks in order that may be one block together, as many as one step takes.
-    fn short_neighbours(
+    /// Measures the blocks of these groups; false if all sizes were known.
+    fn measure(
         &self,
-        view: &TableView,
-        unpackable: &HashSet<EntryKey>,
-    ) -> Vec<Range<usize>> {
+        groups: &[Range<usize>],
+        sizes: &mut Sizes<'_>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let mut has_measured = false;
+        for block in groups
+            .iter()
+            .flat_map(|group| &self.list.blocks[group.clone()])
+        {
+            if sizes.measure(block)? {
+                has_measured = true;
+                check(go_on)?;
+            }
+        }
+        Ok(has_measured)
+    }
+
+    /// Runs of blocks in order that may be one block together, as many as one step takes.
+    fn short_neighbours(&self, view: &TableView, sizes: &Sizes<'_>) -> Vec<Range<usize>> {
         let open = open_parts(view);
         let runs = runs(&self.list.blocks);
         let blocks = self.list.blocks.iter().zip(&self.cuts);
         let mut may_go: Vec<bool> = blocks
-            .map(|(block, cut)| {
-                is_old(block, self.until) && cut.is_empty() && !unpackable.contains(&block.key())
-            })
+            .map(|(block, cut)| is_old(block, self.until) && cut.is_empty())
             .collect();
         let groups = loop {
-            let mut groups = self.groups(view, &runs, &may_go);
+            let mut groups = self.groups(view, sizes, &runs, &may_go);
             groups.retain(|group| !self.waits(group, &open));
             let kept = self.files_not_worth_it(view, &groups);
             if kept.is_empty() {
@@ -267,6 +289,7 @@ impl Step {
     fn groups(
         &self,
         view: &TableView,
+        sizes: &Sizes<'_>,
         runs: &[Range<usize>],
         may_go: &[bool],
     ) -> Vec<Range<usize>> {
@@ -277,29 +300,32 @@ impl Step {
         };
         let mut groups: Vec<Range<usize>> = Vec::new();
         let mut group = 0..0;
-        let (mut rows, mut bytes) = (0, 0);
+        let (mut rows, mut bytes, mut raw_bytes) = (0, 0, 0);
         for run in runs {
             let at = run.start;
             let single = run.len() == 1 && may_go[at];
             let block = &self.list.blocks[at];
+            let raw = sizes.of(block);
             if single
                 && group.end == at
                 && !group.is_empty()
                 && rows + block.rows <= most_rows
                 && bytes + block.block_bytes <= MOST_PACKED_BYTES
+                && Sizes::fit(raw.saturating_add(raw_bytes))
                 && group.len() < MOST_REMOVED
                 && split_of(group.start) == split_of(at)
             {
                 group.end = at + 1;
                 rows += block.rows;
                 bytes += block.block_bytes;
+                raw_bytes += raw;
                 continue;
             }
             groups.extend(self.in_place_of_first(group));
-            (group, rows, bytes) = if single {
-                (at..at + 1, block.rows, block.block_bytes)
+            (group, rows, bytes, raw_bytes) = if single {
+                (at..at + 1, block.rows, block.block_bytes, raw)
             } else {
-                (0..0, 0, 0)
+                (0..0, 0, 0, 0)
             };
         }
         groups.extend(self.in_place_of_first(group));
@@ -619,7 +645,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Blocks that follow each other become one, or fewer where values are very long, in the place of the first.
+    /// Blocks that follow each other become one, in the place of the first.
     fn pack(&mut self, group: Range<usize>) -> Result<()> {
         let entries = self.step.list.blocks[group.clone()].to_vec();
         let (first, last) = (
@@ -635,24 +661,16 @@ impl Writer<'_> {
             batch,
             arrival: Default::default(),
         };
-        let mut blocks = self.encode(&rows)?;
-        // Very long values may make several blocks. They have one commit and number, so that they must not have a key in common.
-        let are_apart = { blocks.windows(2) }.all(|pair| match pair {
-            [before, behind] => before.entry.key_max < behind.entry.key_min,
-            _ => true,
-        });
-        if blocks.len() >= group.len() || !are_apart {
-            let keys = group.clone().map(|at| self.block(at).key());
-            self.ran.unpackable.extend(keys.collect::<Vec<_>>());
+        let blocks = self.encode(&rows)?;
+        let Ok([mut block]) = <[EncodedBlock; 1]>::try_from(blocks) else {
+            // A later definition made the rows longer since they were measured.
+            let addresses = group.clone().map(|at| self.block(at).address);
+            self.ran.left_alone.extend(addresses.collect::<Vec<_>>());
             return group.into_iter().try_for_each(|at| self.copy(at));
-        }
+        };
         self.ran.has_changed = true;
-        for block in &mut blocks {
-            let entry = block.entry.clone();
-            block.entry = entry.committed(first, last.unwrap_or(first), ordinal);
-            self.ran.rows += block.entry.rows;
-            self.stage(block)?;
-        }
-        Ok(())
+        block.entry = block.entry.committed(first, last.unwrap_or(first), ordinal);
+        self.ran.rows += block.entry.rows;
+        self.stage(&block)
     }
 }

@@ -1,0 +1,88 @@
+//! What the rows of blocks take before they are encoded, which decides whether blocks make one block together.
+//!
+//! Invariants: a size that is known is exact for the definition it was measured with, so that a group of blocks that fits is one
+//! block. Only columns of strings are read, one block at a time, and only of blocks that may be packed. A size belongs to a
+//! place in a file: what is written in the place of a block, with its key, is measured anew.
+//!
+//! Rejected: packing what may not fit and looking at what becomes of it. It takes the memory of all rows, and leaves blocks
+//! short that would have fitted with fewer others.
+
+use crate::column::{MAX_RAW_BYTES, is_long, raw_bytes};
+use crate::range::KeyRange;
+use crate::reader::Reader;
+use crate::table::TableView;
+use arrow_schema::Schema;
+use std::collections::{HashMap, HashSet};
+use thalweg_kernel::Result;
+use thalweg_kernel::index::{Address, Entry};
+
+/// What the strings of blocks of a table take.
+#[derive(Debug, Default)]
+pub(crate) struct RawSizes(HashMap<Address, u64>);
+
+impl RawSizes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Never packs a block again.
+    pub(super) fn leave_alone(&mut self, block: Address) {
+        self.0.insert(block, u64::MAX);
+    }
+}
+
+/// Sizes of the blocks of a view.
+pub(super) struct Sizes<'a> {
+    view: &'a TableView,
+    strings: &'a mut RawSizes,
+    row_bytes: u64,
+    /// The places of columns of strings.
+    long: Vec<usize>,
+}
+
+impl<'a> Sizes<'a> {
+    pub(super) fn new(view: &'a TableView, strings: &'a mut RawSizes) -> Self {
+        let schema: &Schema = view.definition().schema();
+        let types = schema.fields().iter().map(|field| field.data_type());
+        let widths = types.clone().filter_map(|t| t.primitive_width());
+        let long = types.enumerate().filter(|(_, t)| is_long(t));
+        Self {
+            view,
+            strings,
+            row_bytes: widths.sum::<usize>() as u64,
+            long: long.map(|(place, _)| place).collect(),
+        }
+    }
+
+    /// Forgets all blocks but these.
+    pub(super) fn retain(&mut self, blocks: &[Entry]) {
+        if self.strings.0.is_empty() {
+            return;
+        }
+        let live: HashSet<Address> = blocks.iter().map(|block| block.address).collect();
+        self.strings.0.retain(|address, _| live.contains(address));
+    }
+
+    /// Whether rows of so many bytes fit in one block.
+    pub(super) fn fit(bytes: u64) -> bool {
+        bytes <= MAX_RAW_BYTES as u64
+    }
+
+    /// The size of a block; the least that it can be if it was not measured.
+    pub(super) fn of(&self, block: &Entry) -> u64 {
+        let strings = self.strings.0.get(&block.address).copied().unwrap_or(0);
+        strings.saturating_add(self.row_bytes.saturating_mul(block.rows))
+    }
+
+    /// Measures a block; false if its size was known.
+    pub(super) fn measure(&mut self, block: &Entry) -> Result<bool> {
+        if self.long.is_empty() || self.strings.0.contains_key(&block.address) {
+            return Ok(false);
+        }
+        let reader = Reader::new(self.view, Some(&self.long), KeyRange::ALL)?;
+        let batches = reader.blocks(std::slice::from_ref(block))?;
+        let bytes: usize = batches.iter().map(raw_bytes).sum();
+        self.strings.0.insert(block.address, bytes as u64);
+        Ok(true)
+    }
+}

@@ -1,0 +1,183 @@
+//! Short blocks become full ones, also where rows are so long that few of them fill a block.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_env::sim::SimEnv;
+use thalweg_kernel::index::{Entry, Step};
+use thalweg_table::{CreateOptions, Engine, EngineOptions, Maintained, ScanRequest, Table};
+
+fn open(sim: &SimEnv) -> Engine {
+    let options = EngineOptions {
+        background: false,
+        threads: 1,
+        ..EngineOptions::default()
+    };
+    Engine::open(sim.env(), Path::new("/db"), options).unwrap()
+}
+
+fn create(engine: &Engine, time: Option<&str>, more: Vec<Field>) -> Table {
+    let first = ["ts", "number"].map(|name| Field::new(name, DataType::Int64, false));
+    let fields: Vec<Field> = first.into_iter().chain(more).collect();
+    let options = CreateOptions {
+        time: time.map(ToOwned::to_owned),
+        ..CreateOptions::default()
+    };
+    let schema = Schema::new(fields);
+    engine.create_table("t", &schema, &options).unwrap()
+}
+
+/// A table of rows with one text each.
+fn with_texts(engine: &Engine, time: Option<&str>) -> Table {
+    let text = Field::new("text", DataType::Utf8, false);
+    create(engine, time, vec![text])
+}
+
+/// Appends rows of these times and numbers with the same text of 1 MiB: their block takes not much more than one of them.
+fn append_texts(table: &Table, rows: &[(i64, i64)]) {
+    let text = "a".repeat(1 << 20);
+    let texts = StringArray::from_iter_values(rows.iter().map(|_| &text));
+    append(table, rows, &[Arc::new(texts)]);
+}
+
+/// A table of rows with so many values, most of which are equal.
+fn with_values(engine: &Engine, time: Option<&str>, columns: usize) -> Table {
+    let value = |place| Field::new(format!("c{place}"), DataType::Float64, false);
+    create(engine, time, (0..columns).map(value).collect())
+}
+
+fn append_values(table: &Table, rows: &[(i64, i64)]) {
+    let steps = rows
+        .iter()
+        .map(|(_, number)| f64::from((number / 64) as i32));
+    let values: ArrayRef = Arc::new(Float64Array::from_iter_values(steps));
+    let columns = table.schema().fields().len() - 2;
+    append(table, rows, &vec![values; columns]);
+}
+
+fn append(table: &Table, rows: &[(i64, i64)], more: &[ArrayRef]) {
+    let times = Int64Array::from_iter_values(rows.iter().map(|(time, _)| *time));
+    let numbers = Int64Array::from_iter_values(rows.iter().map(|(_, number)| *number));
+    let mut arrays: Vec<ArrayRef> = vec![Arc::new(times), Arc::new(numbers)];
+    arrays.extend_from_slice(more);
+    let batch = RecordBatch::try_new(table.schema(), arrays).unwrap();
+    table.append([Ok(batch)], None).unwrap();
+}
+
+fn numbers(table: &Table) -> Vec<i64> {
+    let request = ScanRequest {
+        projection: Some(vec![1]),
+        ..ScanRequest::default()
+    };
+    let scan = table.view().unwrap().scan(&request).unwrap();
+    let values = |batch: RecordBatch| {
+        batch
+            .column(0)
+            .as_primitive::<Int64Type>()
+            .values()
+            .to_vec()
+    };
+    scan.flat_map(|batch| values(batch.unwrap())).collect()
+}
+
+fn blocks(table: &Table) -> Vec<Entry> {
+    let view = table.view().unwrap();
+    let store = Arc::clone(view.engine().kernel().store());
+    let mut walk = view.snapshot().tree.walk(None, store);
+    let mut blocks = Vec::new();
+    while let Some(block) = walk.next(|_| Step::Descend).unwrap() {
+        blocks.push(block);
+    }
+    blocks
+}
+
+/// Nothing is left to do, neither in this database nor after it was opened again.
+fn assert_at_rest(engine: Engine, sim: &SimEnv) {
+    let table = engine.table("t").unwrap();
+    assert_eq!(table.maintain().unwrap(), Maintained::default());
+    engine.close().unwrap();
+    let table = open(sim).table("t").unwrap();
+    assert_eq!(table.maintain().unwrap(), Maintained::default());
+}
+
+#[test]
+fn short_blocks_of_long_texts_become_as_full_as_blocks_may_be() {
+    // Rows with times of their own, in pairs, and all with one key: those of one key are never cut in two.
+    for (time, rows_per_time) in [
+        (Some("ts"), 1),
+        (Some("ts"), 2),
+        (Some("ts"), 1_000),
+        (None, 1),
+    ] {
+        let sim = SimEnv::new(1);
+        let engine = open(&sim);
+        let table = with_texts(&engine, time);
+        for part in 0..12 {
+            let rows: Vec<_> = (part * 8..part * 8 + 8)
+                .map(|n| (n / rows_per_time, n))
+                .collect();
+            append_texts(&table, &rows);
+        }
+        assert_eq!(table.stats().unwrap().blocks, 12);
+        let done = table.maintain().unwrap();
+        // Four with the next eight rows would be more than 32 MiB.
+        let rows: Vec<u64> = blocks(&table).iter().map(|block| block.rows).collect();
+        assert_eq!(rows, [24; 4], "{time:?}, {rows_per_time}: {done:?}");
+        assert_eq!(done.rows, 96);
+        assert_eq!(numbers(&table), (0..96).collect::<Vec<_>>());
+        assert_at_rest(engine, &sim);
+    }
+}
+
+#[test]
+fn short_blocks_of_many_columns_become_as_full_as_blocks_may_be() {
+    for (time, rows_per_time) in [(Some("ts"), 1), (Some("ts"), 10), (None, 1)] {
+        let sim = SimEnv::new(2);
+        let engine = open(&sim);
+        let table = with_values(&engine, time, 1_100);
+        for part in 0..40 {
+            let rows = part * 128..(part + 1) * 128;
+            let rows: Vec<_> = rows.map(|n| (n / rows_per_time, n)).collect();
+            append_values(&table, &rows);
+        }
+        assert_eq!(table.stats().unwrap().blocks, 40);
+        let done = table.maintain().unwrap();
+        let rows: Vec<u64> = blocks(&table).iter().map(|block| block.rows).collect();
+        assert_eq!(rows, [29 * 128, 11 * 128], "{time:?}, {rows_per_time}");
+        assert_eq!((done.steps, done.rows), (1, 40 * 128));
+        assert_eq!(numbers(&table), (0..40 * 128).collect::<Vec<_>>());
+        assert_at_rest(engine, &sim);
+    }
+}
+
+/// By their rows and their bytes in files one block would take all three.
+#[test]
+fn short_blocks_are_packed_beside_a_full_one_which_stays_where_it_is() {
+    let sim = SimEnv::new(3);
+    let engine = open(&sim);
+    let table = with_values(&engine, Some("ts"), 1_100);
+    let mut next = 0;
+    for rows in [3_700, 150, 150] {
+        let rows: Vec<_> = (next..next + rows).map(|n| (n, n)).collect();
+        append_values(&table, &rows);
+        next += rows.len() as i64;
+    }
+    let before = blocks(&table);
+    assert_eq!(before.len(), 3);
+    assert_eq!(
+        table.maintain().unwrap(),
+        Maintained {
+            steps: 1,
+            rows: 300
+        }
+    );
+    let after = blocks(&table);
+    assert_eq!(after[0].address, before[0].address);
+    assert_eq!((after.len(), after[1].rows), (2, 300));
+    assert_eq!(numbers(&table), (0..4_000).collect::<Vec<_>>());
+    assert_at_rest(engine, &sim);
+}
