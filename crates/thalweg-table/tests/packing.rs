@@ -5,11 +5,14 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
 use thalweg_kernel::index::{Entry, Step};
-use thalweg_table::{CreateOptions, Engine, EngineOptions, Maintained, ScanRequest, Table};
+use thalweg_table::{
+    CreateOptions, Engine, EngineOptions, ErrorKind, Maintained, ScanRequest, Table,
+};
 
 fn open(sim: &SimEnv) -> Engine {
     let options = EngineOptions {
@@ -179,5 +182,33 @@ fn short_blocks_are_packed_beside_a_full_one_which_stays_where_it_is() {
     assert_eq!(after[0].address, before[0].address);
     assert_eq!((after.len(), after[1].rows), (2, 300));
     assert_eq!(numbers(&table), (0..4_000).collect::<Vec<_>>());
+    assert_at_rest(engine, &sim);
+}
+
+/// A call that is stopped while it measures blocks leaves the next one fewer to measure.
+#[test]
+fn calls_that_are_stopped_go_on_where_the_last_one_was() {
+    let sim = SimEnv::new(4);
+    let engine = open(&sim);
+    let table = with_texts(&engine, Some("ts"));
+    for part in 0..24 {
+        let rows: Vec<_> = (part * 8..part * 8 + 8).map(|n| (n, n)).collect();
+        append_texts(&table, &rows);
+    }
+    let asked = Cell::new(0);
+    let go_on = || {
+        asked.set(asked.get() + 1);
+        asked.get() <= 22
+    };
+    assert_eq!(
+        table.maintain_while(&go_on).unwrap_err().kind(),
+        ErrorKind::Query
+    );
+    assert_eq!(table.stats().unwrap().blocks, 24);
+    asked.set(0);
+    let done = table.maintain_while(&go_on).unwrap();
+    assert_eq!((done.steps, done.rows), (1, 192));
+    assert_eq!(table.stats().unwrap().blocks, 8);
+    assert_eq!(numbers(&table), (0..192).collect::<Vec<_>>());
     assert_at_rest(engine, &sim);
 }
