@@ -132,6 +132,8 @@ struct Inner {
     closed: Closed,
     /// Held by whoever maintains a table.
     maintenance: Turns<Maintenance>,
+    /// A table was dropped since somebody last took that: the drop itself must not wait for a turn.
+    has_dropped: AtomicBool,
 }
 
 /// State that is kept between calls of `maintain`.
@@ -211,6 +213,7 @@ impl Engine {
                     has_garbage: may_have_garbage,
                     ..Maintenance::default()
                 }),
+                has_dropped: AtomicBool::new(false),
             }),
         })
     }
@@ -296,7 +299,9 @@ impl Engine {
             // The kernel knows its number only.
             let message = format!("the table \"{name}\" was dropped meanwhile");
             Error::with_source(ErrorKind::NotFound, message, error)
-        })
+        })?;
+        self.inner.has_dropped.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// One view of all tables: every commit acknowledged before the call, nothing later.
@@ -380,6 +385,16 @@ impl Engine {
     /// Held by whoever maintains a table.
     pub(crate) fn maintenance(&self) -> &Turns<Maintenance> {
         &self.inner.maintenance
+    }
+
+    /// Lets go of what is kept of tables that were dropped.
+    pub(crate) fn forget_dropped(&self, maintenance: &mut Maintenance) -> Result<()> {
+        if self.inner.has_dropped.swap(false, Ordering::AcqRel) {
+            let newest = self.newest()?;
+            let sizes = &mut maintenance.raw_sizes;
+            sizes.retain(|table, _| newest.table(*table).is_some());
+        }
+        Ok(())
     }
 
     pub(crate) fn closed(&self) -> &Closed {

@@ -73,6 +73,7 @@ pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Mainta
     let Some(mut maintenance) = engine.maintenance().wait(go_on) else {
         return Err(table.name_error(interrupted()));
     };
+    engine.forget_dropped(&mut maintenance)?;
     let until = table.snapshot()?.commit();
     // Few rows that are not in a block yet could keep many that are from being put in order.
     engine.kernel().encode_open_rows(table.id())?;

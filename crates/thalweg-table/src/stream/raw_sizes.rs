@@ -86,3 +86,46 @@ impl<'a> Sizes<'a> {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{CreateOptions, Engine, EngineOptions};
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    use arrow_schema::{DataType, Field, Schema};
+    use std::sync::Arc;
+
+    #[test]
+    fn sizes_of_a_dropped_table_are_let_go() {
+        let options = EngineOptions {
+            background: false,
+            ..EngineOptions::default()
+        };
+        let engine = Engine::in_memory(options).unwrap();
+        let texts = ["a", "b", "c"].map(|name| Field::new(name, DataType::Utf8, false));
+        let mut fields = vec![Field::new("ts", DataType::Int64, false)];
+        fields.extend(texts);
+        let schema = Schema::new(fields);
+        let create = |name| {
+            let options = CreateOptions::stream("ts");
+            engine.create_table(name, &schema, &options).unwrap()
+        };
+        let (table, other) = (create("t"), create("other"));
+        // Two of these are no one block, though each takes the bytes of three texts.
+        let text = "a".repeat(1 << 20);
+        for part in 0..2 {
+            let times: ArrayRef = Arc::new(Int64Array::from_iter_values(part * 7..(part + 1) * 7));
+            let texts: ArrayRef = Arc::new(StringArray::from_iter_values([&text; 7]));
+            let arrays = vec![times, Arc::clone(&texts), Arc::clone(&texts), texts];
+            let batch = RecordBatch::try_new(table.schema(), arrays).unwrap();
+            table.append([Ok(batch)], None).unwrap();
+        }
+        table.maintain().unwrap();
+        let kept = || engine.maintenance().wait(&|| true).unwrap().raw_sizes.len();
+        assert_eq!(kept(), 1);
+        other.maintain().unwrap();
+        assert_eq!(kept(), 1);
+        engine.drop_table("t").unwrap();
+        other.maintain().unwrap();
+        assert_eq!(kept(), 0);
+    }
+}
