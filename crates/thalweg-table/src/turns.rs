@@ -2,6 +2,7 @@
 //!
 //! Invariants: one thread at a time holds it, the others in the order in which they came; one that stops waiting leaves no gap; a
 //! panic of the holder passes the turn on.
+//! A thread keeps its place while its `go_on` runs, so that one that takes long there holds up those after it: it has to be quick.
 //!
 //! Rejected: a mutex, which cannot be left again by a thread that waits; trying it again and again, which a thread that takes it
 //! again at once hardly ever lets succeed.
