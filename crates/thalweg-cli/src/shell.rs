@@ -193,6 +193,9 @@ impl Shell {
         if statements::is_blank(text) && is_farewell(line) {
             return Ok(Next::Quit);
         }
+        if statements::is_blank(text) && is_word(line, &["help", "?"]) {
+            return self.run_command(".help");
+        }
         if statements::is_blank(text) && line.trim_start().starts_with('\\') {
             text.clear();
             return self.run_backslash(line.trim());
@@ -251,6 +254,10 @@ impl Shell {
             }
             [".schema"] => self.print_schemas(&self.db.table_names()?)?,
             [".schema", table] => self.print_schemas(&[(*table).to_owned()])?,
+            [".timer"] => return Err(Failure::usage("write .timer on or .timer off")),
+            [".mode"] => {
+                return Err(Failure::usage("write .mode table, .mode csv or .mode json"));
+            }
             [".timer", "on"] => self.timer = true,
             [".timer", "off"] => self.timer = false,
             [".mode", format] => {
@@ -309,10 +316,12 @@ impl Shell {
 
 /// Whether a line is what people type to leave.
 fn is_farewell(line: &str) -> bool {
-    let word = line.trim().trim_end_matches(';').trim_end();
-    ["quit", "exit", "\\q"]
-        .iter()
-        .any(|farewell| word.eq_ignore_ascii_case(farewell))
+    is_word(line, &["quit", "exit", "\\q"])
+}
+
+fn is_word(line: &str, words: &[&str]) -> bool {
+    let line = line.trim().trim_end_matches(';').trim_end();
+    words.iter().any(|word| line.eq_ignore_ascii_case(word))
 }
 
 /// The words of a command: separated by spaces, quoted where they hold some.

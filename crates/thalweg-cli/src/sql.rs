@@ -64,6 +64,10 @@ fn text_of(call: &SqlCall) -> Result<String, Failure> {
 
 /// Opens a database; one that is only read may be open elsewhere for writing, and is not made.
 pub(crate) fn open(path: &Path, only_reads: bool) -> Result<Database, Failure> {
+    if path == Path::new(":memory:") {
+        // Always new, and gone with this call.
+        return Ok(Database::builder().open(path)?);
+    }
     if only_reads {
         opening::for_reading(path)
     } else {

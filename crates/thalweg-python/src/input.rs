@@ -168,9 +168,9 @@ fn refused(message: impl Into<String>) -> ArrowError {
 fn schema_of(data_type: &DataType) -> Result<SchemaRef, ArrowError> {
     match data_type {
         DataType::Struct(fields) => Ok(Arc::new(Schema::new(fields.clone()))),
-        other => Err(refused(format!(
-            "the data is no table but one column of type {other}; give it a name"
-        ))),
+        _ => Err(refused(
+            "the data is no table but one column: give it in a dict, as in {\"v\": values}, or as series.to_frame()",
+        )),
     }
 }
 

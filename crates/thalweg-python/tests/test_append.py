@@ -639,8 +639,8 @@ def test_rows_take_the_scalars_of_numpy_and_pandas(db):
         table.append([{"ts": numpy.datetime64(text, unit), "v": value} for value in missing])
         table.append([(numpy.datetime64(text, unit), numpy.datetime64("NaT"), pandas.NA, pandas.NA)])
     table.append([{"ts": numpy.datetime64("2024-01-01T00", "h")}, {"ts": numpy.datetime64("2024-01-01T00:00:00.000000001", "ns")}])
-    assert db.sql("SELECT count(*), min(ts), max(ts), count(d), min(d), count(v), count(s) FROM t").fetchall() == [
-        (32, datetime(2024, 1, 1), pandas.Timestamp("2024-01-01T00:00:00.000000001"), 5, date(2024, 1, 2), 5, 5)
+    assert db.sql("SELECT count(*), min(ts), max(epoch_ns(ts)) - min(epoch_ns(ts)), count(d), min(d), count(v), count(s) FROM t").fetchall() == [
+        (32, datetime(2024, 1, 1), 1, 5, date(2024, 1, 2), 5, 5)
     ]
     with pytest.raises(thalweg.SchemaError, match='"ts"'):
         table.append({"ts": numpy.datetime64("NaT")})

@@ -116,7 +116,9 @@ fn field(column: &ColumnDef) -> Result<Field> {
             format!("column \"{name}\": {}", error.message()),
         )
     };
-    let data_type = parse_type(&column.data_type.to_string()).map_err(named)?;
+    let data_type = parse_type(&column.data_type.to_string())
+        .map_err(in_words_of_sql)
+        .map_err(named)?;
     let mut nullable = true;
     for option in &column.options {
         match option.option {
@@ -251,4 +253,18 @@ fn rows<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<QueryResult
     });
     let batch = RecordBatch::try_from_iter_with_nullable(columns).map_err(from_arrow)?;
     Ok(QueryResult::ready(batch.schema(), vec![batch]))
+}
+
+/// What is no type, with the types by their names in statements.
+fn in_words_of_sql(error: Error) -> Error {
+    match error.message().split_once(" is not a type") {
+        Some((name, _)) => Error::new(
+            error.kind(),
+            format!(
+                "{name} is not a type; types are BOOLEAN, TINYINT to BIGINT, UTINYINT to UBIGINT, REAL, DOUBLE, DECIMAL(18, 3), \
+                 VARCHAR, BLOB, DATE, TIMESTAMP and TIMESTAMPTZ"
+            ),
+        ),
+        None => error,
+    }
 }

@@ -104,7 +104,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "Cannot access field at argument {}: type {x} is not {}",
-        "{1} has no fields: x['name'] and x.name are for structs",
+        "{1} has no fields: x['name'] and x.name are for structs; give a table outside of a query another name than a column inside",
     ),
     (
         "unnest() can only be applied to array, struct and null",
@@ -514,6 +514,10 @@ const RULES: &[(&str, &str)] = &[
     (
         "Operator {} is not yet supported",
         "there is no operator {0}",
+    ),
+    (
+        "COUNT DISTINCT with multiple arguments",
+        "count(DISTINCT a, b) is not offered: write count(DISTINCT (a, b))",
     ),
     (
         "wildcard * with RENAME not supported",

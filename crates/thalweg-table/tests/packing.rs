@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
 use thalweg_kernel::index::{Entry, Step};
 use thalweg_table::{
-    CreateOptions, Engine, EngineOptions, ErrorKind, Maintained, ScanRequest, Table,
+    AppendLimits, CreateOptions, Engine, EngineOptions, ErrorKind, Maintained, ScanRequest, Table,
 };
 
 fn open(sim: &SimEnv) -> Engine {
@@ -56,7 +56,7 @@ fn with_values(engine: &Engine, time: Option<&str>, columns: usize) -> Table {
 fn append_values(table: &Table, rows: &[(i64, i64)]) {
     let steps = rows
         .iter()
-        .map(|(_, number)| f64::from((number / 64) as i32));
+        .map(|(_, number)| f64::from(u32::try_from(number / 64).unwrap()));
     let values: ArrayRef = Arc::new(Float64Array::from_iter_values(steps));
     let columns = table.schema().fields().len() - 2;
     append(table, rows, &vec![values; columns]);
@@ -165,9 +165,9 @@ fn short_blocks_are_packed_beside_a_full_one_which_stays_where_it_is() {
     let table = with_values(&engine, Some("ts"), 1_100);
     let mut next = 0;
     for rows in [3_700, 150, 150] {
-        let rows: Vec<_> = (next..next + rows).map(|n| (n, n)).collect();
-        append_values(&table, &rows);
-        next += rows.len() as i64;
+        let numbers = next..next + rows;
+        next = numbers.end;
+        append_values(&table, &numbers.map(|n| (n, n)).collect::<Vec<_>>());
     }
     let before = blocks(&table);
     assert_eq!(before.len(), 3);
@@ -211,4 +211,43 @@ fn calls_that_are_stopped_go_on_where_the_last_one_was() {
     assert_eq!(table.stats().unwrap().blocks, 8);
     assert_eq!(numbers(&table), (0..192).collect::<Vec<_>>());
     assert_at_rest(engine, &sim);
+}
+
+/// A block of an earlier time and a later commit cannot take in all blocks of the next time: the rest are packed without it.
+#[test]
+fn rows_that_are_filled_in_newest_first_fill_blocks() {
+    const TIMES: i64 = 20;
+    const APPENDS: i64 = 70;
+    let options = EngineOptions {
+        background: false,
+        append_limits: AppendLimits {
+            raw_bytes: 0,
+            ..AppendLimits::default()
+        },
+        ..EngineOptions::default()
+    };
+    let engine = Engine::in_memory(options).unwrap();
+    let fields = ["ts", "number"].map(|name| Field::new(name, DataType::Int64, false));
+    let options = CreateOptions {
+        block_rows: Some(64),
+        ..CreateOptions::stream("ts")
+    };
+    let schema = Schema::new(fields.to_vec());
+    let table = engine.create_table("t", &schema, &options).unwrap();
+    for number in 0..TIMES * APPENDS {
+        append(&table, &[(TIMES - number / APPENDS, number)], &[]);
+    }
+    assert_eq!(
+        table.stats().unwrap().blocks,
+        (TIMES * APPENDS).unsigned_abs()
+    );
+    table.maintain().unwrap();
+    // A full one and a short one or two for each time.
+    let blocks = table.stats().unwrap().blocks;
+    assert!(blocks < 3 * TIMES.unsigned_abs(), "{blocks} blocks");
+    assert_eq!(table.maintain().unwrap(), Maintained::default());
+    let by_time = (0..TIMES)
+        .rev()
+        .flat_map(|time| time * APPENDS..(time + 1) * APPENDS);
+    assert_eq!(numbers(&table), by_time.collect::<Vec<_>>());
 }

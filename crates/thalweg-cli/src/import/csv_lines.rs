@@ -12,6 +12,9 @@ use crate::sql::counted;
 use std::collections::HashSet;
 use thalweg::fold_name;
 
+/// What to say of a line in another encoding, mostly that of old programs for spreadsheets.
+const NOT_UTF8: &str = "it is not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8";
+
 pub(super) struct CsvLines {
     records: CsvRecords,
     columns: Vec<String>,
@@ -152,7 +155,7 @@ impl CsvLines {
             );
         }
         let Ok(text) = std::str::from_utf8(record.as_slice()) else {
-            return bad(chunk, "it is not UTF-8".to_owned());
+            return bad(chunk, NOT_UTF8.to_owned());
         };
         let field = |place: usize| {
             let field = record.range(place).and_then(|range| text.get(range))?;
@@ -164,7 +167,7 @@ impl CsvLines {
                 .range(place)
                 .is_none_or(|range| text.get(range).is_none())
         }) {
-            return bad(chunk, "it is not UTF-8".to_owned());
+            return bad(chunk, NOT_UTF8.to_owned());
         }
         chunk.push(line, raw, (0..record.len()).map(field));
     }

@@ -217,7 +217,10 @@ impl<'a> Job<'a> {
             .transpose()?;
         let time = match existing {
             Some(_) => None,
-            None => time_place(options, &names, set.has_odd_header())?,
+            None => {
+                let is_csv = set.delimiter().is_some();
+                time_place(options, &names, set.has_odd_header(), is_csv)?
+            }
         };
         // Of JSON a column that is told may come up behind the first objects.
         let is_absent = |told: &&ColumnType| {
@@ -258,8 +261,9 @@ impl<'a> Job<'a> {
         let is_text = |place: usize| fields.is_some() && !reads_times(place) || is_told(place);
         let times = || (0..names.len()).filter(|place| !is_text(*place));
         // The order of day and month is decided by all rows, and so is the type of a column without values in the first ones.
-        let is_unknown =
-            |place: usize| fields.is_none() && !is_told(place) && inference.found(place).is_none();
+        let is_unknown = |place: usize| {
+            fields.is_none() && !is_told(place) && inference.first_value(place).is_none()
+        };
         if times().any(|place| inference.is_undecided(place, reads_times(place)))
             || !sample.is_whole && (0..names.len()).any(is_unknown)
         {
@@ -394,7 +398,7 @@ impl<'a> Job<'a> {
             names,
             found,
         };
-        if let Some(time) = time_place(self.options, &plan.names, false)? {
+        if let Some(time) = time_place(self.options, &plan.names, false, false)? {
             // Rows without a time are bad rows of a dry run too.
             let field = plan.fields[time].clone().with_nullable(false);
             plan.fields[time] = field;
@@ -656,6 +660,7 @@ fn time_place(
     options: &ImportOptions,
     names: &[String],
     has_odd_header: bool,
+    is_csv: bool,
 ) -> Result<Option<usize>, Failure> {
     let Some(wanted) = &options.time else {
         return Ok(None);
@@ -664,7 +669,7 @@ fn time_place(
         let is_remark = |name: &String| name.starts_with(['#', '%', '/']);
         let hint = if has_odd_header {
             "; the first line looks like a row: --no-header names the columns column0, column1 ..."
-        } else if names.len() == 1 || names.first().is_some_and(is_remark) {
+        } else if is_csv && (names.len() == 1 || names.first().is_some_and(is_remark)) {
             "; --skip LINES leaves out what stands in front of the header"
         } else {
             ""

@@ -134,7 +134,7 @@ impl JsonLines {
         self.ahead.clear();
         let mut items = 0_usize;
         while let Some(item) = self.read_item()? {
-            if items % HEADER_LINES == 0 {
+            if items.is_multiple_of(HEADER_LINES) {
                 check()?;
             }
             items += 1;
@@ -174,7 +174,12 @@ impl JsonLines {
         let Some(list) = &mut self.list else {
             let text = self.read_line()?;
             let line = self.lines_read;
-            return Ok(text.map(|text| Item { line, text }));
+            return Ok(text.map(|mut text| {
+                if line == 1 && text.starts_with(super::dialect::BOM) {
+                    text.drain(..super::dialect::BOM.len());
+                }
+                Item { line, text }
+            }));
         };
         list.next(&mut *self.reader).map_err(|broken| match broken {
             Broken::Read(error) => self.unreadable(&error),
@@ -213,7 +218,7 @@ impl JsonLines {
     /// The values of a line by column, as text.
     fn fields(&self, text: &str, chunk: &mut ChunkBuilder) -> Result<Vec<Option<String>>, Unfit> {
         let Object(object) =
-            serde_json::from_str(text).map_err(|error| Unfit::Bad(not_json(&error)))?;
+            serde_json::from_str(text).map_err(|error| Unfit::Bad(not_json(&error, text)))?;
         let mut fields = vec![None; self.columns.len()];
         for (name, value) in object {
             let Some(&place) = self.places.get(&name) else {
@@ -312,12 +317,19 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 /// Why a line is no object of JSON: every line is read by itself, so the parser's number of it is always 1.
-fn not_json(error: &serde_json::Error) -> String {
+fn not_json(error: &serde_json::Error, line: &str) -> String {
     let text = error.to_string();
+    let behind = line
+        .get(error.column().saturating_sub(1)..)
+        .unwrap_or_default();
+    let hint = match behind.starts_with("NaN") || behind.contains("Infinity") {
+        true => " (JSON has no NaN and Infinity: write null)",
+        false => "",
+    };
     let what = text.split(" at line ").next().unwrap_or(&text);
     let column = error.column();
     match error.is_eof() {
         true => format!("the JSON object is cut off in column {column}"),
-        false => format!("it is no JSON object: {what} in column {column}"),
+        false => format!("it is no JSON object: {what} in column {column}{hint}"),
     }
 }

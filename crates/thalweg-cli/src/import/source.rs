@@ -12,6 +12,7 @@ use indicatif::ProgressBar;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek};
 use std::path::Path;
+use thalweg::{Error, ErrorKind};
 
 const GZIP_MAGIC: &[u8] = &[0x1F, 0x8B];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
@@ -161,7 +162,12 @@ impl Source {
             options.format.or(by_text).unwrap_or(by_name.format)
         };
         match format {
-            FileFormat::Parquet => return Err(Failure::unsupported("the import of Parquet")),
+            FileFormat::Parquet => {
+                return Err(Failure::Engine(Error::new(
+                    ErrorKind::Unsupported,
+                    "the import of Parquet is not offered by this version: read the file with pandas or polars, and give the frame to create_table or append in Python",
+                )));
+            }
             FileFormat::Arrow => return Err(Failure::unsupported("the import of Arrow IPC")),
             FileFormat::Csv | FileFormat::Json => {}
         }

@@ -267,7 +267,8 @@ fn keys_of_json_may_come_late() {
     assert_eq!(place.sql(sum), "n,v,late\n24000,143988000,1000.0\n");
     // Into one that has not, nothing at all, or the other rows.
     place.sql("CREATE TABLE o (ts TIMESTAMP, v BIGINT) WITH (time = 'ts')");
-    let into = ["import", "db", "t.json", "--table", "o"];
+    let file = place.file("t.json", &text);
+    let into = ["import", "db", file.to_str().unwrap(), "--table", "o"];
     let message = place.run(into).fails(1);
     assert!(message.contains("\"late\" is no column"), "{message}");
     assert_eq!(place.sql("SELECT count(*) AS n FROM o"), "n\n0\n");
@@ -287,6 +288,14 @@ fn keys_of_json_may_come_late() {
 }
 
 #[test]
+fn json_may_begin_with_a_byte_order_mark_and_has_no_nan() {
+    let place = Place::new();
+    import(&place, "t.json", "\u{feff}{\"a\": 1}\n", &[]).ok();
+    let message = import(&place, "t.json", "{\"a\": 1}\n{\"a\": NaN}\n", &[]).fails(1);
+    assert!(message.contains("JSON has no NaN"), "{message}");
+}
+
+#[test]
 fn texts_and_numbers_of_json_mean_null() {
     let text = "[{\"a\": -999, \"b\": \"NA\"},\n {\"a\": 2, \"b\": 1.5}]";
     let place = Place::new();
@@ -297,8 +306,8 @@ fn texts_and_numbers_of_json_mean_null() {
 #[test]
 fn a_column_that_begins_with_many_nulls_has_the_type_of_its_values() {
     let mut text = "a,b\n".to_owned();
-    for row in 0..110_000 {
-        let b = if row < 105_000 { "" } else { "0.5" };
+    for row in 0..150_000 {
+        let b = if row < 145_000 { "" } else { "0.5" };
         text.push_str(&format!("{row},{b}\n"));
     }
     let place = Place::new();

@@ -1,6 +1,7 @@
 """Tables on their way out, as numpy arrays and as files."""
 
 import contextlib
+import errno
 import os
 
 import numpy
@@ -56,6 +57,9 @@ def _write(reader, path, writer):
         path = os.path.realpath(os.path.expanduser(os.fsdecode(os.fsencode(path))))
     except (TypeError, ValueError) as error:
         raise Error(f"{path!r} is no path of a file: {error}") from None
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
     if os.path.exists(path) and not os.path.isfile(path):
         # A pipe or a device cannot be replaced.
         _write_all(reader, path, writer)

@@ -54,6 +54,7 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
         "first_value(a1 ORDER BY a2 ASC NULLS LAST) FILTER (WHERE a1 IS NOT NULL AND a2 IS NOT NULL)",
     ),
     (&["list"], 1, "array_agg(a1)"),
+    (&["list_min"], 1, "array_min(a1)"),
     (&["group_concat", "listagg"], 1, "string_agg(a1, ',')"),
     (&["group_concat", "listagg"], 2, "string_agg(a1, a2)"),
     (&["count_if", "countif"], 1, "count(*) FILTER (WHERE a1)"),
@@ -345,6 +346,11 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
         ("date_diff" | "datediff", [unit, from, to]) => date_diff(unit, from, to)?,
         ("date_sub" | "datesub", [unit, from, to]) => date_sub(unit, from, to)?,
         ("time_bucket", [width, time]) => time_bucket(width, time, None, None)?,
+        ("time_bucket", [width, time, offset @ Expr::Interval(_)]) => {
+            let moved = filled("(a1) - (a2)", &[time, offset])?;
+            let bucket = time_bucket(width, &moved, None, None)?;
+            filled("(a1) + (a2)", &[&bucket, offset])?
+        }
         ("time_bucket", [width, time, third]) => match text_of(third) {
             Some(zone) if is_zone(&zone) => time_bucket(width, time, None, Some(third))?,
             _ => time_bucket(width, time, Some(third), None)?,

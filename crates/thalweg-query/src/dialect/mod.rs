@@ -143,6 +143,10 @@ impl VisitorMut for Translator {
             }
             Expr::InSubquery { expr, .. } => rows::refuse(expr).map(|()| None),
             Expr::Value(value) => constant(&value.value),
+            Expr::UnaryOp {
+                op: UnaryOperator::BitwiseNot,
+                expr,
+            } => functions::filled("(a1) XOR (-1)", &[expr]).map(Some),
             Expr::AnyOp { .. } | Expr::AllOp { .. } => any_or_all(expr),
             Expr::SimilarTo { .. } | Expr::Like { .. } | Expr::ILike { .. } => {
                 patterns::translated(expr)

@@ -249,6 +249,11 @@ impl Joined {
         if self.columns.is_empty() {
             return;
         }
+        self.replace_in(&mut select.selection);
+        // Of two tables DataFusion takes the left side's, as it should.
+        if self.tables.len() == 2 && !self.has_outer() {
+            return;
+        }
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
                 && let Some(column) = self
@@ -261,11 +266,6 @@ impl Joined {
                     alias: name.clone(),
                 };
             }
-        }
-        self.replace_in(&mut select.selection);
-        // Of two tables DataFusion takes the left side's, as it should.
-        if self.tables.len() == 2 && !self.has_outer() {
-            return;
         }
         self.replace_in(&mut select.projection);
         self.replace_in(&mut select.distinct);

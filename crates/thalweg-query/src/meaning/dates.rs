@@ -1,4 +1,4 @@
-//! Dates with intervals, before types are made to agree.
+//! Dates with intervals, and lengths of lists, before types are made to agree.
 //!
 //! Invariants: a date plus or minus an interval is a time, as in PostgreSQL and DuckDB: DataFusion adds to the date and drops the hours;
 //! a series of dates with an interval as its step is one of times, as there: DataFusion refuses steps of hours.
@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
+use datafusion::functions_nested::expr_fn::array_length;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator};
@@ -48,7 +49,7 @@ fn has_sums(plan: &LogicalPlan) -> Result<bool> {
             Expr::BinaryExpr(BinaryExpr { op, .. }) => {
                 matches!(op, Operator::Plus | Operator::Minus)
             }
-            expr => is_series(expr),
+            expr => is_series(expr) || is_length(expr),
         })
     };
     let mut found = false;
@@ -64,6 +65,26 @@ fn has_sums(plan: &LogicalPlan) -> Result<bool> {
 fn is_series(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call)
         if call.args.len() == 3 && matches!(call.func.name(), "generate_series" | "range"))
+}
+
+fn is_length(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call)
+        if call.args.len() == 1 && call.func.name() == "character_length")
+}
+
+/// The number of items, where `len` and `length` take a list: DataFusion would count the characters of its text.
+fn length(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let Expr::ScalarFunction(mut call) = expr else {
+        return Transformed::no(expr);
+    };
+    let of = call.args[0].get_type(schema);
+    if !matches!(
+        of,
+        Ok(DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
+    ) {
+        return Transformed::no(Expr::ScalarFunction(call));
+    }
+    Transformed::yes(array_length(std::mem::take(&mut call.args[0])))
 }
 
 fn is_date(data_type: &DataType) -> bool {
@@ -100,6 +121,9 @@ fn series(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
 fn as_time(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if is_series(&expr) {
         return Ok(series(expr, schema));
+    }
+    if is_length(&expr) {
+        return Ok(length(expr, schema));
     }
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
         return Ok(Transformed::no(expr));

@@ -64,6 +64,16 @@ const MOST_STEPS: u64 = 64;
 /// as the checkpoints for that take: those hold open rows of all tables, so that a call for each table would write them as often
 /// as there are tables.
 pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
+    // It may have forked: in the child nobody passes the turn on.
+    let closed = table.engine().closed();
+    let done = put_in_order(table, &|| go_on() && closed.check().is_ok());
+    if done.is_err() {
+        closed.check()?;
+    }
+    done
+}
+
+fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     let engine = table.engine();
     if !engine.kernel().is_writer() {
         let message =
@@ -322,14 +332,14 @@ impl Step {
                 raw_bytes += raw;
                 continue;
             }
-            groups.extend(self.in_place_of_first(group));
+            groups.extend(self.parts_in_place(group));
             (group, rows, bytes, raw_bytes) = if single {
                 (at..at + 1, block.rows, block.block_bytes, raw)
             } else {
                 (0..0, 0, 0, 0)
             };
         }
-        groups.extend(self.in_place_of_first(group));
+        groups.extend(self.parts_in_place(group));
         groups
     }
 
@@ -397,6 +407,21 @@ impl Step {
             taken.push(group);
         }
         taken
+    }
+
+    /// Parts of a group that can each be one block, one behind the other: what is cut off one begins the next.
+    fn parts_in_place(&self, mut group: Range<usize>) -> Vec<Range<usize>> {
+        let mut parts = Vec::new();
+        while group.len() > 1 {
+            match self.in_place_of_first(group.clone()) {
+                Some(part) => {
+                    group.start = part.end;
+                    parts.push(part);
+                }
+                None => group.start += 1,
+            }
+        }
+        parts
     }
 
     /// As much of a group as can have the commit and number of its first block, if that is more than one block: rows of
