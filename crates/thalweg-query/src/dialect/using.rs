@@ -23,6 +23,10 @@ pub(super) struct Joined {
     /// What qualifies the columns of each table; `None` where nothing does.
     tables: Vec<Option<Ident>>,
     columns: Vec<Column>,
+    /// Some join is a LEFT JOIN: of `*` DataFusion keeps the column of the table whose name comes first.
+    has_left: bool,
+    /// A column that a LEFT JOIN made one, of which nothing says which table on the left has it; NATURAL names none.
+    unclear: Option<Ident>,
 }
 
 /// A column that was made one.
@@ -34,6 +38,12 @@ struct Column {
     is_outer: bool,
     /// The tables that have it, by their places, the first one first; the first is missing where it could be any of several.
     tables: Vec<Option<usize>>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Left,
+    Other,
 }
 
 enum Side {
@@ -55,6 +65,8 @@ impl Joined {
                 joined.add(&mut join.join_operator, name_of(&join.relation))?;
             }
             all.tables.extend(joined.tables);
+            all.has_left |= joined.has_left;
+            all.unclear = all.unclear.or(joined.unclear);
             for mut column in joined.columns {
                 let places = column.tables.iter_mut().flatten();
                 places.for_each(|place| *place += offset);
@@ -65,6 +77,10 @@ impl Joined {
     }
 
     fn add(&mut self, join: &mut JoinOperator, table: Option<Ident>) -> Result<()> {
+        let kind = match join {
+            JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => Kind::Left,
+            _ => Kind::Other,
+        };
         let (side, constraint, shows_right) = match join {
             JoinOperator::Join(on) | JoinOperator::Inner(on) => (Side::Left, on, true),
             JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (Side::Left, on, true),
@@ -83,6 +99,14 @@ impl Joined {
                     "NATURAL with a RIGHT or FULL JOIN is not offered: name the columns, as in FULL JOIN b USING (x)",
                 ));
             }
+            JoinConstraint::Natural => {
+                if matches!(kind, Kind::Left) {
+                    self.has_left = true;
+                    self.unclear = Some(Ident::new("NATURAL"));
+                }
+                self.tables.push(table);
+                return Ok(());
+            }
             JoinConstraint::On(condition) => {
                 self.replace_in(condition);
                 self.tables.push(table);
@@ -96,6 +120,7 @@ impl Joined {
         let names: Vec<Ident> = { names.iter() }
             .filter_map(|name| name.0.last()?.as_ident().cloned())
             .collect();
+        self.has_left |= matches!(kind, Kind::Left);
         let is_inner = matches!(join, JoinOperator::Join(_) | JoinOperator::Inner(_));
         let mut conditions = Vec::new();
         let mut is_of_other = false;
@@ -135,6 +160,7 @@ impl Joined {
                 if is_outer {
                     return Err(unclear(&name));
                 }
+                self.unclear = Some(name);
                 continue;
             };
             match known {
@@ -187,8 +213,14 @@ impl Joined {
     /// `*` as the columns of each table, where DataFusion would take the left side's values.
     pub(super) fn expand_wildcards(&self, select: &mut Select) -> Result<()> {
         let is_all = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
-        if !self.has_outer() || !select.projection.iter().any(is_all) {
+        if !(self.has_outer() || self.has_left) || !select.projection.iter().any(is_all) {
             return Ok(());
+        }
+        if let Some(name) = &self.unclear {
+            return Err(unsupported(format!(
+                "* of a LEFT JOIN by {} is not offered, where the statement does not say which table has the column: name the columns, or write ON",
+                name.value
+            )));
         }
         let mut items = Vec::new();
         for item in std::mem::take(&mut select.projection) {
@@ -198,7 +230,7 @@ impl Joined {
                 }
                 SelectItem::Wildcard(options) => {
                     return Err(unsupported(format!(
-                        "*{options} of a RIGHT or FULL JOIN with USING is not offered: name the columns"
+                        "*{options} of a LEFT, RIGHT or FULL JOIN with USING is not offered: name the columns"
                     )));
                 }
                 item => items.push(item),
@@ -213,7 +245,7 @@ impl Joined {
         for (place, table) in self.tables.iter().enumerate() {
             let Some(table) = table else {
                 return Err(unsupported(
-                    "* of a RIGHT or FULL JOIN with USING needs a name for each side: write (...) AS a",
+                    "* of a LEFT, RIGHT or FULL JOIN with USING needs a name for each side: write (...) AS a",
                 ));
             };
             let mut options = WildcardAdditionalOptions::default();
