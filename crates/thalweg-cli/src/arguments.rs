@@ -115,7 +115,7 @@ pub(crate) struct ImportOptions {
     /// The character around fields that hold separators [default: "]
     #[arg(long, value_name = "SIGN", value_parser = parse_quote)]
     pub(crate) quote: Option<u8>,
-    /// Fields that mean null; may be repeated [default: empty ones]
+    /// Fields, or texts and numbers of JSON, that mean null; may be repeated [default: empty ones]
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) null: Vec<String>,
     /// Lines to leave out in front of the header

@@ -65,15 +65,6 @@ impl Leader {
         self.supply.sizes.note_checkpoint(u64::from(full_bytes));
         // Orphans of whoever was here before.
         self.due.expect_garbage();
-        // `live` names an epoch only once the root that names it is on disk. Else the root, or even its name, may be in the
-        // cache only: a power cut would lead back to the epoch before it, whose tail was never synced, or to no root at all.
-        if said.is_none() {
-            // A folder that cannot be opened has lost nothing: whoever comes next tries again.
-            let folder = env.storage().open_dir(&dir);
-            let folder = folder.map_err(|e| Failure::Refused(io_at("opening", &dir)(e)))?;
-            let synced = folder.sync();
-            synced.map_err(|e| fatal(io_at("syncing", &dir)(e)))?;
-        }
         // Named in both slots, the checkpoint would lead the next opening to that base.
         let needs_checkpoint = forgets_base && said.is_none();
         if recovered.frames > 0 || !unfinished.is_empty() || needs_checkpoint {
@@ -85,8 +76,10 @@ impl Leader {
             self.begin_epoch(epoch, recovered.tail)?;
             remove_all(&env, unfinished)?;
         } else if said.is_none() {
-            // What it names was synced before it was written. So both slots are written again, and no file is made: openings
-            // that fail here, one after the other, would each leave one.
+            // `live` names an epoch only once the root that names it is on disk: else that may be in the cache only, and a power
+            // cut would lead back to the epoch before it, whose tail was never synced. The name of the root was synced before
+            // `live` was made, and what the root names before it was written. So both slots are written again, and no file is
+            // made: openings that fail here, one after the other, would each leave one.
             self.root.switch(self.root.current).map_err(fatal)?;
         }
         if let Some(encoder) = self.encoder.clone() {

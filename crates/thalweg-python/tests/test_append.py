@@ -162,7 +162,8 @@ def test_decimals_go_into_numbers_with_the_same_digits(db, values, kind, stored)
     table = db.create_table("t", {"n": "int64", "x": kind}, time="n")
     decimals = [decimal.Decimal(value) for value in values]
     if stored is None:
-        with pytest.raises(thalweg.SchemaError, match=values[0]):
+        refused = thalweg.OutOfDomainError if values == ["300"] else thalweg.SchemaError
+        with pytest.raises(refused, match=values[0]):
             table.append({"n": range(len(values)), "x": decimals})
         with pytest.raises(thalweg.SchemaError, match=values[0]):
             table.put(0, decimals[0])
@@ -478,7 +479,7 @@ EXACT = pandas.Timestamp("2026-01-01T00:00:00.000000123")
         (numpy.array([2**62, 0], "M8[h]"), "beyond 64 bits"),
         (numpy.array([2**60], "M8[D]"), "beyond 64 bits"),
         (numpy.array([2**62], "M8[100s]"), "beyond 64 bits"),
-        (numpy.array([2**40], "M8[D]"), "exactly"),
+        (numpy.array([2**40], "M8[D]"), "outside the range"),
         ([pandas.Timestamp("1500-01-01"), EXACT], "overflow"),
     ],
 )

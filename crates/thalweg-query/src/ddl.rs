@@ -16,6 +16,10 @@ use std::sync::Arc;
 use thalweg_table::schema::{parse_type, sql_type_name};
 use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, Result};
 
+/// The types of columns by their names in statements.
+const TYPES: &str = "types are BOOLEAN, TINYINT to BIGINT, UTINYINT to UBIGINT, REAL, DOUBLE, DECIMAL(18, 3), VARCHAR, BLOB, DATE, \
+                     TIMESTAMP and TIMESTAMPTZ";
+
 /// CREATE TABLE.
 pub(crate) fn create_table(engine: &Engine, create: &CreateTable) -> Result<QueryResult> {
     let fields = create.columns.iter().map(field);
@@ -116,9 +120,11 @@ fn field(column: &ColumnDef) -> Result<Field> {
             format!("column \"{name}\": {}", error.message()),
         )
     };
-    let data_type = parse_type(&column.data_type.to_string())
-        .map_err(in_words_of_sql)
-        .map_err(named)?;
+    let written = column.data_type.to_string();
+    let data_type = parse_type(&written).map_err(|error| {
+        let message = format!("\"{written}\" is not a type; {TYPES}");
+        named(Error::new(error.kind(), message))
+    })?;
     let mut nullable = true;
     for option in &column.options {
         match option.option {
@@ -253,18 +259,4 @@ fn rows<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<QueryResult
     });
     let batch = RecordBatch::try_from_iter_with_nullable(columns).map_err(from_arrow)?;
     Ok(QueryResult::ready(batch.schema(), vec![batch]))
-}
-
-/// What is no type, with the types by their names in statements.
-fn in_words_of_sql(error: Error) -> Error {
-    match error.message().split_once(" is not a type") {
-        Some((name, _)) => Error::new(
-            error.kind(),
-            format!(
-                "{name} is not a type; types are BOOLEAN, TINYINT to BIGINT, UTINYINT to UBIGINT, REAL, DOUBLE, DECIMAL(18, 3), \
-                 VARCHAR, BLOB, DATE, TIMESTAMP and TIMESTAMPTZ"
-            ),
-        ),
-        None => error,
-    }
 }

@@ -63,6 +63,10 @@ const RULES: &[(&str, &str)] = &[
         "timestamp {1} bigint cannot be compared: write a time, as in ts {1} '2026-01-31' or to_timestamp(1700000000)",
     ),
     (
+        "Cannot infer common argument type for comparison operation Boolean {} Utf8",
+        "boolean {0} varchar cannot be compared: write {0} true or {0} false, without quotes",
+    ),
+    (
         "Cannot infer common argument type for comparison operation {x}",
         "{0} cannot be compared: CAST one side to the type of the other",
     ),

@@ -760,3 +760,30 @@ fn a_power_cut_behind_a_killed_creation_leaves_no_traces_of_a_database_that_is_l
     }
     panic!("the creation has not ended");
 }
+
+/// The name of a root whose sync failed would look clean to every later sync, and a power cut would take it.
+#[test]
+fn a_root_whose_name_could_not_be_synced_is_not_used_by_the_next_opening() {
+    let shape = Shape::new(1 << 16, 16);
+    let mut failures = 0;
+    for skip in 0.. {
+        let sim = SimEnv::new(1);
+        let fault = Fault::FlushError {
+            errno: Errno::IO,
+            reads: ReadsAfter::New,
+        };
+        let rule = FaultRule::new(fault).on(&[CallKind::SyncDir]);
+        sim.set_plan(FaultPlan::none().rule(rule.skip(skip).once()));
+        if shape.open(&sim.env()).is_ok() {
+            break;
+        }
+        failures += 1;
+        sim.set_plan(FaultPlan::none());
+        let mut db = Driver::start(&sim, shape.clone(), false);
+        db.create("t");
+        db.append("t", 0..10, Disk);
+        db.power_cut(&CrashChoice::DropAll);
+        assert_eq!(db.visible().unwrap().unwrap().1["t"].len(), 10, "{skip}");
+    }
+    assert!(failures > 2, "{failures}");
+}

@@ -10,8 +10,10 @@ use crate::error::{limit, schema};
 use crate::schema::{MAX_VALUE_BYTES, type_name};
 use crate::time::parse_time;
 use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::OffsetBuffer;
+use arrow_cast::CastOptions;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, Schema};
 use std::sync::Arc;
@@ -24,7 +26,7 @@ const SHOWN_CHARS: usize = 80;
 ///
 /// # Errors
 /// `Schema` when a column is unknown, missing or given twice, a value cannot be stored as it is, or is null where it
-/// may not be; `Limit` for a string above 16 MiB.
+/// may not be; `OutOfDomain` for one outside the range of its column; `Limit` for a string above 16 MiB.
 pub fn conform(definition: &TableDefinition, batch: &RecordBatch) -> Result<RecordBatch> {
     let given = batch.schema_ref();
     if Arc::ptr_eq(given, definition.schema()) {
@@ -68,6 +70,10 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
             show(array, row),
             no_time(array, row, &column.data_type)
         )),
+        Refused::Value(row) if is_out_of_range(array, row, &column.data_type) => Error::new(
+            ErrorKind::OutOfDomain,
+            format!("column \"{name}\": row {row} holds {}, which is outside the range of {wanted}", show(array, row)),
+        ),
         Refused::Value(row) => schema(format!(
             "column \"{name}\": row {row} holds {}, which {wanted} cannot hold exactly; cast or round it first",
             show(array, row)
@@ -174,6 +180,20 @@ pub(crate) fn value_too_long(column: &str, row: usize, bytes: usize) -> Error {
     limit(format!(
         "column \"{column}\": row {row} holds {bytes} bytes; a value has at most {MAX_VALUE_BYTES} (16 MiB)"
     ))
+}
+
+/// Whether a value has no place in a type even where it is rounded.
+fn is_out_of_range(array: &ArrayRef, row: usize, wanted: &DataType) -> bool {
+    let options = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    let value = array.slice(row, 1);
+    // NaN is no number, of whatever range.
+    let is_nan = value.data_type().is_floating()
+        && arrow_cast::cast(&value, &DataType::Float64)
+            .is_ok_and(|number| number.as_primitive::<Float64Type>().value(0).is_nan());
+    !is_nan && arrow_cast::cast_with_options(&value, wanted, &options).is_err()
 }
 
 /// What is wrong with a text that is no value of a type of times, which are the only ones that are made of texts.

@@ -141,7 +141,7 @@ struct Inner {
 pub(crate) struct Maintenance {
     /// Files that nobody needs may be left.
     pub(crate) has_garbage: bool,
-    /// What was measured of blocks that stay short: no call does it again.
+    /// Sizes of blocks that stay short, which are measured once for all calls.
     pub(crate) raw_sizes: HashMap<TableId, RawSizes>,
 }
 
@@ -390,7 +390,9 @@ impl Engine {
     /// Lets go of what is kept of tables that were dropped.
     pub(crate) fn forget_dropped(&self, maintenance: &mut Maintenance) -> Result<()> {
         if self.inner.has_dropped.swap(false, Ordering::AcqRel) {
-            let newest = self.newest()?;
+            let newest = self.newest().inspect_err(|_| {
+                self.inner.has_dropped.store(true, Ordering::Release);
+            })?;
             let sizes = &mut maintenance.raw_sizes;
             sizes.retain(|table, _| newest.table(*table).is_some());
         }

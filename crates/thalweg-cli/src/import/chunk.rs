@@ -11,6 +11,10 @@ const CHUNK_BYTES: usize = 32 << 20;
 /// A longer field is refused: no column takes it.
 const MOST_FIELD_BYTES: usize = 16 << 20;
 
+/// The reason of a bad row in another encoding, which is mostly that of spreadsheets.
+pub(crate) const NOT_UTF8: &str =
+    "it is not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8";
+
 /// A row that cannot be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadRow {

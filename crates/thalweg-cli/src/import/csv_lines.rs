@@ -1,6 +1,6 @@
 //! CSV: a header line, then one record per row, which may have several lines where fields are quoted.
 
-use super::chunk::{Chunk, ChunkBuilder, ReadChunks};
+use super::chunk::{Chunk, ChunkBuilder, NOT_UTF8, ReadChunks};
 use super::csv_records::CsvRecords;
 use super::numbers::is_float;
 use super::source::Source;
@@ -11,9 +11,6 @@ use crate::failure::Failure;
 use crate::sql::counted;
 use std::collections::HashSet;
 use thalweg::fold_name;
-
-/// What to say of a line in another encoding, mostly that of old programs for spreadsheets.
-const NOT_UTF8: &str = "it is not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8";
 
 pub(super) struct CsvLines {
     records: CsvRecords,

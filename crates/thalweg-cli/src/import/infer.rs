@@ -311,6 +311,15 @@ impl Inference {
         !self.rules.expects_bad_rows || self.columns[place].kinds.iter().any(takes)
     }
 
+    /// Whether a column of which no value was seen could have another type than text for this one; `is_text`: the file says it is a text.
+    pub(super) fn has_type_for(&self, place: usize, text: &str, is_text: bool) -> bool {
+        let time = TimeText::parse(text);
+        let mut kinds = self.columns[place].kinds.iter();
+        kinds.any(|kind| {
+            (!is_text || kind.is_time_text()) && self.rules.takes(*kind, text, time.as_ref())
+        })
+    }
+
     /// The first value of a column.
     pub(super) fn first_value(&self, place: usize) -> Option<&Example> {
         self.columns[place].first.as_ref()

@@ -260,13 +260,8 @@ impl<'a> Job<'a> {
         let is_told = |place: usize| told_type(options, &names[place]).is_some();
         let is_text = |place: usize| fields.is_some() && !reads_times(place) || is_told(place);
         let times = || (0..names.len()).filter(|place| !is_text(*place));
-        // The order of day and month is decided by all rows, and so is the type of a column without values in the first ones.
-        let is_unknown = |place: usize| {
-            fields.is_none() && !is_told(place) && inference.first_value(place).is_none()
-        };
-        if times().any(|place| inference.is_undecided(place, reads_times(place)))
-            || !sample.is_whole && (0..names.len()).any(is_unknown)
-        {
+        // The order of day and month is decided by all rows.
+        if times().any(|place| inference.is_undecided(place, reads_times(place))) {
             while let Some(chunk) = set.next_chunk()? {
                 listening.check()?;
                 inference.look(&chunk);
@@ -476,6 +471,14 @@ impl<'a> Job<'a> {
         let mut sample = sample.chunks.into_iter();
         let mut early = EarlyTimes::new(plan);
         let mut is_skipped = false;
+        // Columns of a new table that are text because no value was seen yet.
+        let unknown: Vec<usize> = match widening {
+            Some(inference) => (0..plan.names.len())
+                .filter(|place| inference.first_value(*place).is_none())
+                .filter(|place| told_type(options, &plan.names[*place]).is_none())
+                .collect(),
+            None => Vec::new(),
+        };
         // The engine takes its own errors only; others wait here until it has given up.
         let (mut failure, mut misfit) = (None, None);
         let mut next = || -> Result<Option<RecordBatch>, Failure> {
@@ -501,9 +504,11 @@ impl<'a> Job<'a> {
                 let curable = converted
                     .misfits
                     .iter()
-                    .find(|misfit| inference.could_take(misfit.column, &misfit.text));
-                if let Some(found) = curable {
-                    misfit = Some(found.clone());
+                    .find(|misfit| inference.could_take(misfit.column, &misfit.text))
+                    .cloned();
+                let first_of = |place: &usize| first_with_type(inference, *place, &chunk);
+                if let Some(found) = curable.or_else(|| unknown.iter().find_map(first_of)) {
+                    misfit = Some(found);
                     return Err(Failure::Told);
                 }
             }
@@ -653,6 +658,19 @@ impl EarlyTimes {
             }
         }
     }
+}
+
+/// The first value in a column without values so far, if it has another type than text.
+fn first_with_type(inference: &Inference, column: usize, chunk: &Chunk) -> Option<Misfit> {
+    let rows = chunk.lines.iter().zip(&chunk.columns[column]);
+    let mut values = rows.filter_map(|(line, text)| Some((*line, text?.trim())));
+    let (line, text) = values.find(|(_, text)| !text.is_empty())?;
+    let is_typed = inference.has_type_for(column, text, chunk.is_text[column]);
+    is_typed.then(|| Misfit {
+        column,
+        line,
+        text: text.to_owned(),
+    })
 }
 
 /// Where the column is that orders the new table.

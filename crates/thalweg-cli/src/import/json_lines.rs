@@ -1,7 +1,7 @@
 //! JSON: one object per line, or a list of objects. Columns are the names found in the first ones; where one comes up later the
 //! file is read again from its start, once all names are known.
 
-use super::chunk::{Chunk, ChunkBuilder, ReadChunks};
+use super::chunk::{Chunk, ChunkBuilder, NOT_UTF8, ReadChunks};
 use super::json_list::{Broken, Item, ListItems};
 use super::source::Source;
 use crate::arguments::ImportOptions;
@@ -17,7 +17,7 @@ use thalweg::fold_name;
 /// Lines in which columns are looked for.
 const HEADER_LINES: usize = 10_000;
 
-/// What becomes of names that the first objects of a file do not have.
+/// Names that come up behind the first objects of a file: an error, or columns.
 #[derive(Clone, Debug)]
 pub(super) enum LateNames {
     /// They end the reading: [`Failure::LateColumn`].
@@ -40,7 +40,6 @@ pub(super) struct JsonLines {
     keeps_raw: bool,
     /// Texts and numbers that mean null.
     nulls: Vec<String>,
-    /// What becomes of names that the first objects do not have.
     late: LateNames,
     /// Columns that are told to be text, which lists and objects may stand in.
     texts: Vec<String>,
@@ -100,10 +99,8 @@ impl JsonLines {
             )));
         }
         if let LateNames::Are(names) = &lines.late {
-            names
-                .clone()
-                .into_iter()
-                .for_each(|name| lines.add_column(name));
+            let names = names.clone();
+            names.into_iter().for_each(|name| lines.add_column(name));
         }
         Ok(lines)
     }
@@ -206,7 +203,7 @@ impl JsonLines {
     }
 
     fn push_line(&self, line: &[u8], chunk: &mut ChunkBuilder) -> Result<(), Failure> {
-        let text = std::str::from_utf8(line).map_err(|_| Unfit::Bad("it is not UTF-8".to_owned()));
+        let text = std::str::from_utf8(line).map_err(|_| Unfit::Bad(NOT_UTF8.to_owned()));
         match text.and_then(|text| self.fields(text, chunk)) {
             Ok(fields) => chunk.push(self.line, line, fields.iter().map(Option::as_deref)),
             Err(Unfit::Bad(reason)) => chunk.push_bad(self.line, reason, line),

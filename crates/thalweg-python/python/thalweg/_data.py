@@ -88,8 +88,11 @@ def from_columns(columns):
     """A table of a dict of columns: numpy arrays, lists, Series, Arrow arrays."""
     names, arrays = [], []
     single = next((name for name, values in columns.items() if not is_column(values)), None)
-    several = next((name for name, values in columns.items() if is_column(values)), None)
-    if single is not None and several is not None:
+    if single is None:
+        several = None
+    else:
+        several = next((name for name, values in columns.items() if is_column(values)), None)
+    if several is not None:
         given, other = type(columns[several]).__name__, type(columns[single]).__name__
         raise SchemaError(
             f'column "{several}" is a {given} and "{single}" a {other}: the columns of a dict are all lists, '

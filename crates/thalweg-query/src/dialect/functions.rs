@@ -313,13 +313,11 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
             } else {
                 (time, format)
             };
-            match text_of(format) {
-                Some(format) => filled(
-                    "to_char(a1, a2)",
-                    &[time, &text(&with_microseconds(&format))],
-                )?,
-                None => filled("to_char(a1, a2)", &[time, format])?,
-            }
+            let constant = text_of(format).map(|format| text(&with_microseconds(&format)));
+            filled(
+                "to_char(a1, a2)",
+                &[time, constant.as_ref().unwrap_or(format)],
+            )?
         }
         ("strptime" | "try_strptime", &[written, format]) => match text_of(format) {
             Some(format) if format.contains("%f") => {

@@ -106,8 +106,8 @@ impl VisitorMut for Translator {
             }
             _ => {}
         }
-        select.from.iter_mut().for_each(semi_joins_of_the_left);
         let joined = using::Joined::read(&mut select.from);
+        select.from.iter_mut().for_each(semi_joins_of_the_left);
         let joined = match joined.and_then(|all| all.expand_wildcards(select).map(|()| all)) {
             Ok(joined) => joined,
             Err(error) => return ControlFlow::Break(error),

@@ -59,8 +59,10 @@ pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
 
 /// An interval of a number of units that is no constant, and one whose text has a time of day.
 pub(super) fn interval(interval: &Interval) -> Result<Option<Expr>> {
+    let is_parameter = matches!(&*interval.value, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)));
     match (&*interval.value, &interval.leading_field) {
-        (Expr::Value(constant), None) if !matches!(constant.value, Value::Placeholder(_)) => {
+        (parameter, None) if is_parameter => filled("CAST(a1 AS INTERVAL)", &[parameter]).map(Some),
+        (Expr::Value(constant), None) => {
             let Value::SingleQuotedString(written) = &constant.value else {
                 return Ok(None);
             };
@@ -71,12 +73,7 @@ pub(super) fn interval(interval: &Interval) -> Result<Option<Expr>> {
                 None => Ok(None),
             }
         }
-        (Expr::Value(constant), None) if matches!(constant.value, Value::Placeholder(_)) => {
-            filled("CAST(a1 AS INTERVAL)", &[&interval.value]).map(Some)
-        }
-        (Expr::Value(constant), Some(_)) if !matches!(constant.value, Value::Placeholder(_)) => {
-            Ok(None)
-        }
+        (Expr::Value(_), Some(_)) if !is_parameter => Ok(None),
         (Expr::UnaryOp { .. }, _) => Ok(None),
         (number, Some(unit)) if interval.last_field.is_none() => {
             let one = format!("INTERVAL '1 {unit}' * (a1)");

@@ -20,13 +20,13 @@ use thalweg_table::{Error, Result};
 /// The tables of one FROM and the columns that its joins made one.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
-    /// What qualifies the columns of each table; `None` where nothing does.
+    /// The name or alias of each table; `None` for one without, as a subquery may be.
     tables: Vec<Option<Ident>>,
     columns: Vec<Column>,
-    /// Some join is a LEFT JOIN: of `*` DataFusion keeps the column of the table whose name comes first.
-    has_left: bool,
-    /// A column that a LEFT JOIN made one, of which nothing says which table on the left has it; NATURAL names none.
-    unclear: Option<Ident>,
+    /// `*` has other values than DataFusion gives it, which takes the column of the table whose name comes first.
+    all_differs: bool,
+    /// Words for a join of which nothing says which table on the left has its columns.
+    unclear: Option<String>,
 }
 
 /// A column that was made one.
@@ -34,22 +34,35 @@ pub(super) struct Joined {
 struct Column {
     name: Ident,
     value: Expr,
-    /// Whether the value may be another than that of the first table that has it.
+    /// A RIGHT or FULL JOIN made it: the value may be another than that of the first table that has it.
     is_outer: bool,
     /// The tables that have it, by their places, the first one first; the first is missing where it could be any of several.
     tables: Vec<Option<usize>>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Left,
-    Other,
-}
-
-enum Side {
+    Inner,
     Left,
     Right,
-    Both,
+    Full,
+    /// SEMI and ANTI, whose right side has no columns behind them.
+    Semi,
+}
+
+/// The joins that may have USING.
+fn kind_of(join: &mut JoinOperator) -> Option<(Kind, &mut JoinConstraint)> {
+    Some(match join {
+        JoinOperator::Join(on) | JoinOperator::Inner(on) => (Kind::Inner, on),
+        JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (Kind::Left, on),
+        JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (Kind::Right, on),
+        JoinOperator::FullOuter(on) => (Kind::Full, on),
+        JoinOperator::Semi(on)
+        | JoinOperator::LeftSemi(on)
+        | JoinOperator::Anti(on)
+        | JoinOperator::LeftAnti(on) => (Kind::Semi, on),
+        _ => return None,
+    })
 }
 
 impl Joined {
@@ -57,6 +70,11 @@ impl Joined {
     /// would compare the column of another table.
     pub(super) fn read(from: &mut [TableWithJoins]) -> Result<Self> {
         let mut all = Self::default();
+        // As most statements.
+        if from.iter().all(has_no_joins) {
+            return Ok(all);
+        }
+        from.iter_mut().for_each(without_leading_brackets);
         for tables in from {
             let mut joined = Self::default();
             let offset = all.tables.len();
@@ -65,7 +83,7 @@ impl Joined {
                 joined.add(&mut join.join_operator, name_of(&join.relation))?;
             }
             all.tables.extend(joined.tables);
-            all.has_left |= joined.has_left;
+            all.all_differs |= joined.all_differs;
             all.unclear = all.unclear.or(joined.unclear);
             for mut column in joined.columns {
                 let places = column.tables.iter_mut().flatten();
@@ -77,90 +95,92 @@ impl Joined {
     }
 
     fn add(&mut self, join: &mut JoinOperator, table: Option<Ident>) -> Result<()> {
-        let kind = match join {
-            JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => Kind::Left,
-            _ => Kind::Other,
+        let Some((kind, constraint)) = kind_of(join) else {
+            self.tables.push(table);
+            return Ok(());
         };
-        let (side, constraint, shows_right) = match join {
-            JoinOperator::Join(on) | JoinOperator::Inner(on) => (Side::Left, on, true),
-            JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (Side::Left, on, true),
-            JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (Side::Right, on, true),
-            JoinOperator::FullOuter(on) => (Side::Both, on, true),
-            JoinOperator::LeftSemi(on) | JoinOperator::LeftAnti(on) => (Side::Left, on, false),
-            _ => {
-                self.tables.push(table);
-                return Ok(());
+        let is_outer = matches!(kind, Kind::Right | Kind::Full);
+        match constraint {
+            JoinConstraint::Using(names) => {
+                let names: Vec<Ident> = { names.iter() }
+                    .filter_map(|name| name.0.last()?.as_ident().cloned())
+                    .collect();
+                self.all_differs |= is_outer || kind == Kind::Left;
+                if let Some(condition) = self.merge(kind, &names, table.as_ref())? {
+                    *constraint = JoinConstraint::On(condition);
+                }
             }
-        };
-        let names = match constraint {
-            JoinConstraint::Using(names) => names.clone(),
-            JoinConstraint::Natural if !matches!(side, Side::Left) || self.has_outer() => {
+            JoinConstraint::Natural if is_outer || self.has_outer() => {
                 return Err(unsupported(
                     "NATURAL with a RIGHT or FULL JOIN is not offered: name the columns, as in FULL JOIN b USING (x)",
                 ));
             }
             JoinConstraint::Natural => {
-                if matches!(kind, Kind::Left) {
-                    self.has_left = true;
-                    self.unclear = Some(Ident::new("NATURAL"));
-                }
-                self.tables.push(table);
-                return Ok(());
+                self.all_differs |= kind == Kind::Left;
+                self.unclear = Some("NATURAL".to_owned());
             }
-            JoinConstraint::On(condition) => {
-                self.replace_in(condition);
-                self.tables.push(table);
-                return Ok(());
+            JoinConstraint::On(condition) => self.replace_in(condition),
+            JoinConstraint::None => {
+                return Err(unsupported(
+                    "a JOIN needs ON or USING, as in a JOIN b USING (x): CROSS JOIN pairs every row with every other",
+                ));
             }
-            _ => {
-                self.tables.push(table);
-                return Ok(());
-            }
-        };
-        let names: Vec<Ident> = { names.iter() }
-            .filter_map(|name| name.0.last()?.as_ident().cloned())
-            .collect();
-        self.has_left |= matches!(kind, Kind::Left);
-        let is_inner = matches!(join, JoinOperator::Join(_) | JoinOperator::Inner(_));
-        let mut conditions = Vec::new();
-        let mut is_of_other = false;
+        }
+        if kind != Kind::Semi {
+            self.tables.push(table);
+        }
+        Ok(())
+    }
+
+    /// Makes one of the columns of both sides; returns the condition to join by, where USING would take the column of another table.
+    fn merge(
+        &mut self,
+        kind: Kind,
+        names: &[Ident],
+        table: Option<&Ident>,
+    ) -> Result<Option<Expr>> {
         let place = self.tables.len();
+        let is_of_other = { names.iter() }
+            .any(|name| self.find(name).is_some_and(|at| self.columns[at].is_outer));
+        let mut condition: Option<Expr> = None;
         for name in names {
-            let known = self
-                .columns
-                .iter()
-                .position(|column| is_same(&column.name, &name));
-            let only = match &*self.tables {
-                [Some(only)] => Some(only.clone()),
+            let known = self.find(name);
+            let left = match (known, &*self.tables) {
+                (Some(known), _) => Some(self.columns[known].value.clone()),
+                (None, [Some(only)]) => Some(qualified(only, name)),
                 _ => None,
             };
-            let left = match known {
-                Some(known) => Some(self.columns[known].value.clone()),
-                None => only.map(|only| qualified(&only, &name)),
-            };
-            is_of_other |= known.is_some_and(|known| self.columns[known].is_outer);
-            let right = table.as_ref().map(|table| qualified(table, &name));
-            conditions.push(left.clone().zip(right.clone()));
-            if !shows_right {
-                continue;
+            let right = table.map(|table| qualified(table, name));
+            if is_of_other {
+                let (Some(left), Some(right)) = (&left, &right) else {
+                    return Err(unsupported(
+                        "USING behind a RIGHT or FULL JOIN with USING takes only columns that those join by: write ON",
+                    ));
+                };
+                let equal = binary(left.clone(), BinaryOperator::Eq, right.clone());
+                condition = Some(match condition {
+                    Some(others) => binary(others, BinaryOperator::And, equal),
+                    None => equal,
+                });
             }
-            let value = match side {
-                Side::Left if is_inner => left.or(right),
-                Side::Left => left,
-                Side::Right => right,
-                Side::Both => match (&left, &right) {
+            let value = match kind {
+                Kind::Semi => continue,
+                Kind::Inner => left.or(right),
+                Kind::Left => left,
+                Kind::Right => right,
+                Kind::Full => match (&left, &right) {
                     (Some(left), Some(right)) => {
                         Some(functions::filled("coalesce(a1, a2)", &[left, right])?)
                     }
                     _ => None,
                 },
             };
-            let is_outer = !matches!(side, Side::Left);
+            let is_outer = matches!(kind, Kind::Right | Kind::Full);
             let Some(value) = value else {
                 if is_outer {
-                    return Err(unclear(&name));
+                    return Err(unclear(name));
                 }
-                self.unclear = Some(name);
+                self.unclear = Some(format!("USING ({name})"));
                 continue;
             };
             match known {
@@ -171,76 +191,63 @@ impl Joined {
                     column.tables.push(Some(place));
                 }
                 None => self.columns.push(Column {
-                    name,
+                    name: name.clone(),
                     value,
                     is_outer,
                     tables: vec![(place == 1).then_some(0), Some(place)],
                 }),
             }
         }
-        if is_of_other {
-            let all: Option<Vec<_>> = conditions.into_iter().collect();
-            let all = all.ok_or_else(|| {
-                unsupported("USING behind a RIGHT or FULL JOIN with USING takes only columns that those join by: write ON")
-            })?;
-            let equal = |(left, right): (Expr, Expr)| Expr::BinaryOp {
-                left: Box::new(left),
-                op: BinaryOperator::Eq,
-                right: Box::new(right),
-            };
-            let condition = all
-                .into_iter()
-                .map(equal)
-                .reduce(|left, right| Expr::BinaryOp {
-                    left: Box::new(left),
-                    op: BinaryOperator::And,
-                    right: Box::new(right),
-                });
-            if let (Some(condition), Some(constraint)) = (condition, constraint_of(join)) {
-                *constraint = JoinConstraint::On(condition);
-            }
-        }
-        if shows_right {
-            self.tables.push(table);
-        }
-        Ok(())
+        Ok(condition)
+    }
+
+    fn find(&self, name: &Ident) -> Option<usize> {
+        find(&self.columns, name)
     }
 
     fn has_outer(&self) -> bool {
         self.columns.iter().any(|column| column.is_outer)
     }
 
-    /// `*` as the columns of each table, where DataFusion would take the left side's values.
+    /// `*` as the columns of each table, each column that is one only once, where the first table has it.
     pub(super) fn expand_wildcards(&self, select: &mut Select) -> Result<()> {
         let is_all = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
-        if !(self.has_outer() || self.has_left) || !select.projection.iter().any(is_all) {
+        let has_none = self.columns.is_empty() && !self.all_differs;
+        if has_none || !select.projection.iter().any(is_all) {
             return Ok(());
         }
-        if let Some(name) = &self.unclear {
-            return Err(unsupported(format!(
-                "* of a LEFT JOIN by {} is not offered, where the statement does not say which table has the column: name the columns, or write ON",
-                name.value
-            )));
-        }
         let mut items = Vec::new();
-        for item in std::mem::take(&mut select.projection) {
-            match item {
-                SelectItem::Wildcard(options) if is_plain(&options) => {
-                    items.extend(self.all()?);
-                }
-                SelectItem::Wildcard(options) => {
-                    return Err(unsupported(format!(
-                        "*{options} of a LEFT, RIGHT or FULL JOIN with USING is not offered: name the columns"
-                    )));
-                }
-                item => items.push(item),
+        for item in &select.projection {
+            let SelectItem::Wildcard(options) = item else {
+                items.push(item.clone());
+                continue;
+            };
+            match self.all(options) {
+                Ok(all) => items.extend(all),
+                Err(error) if self.all_differs => return Err(error),
+                // DataFusion's has the same values, perhaps in another order.
+                Err(_) => return Ok(()),
             }
         }
         select.projection = items;
         Ok(())
     }
 
-    fn all(&self) -> Result<Vec<SelectItem>> {
+    fn all(&self, options: &WildcardAdditionalOptions) -> Result<Vec<SelectItem>> {
+        let Some(without) = excluded_names(options).filter(|names| {
+            // Nothing says which table has another one.
+            names.iter().all(|name| self.find(name).is_some())
+        }) else {
+            return Err(unsupported(format!(
+                "*{options} of a LEFT, RIGHT or FULL JOIN with USING is not offered: name the columns"
+            )));
+        };
+        if let Some(words) = &self.unclear {
+            return Err(unsupported(format!(
+                "* of a LEFT, RIGHT or FULL JOIN is not offered beside {words}, where the statement does not say which table has the \
+                 columns: name them, or write ON"
+            )));
+        }
         let mut items = Vec::new();
         for (place, table) in self.tables.iter().enumerate() {
             let Some(table) = table else {
@@ -253,7 +260,10 @@ impl Joined {
             let mut excluded = Vec::new();
             for column in &self.columns {
                 let first = column.tables[0].ok_or_else(|| unclear(&column.name))?;
-                if first == place {
+                let is_wanted = !without.iter().any(|name| is_same(name, &column.name));
+                if first == place && is_wanted && column.value == qualified(table, &column.name) {
+                    // As it is.
+                } else if first == place && is_wanted {
                     replaced.push(Box::new(ReplaceSelectElement {
                         expr: column.value.clone(),
                         column_name: column.name.clone(),
@@ -282,24 +292,20 @@ impl Joined {
             return;
         }
         self.replace_in(&mut select.selection);
-        // Of two tables DataFusion takes the left side's, as it should.
-        if self.tables.len() == 2 && !self.has_outer() {
-            return;
-        }
+        // Of two tables DataFusion takes the left side's, as it should, and has the better message where that has none.
+        let is_resolved = self.tables.len() == 2 && !self.has_outer();
         for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
-                && let Some(column) = self
-                    .columns
-                    .iter()
-                    .find(|column| is_same(&column.name, name))
-            {
+            let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item else {
+                self.replace_in(item);
+                continue;
+            };
+            if !is_resolved && let Some(at) = self.find(name) {
                 *item = SelectItem::ExprWithAlias {
-                    expr: column.value.clone(),
+                    expr: self.columns[at].value.clone(),
                     alias: name.clone(),
                 };
             }
         }
-        self.replace_in(&mut select.projection);
         self.replace_in(&mut select.distinct);
         self.replace_in(&mut select.group_by);
         self.replace_in(&mut select.having);
@@ -324,6 +330,9 @@ pub(super) fn replace_in_order(query: &mut Query) -> Result<()> {
     let OrderByKind::Expressions(exprs) = &mut order_by.kind else {
         return Ok(());
     };
+    if select.from.iter().all(has_no_joins) {
+        return Ok(());
+    }
     let mut joined = Joined::read(&mut select.from.clone())?;
     if joined.tables.len() == 2 && !joined.has_outer() {
         return Ok(());
@@ -344,12 +353,12 @@ pub(super) fn replace_in_order(query: &mut Query) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what would be answered wrongly in brackets, whose tables have names of their own.
+/// Refuses what would be answered wrongly in brackets that do not come first, whose tables the joins outside do not see.
 pub(super) fn refuse_in_brackets(tables: &mut TableWithJoins) -> Result<()> {
     let joined = Joined::read(std::slice::from_mut(tables))?;
-    if joined.has_outer() {
+    if joined.all_differs {
         return Err(unsupported(
-            "a RIGHT or FULL JOIN with USING in brackets is not offered: write the joins without brackets, or ON",
+            "a LEFT, RIGHT or FULL JOIN with USING in brackets is not offered behind another table: write it first, or ON",
         ));
     }
     Ok(())
@@ -377,38 +386,60 @@ impl VisitorMut for Replacer<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
         if self.depth == 0
             && let Expr::Identifier(name) = expr
-            && let Some(column) = self
-                .columns
-                .iter()
-                .find(|column| is_same(&column.name, name))
+            && let Some(at) = find(self.columns, name)
         {
-            *expr = column.value.clone();
+            *expr = self.columns[at].value.clone();
         }
         ControlFlow::Continue(())
     }
 }
 
-fn constraint_of(join: &mut JoinOperator) -> Option<&mut JoinConstraint> {
-    match join {
-        JoinOperator::Join(on)
-        | JoinOperator::Inner(on)
-        | JoinOperator::Left(on)
-        | JoinOperator::LeftOuter(on)
-        | JoinOperator::Right(on)
-        | JoinOperator::RightOuter(on)
-        | JoinOperator::FullOuter(on)
-        | JoinOperator::LeftSemi(on)
-        | JoinOperator::LeftAnti(on) => Some(on),
-        _ => None,
+fn find(columns: &[Column], name: &Ident) -> Option<usize> {
+    columns
+        .iter()
+        .position(|column| is_same(&column.name, name))
+}
+
+fn has_no_joins(tables: &TableWithJoins) -> bool {
+    tables.joins.is_empty() && !matches!(tables.relation, TableFactor::NestedJoin { .. })
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp {
+        left: Box::new(left),
+        op,
+        right: Box::new(right),
     }
 }
 
-fn is_plain(options: &WildcardAdditionalOptions) -> bool {
-    *options
-        == WildcardAdditionalOptions {
-            wildcard_token: options.wildcard_token.clone(),
-            ..WildcardAdditionalOptions::default()
-        }
+/// `(a JOIN b) JOIN c` as `a JOIN b JOIN c`.
+fn without_leading_brackets(tables: &mut TableWithJoins) {
+    while let TableFactor::NestedJoin {
+        table_with_joins,
+        alias: None,
+    } = &mut tables.relation
+    {
+        let mut inner = (**table_with_joins).clone();
+        inner.joins.append(&mut tables.joins);
+        *tables = inner;
+    }
+}
+
+/// The columns that `*` leaves out; `None` where it has other options.
+fn excluded_names(options: &WildcardAdditionalOptions) -> Option<Vec<Ident>> {
+    let names = match &options.opt_exclude {
+        None => Vec::new(),
+        Some(ExcludeSelectItem::Single(name)) => vec![name.0.last()?.as_ident()?.clone()],
+        Some(ExcludeSelectItem::Multiple(names)) => { names.iter() }
+            .map(|name| name.0.last()?.as_ident().cloned())
+            .collect::<Option<_>>()?,
+    };
+    let plain = WildcardAdditionalOptions {
+        wildcard_token: options.wildcard_token.clone(),
+        opt_exclude: options.opt_exclude.clone(),
+        ..WildcardAdditionalOptions::default()
+    };
+    (*options == plain).then_some(names)
 }
 
 fn is_same(left: &Ident, right: &Ident) -> bool {
@@ -436,7 +467,7 @@ fn name_of(table: &TableFactor) -> Option<Ident> {
 
 fn unclear(column: &Ident) -> Error {
     unsupported(format!(
-        "the statement does not say which table has \"{}\", by which a RIGHT or FULL JOIN takes USING: write ON a.x = b.x, and coalesce(a.x, b.x) for the column",
+        "the statement does not say which table has \"{}\", by which a LEFT, RIGHT or FULL JOIN takes USING: write ON a.x = b.x, and coalesce(a.x, b.x) for the column",
         column.value
     ))
 }

@@ -40,20 +40,16 @@ fn numbered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if !counts_rows(&join) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
-    let columns: Vec<Expr> = (join.left.schema().columns().into_iter())
-        .map(Expr::Column)
-        .collect();
-    let (left_keys, right_keys): (Vec<Expr>, Vec<Expr>) = join.on.iter().cloned().unzip();
-    let mut join = Join {
-        left: Arc::new(with_numbers(&join.left, left_keys, LEFT_NUMBER)?),
-        right: Arc::new(with_numbers(&join.right, right_keys, RIGHT_NUMBER)?),
-        ..join
-    };
-    join.on.push((col(LEFT_NUMBER), col(RIGHT_NUMBER)));
+    let columns = columns_of(&join.left);
+    let (left_keys, right_keys) = join.on.iter().cloned().unzip();
+    let left = with_numbers(&join.left, left_keys, LEFT_NUMBER)?;
+    let right = with_numbers(&join.right, right_keys, RIGHT_NUMBER)?;
+    let mut on = join.on;
+    on.push((col(LEFT_NUMBER), col(RIGHT_NUMBER)));
     let joined = Join::try_new(
-        join.left,
-        join.right,
-        join.on,
+        Arc::new(left),
+        Arc::new(right),
+        on,
         join.filter,
         join.join_type,
         join.join_constraint,
@@ -74,15 +70,18 @@ fn counts_rows(join: &Join) -> bool {
 
 fn with_numbers(input: &LogicalPlan, keys: Vec<Expr>, name: &str) -> Result<LogicalPlan> {
     let number = row_number().partition_by(keys).build()?;
-    let mut exprs: Vec<Expr> = input
-        .schema()
-        .columns()
-        .into_iter()
-        .map(Expr::Column)
-        .collect();
+    let mut exprs = columns_of(input);
     exprs.push(col(number.schema_name().to_string()).alias(name));
     LogicalPlanBuilder::from(input.clone())
         .window([number])?
         .project(exprs)?
         .build()
+}
+
+fn columns_of(plan: &LogicalPlan) -> Vec<Expr> {
+    plan.schema()
+        .columns()
+        .into_iter()
+        .map(Expr::Column)
+        .collect()
 }

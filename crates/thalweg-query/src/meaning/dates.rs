@@ -20,7 +20,7 @@ pub(crate) struct DatesAsTimes;
 
 impl AnalyzerRule for DatesAsTimes {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        if !has_sums(&plan)? {
+        if !is_needed(&plan)? {
             return Ok(plan);
         }
         let done = plan.transform_up_with_subqueries(|node| {
@@ -42,8 +42,8 @@ impl AnalyzerRule for DatesAsTimes {
     }
 }
 
-/// Whether anything is added or subtracted: short statements have no time for more than this look.
-fn has_sums(plan: &LogicalPlan) -> Result<bool> {
+/// Whether anything is added or subtracted, or a series or a length taken: short statements have no time for more than this look.
+fn is_needed(plan: &LogicalPlan) -> Result<bool> {
     let is_sum = |expr: &Expr| {
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { op, .. }) => {

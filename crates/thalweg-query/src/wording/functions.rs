@@ -336,8 +336,8 @@ fn hint(call: &str, forms: &[String]) -> &'static str {
         ": quantile_disc(x, 0.5) takes times and durations, of which it gives one that is there"
     } else if count(call) == 0 || alike().next().is_none() {
         ""
-    } else if call.contains("timestamp") && takes("double") {
-        ": epoch(ts) makes a number of a time"
+    } else if (call.contains("timestamp") || call.contains("(date)")) && takes("double") {
+        ": epoch(x) makes a number of a time"
     } else if takes("double") || takes("decimal") || takes("number") {
         ": cast what is meant, as in CAST(x AS DOUBLE)"
     } else if takes("timestamp") {

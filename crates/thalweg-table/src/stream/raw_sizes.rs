@@ -1,4 +1,4 @@
-//! What the rows of blocks take before they are encoded, which decides whether blocks make one block together.
+//! Sizes of blocks before they are encoded, by which neighbours are chosen that make one block together.
 //!
 //! Invariants: a size that is known is exact for the definition it was measured with, so that a group of blocks that fits is one
 //! block. Only columns of strings are read, one block at a time, and only of blocks that may be packed. A size belongs to a
@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use thalweg_kernel::Result;
 use thalweg_kernel::index::{Address, Entry};
 
-/// What the strings of blocks of a table take.
+/// Bytes of the strings of each block of a table that was measured.
 #[derive(Debug, Default)]
 pub(crate) struct RawSizes(HashMap<Address, u64>);
 
