@@ -10,6 +10,7 @@
 //! - The folders inside of a database without a root are nobody else's: empty, they are removed as well where that sync fails,
 //!   whichever attempt made them. Those above may be somebody's, and stay: the name of one that an attempt made which was
 //!   killed can be lost if the sync of the next attempt fails, and a power cut comes after a third one.
+//! - A repair, which makes those inside anew where they are missing, takes none away: a database that opened before still opens.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::open::{data_dir, io_at};
@@ -43,19 +44,40 @@ pub(crate) fn make_database_folder(env: &Env, dir: &Path) -> Result<()> {
     make_folder(env, dir, parent)
 }
 
-/// Makes the folders of a database, and makes all names that lead to them durable.
+/// Makes the folders of a database that has no root yet, and makes all names that lead to them durable.
 pub(crate) fn make_folders(env: &Env, dir: &Path) -> Result<()> {
     make_database_folder(env, dir)?;
     sync_path(env, dir)?;
-    let inside = [log_dir(dir), data_dir(dir)];
-    let mut made = inside.iter().map(|folder| make_folder(env, folder, dir));
-    made.find(Result::is_err)
-        .unwrap_or(Ok(()))
-        .inspect_err(|_| {
-            for folder in &inside {
-                let _ = env.storage().remove_dir(folder);
+    make_inside(env, dir).inspect_err(|_| {
+        for folder in inside(dir) {
+            let _ = env.storage().remove_dir(&folder);
+        }
+    })
+}
+
+/// Makes the folders of a database that are missing, which had them.
+pub(crate) fn restore_folders(env: &Env, dir: &Path) -> Result<()> {
+    sync_path(env, dir)?;
+    make_inside(env, dir).inspect_err(|_| {
+        for folder in inside(dir) {
+            // Who made an empty one may have been killed before its name was synced: made anew, the next sync writes it. The database
+            // may need it, so that it cannot just go.
+            if env.storage().remove_dir(&folder).is_ok() {
+                let _ = env.storage().create_dir(&folder);
             }
-        })
+        }
+    })
+}
+
+fn inside(dir: &Path) -> [PathBuf; 2] {
+    [log_dir(dir), data_dir(dir)]
+}
+
+fn make_inside(env: &Env, dir: &Path) -> Result<()> {
+    for folder in inside(dir) {
+        make_folder(env, &folder, dir)?;
+    }
+    Ok(())
 }
 
 /// Makes a folder, if it is missing, and its name durable.

@@ -787,3 +787,41 @@ fn a_root_whose_name_could_not_be_synced_is_not_used_by_the_next_opening() {
     }
     assert!(failures > 2, "{failures}");
 }
+
+/// The folder of fragments was empty, and a repair that failed took it away.
+#[test]
+fn a_repair_that_cannot_sync_a_folder_leaves_a_database_that_opens() {
+    let shape = Shape::new(1 << 16, 16);
+    let whole = SimEnv::new(1);
+    let toy = shape.open(&whole.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append(table, &[(1, 1)], Disk).unwrap();
+    toy.kernel.close().unwrap();
+    whole
+        .overwrite_file(Path::new("/db/live"), 40, &[0xFF; 8])
+        .unwrap();
+    for errno in [Errno::IO, Errno::NOSPC] {
+        let mut failures = 0;
+        for skip in 0.. {
+            let sim = whole.crash_image(&CrashChoice::Kill);
+            let fault = Fault::FlushError {
+                errno,
+                reads: ReadsAfter::New,
+            };
+            let rule = FaultRule::new(fault).on(&[CallKind::SyncDir]);
+            let rule = rule.skip(skip).once();
+            sim.set_plan(FaultPlan::none().rule(rule));
+            let repaired = repair(&sim.env(), Path::new("/db"), &shape.options, &mut |_| {});
+            if repaired.is_ok() {
+                break;
+            }
+            failures += 1;
+            sim.set_plan(FaultPlan::none());
+            for choice in [CrashChoice::Kill, CrashChoice::DropAll] {
+                let image = sim.crash_image(&choice);
+                assert_eq!(open(&shape, &image)["t"].len(), 1, "{skip}, {choice:?}");
+            }
+        }
+        assert!(failures > 2, "{failures}");
+    }
+}

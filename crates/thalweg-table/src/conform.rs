@@ -188,6 +188,10 @@ fn is_out_of_range(array: &ArrayRef, row: usize, wanted: &DataType) -> bool {
         safe: false,
         ..CastOptions::default()
     };
+    let given = array.data_type();
+    if !given.is_numeric() && !given.is_temporal() {
+        return false;
+    }
     let value = array.slice(row, 1);
     // NaN is no number, of whatever range.
     let is_nan = value.data_type().is_floating()

@@ -15,7 +15,7 @@ mod salvage;
 mod start;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::folders::make_folders;
+use crate::folders::restore_folders;
 use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId, check_countable};
 use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::kernel::Options;
@@ -681,7 +681,7 @@ impl Repair {
             Some(root) => root,
             None => RootFile::replacing(env, dir, start.from)?,
         };
-        make_folders(env, dir)?;
+        restore_folders(env, dir)?;
         let known = root.current.next_file.max(root.current.checkpoint.segment);
         let free = free_file_id(env, dir, known)?;
         // Files that are missing have had ids too, which nothing may tell. Readers may still know them by these, or somebody puts
