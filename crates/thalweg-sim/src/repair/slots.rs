@@ -127,15 +127,18 @@ fn repair_with_loss(
     let is_comparable = patient.surely_proven == patient.commit
         && found.keys().eq(want.keys())
         && is_of_one_epoch(&patient.sim);
+    // Where blocks alone are given up, a repair tries no other start, in which they may not be needed.
+    let gave_up_blocks = |report: &RepairReport| {
+        !report.given_up.is_empty() && report.given_up.iter().all(|lost| is_block(patient, lost))
+    };
     let has_less = match loss {
         Loss::OneRead => found != *want,
-        Loss::AllReads | Loss::Damage => is_comparable && count(&found) < count(want),
+        Loss::AllReads | Loss::Damage => {
+            is_comparable && !gave_up_blocks(&repaired) && count(&found) < count(want)
+        }
     };
-    // Nor does it bring rows that the repair of both slots has missed, unless that gave up blocks alone: then it tries no other
-    // start, where those in whose place they came may be whole.
-    let gave_up_blocks =
-        !report.given_up.is_empty() && report.given_up.iter().all(|lost| is_block(patient, lost));
-    let has_more = is_comparable && !gave_up_blocks && count(&found) > count(want);
+    // Nor does it bring rows that the repair of both slots has missed.
+    let has_more = is_comparable && !gave_up_blocks(report) && count(&found) > count(want);
     if has_less || has_more {
         return Err(format!(
             "{}; given up {:?}, with the slot {:?}",
