@@ -3,6 +3,7 @@
 //! Both sides alternate in short rounds, because the disk of a shared machine drifts within seconds; the figure is the
 //! ratio of the medians.
 
+use crate::files::{make_folder, median, now_us, remove};
 use std::path::Path;
 use thalweg_env::{Env, File, OpenMode};
 use thalweg_kernel::{Durability, Options};
@@ -32,12 +33,6 @@ pub(crate) fn run(folder: &Path) {
     }
 }
 
-fn make_folder(env: &Env, folder: &Path) {
-    env.storage()
-        .create_dir_all(folder)
-        .expect("a folder to write to");
-}
-
 fn open(env: &Env, folder: &Path, name: &str) -> Toy {
     let path = folder.join(name);
     remove(env, &path);
@@ -48,30 +43,6 @@ fn open(env: &Env, folder: &Path, name: &str) -> Toy {
         4096,
     )
     .expect("a new database")
-}
-
-fn remove(env: &Env, path: &Path) {
-    let Ok(entries) = env.storage().list_dir(path) else {
-        return;
-    };
-    for entry in entries {
-        let path = path.join(entry.name);
-        if entry.is_dir {
-            remove(env, &path)
-        } else {
-            env.storage().remove_file(&path).expect("removable")
-        }
-    }
-    env.storage().remove_dir(path).expect("removable");
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-fn now_us(env: &Env) -> f64 {
-    env.clock().monotonic_ns() as f64 / 1e3
 }
 
 /// Median microseconds of a raw overwrite + fdatasync and of a kernel commit of as many bytes.

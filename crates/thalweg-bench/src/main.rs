@@ -8,6 +8,8 @@
 )]
 
 mod commit;
+mod edges;
+mod files;
 mod late;
 
 use clap::{Parser, Subcommand};
@@ -30,6 +32,17 @@ enum Experiment {
     Process,
     /// Late rows in place and beside: bytes, blocks and fan-in, counted.
     Late,
+    /// 100,000 tables beside one: creation, commits, lookups, bytes at rest, opening.
+    Tables,
+    /// Memory of 768 MB of appends, without and with a snapshot of before held.
+    Snapshot,
+    /// Memory and open files of a reader that follows a million commits of 64 columns.
+    Reader,
+    /// Ten million rows put into a database in memory.
+    Memory,
+    /// The process that `reader` starts.
+    #[command(hide = true)]
+    Follow { database: PathBuf },
 }
 
 fn main() {
@@ -38,5 +51,10 @@ fn main() {
         Experiment::Commit => commit::run(&arguments.folder),
         Experiment::Process => commit::process_rate(&arguments.folder),
         Experiment::Late => late::run(),
+        Experiment::Tables => edges::tables(&arguments.folder),
+        Experiment::Snapshot => edges::snapshot(&arguments.folder),
+        Experiment::Reader => edges::reader(&arguments.folder),
+        Experiment::Memory => edges::memory(),
+        Experiment::Follow { database } => edges::follow(&database),
     }
 }

@@ -193,10 +193,17 @@ impl RootFile {
     /// The file of a root of which no slot can be read, as if one had said `current`. Nothing is written yet.
     pub(crate) fn replacing(env: &Env, database: &Path, current: Root) -> Result<Self> {
         let path = database.join(ROOT_NAME);
+        // One that a repair before has made may have a name whose sync failed, and no later one would write that.
+        match env.storage().remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io(format_args!("removing {}", path.display()), e));
+            }
+            _ => {}
+        }
         let file = env
             .storage()
             .open(&path, OpenMode::OpenOrCreate)
-            .map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
+            .map_err(|e| Error::io(format_args!("creating {}", path.display()), e))?;
         Ok(Self {
             file,
             current,
@@ -324,6 +331,16 @@ impl RootFile {
         self.other = Some(self.current);
         self.current = root;
         self.current_slot = slot;
+        Ok(())
+    }
+
+    /// Writes both slots as they are: a process that was killed may have left them in the cache only.
+    pub(crate) fn write_again(&mut self) -> Result<()> {
+        self.write_slot(self.current_slot, &self.current)?;
+        if let Some(other) = &self.other {
+            self.write_slot(SLOTS - 1 - self.current_slot, other)?;
+        }
+        self.is_durable = true;
         Ok(())
     }
 }

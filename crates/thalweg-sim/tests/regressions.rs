@@ -825,3 +825,76 @@ fn a_repair_that_cannot_sync_a_folder_leaves_a_database_that_opens() {
         assert!(failures > 2, "{failures}");
     }
 }
+
+/// The repair before it made the root and was killed before that reached the disk.
+#[test]
+fn what_a_repair_finds_whole_is_there_behind_a_power_cut() {
+    let shape = Shape::new(1 << 16, 16);
+    let whole = SimEnv::new(1);
+    let toy = shape.open(&whole.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append(table, &[(1, 1)], Disk).unwrap();
+    toy.kernel.close().unwrap();
+    whole.remove_file(Path::new("/db/root")).unwrap();
+    let repaired = |sim: &SimEnv| repair(&sim.env(), Path::new("/db"), &shape.options, &mut |_| {});
+    let fault = Fault::FlushError {
+        errno: Errno::NOSPC,
+        reads: ReadsAfter::New,
+    };
+    let rules = [
+        FaultRule::new(Fault::Crash),
+        FaultRule::new(Fault::Error(Errno::IO)),
+        FaultRule::new(fault),
+    ];
+    for rule in rules {
+        let mut found_whole = 0;
+        for call in 0.. {
+            let sim = whole.crash_image(&CrashChoice::Kill);
+            sim.set_plan(FaultPlan::none().rule(rule.clone().skip(call).once()));
+            let is_done = repaired(&sim).is_ok();
+            let killed = sim.crash_image(&CrashChoice::Kill);
+            if let Ok(report) = repaired(&killed) {
+                found_whole += usize::from(report.is_clean());
+                let image = killed.crash_image(&CrashChoice::DropAll);
+                assert_eq!(open(&shape, &image)["t"].len(), 1, "call {call}");
+            }
+            if is_done {
+                break;
+            }
+        }
+        assert!(found_whole > 0, "{rule:?}");
+    }
+}
+
+/// The root of a creation that failed was removed, perhaps in the cache only; the next creation removes its log.
+#[test]
+fn a_root_that_was_removed_does_not_come_back_without_its_log() {
+    let shape = Shape::new(1 << 16, 16);
+    let mut images = 0;
+    for skip in 0.. {
+        let sim = SimEnv::new(1);
+        let rule = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::SyncDir]);
+        sim.set_plan(FaultPlan::none().rule(rule.skip(skip).once()));
+        if shape.open(&sim.env()).is_ok() {
+            break;
+        }
+        for call in 1.. {
+            let second = sim.crash_image(&CrashChoice::Kill);
+            second.set_plan(FaultPlan::crash_at(call));
+            let is_done = shape.open(&second.env()).is_ok();
+            for choice in second.crash_choices(20, 0, call) {
+                let image = second.crash_image(&choice);
+                let opened = shape.open(&image.env()).map(|_| ());
+                assert!(
+                    opened.is_ok(),
+                    "{skip}, call {call}, {choice:?}: {opened:?}"
+                );
+                images += 1;
+            }
+            if is_done {
+                break;
+            }
+        }
+    }
+    assert!(images > 1_000, "{images}");
+}

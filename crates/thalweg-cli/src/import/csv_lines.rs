@@ -94,14 +94,18 @@ impl CsvLines {
         let record = &self.records.record;
         let mut names: Vec<String> = Vec::with_capacity(record.len());
         let mut is_odd = true;
+        let (mut has_number, mut has_time_of_day) = (false, false);
         let mut taken = HashSet::new();
         let mut repeated = None;
         for (place, field) in record.iter().enumerate() {
             let name = std::str::from_utf8(field)
                 .map_err(|_| fail("a name is not UTF-8".into()))?
                 .trim();
-            let is_value = |name: &str| is_float(name) || TimeText::parse(name).is_some();
-            is_odd &= name.is_empty() || is_value(name) || is_marker(name);
+            let is_number = is_float(name);
+            let is_time = !is_number && TimeText::parse(name).is_some();
+            has_number |= is_number;
+            has_time_of_day |= is_time && name.contains(':');
+            is_odd &= name.is_empty() || is_number || is_time || is_marker(name);
             let name = if name.is_empty() {
                 unnamed(place)
             } else {
@@ -121,7 +125,8 @@ impl CsvLines {
             )));
         }
         self.columns = names;
-        self.has_odd_header = is_odd;
+        // Years or days alone may name the columns of a table that was turned on its side.
+        self.has_odd_header = is_odd || has_number && has_time_of_day;
         Ok(())
     }
 

@@ -141,6 +141,12 @@ fn headers_or_none() {
             "1,2.5\n3,4.5\n",
             &["warning: ", "looks like a row", "--no-header"],
         ),
+        case(
+            "$X,2012-03-03T03:03:35Z,101\n$X,2012-03-03T03:03:40Z,93\n",
+            &[],
+            "$X,2012-03-03T03:03:35Z,101\n$X,2012-03-03T03:03:40Z,93\n",
+            &["warning: ", "looks like a row", "--no-header"],
+        ),
     ]);
     // Into a table that is there, columns are in its order.
     let place = Place::new();

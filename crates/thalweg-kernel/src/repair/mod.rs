@@ -198,8 +198,17 @@ fn repair_locked(
             unproven: reached.unproven,
         };
         repair.write(env, dir, options, sources, reached.start, &mut report)?;
+    } else if let Some(mut root) = sources.root {
+        // Another repair may have made it, and was killed before it reached the disk: what is told to be whole stays so.
+        root.write_again()?;
+        sync_folder(env, dir)?;
     }
     Ok(report)
+}
+
+fn sync_folder(env: &Env, dir: &Path) -> Result<()> {
+    let synced = env.storage().sync_dir(dir);
+    synced.map_err(|e| Error::io(format_args!("syncing {}", dir.display()), e))
 }
 
 /// What readers see of damage in the state that an older slot leads to, if anything: a repair was cut short before it wrote that
@@ -717,8 +726,7 @@ impl Repair {
         for table in leader.working.tables.clone().iter() {
             moved_blocks += self.renew_index(leader, table)?;
         }
-        let synced = env.storage().sync_dir(dir);
-        synced.map_err(|e| Error::io(format_args!("syncing {}", dir.display()), e))?;
+        sync_folder(env, dir)?;
         // What it was read from may be damaged elsewhere, or go: nothing is built on it.
         leader.working.bases.forget();
         leader
