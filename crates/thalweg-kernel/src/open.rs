@@ -312,14 +312,7 @@ fn check_nothing_is_lost(env: &Env, dir: &Path) -> Result<()> {
 /// What a crash while a database was made leaves behind: nothing was acknowledged in it.
 fn remove_leftovers(env: &Env, dir: &Path) -> Result<()> {
     check_nothing_is_lost(env, dir)?;
-    let segments = list_segments(env, dir)?;
-    if !segments.is_empty() {
-        // A root whose name could not be synced was removed, perhaps in the cache only. Behind a power cut it must not come back without
-        // its log.
-        let synced = env.storage().sync_dir(dir);
-        synced.map_err(io_at("syncing", dir))?;
-    }
-    for id in segments {
+    for id in list_segments(env, dir)? {
         let path = segment_path(dir, id);
         env.storage()
             .remove_file(&path)

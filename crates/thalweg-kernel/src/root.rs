@@ -336,9 +336,14 @@ impl RootFile {
 
     /// Writes both slots as they are: a process that was killed may have left them in the cache only.
     pub(crate) fn write_again(&mut self) -> Result<()> {
-        self.write_slot(self.current_slot, &self.current)?;
-        if let Some(other) = &self.other {
-            self.write_slot(SLOTS - 1 - self.current_slot, other)?;
+        let slots = [
+            (self.current_slot, Some(self.current)),
+            (SLOTS - 1 - self.current_slot, self.other),
+        ];
+        for (slot, root) in slots {
+            if let Some(root) = root {
+                self.write_slot(slot, &root)?;
+            }
         }
         self.is_durable = true;
         Ok(())
