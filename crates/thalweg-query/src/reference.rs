@@ -93,9 +93,6 @@ impl Texts {
         for function in SessionStateDefaults::default_scalar_functions() {
             keep(function.name(), function.documentation());
         }
-        for function in SessionStateDefaults::default_higher_order_functions() {
-            keep(function.name(), function.documentation());
-        }
         for function in SessionStateDefaults::default_aggregate_functions() {
             keep(function.name(), function.documentation());
         }
@@ -208,11 +205,7 @@ fn page() -> String {
     let (engine, texts) = (planner.base(), Texts::new());
     let mut page = HEAD.to_owned();
     let scalars = engine.scalar_functions().values();
-    let mut scalars = entries(scalars.map(|function| (function.name(), function.aliases())));
-    let others = engine.higher_order_functions().values();
-    scalars.extend(entries(
-        others.map(|function| (function.name(), function.aliases())),
-    ));
+    let scalars = entries(scalars.map(|function| (function.name(), function.aliases())));
     part(&mut page, "Functions of values", scalars, &texts);
     let aggregates = engine.aggregate_functions().values();
     let aggregates = entries(aggregates.map(|function| (function.name(), function.aliases())));

@@ -77,7 +77,6 @@ impl Planner {
             .with_scalar_functions(scalar_functions())
             .with_aggregate_functions(aggregate_functions())
             .with_window_functions(SessionStateDefaults::default_window_functions())
-            .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
             .with_expr_planners(expr_planners())
             .with_table_function_list(SessionStateDefaults::default_table_functions())
             .build();

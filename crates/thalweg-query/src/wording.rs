@@ -595,7 +595,8 @@ fn unsupported_place(text: &str) -> Option<String> {
     let known = PLACES.iter().find(|(name, _)| *name == kind);
     let what = known.map_or("this expression", |(_, what)| *what);
     let depending = if what == "a subquery" {
-        "; for one that depends on the rows outside, FROM t LEFT JOIN u ON u.y < t.x GROUP BY t.x"
+        "; for one that depends on the rows outside, FROM t LEFT JOIN u ON u.y < t.x GROUP BY t.x; for the latest row of each, \
+             SELECT DISTINCT ON (g) ... ORDER BY g, ts DESC, or arg_max(x, ts)"
     } else {
         ""
     };
@@ -686,7 +687,7 @@ mod tests {
             ),
             (
                 "Physical plan does not support logical expression InSubquery(InSubquery { expr: Literal(Float64(5), None) })",
-                "a subquery is not offered in this place: put it into a query of its own, in WITH or FROM; for one that depends on the rows outside, FROM t LEFT JOIN u ON u.y < t.x GROUP BY t.x",
+                "a subquery is not offered in this place: put it into a query of its own, in WITH or FROM; for one that depends on the rows outside, FROM t LEFT JOIN u ON u.y < t.x GROUP BY t.x; for the latest row of each, SELECT DISTINCT ON (g) ... ORDER BY g, ts DESC, or arg_max(x, ts)",
             ),
             (
                 "it broke. This issue was likely caused by a bug in DataFusion's code. Please help us to resolve this by filing a bug report in our issue tracker: https://github.com/apache/datafusion/issues",

@@ -171,7 +171,8 @@ files!(
     tables,
     times,
     types,
-    using
+    using,
+    windows
 );
 
 #[expect(clippy::disallowed_methods, reason = "a test lists its own files")]

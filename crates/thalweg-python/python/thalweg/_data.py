@@ -338,9 +338,9 @@ def _with_nanoseconds(values, array):
 # Messages of pyarrow, as patterns, and the words that replace them.
 _REWORDED = [
     (r"Could not convert (.*) with type (.*): tried to convert to (\w+)", r"\1 is of type \2 among values of type \3"),
-    (r"object of type <class '(.*)'> cannot be converted to int", r"a value of type \1 stands among times or numbers"),
+    (r"object of type <class '(.*)'> cannot be converted to int", r"a value of type \1 stands among times or numbers: give all rows values of one type"),
     (r"Could not convert .* with type (.*): did not recognize .*", r"a value of type \1 cannot be stored"),
-    (r"Expected bytes, got a '(.*)' object", r"a value of type \1 stands among texts"),
+    (r"Expected bytes, got a '(.*)' object", r"a value of type \1 stands among texts: give all rows values of one type"),
     (r"Python int too large to convert to C .*|Value .* too large to fit in C integer type", "an integer is beyond 64 bits"),
     (r"(.*) Conversion failed for column (.*) with type .*", r'column "\2": \1'),
     (r"Duplicate column names found: (.*)", r"two columns have the same name among \1"),

@@ -14,6 +14,8 @@ use thalweg_table::{Error, Result};
 
 /// What a function is in terms of others: its names, how many arguments, and the template.
 const TEMPLATES: &[(&[&str], usize, &str)] = &[
+    (&["list_first", "array_first"], 1, "array_element(a1, 1)"),
+    (&["list_last", "array_last"], 1, "array_element(a1, -1)"),
     (&["year"], 1, "date_part('year', a1)"),
     (&["quarter"], 1, "date_part('quarter', a1)"),
     (&["month"], 1, "date_part('month', a1)"),
@@ -185,11 +187,30 @@ const PATTERNS: &[(&str, &str)] = &[
     ("IW", "%V"),
 ];
 
+/// What takes a function of elements, of DataFusion and of DuckDB.
+const LAMBDAS: [&str; 9] = [
+    "any_match",
+    "array_any_match",
+    "array_filter",
+    "array_transform",
+    "list_any_match",
+    "list_apply",
+    "list_filter",
+    "list_reduce",
+    "list_transform",
+];
+
 /// The expression that a call stands for, if it is one of another dialect.
 pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
     let Some(name) = plain_name(function) else {
         return Ok(None);
     };
+    if LAMBDAS.contains(&&*name) {
+        return Err(unsupported(format!(
+            "{name} takes a function of elements, x -> ..., which is not offered: unnest the list in a query of its own, and compute \
+             with its rows"
+        )));
+    }
     let list = match &function.args {
         FunctionArguments::List(list) => list,
         FunctionArguments::None if name == "localtimestamp" => {

@@ -10,6 +10,7 @@ mod patterns;
 mod rows;
 mod types;
 mod using;
+mod windows;
 
 use crate::error::unsupported;
 use arrow::datatypes::DataType;
@@ -119,6 +120,9 @@ impl VisitorMut for Translator {
         }
         let names = select.projection.iter().map(output_names::of_unnamed);
         self.names.push(names.collect());
+        if let Err(error) = windows::write_out(select) {
+            return ControlFlow::Break(error);
+        }
         joined.replace(select);
         ControlFlow::Continue(())
     }
@@ -130,7 +134,9 @@ impl VisitorMut for Translator {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         let translated = match expr {
-            Expr::Function(function) => functions::translated(function),
+            Expr::Function(function) => {
+                windows::refuse(function).and_then(|()| functions::translated(function))
+            }
             Expr::AtTimeZone {
                 timestamp,
                 time_zone,

@@ -442,7 +442,7 @@ fn excluded_names(options: &WildcardAdditionalOptions) -> Option<Vec<Ident>> {
     (*options == plain).then_some(names)
 }
 
-fn is_same(left: &Ident, right: &Ident) -> bool {
+pub(super) fn is_same(left: &Ident, right: &Ident) -> bool {
     fold_name(&left.value) == fold_name(&right.value)
 }
 

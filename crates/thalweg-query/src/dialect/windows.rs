@@ -1,0 +1,122 @@
+//! Windows that build on a named one, `OVER (w ORDER BY ts)` and `WINDOW v AS (w ROWS ...)`, of which DataFusion forgets the name.
+//!
+//! Invariant: behind this no window builds on another one; `OVER w` alone is left to DataFusion. As in PostgreSQL, a window takes the
+//! partitions of the one that it builds on, and its order, if that has one; a frame cannot be taken over.
+
+use super::using::is_same;
+use crate::error::unsupported;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, Ident, NamedWindowDefinition, NamedWindowExpr, Query, Select, VisitMut,
+    VisitorMut, WindowSpec, WindowType,
+};
+use std::ops::ControlFlow;
+use thalweg_table::{Error, Result};
+
+/// Writes out what the windows of a SELECT take from others.
+pub(super) fn write_out(select: &mut Select) -> Result<()> {
+    let mut known: Vec<(Ident, WindowSpec)> = Vec::new();
+    for NamedWindowDefinition(name, definition) in &mut select.named_window {
+        let spec = match definition {
+            NamedWindowExpr::NamedWindow(base) => known_as(&known, base)?.clone(),
+            NamedWindowExpr::WindowSpec(spec) => {
+                build_on(spec, &known)?;
+                spec.clone()
+            }
+        };
+        *definition = NamedWindowExpr::WindowSpec(spec.clone());
+        known.push((name.clone(), spec));
+    }
+    let mut writer = Writer {
+        known: &known,
+        depth: 0,
+    };
+    let mut written = select.projection.visit(&mut writer);
+    if written.is_continue() {
+        written = select.qualify.visit(&mut writer);
+    }
+    match written {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// The window of an expression outside of the SELECT that names it, as in ORDER BY.
+pub(super) fn refuse(function: &Function) -> Result<()> {
+    if let Some(WindowType::WindowSpec(spec)) = &function.over
+        && let Some(base) = &spec.window_name
+    {
+        return Err(unsupported(format!(
+            "a window that builds on \"{}\" is not offered in this place: write all of it, as in OVER (PARTITION BY a ORDER BY b)",
+            base.value
+        )));
+    }
+    Ok(())
+}
+
+struct Writer<'a> {
+    known: &'a [(Ident, WindowSpec)],
+    /// Of queries inside expressions, which have windows of their own.
+    depth: usize,
+}
+
+impl VisitorMut for Writer<'_> {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if self.depth == 0
+            && let Expr::Function(function) = expr
+            && let Some(WindowType::WindowSpec(spec)) = &mut function.over
+            && let Err(error) = build_on(spec, self.known)
+        {
+            return ControlFlow::Break(error);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn known_as<'a>(known: &'a [(Ident, WindowSpec)], name: &Ident) -> Result<&'a WindowSpec> {
+    let mut found = known.iter().filter(|(known, _)| is_same(known, name));
+    found.next().map(|(_, spec)| spec).ok_or_else(|| {
+        unsupported(format!(
+            "there is no window \"{}\" here: WINDOW {} AS (...) behind FROM defines it, in front of those that build on it",
+            name.value, name
+        ))
+    })
+}
+
+fn build_on(spec: &mut WindowSpec, known: &[(Ident, WindowSpec)]) -> Result<()> {
+    let Some(name) = spec.window_name.take() else {
+        return Ok(());
+    };
+    let base = known_as(known, &name)?;
+    let refused = |what: &str| {
+        Err(unsupported(format!(
+            "a window that builds on \"{}\" {what}: write all of it, as in OVER (PARTITION BY a ORDER BY b)",
+            name.value
+        )))
+    };
+    if !spec.partition_by.is_empty() {
+        return refused("has no PARTITION BY of its own");
+    }
+    if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+        return refused("has no ORDER BY of its own, as that has one");
+    }
+    if base.window_frame.is_some() {
+        return refused("cannot take over its frame");
+    }
+    spec.partition_by = base.partition_by.clone();
+    if spec.order_by.is_empty() {
+        spec.order_by = base.order_by.clone();
+    }
+    Ok(())
+}
