@@ -1,4 +1,4 @@
-//! What is far from the ordinary: 100,000 tables, a snapshot held beside large appends, a reader that follows a million commits, and ten
+//! Loads far above the usual: 100,000 tables, a snapshot held beside large appends, a reader that follows a million commits, and ten
 //! million rows put into memory.
 
 use crate::files;
@@ -36,9 +36,13 @@ fn open(path: &Path, options: EngineOptions) -> Engine {
 }
 
 fn new(folder: &Path, name: &str) -> (PathBuf, Engine) {
+    new_with(folder, name, EngineOptions::default())
+}
+
+fn new_with(folder: &Path, name: &str, options: EngineOptions) -> (PathBuf, Engine) {
     let path = folder.join(name);
     files::remove(&Env::os(), &path);
-    let engine = open(&path, EngineOptions::default());
+    let engine = open(&path, options);
     (path, engine)
 }
 
@@ -57,13 +61,11 @@ pub(crate) fn tables(folder: &Path) {
     files::make_folder(&Env::os(), folder);
     let (_, one) = new(folder, "one");
     let only = create(&one, "t0", 2);
-    let (path, many) = new(folder, "many");
     let options = EngineOptions {
         durability: Durability::Process,
         ..EngineOptions::default()
     };
-    many.close().expect("closed");
-    let many = open(&path, options.clone());
+    let (path, many) = new_with(folder, "many", options.clone());
     let created_us = each_us(TABLES, |n| {
         create(&many, &format!("t{n}"), 2);
     });

@@ -190,15 +190,17 @@ impl RootFile {
         })
     }
 
-    /// The file of a root of which no slot can be read, as if one had said `current`. Nothing is written yet.
+    /// The file of a root of which no slot can be read, as if one had said `current`. No slot is written yet.
     pub(crate) fn replacing(env: &Env, database: &Path, current: Root) -> Result<Self> {
         let path = database.join(ROOT_NAME);
-        // One that a repair before has made may have a name whose sync failed, and no later one would write that.
-        match env.storage().remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io(format_args!("removing {}", path.display()), e));
-            }
-            _ => {}
+        // An empty one is of a repair before, and its name may be one whose sync failed, which no later sync would write.
+        if env
+            .storage()
+            .metadata(&path)
+            .is_ok_and(|found| found.len_bytes == 0)
+        {
+            let removed = env.storage().remove_file(&path);
+            removed.map_err(|e| Error::io(format_args!("removing {}", path.display()), e))?;
         }
         let file = env
             .storage()

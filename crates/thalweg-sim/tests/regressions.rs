@@ -761,6 +761,28 @@ fn a_power_cut_behind_a_killed_creation_leaves_no_traces_of_a_database_that_is_l
     panic!("the creation has not ended");
 }
 
+/// A closed database of one row.
+fn with_one_row() -> (Shape, SimEnv) {
+    let shape = Shape::new(1 << 16, 16);
+    let sim = SimEnv::new(1);
+    let toy = shape.open(&sim.env()).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append(table, &[(1, 1)], Disk).unwrap();
+    toy.kernel.close().unwrap();
+    (shape, sim)
+}
+
+fn flush_error(errno: Errno) -> Fault {
+    let reads = ReadsAfter::New;
+    Fault::FlushError { errno, reads }
+}
+
+/// A fault that befalls one call of these kinds, or of any, behind so many of them.
+fn once(fault: Fault, kinds: &[CallKind], skipped: u64) -> FaultPlan {
+    let rule = FaultRule::new(fault).on(kinds);
+    FaultPlan::none().rule(rule.skip(skipped).once())
+}
+
 /// The name of a root whose sync failed would look clean to every later sync, and a power cut would take it.
 #[test]
 fn a_root_whose_name_could_not_be_synced_is_not_used_by_the_next_opening() {
@@ -768,12 +790,7 @@ fn a_root_whose_name_could_not_be_synced_is_not_used_by_the_next_opening() {
     let mut failures = 0;
     for skip in 0.. {
         let sim = SimEnv::new(1);
-        let fault = Fault::FlushError {
-            errno: Errno::IO,
-            reads: ReadsAfter::New,
-        };
-        let rule = FaultRule::new(fault).on(&[CallKind::SyncDir]);
-        sim.set_plan(FaultPlan::none().rule(rule.skip(skip).once()));
+        sim.set_plan(once(flush_error(Errno::IO), &[CallKind::SyncDir], skip));
         if shape.open(&sim.env()).is_ok() {
             break;
         }
@@ -791,12 +808,7 @@ fn a_root_whose_name_could_not_be_synced_is_not_used_by_the_next_opening() {
 /// The folder of fragments was empty, and a repair that failed took it away.
 #[test]
 fn a_repair_that_cannot_sync_a_folder_leaves_a_database_that_opens() {
-    let shape = Shape::new(1 << 16, 16);
-    let whole = SimEnv::new(1);
-    let toy = shape.open(&whole.env()).unwrap();
-    let table = toy.create("t").unwrap();
-    toy.append(table, &[(1, 1)], Disk).unwrap();
-    toy.kernel.close().unwrap();
+    let (shape, whole) = with_one_row();
     whole
         .overwrite_file(Path::new("/db/live"), 40, &[0xFF; 8])
         .unwrap();
@@ -804,13 +816,7 @@ fn a_repair_that_cannot_sync_a_folder_leaves_a_database_that_opens() {
         let mut failures = 0;
         for skip in 0.. {
             let sim = whole.crash_image(&CrashChoice::Kill);
-            let fault = Fault::FlushError {
-                errno,
-                reads: ReadsAfter::New,
-            };
-            let rule = FaultRule::new(fault).on(&[CallKind::SyncDir]);
-            let rule = rule.skip(skip).once();
-            sim.set_plan(FaultPlan::none().rule(rule));
+            sim.set_plan(once(flush_error(errno), &[CallKind::SyncDir], skip));
             let repaired = repair(&sim.env(), Path::new("/db"), &shape.options, &mut |_| {});
             if repaired.is_ok() {
                 break;
@@ -829,28 +835,19 @@ fn a_repair_that_cannot_sync_a_folder_leaves_a_database_that_opens() {
 /// The repair before it made the root and was killed before that reached the disk.
 #[test]
 fn what_a_repair_finds_whole_is_there_behind_a_power_cut() {
-    let shape = Shape::new(1 << 16, 16);
-    let whole = SimEnv::new(1);
-    let toy = shape.open(&whole.env()).unwrap();
-    let table = toy.create("t").unwrap();
-    toy.append(table, &[(1, 1)], Disk).unwrap();
-    toy.kernel.close().unwrap();
+    let (shape, whole) = with_one_row();
     whole.remove_file(Path::new("/db/root")).unwrap();
     let repaired = |sim: &SimEnv| repair(&sim.env(), Path::new("/db"), &shape.options, &mut |_| {});
-    let fault = Fault::FlushError {
-        errno: Errno::NOSPC,
-        reads: ReadsAfter::New,
-    };
-    let rules = [
-        FaultRule::new(Fault::Crash),
-        FaultRule::new(Fault::Error(Errno::IO)),
-        FaultRule::new(fault),
+    let faults = [
+        Fault::Crash,
+        Fault::Error(Errno::IO),
+        flush_error(Errno::NOSPC),
     ];
-    for rule in rules {
+    for fault in faults {
         let mut found_whole = 0;
         for call in 0.. {
             let sim = whole.crash_image(&CrashChoice::Kill);
-            sim.set_plan(FaultPlan::none().rule(rule.clone().skip(call).once()));
+            sim.set_plan(once(fault, &[], call));
             let is_done = repaired(&sim).is_ok();
             let killed = sim.crash_image(&CrashChoice::Kill);
             if let Ok(report) = repaired(&killed) {
@@ -862,7 +859,7 @@ fn what_a_repair_finds_whole_is_there_behind_a_power_cut() {
                 break;
             }
         }
-        assert!(found_whole > 0, "{rule:?}");
+        assert!(found_whole > 0, "{fault:?}");
     }
 }
 
@@ -873,8 +870,7 @@ fn a_root_that_was_removed_does_not_come_back_without_its_log() {
     let mut images = 0;
     for skip in 0.. {
         let sim = SimEnv::new(1);
-        let rule = FaultRule::new(Fault::Error(Errno::IO)).on(&[CallKind::SyncDir]);
-        sim.set_plan(FaultPlan::none().rule(rule.skip(skip).once()));
+        sim.set_plan(once(Fault::Error(Errno::IO), &[CallKind::SyncDir], skip));
         if shape.open(&sim.env()).is_ok() {
             break;
         }

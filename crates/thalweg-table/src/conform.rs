@@ -26,7 +26,7 @@ const SHOWN_CHARS: usize = 80;
 ///
 /// # Errors
 /// `Schema` when a column is unknown, missing or given twice, a value cannot be stored as it is, or is null where it
-/// may not be; `OutOfDomain` for one outside the range of its column; `Limit` for a string above 16 MiB.
+/// may not be; `Limit` for a string above 16 MiB.
 pub fn conform(definition: &TableDefinition, batch: &RecordBatch) -> Result<RecordBatch> {
     let given = batch.schema_ref();
     if Arc::ptr_eq(given, definition.schema()) {
@@ -70,10 +70,10 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
             show(array, row),
             no_time(array, row, &column.data_type)
         )),
-        Refused::Value(row) if is_out_of_range(array, row, &column.data_type) => Error::new(
-            ErrorKind::OutOfDomain,
-            format!("column \"{name}\": row {row} holds {}, which is outside the range of {wanted}", show(array, row)),
-        ),
+        Refused::Value(row) if is_out_of_range(array, row, &column.data_type) => schema(format!(
+            "column \"{name}\": row {row} holds {}, which is outside the range of {wanted}",
+            show(array, row)
+        )),
         Refused::Value(row) => schema(format!(
             "column \"{name}\": row {row} holds {}, which {wanted} cannot hold exactly; cast or round it first",
             show(array, row)

@@ -187,7 +187,7 @@ const PATTERNS: &[(&str, &str)] = &[
     ("IW", "%V"),
 ];
 
-/// What takes a function of elements, of DataFusion and of DuckDB.
+/// Functions of lists that are called with a lambda, in DataFusion or DuckDB.
 const LAMBDAS: [&str; 9] = [
     "any_match",
     "array_any_match",

@@ -242,6 +242,48 @@ fn fetch_as_limit(query: &mut Query) {
     }
 }
 
+/// Visits the expressions of a part of a SELECT, but not those of queries inside them.
+fn outside_queries(
+    node: &mut impl VisitMut,
+    visit: &mut dyn FnMut(&mut Expr) -> Result<()>,
+) -> Result<()> {
+    let mut visitor = OutsideQueries { visit, depth: 0 };
+    match node.visit(&mut visitor) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct OutsideQueries<'a> {
+    visit: &'a mut dyn FnMut(&mut Expr) -> Result<()>,
+    /// How many queries inside the part it is in.
+    depth: usize,
+}
+
+impl VisitorMut for OutsideQueries<'_> {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        match (self.visit)(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
 /// SEMI JOIN and ANTI JOIN without a side, which mean rows of the left.
 fn semi_joins_of_the_left(table: &mut TableWithJoins) {
     for join in &mut table.joins {

@@ -4,16 +4,14 @@
 //! a `FULL JOIN` of the one that is there. DataFusion takes the left side's for all of them, and knows no such column in `WHERE` and
 //! of three tables, so that the name alone is replaced by what it means. Where that cannot be told from the statement, the join is refused.
 
-use super::functions;
+use super::{functions, outside_queries};
 use crate::error::unsupported;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
     OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut,
-    VisitorMut, WildcardAdditionalOptions,
+    WildcardAdditionalOptions,
 };
-use std::convert::Infallible;
-use std::ops::ControlFlow;
 use thalweg_table::schema::fold_name;
 use thalweg_table::{Error, Result};
 
@@ -313,12 +311,17 @@ impl Joined {
         self.replace_in(&mut select.qualify);
     }
 
+    /// Not in queries inside, which have tables of their own.
     fn replace_in(&self, node: &mut impl VisitMut) {
-        let mut replacer = Replacer {
-            columns: &self.columns,
-            depth: 0,
-        };
-        let _ = node.visit(&mut replacer);
+        // The closure does not fail.
+        let _ = outside_queries(node, &mut |expr| {
+            if let Expr::Identifier(name) = expr
+                && let Some(at) = self.find(name)
+            {
+                *expr = self.columns[at].value.clone();
+            }
+            Ok(())
+        });
     }
 }
 
@@ -362,36 +365,6 @@ pub(super) fn refuse_in_brackets(tables: &mut TableWithJoins) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Replaces names of columns, not those in queries inside, which have tables of their own.
-struct Replacer<'a> {
-    columns: &'a [Column],
-    depth: usize,
-}
-
-impl VisitorMut for Replacer<'_> {
-    type Break = Infallible;
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Infallible> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Infallible> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
-        if self.depth == 0
-            && let Expr::Identifier(name) = expr
-            && let Some(at) = find(self.columns, name)
-        {
-            *expr = self.columns[at].value.clone();
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 fn find(columns: &[Column], name: &Ident) -> Option<usize> {

@@ -3,17 +3,20 @@
 //! Invariant: behind this no window builds on another one; `OVER w` alone is left to DataFusion. As in PostgreSQL, a window takes the
 //! partitions of the one that it builds on, and its order, if that has one; a frame cannot be taken over.
 
+use super::outside_queries;
 use super::using::is_same;
 use crate::error::unsupported;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, NamedWindowDefinition, NamedWindowExpr, Query, Select, VisitMut,
-    VisitorMut, WindowSpec, WindowType,
+    Expr, Function, Ident, NamedWindowDefinition, NamedWindowExpr, Select, WindowSpec, WindowType,
 };
-use std::ops::ControlFlow;
-use thalweg_table::{Error, Result};
+use thalweg_table::Result;
 
 /// Writes out what the windows of a SELECT take from others.
 pub(super) fn write_out(select: &mut Select) -> Result<()> {
+    // As in most statements; `refuse` meets what builds on a window all the same.
+    if select.named_window.is_empty() {
+        return Ok(());
+    }
     let mut known: Vec<(Ident, WindowSpec)> = Vec::new();
     for NamedWindowDefinition(name, definition) in &mut select.named_window {
         let spec = match definition {
@@ -26,62 +29,29 @@ pub(super) fn write_out(select: &mut Select) -> Result<()> {
         *definition = NamedWindowExpr::WindowSpec(spec.clone());
         known.push((name.clone(), spec));
     }
-    let mut writer = Writer {
-        known: &known,
-        depth: 0,
+    let mut build = |expr: &mut Expr| match expr {
+        Expr::Function(function) => match &mut function.over {
+            Some(WindowType::WindowSpec(spec)) => build_on(spec, &known),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
     };
-    let mut written = select.projection.visit(&mut writer);
-    if written.is_continue() {
-        written = select.qualify.visit(&mut writer);
-    }
-    match written {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    // Queries inside have windows of their own.
+    outside_queries(&mut select.projection, &mut build)?;
+    outside_queries(&mut select.qualify, &mut build)
 }
 
-/// The window of an expression outside of the SELECT that names it, as in ORDER BY.
+/// Refuses a window that builds on another one still, in a statement without that one or outside of its SELECT, as in ORDER BY.
 pub(super) fn refuse(function: &Function) -> Result<()> {
     if let Some(WindowType::WindowSpec(spec)) = &function.over
         && let Some(base) = &spec.window_name
     {
         return Err(unsupported(format!(
-            "a window that builds on \"{}\" is not offered in this place: write all of it, as in OVER (PARTITION BY a ORDER BY b)",
+            "no window \"{}\" is known in this place: write all of it, as in OVER (PARTITION BY a ORDER BY b)",
             base.value
         )));
     }
     Ok(())
-}
-
-struct Writer<'a> {
-    known: &'a [(Ident, WindowSpec)],
-    /// Of queries inside expressions, which have windows of their own.
-    depth: usize,
-}
-
-impl VisitorMut for Writer<'_> {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if self.depth == 0
-            && let Expr::Function(function) = expr
-            && let Some(WindowType::WindowSpec(spec)) = &mut function.over
-            && let Err(error) = build_on(spec, self.known)
-        {
-            return ControlFlow::Break(error);
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 fn known_as<'a>(known: &'a [(Ident, WindowSpec)], name: &Ident) -> Result<&'a WindowSpec> {

@@ -262,9 +262,6 @@ fn of_library() -> Vec<String> {
     for function in SessionStateDefaults::default_scalar_functions() {
         keep(function.name(), function.aliases());
     }
-    for function in SessionStateDefaults::default_higher_order_functions() {
-        keep(function.name(), function.aliases());
-    }
     for function in SessionStateDefaults::default_aggregate_functions() {
         keep(function.name(), function.aliases());
     }
