@@ -271,6 +271,11 @@ impl Shell {
             [".import", rest @ ..] => {
                 let call = ImportLine::try_parse_from(rest)
                     .map_err(|error| Failure::usage(in_one_line(&error)))?;
+                if call.file == Path::new("-") && !self.interactive {
+                    return Err(Failure::usage(
+                        "standard input holds the statements: write the rows to a file, or run thalweg import DATABASE - --table TABLE",
+                    ));
+                }
                 let imported = import::import(&self.db, &call.file, &call.table, &call.options);
                 imported.map_err(|failure| self.explained(failure))?.tell();
             }

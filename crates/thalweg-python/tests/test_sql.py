@@ -64,6 +64,22 @@ def test_several_statements_run_one_after_the_other(db):
         db.sql("SELECT 1; SELECT ?", [1])
 
 
+@pytest.mark.parametrize(
+    ("width", "bucket"),
+    [
+        (timedelta(days=7), datetime(2024, 1, 1)),
+        ("1 week", datetime(2024, 1, 1)),
+        (timedelta(hours=7), datetime(2024, 1, 3, 8)),
+        ("1 month", datetime(2024, 1, 1)),
+        ("5 months", datetime(2023, 10, 1)),
+    ],
+)
+def test_a_width_that_is_a_parameter_counts_from_where_a_written_one_does(db, width, bucket):
+    assert db.sql("SELECT time_bucket(?, TIMESTAMP '2024-01-03T08:00:00')", [width]).fetchone() == (bucket,)
+    text = "SELECT time_bucket($1, ts) AS b, count(*) FROM (VALUES (TIMESTAMP '2024-01-03T08:00:00')) AS t(ts) GROUP BY b"
+    assert db.sql(text, [width]).fetchall() == [(bucket, 1)]
+
+
 def test_a_timedelta_is_the_width_of_buckets(db, cpu):
     text = "SELECT time_bucket(?, ts) AS b, count(*) FROM cpu GROUP BY b ORDER BY b"
     begins = [(datetime(1970, 1, 1), 5), (datetime(1970, 1, 1, 0, 0, 5), 5)]

@@ -6,6 +6,7 @@
 
 use crate::error::{to_datafusion, unsupported};
 use crate::extra::ExtraTable;
+use crate::meaning::time_texts;
 use crate::parse::is_schema;
 use crate::session::Planner;
 use crate::system;
@@ -14,6 +15,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, TableReference, plan_err};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
@@ -159,7 +161,11 @@ impl ContextProvider for Resolver<'_> {
             .build();
         let simplifier = ExprSimplifier::new(context);
         let schema = DFSchema::empty();
-        let constant = |argument| simplifier.simplify(simplifier.coerce(argument, &schema)?);
+        let constant = |argument: Expr| {
+            let argument =
+                argument.transform_up(|expr| Ok(time_texts::with_seconds(expr, &schema)))?;
+            simplifier.simplify(simplifier.coerce(argument.data, &schema)?)
+        };
         let arguments = arguments
             .into_iter()
             .map(constant)

@@ -308,7 +308,7 @@ fn literal(cell: &Expr, params: &BoundParams, to: &DataType) -> Option<ScalarVal
     match cell {
         Expr::Value(value) => match &value.value {
             Value::Number(digits, _) => number(digits, to),
-            Value::SingleQuotedString(text) => Some(ScalarValue::Utf8(Some(text.clone()))),
+            Value::SingleQuotedString(text) => Some(text_value(text, to)),
             Value::HexStringLiteral(digits) => Some(ScalarValue::Binary(Some(bytes(digits)?))),
             Value::Boolean(value) => Some(ScalarValue::Boolean(Some(*value))),
             Value::Null => Some(ScalarValue::Null),
@@ -327,6 +327,22 @@ fn literal(cell: &Expr, params: &BoundParams, to: &DataType) -> Option<ScalarVal
         },
         _ => None,
     }
+}
+
+/// A text, as the number that it is where the column wants one: it may stand beside numbers, as 'NaN' does.
+fn text_value(text: &str, to: &DataType) -> ScalarValue {
+    let number = match to {
+        DataType::Float64 => text
+            .parse()
+            .ok()
+            .map(|number| ScalarValue::Float64(Some(number))),
+        to if to.is_integer() => text
+            .parse()
+            .ok()
+            .map(|number| ScalarValue::Int64(Some(number))),
+        _ => None,
+    };
+    number.unwrap_or_else(|| ScalarValue::Utf8(Some(text.to_owned())))
 }
 
 /// What pairs of hexadecimal digits stand for.

@@ -30,6 +30,8 @@ const LEFT_OUT: [&str; 8] = [
     "file_row_index",
     "get_field",
     "input_file_name",
+    "bucket_origin",
+    "first_instant",
     "local_time",
     "with_metadata",
 ];

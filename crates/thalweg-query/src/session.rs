@@ -7,7 +7,9 @@
 use crate::catalog::Resolver;
 use crate::dialect::operators::Operators;
 use crate::error::{query, to_datafusion};
-use crate::functions::{described, floats, guarded, mode, quantile, time_zones, total, try_times};
+use crate::functions::{
+    bucket_origin, described, floats, guarded, mode, quantile, time_zones, total, try_times,
+};
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
@@ -190,6 +192,7 @@ fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
 fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let mut functions = guarded::guarded(SessionStateDefaults::default_scalar_functions());
     functions.extend(time_zones::functions());
+    functions.push(bucket_origin::function());
     functions.extend(described::functions());
     functions.push(try_times::function());
     functions

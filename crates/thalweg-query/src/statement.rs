@@ -6,6 +6,7 @@
 
 use crate::catalog::UsedTable;
 use crate::dialect::output_names::Named;
+use crate::functions::bucket_origin;
 use crate::parse::{Parsed, parse};
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -161,7 +162,7 @@ pub(crate) fn is_timeless(plan: &LogicalPlan) -> bool {
     timeless
 }
 
-/// Whether a plan can be optimised before the values of its placeholders are known: everywhere but in limits.
+/// Whether a plan can be optimised before the values of its placeholders are known: everywhere but in limits and widths of buckets.
 pub(crate) fn is_optimizable(plan: &LogicalPlan) -> bool {
     let is_placeholder = |expr: &Expr| Ok(matches!(expr, Expr::Placeholder(_)));
     let mut optimizable = true;
@@ -172,7 +173,10 @@ pub(crate) fn is_optimizable(plan: &LogicalPlan) -> bool {
                 optimizable &= !expr.exists(is_placeholder)?;
             }
         }
-        Ok(TreeNodeRecursion::Continue)
+        node.apply_expressions(|expr| {
+            optimizable &= !expr.exists(|expr| Ok(bucket_origin::is_call(expr)))?;
+            Ok(TreeNodeRecursion::Continue)
+        })
     });
     optimizable
 }

@@ -63,6 +63,10 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
         "SHOW CREATE is not offered: DESCRIBE t shows the columns of a table, .schema in the shell of the command line its statement",
     ),
     (
+        &["SHOW", "ALL", "TABLES"],
+        "SHOW ALL TABLES is not offered: write SHOW TABLES, or SELECT * FROM thalweg_tables",
+    ),
+    (
         &["SHOW", "DATABASES"],
         "SHOW DATABASES is not offered: a connection has one database",
     ),

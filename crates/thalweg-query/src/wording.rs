@@ -333,6 +333,10 @@ const RULES: &[(&str, &str)] = &[
         "the table has {0} columns and is given {1} names",
     ),
     (
+        "Inconsistent data type across values list at row {} column {}. Was {x} but found {x}",
+        "a column of VALUES holds {2} in one row and {3} in another: CAST them to one type",
+    ),
+    (
         "Inconsistent data length across values list: got {} values in row {} but expected {}",
         "VALUES: row {1} has {0} values and the first has {2}",
     ),

@@ -134,6 +134,16 @@ fn the_shell_imports() {
     assert_eq!(place.run_with(["db"], script).ok(), "sys\n1\n");
 }
 
+#[test]
+fn a_script_on_standard_input_is_not_imported() {
+    let place = Place::new();
+    let ended = place.run_with(["db"], ".import - cpu --create --time ts\nts,sys\n");
+    assert!(
+        ended.status == 2 && ended.err.contains("standard input holds the statements"),
+        "{ended:?}"
+    );
+}
+
 /// Statements that run for minutes on a table of 2,000 rows: one that gives rows all the time, one that gives them at its
 /// end, and ones that store them.
 const LONG: [&str; 4] = [

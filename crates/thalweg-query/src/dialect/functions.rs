@@ -2,6 +2,7 @@
 //!
 //! Invariant: a template names its arguments `a1`, `a2`, ..., and is a constant of this module: it always parses.
 
+use super::buckets;
 use crate::error::{query, unsupported};
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
@@ -364,19 +365,24 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
         }
         ("date_diff" | "datediff", [unit, from, to]) => date_diff(unit, from, to)?,
         ("date_sub" | "datesub", [unit, from, to]) => date_sub(unit, from, to)?,
-        ("time_bucket", [width, time]) => time_bucket(width, time, None, None)?,
-        ("time_bucket", [width, time, offset @ Expr::Interval(_)]) => {
-            let moved = filled("(a1) - (a2)", &[time, offset])?;
-            let bucket = time_bucket(width, &moved, None, None)?;
-            filled("(a1) + (a2)", &[&bucket, offset])?
-        }
-        ("time_bucket", [width, time, third]) => match text_of(third) {
-            Some(zone) if is_zone(&zone) => time_bucket(width, time, None, Some(third))?,
-            _ => time_bucket(width, time, Some(third), None)?,
+        ("isinf", [number]) => filled("abs(a1) = CAST('inf' AS DOUBLE)", &[number])?,
+        ("isfinite", [number]) => filled(
+            "NOT isnan(a1) AND abs(a1) <> CAST('inf' AS DOUBLE)",
+            &[number],
+        )?,
+        ("width_bucket", [value, low, high, count]) => filled(
+            "CASE WHEN a1 < a2 THEN 0 WHEN a1 >= a3 THEN a4 + 1 \
+             ELSE CAST(floor((CAST(a1 AS DOUBLE) - a2) / (a3 - a2) * a4) AS BIGINT) + 1 END",
+            &[value, low, high, count],
+        )?,
+        ("date_bin", arguments) => match buckets::with_interval(arguments)? {
+            Some(bucket) => bucket,
+            None => return Ok(None),
         },
-        ("time_bucket", [width, time, origin, zone]) => {
-            time_bucket(width, time, Some(origin), Some(zone))?
-        }
+        ("time_bucket", arguments) => match buckets::translated(arguments)? {
+            Some(bucket) => bucket,
+            None => return Ok(None),
+        },
         _ => return Ok(None),
     }))
 }
@@ -663,63 +669,4 @@ fn date_sub(unit: &Expr, from: &Expr, to: &Expr) -> Result<Expr> {
     };
     let template = format!("({} - {}) / {}", ns("a2"), ns("a1"), step_ns * weeks);
     filled(&template, &[from, to])
-}
-
-/// Whether a text names a time zone and is no time.
-fn is_zone(text: &str) -> bool {
-    text.chars().next().is_some_and(char::is_alphabetic)
-}
-
-/// `date_bin` with weeks that begin on Mondays, on the local clock of a zone if there is one.
-fn time_bucket(
-    width: &Expr,
-    time: &Expr,
-    origin: Option<&Expr>,
-    zone: Option<&Expr>,
-) -> Result<Expr> {
-    let width = match width {
-        Expr::Interval(_) => width.clone(),
-        width if text_of(width).is_some() => filled_interval(width)?,
-        // A timedelta of Python is a duration.
-        Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => {
-            filled("CAST(a1 AS INTERVAL)", &[width])?
-        }
-        width => width.clone(),
-    };
-    let monday = filled("TIMESTAMP '2000-01-03T00:00:00'", &[])?;
-    let origin = match origin {
-        Some(origin) if text_of(origin).is_some() => {
-            Some(filled("CAST(a1 AS TIMESTAMP)", &[origin])?)
-        }
-        Some(origin) => Some(origin.clone()),
-        None if counts_days(&width) => Some(monday),
-        None => None,
-    };
-    let Some(zone) = zone else {
-        return match &origin {
-            Some(origin) => filled("date_bin(a1, a2, a3)", &[&width, time, origin]),
-            None => filled("date_bin(a1, a2)", &[&width, time]),
-        };
-    };
-    match &origin {
-        Some(origin) => filled(
-            "at_time_zone(date_bin(a1, local_time(a2, a4), a3), a4)",
-            &[&width, time, origin, zone],
-        ),
-        None => filled(
-            "at_time_zone(date_bin(a1, local_time(a2, a3)), a3)",
-            &[&width, time, zone],
-        ),
-    }
-}
-
-fn filled_interval(width: &Expr) -> Result<Expr> {
-    filled("INTERVAL a1", &[width]).or_else(|_| filled("CAST(a1 AS INTERVAL)", &[width]))
-}
-
-/// Whether a width is of weeks, or of several days.
-fn counts_days(width: &Expr) -> bool {
-    let text = width.to_string().to_ascii_lowercase();
-    let days: String = text.chars().filter(char::is_ascii_digit).collect();
-    text.contains("week") || text.contains("day") && days.parse().is_ok_and(|days: u64| days > 1)
 }

@@ -3,6 +3,7 @@
 //! Invariants: translated before a statement is planned, so that pushdown sees one form of each question; a column without a
 //! name is called by its expression as it was written; a function that is not known here is left alone.
 
+mod buckets;
 mod functions;
 pub(crate) mod operators;
 pub(crate) mod output_names;

@@ -1,6 +1,7 @@
 //! Functions of SQL that are Thalweg's own: where DataFusion's would give a wrong answer, or take all memory.
 
 mod bounded;
+pub(crate) mod bucket_origin;
 pub(crate) mod described;
 mod extreme;
 pub(crate) mod floats;

@@ -1,8 +1,9 @@
-//! Times on the clock of a zone: `at_time_zone` as PostgreSQL's AT TIME ZONE, and `local_time`.
+//! Times on the clock of a zone: `at_time_zone` as PostgreSQL's AT TIME ZONE, `local_time`, and `first_instant`, `at_time_zone` for
+//! the beginnings of buckets.
 //!
 //! Invariants: a time without a zone is what the clock of the zone shows, and becomes the instant of that; an instant becomes
 //! what the clock shows. `local_time` takes times without a zone for instants of UTC. Of a clock that is put back, the later of two instants
-//! counts; a time that a clock passes over is read as if it had not been put forward yet.
+//! counts, to `first_instant` the earlier; a time that a clock passes over is read as if it had not been put forward yet.
 
 use crate::error::{query, to_datafusion};
 use arrow::array::timezone::Tz;
@@ -18,12 +19,13 @@ use datafusion::logical_expr::{
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Both functions.
-pub(crate) fn functions() -> [Arc<ScalarUDF>; 2] {
-    [("at_time_zone", false), ("local_time", true)].map(|(name, is_local)| {
+/// The functions.
+pub(crate) fn functions() -> [Arc<ScalarUDF>; 3] {
+    ["at_time_zone", "first_instant", "local_time"].map(|name| {
         Arc::new(ScalarUDF::new_from_impl(OnClock {
             name,
-            is_local,
+            is_local: name == "local_time",
+            is_first: name == "first_instant",
             signature: Signature::new(TypeSignature::UserDefined, Volatility::Immutable),
         }))
     })
@@ -34,6 +36,8 @@ struct OnClock {
     name: &'static str,
     /// What comes out is what the clock shows, whatever went in.
     is_local: bool,
+    /// Of two instants at which the clock shows a time, the earlier is meant.
+    is_first: bool,
     signature: Signature,
 }
 
@@ -87,7 +91,11 @@ impl ScalarUDFImpl for OnClock {
             return internal_err!("{} has a time as its first argument", self.name);
         };
         let to_instant = zone.is_none() && !self.is_local;
-        let clock = Clock { unit, to_instant };
+        let clock = Clock {
+            unit,
+            to_instant,
+            is_first: self.is_first,
+        };
         let is_scalar = matches!(
             (times, zones),
             (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_))
@@ -130,7 +138,7 @@ fn takes(name: &str, types: &[DataType]) -> datafusion::error::DataFusionError {
         .collect();
     let types = types.join(", ");
     let what = match name {
-        "at_time_zone" => "AT TIME ZONE",
+        "at_time_zone" | "first_instant" => "AT TIME ZONE",
         name => name,
     };
     to_datafusion(query(format!(
@@ -151,6 +159,7 @@ fn zone_named(name: &str) -> Result<Tz> {
 struct Clock {
     unit: TimeUnit,
     to_instant: bool,
+    is_first: bool,
 }
 
 impl Clock {
@@ -170,7 +179,7 @@ impl Clock {
         let time = DateTime::from_timestamp(value.div_euclid(steps), 0).ok_or_else(far)?;
         let time = time.naive_utc();
         let seconds = match self.to_instant {
-            true => -i64::from(offset_of_clock(zone, time)),
+            true => -i64::from(offset_of_clock(zone, time, self.is_first)),
             false => i64::from(zone.offset_from_utc_datetime(&time).fix().local_minus_utc()),
         };
         let moved = seconds
@@ -181,10 +190,15 @@ impl Clock {
 }
 
 /// Seconds by which a clock that shows `time` is ahead of UTC.
-fn offset_of_clock(zone: Tz, time: NaiveDateTime) -> i32 {
+fn offset_of_clock(zone: Tz, time: NaiveDateTime, is_first: bool) -> i32 {
     let offsets = zone.offset_from_local_datetime(&time);
-    if let Some(later) = offsets.latest() {
-        return later.fix().local_minus_utc();
+    let offset = if is_first {
+        offsets.earliest()
+    } else {
+        offsets.latest()
+    };
+    if let Some(offset) = offset {
+        return offset.fix().local_minus_utc();
     }
     // Passed over: the offset of some hours before.
     let before = time - TimeDelta::hours(6);
