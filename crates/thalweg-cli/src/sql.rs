@@ -9,31 +9,38 @@ use std::cell::Cell;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 use std::time::Duration;
-use thalweg::{Database, Fetched, Params, QueryResult};
+use thalweg::{Database, Error, Fetched, Params, QueryResult};
 
 /// How often a running query looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// `thalweg sql`.
 pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
-    let statements = statements::split(&text_of(call)?);
+    let text = text_of(call)?;
+    let statements = statements::split(&text);
     if statements.is_empty() {
         return Err(Failure::usage("there is no statement to run"));
     }
     let format = Format::or_default(call.format).check()?;
     let only_reads = statements
         .iter()
-        .all(|statement| statements::only_reads(statement));
+        .all(|placed| statements::only_reads(placed.statement));
     let db = open(&call.database, only_reads)?;
     let mut last = None;
-    for statement in &statements {
-        last = Some(execute(
+    for placed in &statements {
+        let outcome = execute(
             &db,
-            statement,
+            placed.statement,
             format,
             Limits::of_terminal(),
             &mut BufWriter::new(io::stdout().lock()),
-        )?);
+        );
+        last = Some(outcome.map_err(|failure| match failure {
+            Failure::Engine(error) if statements.len() > 1 => {
+                Error::new(error.kind(), placed.in_text(error.message())).into()
+            }
+            other => other,
+        })?);
     }
     let whole = last.filter(|outcome| !outcome.is_cut && format == Format::Table);
     if let Some(outcome) = whole.filter(|_| io::stderr().is_terminal()) {

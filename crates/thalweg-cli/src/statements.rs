@@ -9,7 +9,12 @@ fn end_of_first(text: &str) -> Option<usize> {
         at = match byte {
             b';' => return Some(at + 1),
             // A doubled quote inside is an end and a new beginning, which comes to the same.
+            b'\'' if is_escaped(&bytes[..at]) => end_of_escaped(bytes, at + 1)?,
             b'\'' => find(at + 1, "'")?,
+            b'$' => match dollar_quote(text, at) {
+                Some(quote) => find(at + quote.len(), quote)?,
+                None => at + 1,
+            },
             b'"' => find(at + 1, "\"")?,
             b'-' if bytes.get(at + 1) == Some(&b'-') => find(at + 2, "\n")?,
             b'/' if bytes.get(at + 1) == Some(&b'*') => find(at + 2, "*/")?,
@@ -17,6 +22,32 @@ fn end_of_first(text: &str) -> Option<usize> {
         };
     }
     None
+}
+
+/// Whether a quote begins a text with escapes, `E'it\'s'`.
+fn is_escaped(before: &[u8]) -> bool {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    matches!(before, [.., b'e' | b'E']) && !before.iter().rev().nth(1).is_some_and(is_name)
+}
+
+/// The place behind the quote that ends such a text.
+fn end_of_escaped(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        match bytes.get(at)? {
+            b'\\' => at += 2,
+            b'\'' => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
+}
+
+/// The quote `$$` or `$name$` that begins here.
+fn dollar_quote(text: &str, at: usize) -> Option<&str> {
+    let rest = text.get(at..)?;
+    let name = &rest[1..rest[1..].find('$')? + 1];
+    let is_quote = !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    is_quote.then(|| &rest[..name.len() + 2])
 }
 
 /// Takes the first whole statement off the front of a text, without its semicolon. Statements of nothing but
@@ -33,12 +64,65 @@ pub(crate) fn take_first(text: &mut String) -> Option<String> {
     None
 }
 
+/// A statement of a text, and where it begins there, counted from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed<'a> {
+    pub(crate) statement: &'a str,
+    line: usize,
+    column: usize,
+}
+
+impl Placed<'_> {
+    /// The message of an error with its place in the whole text.
+    pub(crate) fn in_text(&self, message: &str) -> String {
+        let place = message.strip_prefix("line ").and_then(|rest| {
+            let (line, rest) = rest.split_once(", column ")?;
+            let (column, rest) = rest.split_once(':')?;
+            Some((
+                line.parse::<usize>().ok()?,
+                column.parse::<usize>().ok()?,
+                rest,
+            ))
+        });
+        match place {
+            Some((1, column, rest)) => {
+                format!(
+                    "line {}, column {}:{rest}",
+                    self.line + 1,
+                    self.column + column
+                )
+            }
+            Some((line, column, rest)) => {
+                format!("line {}, column {column}:{rest}", self.line + line)
+            }
+            None => format!("{message} (the statement of line {})", self.line + 1),
+        }
+    }
+}
+
 /// All statements of a text; the last one needs no semicolon.
-pub(crate) fn split(text: &str) -> Vec<String> {
-    let mut rest = text.to_owned();
-    let mut statements: Vec<String> = std::iter::from_fn(|| take_first(&mut rest)).collect();
-    if !is_blank(&rest) {
-        statements.push(rest.trim().to_owned());
+pub(crate) fn split(text: &str) -> Vec<Placed<'_>> {
+    let (mut statements, mut from) = (Vec::new(), 0);
+    let (mut line, mut column) = (0, 0);
+    while from < text.len() {
+        let end = end_of_first(&text[from..]).map_or(text.len(), |end| from + end);
+        let piece = &text[from..end];
+        let begins = piece.len() - piece.trim_start().len();
+        let advance = |(line, column): (usize, usize), over: &str| match over.rsplit_once('\n') {
+            Some((lines, last)) => (line + lines.matches('\n').count() + 1, last.chars().count()),
+            None => (line, column + over.chars().count()),
+        };
+        let start = advance((line, column), &piece[..begins]);
+        let statement = piece.trim().trim_end_matches(';').trim_end();
+        if !is_blank(statement) {
+            statements.push(Placed {
+                statement,
+                line: start.0,
+                column: start.1,
+            });
+        }
+        (line, column) = advance((line, column), piece);
+        from = end;
     }
     statements
 }
@@ -82,21 +166,56 @@ fn first_word(text: &str) -> &str {
 mod tests {
     use super::*;
 
+    fn texts(text: &str) -> Vec<&str> {
+        let statements = split(text).into_iter();
+        statements.map(|placed| placed.statement).collect()
+    }
+
+    #[test]
+    fn places_are_those_of_the_whole_text() {
+        let statements = split("select 1; select\n2;\n  selec 3;");
+        let messages = [
+            statements[1].in_text("line 1, column 1: no"),
+            statements[1].in_text("line 2, column 1: no"),
+            statements[2].in_text("line 1, column 1: no"),
+            statements[2].in_text("no"),
+        ];
+        assert_eq!(
+            messages,
+            [
+                "line 1, column 11: no",
+                "line 2, column 1: no",
+                "line 3, column 3: no",
+                "no (the statement of line 3)"
+            ]
+        );
+    }
+
     #[test]
     fn semicolons_in_text_and_comments_end_nothing() {
         let text = "SELECT ';', \"a;b\" -- c;d\n, 'it''s;' /* e;f */; INSERT INTO t VALUES (1);;\n-- the end;\n SELECT 2";
         assert_eq!(
-            split(text),
+            texts(text),
             [
                 "SELECT ';', \"a;b\" -- c;d\n, 'it''s;' /* e;f */",
                 "INSERT INTO t VALUES (1)",
                 "-- the end;\n SELECT 2"
             ]
         );
-        assert_eq!(
-            split(" ; -- nothing\n ; /* at all */"),
-            Vec::<String>::new()
-        );
+        assert_eq!(texts(" ; -- nothing\n ; /* at all */"), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn quotes_with_dollars_and_escapes() {
+        for whole in [
+            "SELECT $$a;b$$",
+            "SELECT $x$a;$$;b$x$",
+            "SELECT E'a\\';b', e'\\\\'",
+            "SELECT $1 + $2",
+            "SELECT name'a', 'b\\'",
+        ] {
+            assert_eq!(texts(&format!("{whole}; SELECT 2")), [whole, "SELECT 2"]);
+        }
     }
 
     #[test]

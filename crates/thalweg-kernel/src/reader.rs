@@ -77,8 +77,7 @@ impl Reader {
         }
         let env = &hold_folder(env, dir)?;
         check_folders(env, dir)?;
-        let root = RootFile::open(env, dir, false)?;
-        let database = root.current.database;
+        let database = read_root(env, dir)?.current.database;
         let pins = Arc::new(Pins::new(env.owner()));
         // Pins everything while the state is loaded: nothing may go.
         let mut slot = ReaderSlot::take(env, dir)?;
@@ -202,7 +201,12 @@ impl Reader {
     }
 }
 
-fn retry(load: impl Fn() -> Result<Following>) -> Result<Following> {
+/// The root, beside a writer that may write both its slots meanwhile: each read of a slot may be torn, so that none can be read.
+fn read_root(env: &Env, dir: &Path) -> Result<RootFile> {
+    retry(|| RootFile::open(env, dir, false))
+}
+
+fn retry<T>(load: impl Fn() -> Result<T>) -> Result<T> {
     let mut last = load();
     for _ in 1..ATTEMPTS {
         match &last {
@@ -334,7 +338,7 @@ fn lost_by_a_sync(dir: &Path, end: CommitNo, last: CommitNo) -> Error {
 
 /// Whether no slot of the root names the checkpoint of a state any more: then its files may be gone.
 fn is_outdated(env: &Env, dir: &Path, from: &Root) -> Result<bool> {
-    let now = RootFile::open(env, dir, false)?;
+    let now = read_root(env, dir)?;
     let mut slots = [Some(now.current), now.other].into_iter().flatten();
     Ok(!slots.any(|slot| slot.checkpoint == from.checkpoint))
 }

@@ -14,7 +14,7 @@ use crate::fragment::verify_ends;
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{Entry, Page, Step, Tree, check_page};
 use crate::kernel::Kernel;
-use crate::live::{LIVE_NAME, LiveFile};
+use crate::live::{LIVE_NAME, LiveFile, same_boot};
 use crate::open::writer_is_alive;
 use crate::replay::Replay;
 use crate::root::{ROOT_NAME, RootFile};
@@ -204,7 +204,13 @@ impl Check<'_> {
     /// A slot of the root that the device does not return may be the newer one: then what was checked is not all there is.
     fn root(&mut self) -> Result<()> {
         let (env, dir) = (self.store.env(), self.store.dir());
-        if let Some(error) = RootFile::open(env, dir, false)?.unreadable_slot
+        let unreadable = match RootFile::open(env, dir, false) {
+            Ok(file) => file.unreadable_slot,
+            // Both slots may have been under the hand of a writer: they were read before.
+            Err(_) if writer_is_alive(env, dir)? => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(error) = unreadable
             && !writer_is_alive(env, dir)?
         {
             let what = format!("cannot be read: {}", error.message());
@@ -213,11 +219,17 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Both slots of `live`, unless one may be under the hand of a writer.
+    /// Both slots of `live`, unless one may be under the hand of a writer, or was when the power was cut: it is not synced before the
+    /// database is closed.
     fn live(&mut self) -> Result<()> {
         let (env, dir) = (self.store.env(), self.store.dir());
         let slots = LiveFile::open_reader(env, dir)?.map(|live| live.read_slots());
-        if slots.transpose()?.is_some_and(|slots| slots.is_damaged) && !writer_is_alive(env, dir)? {
+        let boot = env.clock().boot_id();
+        let is_damaged = slots.transpose()?.is_some_and(|slots| {
+            let is_of_this_boot = slots.said.is_none_or(|said| same_boot(said.boot, boot));
+            slots.is_damaged && is_of_this_boot
+        });
+        if is_damaged && !writer_is_alive(env, dir)? {
             let what = "a slot does not verify: the log says what was stored";
             self.report
                 .damage

@@ -15,7 +15,7 @@ use pyo3::types::{
     PySet, PyString, PyTuple, PyType,
 };
 use std::sync::OnceLock;
-use thalweg::{ErrorKind, Params, ScalarValue, TimeBound, Value, type_name};
+use thalweg::{ErrorKind, Params, ScalarValue, TimeBound, Value, shown_type};
 
 /// `datetime.date.toordinal` of 1970-01-01.
 const EPOCH_ORDINAL: i32 = 719_163;
@@ -448,7 +448,7 @@ fn list(values: Vec<ScalarValue>) -> Result<ScalarValue, String> {
                 common_number(common, &data_type)
             }
             (common, data_type) => {
-                let (one, other) = (type_name(common), type_name(&data_type));
+                let (one, other) = (shown_type(common), shown_type(&data_type));
                 return Err(format!(
                     "a list has values of one type, not {one} and {other}"
                 ));

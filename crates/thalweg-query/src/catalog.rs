@@ -7,11 +7,12 @@
 use crate::error::{to_datafusion, unsupported};
 use crate::extra::ExtraTable;
 use crate::meaning::time_texts;
+use crate::params::BoundParams;
 use crate::parse::is_schema;
 use crate::session::Planner;
 use crate::system;
 use crate::table::StoredTable;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
@@ -21,7 +22,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF,
+    AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF, lit,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use std::cell::{Cell, RefCell};
@@ -34,6 +35,7 @@ pub(crate) struct Resolver<'a> {
     planner: &'a Planner,
     view: &'a DatabaseView,
     extra: &'a [(String, ExtraTable)],
+    params: &'a BoundParams,
     /// The stored tables that were named so far.
     used: RefCell<Vec<UsedTable>>,
     /// Whether all tables so far were stored ones.
@@ -52,11 +54,13 @@ impl<'a> Resolver<'a> {
         planner: &'a Planner,
         view: &'a DatabaseView,
         extra: &'a [(String, ExtraTable)],
+        params: &'a BoundParams,
     ) -> Self {
         Self {
             planner,
             view,
             extra,
+            params,
             used: RefCell::default(),
             only_stored: Cell::new(true),
         }
@@ -99,6 +103,31 @@ impl<'a> Resolver<'a> {
     pub(crate) fn used(self) -> Option<Vec<UsedTable>> {
         self.only_stored.get().then(|| self.used.into_inner())
     }
+}
+
+/// The arguments of a table function that are times, in the unit that these take; dates beside times as times, and durations as
+/// intervals.
+fn in_nanoseconds(arguments: Vec<Expr>) -> Result<Vec<Expr>> {
+    let type_of = |argument: &Expr| match argument {
+        Expr::Literal(value, _) => value.data_type(),
+        _ => DataType::Null,
+    };
+    let has_times = arguments
+        .iter()
+        .any(|argument| matches!(type_of(argument), DataType::Timestamp(..)));
+    let in_nanoseconds = |argument: Expr| {
+        let to = match type_of(&argument) {
+            DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Nanosecond, zone),
+            DataType::Date32 if has_times => DataType::Timestamp(TimeUnit::Nanosecond, None),
+            DataType::Duration(_) => DataType::Interval(IntervalUnit::MonthDayNano),
+            _ => return Ok(argument),
+        };
+        match argument {
+            Expr::Literal(value, metadata) => Ok(Expr::Literal(value.cast_to(&to)?, metadata)),
+            other => Ok(other),
+        }
+    };
+    arguments.into_iter().map(in_nanoseconds).collect()
 }
 
 const NO_FILES: &str = "SQL reads no files: thalweg import stores one as a table, and in Python a data frame of it is a table by the name of \
@@ -158,18 +187,28 @@ impl ContextProvider for Resolver<'_> {
         self.only_stored.set(false);
         let context = SimplifyContext::builder()
             .with_config_options(Arc::clone(self.planner.base().config_options()))
+            .with_current_time()
             .build();
         let simplifier = ExprSimplifier::new(context);
         let schema = DFSchema::empty();
         let constant = |argument: Expr| {
-            let argument =
-                argument.transform_up(|expr| Ok(time_texts::with_seconds(expr, &schema)))?;
+            let argument = argument.transform_up(|expr| {
+                let expr = match &expr {
+                    Expr::Placeholder(place) => match self.params.named(&place.id) {
+                        Some(value) => lit(value.clone()),
+                        None => expr,
+                    },
+                    _ => expr,
+                };
+                Ok(time_texts::with_seconds(expr, &schema))
+            })?;
             simplifier.simplify(simplifier.coerce(argument.data, &schema)?)
         };
         let arguments = arguments
             .into_iter()
             .map(constant)
             .collect::<Result<Vec<_>>>()?;
+        let arguments = in_nanoseconds(arguments)?;
         let arguments = TableFunctionArgs::new(&arguments, self.planner.base());
         Ok(provider_as_source(
             function.create_table_provider_with_args(arguments)?,

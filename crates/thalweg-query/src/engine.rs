@@ -217,7 +217,8 @@ impl SqlEngine {
             return rows.map(|rows| QueryResult::scan(rows, view.name()));
         }
         let database = self.0.engine.snapshot()?;
-        let resolver = Resolver::new(&self.0.planner, &database, &[]);
+        let no_params = BoundParams::default();
+        let resolver = Resolver::new(&self.0.planner, &database, &[], &no_params);
         let plan = scan.plan(view, columns, &self.0.planner, &resolver)?;
         let session = StatementSession::new(&self.0.planner, database.clone(), &plan);
         let plan = session.optimized(plan).map_err(from_datafusion)?;
@@ -392,7 +393,7 @@ impl SqlEngine {
         if let Some(kept) = kept {
             return fill(kept.plan.clone(), params);
         }
-        let resolver = Resolver::new(&self.0.planner, view, extra);
+        let resolver = Resolver::new(&self.0.planner, view, extra, params);
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
         let planner = &self.0.planner;
         let corrected = self.corrected(statement, query, &resolver)?;

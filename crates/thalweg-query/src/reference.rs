@@ -23,7 +23,7 @@ REFERENCE_WRITE=1 cargo test --locked --release -p thalweg-query --lib reference
 ";
 
 /// Functions for the engine's own use, that name its types, or that are for files.
-const LEFT_OUT: [&str; 8] = [
+const LEFT_OUT: [&str; 11] = [
     "arrow_field",
     "arrow_metadata",
     "at_time_zone",
@@ -33,11 +33,12 @@ const LEFT_OUT: [&str; 8] = [
     "bucket_origin",
     "first_instant",
     "local_time",
+    "time_pattern",
     "with_metadata",
 ];
 
 /// Texts for functions that have none, or one that speaks of the library.
-const OWN_TEXTS: [(&str, &str); 10] = [
+const OWN_TEXTS: [(&str, &str); 13] = [
     (
         "arrow_cast",
         "Casts to the type that a text names, as 'Int32'.",
@@ -46,6 +47,15 @@ const OWN_TEXTS: [(&str, &str); 10] = [
         "arrow_try_cast",
         "The same, and NULL where it cannot be cast.",
     ),
+    (
+        "bool_or",
+        "Returns true if any non-null input value is true, otherwise false.",
+    ),
+    (
+        "covar_pop",
+        "Returns the population covariance of a set of number pairs.",
+    ),
+    ("empty", "Returns true for an empty list, otherwise false."),
     ("arrow_typeof", "Returns the name of the type."),
     (
         "epoch_ms",
@@ -115,7 +125,11 @@ impl Texts {
 
     fn syntax(&self, name: &str) -> String {
         match self.0.get(name) {
-            Some(text) => one_line(&text.syntax_example),
+            // Some texts are those of another function.
+            Some(text) => match one_line(&text.syntax_example).split_once('(') {
+                Some((_, arguments)) => format!("{name}({arguments}"),
+                None => format!("{name}()"),
+            },
             None if name == "try_strptime" => format!("{name}(text, pattern)"),
             None => format!("{name}(expression)"),
         }
@@ -132,7 +146,7 @@ impl Texts {
             .map_or("", |text| text.description.as_str());
         let text = one_line(text.split("\n\n").next().unwrap_or_default());
         let end = text.find(". ").map_or(text.len(), |end| end + 1);
-        let sentence = in_sql(&text[..end]);
+        let sentence = in_sql(&without_links(&text[..end]));
         match ["Arrow", "DataFusion", "Postgres", "SEPARATOR"]
             .iter()
             .any(|word| sentence.contains(word))
@@ -141,6 +155,26 @@ impl Texts {
             false => sentence,
         }
     }
+}
+
+/// The text with the words of links only: most lead to pages of other programs.
+fn without_links(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, link)) = rest.split_once('[') {
+        plain.push_str(before);
+        match link.split_once("](") {
+            Some((words, target)) if !words.contains(']') => {
+                plain.push_str(words);
+                rest = target.split_once(')').map_or("", |(_, after)| after);
+            }
+            _ => {
+                plain.push('[');
+                rest = link;
+            }
+        }
+    }
+    plain + rest
 }
 
 fn one_line(text: &str) -> String {

@@ -8,7 +8,9 @@ use crate::hidden::HideConditions;
 use crate::meaning::Meaning;
 use crate::meaning::counted_sets::CountedSets;
 use crate::meaning::dates::DatesAsTimes;
+use crate::meaning::decimals::DecimalsBesideFloats;
 use crate::meaning::lengths::WindowsByLength;
+use crate::meaning::window_keys::WindowKeys;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
 use crate::pushdown::aggregate_exec::TableAggregateExec;
 use crate::scan_exec::TableScanExec;
@@ -99,7 +101,11 @@ impl Rules {
         full_analyzer.rules.insert(0, Arc::new(DatesAsTimes));
         full_analyzer.rules.insert(1, Arc::new(CountedSets));
         full_analyzer.rules.insert(2, Arc::new(WindowsByLength));
+        full_analyzer
+            .rules
+            .insert(3, Arc::new(DecimalsBesideFloats));
         full_analyzer.rules.push(Arc::new(Meaning));
+        full_analyzer.rules.push(Arc::new(WindowKeys));
         let mut any = PhysicalOptimizer::new().rules;
         let at = any
             .iter()
@@ -110,6 +116,7 @@ impl Rules {
         Self {
             short_analyzer: Analyzer::with_rules(vec![
                 Arc::new(DatesAsTimes),
+                Arc::new(DecimalsBesideFloats),
                 Arc::new(ResolveGroupingFunction::new()),
                 Arc::new(TypeCoercion::new()),
                 Arc::new(Meaning),

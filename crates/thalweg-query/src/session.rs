@@ -8,7 +8,8 @@ use crate::catalog::Resolver;
 use crate::dialect::operators::Operators;
 use crate::error::{query, to_datafusion};
 use crate::functions::{
-    bucket_origin, described, floats, guarded, mode, quantile, time_zones, total, try_times,
+    bucket_origin, described, floats, guarded, mode, quantile, time_patterns, time_zones, total,
+    try_times,
 };
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
@@ -155,7 +156,10 @@ fn given_names(statement: &SqlStatement) -> Vec<String> {
         return Vec::new();
     };
     let name = |item: &SelectItem| match item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+        // A column that is named as it is called gives no name of its own.
+        SelectItem::ExprWithAlias { expr, alias } if expr.to_string() != alias.value => {
+            Some(alias.value.clone())
+        }
         _ => None,
     };
     select.projection.iter().filter_map(name).collect()
@@ -193,6 +197,7 @@ fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let mut functions = guarded::guarded(SessionStateDefaults::default_scalar_functions());
     functions.extend(time_zones::functions());
     functions.push(bucket_origin::function());
+    functions.push(time_patterns::function());
     functions.extend(described::functions());
     functions.push(try_times::function());
     functions

@@ -108,6 +108,22 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
             "CREATE TABLE (LIKE ...) is not offered: write CREATE TABLE b AS SELECT * FROM a WHERE false",
         ));
     }
+    for place in 1..words.len() {
+        let follows_value = !matches!(
+            words[place - 1],
+            Token::Period | Token::Comma | Token::LParen
+        ) && !["SELECT", "AS", "WHERE", "AND", "OR", "NOT", "BY"]
+            .iter()
+            .any(|word| is(words[place - 1], word));
+        let is_call = matches!(words.get(place + 1), Some(Token::LParen));
+        for (word, written) in [("ISNULL", "IS NULL"), ("NOTNULL", "IS NOT NULL")] {
+            if follows_value && !is_call && is(words[place], word) {
+                return Err(unsupported(format!(
+                    "{word} is not offered as an operator: write {written}"
+                )));
+            }
+        }
+    }
     for place in 0..words.len() {
         let found = INSIDE
             .iter()

@@ -177,6 +177,22 @@ const RULES: &[(&str, &str)] = &[
         "a date lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
     ),
     (
+        "Timestamp {} out of range{}",
+        "date_trunc takes times of the years 1677 to 2262 only, which nanoseconds hold",
+    ),
+    (
+        "Cannot cast timestamp value {} to timestamp: {}",
+        "a time lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
+    ),
+    (
+        "argument {} must be an INTEGER or NULL, not Column({x})",
+        "generate_series and range in FROM take constants only, not columns: write unnest(generate_series(1, n)) in SELECT",
+    ),
+    (
+        "DATE_BIN only supports literal values for {x}",
+        "time_bucket and date_bin take a constant width",
+    ),
+    (
         "Timestamp out of range",
         "a time lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
     ),
@@ -265,7 +281,11 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "Invalid window frame: start bound ({}) cannot be larger than end bound ({})",
-        "the window from {0} to {1} ends before it begins",
+        "a window ends before it begins: the longer distance of PRECEDING comes first, that of FOLLOWING last",
+    ),
+    (
+        "Invalid window frame: frame offsets for RANGE {}",
+        "RANGE takes a number or an interval, and no negative one",
     ),
     (
         "Invalid window frame: frame offsets for ROWS / GROUPS {}",
@@ -680,6 +700,10 @@ mod tests {
             (
                 "Invalid function 'locf'.\nDid you mean 'lower'?",
                 "there is no function \"locf\"",
+            ),
+            (
+                "Cannot cast date value 120530 to timestamp: converted value exceeds the representable i64 range",
+                "a date lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
             ),
             (
                 "Invalid function 'date_bim'.\nDid you mean 'date_bin'?",

@@ -154,6 +154,7 @@ macro_rules! files {
 files!(
     aggregate,
     blocks,
+    decimals,
     dialect,
     errors,
     explain,
@@ -172,6 +173,7 @@ files!(
     times,
     types,
     using,
+    window_keys,
     windows
 );
 

@@ -761,3 +761,36 @@ fn readers_of_a_log_that_lost_a_sync_read_what_an_opening_would_find() {
     toy.append(table, &[(100, 1)], Disk).unwrap();
     assert_eq!(early.rows(table).unwrap(), toy.rows(table).unwrap());
 }
+
+/// A reader reads the slots of the root one after the other, and the writer may write a checkpoint into each of them meanwhile.
+#[test]
+fn a_reader_opens_beside_two_checkpoints_that_tear_both_slots_of_the_root() {
+    for seed in 0..60 {
+        let sim = SimEnv::new(seed);
+        let toy = shape().open(&sim.env_of_process(WRITER)).unwrap();
+        let table = toy.create("t").unwrap();
+        toy.append(table, &[(0, 0)], Disk).unwrap();
+        // The next checkpoint goes into the slot that is read first, or into the other one.
+        if seed % 2 == 1 {
+            toy.kernel.checkpoint().unwrap();
+        }
+        let mut next = 0;
+        sim.set_watcher(Some(Box::new(move || {
+            next += 1;
+            toy.append(table, &[(next, next)], Disk).unwrap();
+            toy.kernel.checkpoint().unwrap();
+        })));
+        let beside = FaultRule::new(Fault::Watched)
+            .on(&[CallKind::Read])
+            .path_suffix("root")
+            .times(2);
+        sim.set_plan(FaultPlan::none().rule(beside));
+        let opened = shape().open_read_only(&sim.env_of_process(READER));
+        sim.set_plan(FaultPlan::none());
+        let opened = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(
+            contents_of(&opened).unwrap().0 >= CommitNo(2),
+            "seed {seed}"
+        );
+    }
+}

@@ -257,3 +257,45 @@ fn a_check_beside_a_writer_that_closes_finds_no_damage() {
         assert!(checks > 10, "{checks} calls");
     }
 }
+
+/// `live` is not synced before the database is closed: a power cut leaves each of its slots as old as it likes.
+#[test]
+fn a_check_behind_a_power_cut_and_before_a_writer_finds_no_damage() {
+    let sim = SimEnv::new(4);
+    sim.record_states(true);
+    let toy = Toy::open(&sim.env(), "/db", &options(false), 64).unwrap();
+    let table = toy.create("t").unwrap();
+    for key in 0..8 {
+        let level = if key % 3 == 0 {
+            Durability::Process
+        } else {
+            Durability::Disk
+        };
+        toy.append(table, &[(key, key)], level).unwrap();
+        if key % 4 == 3 {
+            toy.kernel.checkpoint().unwrap();
+        }
+    }
+    let mut checks = 0;
+    for call in 1..=sim.calls() {
+        let Some(state) = sim.state_at(call) else {
+            continue;
+        };
+        for choice in state.crash_choices(6, 6, call) {
+            let image = state.crash_image(&choice);
+            let env = image.env_of_process(READER);
+            // Where there is no database yet.
+            let Ok(reader) = Toy::open(&env, "/db", &options(true), 64) else {
+                continue;
+            };
+            checks += 1;
+            let report = reader.kernel.verify(&mut |_| {}).unwrap();
+            assert!(
+                report.damage.is_empty(),
+                "call {call}, {choice:?}: {:?}",
+                report.damage
+            );
+        }
+    }
+    assert!(checks > 300, "{checks} checks");
+}

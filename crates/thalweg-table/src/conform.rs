@@ -7,7 +7,7 @@
 use crate::cast::{self, Refused};
 use crate::definition::{Column, TableDefinition};
 use crate::error::{limit, schema};
-use crate::schema::{MAX_VALUE_BYTES, type_name};
+use crate::schema::{MAX_VALUE_BYTES, shown_type};
 use crate::time::parse_time;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
@@ -59,11 +59,11 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
     if *array.data_type() == column.data_type {
         return Ok(Arc::clone(array));
     }
-    let (name, wanted) = (&column.name, type_name(&column.data_type));
+    let (name, wanted) = (&column.name, shown_type(&column.data_type));
     cast::lossless(array, &column.data_type).map_err(|refused| match refused {
         Refused::Types => schema(format!(
             "column \"{name}\" is {wanted} and does not take {}; cast it first",
-            type_name(array.data_type())
+            shown_type(array.data_type())
         )),
         Refused::Value(row) if array.data_type().is_string() => schema(format!(
             "column \"{name}\": row {row} holds {}, which {}",
@@ -202,7 +202,7 @@ fn is_out_of_range(array: &ArrayRef, row: usize, wanted: &DataType) -> bool {
 
 /// What is wrong with a text that is no value of a type of times, which are the only ones that are made of texts.
 fn no_time(array: &ArrayRef, row: usize, wanted: &DataType) -> String {
-    let name = type_name(wanted);
+    let name = shown_type(wanted);
     let text = arrow_cast::cast(&array.slice(row, 1), &DataType::LargeUtf8);
     let parsed = text.map(|text| parse_time(text.as_string::<i64>().value(0), wanted));
     match parsed {

@@ -7,7 +7,9 @@
 
 use crate::error::{invalid, limit, schema};
 use crate::options::CreateOptions;
-use crate::schema::{MAX_COLUMNS, check_name, fold_name, parse_type, stored_type, type_name};
+use crate::schema::{
+    MAX_COLUMNS, check_name, fold_name, parse_type, shown_type, stored_type, type_name,
+};
 use crate::suggest::did_you_mean;
 use crate::time::{Split, orders_rows};
 use arrow_array::timezone::Tz;
@@ -180,7 +182,7 @@ impl TableDefinition {
             return Err(schema(format!(
                 "the time column \"{}\" is of type {}; it must be an integer, date or timestamp",
                 column.name,
-                type_name(&column.data_type)
+                shown_type(&column.data_type)
             )));
         }
         column.nullable = false;
@@ -458,7 +460,7 @@ fn new_column(id: u32, field: &Field) -> Result<Column> {
             "column \"{}\": the type {} cannot be stored; what can are numbers, decimals, booleans, strings, binaries, dates, \
              times with a date and durations",
             field.name(),
-            type_name(field.data_type())
+            shown_type(field.data_type())
         ))
     })?;
     if let DataType::Timestamp(_, Some(zone)) = &data_type
@@ -480,7 +482,7 @@ fn new_column(id: u32, field: &Field) -> Result<Column> {
 fn check_column(column: &Column) -> Result<()> {
     check_name("column", &column.name)?;
     if stored_type(&column.data_type).as_ref() != Some(&column.data_type) {
-        let (name, data_type) = (&column.name, type_name(&column.data_type));
+        let (name, data_type) = (&column.name, shown_type(&column.data_type));
         return Err(schema(format!(
             "column \"{name}\": {data_type} is not a stored type"
         )));

@@ -89,7 +89,7 @@ pub(crate) fn widens(from: ElementType, to: ElementType) -> bool {
         )
 }
 
-/// The name of a type, as messages, `DESCRIBE` and stored definitions have it.
+/// The name of a type, as stored definitions have it.
 pub fn type_name(data_type: &DataType) -> String {
     use DataType as T;
     match data_type {
@@ -124,6 +124,11 @@ pub fn type_name(data_type: &DataType) -> String {
         T::Duration(unit) => format!("duration({})", unit_name(*unit)),
         other => other.to_string(),
     }
+}
+
+/// The name of a type in messages: that of SQL, in small letters.
+pub fn shown_type(data_type: &DataType) -> String {
+    sql_type_name(data_type).to_lowercase()
 }
 
 /// The name of a type in SQL, as `typeof`, `DESCRIBE` and `CREATE TABLE` have it; [`parse_type`] reads the names of all stored types.

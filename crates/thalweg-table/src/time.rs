@@ -5,7 +5,7 @@
 //! clamped for bounds (a range may well reach beyond the data) and refused for values.
 
 use crate::error::{invalid, schema};
-use crate::schema::{parse_unit, type_name};
+use crate::schema::{parse_unit, shown_type};
 use arrow_array::cast::AsArray;
 use arrow_array::timezone::Tz;
 use arrow_array::{Array, ArrayRef, make_array, types};
@@ -141,7 +141,7 @@ pub fn order_keys(array: &dyn Array) -> Result<ScalarBuffer<i64>> {
         other => {
             return Err(schema(format!(
                 "a column of type {} cannot order rows",
-                type_name(other)
+                shown_type(other)
             )));
         }
     })
@@ -231,7 +231,7 @@ pub fn key_range(
     end: Option<TimeBound<'_>>,
 ) -> Result<Option<RangeInclusive<i64>>> {
     let values = value_range(data_type)
-        .ok_or_else(|| schema(format!("{} cannot order rows", type_name(data_type))))?;
+        .ok_or_else(|| schema(format!("{} cannot order rows", shown_type(data_type))))?;
     // Between two steps of the column's unit both `>= bound` and `< bound` turn at the next step.
     let first = match start {
         Some(bound) => bound_steps(data_type, bound)?.ceil().max(*values.start()),
@@ -254,7 +254,7 @@ pub fn key_box(
     last: TimeBound<'_>,
 ) -> Result<Option<RangeInclusive<i64>>> {
     let values = value_range(data_type)
-        .ok_or_else(|| schema(format!("{} cannot order rows", type_name(data_type))))?;
+        .ok_or_else(|| schema(format!("{} cannot order rows", shown_type(data_type))))?;
     let first = bound_steps(data_type, first)?.ceil().max(*values.start());
     let last = bound_steps(data_type, last)?.floor().min(*values.end());
     Ok((first <= last).then(|| key_of_value(data_type, first)..=key_of_value(data_type, last)))
@@ -290,7 +290,7 @@ fn bound_steps(data_type: &DataType, bound: TimeBound<'_>) -> Result<Steps> {
         let clear = || {
             invalid(format!(
                 "the time column is {}: give an integer, not {}",
-                type_name(data_type),
+                shown_type(data_type),
                 bound.shown()
             ))
         };
@@ -332,7 +332,7 @@ pub(crate) fn parse_time(text: &str, data_type: &DataType) -> Result<i64> {
     let value = steps.exact().ok_or_else(|| {
         schema(format!(
             "\"{text}\" is more precise than {}",
-            type_name(data_type)
+            shown_type(data_type)
         ))
     })?;
     in_range(data_type, value).ok_or_else(|| out_of_domain(data_type, value))
@@ -381,7 +381,7 @@ fn parse_instant_ns(text: &str) -> Result<i128> {
 fn out_of_domain(data_type: &DataType, value: i128) -> Error {
     Error::new(
         ErrorKind::OutOfDomain,
-        format!("{value} is outside the range of {}", type_name(data_type)),
+        format!("{value} is outside the range of {}", shown_type(data_type)),
     )
 }
 
@@ -417,7 +417,7 @@ impl Split {
             let every = text.trim().parse().map_err(|_| {
                 invalid(format!(
                     "a split of \"{text}\" is not a number, which a time column of type {} needs",
-                    type_name(data_type)
+                    shown_type(data_type)
                 ))
             })?;
             return Self::new(every, zero);
@@ -429,7 +429,7 @@ impl Split {
         let every = every.ok_or_else(|| {
             invalid(format!(
                 "a split of \"{text}\" is not a whole number of steps of {}",
-                type_name(data_type)
+                shown_type(data_type)
             ))
         })?;
         // 1970-01-01 was a Thursday: the Monday before it is three days earlier.

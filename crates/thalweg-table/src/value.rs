@@ -4,7 +4,7 @@
 
 use crate::definition::Column;
 use crate::error::schema;
-use crate::schema::{element_type, type_name};
+use crate::schema::{element_type, shown_type};
 use crate::time::{in_range, instant_to_text, key_to_text, parse_time, step_ns, unit_ns};
 use arrow_schema::{DataType, TimeUnit};
 use std::fmt::{self, Display};
@@ -254,7 +254,7 @@ impl Value<'_> {
 
     #[cold]
     fn refuse(&self, column: &Column, misfit: &Misfit) -> thalweg_kernel::Error {
-        let (name, wanted) = (&column.name, type_name(&column.data_type));
+        let (name, wanted) = (&column.name, shown_type(&column.data_type));
         schema(match misfit {
             Misfit::Type => format!("column \"{name}\" is {wanted} and does not take {self}"),
             Misfit::Lossy => format!("column \"{name}\": {wanted} cannot hold {self} exactly"),

@@ -47,7 +47,7 @@ pub use thalweg_kernel::repair::{RenamedTable, RepairReport};
 pub use thalweg_kernel::verify::{Damage, VerifyReport};
 pub use thalweg_table::definition::DEFAULT_BLOCK_ROWS;
 pub use thalweg_table::schema::{
-    check_name, fold_name, parse_type, schema_of_names, sql_type_name, type_name,
+    check_name, fold_name, parse_type, schema_of_names, shown_type, sql_type_name, type_name,
 };
 pub use thalweg_table::suggest::nearest as nearest_name;
 pub use thalweg_table::time::{

@@ -6,7 +6,8 @@ use super::chunk::{BadRow, Chunk};
 use super::findings::type_words;
 use super::infer::Reading;
 use super::numbers::{
-    epoch_ns, is_float, is_integer, loses_digits, whole_number, with_decimal_point,
+    epoch_ns, is_beyond_floats, is_float, is_integer, loses_digits, whole_number,
+    with_decimal_point,
 };
 use super::times::{Order, TimeText, digits_pattern, zone_name};
 use crate::failure::Failure;
@@ -241,9 +242,10 @@ fn readable_numbers(text: &StringArray, data_type: &DataType, reading: &Reading)
         let read = |value| with_decimal_point(value).unwrap_or(NO_NUMBER.into());
         return text.iter().map(|value| value.map(read)).collect();
     }
-    if data_type.is_floating() && reading.exact && text.iter().flatten().any(loses_digits) {
+    let does_not_fit = |value| is_beyond_floats(value) || reading.exact && loses_digits(value);
+    if data_type.is_floating() && text.iter().flatten().any(does_not_fit) {
         let read = |value| {
-            if loses_digits(value) {
+            if does_not_fit(value) {
                 NO_NUMBER
             } else {
                 value

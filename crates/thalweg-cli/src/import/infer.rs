@@ -5,7 +5,9 @@
 //! - The order of day and month is decided by all values of a column together.
 
 use super::chunk::Chunk;
-use super::numbers::{is_float, is_int64, whole_number, with_decimal_point};
+use super::numbers::{
+    is_float, is_int64, is_integer, loses_digits, whole_number, with_decimal_point,
+};
 use super::times::{ORDERS, Order, Pattern, TimeText};
 use crate::arguments::{EpochUnit, ImportOptions};
 use arrow_schema::{DataType, TimeUnit};
@@ -33,13 +35,30 @@ pub(super) enum Kind {
     Date,
     Time,
     ZonedTime,
+    /// Outside of the years 1677 to 2262, which nanoseconds hold.
+    FarTime,
+    FarZonedTime,
 }
+
+/// Times by text, most particular first.
+const TIMES: [Kind; 5] = [
+    Kind::Date,
+    Kind::Time,
+    Kind::ZonedTime,
+    Kind::FarTime,
+    Kind::FarZonedTime,
+];
 
 impl Kind {
     fn is_time_text(self) -> bool {
         matches!(
             self,
-            Self::Pattern(_) | Self::Date | Self::Time | Self::ZonedTime
+            Self::Pattern(_)
+                | Self::Date
+                | Self::Time
+                | Self::ZonedTime
+                | Self::FarTime
+                | Self::FarZonedTime
         )
     }
 }
@@ -105,8 +124,7 @@ impl Rules {
     fn kinds(&self) -> Vec<Kind> {
         let numbers = [&[Kind::Bool, Kind::Int][..], &self.decimals].concat();
         let patterns = (0..self.patterns.len()).map(Kind::Pattern);
-        let times = [Kind::Date, Kind::Time, Kind::ZonedTime];
-        numbers.into_iter().chain(patterns).chain(times).collect()
+        numbers.into_iter().chain(patterns).chain(TIMES).collect()
     }
 
     /// What the time column may be.
@@ -117,7 +135,7 @@ impl Rules {
         if self.unit.is_some() {
             return vec![Kind::Epoch];
         }
-        vec![Kind::Int, Kind::Date, Kind::Time, Kind::ZonedTime]
+        [Kind::Int].into_iter().chain(TIMES).collect()
     }
 
     fn data_type(&self, kind: Kind) -> DataType {
@@ -138,6 +156,8 @@ impl Rules {
             Kind::Epoch | Kind::Time => time,
             Kind::Date => DataType::Date32,
             Kind::ZonedTime => zoned,
+            Kind::FarTime => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Kind::FarZonedTime => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         }
     }
 
@@ -157,12 +177,20 @@ impl Rules {
             Kind::Time => time.is_some_and(|time| !time.has_zone() && fits(time)),
             // Those without an offset count as UTC where others have one.
             Kind::ZonedTime => time.is_some_and(fits),
+            Kind::FarTime => time.is_some_and(|time| !time.has_zone() && fits_us(time)),
+            Kind::FarZonedTime => time.is_some_and(fits_us),
         }
     }
 }
 
 fn fits_ns(ns: i128) -> bool {
     i64::try_from(ns).is_ok()
+}
+
+/// Whether it is a whole number of microseconds that their type holds.
+fn fits_us(time: &TimeText) -> bool {
+    let fits = |ns: i128| ns % 1_000 == 0 && fits_ns(ns / 1_000);
+    ORDERS.iter().filter_map(|order| time.ns(*order)).all(fits)
 }
 
 fn fits(time: &TimeText) -> bool {
@@ -202,6 +230,8 @@ struct TimeColumn {
     counts: Vec<(Kind, u64)>,
     /// Year-last dates that fit each order.
     orders: [u64; 2],
+    /// The first of them that fits only that order.
+    only: [Option<Example>; 2],
 }
 
 /// Finds the types of all columns, chunk by chunk.
@@ -231,6 +261,7 @@ impl Inference {
             column,
             counts: counts.collect(),
             orders: [0; 2],
+            only: [None, None],
         });
         Self {
             columns: vec![column; columns],
@@ -297,8 +328,20 @@ impl Inference {
                 if read.is_ambiguous() {
                     column.ambiguous.get_or_insert_with(example);
                 }
+                match ORDERS.map(|order| read.fits(order)) {
+                    [true, false] => drop(time.only[0].get_or_insert_with(example)),
+                    [false, true] => drop(time.only[1].get_or_insert_with(example)),
+                    _ => {}
+                }
             }
         }
+    }
+
+    /// Two values of the column of times of which one has the day first and one the month.
+    pub(super) fn contradiction(&self, place: usize) -> Option<[&Example; 2]> {
+        let of_time = self.time.as_ref().filter(|time| time.column == place)?;
+        let [day_first, month_first] = &of_time.only;
+        Some([day_first.as_ref()?, month_first.as_ref()?])
     }
 
     /// Whether another look at all rows might find a type that takes this value.
@@ -391,7 +434,7 @@ impl Inference {
             reason: column
                 .without_offset
                 .as_ref()
-                .filter(|_| kind == Kind::ZonedTime)
+                .filter(|_| matches!(kind, Kind::ZonedTime | Kind::FarZonedTime))
                 .map(|example| {
                     format!(
                         "where {} (line {}) has no offset and counts as UTC",
@@ -426,7 +469,7 @@ impl Inference {
 }
 
 fn uses_orders(kind: Kind) -> bool {
-    matches!(kind, Kind::Date | Kind::Time | Kind::ZonedTime)
+    TIMES.contains(&kind)
 }
 
 impl Column {
@@ -506,7 +549,8 @@ impl Column {
             // A first value is a reason only where something can be done about it.
             let first = self.first.as_ref();
             let culprit = self.culprit.as_ref().or(first)?;
-            let advice = number_advice(&culprit.text);
+            let of_digits = || first.and_then(|first| digits_advice(&first.text));
+            let advice = number_advice(&culprit.text).or_else(of_digits);
             if self.culprit.is_none() && advice.is_none() {
                 return None;
             }
@@ -576,6 +620,23 @@ fn number_advice(text: &str) -> Option<String> {
         )
     };
     Some(format!(": {expression} in SQL makes numbers of such texts"))
+}
+
+/// What a column of numbers would lose with such a first value.
+fn digits_advice(text: &str) -> Option<String> {
+    if !is_integer(text) || is_int64(text) && !loses_digits(text) {
+        return None;
+    }
+    let text_shown = quoted(text);
+    Some(if loses_digits(text) {
+        format!(
+            ": a DOUBLE does not hold all digits of {text_shown}; --type COLUMN=double cuts them"
+        )
+    } else {
+        format!(
+            ": a number would lose the zeros in front of {text_shown}; --type COLUMN=bigint drops them"
+        )
+    })
 }
 
 fn quoted(text: &str) -> String {

@@ -239,6 +239,17 @@ impl<'a> Job<'a> {
                 "--time-unit needs --time, the column it is about",
             ));
         }
+        let is_time =
+            |data_type: &DataType| matches!(data_type, DataType::Timestamp(..) | DataType::Date32);
+        if options.time_unit.is_some()
+            && let Some(fields) = &fields
+            && !fields.iter().any(|field| is_time(field.data_type()))
+        {
+            return Err(Failure::usage(format!(
+                "--time-unit: table \"{}\" exists, and none of the columns that the file has is a time there",
+                self.table
+            )));
+        }
         let rules = Rules::new(options, set.delimiter(), existing.is_some());
         let mut inference = Inference::new(rules, names.len(), time);
         let mut sample = read_sample(&mut set, &mut inference, listening)?;
@@ -252,9 +263,7 @@ impl<'a> Job<'a> {
         }
         let reads_times = |place: usize| {
             let field = fields.as_ref().map(|fields| fields[place].data_type());
-            field.is_some_and(|data_type| {
-                matches!(data_type, DataType::Timestamp(..) | DataType::Date32)
-            })
+            field.is_some_and(is_time)
         };
         // Text columns of the table take dates as they are.
         let is_told = |place: usize| told_type(options, &names[place]).is_some();
@@ -270,6 +279,9 @@ impl<'a> Job<'a> {
         }
         for place in times() {
             if let Some(example) = inference.ambiguous(place, reads_times(place)) {
+                if let Some(both) = inference.contradiction(place) {
+                    return Err(contradicting_dates(&names[place], both));
+                }
                 return Err(ambiguous_date(&names[place], example));
             }
         }
@@ -827,6 +839,16 @@ fn check_types(
         }
     }
     Ok(())
+}
+
+fn contradicting_dates(name: &str, [day_first, month_first]: [&Example; 2]) -> Failure {
+    Failure::Other(format!(
+        "column \"{name}\": the day is first in {} (line {}) and the month in {} (line {}); nothing was imported",
+        shown(&day_first.text),
+        day_first.line,
+        shown(&month_first.text),
+        month_first.line
+    ))
 }
 
 fn ambiguous_date(name: &str, example: &Example) -> Failure {

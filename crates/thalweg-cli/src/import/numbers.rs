@@ -29,7 +29,7 @@ pub(super) fn is_float(text: &str) -> bool {
     let looks_so = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
     looks_so
         && has_no_leading_zero(text)
-        && Float64Type::parse(text).is_some()
+        && Float64Type::parse(text).is_some_and(f64::is_finite)
         && !loses_digits(text)
 }
 
@@ -49,6 +49,15 @@ pub(super) fn loses_digits(text: &str) -> bool {
     )]
     let returned = value as f64 as i128;
     value.unsigned_abs() > EXACT_IN_FLOAT && returned != i128::from(value)
+}
+
+/// Whether it is a number larger than all floats: read as one it would be infinite.
+pub(super) fn is_beyond_floats(text: &str) -> bool {
+    // The largest float has 309 digits in front of its point.
+    let may_be = text.contains(['e', 'E']) || text.len() > 300;
+    may_be
+        && !WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
+        && Float64Type::parse(text).is_some_and(f64::is_infinite)
 }
 
 /// Not `007`: zeros in front belong to a name.

@@ -147,7 +147,9 @@ fn days_since_epoch(date: NaiveDate) -> i64 {
 }
 
 fn clock_ns(hour: u32, minute: u32, second: u32, fraction_ns: i64) -> Option<i64> {
-    (hour < 24 && minute < 60 && second < 60)
+    // The end of a day, which is the beginning of the next one.
+    let is_midnight = (hour, minute, second, fraction_ns) == (24, 0, 0, 0);
+    (hour < 24 && minute < 60 && second < 60 || is_midnight)
         .then(|| i64::from(hour * 3_600 + minute * 60 + second) * 1_000_000_000 + fraction_ns)
 }
 

@@ -307,6 +307,49 @@ fn times_in_many_writings() {
 }
 
 #[test]
+fn times_far_away_are_in_microseconds() {
+    let place = Place::new();
+    let text = "ts,d\n1600-01-01 00:30,1600-01-01\n2024-01-01 24:00,2300-01-02 10:00\n";
+    import(&place, "t.csv", text, &["--time", "ts"]).ok();
+    assert_eq!(
+        place.sql("SELECT ts, d, typeof(ts) AS t FROM t"),
+        "ts,d,t\n1600-01-01T00:30:00,1600-01-01T00:00:00,TIMESTAMP(6)\n\
+         2024-01-02T00:00:00,2300-01-02T10:00:00,TIMESTAMP(6)\n"
+    );
+}
+
+#[test]
+fn dates_that_contradict_each_other_are_named() {
+    let place = Place::new();
+    let text = "d\n01/02/2024\n13/04/2024\n04/25/2024\n";
+    let message = import(&place, "t.csv", text, &["--time", "d"]).fails(1);
+    for named in ["\"13/04/2024\" (line 3)", "\"04/25/2024\" (line 4)"] {
+        assert!(message.contains(named), "{message}");
+    }
+}
+
+#[test]
+fn numbers_beyond_floats_are_text_or_bad_rows() {
+    let place = Place::new();
+    import(&place, "t.csv", "id,v\n1,1e400\n", &[]).ok();
+    assert_eq!(place.sql("SELECT v FROM t"), "v\n1e400\n");
+    let place = Place::new();
+    import(&place, "u.csv", "id,v\n1,1.5\n", &[]).ok();
+    let message = import(&place, "v.csv", "id,v\n2,1e400\n", &[]).fails(1);
+    assert!(message.contains("\"1e400\""), "{message}");
+}
+
+#[test]
+fn digits_that_make_a_column_text_are_named() {
+    let place = Place::new();
+    let ended = import(&place, "t.csv", "a,b\n12345678901234567,007\n1.5,8\n", &[]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    for named in ["--type COLUMN=double", "--type COLUMN=bigint"] {
+        assert!(ended.err.contains(named), "{ended:?}");
+    }
+}
+
+#[test]
 fn an_ambiguous_date_is_an_error_that_names_the_option() {
     for more in [&[][..], &["--time", "d"]] {
         let place = Place::new();

@@ -184,6 +184,8 @@ const PATTERNS: &[(&str, &str)] = &[
     ("SS", "%S"),
     ("AM", "%p"),
     ("PM", "%p"),
+    ("am", "%P"),
+    ("pm", "%P"),
     ("IYYY", "%G"),
     ("IW", "%V"),
 ];
@@ -352,11 +354,13 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
             }
             _ => return Ok(None),
         },
-        ("to_char", &[time, format]) => match text_of(format) {
-            Some(format) if !format.contains('%') => {
+        ("to_char", &[time, format]) => match (text_of(format), format) {
+            (Some(format), _) if !format.contains('%') => {
                 filled("to_char(a1, a2)", &[time, &text(&pattern(&format)?)])?
             }
-            _ => return Ok(None),
+            // Made by this translation.
+            (Some(_), _) | (None, Expr::Function(_)) => return Ok(None),
+            (None, _) => filled("to_char(a1, time_pattern(a2))", &[time, format])?,
         },
         ("list_value" | "list_pack", items) => {
             let places = (1..=items.len()).map(|place| format!("a{place}"));
@@ -393,7 +397,7 @@ pub(super) fn at_time_zone(time: &Expr, zone: &Expr) -> Result<Expr> {
 }
 
 /// The pattern with `%f` as six digits, as Python and DuckDB have it: to chrono they are nanoseconds.
-fn with_microseconds(pattern: &str) -> String {
+pub(super) fn with_microseconds(pattern: &str) -> String {
     let mut written = String::with_capacity(pattern.len() + 1);
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
@@ -570,7 +574,7 @@ impl VisitorMut for Filler<'_> {
 }
 
 /// PostgreSQL's pattern as one of `strftime`.
-fn pattern(format: &str) -> Result<String> {
+pub(super) fn pattern(format: &str) -> Result<String> {
     let mut out = String::new();
     let mut rest = format;
     while let Some(next) = rest.chars().next() {
@@ -586,13 +590,16 @@ fn pattern(format: &str) -> Result<String> {
                 let head = rest.get(..name.len());
                 head == Some(*name) || head == Some(&*name.to_ascii_lowercase())
             })
-            .max_by_key(|(name, _)| name.len());
+            // Of equally long ones the one as it is written.
+            .max_by_key(|(name, _)| (name.len(), rest.starts_with(name)));
+        let is_other = ["TZ", "SSSS"].iter().any(|other| rest.starts_with(other));
+        let found = found.filter(|_| !is_other);
         match found {
             Some((name, meaning)) => {
                 out.push_str(meaning);
                 rest = &rest[name.len()..];
             }
-            None if next.is_ascii_alphabetic() && next != 'T' && next != 'Z' => {
+            None if is_other || next.is_ascii_alphabetic() && next != 'T' && next != 'Z' => {
                 return Err(query(format!(
                     "to_char does not know the pattern \"{rest}\": write '%Y-%m-%d %H:%M:%S' or 'YYYY-MM-DD HH24:MI:SS'"
                 )));

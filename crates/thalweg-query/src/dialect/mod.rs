@@ -49,6 +49,14 @@ pub(crate) fn cast(expr: &Expr, to: &DataType) -> Result<Expr> {
     )
 }
 
+/// A pattern of `to_char`, which may be PostgreSQL's, as one of `strftime`.
+pub(crate) fn time_pattern(written: &str) -> Result<String> {
+    if written.contains('%') {
+        return Ok(functions::with_microseconds(written));
+    }
+    functions::pattern(written)
+}
+
 fn visit(node: &mut impl VisitMut) -> Result<()> {
     match node.visit(&mut Translator::default()) {
         ControlFlow::Continue(()) => Ok(()),
@@ -68,6 +76,9 @@ impl VisitorMut for Translator {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         order_by_positions(query);
         fetch_as_limit(query);
+        if let Err(error) = rows::of_subqueries(query) {
+            return ControlFlow::Break(error);
+        }
         match using::replace_in_order(query) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),

@@ -5,8 +5,10 @@
 use super::functions::filled;
 use crate::error::unsupported;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+    BinaryOperator, Expr, Ident, Query, SetExpr, SetOperator, SetQuantifier, TableAlias,
+    TableAliasColumnDef, TableFactor, visit_expressions,
 };
+use std::ops::ControlFlow;
 use thalweg_table::{Error, Result};
 
 /// Such conditions as EXISTS.
@@ -67,6 +69,49 @@ fn exists(values: &[Expr], subquery: &Query) -> Result<Expr> {
         }
     }
     Ok(exists)
+}
+
+/// A VALUES with subqueries as a query for each row: the planner computes no subquery inside of VALUES.
+pub(super) fn of_subqueries(query: &mut Query) -> Result<()> {
+    let SetExpr::Values(values) = &*query.body else {
+        return Ok(());
+    };
+    let mut cells = values.rows.iter().flat_map(|row| &row.content);
+    if !cells.any(has_subquery) {
+        return Ok(());
+    }
+    let mut body: Option<SetExpr> = None;
+    for row in &values.rows {
+        let places = (1..=row.content.len()).map(|place| format!("a{place} AS column{place}"));
+        let places: Vec<String> = places.collect();
+        let template = format!("(SELECT {})", places.join(", "));
+        let cells: Vec<&Expr> = row.content.iter().collect();
+        let Expr::Subquery(one) = filled(&template, &cells)? else {
+            return Ok(());
+        };
+        body = Some(match body {
+            None => *one.body,
+            Some(before) => SetExpr::SetOperation {
+                op: SetOperator::Union,
+                set_quantifier: SetQuantifier::All,
+                left: Box::new(before),
+                right: one.body,
+            },
+        });
+    }
+    if let Some(body) = body {
+        query.body = Box::new(body);
+    }
+    Ok(())
+}
+
+/// Whether a query stands anywhere inside of an expression.
+fn has_subquery(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |inner| match inner {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// What is left of them.

@@ -44,9 +44,13 @@ pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
         SqlType::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => true,
         SqlType::Timestamp(None | Some(9), _) => matches!(expr, Expr::Cast { .. }),
         // Names of DuckDB, which DataFusion does not know.
-        SqlType::UTinyInt | SqlType::USmallInt | SqlType::UBigInt | SqlType::Custom(..) => {
-            parse_type(&name.to_string()).is_ok()
-        }
+        SqlType::Blob(_)
+        | SqlType::Binary(_)
+        | SqlType::Varbinary(_)
+        | SqlType::UTinyInt
+        | SqlType::USmallInt
+        | SqlType::UBigInt
+        | SqlType::Custom(..) => parse_type(&name.to_string()).is_ok(),
         _ => false,
     };
     if !is_other {
@@ -59,6 +63,14 @@ pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
 
 /// An interval of a number of units that is no constant, and one whose text has a time of day.
 pub(super) fn interval(interval: &Interval) -> Result<Option<Expr>> {
+    if let Expr::Nested(inner) = &*interval.value {
+        let inner = Interval {
+            value: inner.clone(),
+            ..interval.clone()
+        };
+        return self::interval(&inner)
+            .map(|translated| Some(translated.unwrap_or(Expr::Interval(inner))));
+    }
     let is_parameter = matches!(&*interval.value, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)));
     match (&*interval.value, &interval.leading_field) {
         (parameter, None) if is_parameter => filled("CAST(a1 AS INTERVAL)", &[parameter]).map(Some),
@@ -72,6 +84,13 @@ pub(super) fn interval(interval: &Interval) -> Result<Option<Expr>> {
                     .map(Some),
                 None => Ok(None),
             }
+        }
+        // A number would be no constant where a frame of a window wants one.
+        (Expr::Value(constant), Some(unit)) if !is_parameter && interval.last_field.is_none() => {
+            let Value::Number(digits, _) = &constant.value else {
+                return Ok(None);
+            };
+            filled(&format!("INTERVAL a1 {unit}"), &[&text(digits)]).map(Some)
         }
         (Expr::Value(_), Some(_)) if !is_parameter => Ok(None),
         (Expr::UnaryOp { .. }, _) => Ok(None),

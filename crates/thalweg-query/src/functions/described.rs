@@ -2,6 +2,7 @@
 //!
 //! Invariant: while planning, each becomes a constant or the casts that it stands for, so that what knows about those knows it.
 
+use super::coarser_times::{coarser, in_unit, is_coarser};
 use crate::error::{query, to_datafusion};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit};
@@ -143,7 +144,13 @@ impl ScalarUDFImpl for Epoch {
             return Ok(ExprSimplifyResult::Original(args));
         };
         let [between, result] = self.types(&info.get_data_type(&arg)?);
-        let simplified = cast_to(cast_to(arg, between), result);
+        let is_finer = is_coarser(self.unit, &info.get_data_type(&arg)?);
+        let time = if is_finer {
+            coarser(arg, self.unit)
+        } else {
+            arg
+        };
+        let simplified = cast_to(cast_to(time, between), result);
         Ok(ExprSimplifyResult::Simplified(simplified))
     }
 
@@ -152,7 +159,10 @@ impl ScalarUDFImpl for Epoch {
             return internal_err!("{} takes one argument", self.name);
         };
         let [between, result] = self.types(&value.data_type());
-        let array = value.to_array(args.number_rows)?;
+        let mut array = value.to_array(args.number_rows)?;
+        if is_coarser(self.unit, array.data_type()) {
+            array = in_unit(&array, self.unit)?;
+        }
         Ok(ColumnarValue::Array(cast(
             &cast(&array, &between)?,
             &result,

@@ -3,15 +3,20 @@
 //! Invariant: they are DataFusion's own in everything but the moment of the call: names, types and what is known of them
 //! while planning.
 
+use super::applied;
 use super::bounded::Size;
 use super::time_groups::TimeGrouping;
-use arrow::datatypes::{DataType, FieldRef};
+use crate::error::to_datafusion;
+use arrow::array::{ArrayRef, AsArray, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, FieldRef, Float64Type};
 use datafusion::common::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
 use std::sync::Arc;
+use thalweg_table::{Error, ErrorKind};
 
 /// `functions` with a guard before those that need it.
 pub(crate) fn guarded(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
@@ -28,6 +33,10 @@ enum Guard {
     Size(Size),
     /// Of what may lose times.
     Time(TimeGrouping),
+    /// Of what computes in floats, and takes the last time for all that is beyond it.
+    Seconds,
+    /// Of what takes the first pattern for all rows where the time is one.
+    Patterns,
 }
 
 impl Guard {
@@ -35,7 +44,60 @@ impl Guard {
         Size::of(function)
             .map(Self::Size)
             .or_else(|| TimeGrouping::of(function).map(Self::Time))
+            .or_else(|| match function {
+                "to_timestamp" => Some(Self::Seconds),
+                "to_char" => Some(Self::Patterns),
+                _ => None,
+            })
     }
+}
+
+/// The same arguments, all by row where one of them is.
+fn by_row(mut args: ScalarFunctionArgs) -> Result<ScalarFunctionArgs> {
+    let is_array = |arg: &ColumnarValue| matches!(arg, ColumnarValue::Array(_));
+    if args.args.get(1).is_some_and(is_array) {
+        for arg in &mut args.args {
+            *arg = ColumnarValue::Array(arg.to_array(args.number_rows)?);
+        }
+    }
+    Ok(args)
+}
+
+/// Seconds in floats as times in nanoseconds, of the digits that are shown of them: a product of floats has others.
+///
+/// # Errors
+/// `OutOfDomain` for a float that is no second of the years that nanoseconds hold.
+fn of_seconds(seconds: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let floats = cast(seconds, &DataType::Float64)?;
+    let ns = |seconds: f64| {
+        ns_of(seconds).ok_or_else(|| {
+            let message = format!(
+                "to_timestamp({seconds}) is beyond timestamps in nanoseconds, which reach from 1677-09-21 to 2262-04-11: it takes seconds"
+            );
+            to_datafusion(Error::new(ErrorKind::OutOfDomain, message))
+        })
+    };
+    let times = floats.as_primitive::<Float64Type>();
+    let times: Int64Array = times.try_unary(ns)?;
+    let times: ArrayRef = Arc::new(times);
+    Ok(cast(&times, to)?)
+}
+
+fn ns_of(seconds: f64) -> Option<i64> {
+    const DIGITS: usize = 9;
+    if !seconds.is_finite() {
+        return None;
+    }
+    // The shortest digits that are this float.
+    let shown = seconds.abs().to_string();
+    let (whole, fraction) = shown.split_once('.').unwrap_or((&shown, ""));
+    let digits: String = fraction
+        .chars()
+        .chain("000000000".chars())
+        .take(DIGITS)
+        .collect();
+    let ns: i128 = format!("{whole}{digits}").parse().ok()?;
+    i64::try_from(if seconds < 0.0 { -ns } else { ns }).ok()
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -84,6 +146,13 @@ impl ScalarUDFImpl for Guarded {
                 self.base.invoke_with_args(args)
             }
             Guard::Time(grouping) => grouping.invoke(&self.base, args),
+            Guard::Patterns => self.base.invoke_with_args(by_row(args)?),
+            Guard::Seconds => match &*args.args {
+                [seconds] if seconds.data_type().is_floating() => applied(&args, |arrays| {
+                    of_seconds(&arrays[0], args.return_field.data_type())
+                }),
+                _ => self.base.invoke_with_args(args),
+            },
         }
     }
 }

@@ -2,6 +2,8 @@
 
 mod bounded;
 pub(crate) mod bucket_origin;
+pub(crate) mod coarser_times;
+pub(crate) mod day_intervals;
 pub(crate) mod described;
 mod extreme;
 pub(crate) mod floats;
@@ -12,6 +14,7 @@ pub(crate) mod quantile;
 pub(crate) mod scaled;
 mod sliding;
 mod time_groups;
+pub(crate) mod time_patterns;
 pub(crate) mod time_texts;
 pub(crate) mod time_zones;
 pub(crate) mod total;

@@ -4,8 +4,9 @@
 //! its name; only operators on integers of one type are, as times, intervals and decimals are checked by Arrow anyway.
 
 use crate::error::{query, to_datafusion};
+use arrow::array::AsArray;
 use arrow::compute::kernels::numeric::{add, mul, neg, sub};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef};
 use arrow::error::ArrowError;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, internal_err};
@@ -26,7 +27,7 @@ pub(super) fn checked(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
                 Some((operation, data_type)) => {
                     Transformed::yes(call(operation, data_type, vec![*left, *right]))
                 }
-                None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+                None => within_digits(Expr::BinaryExpr(BinaryExpr { left, op, right }), schema),
             }
         }
         Expr::Negative(inner) => match integer_type(&inner, schema) {
@@ -36,6 +37,70 @@ pub(super) fn checked(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
             _ => Transformed::no(Expr::Negative(inner)),
         },
         other => Transformed::no(other),
+    }
+}
+
+/// A sum, difference or product of decimals of as many digits as there can be, which fails where it has more: Arrow keeps it, and
+/// drops its last digit when it is shown.
+fn within_digits(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let Expr::BinaryExpr(BinaryExpr { op, .. }) = &expr else {
+        return Transformed::no(expr);
+    };
+    match expr.get_type(schema) {
+        Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, _)) if Operation::of(*op).is_some() => {
+            let function = ScalarUDF::new_from_impl(WithinDigits {
+                signature: Signature::any(1, Volatility::Immutable),
+            });
+            let call = ScalarFunction::new_udf(Arc::new(function), vec![expr]);
+            Transformed::yes(Expr::ScalarFunction(call))
+        }
+        _ => Transformed::no(expr),
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct WithinDigits {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for WithinDigits {
+    fn name(&self) -> &'static str {
+        "within_digits"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [decimal] => Ok(decimal.clone()),
+            _ => internal_err!("{} takes one argument", self.name()),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let Some(decimals) = args.args.pop() else {
+            return internal_err!("{} takes one argument", self.name());
+        };
+        let array = match &decimals {
+            ColumnarValue::Array(array) => Arc::clone(array),
+            ColumnarValue::Scalar(scalar) => scalar.to_array()?,
+        };
+        let values = array.as_primitive::<Decimal128Type>();
+        if values
+            .validate_decimal_precision(DECIMAL128_MAX_PRECISION)
+            .is_err()
+        {
+            return Err(to_datafusion(query(
+                "a sum, difference or product has more than the 38 digits that a decimal holds: CAST to DOUBLE first",
+            )));
+        }
+        Ok(decimals)
     }
 }
 

@@ -1,5 +1,7 @@
-//! Calls of `arrow_cast` to times as the casts that they are, so that what knows about casts knows them.
+//! Calls of `arrow_cast` to times as the casts that they are, so that what knows about casts knows them; and casts of times to
+//! coarser units, which before 1970 go to the step that the time lies in as well.
 
+use crate::functions::coarser_times::{coarser, is_coarser};
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
@@ -28,4 +30,33 @@ pub(super) fn of_call(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>
     } else {
         Expr::Cast(Cast::new(value, to))
     }))
+}
+
+/// The cast that `expr` is, of a time that is in its unit already where that is coarser.
+pub(super) fn to_coarser(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let unit = |field: &DataType, inner: &Expr| match field {
+        // What has no type here, as a placeholder, gets one before this rule is asked again.
+        DataType::Timestamp(unit, _) => inner
+            .get_type(schema)
+            .is_ok_and(|from| is_coarser(*unit, &from))
+            .then_some(*unit),
+        _ => None,
+    };
+    match expr {
+        Expr::Cast(Cast { expr, field }) => match unit(field.data_type(), &expr) {
+            Some(unit) => Transformed::yes(Expr::Cast(Cast {
+                expr: Box::new(coarser(*expr, unit)),
+                field,
+            })),
+            None => Transformed::no(Expr::Cast(Cast { expr, field })),
+        },
+        Expr::TryCast(TryCast { expr, field }) => match unit(field.data_type(), &expr) {
+            Some(unit) => Transformed::yes(Expr::TryCast(TryCast {
+                expr: Box::new(coarser(*expr, unit)),
+                field,
+            })),
+            None => Transformed::no(Expr::TryCast(TryCast { expr, field })),
+        },
+        other => Transformed::no(other),
+    }
 }

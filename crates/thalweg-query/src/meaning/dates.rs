@@ -1,12 +1,14 @@
 //! Dates with intervals, and lengths of lists, before types are made to agree.
 //!
-//! Invariants: a date plus or minus an interval is a time, as in PostgreSQL and DuckDB: DataFusion adds to the date and drops the hours;
+//! Invariants: a time in a coarse unit plus or minus a written interval with a fraction of it is one in nanoseconds: DataFusion drops the
+//! fraction; a date plus or minus an interval is a time, as in PostgreSQL and DuckDB: DataFusion adds to the date and drops the hours;
 //! a series of dates with an interval as its step is one of times, as there: DataFusion refuses steps of hours.
 
+use crate::pushdown::time::unit_ns;
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions_nested::expr_fn::array_length;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::utils::merge_schema;
@@ -95,6 +97,26 @@ fn is_interval(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Interval(_))
 }
 
+/// Whether a written interval is no whole number of the steps of a type of times.
+fn is_finer(interval: &Expr, than: &DataType) -> bool {
+    match (interval, than) {
+        (
+            Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(by)), _),
+            DataType::Timestamp(unit, _),
+        ) => by.nanoseconds % unit_ns(*unit) != 0,
+        _ => false,
+    }
+}
+
+fn in_nanoseconds(times: &Expr, data_type: &DataType) -> Expr {
+    let zone = match data_type {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
+    };
+    let to = DataType::Timestamp(TimeUnit::Nanosecond, zone);
+    Expr::Cast(Cast::new(Box::new(times.clone()), to))
+}
+
 fn time(date: &Expr) -> Expr {
     let to = DataType::Timestamp(TimeUnit::Nanosecond, None);
     Expr::Cast(Cast::new(Box::new(date.clone()), to))
@@ -139,6 +161,10 @@ fn as_time(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         (Box::new(time(left)), right.clone())
     } else if *op == Operator::Plus && is_interval(&left_type) && is_date(&right_type) {
         (left.clone(), Box::new(time(right)))
+    } else if is_finer(right, &left_type) {
+        (Box::new(in_nanoseconds(left, &left_type)), right.clone())
+    } else if *op == Operator::Plus && is_finer(left, &right_type) {
+        (left.clone(), Box::new(in_nanoseconds(right, &right_type)))
     } else {
         return Ok(Transformed::no(expr));
     };

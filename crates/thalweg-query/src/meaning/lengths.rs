@@ -6,6 +6,7 @@
 
 use super::time_unit::compares;
 use crate::functions::lengths::{extreme, length};
+use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -164,6 +165,19 @@ impl AnalyzerRule for WindowsByLength {
     }
 }
 
+/// Whether an interval goes back.
+fn is_negative(interval: &ScalarValue) -> bool {
+    match interval {
+        ScalarValue::IntervalMonthDayNano(Some(by)) => {
+            by.months < 0 || by.days < 0 || by.nanoseconds < 0
+        }
+        // Not an interval yet.
+        ScalarValue::Utf8(Some(text)) => parse_interval_month_day_nano(text)
+            .is_ok_and(|by| by.months < 0 || by.days < 0 || by.nanoseconds < 0),
+        _ => false,
+    }
+}
+
 /// Refuses distances in RANGE that cannot be added to the values that rows are sorted by: texts, and a number where these are
 /// times. DataFusion answers with windows that nobody asked for.
 fn check_range(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
@@ -181,6 +195,11 @@ fn check_range(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
         };
         if by.is_null() {
             continue;
+        }
+        if is_negative(by) {
+            return plan_err!(
+                "the distance of RANGE is negative: write it without the sign, as in RANGE INTERVAL '1 hour' PRECEDING"
+            );
         }
         let is_number = match by.try_as_str() {
             Some(Some(text)) => text.trim().parse::<f64>().is_ok(),

@@ -7,13 +7,16 @@ mod arithmetic;
 mod casts;
 pub(crate) mod counted_sets;
 pub(crate) mod dates;
+pub(crate) mod decimals;
 mod float_lists;
 mod in_subqueries;
 mod joined_lists;
 pub(crate) mod lengths;
 mod naive_time;
+mod parts;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
+pub(crate) mod window_keys;
 
 pub(crate) use float_lists::with_both_zeros;
 
@@ -72,5 +75,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| lengths::compared(expr, schema))?
         .transform_data(|expr| float_lists::with_one_zero(expr, schema))?
         .transform_data(|expr| Ok(joined_lists::kept_apart(expr)))?
+        .transform_data(|expr| Ok(casts::to_coarser(expr, schema)))?
+        .transform_data(|expr| Ok(parts::of_durations(expr, schema)))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))
 }

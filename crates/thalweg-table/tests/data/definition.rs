@@ -171,7 +171,7 @@ fn schemas_that_cannot_be_stored_are_refused_by_name() {
         vec![text],
         &CreateOptions::stream("t"),
         ErrorKind::Schema,
-        "\"t\" is of type string",
+        "\"t\" is of type varchar",
     );
     let split = CreateOptions {
         split: Some("1 day".into()),

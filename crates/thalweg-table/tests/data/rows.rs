@@ -384,7 +384,7 @@ fn rows_that_do_not_fit_leave_nothing_behind() {
         &row,
         &mut out,
         ErrorKind::Schema,
-        "column \"n\": int16 cannot hold 70000",
+        "column \"n\": smallint cannot hold 70000",
     );
     let long = "x".repeat((16 << 20) + 1);
     row[3] = Value::Text(&long);

@@ -229,7 +229,7 @@ fn bounds_that_are_no_integers_are_shown_as_given() {
     ];
     for (bound, shown) in bounds {
         let error = key_range(&DataType::Int64, Some(bound), None).unwrap_err();
-        let wanted = format!("the time column is int64: give an integer, not {shown}");
+        let wanted = format!("the time column is bigint: give an integer, not {shown}");
         assert_eq!(error.message(), wanted);
     }
 }
