@@ -48,6 +48,9 @@ pub(crate) fn read(
     if is_of(data, "polars", "LazyFrame")? {
         return through(py, "collected", (data,));
     }
+    if is_of(data, "polars", "DataFrame")? {
+        return through(py, "from_polars", (data,));
+    }
     if is_of(data, "pandas", "DataFrame")? {
         return through(py, "from_pandas", (data, names(columns), time));
     }

@@ -644,3 +644,14 @@ def test_rows_take_the_scalars_of_numpy_and_pandas(db):
     ]
     with pytest.raises(thalweg.SchemaError, match='"ts"'):
         table.append({"ts": numpy.datetime64("NaT")})
+
+
+def test_frames_of_polars_with_columns_without_values_and_of_objects(db):
+    frame = polars.DataFrame({"ts": ["2024-01-01"], "v": [None]})
+    table = db.create_table("t", {"ts": "timestamp", "v": "double"}, time="ts")
+    assert table.append(frame) == 1
+    assert db.sql("SELECT v FROM t").fetchall() == [(None,)]
+    assert db.sql("SELECT v, ts FROM frame").fetchall() == [(None, "2024-01-01")]
+    objects = polars.DataFrame({"x": polars.Series([object()], dtype=polars.Object)})
+    with pytest.raises(thalweg.SchemaError, match='"x" is of Python objects'):
+        db.create_table("o", objects)

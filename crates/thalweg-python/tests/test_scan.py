@@ -204,5 +204,5 @@ def test_the_latest_first_by_every_kind_of_time(db, kind):
 def test_bounds_of_another_kind_are_shown_as_given(db):
     table = db.create_table("t", {"n": "int64"}, time="n")
     for given, shown in (("2024-01-01", '"2024-01-01"'), (date(2024, 1, 1), "2024-01-01"), (BASE, "2026-01-01T00:00:00")):
-        with pytest.raises(thalweg.Error, match=f"the time column is int64: give an integer, not {shown}"):
+        with pytest.raises(thalweg.Error, match=f"the time column is bigint: give an integer, not {shown}"):
             table.scan(start=given)

@@ -297,7 +297,7 @@ def test_lists_of_numbers_times_and_nothing(db, cpu):
     assert db.sql("SELECT count(*) FROM cpu WHERE ts IN ? AND host <> ?", params=[times, "z"]).fetchone()[0] == len(
         [row for row in db.sql("SELECT ts FROM cpu").fetchall() if row[0].second in (1, 5)]
     )
-    with pytest.raises(thalweg.QueryError, match="parameter 1: a list has values of one type, not int64 and string"):
+    with pytest.raises(thalweg.QueryError, match="parameter 1: a list has values of one type, not bigint and varchar"):
         db.sql("SELECT 1 IN ?", params=[[1, "x"]])
 
 

@@ -173,6 +173,10 @@ const RULES: &[(&str, &str)] = &[
         "an interval of {0} is too long",
     ),
     (
+        "Cannot cast {x} value {} to {x}: converted value exceeds the representable i64 range",
+        "a {0} lies beyond the range of {2}; timestamps in nanoseconds reach from 1677-09-21 to 2262-04-11, TIMESTAMP(6) further",
+    ),
+    (
         "Cannot cast date value {} to timestamp: {}",
         "a date lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
     ),
@@ -702,8 +706,8 @@ mod tests {
                 "there is no function \"locf\"",
             ),
             (
-                "Cannot cast date value 120530 to timestamp: converted value exceeds the representable i64 range",
-                "a date lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
+                "Cannot cast Date32 value 120530 to Timestamp(ns): converted value exceeds the representable i64 range",
+                "a date lies beyond the range of timestamp; timestamps in nanoseconds reach from 1677-09-21 to 2262-04-11, TIMESTAMP(6) further",
             ),
             (
                 "Invalid function 'date_bim'.\nDid you mean 'date_bin'?",

@@ -79,6 +79,15 @@ def collected(frame):
     return frame.collect().to_arrow()
 
 
+def from_polars(frame):
+    """A frame of polars as something that exports Arrow as others read it: not columns without any value, nor objects as addresses."""
+    kinds = [str(kind) for kind in frame.dtypes]
+    if "Object" in kinds:
+        name = frame.columns[kinds.index("Object")]
+        raise SchemaError(f'column "{name}" is of Python objects, which cannot be stored: cast it to a type of polars')
+    return frame.to_arrow() if "Null" in kinds else frame
+
+
 def from_dict(data):
     """A table of a dict of columns, or of one row."""
     return from_rows([data]) if _is_row(data) else from_columns(data)

@@ -100,7 +100,7 @@ pub(super) fn of_subqueries(query: &mut Query) -> Result<()> {
         });
     }
     if let Some(body) = body {
-        query.body = Box::new(body);
+        *query.body = body;
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ impl Guard {
         Size::of(function)
             .map(Self::Size)
             .or_else(|| TimeGrouping::of(function).map(Self::Time))
-            .or_else(|| match function {
+            .or(match function {
                 "to_timestamp" => Some(Self::Seconds),
                 "to_char" => Some(Self::Patterns),
                 _ => None,
