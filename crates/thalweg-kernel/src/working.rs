@@ -386,7 +386,7 @@ impl Working {
             Some(_) if origin == (Origin::DamagedLog { edits_lost: true }) => Ok(()),
             Some(taken) => {
                 let message = format!(
-                    "table \"{}\" exists already; drop it or choose another name",
+                    "table \"{}\" exists already: use it as it is, or choose another name",
                     taken.name
                 );
                 Err(Error::new(ErrorKind::AlreadyExists, message))

@@ -328,7 +328,8 @@ impl PyQueryResult {
         Ok(list)
     }
 
-    /// The next row as a tuple of Python values; None when there is no more.
+    /// The next row as a tuple of Python values; None when there is no more. A datetime has microseconds: df(), numpy() and arrow() keep
+    /// nanoseconds.
     fn fetchone<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.with_rows(|rows| rows.next_row(py))
     }

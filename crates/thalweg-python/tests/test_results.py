@@ -326,3 +326,28 @@ def test_rows_are_written_to_files(tmp_path):
             db.sql("SELECT 9223372036854775807 + n FROM generate_series(0, 1) t(n)").write_csv(tmp_path / "a.csv")
         assert (tmp_path / "a.csv").read_bytes() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("column", "writes", "refuses"),
+    [
+        ("INTERVAL '90 minutes'", [], ["write_csv", "to_parquet"]),
+        ("TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01'", ["to_parquet"], ["write_csv"]),
+        ("[1, 2]", ["to_parquet"], ["write_csv"]),
+    ],
+)
+def test_files_that_have_no_form_for_a_column(db, tmp_path, column, writes, refuses):
+    for name in writes:
+        getattr(db.sql(f"SELECT {column} AS x"), name)(tmp_path / "a")
+    for name in refuses:
+        with pytest.raises(thalweg.UnsupportedError, match='cannot hold the column "x"'):
+            getattr(db.sql(f"SELECT {column} AS x"), name)(tmp_path / "b")
+
+
+def test_frames_in_sql_keep_their_order(db):
+    frame = pandas.DataFrame({"k": range(200_000)})
+    assert db.sql("SELECT k FROM frame LIMIT 3").fetchall() == [(0,), (1,), (2,)]
+    assert db.sql("SELECT first(k), last(k) FROM frame").fetchone() == (0, 199_999)
+    db.sql("CREATE TABLE kept AS SELECT k FROM frame WHERE k % 2 = 0")
+    kept = [row[0] for row in db.table("kept").scan().fetchall()]
+    assert kept == list(range(0, 200_000, 2))

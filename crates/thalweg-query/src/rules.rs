@@ -196,6 +196,32 @@ pub(crate) fn shape_of(plan: &LogicalPlan) -> Shape {
     }
 }
 
+/// Whether the rows of a table that a caller gave should come in its order: unless they go into aggregates for which no order counts.
+pub(crate) fn keeps_order(plan: &LogicalPlan) -> bool {
+    let goes_by_order = |expr: &Expr| {
+        Ok(matches!(expr, Expr::AggregateFunction(call) if matches!(
+            call.func.name(),
+            "first_value" | "last_value" | "nth_value" | "array_agg" | "string_agg"
+        )))
+    };
+    let (mut has_given, mut aggregates, mut by_order) = (false, false, false);
+    // The closures cannot fail.
+    let _ = plan.apply_with_subqueries(|node| {
+        match node {
+            LogicalPlan::TableScan(scan) => has_given |= !is_stored(scan),
+            LogicalPlan::Aggregate(aggregate) => {
+                aggregates = true;
+                for expr in &aggregate.aggr_expr {
+                    by_order |= expr.exists(goes_by_order)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    has_given && (!aggregates || by_order)
+}
+
 fn is_stored(scan: &TableScan) -> bool {
     source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<StoredTable>())
 }

@@ -14,7 +14,7 @@ use crate::functions::{
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
-use crate::rules::{Rules, Shape, shape_of, with_limits_above_windows};
+use crate::rules::{Rules, Shape, keeps_order, shape_of, with_limits_above_windows};
 use crate::spill::UnnamedFiles;
 use crate::stack::with_room;
 use crate::table::StoredTable;
@@ -64,6 +64,8 @@ pub(crate) struct Planner {
     /// One pass of the short list finds all it can.
     short_config: SessionConfig,
     full_config: SessionConfig,
+    /// Rows of a caller's table stay in its order: it is read by one thread.
+    ordered_config: SessionConfig,
     task: Arc<TaskContext>,
     options: QueryOptions,
 }
@@ -73,6 +75,11 @@ impl Planner {
         let full_config = config(&options)?;
         let mut short_config = full_config.clone();
         short_config.options_mut().optimizer.max_passes = 1;
+        let mut ordered_config = full_config.clone();
+        ordered_config
+            .options_mut()
+            .optimizer
+            .repartition_file_scans = false;
         let runtime = runtime(&options)?;
         let base = SessionStateBuilder::new()
             .with_config(full_config.clone())
@@ -99,9 +106,18 @@ impl Planner {
             rules: Rules::new(),
             short_config,
             full_config,
+            ordered_config,
             task: Arc::new(task),
             options,
         })
+    }
+
+    fn config_of(&self, shape: Shape, keeps_order: bool) -> &SessionConfig {
+        match shape {
+            Shape::Any if keeps_order => &self.ordered_config,
+            Shape::Any => &self.full_config,
+            Shape::Plain | Shape::Chain => &self.short_config,
+        }
     }
 
     pub(crate) fn task(&self) -> &Arc<TaskContext> {
@@ -245,6 +261,7 @@ pub(crate) struct StatementSession {
     planner: Arc<Planner>,
     view: DatabaseView,
     shape: Shape,
+    keeps_order: bool,
     props: ExecutionProps,
     config: Arc<ConfigOptions>,
     /// Made only when something wants to change it.
@@ -254,20 +271,15 @@ pub(crate) struct StatementSession {
 impl StatementSession {
     pub(crate) fn new(planner: &Arc<Planner>, view: DatabaseView, plan: &LogicalPlan) -> Self {
         let shape = shape_of(plan);
-        let config = Arc::clone(
-            if shape == Shape::Any {
-                &planner.full_config
-            } else {
-                &planner.short_config
-            }
-            .options(),
-        );
+        let keeps_order = shape == Shape::Any && keeps_order(plan);
+        let config = Arc::clone(planner.config_of(shape, keeps_order).options());
         let mut props = ExecutionProps::new();
         props.mark_start_execution(Arc::clone(&config));
         Self {
             planner: Arc::clone(planner),
             view,
             shape,
+            keeps_order,
             props,
             config,
             table_options: None,
@@ -388,11 +400,7 @@ impl Session for StatementSession {
     }
 
     fn config(&self) -> &SessionConfig {
-        if self.shape == Shape::Any {
-            &self.planner.full_config
-        } else {
-            &self.planner.short_config
-        }
+        self.planner.config_of(self.shape, self.keeps_order)
     }
 
     fn catalog_list(&self) -> Arc<dyn CatalogProviderList> {

@@ -144,6 +144,10 @@ const RULES: &[(&str, &str)] = &[
         "{0} is beyond {1}: CAST to a wider type",
     ),
     (
+        "Unsupported CAST from Int64 to Interval(MonthDayNano)",
+        "a number is no length of time: write '1 hour' or INTERVAL '1 hour'",
+    ),
+    (
         "Unsupported CAST from {x} to {x}",
         "{0} cannot be cast to {1}",
     ),

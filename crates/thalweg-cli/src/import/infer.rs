@@ -549,7 +549,10 @@ impl Column {
             // A first value is a reason only where something can be done about it.
             let first = self.first.as_ref();
             let culprit = self.culprit.as_ref().or(first)?;
-            let of_digits = || first.and_then(|first| digits_advice(&first.text));
+            let of_digits = || {
+                let of_first = first.and_then(|first| digits_advice(&first.text));
+                of_first.or_else(|| digits_advice(&culprit.text))
+            };
             let advice = number_advice(&culprit.text).or_else(of_digits);
             if self.culprit.is_none() && advice.is_none() {
                 return None;

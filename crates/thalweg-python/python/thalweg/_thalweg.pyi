@@ -432,7 +432,8 @@ class Result:
         """All rows as a list of tuples of Python values."""
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row as a tuple of Python values; None when there is no more."""
+        """The next row as a tuple of Python values; None when there is no more. A datetime has microseconds: df(), numpy() and arrow() keep
+        nanoseconds."""
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
         """At most `size` of the next rows as a list of tuples of Python values; an empty one when there is no more.

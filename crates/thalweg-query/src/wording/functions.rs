@@ -191,6 +191,7 @@ const MEANT: &[(&[&str], &str)] = &[
     (&["shift"], "lag(x) OVER (ORDER BY ts)"),
     (&["size", "length_of"], "count(*)"),
     (&["std", "stdev", "stddev_sample"], "stddev(x)"),
+    (&["average"], "avg(x)"),
     (
         &["to_time", "totime", "parse_date", "parse_timestamp"],
         "to_timestamp('2026-01-31')",
