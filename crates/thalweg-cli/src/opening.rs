@@ -99,8 +99,12 @@ pub(crate) fn explain_arguments(error: &clap::Error) -> Failure {
     };
     match (first, second) {
         (Some(word), Some(_)) if !word.starts_with('-') && !is_command(&word) => {
-            let meant = nearest_command(&word)
-                .map_or_else(String::new, |name| format!("did you mean \"{name}\"? "));
+            let meant = if files::exists(Path::new(&word)) {
+                format!("thalweg sql {word} \"SELECT ...\" runs statements on a database; ")
+            } else {
+                nearest_command(&word)
+                    .map_or_else(String::new, |name| format!("did you mean \"{name}\"? "))
+            };
             Failure::usage(format!(
                 "there is no command \"{word}\"; {meant}--help lists the commands"
             ))

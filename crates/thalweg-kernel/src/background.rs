@@ -7,6 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::kernel::Options;
+use crate::rules::Chosen;
 use crate::writer::Writer;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +94,11 @@ impl Background {
     ) -> Result<()> {
         let (writer, stopping) = (Arc::clone(writer), Arc::clone(&self.stopping));
         let doing = format!("thread {name}");
-        let watched = move || writer.watched(&doing, || work(&writer, &stopping));
+        let chosen = Chosen::here();
+        let watched = move || {
+            chosen.choose();
+            writer.watched(&doing, || work(&writer, &stopping));
+        };
         let thread = env.spawner().spawn(name, Box::new(watched));
         self.threads
             .lock()

@@ -241,6 +241,7 @@ fn get_pending(bytes: &[u8], table: TableId) -> Result<Option<Pending>> {
         since,
         removed,
         added,
+        steps: Vec::new(),
         cause,
     }))
 }

@@ -505,13 +505,20 @@ impl Leader {
 
     /// Tells reading processes what they may show.
     pub(crate) fn write_live(&mut self) -> Result<()> {
-        let Some(log) = &self.log else { return Ok(()) };
+        match &self.log {
+            Some(log) => self.tell(log.epoch(), log.synced()),
+            None => Ok(()),
+        }
+    }
+
+    /// The same of an epoch that both slots of the root name, on disk, and of which so much is synced.
+    pub(crate) fn tell(&mut self, epoch: Epoch, synced: LogPosition) -> Result<()> {
         let written = self.live.write(Live {
             boot: self.boot,
             sequence: 0,
-            epoch: log.epoch(),
+            epoch,
             database: self.database,
-            synced: log.synced(),
+            synced,
             visible: self.working.commit,
             gc_floor: self.gc_floor,
             checkpoint: self.root.current.checkpoint,

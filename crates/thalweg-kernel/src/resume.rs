@@ -11,7 +11,7 @@ use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
 use crate::live::same_boot;
 use crate::open::{io_at, live_of_epoch, unfinished_epochs};
 use crate::recover::{Recovered, apply, recover};
-use crate::root::RootFile;
+use crate::root::{Root, RootFile};
 use crate::segment;
 use crate::view::View;
 use std::collections::BTreeMap;
@@ -81,6 +81,10 @@ impl Leader {
             // `live` was made, and what the root names before it was written. So both slots are written again, and no file is
             // made: openings that fail here, one after the other, would each leave one.
             self.root.switch(self.root.current).map_err(fatal)?;
+            // Readers that began in the epoch before follow its log for as long as `live` names it: they would not see what the
+            // recovery that has written this root found there, and what is shown here.
+            let Root { epoch, proven, .. } = self.root.current;
+            self.tell(epoch, proven).map_err(fatal)?;
         }
         if let Some(encoder) = self.encoder.clone() {
             self.learn_block_rows(&encoder);

@@ -73,7 +73,7 @@ thread_local! {
     static BROKEN: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
 }
 
-/// Breaks a rule in this thread, or none.
+/// Breaks a rule in this thread and in those of the databases that it opens from now on, or none.
 #[cfg(feature = "broken-rules")]
 pub fn break_rule(rule: Option<Rule>) {
     BROKEN.set(rule);
@@ -97,8 +97,9 @@ thread_local! {
         const { std::cell::Cell::new(crate::index::MAX_PAGE_ENTRIES) };
 }
 
-/// Limits the entries of index pages in this thread. Readers accept pages of up to
-/// [`MAX_PAGE_ENTRIES`](crate::index::MAX_PAGE_ENTRIES) all the same.
+/// Limits the entries of index pages in this thread and in those of the databases that it opens from now on. Whoever else commits,
+/// or reads as another process, must have the same limit: files go that the trees of the writer do not need. Pages of up to
+/// [`MAX_PAGE_ENTRIES`](crate::index::MAX_PAGE_ENTRIES) are read all the same.
 ///
 /// # Panics
 /// Below 4: pages of fewer entries cannot be both split and joined.
@@ -109,4 +110,41 @@ pub fn limit_page_entries(entries: usize) {
         "pages of {entries} entries"
     );
     PAGE_ENTRIES.set(entries);
+}
+
+/// What a thread has chosen, for those that it starts: all threads of a database make the same trees of the same commits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen {
+    #[cfg(feature = "broken-rules")]
+    broken: Option<Rule>,
+    #[cfg(feature = "broken-rules")]
+    page_entries: usize,
+}
+
+impl Chosen {
+    /// By the calling thread.
+    pub(crate) fn here() -> Self {
+        Self {
+            #[cfg(feature = "broken-rules")]
+            broken: BROKEN.get(),
+            #[cfg(feature = "broken-rules")]
+            page_entries: page_entries(),
+        }
+    }
+
+    /// For the calling thread.
+    #[cfg_attr(
+        not(feature = "broken-rules"),
+        expect(
+            clippy::unused_self,
+            reason = "there is a choice only where rules can be broken"
+        )
+    )]
+    pub(crate) fn choose(self) {
+        #[cfg(feature = "broken-rules")]
+        {
+            break_rule(self.broken);
+            limit_page_entries(self.page_entries);
+        }
+    }
 }

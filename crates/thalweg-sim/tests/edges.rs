@@ -346,3 +346,34 @@ fn garbage_is_found_beside_renames() {
         assert_eq!(again.rows(table).unwrap(), rows(0, 1206));
     }
 }
+
+/// A reader reads the slots of the root one after the other, and the writer may write a checkpoint into each of them meanwhile.
+#[test]
+fn a_reader_opens_beside_two_checkpoints_that_tear_both_slots_of_the_root() {
+    for seed in 0..60 {
+        let sim = SimEnv::new(seed);
+        let toy = shape().open(&sim.env()).unwrap();
+        let table = toy.create("t").unwrap();
+        toy.append(table, &[(0, 0)], Durability::Disk).unwrap();
+        // The next checkpoint goes into the slot that is read first, or into the other one.
+        if seed % 2 == 1 {
+            toy.kernel.checkpoint().unwrap();
+        }
+        let mut next = 0;
+        sim.set_watcher(Some(Box::new(move || {
+            next += 1;
+            toy.append(table, &[(next, next)], Durability::Disk)
+                .unwrap();
+            toy.kernel.checkpoint().unwrap();
+        })));
+        let beside = FaultRule::new(Fault::Watched)
+            .on(&[CallKind::Read])
+            .path_suffix("root")
+            .times(2);
+        sim.set_plan(FaultPlan::none().rule(beside));
+        let opened = shape().open_read_only(&sim.env_of_process(2));
+        sim.set_plan(FaultPlan::none());
+        let opened = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(!opened.rows(table).unwrap().is_empty(), "seed {seed}");
+    }
+}

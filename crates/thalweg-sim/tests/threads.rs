@@ -17,9 +17,10 @@ use thalweg_env::{
     Clock, Dir, DirEntry, Env, File, JoinHandle, LockKind, Metadata, OpenMode, Spawner, Storage,
 };
 use thalweg_kernel::block::EncodedBlock;
+use thalweg_kernel::index::MAX_PAGE_ENTRIES;
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, OpenRows, Options, Result,
-    RowEncoder, TableId, TableSnapshot, TableState,
+    RowEncoder, TableId, TableSnapshot, TableState, limit_page_entries,
 };
 use thalweg_sim::toy::{Row, Toy, ToyEncoder, block, rows_part};
 
@@ -548,4 +549,31 @@ fn append_behind_failed_sync(syncs: u64, recovers: bool) -> Option<usize> {
     let next = returned.recv_timeout(Duration::from_secs(60)).unwrap();
     assert!(next.is_ok(), "{next:?}");
     outcome.is_err().then_some(recovered)
+}
+
+/// A file goes once the trees of the writer do not need it: so those of its own threads, of its callers and of reading processes use
+/// the same pages for the same commits, with small pages as well.
+#[test]
+fn threads_of_a_database_make_the_pages_that_its_readers_make() {
+    let sim = SimEnv::new(1);
+    limit_page_entries(4);
+    let toy = Toy::open(&sim.env(), "/db", &options(true), 4).unwrap();
+    let table = toy.create("t").unwrap();
+    let read_only = Options {
+        read_only: true,
+        ..options(false)
+    };
+    let reader = Toy::open(&sim.env_of_process(2), "/db", &read_only, 4).unwrap();
+    toy.append(table, &rows(0, 64), Durability::Disk).unwrap();
+    // Sixteen blocks, by the thread that encodes.
+    let state = |toy: &Toy| toy.kernel.snapshot().unwrap().table(table).unwrap();
+    while state(&toy).open_rows().next().is_some() {
+        std::thread::yield_now();
+    }
+    let pages = [&toy, &reader].map(|toy| {
+        let tree = &state(toy).tree;
+        tree.check_invariants(&**toy.kernel.store()).unwrap()
+    });
+    limit_page_entries(MAX_PAGE_ENTRIES);
+    assert_eq!(pages, [5, 5], "of the writer and of a reader");
 }

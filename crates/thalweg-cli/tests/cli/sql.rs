@@ -222,3 +222,11 @@ fn a_wrong_command_is_told_in_sentences() {
         "{message}"
     );
 }
+
+#[test]
+fn a_statement_behind_a_database_is_told_its_command() {
+    let place = Place::new();
+    place.run(["sql", "db", "CREATE TABLE t (a BIGINT)"]).ok();
+    let message = place.run(["db", "SELECT 1"]).fails(2);
+    assert!(message.contains("thalweg sql db"), "{message}");
+}

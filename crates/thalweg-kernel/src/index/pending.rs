@@ -1,8 +1,10 @@
 //! Changes of an index that wait for one of its pages, which cannot be read.
 //!
 //! Invariants: a tree with such changes answers nothing but their error: what it has without them are the rows of an earlier
-//! commit. It is changed further by adding to them, or by making them first. They are kept as what they come to: items of the
-//! tree that go, and items that come; so one change of the tree makes all of them, and they are as many as those items.
+//! commit. It is changed further by adding to them, or by making them first. Checkpoints have what they come to: items of the tree
+//! that go, and items that come, as many as those are; one change of the tree makes all of them. Those behind the checkpoint are made
+//! one by one, as whoever could read the page has made them: else the items would be on other pages than those of the writer, and a
+//! file would go that a reading process needs.
 
 use super::{Entry, EntryKey};
 use crate::error::{Error, ErrorKind};
@@ -17,6 +19,8 @@ pub(crate) struct Pending {
     pub(crate) removed: Vec<EntryKey>,
     /// Items that come, of which no key is that of another one.
     pub(crate) added: Vec<Entry>,
+    /// The same as the changes that are to be made one after the other; none: as one.
+    pub(crate) steps: Vec<(Vec<EntryKey>, Vec<Entry>)>,
     /// Why the page could not be read when that was last tried.
     pub(crate) cause: Error,
 }
@@ -28,12 +32,18 @@ impl Pending {
             since,
             removed: Vec::new(),
             added: Vec::new(),
+            steps: Vec::new(),
             cause,
         }
     }
 
     /// Adds a change that comes after those that wait.
     pub(crate) fn push(&mut self, removed: &[EntryKey], added: Vec<Entry>) {
+        if self.steps.is_empty() {
+            // Of the checkpoint, if it has any.
+            self.steps = vec![(self.removed.clone(), self.added.clone())];
+        }
+        self.steps.push((removed.to_vec(), added.clone()));
         for key in removed {
             match self.added.iter().position(|item| item.key() == *key) {
                 Some(at) => _ = self.added.swap_remove(at),
@@ -41,6 +51,25 @@ impl Pending {
             }
         }
         self.added.extend(added);
+    }
+
+    /// What there is to be made as one change each, in order.
+    pub(crate) fn changes(&self) -> Vec<(&[EntryKey], &[Entry])> {
+        if self.steps.is_empty() {
+            return vec![(&self.removed, &self.added)];
+        }
+        let steps = self.steps.iter();
+        steps
+            .map(|(removed, added)| (&removed[..], &added[..]))
+            .collect()
+    }
+
+    /// The same as one change, as it is in a checkpoint.
+    pub(crate) fn as_one(&self) -> Self {
+        Self {
+            steps: Vec::new(),
+            ..self.clone()
+        }
     }
 
     /// What whoever reads or changes the table is told.

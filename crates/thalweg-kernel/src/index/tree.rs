@@ -134,13 +134,10 @@ impl Tree {
         let Some(pending) = self.pending() else {
             return Ok(Cow::Borrowed(self));
         };
-        let pages = self.without_pending();
-        let settled = pages.replace(
-            &pending.removed,
-            pending.added.clone(),
-            loader,
-            &mut Vec::new(),
-        );
+        let changes = pending.changes().into_iter();
+        let settled = { changes }.try_fold(self.without_pending(), |tree, (removed, added)| {
+            tree.replace(removed, added.to_vec(), loader, &mut Vec::new())
+        });
         settled.map(Cow::Owned).map_err(|cause| {
             let contradicts = matches!(cause.kind(), ErrorKind::Conflict | ErrorKind::Invalid);
             let cause = if contradicts {
@@ -407,13 +404,15 @@ impl Tree {
         Ok(written)
     }
 
-    /// The same tree with only the dirty pages in memory: the others come back through the loader.
+    /// The same tree, behind a checkpoint, with only the dirty pages in memory: the others come back through the loader. What waits is as
+    /// the checkpoint has it.
     #[must_use]
     pub fn trim(&self) -> Self {
+        let pending = self.pending().map(Pending::as_one);
         Self {
             table: self.table,
             root: self.root.as_ref().map(trim_child),
-            pending: self.pending.clone(),
+            pending: pending.map(Arc::new),
         }
     }
 
