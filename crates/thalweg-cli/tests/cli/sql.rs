@@ -228,5 +228,5 @@ fn a_statement_behind_a_database_is_told_its_command() {
     let place = Place::new();
     place.run(["sql", "db", "CREATE TABLE t (a BIGINT)"]).ok();
     let message = place.run(["db", "SELECT 1"]).fails(2);
-    assert!(message.contains("thalweg sql db"), "{message}");
+    assert!(message.contains("; thalweg sql "), "{message}");
 }

@@ -349,10 +349,11 @@ impl Summaries {
     /// The summary of a column.
     #[must_use]
     pub fn of_column(&self, column_id: u32) -> Option<&ColumnSummary> {
-        let at = self
+        let columns: &[ColumnSummary] = self;
+        let at = columns
             .binary_search_by_key(&column_id, |summary| summary.column_id)
             .ok()?;
-        self.get(at)
+        columns.get(at)
     }
 }
 
