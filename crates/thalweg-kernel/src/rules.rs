@@ -112,7 +112,8 @@ pub fn limit_page_entries(entries: usize) {
     PAGE_ENTRIES.set(entries);
 }
 
-/// What a thread has chosen, for those that it starts: all threads of a database make the same trees of the same commits.
+/// The broken rule and the page limit of a thread, handed on to the threads that it starts: with different limits, the threads of a
+/// database would make different index pages of the same commits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     #[cfg(feature = "broken-rules")]

@@ -109,6 +109,11 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
         ));
     }
     for place in 1..words.len() {
+        let operators = [("ISNULL", "IS NULL"), ("NOTNULL", "IS NOT NULL")];
+        let operator = operators.iter().find(|(word, _)| is(words[place], word));
+        let Some((word, written)) = operator else {
+            continue;
+        };
         let follows_value = !matches!(
             words[place - 1],
             Token::Period | Token::Comma | Token::LParen
@@ -116,12 +121,10 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
             .iter()
             .any(|word| is(words[place - 1], word));
         let is_call = matches!(words.get(place + 1), Some(Token::LParen));
-        for (word, written) in [("ISNULL", "IS NULL"), ("NOTNULL", "IS NOT NULL")] {
-            if follows_value && !is_call && is(words[place], word) {
-                return Err(unsupported(format!(
-                    "{word} is not offered as an operator: write {written}"
-                )));
-            }
+        if follows_value && !is_call {
+            return Err(unsupported(format!(
+                "{word} is not offered as an operator: write {written}"
+            )));
         }
     }
     for place in 0..words.len() {

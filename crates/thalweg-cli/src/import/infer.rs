@@ -51,15 +51,7 @@ const TIMES: [Kind; 5] = [
 
 impl Kind {
     fn is_time_text(self) -> bool {
-        matches!(
-            self,
-            Self::Pattern(_)
-                | Self::Date
-                | Self::Time
-                | Self::ZonedTime
-                | Self::FarTime
-                | Self::FarZonedTime
-        )
+        matches!(self, Self::Pattern(_)) || TIMES.contains(&self)
     }
 }
 
@@ -625,7 +617,7 @@ fn number_advice(text: &str) -> Option<String> {
     Some(format!(": {expression} in SQL makes numbers of such texts"))
 }
 
-/// What a column of numbers would lose with such a first value.
+/// The reason why digits make a column text: as a number they would lose zeros in front, or digits that a DOUBLE does not hold.
 fn digits_advice(text: &str) -> Option<String> {
     if !is_integer(text) || is_int64(text) && !loses_digits(text) {
         return None;

@@ -53,7 +53,7 @@ impl Pending {
         self.added.extend(added);
     }
 
-    /// What there is to be made as one change each, in order.
+    /// The waiting changes in the order of their commits; those that a checkpoint has put together are one.
     pub(crate) fn changes(&self) -> Vec<(&[EntryKey], &[Entry])> {
         if self.steps.is_empty() {
             return vec![(&self.removed, &self.added)];

@@ -1,6 +1,7 @@
 //! Times in a coarser unit: the step that they lie in, before 1970 as after it. Arrow's cast goes towards 1970.
 
 use super::applied;
+use crate::pushdown::time::unit_ns;
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
@@ -21,17 +22,7 @@ pub(crate) fn coarser(time: Expr, unit: TimeUnit) -> Expr {
 
 /// Whether steps of `unit` are longer than those of a type of times.
 pub(crate) fn is_coarser(unit: TimeUnit, than: &DataType) -> bool {
-    matches!(than, DataType::Timestamp(finer, _) if steps(*finer) > steps(unit))
-}
-
-/// Steps of a second.
-fn steps(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    }
+    matches!(than, DataType::Timestamp(finer, _) if unit_ns(unit) > unit_ns(*finer))
 }
 
 /// Times in a coarser unit.
@@ -39,7 +30,7 @@ pub(crate) fn in_unit(times: &ArrayRef, unit: TimeUnit) -> Result<ArrayRef> {
     let DataType::Timestamp(finer, zone) = times.data_type() else {
         return internal_err!("only times have a coarser unit");
     };
-    let step = (steps(*finer) / steps(unit)).max(1);
+    let step = (unit_ns(unit) / unit_ns(*finer)).max(1);
     let keys = cast(times, &DataType::Int64)?;
     let keys = keys.as_primitive::<Int64Type>();
     let coarser: Int64Array = keys.unary(|key| key.div_euclid(step));

@@ -43,11 +43,13 @@ pub(super) fn checked(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
 /// A sum, difference or product of decimals of as many digits as there can be, which fails where it has more: Arrow keeps it, and
 /// drops its last digit when it is shown.
 fn within_digits(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let Expr::BinaryExpr(BinaryExpr { op, .. }) = &expr else {
+    // Comparisons are most of all: they need no look at their types.
+    let computes = matches!(&expr, Expr::BinaryExpr(binary) if Operation::of(binary.op).is_some());
+    if !computes {
         return Transformed::no(expr);
-    };
+    }
     match expr.get_type(schema) {
-        Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, _)) if Operation::of(*op).is_some() => {
+        Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, _)) => {
             let function = ScalarUDF::new_from_impl(WithinDigits {
                 signature: Signature::any(1, Volatility::Immutable),
             });
