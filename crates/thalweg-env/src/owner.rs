@@ -18,19 +18,19 @@ use crate::storage::{Dir, DirEntry, File, LockKind, Metadata, OpenMode, Storage}
 #[derive(Clone, Debug)]
 pub struct Owner {
     clock: Arc<dyn Clock>,
-    process_id: u32,
+    process: u64,
 }
 
 impl Owner {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Owner {
-        let process_id = clock.process_id();
-        Owner { clock, process_id }
+        let process = clock.process();
+        Owner { clock, process }
     }
 
     /// Whether the calling process is the owner, not a child of its fork.
     #[must_use]
     pub fn is_here(&self) -> bool {
-        self.clock.process_id() == self.process_id
+        self.clock.process() == self.process
     }
 
     /// # Errors

@@ -17,8 +17,9 @@ pub trait Clock: Send + Sync + Debug {
     /// Identifies the current boot of the machine; zeros where the system does not tell.
     fn boot_id(&self) -> [u8; 16];
 
-    /// The id of this process. Changes in a forked child.
-    fn process_id(&self) -> u32;
+    /// Tells this process from every other one that it was forked from or that is forked from it. Its id alone does not: the
+    /// system gives the id of a process that has ended to another one, which may be a child of its child.
+    fn process(&self) -> u64;
 
     /// Blocks the calling thread.
     fn sleep(&self, duration: Duration);

@@ -96,7 +96,8 @@ fn clocks_move_on_and_identify_the_boot() {
     clock.sleep(Duration::from_millis(2));
     assert!(clock.monotonic_ns() - start >= 2_000_000);
     assert!(wall > 1_700_000_000_000_000_000);
-    assert_eq!(clock.process_id(), std::process::id());
+    let id = clock.process() & u64::from(u32::MAX);
+    assert_eq!(id, u64::from(std::process::id()));
     assert_eq!(clock.boot_id(), clock.boot_id());
     if cfg!(target_os = "linux") {
         assert_ne!(clock.boot_id(), [0; 16]);
@@ -147,6 +148,21 @@ fn fork(child: impl FnOnce() -> bool) -> libc::pid_t {
             id
         }
     }
+}
+
+/// The system gives the id of a process that has ended to another one, also to a child of its child.
+#[test]
+fn a_child_is_not_its_parent_whatever_its_id() {
+    let env = Env::os();
+    let ancestors = move || env.clock().process() >> u32::BITS;
+    let here = ancestors();
+    let child = fork(|| {
+        let is_next = ancestors() == here + 1;
+        let grandchild = fork(|| ancestors() == here + 2);
+        is_next && exit_status(grandchild) == 0
+    });
+    assert_eq!(exit_status(child), 0);
+    assert_eq!(ancestors(), here);
 }
 
 #[expect(unsafe_code, reason = "forks are what is tested")]

@@ -557,7 +557,7 @@ fn a_kill_keeps_the_cache_for_a_later_power_cut() {
     let killed = sim.crash_image(&CrashChoice::Kill);
     assert_eq!(read(&killed, F), b"ab..");
     assert_eq!(killed.env().clock().boot_id(), env.clock().boot_id());
-    assert_ne!(killed.env().clock().process_id(), env.clock().process_id());
+    assert_ne!(killed.env().clock().process(), env.clock().process());
     assert_eq!(after(&killed, CrashChoice::DropAll), b"....");
     assert_eq!(after(&killed, CrashChoice::KeepAll), b".b..");
     let cut = killed.crash_image(&CrashChoice::KeepAll);

@@ -18,7 +18,7 @@ use std::thread::{self, ThreadId};
 use thalweg::{Database, ErrorKind};
 use thalweg_env::{Clock, Env};
 
-/// Knows the id of this process without asking the system each time.
+/// Knows this process without asking the system each time.
 pub(crate) static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(Env::os().clock()));
 
 /// Touches what statements make once per process: the functions of SQL above all, and what parsing and planning need. Takes
@@ -46,17 +46,17 @@ pub(crate) fn initialise(_py: Python<'_>) -> PyResult<()> {
 
 /// The process that made something.
 #[derive(Clone, Copy)]
-pub(crate) struct Home(u32);
+pub(crate) struct Home(u64);
 
 impl Home {
     /// This process. Called when the module is loaded, so that no fork can meet the clock half made.
     pub(crate) fn here() -> Self {
-        Self(CLOCK.process_id())
+        Self(CLOCK.process())
     }
 
     #[inline]
     pub(crate) fn is_here(self) -> bool {
-        CLOCK.process_id() == self.0
+        CLOCK.process() == self.0
     }
 
     /// # Errors

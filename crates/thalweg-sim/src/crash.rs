@@ -383,7 +383,7 @@ impl Run<'_> {
         }
         let found = contents_of(&toy)?;
         check_prefix(&found, self.prefixes, demand.least, demand.submitted)?;
-        let process_id = image.env().clock().process_id();
+        let process_id = image.process_id();
         check_open_files(image, process_id)?;
         if !deep {
             // One that outlives the database keeps no file open.
@@ -454,7 +454,7 @@ impl Run<'_> {
             .map_err(|e| format!("read-only: {e}"))?;
         let _snapshot = toy.kernel.snapshot();
         drop(toy);
-        check_closed(image, image.env().clock().process_id())?;
+        check_closed(image, image.process_id())?;
         unchanged(&before, &files_but_readers(image))?;
         let writer = image.crash_image(&CrashChoice::Kill);
         let (commit, _) = self.reread(&writer, "for writing")?;
@@ -547,7 +547,7 @@ impl Run<'_> {
         check_no_orphans(image, &toy)?;
         check_whole(&toy)?;
         toy.kernel.close().map_err(doing("closing"))?;
-        check_closed(image, image.env().clock().process_id())?;
+        check_closed(image, image.process_id())?;
         drop(toy);
         let again = self.reread(image, "a second time")?;
         same_contents(&contents, &again.1, "after closing and opening again")?;
@@ -570,7 +570,7 @@ impl Run<'_> {
         let toy = toy.map_err(|e| format!("opening to free space: {e:?}"))?;
         check_space_after_drops(image, &self.shape, &toy)?;
         drop(toy);
-        check_closed(image, image.env().clock().process_id())
+        check_closed(image, image.process_id())
     }
 }
 

@@ -156,7 +156,7 @@ impl Driver {
     /// Lets go of the database; its process then has no file open.
     fn drop_database(&mut self) {
         if self.toy.take().is_some() {
-            let closed = check_closed(&self.sim, self.env.clock().process_id());
+            let closed = check_closed(&self.sim, self.process_id());
             self.violations.extend(closed.err());
         }
     }
@@ -165,7 +165,7 @@ impl Driver {
     pub fn memory(&mut self) -> Option<(u64, u64)> {
         self.stop_following();
         let toy = self.toy.take()?;
-        match memory_of(toy, &self.sim, self.env.clock().process_id()) {
+        match memory_of(toy, &self.sim, self.process_id()) {
             Ok(memory) => memory,
             Err(violation) => {
                 self.violations.push(violation);
@@ -246,6 +246,12 @@ impl Driver {
         Some(snapshot.table_named(name)?.id)
     }
 
+    /// The simulator's number of the process whose database this is.
+    fn process_id(&self) -> u32 {
+        u32::try_from(self.env.clock().process())
+            .expect("the simulator counts processes in 32 bits")
+    }
+
     /// Does something, notes it in the ledger.
     fn submit(
         &mut self,
@@ -278,7 +284,7 @@ impl Driver {
         });
         self.note_failed_syncs();
         self.checkpoints.look(&self.sim);
-        let bounded = check_open_files(&self.sim, self.env.clock().process_id());
+        let bounded = check_open_files(&self.sim, self.process_id());
         self.violations.extend(bounded.err());
         self.look(false);
         result.ok()
@@ -755,7 +761,7 @@ impl Driver {
 
     /// Kills the process (the cache stays) and opens the database in another one.
     pub fn kill(&mut self) {
-        let process_id = self.env.clock().process_id();
+        let process_id = self.process_id();
         self.sim.kill_process(process_id);
         self.drop_database();
         self.look(false);

@@ -238,8 +238,8 @@ impl Clock for NoBootId {
         [0; 16]
     }
 
-    fn process_id(&self) -> u32 {
-        self.0.process_id()
+    fn process(&self) -> u64 {
+        self.0.process()
     }
 
     fn sleep(&self, duration: Duration) {

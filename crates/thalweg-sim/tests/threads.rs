@@ -10,7 +10,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_env::{
@@ -331,7 +331,7 @@ fn an_opening_that_cannot_start_a_thread_leaves_nothing_behind() {
 #[derive(Debug)]
 struct Forked {
     clock: Arc<dyn Clock>,
-    process_id: AtomicU32,
+    process: AtomicU64,
 }
 
 impl Clock for Forked {
@@ -344,8 +344,8 @@ impl Clock for Forked {
     fn boot_id(&self) -> [u8; 16] {
         self.clock.boot_id()
     }
-    fn process_id(&self) -> u32 {
-        self.process_id.load(Ordering::SeqCst)
+    fn process(&self) -> u64 {
+        self.process.load(Ordering::SeqCst)
     }
     fn sleep(&self, duration: Duration) {
         self.clock.sleep(duration);
@@ -357,7 +357,7 @@ fn forking(sim: &SimEnv) -> (Env, Arc<Forked>) {
     let env = sim.env();
     let clock = Arc::new(Forked {
         clock: Arc::clone(env.clock()),
-        process_id: AtomicU32::new(1),
+        process: AtomicU64::new(1),
     });
     let env = Env::new(
         Arc::clone(env.storage()),
@@ -370,9 +370,9 @@ fn forking(sim: &SimEnv) -> (Env, Arc<Forked>) {
 
 impl Forked {
     fn in_child<T>(&self, run: impl FnOnce() -> T) -> T {
-        self.process_id.store(2, Ordering::SeqCst);
+        self.process.store(2, Ordering::SeqCst);
         let done = run();
-        self.process_id.store(1, Ordering::SeqCst);
+        self.process.store(1, Ordering::SeqCst);
         done
     }
 }

@@ -371,8 +371,8 @@ impl Clock for OsClock {
         parse_uuid(&text).unwrap_or_default()
     }
 
-    fn process_id(&self) -> u32 {
-        process::id()
+    fn process(&self) -> u64 {
+        process::key()
     }
 
     fn sleep(&self, duration: Duration) {

@@ -13,25 +13,29 @@ use std::thread::yield_now;
 use super::{locks, thread_starts};
 
 /// Not known yet.
-const UNKNOWN: u32 = 0;
-static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
+const UNKNOWN: u64 = 0;
+static KNOWN: AtomicU64 = AtomicU64::new(UNKNOWN);
+/// Forks between this process and the first one that asked to be told of them.
+static ANCESTORS: AtomicU32 = AtomicU32::new(0);
 
-/// The id of this process. The C library of Linux asks the system each time: 150 ns, a seventh of what storing a row takes.
-pub(crate) fn id() -> u32 {
+/// The id of this process, which is not 0, and above it how many forks it has behind it. The C library of Linux asks the system
+/// for the id each time: 150 ns, a seventh of what storing a row takes.
+pub(crate) fn key() -> u64 {
     match KNOWN.load(Ordering::Relaxed) {
         UNKNOWN => learn(),
-        id => id,
+        key => key,
     }
 }
 
 #[cold]
-fn learn() -> u32 {
+fn learn() -> u64 {
     let told_of_forks = is_told_of_forks();
-    let id = std::process::id();
+    let ancestors = u64::from(ANCESTORS.load(Ordering::Relaxed));
+    let key = ancestors << u32::BITS | u64::from(std::process::id());
     if told_of_forks {
-        KNOWN.store(id, Ordering::Relaxed);
+        KNOWN.store(key, Ordering::Relaxed);
     }
-    id
+    key
 }
 
 /// Whether forks of this process run the handlers below; asked for before anything relies on it.
@@ -99,6 +103,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
+    ANCESTORS.fetch_add(1, Ordering::Relaxed);
     KNOWN.store(UNKNOWN, Ordering::Relaxed);
     // Forks of other threads are not under way here.
     ENDED.store(BEGUN.load(Ordering::SeqCst), Ordering::SeqCst);

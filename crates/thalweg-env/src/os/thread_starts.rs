@@ -28,18 +28,18 @@ pub fn start_threads<T>(start: impl FnOnce() -> T) -> T {
 }
 
 struct Starting {
-    process_id: u32,
+    process: u64,
 }
 
 impl Starting {
     fn begin() -> Starting {
         // Asking for it has forks call the functions below.
-        let process_id = process::id();
+        let process = process::key();
         loop {
             // Counted before the look, and a fork is too: one of both sees the other.
             STARTING.fetch_add(1, Ordering::SeqCst);
             if !process::is_fork_under_way() {
-                return Starting { process_id };
+                return Starting { process };
             }
             STARTING.fetch_sub(1, Ordering::SeqCst);
             thread::sleep(LOOK_AGAIN_AFTER);
@@ -50,7 +50,7 @@ impl Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         // A child counts anew.
-        if process::id() == self.process_id {
+        if process::key() == self.process {
             STARTING.fetch_sub(1, Ordering::SeqCst);
         }
     }

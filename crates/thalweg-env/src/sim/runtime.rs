@@ -79,8 +79,9 @@ impl Clock for SimClock {
         self.world.boot_id
     }
 
-    fn process_id(&self) -> u32 {
-        self.world.acting(self.process_id)
+    fn process(&self) -> u64 {
+        // Ids are given once.
+        self.world.acting(self.process_id).into()
     }
 
     fn sleep(&self, duration: Duration) {

@@ -32,12 +32,12 @@ pub(crate) mod thread {
     /// that of another one there: to join or to detach it would hit that one.
     struct Thread {
         handle: Option<thread::JoinHandle<()>>,
-        process_id: u32,
+        process: u64,
     }
 
     impl Join for Thread {
         fn join(mut self: Box<Self>) -> Result<(), Panicked> {
-            let is_here = self.process_id == process::id();
+            let is_here = self.process == process::key();
             match self.handle.take_if(|_| is_here) {
                 Some(handle) => handle
                     .join()
@@ -56,7 +56,7 @@ pub(crate) mod thread {
 
     impl Drop for Thread {
         fn drop(&mut self) {
-            if self.process_id != process::id() {
+            if self.process != process::key() {
                 let _not_detached = ManuallyDrop::new(self.handle.take());
             }
         }
@@ -66,7 +66,7 @@ pub(crate) mod thread {
         let handle = thread::Builder::new().name(name.to_owned()).spawn(job)?;
         Ok(JoinHandle::new(Box::new(Thread {
             handle: Some(handle),
-            process_id: process::id(),
+            process: process::key(),
         })))
     }
 

@@ -4,7 +4,7 @@ use crate::roles::TABLE;
 use crate::rows;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thalweg::{CreateOptions, Database, ErrorKind, Table};
 use thalweg_env::{Clock, Env};
@@ -199,7 +199,7 @@ fn a_link_leads_to_the_same_database() {
 #[derive(Debug)]
 struct Forked {
     clock: Arc<dyn Clock>,
-    process_id: AtomicU32,
+    process: AtomicU64,
 }
 
 impl Clock for Forked {
@@ -215,8 +215,8 @@ impl Clock for Forked {
         self.clock.boot_id()
     }
 
-    fn process_id(&self) -> u32 {
-        self.process_id.load(Ordering::SeqCst)
+    fn process(&self) -> u64 {
+        self.process.load(Ordering::SeqCst)
     }
 
     fn sleep(&self, duration: Duration) {
@@ -230,7 +230,7 @@ fn a_handle_is_of_no_use_in_a_forked_child() {
     let os = Env::os();
     let clock = Arc::new(Forked {
         clock: Arc::clone(os.clock()),
-        process_id: AtomicU32::new(7),
+        process: AtomicU64::new(7),
     });
     let (storage, entropy, spawner) = (os.storage(), os.entropy(), os.spawner());
     let env = Env::new(
@@ -257,12 +257,12 @@ fn a_handle_is_of_no_use_in_a_forked_child() {
                 .create_table(TABLE, &rows::schema(), &CreateOptions::stream("ts"))
                 .unwrap()
         };
-        clock.process_id.store(8, Ordering::SeqCst);
+        clock.process.store(8, Ordering::SeqCst);
         let error = table.view().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.message().contains("fork"), "{error}");
         assert!(table.append([Ok(rows::batch(0, 0, 10))], None).is_err());
         assert!(engine.table_names().is_err() && engine.flush().is_err());
-        clock.process_id.store(7, Ordering::SeqCst);
+        clock.process.store(7, Ordering::SeqCst);
     }
 }
