@@ -193,10 +193,11 @@ impl PyDatabase {
         let table = py
             .detach(|| db.create_table(name, &schema, options))
             .or_raise()?;
+        let made = table.clone();
         let table = PyTable::new(Arc::clone(&self.handle), table);
         if let Err(error) = table.append_input(py, rows) {
             // The error that made it useless says more than one of the clean-up.
-            let _ = py.detach(|| db.drop_table(name));
+            let _ = py.detach(|| made.drop_table());
             return Err(error);
         }
         Ok(table)

@@ -1,6 +1,8 @@
 """Tables: made, listed, described, dropped."""
 
+import contextlib
 import signal
+import threading
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -287,3 +289,47 @@ def test_texts_in_the_column_of_times_become_times():
         with pytest.raises(thalweg.SchemaError, match="never"):
             db.create_table("u", [{"ts": "never", "k": "x"}], time="ts")
         assert db.tables() == ["t"]
+
+
+@pytest.mark.parametrize("statement", [None, "CREATE TABLE t AS SELECT * FROM reader"])
+def test_a_failed_create_drops_no_table_that_has_taken_its_name(db, statement):
+    schema = pyarrow.schema([("n", pyarrow.int64())])
+
+    def rows():
+        yield pyarrow.record_batch([[1]], schema=schema)
+        db.drop_table("t")
+        db.create_table("t", {"n": "int64"}).append({"n": list(range(100))})
+        yield pyarrow.record_batch([[2]], schema=schema)
+
+    reader = pyarrow.RecordBatchReader.from_batches(schema, rows())
+    with pytest.raises(thalweg.Error):
+        db.sql(statement).fetchall() if statement else db.create_table("t", reader)
+    assert len(db.table("t")) == 100
+
+
+def test_a_table_that_was_made_is_the_callers_own(db):
+    """Also where others make and drop tables of the same name."""
+    found, errors = [], []
+
+    def make(first):
+        for number in range(first, first + 150):
+            with contextlib.suppress(thalweg.AlreadyExistsError, thalweg.NotFoundError):
+                table = db.create_table("t", {"n": "int64"})
+                table.append({"n": [number]})
+                rows = [n for (n,) in table.scan().fetchall()]
+                found.append(number)
+                if rows != [number]:
+                    errors.append((number, rows))
+
+    def drop():
+        while makers[0].is_alive() or makers[1].is_alive():
+            with contextlib.suppress(thalweg.NotFoundError):
+                db.drop_table("t")
+
+    makers = [threading.Thread(target=make, args=(first,)) for first in (0, 1_000)]
+    for thread in makers:
+        thread.start()
+    drop()
+    for thread in makers:
+        thread.join()
+    assert found and not errors

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::sync::Arc;
 use thalweg_table::schema::{parse_type, sql_type_name};
-use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, Result};
+use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, Result, Table};
 
 /// The types of columns by their names in statements.
 const TYPES: &str = "types are BOOLEAN, TINYINT to BIGINT, UTINYINT to UBIGINT, REAL, DOUBLE, DECIMAL(18, 3), VARCHAR, BLOB, DATE, \
@@ -23,16 +23,21 @@ const TYPES: &str = "types are BOOLEAN, TINYINT to BIGINT, UTINYINT to UBIGINT, 
 /// CREATE TABLE.
 pub(crate) fn create_table(engine: &Engine, create: &CreateTable) -> Result<QueryResult> {
     let fields = create.columns.iter().map(field);
-    add_table(engine, create, fields.collect::<Result<Vec<_>>>()?)?;
+    // Without a handle: others may drop it at once.
+    add_table(
+        create,
+        fields.collect::<Result<_>>()?,
+        |name, schema, options| engine.add_table(name, schema, options),
+    )?;
     Ok(QueryResult::count(0))
 }
 
-/// The table of CREATE TABLE AS, for rows of these columns; its name, or `None` where there is such a table and that is fine.
+/// The table of CREATE TABLE AS, for rows of these columns; `None` where there is such a table and that is fine.
 pub(crate) fn create_table_for(
     engine: &Engine,
     create: &CreateTable,
     rows: &Schema,
-) -> Result<Option<String>> {
+) -> Result<Option<Table>> {
     if !create.columns.is_empty() {
         return Err(unsupported(
             "CREATE TABLE with columns and AS SELECT is not offered: the columns are those of the query",
@@ -42,8 +47,9 @@ pub(crate) fn create_table_for(
         let data_type = stored_type(field.data_type());
         Field::new(field.name(), data_type, true)
     });
-    let name = table_name(&create.name)?;
-    Ok(add_table(engine, create, fields.collect())?.then_some(name))
+    add_table(create, fields.collect(), |name, schema, options| {
+        engine.create_table(name, schema, options)
+    })
 }
 
 /// The type that values of a query's column are stored as.
@@ -56,8 +62,12 @@ fn stored_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// Whether the table was made, and was not there before.
-fn add_table(engine: &Engine, create: &CreateTable, fields: Vec<Field>) -> Result<bool> {
+/// What `add` gives for a new table; `None` where there is such a table and that is fine.
+fn add_table<T>(
+    create: &CreateTable,
+    fields: Vec<Field>,
+    add: impl FnOnce(&str, &Schema, &CreateOptions) -> Result<T>,
+) -> Result<Option<T>> {
     refuse_extras(create)?;
     let name = table_name(&create.name)?;
     if name.to_ascii_lowercase().starts_with(system::PREFIX) {
@@ -68,10 +78,9 @@ fn add_table(engine: &Engine, create: &CreateTable, fields: Vec<Field>) -> Resul
         return Err(Error::new(ErrorKind::AlreadyExists, message));
     }
     let options = CreateOptions::from_pairs(options(&create.table_options)?)?;
-    // Without a handle: others may drop it at once.
-    match engine.add_table(&name, &Schema::new(fields), &options) {
-        Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        done => done.map(|()| true),
+    match add(&name, &Schema::new(fields), &options) {
+        Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => Ok(None),
+        done => done.map(Some),
     }
 }
 

@@ -338,11 +338,10 @@ impl SqlEngine {
         };
         let source = statement_of(source);
         let mut rows = self.query(statement, &source, params, extra)?;
-        let Some(name) = ddl::create_table_for(&self.0.engine, create, rows.schema())? else {
+        let Some(table) = ddl::create_table_for(&self.0.engine, create, rows.schema())? else {
             return Ok(QueryResult::count(0));
         };
         let mut append = || {
-            let table = self.0.engine.table(&name)?;
             let columns: Vec<usize> = (0..table.definition().columns().len()).collect();
             let batches = std::iter::from_fn(|| next_while(&mut rows, go_on).transpose());
             insert::append(&table, &columns, batches)
@@ -351,7 +350,7 @@ impl SqlEngine {
             Ok(count) => Ok(QueryResult::count(count)),
             Err(error) => {
                 // Another may have dropped it; what is reported is why there are no rows.
-                let _ = self.0.engine.drop_table(&name);
+                let _ = table.drop_table();
                 Err(error)
             }
         }

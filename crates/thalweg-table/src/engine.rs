@@ -23,8 +23,8 @@ use std::time::Duration;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::{Env, Owner};
 use thalweg_kernel::{
-    Commit, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, Options, Result, Snapshot,
-    TableId, TableSnapshot,
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, Options, Result,
+    Snapshot, TableId, TableSnapshot,
 };
 
 /// Names of tables that a message lists.
@@ -250,8 +250,13 @@ impl Engine {
         schema: &Schema,
         options: &CreateOptions,
     ) -> Result<Table> {
-        self.add_table(name, schema, options)?;
-        self.table(name)
+        let created = self.commit_table(name, schema, options)?;
+        let table = named(&self.newest()?, name).ok();
+        match table.filter(|table| table.created == created) {
+            Some(table) => Table::new(self.clone(), &table),
+            // Another one of this name is somebody else's.
+            None => Err(dropped_meanwhile(name, None)),
+        }
     }
 
     /// [`Engine::create_table`] without a handle of it, which there is none of once another drops the table.
@@ -259,6 +264,16 @@ impl Engine {
     /// # Errors
     /// As there, but for `NotFound` of the new table.
     pub fn add_table(&self, name: &str, schema: &Schema, options: &CreateOptions) -> Result<()> {
+        self.commit_table(name, schema, options).map(|_| ())
+    }
+
+    /// The commit that has made the table.
+    fn commit_table(
+        &self,
+        name: &str,
+        schema: &Schema,
+        options: &CreateOptions,
+    ) -> Result<CommitNo> {
         check_name("table", name)?;
         let definition = TableDefinition::create(schema, options)
             .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))?;
@@ -292,13 +307,17 @@ impl Engine {
     /// `NotFound`, listing what there is.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let table = named(&self.newest()?, name)?.id;
+        self.drop_numbered(table, name)
+    }
+
+    /// Removes the table with this number, which had this name.
+    pub(crate) fn drop_numbered(&self, table: TableId, name: &str) -> Result<()> {
         self.edit(Edit::DropTable { table }).map_err(|error| {
-            if error.kind() != ErrorKind::NotFound {
-                return error;
+            match error.kind() {
+                // The kernel knows its number only.
+                ErrorKind::NotFound => dropped_meanwhile(name, Some(error)),
+                _ => error,
             }
-            // The kernel knows its number only.
-            let message = format!("the table \"{name}\" was dropped meanwhile");
-            Error::with_source(ErrorKind::NotFound, message, error)
         })?;
         self.inner.has_dropped.store(true, Ordering::Release);
         Ok(())
@@ -427,7 +446,7 @@ impl Engine {
     }
 
     /// Edits survive what appends do. A log that loses its end loses the rows of a table before the table.
-    fn edit(&self, edit: Edit) -> Result<()> {
+    fn edit(&self, edit: Edit) -> Result<CommitNo> {
         self.inner.closed.check()?;
         let commit = Commit {
             edits: vec![edit],
@@ -436,7 +455,14 @@ impl Engine {
         self.inner
             .kernel
             .commit(commit, self.inner.options.durability)
-            .map(|_| ())
+    }
+}
+
+fn dropped_meanwhile(name: &str, source: Option<Error>) -> Error {
+    let message = format!("the table \"{name}\" was dropped meanwhile");
+    match source {
+        Some(error) => Error::with_source(ErrorKind::NotFound, message, error),
+        None => Error::new(ErrorKind::NotFound, message),
     }
 }
 

@@ -105,6 +105,14 @@ impl Table {
         self.shape.load()
     }
 
+    /// Removes this table and its rows, and no other one that has taken its name meanwhile. Views taken before go on seeing it.
+    ///
+    /// # Errors
+    /// `NotFound` when it was dropped before.
+    pub fn drop_table(&self) -> Result<()> {
+        self.engine.drop_numbered(self.id, &self.name)
+    }
+
     /// Appends all batches in one commit, whole or not at all, however many there are, and says how many rows they had.
     /// Columns are matched by name; rows may be in any order. `None` takes the durability of the engine.
     ///
@@ -395,6 +403,7 @@ impl TableView {
         NamedTable {
             id: self.snapshot.id.0,
             name: self.name().to_owned(),
+            definition: Arc::clone(&self.definition),
         }
     }
 
