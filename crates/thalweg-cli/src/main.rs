@@ -16,7 +16,6 @@ macro_rules! report {
 }
 
 mod arguments;
-mod csv_output;
 mod demo;
 mod failure;
 mod files;

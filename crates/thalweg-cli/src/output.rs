@@ -3,7 +3,6 @@
 //! Invariants: rows are printed as they come, so that a result may be larger than memory; a result without rows still
 //! prints its header.
 
-use crate::csv_output;
 use crate::failure::Failure;
 use arrow_array::RecordBatch;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -13,6 +12,7 @@ use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use console::{Term, measure_text_width, truncate_str};
 use std::io::{IsTerminal, Write};
+use thalweg::csv;
 
 /// Rows that a terminal shows of a result.
 const TERMINAL_ROWS: usize = 200;
@@ -105,8 +105,8 @@ enum Writer<W: Write> {
     },
     Csv {
         out: W,
-        /// Not before the first rows: a statement may fail until then.
-        has_header: bool,
+        /// Until the first rows are there: a statement may fail before.
+        header: Option<String>,
     },
     Json(arrow_json::Writer<W, ListOfLines>),
     Arrow(arrow_ipc::writer::StreamWriter<W>),
@@ -135,13 +135,10 @@ impl<W: Write> Printer<W> {
                 Writer::Json(builder.build(out))
             }
             Format::Arrow => Writer::Arrow(arrow_ipc::writer::StreamWriter::try_new(out, schema)?),
-            Format::Csv | Format::Parquet => {
-                csv_output::check(schema)?;
-                Writer::Csv {
-                    out,
-                    has_header: false,
-                }
-            }
+            Format::Csv | Format::Parquet => Writer::Csv {
+                out,
+                header: Some(csv::header(schema)?),
+            },
         };
         Ok(Self {
             schema: schema.clone(),
@@ -185,11 +182,9 @@ impl<W: Write> Printer<W> {
                     (*waiting_rows, *printed) = (0, true);
                 }
             }
-            Writer::Csv { out, has_header } => {
-                if !std::mem::replace(has_header, true) {
-                    csv_output::write_header(out, &self.schema)?;
-                }
-                csv_output::write_rows(out, batch)?;
+            Writer::Csv { out, header } => {
+                out.write_all(header.take().unwrap_or_default().as_bytes())?;
+                out.write_all(csv::rows(batch)?.as_bytes())?;
             }
             Writer::Json(writer) => writer.write(batch)?,
             Writer::Arrow(writer) => writer.write(batch)?,
@@ -226,13 +221,8 @@ impl<W: Write> Printer<W> {
                 }
                 out.flush()?;
             }
-            Writer::Csv {
-                mut out,
-                has_header,
-            } => {
-                if !has_header {
-                    csv_output::write_header(&mut out, &self.schema)?;
-                }
+            Writer::Csv { mut out, header } => {
+                out.write_all(header.unwrap_or_default().as_bytes())?;
                 out.flush()?;
             }
             Writer::Json(mut writer) => {

@@ -126,6 +126,10 @@ fn describe(damage: &Damage, view: &DatabaseView) -> String {
         _ => count,
     };
     let what = without_number(&damage.what);
+    let what = match view.table(name) {
+        Ok(table) => table.definition().with_column_names(&what),
+        Err(_) => what,
+    };
     format!("{place}{commits}, table \"{name}\"{rows}: {what}")
 }
 
@@ -149,8 +153,8 @@ mod tests {
     fn numbers_of_tables_are_left_out() {
         for (what, shown) in [
             (
-                "column 3 (Values) of a block of table 1 is damaged: its checksum does not match",
-                "column 3 (Values) of a block is damaged: its checksum does not match",
+                "column 3 (values) of a block of table 1 is damaged: its checksum does not match",
+                "column 3 (values) of a block is damaged: its checksum does not match",
             ),
             (
                 "the index page of table 12 is damaged",

@@ -63,6 +63,17 @@ pub enum Role {
 }
 
 impl Role {
+    /// The word for it in messages.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Values => "values",
+            Self::Validity => "nulls",
+            Self::Lengths => "lengths",
+            Self::Coordinates => "coordinates",
+            Self::Tree => "search tree",
+        }
+    }
+
     /// The role of a byte read from a file.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
@@ -627,7 +638,8 @@ impl BlockHead {
         let offset = address.offset + u64::from(self.head_bytes) + u64::from(chunk.offset);
         let place = Address { offset, ..*address };
         let what = format!(
-            "column {column_id} ({role:?}) of a block of table {} is damaged",
+            "column {column_id} ({}) of a block of table {} is damaged",
+            role.name(),
             self.spec.table.0
         );
         Error::corruption(place, format_args!("{what}: its checksum does not match"))

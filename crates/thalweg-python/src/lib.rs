@@ -51,5 +51,7 @@ fn compiled(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<appender::PyAppender>()?;
     module.add_class::<result::PyQueryResult>()?;
     module.py().get_type::<result::Batches>();
+    module.add_function(wrap_pyfunction!(result::csv_header, module)?)?;
+    module.add_function(wrap_pyfunction!(result::csv_rows, module)?)?;
     module.add_function(wrap_pyfunction!(database::connect, module)?)
 }

@@ -4,7 +4,7 @@
 //! were not fetched yet; nothing runs before the first of them is asked for; showing a result takes nothing from it.
 
 use crate::cells::{Converter, Page};
-use crate::error::raise;
+use crate::error::{exception, raise};
 use crate::finalize::{Callback, import};
 use crate::interpreter::Held;
 use crate::once::name;
@@ -18,11 +18,11 @@ use arrow_schema::{ArrowError, DataType, FieldRef, SchemaRef};
 use arrow_select::concat::concat_batches;
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyList, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thalweg::{ErrorKind, QueryResult, type_name};
+use thalweg::{ErrorKind, QueryResult, csv, type_name};
 use thalweg_env::sync::Mutex;
 
 /// The rows of a statement. They stream, and can be read once.
@@ -224,6 +224,22 @@ impl PyQueryResult {
     }
 }
 
+/// The line of a CSV file with the names of the columns.
+#[pyfunction]
+#[pyo3(name = "_csv_header")]
+pub(crate) fn csv_header(schema: PySchema) -> PyResult<Vec<u8>> {
+    let text = csv::header(schema.as_ref()).map_err(|error| exception(&error))?;
+    Ok(text.into_bytes())
+}
+
+/// The lines of a CSV file with the rows of a batch.
+#[pyfunction]
+#[pyo3(name = "_csv_rows")]
+pub(crate) fn csv_rows(py: Python<'_>, batch: PyRecordBatch) -> PyResult<Vec<u8>> {
+    let text = py.detach(|| csv::rows(batch.as_ref()));
+    Ok(text.map_err(|error| exception(&error))?.into_bytes())
+}
+
 #[pymethods]
 impl PyQueryResult {
     /// All rows as a pyarrow.Table; nothing is copied.
@@ -246,14 +262,17 @@ impl PyQueryResult {
         self.arrow(py)
     }
 
-    /// All rows as a pandas.DataFrame. Names that appear again get a number: v, v_1. As usual with pandas, a column of integers with nulls becomes one of floats, which rounds
+    /// All rows as a pandas.DataFrame, with dates as datetime64. Names that appear again get a number: v, v_1. As usual with pandas, a column of integers with nulls becomes one of floats, which rounds
     /// integers beyond 2**53; arrow() and pl() keep them.
     pub(crate) fn df<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         // Reported before the rows are gone.
         import(py, "pandas")?;
         let table = self.arrow_with_own_names(py)?;
         let _running = Callback::begin()?;
-        table.call_method0(name!(py, "to_pandas"))
+        let options = PyDict::new(py);
+        // Dates as times, with which pandas can calculate.
+        options.set_item("date_as_object", false)?;
+        table.call_method(name!(py, "to_pandas"), (), Some(&options))
     }
 
     /// The same as df().
@@ -311,7 +330,7 @@ impl PyQueryResult {
         self.write(py, "write_parquet", path)
     }
 
-    /// Writes all rows to a CSV file with a header, batch by batch.
+    /// Writes all rows to a CSV file with a header, batch by batch, as the command line writes them.
     fn write_csv(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         self.write(py, "write_csv", path)
     }

@@ -315,7 +315,7 @@ def test_rows_are_written_to_files(tmp_path):
         assert pyarrow.parquet.read_table(tmp_path / "a.parquet") == db.sql(query).arrow()
         db.sql(query).write_csv(str(tmp_path / "a.csv"))
         lines = (tmp_path / "a.csv").read_text().splitlines()
-        assert lines[:2] == ['"n","v","k"', '1,0.5,"x"'] and len(lines) == 20_001
+        assert lines[:2] == ['n,v,k', '1,0.5,x'] and len(lines) == 20_001
         with pytest.raises(OSError):
             db.sql(query).write_csv(tmp_path / "missing" / "a.csv")
         with pytest.raises(thalweg.QueryError):
@@ -331,8 +331,8 @@ def test_rows_are_written_to_files(tmp_path):
 @pytest.mark.parametrize(
     ("column", "writes", "refuses"),
     [
-        ("INTERVAL '90 minutes'", [], ["write_csv", "to_parquet"]),
-        ("TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01'", ["to_parquet"], ["write_csv"]),
+        ("INTERVAL '90 minutes'", ["write_csv"], ["to_parquet"]),
+        ("TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01'", ["to_parquet", "write_csv"], []),
         ("[1, 2]", ["to_parquet"], ["write_csv"]),
     ],
 )
@@ -342,6 +342,26 @@ def test_files_that_have_no_form_for_a_column(db, tmp_path, column, writes, refu
     for name in refuses:
         with pytest.raises(thalweg.UnsupportedError, match='cannot hold the column "x"'):
             getattr(db.sql(f"SELECT {column} AS x"), name)(tmp_path / "b")
+
+
+def test_csv_is_written_as_the_command_line_prints_it(db, tmp_path):
+    db.sql(
+        "SELECT TIMESTAMP '2024-01-02 03:04:05.5' AS t, DATE '2024-01-02' AS d, 0.0::DOUBLE AS v, NULL::BIGINT AS n, '' AS e, 'a,b' AS s, "
+        "INTERVAL '90 minutes' AS i, TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01' AS l, X'00ff' AS x"
+    ).write_csv(tmp_path / "a.csv")
+    header, row, end = (tmp_path / "a.csv").read_text().split("\n")
+    assert (header, end) == ("t,d,v,n,e,s,i,l,x", "")
+    assert row == '2024-01-02T03:04:05.500,2024-01-02,0.0,,"","a,b",1 hours 30 mins,PT86400S,00ff'
+    db.sql("SELECT 1 AS a WHERE false").write_csv(tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_text() == "a\n"
+
+
+def test_dates_in_pandas_are_times(db):
+    frame = db.sql("SELECT DATE '2024-01-02' AS d, 1.0 AS v UNION ALL SELECT NULL, 2.0 ORDER BY v").df()
+    assert frame["d"].dtype.kind == "M"
+    assert frame["d"][0] == pandas.Timestamp("2024-01-02")
+    assert pandas.isna(frame["d"][1])
+    assert list(frame[:1].set_index("d").resample("1D")["v"].sum()) == [1.0]
 
 
 def test_frames_in_sql_keep_their_order(db):

@@ -26,10 +26,11 @@ pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// An error of the engine on a table, which names its tables by number where bytes are damaged.
+/// An error of the engine on a table, with the table's name where bytes are damaged.
 pub(crate) fn of_table(error: Error, name: &str) -> Error {
-    if error.kind() == ErrorKind::Corruption {
-        return Error::new(error.kind(), format!("table \"{name}\": {error}"));
+    let table = format!("table \"{name}\"");
+    if error.kind() == ErrorKind::Corruption && !error.message().contains(&table) {
+        return Error::new(error.kind(), format!("{table}: {error}"));
     }
     error
 }

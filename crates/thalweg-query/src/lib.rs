@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+pub mod csv;
 mod ddl;
 mod dialect;
 mod engine;

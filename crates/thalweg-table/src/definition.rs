@@ -342,6 +342,19 @@ impl TableDefinition {
         self.position(id).map(|position| &self.columns[position])
     }
 
+    /// What the kernel says of a damaged column, which it calls `column 3`, with the column's name.
+    pub fn with_column_names(&self, what: &str) -> String {
+        const COLUMN: &str = "column ";
+        let named = || {
+            let start = what.find(COLUMN)? + COLUMN.len();
+            let digits = what[start..].bytes().take_while(u8::is_ascii_digit).count();
+            let (id, rest) = what[start..].split_at(digits);
+            let name = &self.column(id.parse().ok()?)?.name;
+            Some(format!("{}\"{name}\"{rest}", &what[..start]))
+        };
+        named().unwrap_or_else(|| what.to_owned())
+    }
+
     /// Where the column of this name, in any case, is.
     ///
     /// # Errors

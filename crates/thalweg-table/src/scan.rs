@@ -1,5 +1,6 @@
 //! Scans: what is asked for, the batches that come back, and what it took to find them. The same for every layout.
 
+use crate::definition::TableDefinition;
 use crate::engine::Closed;
 use crate::range::{ColumnRange, KeyRange};
 use arrow_array::RecordBatch;
@@ -56,15 +57,16 @@ pub struct Scan {
     table: NamedTable,
 }
 
-/// A table by number and name, for errors of the kernel, which knows the number alone.
+/// A table with its names, for errors of the kernel, which knows numbers alone.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedTable {
     pub(crate) id: u32,
     pub(crate) name: String,
+    pub(crate) definition: Arc<TableDefinition>,
 }
 
 impl NamedTable {
-    /// The error with the name in the place of the number.
+    /// The error with names in the place of numbers.
     pub(crate) fn in_words(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::Corruption {
             return error;
@@ -76,6 +78,7 @@ impl NamedTable {
         if after.starts_with(|c: char| c.is_ascii_digit()) {
             return error;
         }
+        let before = self.definition.with_column_names(before);
         let message = format!("{before} of table \"{}\"{after}", self.name);
         Error::with_source(error.kind(), message, error)
     }
@@ -205,18 +208,26 @@ metrics! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::CreateOptions;
+    use arrow_schema::{DataType, Field, Schema};
 
     #[test]
     fn damage_is_told_with_the_name_of_the_table() {
+        let schema = Schema::new(vec![
+            Field::new("ts", DataType::Int64, false),
+            Field::new("temp", DataType::Float64, true),
+        ]);
+        let definition = TableDefinition::create(&schema, &CreateOptions::stream("ts")).unwrap();
         let table = NamedTable {
             id: 1,
             name: "air".to_owned(),
+            definition: Arc::new(definition),
         };
         for (kind, message, shown) in [
             (
                 ErrorKind::Corruption,
-                "f, offset 8: column 3 (Values) of a block of table 1 is damaged",
-                "f, offset 8: column 3 (Values) of a block of table \"air\" is damaged",
+                "f, offset 8: column 2 (values) of a block of table 1 is damaged",
+                "f, offset 8: column \"temp\" (values) of a block of table \"air\" is damaged",
             ),
             (
                 ErrorKind::Corruption,

@@ -4,7 +4,7 @@
 
 use super::chunk::{BadRow, Chunk};
 use super::findings::type_words;
-use super::infer::Reading;
+use super::infer::{Reading, null_option};
 use super::numbers::{
     epoch_ns, is_beyond_floats, is_float, is_integer, loses_digits, whole_number,
     with_decimal_point,
@@ -15,7 +15,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, TimestampMicrosecondType, TimestampMillisecondType};
 use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
+    StringArray,
 };
 use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -63,7 +64,14 @@ pub(super) fn fields_of(
     let refuse = |message: String| Failure::Engine(Error::new(ErrorKind::Schema, message));
     let mut fields = Vec::with_capacity(names.len());
     for name in names {
-        let column = &definition.columns()[definition.position_named(name)?];
+        let place = definition.position_named(name);
+        let place = place.map_err(|error| match joined_from(definition, names, name) {
+            Some([date, clock]) => refuse(format!(
+                "column \"{date}_{clock}\" is joined of two columns: --time {date},{clock}"
+            )),
+            None => error.into(),
+        })?;
+        let column = &definition.columns()[place];
         if !is_time(&column.data_type) && !can_cast_types(&DataType::Utf8, &column.data_type) {
             let type_name = type_words(&column.data_type);
             return Err(refuse(format!(
@@ -88,6 +96,23 @@ pub(super) fn fields_of(
         )));
     }
     Ok(fields)
+}
+
+/// The column `name` and another one of a file, if a column of the table is joined of them.
+fn joined_from<'a>(
+    definition: &TableDefinition,
+    names: &'a [String],
+    name: &'a str,
+) -> Option<[&'a str; 2]> {
+    let pairs = names
+        .iter()
+        .flat_map(|other| [[name, other], [other, name]]);
+    let is_joined = |[date, clock]: &[&str; 2]| {
+        definition
+            .position_named(&format!("{date}_{clock}"))
+            .is_ok()
+    };
+    pairs.into_iter().find(is_joined)
 }
 
 impl Converter {
@@ -192,6 +217,8 @@ fn convert_column(
     };
     let column: ArrayRef = if is_time(data_type) {
         convert_times(&trimmed, data_type, reading, refusals)?
+    } else if *data_type == DataType::Binary {
+        Arc::new(from_hex(&trimmed))
     } else {
         // What does not fit comes back as null.
         let options = CastOptions {
@@ -206,9 +233,11 @@ fn convert_column(
             let value = text.value(row).trim();
             // Of a new table only the column that orders it must not be null.
             let hint = if data_type.is_integer() && !field.is_nullable() && is_float(value) {
-                CANNOT_ORDER
+                CANNOT_ORDER.to_owned()
+            } else if field.is_nullable() && data_type.is_numeric() && stands_for_nothing(value) {
+                format!("; {} makes NULL of it", null_option(value))
             } else {
-                ""
+                String::new()
             };
             let value = shown(text.value(row));
             refusals.misfit(
@@ -223,6 +252,31 @@ fn convert_column(
         }
     }
     Ok(column)
+}
+
+/// Whether a value may be what a file has in the place of a missing one: a word or a sign, as `?` or `n/a`.
+fn stands_for_nothing(value: &str) -> bool {
+    const MOST_CHARACTERS: usize = 8;
+    !value.chars().any(|c| c.is_numeric()) && value.chars().count() <= MOST_CHARACTERS
+}
+
+/// Bytes of their hexadecimal digits, as the command line prints them; NULL of what is none.
+fn from_hex(text: &StringArray) -> BinaryArray {
+    let bytes = |value: &str| -> Option<Vec<u8>> {
+        let digit = |at: &u8| {
+            char::from(*at)
+                .to_digit(16)
+                .and_then(|digit| u8::try_from(digit).ok())
+        };
+        let (pairs, rest) = value.as_bytes().as_chunks::<2>();
+        let byte = |[high, low]: &[u8; 2]| Some(digit(high)? << 4 | digit(low)?);
+        pairs
+            .iter()
+            .map(byte)
+            .collect::<Option<_>>()
+            .filter(|_| rest.is_empty())
+    };
+    text.iter().map(|value| value.and_then(bytes)).collect()
 }
 
 /// Numbers as Arrow reads them: with a decimal point, and integers without one. What is none becomes text that is none.

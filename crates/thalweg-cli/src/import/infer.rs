@@ -640,7 +640,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// The option that makes null of a text, quoted where a shell would make something else of it.
-fn null_option(text: &str) -> String {
+pub(super) fn null_option(text: &str) -> String {
     let is_plain = text
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));

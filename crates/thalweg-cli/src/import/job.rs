@@ -146,10 +146,10 @@ impl<'a> Job<'a> {
             let attempt = self.append(table.as_ref(), &plan, taken, widening, listening);
             if !matches!(attempt, Ok(Attempt::Done(_)))
                 && existing.is_none()
-                && let (Some(_), Some(db)) = (&table, self.db)
+                && let Some(table) = &table
             {
                 // Why it failed is of more interest than why it cannot be undone.
-                let _ = db.drop_table(self.table);
+                let _ = table.drop_table();
             }
             match attempt? {
                 Attempt::Done(imported) => return Ok(imported),
@@ -855,7 +855,7 @@ fn ambiguous_date(name: &str, example: &Example) -> Failure {
     let [day_first, month_first] = ORDERS.map(|order| order.pattern(&example.text));
     Failure::Other(format!(
         "column \"{name}\": nothing says whether day or month is first in {} (line {}): --time-format \"{day_first}\" or \
-         --time-format \"{month_first}\", with %H:%M:%S where there is a clock; nothing was imported",
+         --time-format \"{month_first}\"; nothing was imported",
         shown(&example.text),
         example.line
     ))

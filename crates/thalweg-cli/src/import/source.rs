@@ -152,6 +152,14 @@ impl Source {
                 "{name} is no text in UTF-8: save it as CSV or JSON lines in UTF-8"
             )));
         }
+        if options.format.is_none() && is_line_protocol(start) {
+            return Err(Failure::Engine(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{name} looks like InfluxDB's line protocol, whose import is not offered by this version: append a data frame of it in Python (--format csv, if it is CSV)"
+                ),
+            )));
+        }
         let by_name = Format::of_name(&name);
         let format = if start.starts_with(PARQUET_MAGIC) {
             FileFormat::Parquet
@@ -191,6 +199,32 @@ fn looks_like_json(start: &[u8]) -> bool {
     };
     let inside = object.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
     inside.is_some_and(|inside| inside.starts_with(b"\"") || inside.starts_with(b"}"))
+}
+
+/// Whether a text begins with a point in InfluxDB's line protocol, `weather,city=Berlin temp=21.5,hum=40i 1759276800`, with a time.
+fn is_line_protocol(start: &[u8]) -> bool {
+    let text = start.trim_ascii_start();
+    let line = text.split(|byte| *byte == b'\n').next().map(str::from_utf8);
+    let Some(Ok(line)) = line else {
+        return false;
+    };
+    let line = line.trim_ascii_end().replace("\\ ", "_");
+    let parts: Vec<&str> = line.split(' ').collect();
+    let [series, fields, time] = *parts else {
+        return false;
+    };
+    let is_pair = |pair: &str| {
+        pair.split_once('=')
+            .is_some_and(|(key, value)| !key.is_empty() && !value.is_empty())
+    };
+    let mut series = series.split(',');
+    series
+        .next()
+        .is_some_and(|name| !name.is_empty() && !name.contains('='))
+        && series.all(is_pair)
+        && fields.split(',').all(is_pair)
+        && !time.is_empty()
+        && time.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// What the name of a file says of it.

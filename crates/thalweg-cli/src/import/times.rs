@@ -43,13 +43,33 @@ pub(super) enum Order {
 pub(super) const ORDERS: [Order; 2] = [Order::DayFirst, Order::MonthFirst];
 
 impl Order {
-    /// A pattern of `--time-format` for dates in this order.
+    /// The pattern of `--time-format` that reads a date in this order, and the clock behind it where there is one.
     pub(super) fn pattern(self, example: &str) -> String {
-        let separator = example.chars().find(|c| !c.is_ascii_digit()).unwrap_or('/');
-        match self {
-            Self::DayFirst => format!("%d{separator}%m{separator}%Y"),
-            Self::MonthFirst => format!("%m{separator}%d{separator}%Y"),
+        let half = ["AM", "PM", "am", "pm"]
+            .into_iter()
+            .find(|half| example.ends_with(half));
+        let [first, second] = match self {
+            Self::DayFirst => ["%d", "%m"],
+            Self::MonthFirst => ["%m", "%d"],
+        };
+        let hour = if half.is_some() { "%I" } else { "%H" };
+        let mut fields = [first, second, "%Y", hour, "%M", "%S", "%f"].into_iter();
+        let mut pattern = String::new();
+        let mut rest = half.map_or(example, |half| example.trim_end_matches(half));
+        while let Some(c) = rest.chars().next() {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            if digits > 0 {
+                pattern.push_str(fields.next().unwrap_or_default());
+            } else if matches!(c, '+' | '-') && pattern.contains(hour) {
+                pattern.push_str("%z");
+                break;
+            } else {
+                pattern.push(c);
+            }
+            rest = &rest[digits.max(c.len_utf8())..];
         }
+        pattern.push_str(half.map_or("", |_| "%p"));
+        pattern
     }
 }
 
@@ -768,6 +788,21 @@ mod tests {
         ] {
             let pattern = Pattern::parse(pattern).unwrap();
             assert_eq!(pattern.ns(text), Some(wanted), "{pattern:?}");
+        }
+        for example in [
+            "01/02/2012",
+            "1.2.2012 13:05",
+            "01-02-2012 13:05:00.25",
+            "01/02/2012 1:05 PM",
+            "01/02/2012 1:05:00PM",
+            "01/02/2012T13:05:00+0200",
+            "01/02/2012 13:05:00Z",
+        ] {
+            for order in ORDERS {
+                let pattern = order.pattern(example);
+                let read = Pattern::parse(&pattern).unwrap().ns(example);
+                assert!(read.is_some(), "{example} as {pattern}");
+            }
         }
         for bad in ["%Q", "", "plain", "%", "%d.%m.", "%H:%M"] {
             assert!(Pattern::parse(bad).is_err(), "{bad}");

@@ -262,7 +262,7 @@ fn a_failed_import_leaves_no_table() {
     let rejected = std::fs::read_to_string(&rejects).unwrap();
     assert_eq!(
         rejected,
-        "line,reason,row\n150002,\"column \"\"v\"\": \"\"many\"\" is no double\",\"150000,many\"\n"
+        "line,reason,row\n150002,\"column \"\"v\"\": \"\"many\"\" is no double; --null many makes NULL of it\",\"150000,many\"\n"
     );
 }
 

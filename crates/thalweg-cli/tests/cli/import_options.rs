@@ -16,6 +16,13 @@ fn import(place: &Place, name: &str, text: &str, more: &[&str]) -> crate::Ended 
     place.run(call.iter().chain(more))
 }
 
+/// Imports a file with this text into a table that is there.
+fn append(place: &Place, table: &str, text: &str, more: &[&str]) -> crate::Ended {
+    let file = place.file("more.csv", text);
+    let call = ["import", "db", file.to_str().unwrap(), "--table", table];
+    place.run(call.iter().chain(more))
+}
+
 #[test]
 fn the_programs_own_json_comes_back() {
     let place = Place::new();
@@ -470,4 +477,65 @@ fn numbers_with_signs_name_a_way() {
         let way = format!("CAST(replace(x, '{sign}', '') AS DOUBLE)");
         assert!(told.contains(&way), "{told}");
     }
+}
+
+#[test]
+fn bytes_are_written_and_read_as_hexadecimal_digits() {
+    let place = Place::new();
+    place.sql("CREATE TABLE t (n BIGINT, x BLOB); INSERT INTO t VALUES (1, X'00ff'), (2, NULL)");
+    let rows = place.sql("SELECT * FROM t ORDER BY n");
+    assert_eq!(rows, "n,x\n1,00ff\n2,\n");
+    place.sql("CREATE TABLE u (n BIGINT, x BLOB)");
+    append(&place, "u", &rows, &[]).ok();
+    assert_eq!(place.sql("SELECT * FROM u ORDER BY n"), rows);
+    let ended = append(&place, "u", "n,x\n4,abc\n", &[]);
+    assert!(
+        ended.err.contains("column \"x\": \"abc\" is no blob"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn a_word_in_the_place_of_a_number_is_met_with_the_option_for_it() {
+    let place = Place::new();
+    place.sql("CREATE TABLE t (n BIGINT, v DOUBLE)");
+    let text = "n,v\n1,?\n";
+    let ended = append(&place, "t", text, &[]);
+    assert!(
+        ended
+            .err
+            .contains("\"?\" is no double; --null '?' makes NULL of it"),
+        "{ended:?}"
+    );
+    append(&place, "t", text, &["--null", "?"]).ok();
+    let long = append(&place, "t", "n,v\n1,12x\n", &[]);
+    assert!(!long.err.contains("--null"), "{long:?}");
+}
+
+#[test]
+fn a_second_file_with_date_and_clock_is_met_with_the_option_that_joins_them() {
+    let place = Place::new();
+    let text = "Date,Time,v\n2026-01-31,10:00,1\n";
+    import(&place, "t.csv", text, &["--time", "Date,Time"]).ok();
+    let ended = append(&place, "t", text, &[]);
+    assert!(
+        ended
+            .err
+            .contains("column \"Date_Time\" is joined of two columns: --time Date,Time"),
+        "{ended:?}"
+    );
+    append(&place, "t", text, &["--time", "Date,Time"]).ok();
+    assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n2\n");
+}
+
+#[test]
+fn line_protocol_is_refused_by_name() {
+    let place = Place::new();
+    let text = "home,room=Living\\ Room temp=21.1,co=0i 1721548800\nhome,room=Kitchen temp=21.0,co=0i 1721548800\n";
+    let message = import(&place, "home.lp", text, &[]).fails(1);
+    assert!(
+        message.contains("line protocol, whose import is not offered by this version"),
+        "{message}"
+    );
+    import(&place, "home.lp", text, &["--format", "csv"]).ok();
 }

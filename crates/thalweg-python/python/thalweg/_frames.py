@@ -8,7 +8,7 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
-from thalweg._thalweg import Error, UnsupportedError
+from thalweg._thalweg import Error, UnsupportedError, _csv_header, _csv_rows
 
 # What lies under the mask of a null, by the kind of the array.
 _HIDDEN = {"b": False, "i": 0, "u": 0, "f": numpy.nan}
@@ -41,34 +41,37 @@ def write_parquet(reader, path):
     """Writes the rows of a reader to a Parquet file."""
     import pyarrow.parquet
 
-    _check(reader.schema, "Parquet", [(_is_interval, _INTERVAL)])
+    for field in reader.schema:
+        if _is_interval(field.type):
+            raise UnsupportedError(
+                f'Parquet cannot hold the column "{field.name}", which has intervals: epoch(x) makes seconds of them, CAST(x AS VARCHAR) text'
+            )
     _write(reader, path, pyarrow.parquet.ParquetWriter)
 
 
 def write_csv(reader, path):
-    """Writes the rows of a reader to a CSV file."""
-    import pyarrow.csv
-
-    kinds = [(pyarrow.types.is_nested, _NESTED), (_is_interval, _INTERVAL), (pyarrow.types.is_duration, _DURATION)]
-    _check(reader.schema, "CSV", kinds)
-    _write(reader, path, pyarrow.csv.CSVWriter)
+    """Writes the rows of a reader to a CSV file, as the command line prints them."""
+    _write(reader, path, _CsvWriter)
 
 
-_NESTED = "lists or structs: unnest them, or write to_parquet"
-_INTERVAL = "intervals: epoch(x) makes seconds of them, CAST(x AS VARCHAR) text"
-_DURATION = "differences of times: epoch(x) makes seconds of them, CAST(x AS VARCHAR) text"
+class _CsvWriter:
+    def __init__(self, path, schema):
+        header = _csv_header(schema)
+        self._file = open(path, "wb")
+        self._file.write(header)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+
+    def write_batch(self, batch):
+        self._file.write(_csv_rows(batch))
 
 
 def _is_interval(kind):
     return kind == pyarrow.month_day_nano_interval()
-
-
-def _check(schema, name, kinds):
-    """Refuses columns that a format has no form for."""
-    for field in schema:
-        for is_kind, what in kinds:
-            if is_kind(field.type):
-                raise UnsupportedError(f'{name} cannot hold the column "{field.name}", which has {what}')
 
 
 def _write(reader, path, writer):

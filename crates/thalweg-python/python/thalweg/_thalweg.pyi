@@ -394,7 +394,7 @@ class Result:
         """The same as arrow()."""
 
     def df(self) -> pandas.DataFrame:
-        """All rows as a pandas.DataFrame. Names that appear again get a number: v, v_1. As usual with pandas, a column of integers with nulls becomes one of floats, which rounds
+        """All rows as a pandas.DataFrame, with dates as datetime64. Names that appear again get a number: v, v_1. As usual with pandas, a column of integers with nulls becomes one of floats, which rounds
         integers beyond 2**53; arrow() and pl() keep them.
         """
 
@@ -426,7 +426,7 @@ class Result:
         """Writes all rows to a Parquet file, batch by batch."""
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
-        """Writes all rows to a CSV file with a header, batch by batch."""
+        """Writes all rows to a CSV file with a header, batch by batch, as the command line writes them."""
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as a list of tuples of Python values."""

@@ -9,6 +9,7 @@ mod extreme;
 pub(crate) mod floats;
 pub(crate) mod guarded;
 pub(crate) mod lengths;
+pub(crate) mod list_sum;
 pub(crate) mod mode;
 pub(crate) mod quantile;
 pub(crate) mod scaled;
