@@ -6,10 +6,10 @@ use super::chunk::{BadRow, Chunk};
 use super::findings::type_words;
 use super::infer::{Reading, null_option};
 use super::numbers::{
-    epoch_ns, is_beyond_floats, is_float, is_integer, loses_digits, whole_number,
-    with_decimal_point,
+    epoch_ns, has_no_leading_zero, is_beyond_floats, is_float, is_integer, loses_digits,
+    whole_number, with_decimal_point,
 };
-use super::times::{Order, TimeText, digits_pattern, zone_name};
+use super::times::{ORDERS, TimeText, digits_pattern, zone_name};
 use crate::failure::Failure;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, TimestampMicrosecondType, TimestampMillisecondType};
@@ -21,6 +21,7 @@ use arrow_array::{
 use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::filter::filter_record_batch;
+use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg::{Error, ErrorKind, TableDefinition, TimeBound, key_box};
 
@@ -225,7 +226,7 @@ fn convert_column(
             safe: true,
             ..CastOptions::default()
         };
-        let readable = readable_numbers(&trimmed, data_type, reading);
+        let readable = readable(&trimmed, data_type, reading);
         cast_with_options(&readable, data_type, &options)?
     };
     if column.null_count() > trimmed.null_count() {
@@ -279,35 +280,47 @@ fn from_hex(text: &StringArray) -> BinaryArray {
     text.iter().map(|value| value.and_then(bytes)).collect()
 }
 
-/// Numbers as Arrow reads them: with a decimal point, and integers without one. What is none becomes text that is none.
-fn readable_numbers(text: &StringArray, data_type: &DataType, reading: &Reading) -> StringArray {
-    const NO_NUMBER: &str = "?";
-    if data_type.is_integer() {
-        return if text.iter().flatten().any(|value| value.contains('.')) {
-            text.iter()
-                .map(|value| value.map(|value| whole_number(value).unwrap_or(value)))
-                .collect()
-        } else {
-            text.clone()
-        };
+/// Numbers and booleans as Arrow reads them. What is none becomes text that is none.
+fn readable(text: &StringArray, data_type: &DataType, reading: &Reading) -> StringArray {
+    const NO_VALUE: &str = "?";
+    let is_as_it_is = |value: &str| {
+        let read = readable_value(value, data_type, reading);
+        matches!(read, Some(Cow::Borrowed(same)) if same.len() == value.len())
+    };
+    if text.iter().flatten().all(is_as_it_is) {
+        return text.clone();
     }
-    let is_decimal = data_type.is_floating() || matches!(data_type, DataType::Decimal128(..));
-    if is_decimal && reading.decimal_comma {
-        let read = |value| with_decimal_point(value).unwrap_or(NO_NUMBER.into());
-        return text.iter().map(|value| value.map(read)).collect();
+    let read = text.iter().map(|value| {
+        value.map(|value| readable_value(value, data_type, reading).unwrap_or(NO_VALUE.into()))
+    });
+    read.collect()
+}
+
+/// A value with a decimal point, and an integer without one. What none of the rows that have shown the type could be is no value
+/// of it behind them either.
+fn readable_value<'a>(
+    value: &'a str,
+    data_type: &DataType,
+    reading: &Reading,
+) -> Option<Cow<'a, str>> {
+    let is_fractional = data_type.is_floating() || matches!(data_type, DataType::Decimal128(..));
+    let value = match () {
+        () if data_type.is_integer() => whole_number(value).unwrap_or(value).into(),
+        () if is_fractional && reading.decimal_comma => with_decimal_point(value)?,
+        () => Cow::Borrowed(value),
+    };
+    if data_type.is_floating() && is_beyond_floats(&value) {
+        return None;
     }
-    let does_not_fit = |value| is_beyond_floats(value) || reading.exact && loses_digits(value);
-    if data_type.is_floating() && text.iter().flatten().any(does_not_fit) {
-        let read = |value| {
-            if does_not_fit(value) {
-                NO_NUMBER
-            } else {
-                value
-            }
-        };
-        return text.iter().map(|value| value.map(read)).collect();
-    }
-    text.clone()
+    let is_of_its_kind = match data_type {
+        DataType::Boolean => ["true", "false"]
+            .iter()
+            .any(|word| value.eq_ignore_ascii_case(word)),
+        floating if floating.is_floating() => has_no_leading_zero(&value) && !loses_digits(&value),
+        number if number.is_numeric() => has_no_leading_zero(&value),
+        _ => true,
+    };
+    (is_of_its_kind || !reading.exact).then_some(value)
 }
 
 /// The same without space around values; what is empty then is null.
@@ -426,8 +439,22 @@ fn parse_time(text: &str, data_type: &DataType, reading: &Reading) -> Result<i64
         Ok(Some(keys)) => Ok(*keys.start()),
         Ok(None) => Err(cannot_hold(text, data_type)),
         Err(_) => {
-            let order = reading.order.unwrap_or(Order::DayFirst);
-            match TimeText::parse(text).and_then(|time| time.ns(order)) {
+            let time = TimeText::parse(text);
+            // The order is decided by all values of a column, and none that was looked at has asked for it.
+            let is_open = |time: &TimeText| {
+                reading.order.is_none()
+                    && time.needs_order()
+                    && (reading.exact || time.is_ambiguous())
+            };
+            if time.as_ref().is_some_and(is_open) {
+                return Err(format!(
+                    "nothing says whether day or month is first in {}",
+                    shown(text)
+                ));
+            }
+            let orders = reading.order.as_slice();
+            let orders = if orders.is_empty() { &ORDERS } else { orders };
+            match time.and_then(|time| orders.iter().find_map(|order| time.ns(*order))) {
                 Some(ns) => steps_of(ns, text, data_type),
                 None => Err(no_time(text)),
             }

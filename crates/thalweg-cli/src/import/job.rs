@@ -156,6 +156,11 @@ impl<'a> Job<'a> {
                 Attempt::TooNarrow(misfit) => {
                     self.look_at_the_rest(&mut inference, &plan.names, sample.count, listening)?;
                     sample.is_whole = true;
+                    for (place, name) in plan.names.iter().enumerate() {
+                        if told_type(self.options, name).is_none() {
+                            check_order(&inference, place, name, false)?;
+                        }
+                    }
                     let wider = self.new_plan(&inference, plan.names.clone())?;
                     self.tell_widened(&misfit, &plan, &wider);
                     plan = wider;
@@ -278,12 +283,7 @@ impl<'a> Job<'a> {
             (sample.is_whole, sample.chunks) = (true, Vec::new());
         }
         for place in times() {
-            if let Some(example) = inference.ambiguous(place, reads_times(place)) {
-                if let Some(both) = inference.contradiction(place) {
-                    return Err(contradicting_dates(&names[place], both));
-                }
-                return Err(ambiguous_date(&names[place], example));
-            }
+            check_order(&inference, place, &names[place], reads_times(place))?;
         }
         let opened = set.opened().to_vec();
         sample.files = opened.len();
@@ -839,6 +839,23 @@ fn check_types(
         }
     }
     Ok(())
+}
+
+/// An error if the values of a column leave open whether the day or the month is first.
+fn check_order(
+    inference: &Inference,
+    place: usize,
+    name: &str,
+    reads_times: bool,
+) -> Result<(), Failure> {
+    match (
+        inference.ambiguous(place, reads_times),
+        inference.contradiction(place),
+    ) {
+        (None, _) => Ok(()),
+        (Some(_), Some(both)) => Err(contradicting_dates(name, both)),
+        (Some(example), None) => Err(ambiguous_date(name, example)),
+    }
 }
 
 fn contradicting_dates(name: &str, [day_first, month_first]: [&Example; 2]) -> Failure {

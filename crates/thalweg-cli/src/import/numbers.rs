@@ -61,7 +61,7 @@ pub(super) fn is_beyond_floats(text: &str) -> bool {
 }
 
 /// Not `007`: zeros in front belong to a name.
-fn has_no_leading_zero(text: &str) -> bool {
+pub(super) fn has_no_leading_zero(text: &str) -> bool {
     let digits = text.trim_start_matches(['-', '+']);
     !digits.starts_with('0') || !digits[1..].starts_with(|c: char| c.is_ascii_digit())
 }

@@ -539,3 +539,38 @@ fn line_protocol_is_refused_by_name() {
     );
     import(&place, "home.lp", text, &["--format", "csv"]).ok();
 }
+
+#[test]
+fn what_comes_behind_the_first_rows_is_read_as_it_would_be_among_them() {
+    let behind = |first: &str, late: &str| {
+        let place = Place::new();
+        let text = format!("v\n{}{late}\n", format!("{first}\n").repeat(110_000));
+        let ended = import(&place, "t.csv", &text, &[]);
+        let kind = |place: &Place| place.sql("SELECT typeof(min(v)) AS t, count(*) AS n FROM t");
+        if ended.status == 0 {
+            kind(&place)
+        } else {
+            ended.err
+        }
+    };
+    let undecided = "nothing says whether day or month is first in \"03/04/2020\" (line 110002)";
+    let message = behind("2020-01-02", "03/04/2020");
+    assert!(message.contains(undecided), "{message}");
+    for (first, late) in [
+        ("TRUE", "1"),
+        ("true", "yes"),
+        ("5", "007"),
+        ("5", "-007"),
+        ("1.5", "00.5"),
+    ] {
+        assert_eq!(
+            behind(first, late),
+            "t,n\nVARCHAR,110001\n",
+            "{late} behind {first}"
+        );
+    }
+    assert_eq!(behind("5", "0"), "t,n\nBIGINT,110001\n");
+    assert_eq!(behind("1.5", "-0.5"), "t,n\nDOUBLE,110001\n");
+    assert_eq!(behind("true", "False"), "t,n\nBOOLEAN,110001\n");
+    assert_eq!(behind("2020-01-02", "13/04/2020"), "t,n\nDATE,110001\n");
+}
