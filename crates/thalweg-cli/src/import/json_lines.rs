@@ -8,7 +8,7 @@ use crate::arguments::ImportOptions;
 use crate::failure::Failure;
 use arrow_schema::DataType;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io::{self, BufRead};
@@ -225,25 +225,28 @@ impl JsonLines {
                 });
             };
             let is_null = |text: &str| self.nulls.iter().any(|null| null == text);
-            fields[place] = match value {
-                Value::Null => None,
-                Value::Bool(value) => Some(value.to_string()),
-                Value::Number(number) => Some(number.to_string()).filter(|number| !is_null(number)),
-                Value::String(text) if is_null(&text) => None,
-                Value::String(text) => {
-                    chunk.mark_text(place);
+            let written = value.get();
+            fields[place] = match written.as_bytes().first() {
+                Some(b'n') => None,
+                Some(b'"') => {
+                    let text: String = serde_json::from_str(written)
+                        .map_err(|error| Unfit::Bad(not_json(&error, text)))?;
                     Some(text)
+                        .filter(|text| !is_null(text))
+                        .inspect(|_| chunk.mark_text(place))
                 }
-                Value::Array(_) | Value::Object(_) if self.is_text(&name) => {
+                Some(b'[' | b'{') if self.is_text(&name) => {
                     chunk.mark_text(place);
-                    Some(value.to_string())
+                    Some(written.to_owned())
                 }
-                Value::Array(_) | Value::Object(_) => {
+                Some(b'[' | b'{') => {
                     return Err(Unfit::Bad(format!(
                         "column \"{name}\" holds a list or an object: --type {name}=varchar stores it as text, and \
                          pandas.json_normalize makes columns of it"
                     )));
                 }
+                // Numbers as they are written, with all their digits, and booleans.
+                _ => Some(written.to_owned()).filter(|written| !is_null(written)),
             };
         }
         Ok(fields)
@@ -287,21 +290,21 @@ enum Unfit {
     Late(String),
 }
 
-/// The fields of an object in the order of the text, which a map would lose.
-struct Object(Vec<(String, Value)>);
+/// The fields of an object in the order of the text, which a map would lose, with their values as they are written.
+struct Object<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for Object {
+impl<'de> Deserialize<'de> for Object<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
 
         impl<'de> Visitor<'de> for Fields {
-            type Value = Object;
+            type Value = Object<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Object, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Object<'de>, M::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);

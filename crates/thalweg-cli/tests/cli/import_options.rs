@@ -333,7 +333,7 @@ fn nested_json_becomes_text_on_demand() {
     import(&place, "t.json", text, &["--type", "N=varchar"]).ok();
     assert_eq!(
         place.sql("SELECT * FROM t"),
-        "a,n\n1,\"{\"\"x\"\":[1,2]}\"\n2,\n"
+        "a,n\n1,\"{\"\"x\"\": [1, 2]}\"\n2,\n"
     );
 }
 
@@ -573,4 +573,35 @@ fn what_comes_behind_the_first_rows_is_read_as_it_would_be_among_them() {
     assert_eq!(behind("1.5", "-0.5"), "t,n\nDOUBLE,110001\n");
     assert_eq!(behind("true", "False"), "t,n\nBOOLEAN,110001\n");
     assert_eq!(behind("2020-01-02", "13/04/2020"), "t,n\nDATE,110001\n");
+}
+
+#[test]
+fn values_of_json_are_taken_as_they_are_written() {
+    let imported = |text: &str, more: &[&str], select: &str| {
+        let place = Place::new();
+        import(&place, "t.jsonl", text, more).ok();
+        place.sql(&format!("SELECT {select} FROM t"))
+    };
+    let digits = "{\"v\":-0.24153895246040058}\n";
+    assert_eq!(imported(digits, &[], "v"), "v\n-0.24153895246040058\n");
+    let forms = "{\"v\":0.10}\n{\"v\":1e2}\n{\"v\":{\"b\":0.10,\"a\":[1, 2]}}\n";
+    assert_eq!(
+        imported(forms, &["--type", "v=varchar"], "v"),
+        "v\n0.10\n1e2\n\"{\"\"b\"\":0.10,\"\"a\"\":[1, 2]}\"\n"
+    );
+    let long = "{\"v\":123456789012345678901234567890}\n";
+    assert_eq!(
+        imported(long, &[], "v"),
+        "v\n123456789012345678901234567890\n"
+    );
+    let seconds = "{\"t\":1577934245.123456789}\n";
+    assert_eq!(
+        imported(seconds, &["--time", "t", "--time-unit", "s"], "t"),
+        "t\n2020-01-02T03:04:05.123456789\n"
+    );
+    let escaped = "{\"v\":\"a\\\"\\u00e4\",\"ok\":true,\"n\":null}\n";
+    assert_eq!(
+        imported(escaped, &[], "v, ok, n"),
+        "v,ok,n\n\"a\"\"ä\",true,\n"
+    );
 }
