@@ -62,7 +62,7 @@ fn stored_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// What `add` gives for a new table; `None` where there is such a table and that is fine.
+/// Adds the table of a CREATE TABLE statement by `add` and returns its result; `None` for IF NOT EXISTS and a table that exists.
 fn add_table<T>(
     create: &CreateTable,
     fields: Vec<Field>,

@@ -342,7 +342,7 @@ impl TableDefinition {
         self.position(id).map(|position| &self.columns[position])
     }
 
-    /// What the kernel says of a damaged column, which it calls `column 3`, with the column's name.
+    /// Replaces the number of a column in a message of the kernel by its name: `column 3 (values)` becomes `column "temp" (values)`.
     pub fn with_column_names(&self, what: &str) -> String {
         const COLUMN: &str = "column ";
         let named = || {

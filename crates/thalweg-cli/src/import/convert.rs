@@ -283,6 +283,9 @@ fn from_hex(text: &StringArray) -> BinaryArray {
 /// Numbers and booleans as Arrow reads them. What is none becomes text that is none.
 fn readable(text: &StringArray, data_type: &DataType, reading: &Reading) -> StringArray {
     const NO_VALUE: &str = "?";
+    if !data_type.is_numeric() && *data_type != DataType::Boolean {
+        return text.clone();
+    }
     let is_as_it_is = |value: &str| {
         let read = readable_value(value, data_type, reading);
         matches!(read, Some(Cow::Borrowed(same)) if same.len() == value.len())
@@ -312,7 +315,7 @@ fn readable_value<'a>(
     if data_type.is_floating() && is_beyond_floats(&value) {
         return None;
     }
-    let is_of_its_kind = match data_type {
+    let is_of_its_kind = || match data_type {
         DataType::Boolean => ["true", "false"]
             .iter()
             .any(|word| value.eq_ignore_ascii_case(word)),
@@ -320,7 +323,7 @@ fn readable_value<'a>(
         number if number.is_numeric() => has_no_leading_zero(&value),
         _ => true,
     };
-    (is_of_its_kind || !reading.exact).then_some(value)
+    (!reading.exact || is_of_its_kind()).then_some(value)
 }
 
 /// The same without space around values; what is empty then is null.
