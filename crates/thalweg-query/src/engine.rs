@@ -17,7 +17,7 @@ use crate::rules::runs_inline;
 use crate::scan::TableScan;
 use crate::session::{Planner, StatementSession};
 use crate::stack::with_room;
-use crate::statement::{KeptPlan, Statement, Statements, is_optimizable, is_timeless};
+use crate::statement::{FilledPlan, KeptPlan, Statement, Statements, is_optimizable, is_timeless};
 use crate::stop::{Stop, stoppable};
 use crate::threads::{Threads, wait_for};
 use crate::{ddl, insert, lists, literals, summarize, system};
@@ -172,6 +172,12 @@ impl SqlEngine {
     /// Runs the plan of all texts that differ from this one in numbers only, if there can be one. What fails here is for
     /// the text itself to say.
     fn run_lifted(&self, text: &str) -> Option<QueryResult> {
+        if let Some(filled) = self.0.statements.filled(text) {
+            let view = self.0.engine.snapshot().ok()?;
+            if filled.kept.is_current(&view) {
+                return self.start(&filled.plan, view).ok();
+            }
+        }
         let lifted = literals::lift(text)?;
         let statement = self.0.statements.get(&lifted.text).ok()?;
         let Request::Query(query) = &statement.parsed.request else {
@@ -190,8 +196,10 @@ impl SqlEngine {
         });
         match kept {
             Some(kept) if kept.is_plain => {
-                let plan = fill(kept.plan.clone(), &params).ok()?;
-                self.start(&plan, view).ok()
+                let plan = fill_kept(&kept, &params).ok()?;
+                let filled = Arc::new(FilledPlan { kept, plan });
+                self.0.statements.keep_filled(text, Arc::clone(&filled));
+                self.start(&filled.plan, view).ok()
             }
             _ => {
                 statement.keep_numbers();
@@ -390,7 +398,7 @@ impl SqlEngine {
             None
         };
         if let Some(kept) = kept {
-            return fill(kept.plan.clone(), params);
+            return fill_kept(&kept, params);
         }
         let resolver = Resolver::new(&self.0.planner, view, extra, params);
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
@@ -556,6 +564,15 @@ fn next_while(rows: &mut QueryResult, go_on: &dyn Fn() -> bool) -> Result<Option
 }
 
 /// Puts values in the place of placeholders.
+fn fill_kept(kept: &KeptPlan, params: &BoundParams) -> Result<Named> {
+    if !kept.is_plain {
+        return fill(kept.plan.clone(), params);
+    }
+    let Named { plan, names } = kept.plan.clone();
+    let plan = literals::filled(plan, &params.values()).map_err(from_datafusion)?;
+    Ok(Named { plan, names })
+}
+
 fn fill(named: Named, params: &BoundParams) -> Result<Named> {
     if params.is_empty() {
         return Ok(named);
@@ -589,5 +606,52 @@ fn innermost(statement: &mut DfStatement) -> Option<&mut SqlStatement> {
         DfStatement::Statement(inner) => Some(inner),
         DfStatement::Explain(explain) => innermost(&mut explain.statement),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_table::EngineOptions;
+
+    /// Whether the plan of a text serves texts with other numbers too.
+    fn is_shared(engine: &SqlEngine, text: &str) -> bool {
+        let result = engine.sql(text, &Params::None, &[]).unwrap();
+        result.collect().unwrap();
+        let lifted = literals::lift(text).unwrap();
+        let statement = engine.0.statements.get(&lifted.text).unwrap();
+        !statement.wants_numbers()
+    }
+
+    #[test]
+    fn ranges_of_time_share_a_plan() {
+        for (of_time, of_value) in [
+            ("BIGINT", "DOUBLE"),
+            ("INT", "DOUBLE"),
+            ("BIGINT", "DECIMAL(9, 2)"),
+        ] {
+            let engine = Engine::in_memory(EngineOptions::default()).unwrap();
+            let engine = SqlEngine::new(engine, QueryOptions::default()).unwrap();
+            let create = format!("CREATE TABLE t (ts {of_time}, v {of_value}) WITH (time = 'ts')");
+            engine.sql(&create, &Params::None, &[]).unwrap();
+            for (text, shared) in [
+                ("SELECT * FROM t WHERE ts >= 3 AND ts < 9", true),
+                (
+                    "SELECT avg(v), count(*) FROM t WHERE ts >= 3 AND ts < 9",
+                    true,
+                ),
+                ("SELECT max(v) FROM t WHERE ts BETWEEN 3 AND 9", true),
+                // A number that is compared as another type than it has.
+                ("SELECT count(*) FROM t WHERE v > 3", false),
+            ] {
+                // Whole numbers are 64 bits wide.
+                let shared = shared && of_time == "BIGINT";
+                assert_eq!(
+                    is_shared(&engine, text),
+                    shared,
+                    "{of_time} {of_value}: {text}"
+                );
+            }
+        }
     }
 }

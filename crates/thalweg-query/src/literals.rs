@@ -9,9 +9,11 @@
 //! text is never found again; planning is two thirds of reading a thousand rows. Rejected: taking the tokens of the parser
 //! apart, which costs as much as what is saved on the shortest statements.
 
-use datafusion::common::ScalarValue;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::expr::{Between, BinaryExpr};
+use crate::pushdown::aggregate::AggregateNode;
+use crate::rules::{Shape, shape_of};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{ParamValues, Result, ScalarValue};
+use datafusion::logical_expr::expr::{Between, BinaryExpr, Placeholder};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 
 /// Longer texts have other things to do than to be short.
@@ -208,21 +210,80 @@ fn run(bytes: &[u8], is_part: impl Fn(u8) -> bool) -> usize {
         .unwrap_or(bytes.len())
 }
 
-/// Whether every placeholder of an optimised plan is compared with a column and has its type: types were made equal by
-/// casts, so where there is none they were equal from the start.
+/// Whether every placeholder of an optimised plan stands in a condition where it is compared with a column and has its type: types
+/// were made equal by casts, so where there is none they were equal from the start.
 pub(crate) fn is_plain(plan: &LogicalPlan) -> bool {
     let (mut all, mut plain) = (0, 0);
     // The closures cannot fail.
     let _ = plan.apply_with_subqueries(|node| {
+        if let Some(aggregate) = pushed_down(node) {
+            // Its comparisons are not among its expressions.
+            plain += aggregate
+                .plain_constants()
+                .filter(|it| is_placeholder(it))
+                .count();
+        }
+        let has_conditions = has_conditions(node);
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 all += usize::from(is_placeholder(expr));
-                plain += plain_placeholders(expr);
+                if has_conditions {
+                    plain += plain_placeholders(expr);
+                }
                 Ok(TreeNodeRecursion::Continue)
             })
         })
     });
     all > 0 && all == plain
+}
+
+/// A plan for which [`is_plain`] holds, with its values. Neither types nor names of columns hang on them, so that no node gets a new
+/// schema: DataFusion's `replace_params_with_values` takes longer for that than a short range takes to be read.
+pub(crate) fn filled(plan: LogicalPlan, values: &ParamValues) -> Result<LogicalPlan> {
+    let fill = |node: LogicalPlan| {
+        if !has_placeholders(&node) {
+            return Ok(Transformed::no(node));
+        }
+        node.map_expressions(|expr| {
+            expr.transform_up(|expr| match expr {
+                Expr::Placeholder(Placeholder { id, .. }) => {
+                    let (value, metadata) = values.get_placeholders_with_values(&id)?.into_inner();
+                    Ok(Transformed::yes(Expr::Literal(value, metadata)))
+                }
+                other => Ok(Transformed::no(other)),
+            })
+        })
+    };
+    let filled = match shape_of(&plan) {
+        Shape::Plain | Shape::Chain => plan.transform_up(fill)?,
+        Shape::Any => plan.transform_up_with_subqueries(fill)?,
+    };
+    Ok(filled.data)
+}
+
+fn pushed_down(node: &LogicalPlan) -> Option<&AggregateNode> {
+    match node {
+        LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref(),
+        _ => None,
+    }
+}
+
+/// Whether the comparisons among the expressions of a node are all conditions, which give no column a name.
+fn has_conditions(node: &LogicalPlan) -> bool {
+    matches!(
+        node,
+        LogicalPlan::Filter(_) | LogicalPlan::TableScan(_) | LogicalPlan::Join(_)
+    )
+}
+
+fn has_placeholders(node: &LogicalPlan) -> bool {
+    let mut found = false;
+    // The closures cannot fail.
+    let _ = node.apply_expressions(|expr| {
+        found |= expr.exists(|expr| Ok(is_placeholder(expr)))?;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
 }
 
 fn is_placeholder(expr: &Expr) -> bool {

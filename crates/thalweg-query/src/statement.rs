@@ -95,8 +95,15 @@ impl Statement {
     }
 }
 
+/// The plan of a text whose numbers were lifted out, with its numbers.
+#[derive(Debug)]
+pub(crate) struct FilledPlan {
+    pub(crate) kept: Arc<KeptPlan>,
+    pub(crate) plan: Named,
+}
+
 impl KeptPlan {
-    fn is_current(&self, view: &DatabaseView) -> bool {
+    pub(crate) fn is_current(&self, view: &DatabaseView) -> bool {
         let unchanged = |used: &UsedTable| {
             view.table(&used.name)
                 .is_ok_and(|table| Arc::ptr_eq(table.definition(), &used.definition))
@@ -107,25 +114,42 @@ impl KeptPlan {
 
 /// The statements of a connection that were run last.
 #[derive(Debug)]
-pub(crate) struct Statements(Cache<Arc<str>, Arc<Statement>>);
+pub(crate) struct Statements {
+    parsed: Cache<Arc<str>, Arc<Statement>>,
+    /// Texts that are not in `parsed`, because they run the plan of another: a program that repeats one pays nothing for that.
+    filled: Cache<Arc<str>, Arc<FilledPlan>>,
+}
 
 impl Statements {
     pub(crate) fn new() -> Self {
-        Self(Cache::new(KEPT_STATEMENTS))
+        Self {
+            parsed: Cache::new(KEPT_STATEMENTS),
+            filled: Cache::new(KEPT_STATEMENTS),
+        }
     }
 
     pub(crate) fn clear(&self) {
-        self.0.clear();
+        self.parsed.clear();
+        self.filled.clear();
+    }
+
+    /// What [`Self::keep_filled`] has kept for a text.
+    pub(crate) fn filled(&self, text: &str) -> Option<Arc<FilledPlan>> {
+        self.filled.get(text)
+    }
+
+    pub(crate) fn keep_filled(&self, text: &str, plan: Arc<FilledPlan>) {
+        self.filled.insert(text.into(), plan);
     }
 
     /// The statement of a text.
     pub(crate) fn get(&self, text: &str) -> Result<Arc<Statement>> {
-        if let Some(known) = self.0.get(text) {
+        if let Some(known) = self.parsed.get(text) {
             return Ok(known);
         }
         let statement = Arc::new(Statement::new(text)?);
         if text.len() <= KEPT_TEXT_BYTES {
-            self.0.insert(text.into(), Arc::clone(&statement));
+            self.parsed.insert(text.into(), Arc::clone(&statement));
         }
         Ok(statement)
     }

@@ -7,7 +7,7 @@
 
 use super::bucket::{TimeGroup, time_group};
 use super::finish::Output;
-use super::time::{TimeColumn, TimeCondition, time_conditions};
+use super::time::{TimeColumn, TimeCondition, constant_type, time_conditions};
 use crate::table::StoredTable;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -113,6 +113,15 @@ impl AggregateNode {
 
     fn constants(&self) -> impl Iterator<Item = &Expr> {
         self.conditions.iter().map(|condition| &condition.constant)
+    }
+
+    /// The constants that the time column itself is compared with, without a cast of either.
+    pub(crate) fn plain_constants(&self) -> impl Iterator<Item = &Expr> {
+        let time = self.table.definition().time_column();
+        let type_of_time = time.map(|column| column.data_type.clone());
+        self.constants().filter(move |constant| {
+            type_of_time.is_some() && constant_type(constant) == type_of_time
+        })
     }
 
     /// What two equal nodes agree on.

@@ -141,7 +141,7 @@ fn widens(from: &DataType, to: &DataType) -> bool {
 }
 
 /// The type of a constant whose value can be told once placeholders are filled in.
-fn constant_type(expr: &Expr) -> Option<DataType> {
+pub(crate) fn constant_type(expr: &Expr) -> Option<DataType> {
     match expr {
         // A filled placeholder keeps its name.
         Expr::Alias(alias) => constant_type(&alias.expr),
