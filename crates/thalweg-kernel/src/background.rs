@@ -6,7 +6,7 @@
 //! would do its work any more. If one cannot be started, those before it have ended when that is reported.
 
 use crate::error::{Error, Result};
-use crate::kernel::Options;
+use crate::options::Options;
 use crate::rules::Chosen;
 use crate::writer::Writer;
 use std::sync::Arc;

@@ -17,14 +17,22 @@
 //! Rejected: one base, which two checkpoints then need; and one base in two copies, which costs as many bytes but needs a
 //! rule for a crash between the copies, one for a copy that is damaged, and one for segments that hold just one of them.
 
-use crate::checkpoint::Place;
-use crate::ids::{FileId, TableId};
+use crate::ids::{FileId, LogPosition, TableId};
 use crate::rules::Rule;
 use std::collections::BTreeSet;
 
 /// A full checkpoint of fewer bytes is written anew each time. Disks write whole pages, so a difference would save nothing;
 /// and a checkpoint that builds on nothing can be read wherever it is found.
 const LEAST_BASE_BYTES: u64 = 4 << 10;
+
+/// Where a checkpoint lies, and what proves that it is the one that is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) at: LogPosition,
+    pub(crate) frame_bytes: u32,
+    /// Of the header of the frame: the checkpoints that build on it vouch for it.
+    pub(crate) crc: u32,
+}
 
 /// A full checkpoint that others build on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use crate::ids::TableId;
 use crate::radix_map::RadixMap;
-use crate::state::TableState;
+use crate::table_state::TableState;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::HashSet;

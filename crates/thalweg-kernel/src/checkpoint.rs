@@ -32,6 +32,7 @@
 //! be forgotten. Differences from differences: reading would follow a chain. Full checkpoints at longer intervals: for 100,000
 //! tables either the checkpoints take as long as the commits between them, or replaying those takes longer than opening may.
 
+use crate::bases::Place;
 use crate::bases::{Base, Bases, BuildsOn};
 use crate::change::{get_keys, get_rows, put_keys, put_rows};
 use crate::error::{Error, Result};
@@ -42,7 +43,7 @@ use crate::index::{self, Entry, Pending, Tree, WrittenPages};
 use crate::open_rows::{OpenList, OpenRows};
 use crate::producers::Producers;
 use crate::rules::Rule;
-use crate::state::TableState;
+use crate::table_state::TableState;
 use crate::working::Working;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -57,15 +58,6 @@ pub(crate) const CHECKPOINT_SECTIONS: usize = 2;
 
 /// The pages that were written of the trees that have changed since the checkpoint before.
 pub(crate) type WrittenTrees = BTreeMap<TableId, WrittenPages>;
-
-/// Where a checkpoint lies, and what proves that it is the one that is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) at: LogPosition,
-    pub(crate) frame_bytes: u32,
-    /// Of the header of the frame: the checkpoints that build on it vouch for it.
-    pub(crate) crc: u32,
-}
 
 /// Writes the INDEX section: of all tables, or of those that have changed since the base that it builds on. Trees that are
 /// not in `written` have all of their pages on disk.

@@ -5,12 +5,14 @@
 //! it builds on changes, only after that. Where building one is refused, nothing was written and the state is as it was.
 
 use crate::bases::BuildsOn;
-use crate::checkpoint::{CHECKPOINT_SECTIONS, Place, WrittenTrees, put_checkpoint};
+use crate::bases::Place;
+use crate::checkpoint::{CHECKPOINT_SECTIONS, WrittenTrees, put_checkpoint};
 use crate::error::{ErrorKind, Result};
+use crate::failure::{Failure, Outcome, fatal};
 use crate::fields::len_u32;
 use crate::frame::{FRAME_ALIGN, FrameBuilder, SECTOR_BYTES, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition};
-use crate::leader::{Failure, Leader, Outcome, fatal, no_epoch};
+use crate::leader::{Leader, no_epoch};
 use crate::log_writer::LogWriter;
 use crate::purpose::Purpose;
 use crate::root::Root;

@@ -137,3 +137,39 @@ pub enum Edit {
         added: Vec<Entry>,
     },
 }
+
+impl Commit {
+    /// The roots of the fragments that it makes part of a table, with that table.
+    pub(crate) fn fragments(&self) -> impl Iterator<Item = (TableId, &Entry)> {
+        let lists = self.edits.iter().filter_map(|edit| match edit {
+            Edit::AddFragments { table, roots, .. } => Some((*table, roots)),
+            Edit::Replace { table, added, .. } => Some((*table, added)),
+            _ => None,
+        });
+        lists.flat_map(|(table, roots)| roots.iter().map(move |root| (table, root)))
+    }
+
+    /// Does nothing but free space.
+    pub(crate) fn frees_space(&self) -> bool {
+        let frees = |edit: &Edit| matches!(edit, Edit::DropTable { .. } | Edit::Replace { .. });
+        self.rows.is_empty() && self.groups.is_empty() && self.edits.iter().all(frees)
+    }
+
+    /// Does nothing but drop tables.
+    pub(crate) fn drops_tables(&self) -> bool {
+        let drops = |edit: &Edit| matches!(edit, Edit::DropTable { .. });
+        self.frees_space() && self.edits.iter().all(drops)
+    }
+
+    /// About what it takes in the log.
+    pub(crate) fn bytes(&self) -> usize {
+        let rows: usize = self.rows.iter().map(|r| r.payload.len()).sum();
+        let blocks: usize = self
+            .groups
+            .iter()
+            .flat_map(|g| &g.blocks)
+            .map(|b| b.bytes.len())
+            .sum();
+        rows + blocks
+    }
+}

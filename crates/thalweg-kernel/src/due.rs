@@ -9,8 +9,8 @@
 
 use crate::error::{Error, Result};
 use crate::ids::TableId;
+use crate::limits::OPEN_LIMIT_BYTES;
 use crate::open_tables::OpenTables;
-use crate::working::OPEN_LIMIT_BYTES;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -13,8 +13,8 @@
 //! - A repair, which makes those inside anew where they are missing, takes none away: a database that opened before still opens.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::open::{data_dir, io_at};
-use crate::segment::log_dir;
+use crate::paths::log_dir;
+use crate::paths::{data_dir, io_at};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -14,18 +14,20 @@
 
 use crate::commit::Durability;
 use crate::error::{Error, Result};
+use crate::failure::refusal;
 use crate::fragment::fragment_table;
 use crate::ids::{FileId, TableId};
 use crate::index::{Address, Entry, Step};
-use crate::leader::Job;
+use crate::job::Job;
 use crate::live::PinPlace;
-use crate::open::list_fragments;
-use crate::queue::refusal;
+use crate::paths::list_fragments;
+use crate::paths::{list_segments, segment_path};
 use crate::root::SLOTS;
-use crate::segment::{self, list_segments, segment_path};
+use crate::segment::{self};
 use crate::space_estimates::CLEANING_CHECKPOINTS;
-use crate::state::{Snapshot, TableState};
+use crate::state::Snapshot;
 use crate::store::Store;
+use crate::table_state::TableState;
 use crate::writer::Writer;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;

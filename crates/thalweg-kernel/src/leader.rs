@@ -13,24 +13,29 @@ use crate::change::Change;
 use crate::commit::{Commit, Durability, Edit};
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
+use crate::failure::{Broken, Failure, Outcome, fatal, outcome_unknown};
 use crate::fragment::{FragmentWriter, Staged};
 use crate::frame::{FrameBuilder, SECTOR_BYTES};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 use crate::index::HeldPages;
-use crate::kernel::{Published, RowEncoder};
+use crate::job::{Job, Wants};
 use crate::limits::{check_commit, check_frame};
 use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::lowered::{build, lower};
+use crate::options::RowEncoder;
+use crate::paths::segment_path;
 use crate::purpose::Purpose;
 use crate::recover::apply_at;
 use crate::replay::Frame;
 use crate::root::RootFile;
-use crate::segment::{LogFolder, segment_path};
+use crate::segment::LogFolder;
 use crate::segment_supply::{SegmentSupply, Wanted};
+use crate::since_checkpoint::CHECKPOINT_DUE;
 use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
+use crate::state::Published;
 use crate::store::Store;
-use crate::working::{SinceCheckpoint, Working};
+use crate::working::Working;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::Env;
@@ -41,98 +46,9 @@ use thalweg_env::sync::atomic::Ordering;
 pub(crate) const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
 /// How soon space is looked for again on a full disk where nothing changes.
 const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
-/// Larger commits are staged as fragments by the layer above.
-pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
-
-/// What calls for a checkpoint. Recovery has not much more than this to read, and beside appends that keep the encoder busy not
-/// much more than [`OVERDUE`] times as much.
-pub(crate) const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
-    frames: 16_384,
-    groups: 256,
-    directory_bytes: 1 << 20,
-    // A checkpoint writes whole index pages: of wide tables they are many times as large as an entry.
-    edit_bytes: 8 << 20,
-    rows_bytes: 8 << 20,
-    page_bytes: 8 << 20,
-};
-
 /// How many times as much as calls for a checkpoint calls for one before full blocks of open rows are encoded. Encoded first they
 /// are in no checkpoint, which copies what is open.
 const OVERDUE: u64 = 2;
-
-/// What a caller wants done.
-#[derive(Debug)]
-pub(crate) enum Job {
-    Commit(Commit),
-    /// Everything before it is synced.
-    Flush,
-    /// If there is anything behind the last one, or `always`.
-    Checkpoint {
-        always: bool,
-    },
-    /// One behind which files can go: on a full disk what is kept for that serves it.
-    CheckpointToFree,
-}
-
-/// What the callers of a batch want between them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wants {
-    /// Somebody waits for a sync.
-    pub(crate) sync: bool,
-    /// Somebody drops a table, or is about to remove files.
-    pub(crate) freed_space: bool,
-}
-
-/// Why a job was not done.
-pub(crate) enum Failure {
-    /// This job cannot be done; the log is as it was.
-    Refused(Error),
-    /// The state in memory cannot be trusted any more; the log can.
-    Stale(Error),
-    /// A write or a sync failed for want of space: what it was for is to be read back and written anew.
-    Full(Error),
-    /// The log cannot be trusted any more.
-    Fatal(Error),
-}
-
-impl Failure {
-    /// The same where it makes no difference.
-    pub(crate) fn error(self) -> Error {
-        match self {
-            Self::Refused(error) | Self::Stale(error) | Self::Full(error) | Self::Fatal(error) => {
-                error
-            }
-        }
-    }
-}
-
-pub(crate) type Outcome<T> = Result<T, Failure>;
-
-/// What a write or a sync has come to that failed.
-pub(crate) fn fatal(error: Error) -> Failure {
-    if error.kind() == ErrorKind::DiskFull {
-        Failure::Full(error)
-    } else {
-        Failure::Fatal(error)
-    }
-}
-
-/// A batch that was not done to its end.
-pub(crate) struct Broken {
-    pub(crate) failure: Failure,
-    /// So many of its jobs were settled before: what they were answered holds.
-    pub(crate) settled: usize,
-}
-
-impl From<Failure> for Broken {
-    /// Before anything was settled.
-    fn from(failure: Failure) -> Self {
-        Self {
-            failure,
-            settled: 0,
-        }
-    }
-}
 
 /// Whether the log can be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,13 +59,6 @@ pub(crate) enum Ended {
     UntilRecovered,
     /// A write or a sync failed, or a thread panicked in one, or the database is closed.
     ForGood,
-}
-
-/// What the callers of a batch are told whose frames may or may not have reached the disk. Never `DiskFull`: that says
-/// that nothing was stored.
-pub(crate) fn outcome_unknown(error: &Error, until: &str) -> Error {
-    let message = format!("{error}; whether this commit was stored is not known before {until}");
-    Error::with_source(ErrorKind::Unavailable, message, error.clone())
 }
 
 /// The state of the one writer.

@@ -9,7 +9,12 @@ use crate::commit::{Commit, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
 use crate::index::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
-use crate::leader::FRAME_LIMIT_BYTES;
+
+/// Larger commits are staged as fragments by the layer above.
+pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
+
+/// Most open bytes in all tables together; above half of it tables are cut into short blocks.
+pub(crate) const OPEN_LIMIT_BYTES: u64 = 8 << 20;
 
 /// Names and definitions of all tables together: a checkpoint holds them all, in one frame.
 pub(crate) const CATALOGUE_LIMIT_BYTES: u64 = 1 << 30;

@@ -10,12 +10,12 @@
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE};
+use crate::paths::LIVE_NAME;
 use crate::wire::is_sound_le;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, LockKind, OpenMode};
 
-pub(crate) const LIVE_NAME: &str = "live";
 const LIVE_MAGIC: &[u8; 8] = b"THWLIVE1";
 const SLOT_BYTES: usize = 128;
 const SLOTS: usize = 2;

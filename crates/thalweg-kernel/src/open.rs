@@ -10,28 +10,30 @@ use crate::bases::BuildsOn;
 use crate::checkpoint::{WrittenTrees, put_checkpoint};
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
+use crate::failure::Failure;
 use crate::folders::{make_database_folder, make_folders};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, counts_as_used};
-use crate::kernel::Options;
-use crate::leader::{Ended, Failure, Leader};
-use crate::live::{LIVE_NAME, Live, LiveFile, PinPlace};
+use crate::leader::{Ended, Leader};
+use crate::live::{Live, LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
+use crate::options::Options;
+use crate::paths::LIVE_NAME;
+use crate::paths::ROOT_NAME;
+use crate::paths::{DATA_DIR, LOG_DIR};
+use crate::paths::{LOCK_NAME, READERS_NAME, data_dir, io_at, list_fragments};
+use crate::paths::{list_segments, log_dir, segment_path};
 use crate::replay::head_at;
-use crate::root::{ROOT_NAME, Root, RootFile};
-use crate::segment::{
-    self, SEGMENT_HEADER_BYTES, SegmentHeader, list_segments, log_dir, segment_path,
-};
+use crate::root::{Root, RootFile};
+use crate::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::segment_supply::{SegmentSupply, Wanted};
-use crate::store::{DATA_DIR, LOG_DIR, Store};
+use crate::store::Store;
 use crate::working::Working;
 use arc_swap::ArcSwap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::{Env, File, LockKind, OpenMode};
 
-pub(crate) const LOCK_NAME: &str = "lock";
-pub(crate) const READERS_NAME: &str = "readers";
 const ROOT_TEMPORARY: &str = "root.new";
 /// All that a database folder holds.
 const KNOWN_NAMES: [&str; 7] = [
@@ -47,16 +49,6 @@ const KNOWN_NAMES: [&str; 7] = [
 pub(crate) struct Opened {
     pub(crate) leader: Leader,
     pub(crate) lock: Arc<dyn File>,
-}
-
-pub(crate) fn io_at(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Error {
-    let text = format!("{doing} {}", path.display());
-    move |error| Error::io(&text, error)
-}
-
-/// The folder of fragments.
-pub(crate) fn data_dir(database: &Path) -> PathBuf {
-    database.join(DATA_DIR)
 }
 
 /// Whether there is a database; an error if the path cannot be one.
@@ -520,9 +512,4 @@ pub(crate) fn free_file_id(env: &Env, dir: &Path, known: FileId) -> Result<FileI
     ids.extend(list_fragments(env, dir)?);
     let used = ids.into_iter().filter(|id| counts_as_used(*id, known));
     Ok(used.map(|id| FileId(id.0 + 1)).fold(known, FileId::max))
-}
-
-/// Ids of the fragment files that are there.
-pub(crate) fn list_fragments(env: &Env, dir: &Path) -> Result<Vec<FileId>> {
-    segment::list_ids(env, &data_dir(dir), ".frag")
 }

@@ -4,8 +4,8 @@
 //! a few instructions by whoever makes or drops a snapshot and by the garbage collector, never during a write.
 
 use crate::ids::CommitNo;
-use crate::kernel::Published;
 use crate::live::PinPlace;
+use crate::state::Published;
 use crate::state::{Pin, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;

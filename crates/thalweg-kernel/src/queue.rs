@@ -6,11 +6,13 @@
 //! is the error of a batch only, and there of those jobs whose outcome is not known: refusals and what a checkpoint has
 //! settled hold.
 
-use crate::commit::{Commit, Durability, Edit};
+use crate::commit::Durability;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, TableId};
-use crate::index::Entry;
-use crate::leader::{Broken, Failure, Job, Leader, Wants, fatal, outcome_unknown};
+use crate::failure::refusal;
+use crate::failure::{Broken, Failure, fatal, outcome_unknown};
+use crate::ids::CommitNo;
+use crate::job::{Job, Wants};
+use crate::leader::Leader;
 use crate::panics::watched;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -192,12 +194,6 @@ impl CommitQueue {
 }
 
 /// What callers are told behind a poison: the outcome that it leaves open is that of others.
-pub(crate) fn refusal(poison: &Error) -> Error {
-    let cause = poison.cause();
-    let message = format!("the database takes no more writes until it is opened anew: {cause}");
-    Error::with_source(ErrorKind::Unavailable, message, poison.clone())
-}
-
 #[cold]
 fn lost_result() -> Error {
     Error::new(ErrorKind::Unavailable, "the leader lost its own result")
@@ -290,59 +286,5 @@ impl Drop for Batch<'_> {
                 "a thread panicked while it wrote to the database",
             ));
         }
-    }
-}
-
-impl Job {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Commit(commit) => commit.bytes(),
-            Self::Flush | Self::Checkpoint { .. } | Self::CheckpointToFree => 0,
-        }
-    }
-
-    /// Drops tables and does nothing else, or comes before files are removed.
-    pub(crate) fn frees_space(&self) -> bool {
-        match self {
-            Self::Commit(commit) => commit.drops_tables(),
-            Self::CheckpointToFree => true,
-            Self::Flush | Self::Checkpoint { .. } => false,
-        }
-    }
-}
-
-impl Commit {
-    /// The roots of the fragments that it makes part of a table, with that table.
-    pub(crate) fn fragments(&self) -> impl Iterator<Item = (TableId, &Entry)> {
-        let lists = self.edits.iter().filter_map(|edit| match edit {
-            Edit::AddFragments { table, roots, .. } => Some((*table, roots)),
-            Edit::Replace { table, added, .. } => Some((*table, added)),
-            _ => None,
-        });
-        lists.flat_map(|(table, roots)| roots.iter().map(move |root| (table, root)))
-    }
-
-    /// Does nothing but free space.
-    pub(crate) fn frees_space(&self) -> bool {
-        let frees = |edit: &Edit| matches!(edit, Edit::DropTable { .. } | Edit::Replace { .. });
-        self.rows.is_empty() && self.groups.is_empty() && self.edits.iter().all(frees)
-    }
-
-    /// Does nothing but drop tables.
-    pub(crate) fn drops_tables(&self) -> bool {
-        let drops = |edit: &Edit| matches!(edit, Edit::DropTable { .. });
-        self.frees_space() && self.edits.iter().all(drops)
-    }
-
-    /// About what it takes in the log.
-    pub(crate) fn bytes(&self) -> usize {
-        let rows: usize = self.rows.iter().map(|r| r.payload.len()).sum();
-        let blocks: usize = self
-            .groups
-            .iter()
-            .flat_map(|g| &g.blocks)
-            .map(|b| b.bytes.len())
-            .sum();
-        rows + blocks
     }
 }

@@ -15,14 +15,15 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, DatabaseId, Epoch};
-use crate::kernel::{Options, Published};
 use crate::live::{Live, LiveFile, PinPlace, Told};
 use crate::open::{check_folders, hold_folder, look_for_database, no_database};
+use crate::options::Options;
 use crate::pins::Pins;
 use crate::reader_slots::ReaderSlot;
 use crate::recover::{Recovered, apply};
 use crate::replay::Replay;
 use crate::root::{Root, RootFile};
+use crate::state::Published;
 use crate::state::Snapshot;
 use crate::store::Store;
 use crate::view::View;

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, Epoch};
 use crate::live::{PinPlace, SECTOR_BYTES};
-use crate::open::READERS_NAME;
+use crate::paths::READERS_NAME;
 use crate::wire::is_sound_le;
 use std::collections::HashMap;
 use std::ops::Range;

@@ -4,10 +4,9 @@
 //! an end, and whether it is a torn one or damage is decided by [`Replay::judge_end`] alone. Only a repair goes on behind
 //! damage ([`Replay::skip_damage`]).
 
+use crate::bases::Place;
 use crate::change::{Change, changes_of};
-use crate::checkpoint::{
-    CHECKPOINT_HEAD_BYTES, Place, base_of, bases_of, get_checkpoint, index_section,
-};
+use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, base_of, bases_of, get_checkpoint, index_section};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::Fields;
 use crate::frame::{
@@ -15,9 +14,10 @@ use crate::frame::{
     SectionKind, frame_front, seal,
 };
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
+use crate::paths::{list_segments, segment_path};
 use crate::root::Root;
 use crate::rules::Rule;
-use crate::segment::{self, SEGMENT_HEADER_BYTES, list_segments, open_segment, segment_path};
+use crate::segment::{self, SEGMENT_HEADER_BYTES, open_segment};
 use crate::wire::is_sound;
 use crate::working::Working;
 use bytes::Bytes;

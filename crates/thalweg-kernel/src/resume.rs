@@ -6,10 +6,12 @@
 //! was prepared from any of its snapshots is checked against the same commits.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::failure::{Failure, Outcome, fatal};
 use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId};
-use crate::leader::{Ended, Failure, Leader, Outcome, fatal};
+use crate::leader::{Ended, Leader};
 use crate::live::same_boot;
-use crate::open::{io_at, live_of_epoch, unfinished_epochs};
+use crate::open::{live_of_epoch, unfinished_epochs};
+use crate::paths::io_at;
 use crate::recover::{Recovered, apply, recover};
 use crate::root::{Root, RootFile};
 use crate::segment;

@@ -5,7 +5,8 @@
 //! them again before a table can be dropped. What comes by itself, again and again, leaves room in the reserve for a drop: for
 //! the checkpoint that begins an epoch, and for those before files are removed.
 
-use crate::leader::{Failure, Leader, Outcome, UNSYNCED_LIMIT_BYTES, fatal, no_epoch};
+use crate::failure::{Failure, Outcome, fatal};
+use crate::leader::{Leader, UNSYNCED_LIMIT_BYTES, no_epoch};
 use crate::log_writer::LogWriter;
 use crate::purpose::Purpose;
 use crate::segment_supply::Wanted;

@@ -4,17 +4,17 @@
 //! that of the later epoch counts, and of one epoch the one with the higher sequence. A change of epoch is written to both
 //! slots before anything of the new epoch is acknowledged, so damage to one slot never leads back to an old epoch.
 
-use crate::checkpoint::Place;
+use crate::bases::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE, check_countable};
+use crate::paths::ROOT_NAME;
 use crate::segment::FORMAT_VERSION;
 use crate::wire::is_sound_le;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, OpenMode, is_unreadable};
 
-pub(crate) const ROOT_NAME: &str = "root";
 const ROOT_MAGIC: &[u8; 8] = b"THALWEG1";
 const SLOT_BYTES: usize = 4096;
 pub(crate) const SLOTS: usize = 2;

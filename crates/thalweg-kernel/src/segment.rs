@@ -5,13 +5,13 @@
 //! against 209 us for a small one) and a full disk shows here, where nothing is at stake.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::failure::{Failure, Outcome, fatal};
 use crate::fields::{Fields, PutFields};
 use crate::frame::{FRAME_ALIGN, NEXT_FRAME_BYTES, SECTOR_BYTES};
 use crate::free_space::FreeSpace;
 use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
-use crate::leader::{Failure, Outcome, fatal};
+use crate::paths::{list_ids, list_segments, log_dir, segment_path};
 use crate::rules::Rule;
-use crate::store::{LOG_DIR, segment_name};
 use crate::wire::is_sound_le;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,39 +97,6 @@ impl SegmentHeader {
             previous_crc,
         }))
     }
-}
-
-/// The folder of segments.
-pub(crate) fn log_dir(database: &Path) -> PathBuf {
-    database.join(LOG_DIR)
-}
-
-/// The path of a segment.
-pub(crate) fn segment_path(database: &Path, file: FileId) -> PathBuf {
-    database.join(segment_name(file))
-}
-
-/// Ids of the segment files that are there, ascending.
-pub(crate) fn list_segments(env: &Env, database: &Path) -> Result<Vec<FileId>> {
-    list_ids(env, &log_dir(database), ".seg")
-}
-
-/// Ids of the files of a folder that are named by one and end in `suffix`, ascending.
-pub(crate) fn list_ids(env: &Env, dir: &Path, suffix: &str) -> Result<Vec<FileId>> {
-    let entries = env
-        .storage()
-        .list_dir(dir)
-        .map_err(|e| Error::io(format_args!("listing {}", dir.display()), e))?;
-    let id = |name: &std::ffi::OsStr| {
-        let hex = name.to_str()?.strip_suffix(suffix)?;
-        (hex.len() == 16)
-            .then(|| u64::from_str_radix(hex, 16).ok())
-            .flatten()
-            .map(FileId)
-    };
-    let mut ids: Vec<FileId> = entries.iter().filter_map(|e| id(&e.name)).collect();
-    ids.sort_unstable();
-    Ok(ids)
 }
 
 /// Reads the header of a segment.

@@ -36,10 +36,11 @@
 //!   leftover becomes the reserve.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::failure::{Failure, Outcome};
 use crate::frame::NEXT_FRAME_BYTES;
 use crate::free_space::FreeSpace;
 use crate::ids::{FileId, counts_as_used};
-use crate::leader::{Failure, Outcome};
+use crate::paths::segment_path;
 use crate::segment::{self, Prepared, Spare};
 use crate::space_estimates::{CLEANING_CHECKPOINTS, IN_PLACE_BYTES, SpaceEstimates, WRITTEN_TWICE};
 use std::path::PathBuf;
@@ -229,7 +230,7 @@ impl SegmentSupply {
             };
             if !self.is_there(&spare.path) {
                 // The rename has happened although it failed: nothing will be written under the new name.
-                self.remove(&segment::segment_path(&self.dir, id));
+                self.remove(&segment_path(&self.dir, id));
             } else if place.is_none() {
                 // It has kept its name, and its room: a full disk has no other.
                 *place = Some(spare);

@@ -4,8 +4,8 @@
 //! count for each checkpoint, index pages that have changed for the first one.
 
 use crate::frame::NEXT_FRAME_BYTES;
-use crate::leader::CHECKPOINT_DUE;
 use crate::segment;
+use crate::since_checkpoint::CHECKPOINT_DUE;
 use thalweg_env::sync::atomic::{AtomicU64, Ordering};
 
 /// The reserve is a multiple of this part of a full segment, so that it is seldom made anew.

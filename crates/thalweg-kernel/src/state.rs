@@ -9,31 +9,11 @@
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::ids::{CommitNo, Epoch, TableId};
-use crate::index::Tree;
 use crate::live::PinPlace;
-use crate::open_rows::{OpenList, OpenRows};
-use bytes::Bytes;
+use crate::open_rows::OpenRows;
+use crate::table_state::TableState;
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
-
-/// One table as of one state.
-#[derive(Clone, Debug)]
-pub struct TableState {
-    /// The table's id for life.
-    pub id: TableId,
-    /// Its name, as it was written.
-    pub name: Arc<str>,
-    /// What the layer above knows of it.
-    pub definition: Bytes,
-    /// Rises with every new definition.
-    pub definition_version: u32,
-    /// The commit that made it.
-    pub created: CommitNo,
-    /// Its blocks.
-    pub tree: Tree,
-    /// Its rows that are in no block yet.
-    pub(crate) open: OpenList,
-}
 
 /// All tables as of one commit.
 #[derive(Debug)]
@@ -44,6 +24,9 @@ pub(crate) struct DbState {
     /// The last commit that can be seen in this state; only ROWS commits raise it without a new state.
     pub(crate) visible: AtomicU64,
 }
+
+/// What publishing swaps.
+pub(crate) type Published = Arc<arc_swap::ArcSwap<DbState>>;
 
 /// One consistent view of the whole database. Cheap to clone; holding it keeps its files.
 #[derive(Clone, Debug)]

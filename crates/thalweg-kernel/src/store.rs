@@ -13,6 +13,7 @@ use crate::block::{BlockHead, BlockReader, WHOLE_BLOCK_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{DatabaseId, FileId, TableId};
 use crate::index::{Address, Entry, Page, PageLoader};
+use crate::paths::{DATA_DIR, fragment_name, segment_name};
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -32,12 +33,6 @@ const MAX_OPEN_FILES: usize = 40;
 /// Bytes of a full page with nine columns. From it the number of cached items is guessed, and with it how finely the cache
 /// is divided among threads: a part must hold many of the largest items.
 const LARGE_ITEM_BYTES: usize = 256 << 10;
-
-/// The folder of log segments.
-pub const LOG_DIR: &str = "log";
-
-/// The folder of fragments.
-pub const DATA_DIR: &str = "data";
 
 /// The files of one database, for reading.
 #[derive(Debug)]
@@ -482,18 +477,6 @@ impl PageLoader for Store {
             );
         }
     }
-}
-
-/// The name of a segment, from the database's folder on.
-#[must_use]
-pub fn segment_name(id: FileId) -> PathBuf {
-    Path::new(LOG_DIR).join(format!("{:016x}.seg", id.0))
-}
-
-/// The name of a fragment, from the database's folder on.
-#[must_use]
-pub fn fragment_name(id: FileId) -> PathBuf {
-    Path::new(DATA_DIR).join(format!("{:016x}.frag", id.0))
 }
 
 fn count(counter: &AtomicU64, more: u64) {

@@ -7,8 +7,9 @@
 use crate::error::{Error, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition};
 use crate::live::{Told, same_boot};
+use crate::paths::ROOT_NAME;
 use crate::recover::{Recovered, recover};
-use crate::root::{ROOT_NAME, Root, RootFile};
+use crate::root::{Root, RootFile};
 use crate::store::Store;
 use std::path::Path;
 use thalweg_env::Env;

@@ -8,10 +8,10 @@
 //! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
 //! checkpoints.
 
+use crate::bases::Place;
 use crate::bases::{Base, Bases, BuildsOn};
 use crate::catalog::{Catalog, SharedDefinitions, Unnamed, fold_name};
 use crate::change::Change;
-use crate::checkpoint::Place;
 use crate::commit::{Commit, Edit, NEW_TABLE, Producer, RowsPart};
 use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,29 +22,14 @@ use crate::open_rows::{OpenList, OpenRows};
 use crate::open_tables::{Open, OpenTables};
 use crate::producers::Producers;
 use crate::rules::Rule;
-use crate::state::{DbState, TableState};
+use crate::since_checkpoint::SinceCheckpoint;
+use crate::state::DbState;
 use crate::summary::ColumnSummary;
+use crate::table_state::TableState;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
-
-/// Most open bytes in all tables together; above half of it tables are cut into short blocks.
-pub(crate) const OPEN_LIMIT_BYTES: u64 = 8 << 20;
-
-/// What has happened since the last checkpoint: it calls for the next one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SinceCheckpoint {
-    pub(crate) frames: u64,
-    pub(crate) groups: u64,
-    /// Of the entries of groups.
-    pub(crate) directory_bytes: u64,
-    /// Of the entries that edits have added, and the keys of those that they have removed.
-    pub(crate) edit_bytes: u64,
-    pub(crate) rows_bytes: u64,
-    /// Index pages in which something has changed, as large as they were: the next checkpoint writes them anew.
-    pub(crate) page_bytes: u64,
-}
 
 /// The state as of the last applied frame.
 pub(crate) struct Working {

@@ -3,10 +3,12 @@
 use super::*;
 use crate::block::EncodedBlock;
 use crate::commit::{Commit, Durability, Edit, NEW_TABLE, Producer};
-use crate::kernel::{Kernel, Options, RowEncoder};
+use crate::kernel::Kernel;
 use crate::open_rows::OpenRows;
+use crate::options::{Options, RowEncoder};
 use crate::repair::repair;
-use crate::state::{TableSnapshot, TableState};
+use crate::state::TableSnapshot;
+use crate::table_state::TableState;
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;

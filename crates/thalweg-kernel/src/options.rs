@@ -1,0 +1,54 @@
+//! What whoever opens a database decides, and hands in.
+
+use crate::block::EncodedBlock;
+use crate::error::Result;
+use crate::open_rows::OpenRows;
+use crate::state::TableSnapshot;
+use crate::table_state::TableState;
+use std::time::Duration;
+
+/// How a database is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Never write; needs an existing database.
+    pub read_only: bool,
+    /// Fail when the directory holds no database yet.
+    pub must_exist: bool,
+    /// Memory for cached index pages and block heads.
+    pub cache_bytes: u64,
+    /// `Process` commits reach stable storage within this time.
+    pub sync_interval: Duration,
+    /// Full size of a log segment; the first ones are smaller.
+    pub segment_bytes: u64,
+    /// Files that only older snapshots of reading processes need may go: those get `SnapshotExpired`. Told to the writer
+    /// and to readers. Snapshots of the writing process itself keep their files for as long as they live.
+    pub max_snapshot_age: Duration,
+    /// Work in the background on threads of its own. Off: at the end of the commit that calls for it, so that a
+    /// simulation is repeatable.
+    pub background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            must_exist: false,
+            cache_bytes: 256 << 20,
+            sync_interval: Duration::from_millis(200),
+            segment_bytes: 64 << 20,
+            max_snapshot_age: Duration::from_secs(600),
+            background: true,
+        }
+    }
+}
+
+/// Turns open rows into blocks; the layer above knows what rows are.
+pub trait RowEncoder: Send + Sync {
+    /// How many open rows make a block of this table. Asked for when a table gets open rows, and again when its
+    /// definition has changed meanwhile. An error concerns the table alone: encoding its rows fails then, too.
+    fn block_rows(&self, table: &TableState) -> Result<u32>;
+
+    /// Encodes all of `rows` as blocks. Rows before and after one with [`OpenRows::begins_section`] are never in one
+    /// block. Each block's entry says the commits of its rows.
+    fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>>;
+}

@@ -1,0 +1,27 @@
+//! How much has come since the last checkpoint, and how much calls for the next one.
+
+/// What has happened since the last checkpoint: it calls for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SinceCheckpoint {
+    pub(crate) frames: u64,
+    pub(crate) groups: u64,
+    /// Of the entries of groups.
+    pub(crate) directory_bytes: u64,
+    /// Of the entries that edits have added, and the keys of those that they have removed.
+    pub(crate) edit_bytes: u64,
+    pub(crate) rows_bytes: u64,
+    /// Index pages in which something has changed, as large as they were: the next checkpoint writes them anew.
+    pub(crate) page_bytes: u64,
+}
+
+/// What calls for a checkpoint. Recovery has not much more than this to read, and beside appends that keep the encoder busy not
+/// much more than `OVERDUE` times as much.
+pub(crate) const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
+    frames: 16_384,
+    groups: 256,
+    directory_bytes: 1 << 20,
+    // A checkpoint writes whole index pages: of wide tables they are many times as large as an entry.
+    edit_bytes: 8 << 20,
+    rows_bytes: 8 << 20,
+    page_bytes: 8 << 20,
+};
