@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::rules::Chosen;
+use crate::upkeep::Upkeep;
 use crate::writer::Writer;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,53 +36,56 @@ struct Timer {
 }
 
 impl Background {
-    pub(crate) fn start(env: &Env, writer: &Arc<Writer>, options: &Options) -> Result<Self> {
+    pub(crate) fn start(env: &Env, upkeep: &Arc<Upkeep>, options: &Options) -> Result<Self> {
         let background = Self {
             stopping: Arc::default(),
             timer: Arc::default(),
             threads: Mutex::new(Vec::new()),
         };
         if options.background
-            && let Err(error) = background.spawn_all(env, writer, options)
+            && let Err(error) = background.spawn_all(env, upkeep, options)
         {
-            background.stop(writer);
+            background.stop(upkeep.writer());
             return Err(error);
         }
         Ok(background)
     }
 
-    fn spawn_all(&self, env: &Env, writer: &Arc<Writer>, options: &Options) -> Result<()> {
-        self.spawn(env, "thalweg-segments", writer, |writer, stopping| {
+    fn spawn_all(&self, env: &Env, upkeep: &Arc<Upkeep>, options: &Options) -> Result<()> {
+        self.spawn(env, "thalweg-segments", upkeep, |upkeep, stopping| {
             while !stopping.load(Ordering::Acquire) {
-                writer.supply.wait(|| stopping.load(Ordering::Acquire));
+                upkeep
+                    .writer()
+                    .supply
+                    .wait(|| stopping.load(Ordering::Acquire));
                 if !stopping.load(Ordering::Acquire) {
-                    writer.supply.refill();
+                    upkeep.writer().supply.refill();
                 }
             }
         })?;
-        self.spawn(env, "thalweg-blocks", writer, |writer, stopping| {
+        self.spawn(env, "thalweg-blocks", upkeep, |upkeep, stopping| {
             while !stopping.load(Ordering::Acquire) {
-                writer.due.work.wait(None);
+                upkeep.writer().due.work.wait(None);
                 if !stopping.load(Ordering::Acquire) {
                     // The error is kept for the appends that wait for room; others are told by their own calls.
-                    let _ = writer.run_due_work();
+                    let _ = upkeep.run_due_work();
                 }
             }
         })?;
-        self.spawn(env, "thalweg-cleaning", writer, |writer, stopping| {
+        self.spawn(env, "thalweg-cleaning", upkeep, |upkeep, stopping| {
             while !stopping.load(Ordering::Acquire) {
                 // Nobody calls when a reading process lets go of a snapshot.
-                let look_again = writer.waits_for_pins().then_some(LOOK_AGAIN_AFTER);
-                writer.due.cleaning.wait(look_again);
+                let look_again = upkeep.waits_for_pins().then_some(LOOK_AGAIN_AFTER);
+                upkeep.writer().due.cleaning.wait(look_again);
                 if !stopping.load(Ordering::Acquire) {
                     // What could not be removed now is found again.
-                    let _ = writer.look_at_pins().and_then(|()| writer.clean());
+                    let _ = upkeep.look_at_pins().and_then(|()| upkeep.clean());
                 }
             }
         })?;
         let (timer, interval) = (Arc::clone(&self.timer), options.sync_interval);
-        self.spawn(env, "thalweg-sync", writer, move |writer, _| {
-            timer.run(interval, writer)
+        self.spawn(env, "thalweg-sync", upkeep, move |upkeep, _| {
+            timer.run(interval, upkeep.writer())
         })
     }
 
@@ -89,15 +93,15 @@ impl Background {
         &self,
         env: &Env,
         name: &str,
-        writer: &Arc<Writer>,
-        work: impl FnOnce(&Writer, &AtomicBool) + Send + 'static,
+        upkeep: &Arc<Upkeep>,
+        work: impl FnOnce(&Upkeep, &AtomicBool) + Send + 'static,
     ) -> Result<()> {
-        let (writer, stopping) = (Arc::clone(writer), Arc::clone(&self.stopping));
+        let (upkeep, stopping) = (Arc::clone(upkeep), Arc::clone(&self.stopping));
         let doing = format!("thread {name}");
         let chosen = Chosen::here();
         let watched = move || {
             chosen.choose();
-            writer.watched(&doing, || work(&writer, &stopping));
+            upkeep.writer().watched(&doing, || work(&upkeep, &stopping));
         };
         let thread = env.spawner().spawn(name, Box::new(watched));
         self.threads

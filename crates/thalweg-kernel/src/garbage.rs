@@ -22,31 +22,113 @@ use crate::job::Job;
 use crate::live::PinPlace;
 use crate::paths::list_fragments;
 use crate::paths::{list_segments, segment_path};
+use crate::reader_slots::SlotsSeen;
 use crate::root::SLOTS;
 use crate::segment::{self};
 use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::Snapshot;
 use crate::store::Store;
 use crate::table_state::TableState;
-use crate::writer::Writer;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use crate::writer::{EMPTY_FRAGMENTS, Writer};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+use thalweg_env::sync::Mutex;
 use thalweg_env::{Env, Metadata};
 
-/// Where so many empty fragments have ids that the root does not lie above yet, a checkpoint is written to remove them.
-pub(crate) const EMPTY_FRAGMENTS: usize = 64;
+/// How soon a file that could not be removed calls for another round.
+const REMOVE_AGAIN_NS: u64 = 10_000_000_000;
 
-/// Where there is no room for these checkpoints, and so many have been left, nobody makes more: each round looks at all of them.
-pub(crate) const MAX_EMPTY_FRAGMENTS: usize = 16 * EMPTY_FRAGMENTS;
+/// Removes files, round by round.
+pub(crate) struct Cleaner {
+    writer: Arc<Writer>,
+    /// What reading processes pin, and since when it is in the way.
+    slots: Mutex<SlotsSeen>,
+    known_uses: Mutex<KnownUses>,
+    /// Segments that the last round has left: nothing needs them once there are two more checkpoints.
+    left_by_cleaning: Mutex<RangeInclusive<FileId>>,
+    /// When the removal of a file failed: it calls for another round some time later.
+    not_removed: Mutex<BTreeMap<FileId, u64>>,
+    /// Garbage that was left because of snapshots. It stays until they have gone, whatever rounds come after it: each of those
+    /// waits for later ones.
+    behind_pins: Mutex<Option<Waiting>>,
+}
+
+impl Cleaner {
+    pub(crate) fn new(writer: Arc<Writer>, max_snapshot_age: Duration) -> Self {
+        Self {
+            writer,
+            slots: Mutex::new(SlotsSeen::new(max_snapshot_age)),
+            known_uses: Mutex::default(),
+            left_by_cleaning: Mutex::new(FileId(0)..=FileId(0)),
+            not_removed: Mutex::default(),
+            behind_pins: Mutex::new(None),
+        }
+    }
+
+    /// What can go as of now.
+    pub(crate) fn mark(&self) -> Result<Marked> {
+        Marked::new(self)
+    }
+
+    /// Removes it; what snapshots may need waits for [`Self::finish_waiting`]. Whether all has gone.
+    pub(crate) fn collect(&self, marked: Marked, least_bytes: u64) -> Result<bool> {
+        let collected = collect(self, marked, least_bytes)?;
+        let Some(waiting) = collected.waiting else {
+            return Ok(true);
+        };
+        self.behind_pins.lock().get_or_insert(waiting);
+        Ok(false)
+    }
+
+    /// Removes what goes now, for whoever may have seen to what was in the way. How many files.
+    pub(crate) fn collect_all(&self) -> Result<usize> {
+        self.not_removed.lock().clear();
+        let marked = self.mark()?;
+        collect(self, marked, 0).map(|collected| collected.files)
+    }
+
+    /// Removes the garbage that has waited for snapshots, if they are gone by now; returns whether none waits any more.
+    pub(crate) fn finish_waiting(&self) -> Result<bool> {
+        let Some(waiting) = self.behind_pins.lock().take() else {
+            return Ok(true);
+        };
+        let done = waiting.finish(self)?;
+        let waits = done.waiting.is_some();
+        *self.behind_pins.lock() = done.waiting;
+        Ok(!waits)
+    }
+
+    /// Whether garbage waits for snapshots to go.
+    pub(crate) fn waits_for_pins(&self) -> bool {
+        self.behind_pins.lock().is_some()
+    }
+
+    /// Notes a file that could not be removed.
+    fn note_not_removed(&self, file: FileId) {
+        let now_ns = self.writer.env.clock().monotonic_ns();
+        self.not_removed.lock().insert(file, now_ns);
+    }
+
+    /// Files that could not be removed a moment ago.
+    fn not_removed_lately(&self) -> BTreeSet<FileId> {
+        let now_ns = self.writer.env.clock().monotonic_ns();
+        let mut not_removed = self.not_removed.lock();
+        not_removed.retain(|_, at_ns| now_ns.saturating_sub(*at_ns) < REMOVE_AGAIN_NS);
+        not_removed.keys().copied().collect()
+    }
+}
 
 /// What was done.
-pub(crate) struct Collected {
+struct Collected {
     /// Files that were removed.
-    pub(crate) files: usize,
+    files: usize,
     /// What is left, because snapshots may need it.
-    pub(crate) waiting: Option<Waiting>,
+    waiting: Option<Waiting>,
 }
 
 impl Collected {
@@ -60,7 +142,7 @@ impl Collected {
 
 /// Files that go once no snapshot before a commit is in use. That is waited for with what was marked then: marked anew, at a later
 /// commit, they would wait for the snapshots that were taken meanwhile, and where queries overlap there are always some.
-pub(crate) struct Waiting {
+struct Waiting {
     needed: Needed,
     written: FileId,
     /// Of the state that was marked. No commit that was visible is undone while the database is open, so this holds in later
@@ -72,23 +154,23 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Whether snapshots are in the way, here or in another process, that have not been so for too long there.
-    fn is_pinned(&self, writer: &Writer) -> Result<bool> {
-        is_pinned_before(writer, self.at)
+    fn is_pinned(&self, cleaner: &Cleaner) -> Result<bool> {
+        is_pinned_before(cleaner, self.at)
     }
 
     /// Deletes the files, unless that is for snapshots to wait for.
-    pub(crate) fn finish(self, writer: &Writer) -> Result<Collected> {
-        if self.dead.iter().all(|dead| dead.bytes(writer) == 0) {
+    fn finish(self, cleaner: &Cleaner) -> Result<Collected> {
+        if self.dead.iter().all(|dead| dead.bytes(cleaner) == 0) {
             // A later round has removed them.
             return Ok(Collected::files(0));
         }
-        if self.is_pinned(writer)? {
+        if self.is_pinned(cleaner)? {
             return Ok(Collected {
                 files: 0,
                 waiting: Some(self),
             });
         }
-        remove(writer, self)
+        remove(cleaner, self)
     }
 }
 
@@ -141,18 +223,22 @@ impl Marked {
     /// snapshot taken after it does not need. Nothing can need them again: a segment that is left gets no more frames, a
     /// fragment becomes part of a table only from among the staged ones. Seen by the leader, so that no commit is under way
     /// that has taken a fragment out of the staged ones and is not in the snapshot yet.
-    pub(crate) fn new(writer: &Writer) -> Result<Self> {
-        if let Some(poison) = writer.poison() {
+    fn new(cleaner: &Cleaner) -> Result<Self> {
+        if let Some(poison) = cleaner.writer.poison() {
             return Err(refusal(&poison));
         }
-        let (staged, written, bound) = writer.with_leader(|leader| {
+        let (staged, written, bound) = cleaner.writer.with_leader(|leader| {
             // The bound first: what was given out before it is staged by now, or was.
             let bound = leader.supply.file_id_bound();
             let staged = leader.staged.lock().keys().copied().collect();
             (staged, leader.written_segment(), bound)
         })?;
-        let snapshot = writer.snapshot();
-        let needed = live_files(&snapshot, &writer.store, &mut writer.known_uses.lock());
+        let snapshot = cleaner.writer.snapshot();
+        let needed = live_files(
+            &snapshot,
+            &cleaner.writer.store,
+            &mut cleaner.known_uses.lock(),
+        );
         Ok(Self {
             snapshot,
             needed,
@@ -164,10 +250,10 @@ impl Marked {
 }
 
 /// Deletes what can go: empty fragments always, the rest if that is at least `least_bytes`.
-pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Result<Collected> {
-    let mut dead = unneeded(writer, &marked)?;
-    let empty_fragments = remove_empty_fragments(writer, &mut dead)?;
-    let collected = remove_dead(writer, marked, dead, least_bytes)?;
+fn collect(cleaner: &Cleaner, marked: Marked, least_bytes: u64) -> Result<Collected> {
+    let mut dead = unneeded(cleaner, &marked)?;
+    let empty_fragments = remove_empty_fragments(cleaner, &mut dead)?;
+    let collected = remove_dead(cleaner, marked, dead, least_bytes)?;
     Ok(Collected {
         files: collected.files + empty_fragments,
         ..collected
@@ -176,27 +262,28 @@ pub(crate) fn collect(writer: &Writer, marked: Marked, least_bytes: u64) -> Resu
 
 /// Deletes files that hold something, if that is at least `least_bytes`.
 fn remove_dead(
-    writer: &Writer,
+    cleaner: &Cleaner,
     marked: Marked,
     dead: Vec<Dead>,
     least_bytes: u64,
 ) -> Result<Collected> {
-    let (awaits_cleaning, dropped_in) =
-        writer.with_leader(|leader| (leader.awaits_cleaning.is_some(), leader.dropped_in))?;
+    let (awaits_cleaning, dropped_in) = cleaner
+        .writer
+        .with_leader(|leader| (leader.awaits_cleaning.is_some(), leader.dropped_in))?;
     // Segments that the last round has left do not call for another one, which would leave as many. One with what was dropped
     // does, once the log has left it.
-    let left = writer.left_by_cleaning.lock().clone();
+    let left = cleaner.left_by_cleaning.lock().clone();
     let is_left =
         |dead: &Dead| dead.is_segment && left.contains(&dead.id) && Some(dead.id) > dropped_in;
     // Files that could not be removed a moment ago call for no round either; nor, while there are any, do the segments that the
     // round for them has left.
-    let not_removed = writer.not_removed_lately();
+    let not_removed = cleaner.not_removed_lately();
     let has_failed = |dead: &Dead| not_removed.contains(&dead.id);
     let takes_all = least_bytes == 0 || (awaits_cleaning && not_removed.is_empty());
     let calls = |dead: &&Dead| !has_failed(dead) && (takes_all || !is_left(dead));
     // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
     let dead_bytes: u64 = { dead.iter().filter(calls) }
-        .map(|dead| dead.bytes(writer))
+        .map(|dead| dead.bytes(cleaner))
         .sum();
     if dead_bytes < least_bytes.max(1) {
         return Ok(Collected::files(0));
@@ -219,16 +306,19 @@ fn remove_dead(
     };
     // It must not be in the way of a round that comes before this one.
     drop(snapshot);
-    waiting.finish(writer)
+    waiting.finish(cleaner)
 }
 
 /// Deletes files that no snapshot needs.
-fn remove(writer: &Writer, mut waiting: Waiting) -> Result<Collected> {
+fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     let (commit, dead_bytes) = (waiting.at.commit, waiting.dead_bytes);
-    let awaits_cleaning = writer.with_leader(|leader| leader.awaits_cleaning.is_some())?;
+    let awaits_cleaning = cleaner
+        .writer
+        .with_leader(|leader| leader.awaits_cleaning.is_some())?;
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
     // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
-    let usual_bytes = writer
+    let usual_bytes = cleaner
+        .writer
         .supply
         .sizes
         .room_for_checkpoints(CLEANING_CHECKPOINTS);
@@ -238,38 +328,48 @@ fn remove(writer: &Writer, mut waiting: Waiting) -> Result<Collected> {
             true => Job::CheckpointToFree,
             false => Job::Checkpoint { always: true },
         };
-        let done = writer.submit(job, Durability::Disk);
+        let done = cleaner.writer.submit(job, Durability::Disk);
         // The last one may have been long, with pages that are in no other: a drop need not wait for as much room again.
         let is_worth_it =
-            awaits_cleaning && dead_bytes > writer.supply.sizes.least_cleaning_bytes();
+            awaits_cleaning && dead_bytes > cleaner.writer.supply.sizes.least_cleaning_bytes();
         match segment::is_full(&done) && !serves_drop && is_worth_it {
-            true => writer.submit(Job::CheckpointToFree, Durability::Disk)?,
+            true => cleaner
+                .writer
+                .submit(Job::CheckpointToFree, Durability::Disk)?,
             false => done?,
         };
     }
     // The one that was written to when the round began holds what was garbage before, the others its own checkpoints.
-    let written = writer.with_leader(|leader| leader.written_segment())?;
-    *writer.left_by_cleaning.lock() = waiting.written..=written;
-    let after = writer.snapshot();
-    let still_needed = live_files(&after, &writer.store, &mut writer.known_uses.lock());
-    let (log_floor, next_file) = writer.with_leader(|leader| {
+    let written = cleaner
+        .writer
+        .with_leader(|leader| leader.written_segment())?;
+    *cleaner.left_by_cleaning.lock() = waiting.written..=written;
+    let after = cleaner.writer.snapshot();
+    let still_needed = live_files(
+        &after,
+        &cleaner.writer.store,
+        &mut cleaner.known_uses.lock(),
+    );
+    let (log_floor, next_file) = cleaner.writer.with_leader(|leader| {
         let next_file = leader.root.least_next_file();
         (leader.oldest_needed_segment(), next_file)
     })?;
     if after.commit() == commit {
         // No snapshot lies between the two states: what neither needs goes, also if it was written to until the checkpoints.
-        let segments = unneeded_segments(writer, &waiting.needed, waiting.written..log_floor)?;
+        let segments = unneeded_segments(cleaner, &waiting.needed, waiting.written..log_floor)?;
         waiting.dead.extend(segments);
     }
     waiting.dead.retain(|dead| {
         let is_replayed = dead.is_segment && dead.id >= log_floor;
-        dead.id < next_file && !is_replayed && !still_needed.may_need(dead, &writer.store)
+        dead.id < next_file && !is_replayed && !still_needed.may_need(dead, &cleaner.writer.store)
     });
     // A drop that only the operating system has could be undone by a power cut, after the files are gone.
-    writer.flush()?;
-    writer.with_leader(|leader| leader.raise_gc_floor(commit))??;
+    cleaner.writer.flush()?;
+    cleaner
+        .writer
+        .with_leader(|leader| leader.raise_gc_floor(commit))??;
     drop(after);
-    if waiting.is_pinned(writer)? {
+    if waiting.is_pinned(cleaner)? {
         // A reader may still need them; a later round will see.
         return Ok(Collected {
             files: 0,
@@ -279,12 +379,12 @@ fn remove(writer: &Writer, mut waiting: Waiting) -> Result<Collected> {
     // One that cannot be removed keeps no other.
     let mut failed = None;
     for Dead { id, path, .. } in &waiting.dead {
-        writer.store.forget_file(*id);
-        match writer.env.storage().remove_file(path) {
+        cleaner.writer.store.forget_file(*id);
+        match cleaner.writer.env.storage().remove_file(path) {
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => {
-                writer.note_not_removed(*id);
+                cleaner.note_not_removed(*id);
                 let doing = format_args!("removing {}", path.display());
                 failed.get_or_insert(Error::io(doing, e));
             }
@@ -294,14 +394,16 @@ fn remove(writer: &Writer, mut waiting: Waiting) -> Result<Collected> {
         return Err(error);
     }
     if !waiting.dead.is_empty() {
-        let is_alone = writer.with_leader(|leader| {
+        let is_alone = cleaner.writer.with_leader(|leader| {
             // Not for a table that was dropped meanwhile.
             leader.awaits_cleaning.take_if(|last| *last <= commit);
             leader.both_slots_name_the_state()
         })?;
         if is_alone {
             // There was no room for two. By now there should be; else the next one will do.
-            let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
+            let _ = cleaner
+                .writer
+                .submit(Job::Checkpoint { always: true }, Durability::Disk);
         }
     }
     Ok(Collected::files(waiting.dead.len()))
@@ -309,39 +411,53 @@ fn remove(writer: &Writer, mut waiting: Waiting) -> Result<Collected> {
 
 /// Removes empty fragments, which are left where writing one has failed, and takes them out of `dead`; returns how many have gone.
 /// They were never part of a table, so no slot of the root and no snapshot needs them.
-fn remove_empty_fragments(writer: &Writer, dead: &mut Vec<Dead>) -> Result<usize> {
-    let least_next_file = || writer.with_leader(|leader| leader.root.least_next_file());
-    let empty = dead.extract_if(.., |dead| dead.is_empty_fragment(&writer.env));
+fn remove_empty_fragments(cleaner: &Cleaner, dead: &mut Vec<Dead>) -> Result<usize> {
+    let least_next_file = || {
+        cleaner
+            .writer
+            .with_leader(|leader| leader.root.least_next_file())
+    };
+    let empty = dead.extract_if(.., |dead| dead.is_empty_fragment(&cleaner.writer.env));
     let empty: Vec<Dead> = empty.collect();
     let mut bound = least_next_file()?;
     // Checkpoints raise it: for many of them, and where these do not take the room that others need.
     let is_many = empty.iter().filter(|dead| dead.id >= bound).count() >= EMPTY_FRAGMENTS;
-    if is_many && writer.with_leader(|leader| leader.supply.may_clean_now())? {
+    if is_many
+        && cleaner
+            .writer
+            .with_leader(|leader| leader.supply.may_clean_now())?
+    {
         for _slot in 0..SLOTS {
-            let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
+            let _ = cleaner
+                .writer
+                .submit(Job::Checkpoint { always: true }, Durability::Disk);
         }
         bound = least_next_file()?;
     }
     let left = empty.iter().filter(|dead| dead.id >= bound).count();
-    writer.empty_fragments.store(left, Ordering::Relaxed);
+    cleaner
+        .writer
+        .empty_fragments
+        .store(left, Ordering::Relaxed);
     if left > 0 {
-        writer.due.garbage_stays();
+        cleaner.writer.due.garbage_stays();
     }
     // One that cannot be removed is found again in a later round.
-    let is_removed =
-        |dead: &&Dead| dead.id < bound && writer.env.storage().remove_file(&dead.path).is_ok();
+    let is_removed = |dead: &&Dead| {
+        dead.id < bound && cleaner.writer.env.storage().remove_file(&dead.path).is_ok()
+    };
     let removed = empty.iter().filter(is_removed);
     Ok(removed
-        .inspect(|dead| writer.store.forget_file(dead.id))
+        .inspect(|dead| cleaner.writer.store.forget_file(dead.id))
         .count())
 }
 
 /// Whether a snapshot before `floor` is in use, here or in another process, and has not been in the way for too long there.
-fn is_pinned_before(writer: &Writer, floor: PinPlace) -> Result<bool> {
-    let here = writer.pins.oldest().is_some_and(|pin| pin < floor);
-    let mut slots = writer.slots.lock();
+fn is_pinned_before(cleaner: &Cleaner, floor: PinPlace) -> Result<bool> {
+    let here = cleaner.writer.pins.oldest().is_some_and(|pin| pin < floor);
+    let mut slots = cleaner.slots.lock();
     // Looked at in any case: for those in the way the time begins now.
-    let elsewhere = slots.is_pinned_before(&writer.env, &writer.dir, floor)?;
+    let elsewhere = slots.is_pinned_before(&cleaner.writer.env, &cleaner.writer.dir, floor)?;
     Ok(here || elsewhere)
 }
 
@@ -360,41 +476,41 @@ impl Dead {
     }
 
     /// 0 if it is gone.
-    fn bytes(&self, writer: &Writer) -> u64 {
-        let found = writer.env.storage().metadata(&self.path);
+    fn bytes(&self, cleaner: &Cleaner) -> u64 {
+        let found = cleaner.writer.env.storage().metadata(&self.path);
         found.map_or(0, |found| found.len_bytes)
     }
 }
 
 /// The segments of a range of ids that are not needed.
 fn unneeded_segments(
-    writer: &Writer,
+    cleaner: &Cleaner,
     needed: &Needed,
     ids: Range<FileId>,
 ) -> Result<impl Iterator<Item = Dead>> {
-    let segments = list_segments(&writer.env, &writer.dir)?;
+    let segments = list_segments(&cleaner.writer.env, &cleaner.writer.dir)?;
     let segments = segments.into_iter().filter(move |id| ids.contains(id));
     let dead = segments.map(|id| Dead {
         id,
-        path: segment_path(&writer.dir, id),
+        path: segment_path(&cleaner.writer.dir, id),
         is_segment: true,
     });
-    Ok(dead.filter(|dead| !needed.may_need(dead, &writer.store)))
+    Ok(dead.filter(|dead| !needed.may_need(dead, &cleaner.writer.store)))
 }
 
 /// The files that are not needed: of the segments those before the written one, of the fragments those below the bound.
-fn unneeded(writer: &Writer, marked: &Marked) -> Result<Vec<Dead>> {
-    let segments = unneeded_segments(writer, &marked.needed, FileId(0)..marked.written)?;
-    let fragments = list_fragments(&writer.env, &writer.dir)?;
+fn unneeded(cleaner: &Cleaner, marked: &Marked) -> Result<Vec<Dead>> {
+    let segments = unneeded_segments(cleaner, &marked.needed, FileId(0)..marked.written)?;
+    let fragments = list_fragments(&cleaner.writer.env, &cleaner.writer.dir)?;
     let fragments = fragments
         .into_iter()
         .filter(|id| *id < marked.bound && !marked.staged.contains(id))
         .map(|id| Dead {
             id,
-            path: writer.store.fragment_path(id),
+            path: cleaner.writer.store.fragment_path(id),
             is_segment: false,
         })
-        .filter(|dead| !marked.needed.may_need(dead, &writer.store));
+        .filter(|dead| !marked.needed.may_need(dead, &cleaner.writer.store));
     Ok(segments.chain(fragments).collect())
 }
 
@@ -409,7 +525,7 @@ struct FileUse {
 /// What was found of tables whose index is on disk, so that only those that changed since are walked again: of many tables
 /// few do. By the place of their root page, where there will never be another one.
 #[derive(Debug, Default)]
-pub(crate) struct KnownUses {
+struct KnownUses {
     of_tables: HashMap<TableId, (Address, Box<[FileUse]>)>,
 }
 

@@ -17,6 +17,7 @@ use crate::options::{Options, RowEncoder};
 use crate::reader::Reader;
 use crate::state::Snapshot;
 use crate::store::Store;
+use crate::upkeep::Upkeep;
 use crate::writer::Writer;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub struct Kernel {
 
 enum Role {
     Writer {
-        writer: Arc<Writer>,
+        upkeep: Arc<Upkeep>,
         background: Background,
     },
     Reader(Box<Reader>),
@@ -69,12 +70,13 @@ impl Kernel {
         } else {
             let Opened { leader, lock } = open::open_writer(&env, path, options)?;
             let store = Arc::clone(&leader.store);
-            let writer = Arc::new(Writer::new(leader, lock, encoder, options)?);
-            let background = Background::start(&env, &writer, options).inspect_err(|_| {
+            let writer = Arc::new(Writer::new(leader, lock, &encoder, options)?);
+            let upkeep = Arc::new(Upkeep::new(Arc::clone(&writer), encoder, options));
+            let background = Background::start(&env, &upkeep, options).inspect_err(|_| {
                 // Nobody will: the lock and what was prepared go back here. The error that counts is the first.
                 let _ = writer.close();
             })?;
-            (Role::Writer { writer, background }, store)
+            (Role::Writer { upkeep, background }, store)
         };
         Ok(Self { role, store, owner })
     }
@@ -89,9 +91,13 @@ impl Kernel {
     }
 
     fn writer(&self) -> Result<&Arc<Writer>> {
+        self.upkeep().map(|upkeep| upkeep.writer())
+    }
+
+    fn upkeep(&self) -> Result<&Arc<Upkeep>> {
         self.check_process()?;
         match &self.role {
-            Role::Writer { writer, .. } => Ok(writer),
+            Role::Writer { upkeep, .. } => Ok(upkeep),
             Role::Reader(_) => Err(Error::new(
                 ErrorKind::Unavailable,
                 "the database was opened read-only: open it without `read_only` to write",
@@ -108,7 +114,7 @@ impl Kernel {
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.check_process()?;
         match &self.role {
-            Role::Writer { writer, .. } => Ok(writer.snapshot()),
+            Role::Writer { upkeep, .. } => Ok(upkeep.writer().snapshot()),
             Role::Reader(reader) => reader.snapshot(),
         }
     }
@@ -120,7 +126,7 @@ impl Kernel {
     /// `Conflict`: prepare it again from a new snapshot. `DiskFull`: nothing was stored, try again once there is
     /// space. `Unavailable`: an earlier write or sync failed; open the database again.
     pub fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
-        self.writer()?.commit(commit, durability)
+        self.upkeep()?.commit(commit, durability)
     }
 
     /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragments`].
@@ -143,12 +149,12 @@ impl Kernel {
 
     /// Encodes full blocks of open rows and whatever else is due, now and here.
     pub fn run_due_work(&self) -> Result<()> {
-        self.writer()?.run_due_work()
+        self.upkeep()?.run_due_work()
     }
 
     /// Makes blocks of all open rows of a table, short ones too.
     pub fn encode_open_rows(&self, table: TableId) -> Result<()> {
-        self.writer()?.encode_open_rows(table)
+        self.upkeep()?.encode_open_rows(table)
     }
 
     /// Writes a checkpoint: the next opening has nothing to replay.
@@ -161,7 +167,7 @@ impl Kernel {
     /// Deletes files that nothing needs any more; returns how many. Writes two checkpoints with all that is in no block yet, of
     /// all tables.
     pub fn collect_garbage(&self) -> Result<usize> {
-        self.writer()?.collect_garbage()
+        self.upkeep()?.collect_garbage()
     }
 
     /// Caches, open files and reads of blocks.
@@ -176,7 +182,8 @@ impl Kernel {
             return Ok(());
         }
         match &self.role {
-            Role::Writer { writer, background } => {
+            Role::Writer { upkeep, background } => {
+                let writer = upkeep.writer();
                 writer.begin_closing();
                 background.stop(writer);
                 let closed = writer.close();
@@ -194,7 +201,7 @@ impl Kernel {
     /// Why the database takes no more writes, if so.
     pub fn poison(&self) -> Option<Error> {
         match &self.role {
-            Role::Writer { writer, .. } => writer.poison(),
+            Role::Writer { upkeep, .. } => upkeep.writer().poison(),
             Role::Reader(_) => None,
         }
     }

@@ -66,6 +66,7 @@ pub mod state;
 pub mod store;
 pub mod summary;
 mod table_state;
+mod upkeep;
 pub mod verify;
 mod view;
 mod wire;

@@ -1,0 +1,397 @@
+//! The work that commits call for: blocks of open rows, checkpoints, files that go.
+//!
+//! Invariants: one thread encodes open rows at a time, so every open row is claimed once; rows are encoded only when they
+//! are visible; an append waits while the open rows of all tables that can be encoded exceed their limit, and fails when encoding
+//! fails meanwhile for a reason that concerns all tables. One that concerns a table leaves that one aside (`due`).
+
+use crate::block::EncodedBlock;
+use crate::commit::{Commit, Durability, Edit, GroupPart};
+use crate::compact::compact_segments;
+use crate::due::not_stored;
+use crate::error::{Error, ErrorKind, Result};
+use crate::failure::refusal;
+use crate::garbage::Cleaner;
+use crate::ids::{CommitNo, TableId};
+use crate::job::Job;
+use crate::limits::fit_one_group;
+use crate::open_rows::OpenRows;
+use crate::options::{Options, RowEncoder};
+use crate::space_estimates::CLEANING_CHECKPOINTS;
+use crate::state::TableSnapshot;
+use crate::writer::Writer;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_env::sync::Mutex;
+
+/// What a panic is said to have struck.
+const ENCODING: &str = "encoding open rows";
+const CLEANING: &str = "removing and rewriting files";
+/// About so many rows become blocks at once, where there are more: bounds what is encoded and not yet committed.
+const MOST_COVER_ROWS: u64 = 1 << 16;
+
+/// Does it, on threads of its own or at the end of commits.
+pub(crate) struct Upkeep {
+    writer: Arc<Writer>,
+    cleaner: Cleaner,
+    encoder: Arc<dyn RowEncoder>,
+    encoding: Mutex<()>,
+    cleaning: Mutex<()>,
+    background: bool,
+}
+
+impl Upkeep {
+    pub(crate) fn new(
+        writer: Arc<Writer>,
+        encoder: Arc<dyn RowEncoder>,
+        options: &Options,
+    ) -> Self {
+        Self {
+            cleaner: Cleaner::new(Arc::clone(&writer), options.max_snapshot_age),
+            writer,
+            encoder,
+            encoding: Mutex::new(()),
+            cleaning: Mutex::new(()),
+            background: options.background,
+        }
+    }
+
+    pub(crate) fn writer(&self) -> &Arc<Writer> {
+        &self.writer
+    }
+
+    /// Stores a commit of a caller, who waits where rows come faster than they are encoded.
+    pub(crate) fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
+        if self.writer.is_closing() {
+            self.writer
+                .abandon_fragments(commit.fragments().map(|(_, root)| root.address.file));
+            return Err(Error::closed());
+        }
+        if !commit.rows.is_empty() {
+            let tables = commit.rows.iter().map(|rows| rows.table);
+            let room = self.writer.due.check_stuck(tables);
+            if let Err(error) = room.and_then(|()| self.wait_for_room()) {
+                self.writer
+                    .abandon_fragments(commit.fragments().map(|(_, root)| root.address.file));
+                return Err(error);
+            }
+        }
+        let number = self.writer.submit(Job::Commit(commit), durability);
+        if !self.background {
+            // What becomes of the commit is settled: what fails behind it is met again by the appends that wait for room, or
+            // poisons.
+            let _ = self.run_due_work();
+        }
+        number
+    }
+
+    fn wait_for_room(&self) -> Result<()> {
+        if !self.writer.due.is_full() {
+            return Ok(());
+        }
+        if !self.background {
+            let worked = self.run_due_work();
+            return match worked {
+                Err(error) if self.writer.due.is_full() => Err(not_stored(&error)),
+                _ => Ok(()),
+            };
+        }
+        let mut rounds = self.writer.rounds.lock();
+        let begun = rounds.ended;
+        while self.writer.due.is_full() {
+            // Only of a round that has ended since: what failed before may be long past.
+            if let Some(error) = rounds.error.as_ref().filter(|_| rounds.ended > begun) {
+                return Err(not_stored(error));
+            }
+            self.writer.due.work.call();
+            self.writer
+                .room
+                .wait_for(&mut rounds, Duration::from_millis(50));
+            if self.writer.is_closing() {
+                return Err(Error::closed());
+            }
+            if let Some(poison) = self.writer.poison() {
+                return Err(refusal(&poison));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what commits have called for: blocks of open rows, a checkpoint, segments.
+    pub(crate) fn run_due_work(&self) -> Result<()> {
+        let encoded = self.encode_and_checkpoint();
+        if self.background {
+            return encoded;
+        }
+        if self.writer.supply.wants() {
+            self.writer
+                .watched("preparing segments", || self.writer.supply.refill());
+        }
+        // On a full disk this is what makes room for the rest.
+        let cleaned = self.clean();
+        encoded.and(cleaned)
+    }
+
+    fn encode_and_checkpoint(&self) -> Result<()> {
+        let encoded = self.encode_due_tables();
+        if encoded.as_ref().is_err_and(stops_all) {
+            return encoded;
+        }
+        // Tables that cannot be encoded keep their open rows; a checkpoint copies them.
+        self.checkpoint_if_due().and(encoded)
+    }
+
+    fn checkpoint_if_due(&self) -> Result<()> {
+        if self.writer.due.take_checkpoint() {
+            self.writer
+                .submit(Job::Checkpoint { always: false }, Durability::Disk)?;
+        }
+        Ok(())
+    }
+
+    /// Encodes all tables that need it; those where it fails are left aside for a while. The last error.
+    fn encode_due_tables(&self) -> Result<()> {
+        let mut failed = Ok(());
+        while !self.writer.is_closing() {
+            match self.encode_one() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if stops_all(&error) => return Err(error),
+                Err(error) => failed = Err(error),
+            }
+            // Appends may keep this up for as long as they like, and what an opening has to read would grow with it.
+            if self
+                .writer
+                .with_leader(|leader| leader.checkpoint_is_overdue())?
+            {
+                self.checkpoint_if_due()?;
+            }
+        }
+        failed
+    }
+
+    /// Rewrites what segments with little in them still hold, and removes files that nothing needs, if commits may have
+    /// left any.
+    pub(crate) fn clean(&self) -> Result<()> {
+        let _one_at_a_time = self.cleaning.lock();
+        if !self.writer.due.take_garbage() {
+            return Ok(());
+        }
+        self.writer.work(CLEANING, || {
+            let waited = self.cleaner.finish_waiting();
+            if waited.is_err() {
+                self.writer.due.garbage_stays();
+            }
+            waited.and(self.clean_now())
+        })
+    }
+
+    fn clean_now(&self) -> Result<()> {
+        let is_full = self.writer.due.take_out_of_space();
+        let mut marked = self.cleaner.mark();
+        let compacted = match &marked {
+            Ok(marked) => compact_segments(&self.writer, marked, is_full),
+            Err(error) => Err(error.clone()),
+        };
+        // What cannot be moved, because it cannot be read, keeps nothing else.
+        if !matches!(compacted, Ok(false)) {
+            drop(marked);
+            marked = self.cleaner.mark();
+        }
+        let is_partial = marked
+            .as_ref()
+            .is_ok_and(|marked| !marked.needed.unreadable.is_empty());
+        // Removing files takes full checkpoints: those that free less than these wait for others.
+        let least_bytes = if is_full {
+            0
+        } else {
+            let full_bytes = self
+                .writer
+                .with_leader(|leader| leader.working.bases.index_bytes())?;
+            CLEANING_CHECKPOINTS * full_bytes
+        };
+        let collected = marked.and_then(|marked| self.cleaner.collect(marked, least_bytes));
+        if compacted.is_err() || !matches!(collected, Ok(true)) || is_partial {
+            self.writer.due.garbage_stays();
+        }
+        compacted.and(collected.map(|_| ()))
+    }
+
+    /// Whether garbage waits for snapshots to go.
+    pub(crate) fn waits_for_pins(&self) -> bool {
+        self.cleaner.waits_for_pins()
+    }
+
+    /// Removes what waited for snapshots that are gone by now.
+    pub(crate) fn look_at_pins(&self) -> Result<()> {
+        if !self.waits_for_pins() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.cleaning.lock();
+        let is_done = self.writer.work(CLEANING, || self.cleaner.finish_waiting());
+        if !matches!(is_done, Ok(false)) {
+            // There may be more by now.
+            self.writer.due.expect_garbage();
+        }
+        is_done.map(|_| ())
+    }
+
+    /// Encodes open rows of a table that needs it; `false`: none does.
+    fn encode_one(&self) -> Result<bool> {
+        let _one_at_a_time = self.encoding.lock();
+        let (next, is_broken) = self
+            .writer
+            .with_leader(|leader| (leader.next_to_encode(), leader.awaits_recovery()))?;
+        let Some((table, block_rows)) = next else {
+            return Ok(false);
+        };
+        let encoded = self.writer.work(ENCODING, || match is_broken {
+            // Rows of the batch that broke count as open, and no snapshot has them: recovering the log counts them anew.
+            true => self.writer.flush().map(|()| true).map_err(ends_round),
+            false => self.encode_and_note(table, block_rows),
+        });
+        let mut rounds = self.writer.rounds.lock();
+        rounds.ended += 1;
+        rounds.error = encoded
+            .as_ref()
+            .err()
+            .filter(|error| stops_all(error))
+            .cloned();
+        drop(rounds);
+        self.writer.room.notify_all();
+        encoded
+    }
+
+    /// Encodes all open rows of a table.
+    pub(crate) fn encode_open_rows(&self, table: TableId) -> Result<()> {
+        let _one_at_a_time = self.encoding.lock();
+        let encoded = self
+            .writer
+            .work(ENCODING, || self.encode_and_note(table, None));
+        encoded.map(|_| ())
+    }
+
+    fn encode_and_note(&self, table: TableId, block_rows: Option<u64>) -> Result<bool> {
+        let encoded = self.encode_table(table, block_rows);
+        let failed = encoded.as_ref().err().cloned();
+        if !failed.as_ref().is_some_and(stops_all) {
+            let now_ns = self.writer.env.clock().monotonic_ns();
+            let was_stuck = self.writer.due.note_encoded(table, failed, now_ns);
+            if was_stuck || encoded.is_err() {
+                let failed_ns = encoded.is_err().then_some(now_ns);
+                self.writer.with_leader(|leader| {
+                    let open = &mut leader.working.open;
+                    open.note_encoded(table, failed_ns);
+                    leader.due.note_open(open)
+                })?;
+            }
+        }
+        encoded
+    }
+
+    fn encode_table(&self, table: TableId, block_rows: Option<u64>) -> Result<bool> {
+        let Some(table) = self.writer.snapshot().table(table) else {
+            return Ok(false);
+        };
+        let rows = rows_to_encode(&table, block_rows);
+        let Some(last) = rows.last() else {
+            return Ok(false);
+        };
+        let blocks = self.encoder.encode(&table, &rows)?;
+        let encoded: u64 = blocks.iter().map(|b| b.entry.rows).sum();
+        let given: u64 = rows.iter().map(|r| u64::from(r.part.rows)).sum();
+        // Nothing but the rows themselves tells whether what is said of them is true.
+        if encoded != given {
+            let place = format_args!("open rows of table \"{}\"", table.name);
+            let what = format_args!("they are said to be {given}, and {encoded} are there");
+            return Err(Error::corruption(place, what));
+        }
+        let commit = self.cover(&table, blocks, last.commit)?;
+        match self.writer.submit(Job::Commit(commit), Durability::Memory) {
+            Ok(_) => Ok(true),
+            // Dropped or altered meanwhile: the next round looks again.
+            Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The commit that puts blocks in the place of the open rows up to `covered`. Blocks that do not fit one frame go to a
+    /// fragment: rows between many barriers, or in many splits, make a block each, and rows once stored must become blocks
+    /// however wide or scattered they are.
+    fn cover(
+        &self,
+        table: &TableSnapshot,
+        mut blocks: Vec<EncodedBlock>,
+        covered: CommitNo,
+    ) -> Result<Commit> {
+        let (covers, definition_version) = (Some(covered), table.definition_version);
+        let table = table.id;
+        if fit_one_group(&blocks) {
+            let group = GroupPart {
+                table,
+                definition_version,
+                blocks,
+                covers,
+            };
+            return Ok(Commit {
+                groups: vec![group],
+                ..Commit::default()
+            });
+        }
+        let mut fragment = self.writer.stage_fragment_anyway(table)?;
+        for (ordinal, block) in (0..).zip(&mut blocks) {
+            block.entry.ordinal = ordinal;
+            fragment.add_block(block)?;
+        }
+        let add = Edit::AddFragments {
+            table,
+            definition_version,
+            covers,
+            roots: vec![fragment.finish()?],
+        };
+        Ok(Commit {
+            edits: vec![add],
+            ..Commit::default()
+        })
+    }
+
+    pub(crate) fn collect_garbage(&self) -> Result<usize> {
+        let _one_at_a_time = self.cleaning.lock();
+        self.writer.work(CLEANING, || self.cleaner.collect_all())
+    }
+}
+
+/// Without a log no table can be encoded, whatever it was that kept the log from being recovered.
+fn ends_round(error: Error) -> Error {
+    if stops_all(&error) {
+        return error;
+    }
+    Error::with_source(ErrorKind::Unavailable, error.message().to_owned(), error)
+}
+
+/// Whether an error of encoding a table meets every other one as well.
+fn stops_all(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::Unavailable)
+}
+
+/// Whole commits from the front: all of them, or as many as fill whole blocks.
+fn rows_to_encode(table: &TableSnapshot, block_rows: Option<u64>) -> Vec<OpenRows> {
+    let total: u64 = table.open_rows().map(|r| u64::from(r.part.rows)).sum();
+    let Some(block_rows) = block_rows else {
+        return table.open_rows().cloned().collect();
+    };
+    let most_rows = MOST_COVER_ROWS.max(block_rows) / block_rows * block_rows;
+    let wanted = (total / block_rows * block_rows).min(most_rows);
+    let mut taken = 0;
+    let mut rows: Vec<OpenRows> = Vec::new();
+    for open in table.open_rows() {
+        let next = taken + u64::from(open.part.rows);
+        // Only between commits: a cover takes all of a commit, of which a table may have several parts.
+        let begins_commit = rows.last().is_none_or(|last| last.commit != open.commit);
+        if wanted == 0 || (begins_commit && next > wanted && taken > 0) {
+            break;
+        }
+        taken = next;
+        rows.push(open.clone());
+    }
+    rows
+}
