@@ -224,21 +224,18 @@ impl Marked {
     /// fragment becomes part of a table only from among the staged ones. Seen by the leader, so that no commit is under way
     /// that has taken a fragment out of the staged ones and is not in the snapshot yet.
     fn new(cleaner: &Cleaner) -> Result<Self> {
-        if let Some(poison) = cleaner.writer.poison() {
+        let writer = &cleaner.writer;
+        if let Some(poison) = writer.poison() {
             return Err(refusal(&poison));
         }
-        let (staged, written, bound) = cleaner.writer.with_leader(|leader| {
+        let (staged, written, bound) = writer.with_leader(|leader| {
             // The bound first: what was given out before it is staged by now, or was.
             let bound = leader.supply.file_id_bound();
             let staged = leader.staged.lock().keys().copied().collect();
             (staged, leader.written_segment(), bound)
         })?;
-        let snapshot = cleaner.writer.snapshot();
-        let needed = live_files(
-            &snapshot,
-            &cleaner.writer.store,
-            &mut cleaner.known_uses.lock(),
-        );
+        let snapshot = writer.snapshot();
+        let needed = live_files(&snapshot, &writer.store, &mut cleaner.known_uses.lock());
         Ok(Self {
             snapshot,
             needed,
@@ -311,14 +308,12 @@ fn remove_dead(
 
 /// Deletes files that no snapshot needs.
 fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
+    let writer = &cleaner.writer;
     let (commit, dead_bytes) = (waiting.at.commit, waiting.dead_bytes);
-    let awaits_cleaning = cleaner
-        .writer
-        .with_leader(|leader| leader.awaits_cleaning.is_some())?;
+    let awaits_cleaning = writer.with_leader(|leader| leader.awaits_cleaning.is_some())?;
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
     // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
-    let usual_bytes = cleaner
-        .writer
+    let usual_bytes = writer
         .supply
         .sizes
         .room_for_checkpoints(CLEANING_CHECKPOINTS);
@@ -328,29 +323,21 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
             true => Job::CheckpointToFree,
             false => Job::Checkpoint { always: true },
         };
-        let done = cleaner.writer.submit(job, Durability::Disk);
+        let done = writer.submit(job, Durability::Disk);
         // The last one may have been long, with pages that are in no other: a drop need not wait for as much room again.
         let is_worth_it =
-            awaits_cleaning && dead_bytes > cleaner.writer.supply.sizes.least_cleaning_bytes();
+            awaits_cleaning && dead_bytes > writer.supply.sizes.least_cleaning_bytes();
         match segment::is_full(&done) && !serves_drop && is_worth_it {
-            true => cleaner
-                .writer
-                .submit(Job::CheckpointToFree, Durability::Disk)?,
+            true => writer.submit(Job::CheckpointToFree, Durability::Disk)?,
             false => done?,
         };
     }
     // The one that was written to when the round began holds what was garbage before, the others its own checkpoints.
-    let written = cleaner
-        .writer
-        .with_leader(|leader| leader.written_segment())?;
+    let written = writer.with_leader(|leader| leader.written_segment())?;
     *cleaner.left_by_cleaning.lock() = waiting.written..=written;
-    let after = cleaner.writer.snapshot();
-    let still_needed = live_files(
-        &after,
-        &cleaner.writer.store,
-        &mut cleaner.known_uses.lock(),
-    );
-    let (log_floor, next_file) = cleaner.writer.with_leader(|leader| {
+    let after = writer.snapshot();
+    let still_needed = live_files(&after, &writer.store, &mut cleaner.known_uses.lock());
+    let (log_floor, next_file) = writer.with_leader(|leader| {
         let next_file = leader.root.least_next_file();
         (leader.oldest_needed_segment(), next_file)
     })?;
@@ -361,13 +348,11 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     }
     waiting.dead.retain(|dead| {
         let is_replayed = dead.is_segment && dead.id >= log_floor;
-        dead.id < next_file && !is_replayed && !still_needed.may_need(dead, &cleaner.writer.store)
+        dead.id < next_file && !is_replayed && !still_needed.may_need(dead, &writer.store)
     });
     // A drop that only the operating system has could be undone by a power cut, after the files are gone.
-    cleaner.writer.flush()?;
-    cleaner
-        .writer
-        .with_leader(|leader| leader.raise_gc_floor(commit))??;
+    writer.flush()?;
+    writer.with_leader(|leader| leader.raise_gc_floor(commit))??;
     drop(after);
     if waiting.is_pinned(cleaner)? {
         // A reader may still need them; a later round will see.
@@ -379,8 +364,8 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     // One that cannot be removed keeps no other.
     let mut failed = None;
     for Dead { id, path, .. } in &waiting.dead {
-        cleaner.writer.store.forget_file(*id);
-        match cleaner.writer.env.storage().remove_file(path) {
+        writer.store.forget_file(*id);
+        match writer.env.storage().remove_file(path) {
             Ok(()) => {}
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => {
@@ -394,16 +379,14 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
         return Err(error);
     }
     if !waiting.dead.is_empty() {
-        let is_alone = cleaner.writer.with_leader(|leader| {
+        let is_alone = writer.with_leader(|leader| {
             // Not for a table that was dropped meanwhile.
             leader.awaits_cleaning.take_if(|last| *last <= commit);
             leader.both_slots_name_the_state()
         })?;
         if is_alone {
             // There was no room for two. By now there should be; else the next one will do.
-            let _ = cleaner
-                .writer
-                .submit(Job::Checkpoint { always: true }, Durability::Disk);
+            let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
         }
     }
     Ok(Collected::files(waiting.dead.len()))
@@ -412,52 +395,40 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
 /// Removes empty fragments, which are left where writing one has failed, and takes them out of `dead`; returns how many have gone.
 /// They were never part of a table, so no slot of the root and no snapshot needs them.
 fn remove_empty_fragments(cleaner: &Cleaner, dead: &mut Vec<Dead>) -> Result<usize> {
-    let least_next_file = || {
-        cleaner
-            .writer
-            .with_leader(|leader| leader.root.least_next_file())
-    };
-    let empty = dead.extract_if(.., |dead| dead.is_empty_fragment(&cleaner.writer.env));
+    let writer = &cleaner.writer;
+    let least_next_file = || writer.with_leader(|leader| leader.root.least_next_file());
+    let empty = dead.extract_if(.., |dead| dead.is_empty_fragment(&writer.env));
     let empty: Vec<Dead> = empty.collect();
     let mut bound = least_next_file()?;
     // Checkpoints raise it: for many of them, and where these do not take the room that others need.
     let is_many = empty.iter().filter(|dead| dead.id >= bound).count() >= EMPTY_FRAGMENTS;
-    if is_many
-        && cleaner
-            .writer
-            .with_leader(|leader| leader.supply.may_clean_now())?
-    {
+    if is_many && writer.with_leader(|leader| leader.supply.may_clean_now())? {
         for _slot in 0..SLOTS {
-            let _ = cleaner
-                .writer
-                .submit(Job::Checkpoint { always: true }, Durability::Disk);
+            let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
         }
         bound = least_next_file()?;
     }
     let left = empty.iter().filter(|dead| dead.id >= bound).count();
-    cleaner
-        .writer
-        .empty_fragments
-        .store(left, Ordering::Relaxed);
+    writer.empty_fragments.store(left, Ordering::Relaxed);
     if left > 0 {
-        cleaner.writer.due.garbage_stays();
+        writer.due.garbage_stays();
     }
     // One that cannot be removed is found again in a later round.
-    let is_removed = |dead: &&Dead| {
-        dead.id < bound && cleaner.writer.env.storage().remove_file(&dead.path).is_ok()
-    };
+    let is_removed =
+        |dead: &&Dead| dead.id < bound && writer.env.storage().remove_file(&dead.path).is_ok();
     let removed = empty.iter().filter(is_removed);
     Ok(removed
-        .inspect(|dead| cleaner.writer.store.forget_file(dead.id))
+        .inspect(|dead| writer.store.forget_file(dead.id))
         .count())
 }
 
 /// Whether a snapshot before `floor` is in use, here or in another process, and has not been in the way for too long there.
 fn is_pinned_before(cleaner: &Cleaner, floor: PinPlace) -> Result<bool> {
-    let here = cleaner.writer.pins.oldest().is_some_and(|pin| pin < floor);
+    let writer = &cleaner.writer;
+    let here = writer.pins.oldest().is_some_and(|pin| pin < floor);
     let mut slots = cleaner.slots.lock();
     // Looked at in any case: for those in the way the time begins now.
-    let elsewhere = slots.is_pinned_before(&cleaner.writer.env, &cleaner.writer.dir, floor)?;
+    let elsewhere = slots.is_pinned_before(&writer.env, &writer.dir, floor)?;
     Ok(here || elsewhere)
 }
 
@@ -488,29 +459,31 @@ fn unneeded_segments(
     needed: &Needed,
     ids: Range<FileId>,
 ) -> Result<impl Iterator<Item = Dead>> {
-    let segments = list_segments(&cleaner.writer.env, &cleaner.writer.dir)?;
+    let writer = &cleaner.writer;
+    let segments = list_segments(&writer.env, &writer.dir)?;
     let segments = segments.into_iter().filter(move |id| ids.contains(id));
     let dead = segments.map(|id| Dead {
         id,
-        path: segment_path(&cleaner.writer.dir, id),
+        path: segment_path(&writer.dir, id),
         is_segment: true,
     });
-    Ok(dead.filter(|dead| !needed.may_need(dead, &cleaner.writer.store)))
+    Ok(dead.filter(|dead| !needed.may_need(dead, &writer.store)))
 }
 
 /// The files that are not needed: of the segments those before the written one, of the fragments those below the bound.
 fn unneeded(cleaner: &Cleaner, marked: &Marked) -> Result<Vec<Dead>> {
+    let writer = &cleaner.writer;
     let segments = unneeded_segments(cleaner, &marked.needed, FileId(0)..marked.written)?;
-    let fragments = list_fragments(&cleaner.writer.env, &cleaner.writer.dir)?;
+    let fragments = list_fragments(&writer.env, &writer.dir)?;
     let fragments = fragments
         .into_iter()
         .filter(|id| *id < marked.bound && !marked.staged.contains(id))
         .map(|id| Dead {
             id,
-            path: cleaner.writer.store.fragment_path(id),
+            path: writer.store.fragment_path(id),
             is_segment: false,
         })
-        .filter(|dead| !marked.needed.may_need(dead, &cleaner.writer.store));
+        .filter(|dead| !marked.needed.may_need(dead, &writer.store));
     Ok(segments.chain(fragments).collect())
 }
 

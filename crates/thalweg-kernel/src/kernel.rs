@@ -218,8 +218,12 @@ impl Drop for Kernel {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::block::EncodedBlock;
     use crate::commit::{Edit, NEW_TABLE, RowsPart};
     use crate::job::Wants;
+    use crate::open_rows::OpenRows;
+    use crate::state::TableSnapshot;
+    use crate::table_state::TableState;
     use bytes::Bytes;
     use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
     use thalweg_env::sync::atomic::{AtomicU64, Ordering};

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, SimEnv};
-use thalweg_kernel::store::segment_name;
+use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::{Durability, FileId};
 
 const SEGMENT_HEADER_BYTES: usize = 128;

@@ -32,8 +32,8 @@ use std::path::{Path, PathBuf};
 use thalweg_env::OpenMode;
 use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_kernel::index::{Address, Step};
+use thalweg_kernel::paths::{fragment_name, segment_name};
 use thalweg_kernel::repair::{RepairReport, repair};
-use thalweg_kernel::store::{fragment_name, segment_name};
 use thalweg_kernel::verify::Damage;
 use thalweg_kernel::{CommitNo, Durability, ErrorKind};
 

@@ -8,8 +8,8 @@ use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::Entry;
+use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::repair::repair;
-use thalweg_kernel::store::segment_name;
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, FileId, Kernel, OpenRows, Options, Producer,
     RowEncoder, TableId, TableSnapshot, TableState,

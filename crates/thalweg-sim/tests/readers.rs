@@ -18,7 +18,7 @@ use thalweg_env::sim::{
 use thalweg_env::{Clock, Env};
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::index::{Entry, MAX_PAGE_ENTRIES, Step};
-use thalweg_kernel::store::segment_name;
+use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::{
     Commit, CommitNo, Edit, ErrorKind, Options, Snapshot, TableId, limit_page_entries,
 };

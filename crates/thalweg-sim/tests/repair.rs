@@ -5,8 +5,8 @@ use std::path::Path;
 use thalweg_env::sim::CrashChoice::{DropAll, KeepAll};
 use thalweg_env::sim::SimEnv;
 use thalweg_kernel::Durability::Disk;
+use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::repair::{RepairReport, repair};
-use thalweg_kernel::store::segment_name;
 use thalweg_kernel::verify::Damage;
 use thalweg_sim::driver::{DIR, Driver, Shape};
 use thalweg_sim::repair::{

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
+use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::repair::{RepairReport, repair};
-use thalweg_kernel::store::segment_name;
 use thalweg_kernel::verify::Damage;
 use thalweg_kernel::{ErrorKind, FileId, Result, TableId};
 use thalweg_sim::driver::{DIR, Driver, Shape};

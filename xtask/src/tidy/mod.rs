@@ -4,6 +4,7 @@
 //! - The tree is read once; a rule is a function from files to findings, so each is tested on a few lines of text.
 //! - Files are found by walking, not by asking git: an unpacked archive is checked as a checkout is.
 
+mod cycles;
 mod docs;
 mod files;
 mod layers;
@@ -53,6 +54,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Finding>, String> {
     )?;
     let mut findings = layers::check(&metadata, &files)?;
     findings.extend(source::check(&files));
+    findings.extend(cycles::check(&files));
     findings.extend(docs::check(&files));
     findings.extend(words::check(&files));
     findings.extend(crate::mutations::check(&files));

@@ -12,7 +12,8 @@ use thalweg_codec::Level;
 use thalweg_env::sim::SimEnv;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::Address;
-use thalweg_kernel::store::{Store, fragment_name};
+use thalweg_kernel::paths::fragment_name;
+use thalweg_kernel::store::Store;
 use thalweg_kernel::{DatabaseId, ErrorKind, FileId, TableId};
 use thalweg_table::{BlockDecoder, BlockEncoder, CreateOptions, TableDefinition, decode_block};
 
