@@ -160,7 +160,7 @@ impl Leader {
             crc: root.checkpoint_crc,
         };
         self.working.note_checkpoint(own, builds_on, index_bytes);
-        self.has_garbage = false;
+        self.dropped.is_settled();
         // The root names higher ids now, so their files can be removed.
         if self.store.take_given_up(1) > 0 {
             self.due.garbage_stays();

@@ -264,9 +264,12 @@ fn remove_dead(
     dead: Vec<Dead>,
     least_bytes: u64,
 ) -> Result<Collected> {
-    let (awaits_cleaning, dropped_in) = cleaner
-        .writer
-        .with_leader(|leader| (leader.awaits_cleaning.is_some(), leader.dropped_in))?;
+    let (awaits_cleaning, dropped_in) = cleaner.writer.with_leader(|leader| {
+        (
+            leader.dropped.awaits_cleaning(),
+            leader.dropped.last_segment(),
+        )
+    })?;
     // Segments that the last round has left do not call for another one, which would leave as many. One with what was dropped
     // does, once the log has left it.
     let left = cleaner.left_by_cleaning.lock().clone();
@@ -310,7 +313,7 @@ fn remove_dead(
 fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     let writer = &cleaner.writer;
     let (commit, dead_bytes) = (waiting.at.commit, waiting.dead_bytes);
-    let awaits_cleaning = writer.with_leader(|leader| leader.awaits_cleaning.is_some())?;
+    let awaits_cleaning = writer.with_leader(|leader| leader.dropped.awaits_cleaning())?;
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
     // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
     let usual_bytes = writer
@@ -381,7 +384,7 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     if !waiting.dead.is_empty() {
         let is_alone = writer.with_leader(|leader| {
             // Not for a table that was dropped meanwhile.
-            leader.awaits_cleaning.take_if(|last| *last <= commit);
+            leader.dropped.was_cleaned(commit);
             leader.both_slots_name_the_state()
         })?;
         if is_alone {

@@ -8,19 +8,22 @@
 //! writing until the log was recovered (`resume`), else for good. So the state in memory never holds what the log does not,
 //! except behind that, where nobody can see it.
 
+use crate::announcer::{Announcement, Announcer};
 use crate::bases::BuildsOn;
 use crate::change::Change;
 use crate::commit::{Commit, Durability, Edit};
+use crate::dropped::Dropped;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::{Broken, Failure, Outcome, fatal, outcome_unknown};
 use crate::fragment::{FragmentWriter, Staged};
 use crate::frame::{FrameBuilder, SECTOR_BYTES};
+use crate::full_disk::FullDisk;
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 use crate::index::HeldPages;
 use crate::job::{Job, Wants};
 use crate::limits::{check_commit, check_frame};
-use crate::live::{Live, LiveFile, PinPlace};
+use crate::live::PinPlace;
 use crate::log_writer::LogWriter;
 use crate::lowered::{build, lower};
 use crate::options::RowEncoder;
@@ -44,8 +47,6 @@ use thalweg_env::sync::atomic::Ordering;
 
 /// Above this a commit waits for a sync, whatever its durability.
 pub(crate) const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
-/// How soon space is looked for again on a full disk where nothing changes.
-const SEEK_SPACE_AGAIN_NS: u64 = 10_000_000_000;
 /// How many times as much as calls for a checkpoint calls for one before full blocks of open rows are encoded. Encoded first they
 /// are in no checkpoint, which copies what is open.
 const OVERDUE: u64 = 2;
@@ -72,9 +73,7 @@ pub(crate) struct Leader {
     /// Where the log ended that was recovered last.
     pub(crate) recovered_end: Option<LogPosition>,
     pub(crate) root: RootFile,
-    pub(crate) live: LiveFile,
-    pub(crate) boot: [u8; 16],
-    pub(crate) gc_floor: PinPlace,
+    pub(crate) announcer: Announcer,
     pub(crate) store: Arc<Store>,
     pub(crate) supply: Arc<SegmentSupply>,
     pub(crate) published: Published,
@@ -86,25 +85,10 @@ pub(crate) struct Leader {
     /// Memory for the changes of a commit, used again.
     pub(crate) changes: Vec<Change>,
     pub(crate) ended: Ended,
-    /// Writing has ended for want of space before: space is made sure of before anything is written to it.
-    pub(crate) was_full: bool,
+    pub(crate) full_disk: FullDisk,
     /// What was synced of an epoch before a recovery in this handle.
     pub(crate) known_synced: (Epoch, LogPosition),
-    /// As of which commit, and when, space was looked for because there was none.
-    pub(crate) space_sought: Option<(CommitNo, u64)>,
-    /// When a checkpoint was refused on a full disk, if the last one was.
-    pub(crate) checkpoint_refused_ns: Option<u64>,
-    /// Nobody of this batch waits for a sync.
-    pub(crate) shows_on_write: bool,
-    /// Reading processes do not know yet of all that is visible here.
-    pub(crate) untold: bool,
-    /// A table was dropped since the last checkpoint: removing its files takes two.
-    pub(crate) has_garbage: bool,
-    /// The last commit that dropped a table, or the beginning after an opening, which may have found files to remove; `None`
-    /// once a round that has seen it has removed files.
-    pub(crate) awaits_cleaning: Option<CommitNo>,
-    /// The segment that was written to at the last drop since the opening: what was dropped lies there or before.
-    pub(crate) dropped_in: Option<FileId>,
+    pub(crate) dropped: Dropped,
 }
 
 impl Leader {
@@ -120,7 +104,7 @@ impl Leader {
             self.resume(wants.freed_space)?;
         }
         self.check_not_ended().map_err(fatal)?;
-        self.shows_on_write = !wants.sync;
+        self.announcer.begin_batch(wants.sync);
         // A panic leaves it so.
         self.ended = Ended::ForGood;
         let mut settled = 0;
@@ -134,7 +118,9 @@ impl Leader {
                 fatal(outcome_unknown(&error, until))
             }
             failure => {
-                self.was_full |= matches!(failure, Failure::Full(_));
+                if matches!(failure, Failure::Full(_)) {
+                    self.full_disk.note_end();
+                }
                 self.ended = Ended::UntilRecovered;
                 Failure::Refused(outcome_unknown(&failure.error(), "writing goes on"))
             }
@@ -200,25 +186,14 @@ impl Leader {
         let done = self.checkpoint(always, Purpose::Checkpoint);
         let is_full = |failure: &Failure| matches!(failure, Failure::Refused(e) if e.kind() == ErrorKind::DiskFull);
         let is_refused = done.as_ref().is_err_and(is_full);
-        self.checkpoint_refused_ns = is_refused.then(|| self.env.clock().monotonic_ns());
+        self.full_disk
+            .note_checkpoint(is_refused, self.env.clock().monotonic_ns());
         done
     }
 
-    fn was_refused_lately(&self) -> bool {
-        let since = |at_ns| self.env.clock().monotonic_ns().saturating_sub(at_ns);
-        self.checkpoint_refused_ns
-            .is_some_and(|at_ns| since(at_ns) < SEEK_SPACE_AGAIN_NS)
-    }
-
-    /// A commit found no room. Looked for once as long as nothing else changes, so that callers who try again and again do
-    /// not walk the index each time; but space may come back by itself, for what a round before had no room.
     fn call_for_space(&mut self) {
         let now_ns = self.env.clock().monotonic_ns();
-        let is_news = self.space_sought.is_none_or(|(commit, at_ns)| {
-            commit != self.working.commit || now_ns.saturating_sub(at_ns) >= SEEK_SPACE_AGAIN_NS
-        });
-        if is_news {
-            self.space_sought = Some((self.working.commit, now_ns));
+        if self.full_disk.should_seek(self.working.commit, now_ns) {
             self.due.space_is_out();
         }
     }
@@ -273,9 +248,7 @@ impl Leader {
         if changes.iter().any(frees_files) {
             self.due.expect_garbage();
             if changes.iter().any(drops_table) {
-                self.has_garbage = true;
-                self.awaits_cleaning = Some(number);
-                self.dropped_in = Some(self.written_segment());
+                self.dropped.note(number, self.written_segment());
             }
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
@@ -318,8 +291,7 @@ impl Leader {
         is_small: bool,
     ) -> Outcome<LogPosition> {
         let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
-        let shown_on_write = self.shows_on_write && is_small;
-        self.untold |= !shown_on_write;
+        let shown_on_write = self.announcer.shows_on_write(is_small);
         Ok(log.push(number, &self.builder, blocks, shown_on_write))
     }
 
@@ -339,7 +311,7 @@ impl Leader {
         }
         if sync || lacks_room || unsynced_bytes > UNSYNCED_LIMIT_BYTES {
             log.sync()?;
-            self.untold = true;
+            self.announcer.fall_behind();
         }
         self.publish()
     }
@@ -358,7 +330,7 @@ impl Leader {
                 .visible
                 .store(self.working.commit.0, Ordering::Release);
         }
-        if self.untold {
+        if self.announcer.is_behind() {
             self.write_live()?;
         }
         self.note_due();
@@ -388,7 +360,10 @@ impl Leader {
         self.supply.sizes.note_longest_page(longest_page_bytes);
         self.supply.expect_checkpoint(repeated_bytes, unsaved_bytes);
         self.due.note_unsynced(self.unsynced_bytes() > 0);
-        let checkpoint = self.checkpoint_is_due() && !self.was_refused_lately();
+        let checkpoint = self.checkpoint_is_due()
+            && !self
+                .full_disk
+                .refused_checkpoint_lately(self.env.clock().monotonic_ns());
         if checkpoint {
             self.due.expect_checkpoint();
         }
@@ -422,19 +397,13 @@ impl Leader {
 
     /// The same of an epoch that both slots of the root name, on disk, and of which so much is synced.
     pub(crate) fn tell(&mut self, epoch: Epoch, synced: LogPosition) -> Result<()> {
-        let written = self.live.write(Live {
-            boot: self.boot,
-            sequence: 0,
+        let told = self.announcer.tell(&Announcement {
             epoch,
-            database: self.database,
             synced,
             visible: self.working.commit,
-            gc_floor: self.gc_floor,
             checkpoint: self.root.current.checkpoint,
         });
-        written.inspect_err(|e| self.supply.note_failed_write(e))?;
-        self.untold = false;
-        Ok(())
+        told.inspect_err(|e| self.supply.note_failed_write(e))
     }
 
     /// The first segment that a recovery from either root slot would read.
@@ -468,7 +437,7 @@ impl Leader {
             return Err(no_epoch());
         }
         let epoch = self.root.current.epoch;
-        self.gc_floor = self.gc_floor.max(PinPlace { epoch, commit });
+        self.announcer.raise_floor(PinPlace { epoch, commit });
         self.write_live()
     }
 
@@ -546,7 +515,7 @@ impl Leader {
         let prepared = if self.supply.is_given_back() {
             // What was given back is all the room there is.
             self.supply.take_least(tail_bytes)?
-        } else if self.was_full {
+        } else if self.full_disk.ended_writing() {
             let wanted_bytes = tail_bytes + checkpoint_bytes;
             self.supply.take(Wanted {
                 last_bytes: wanted_bytes,

@@ -5,6 +5,7 @@
 //! Arrow or SQL. `docs/format/` describes every byte it writes, `ARCHITECTURE.md` how the modules hang together.
 #![forbid(unsafe_code)]
 
+mod announcer;
 mod background;
 mod bases;
 pub mod bitmap;
@@ -16,6 +17,7 @@ mod checkpointing;
 pub mod commit;
 mod compact;
 mod contradictions;
+mod dropped;
 mod due;
 pub mod error;
 mod failure;
@@ -24,6 +26,7 @@ mod folders;
 pub mod fragment;
 mod frame;
 mod free_space;
+mod full_disk;
 mod garbage;
 pub mod ids;
 pub mod index;

@@ -6,16 +6,19 @@
 //! whatever has the path later.
 //! Recovery is done before the caller gets anything.
 
+use crate::announcer::Announcer;
 use crate::bases::BuildsOn;
 use crate::checkpoint::{WrittenTrees, put_checkpoint};
+use crate::dropped::Dropped;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::Failure;
 use crate::folders::{make_database_folder, make_folders};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
+use crate::full_disk::FullDisk;
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, counts_as_used};
 use crate::leader::{Ended, Leader};
-use crate::live::{Live, LiveFile, PinPlace};
+use crate::live::{Live, LiveFile};
 use crate::log_writer::LogWriter;
 use crate::options::Options;
 use crate::paths::LIVE_NAME;
@@ -353,7 +356,7 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         options.segment_bytes,
     )?);
     let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    leader.awaits_cleaning = Some(CommitNo(0));
+    leader.dropped = Dropped::at_opening();
     let recovered = leader.recover_log().map_err(Failure::error);
     let opened = match recovered {
         Err(error) if error.kind() == ErrorKind::DiskFull => leader.show_without_room(),
@@ -372,7 +375,7 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
 /// which epochs there were.
 pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Live>> {
     let epoch = leader.root.current.epoch;
-    let said = leader.live.read()?;
+    let said = leader.announcer.live().read()?;
     let Some(live) = said.filter(|l| l.database == leader.database) else {
         return Ok(None);
     };
@@ -383,7 +386,7 @@ pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Li
         );
         return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
     }
-    leader.gc_floor = leader.gc_floor.max(live.gc_floor);
+    leader.announcer.raise_floor(live.gc_floor);
     Ok(Some(live).filter(|l| l.epoch == epoch))
 }
 
@@ -481,9 +484,7 @@ pub(crate) fn leader(
         log: None,
         recovered_end: None,
         root,
-        live,
-        boot: env.clock().boot_id(),
-        gc_floor: PinPlace::default(),
+        announcer: Announcer::new(live, database, env.clock().boot_id()),
         store,
         supply,
         published,
@@ -493,15 +494,9 @@ pub(crate) fn leader(
         builder: FrameBuilder::default(),
         changes: Vec::new(),
         ended: Ended::No,
-        was_full: false,
+        full_disk: FullDisk::default(),
         known_synced: (Epoch::default(), LogPosition::default()),
-        space_sought: None,
-        checkpoint_refused_ns: None,
-        shows_on_write: false,
-        untold: true,
-        has_garbage: false,
-        awaits_cleaning: None,
-        dropped_in: None,
+        dropped: Dropped::default(),
     })
 }
 

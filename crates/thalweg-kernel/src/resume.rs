@@ -48,7 +48,7 @@ impl Leader {
         };
         let root = &self.root.current;
         // Only a power cut tears a write so that it cannot be read.
-        let may_be_torn = said.is_none_or(|live| !same_boot(live.boot, self.boot));
+        let may_be_torn = said.is_none_or(|live| !same_boot(live.boot, self.announcer.boot()));
         let recovered = recover(&env, &dir, root, proven, None, may_be_torn, &*self.store);
         let recovered = recovered.map_err(Failure::Refused)?;
         self.check_shown(&recovered).map_err(fatal)?;
@@ -58,7 +58,7 @@ impl Leader {
         }
         self.working = recovered.working;
         // A drop that was lost has left nothing, and one that was found is in the checkpoint that begins the next epoch.
-        self.has_garbage = false;
+        self.dropped.is_settled();
         self.due.set_aside(&mut self.working.open);
         // The lost slot may be the newer one, and its checkpoint may have taken the place of a base that went since.
         let forgets_base = self.root.other.is_none() && self.working.bases.forget_next();
@@ -199,8 +199,17 @@ impl Leader {
     pub(crate) fn show_without_room(&mut self) -> Result<()> {
         self.log = None;
         self.root = RootFile::open(&self.env, &self.dir, true)?;
-        let told = self.live.told(self.database, self.boot)?;
-        let view = View::of(&self.dir, &self.root, &told, self.boot, Epoch(0))?;
+        let told = self
+            .announcer
+            .live()
+            .told(self.database, self.announcer.boot())?;
+        let view = View::of(
+            &self.dir,
+            &self.root,
+            &told,
+            self.announcer.boot(),
+            Epoch(0),
+        )?;
         let recovered = view.recover(&self.env, &self.dir, &self.store)?;
         self.working = recovered.working;
         for (frame, _) in recovered.tail {
@@ -209,7 +218,8 @@ impl Leader {
         self.working.settle_pending(&*self.store);
         let state = self.working.publish(view.from.epoch);
         self.published.store(state);
-        (self.ended, self.was_full) = (Ended::UntilRecovered, true);
+        self.ended = Ended::UntilRecovered;
+        self.full_disk.note_end();
         Ok(())
     }
 
@@ -250,7 +260,10 @@ impl Leader {
         if !self.supply.must_give_back().map_err(Failure::Refused)? {
             return Ok(());
         }
-        if self.has_garbage && self.supply.is_given_back() && !self.supply.has_room_to_clean() {
+        if self.dropped.is_since_checkpoint()
+            && self.supply.is_given_back()
+            && !self.supply.has_room_to_clean()
+        {
             let message = "the disk is full, and what was dropped before is still in use: writing goes on once results and \
                  snapshots that were taken before the drop are closed";
             return Err(Failure::Refused(Error::new(ErrorKind::DiskFull, message)));

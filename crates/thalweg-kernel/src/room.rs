@@ -28,7 +28,7 @@ impl Leader {
                 .inspect_err(|e| self.supply.note_failed_write(e))
                 .and_then(|()| log.sync())
                 .map_err(fatal)?;
-            self.untold = true;
+            self.announcer.fall_behind();
         }
         self.supply
             .expect_tail(UNSYNCED_LIMIT_BYTES.min(log.capacity_bytes()) + tail_bytes);
@@ -96,7 +96,9 @@ impl Leader {
         let Some(log) = &self.log else { return false };
         let kept = match (log.is_reserve(), purpose) {
             (false, _) => Some(0),
-            (true, Purpose::Drop) if self.has_garbage && !self.supply.is_given_back() => {
+            (true, Purpose::Drop)
+                if self.dropped.is_since_checkpoint() && !self.supply.is_given_back() =>
+            {
                 Some(CLEANING_CHECKPOINTS)
             }
             (true, _) => purpose.kept_checkpoints(),

@@ -225,14 +225,15 @@ impl Writer {
                     _ => Err(error),
                 })
                 // An old root is told by a newer `live`.
-                .and_then(|_| self.with_leader(|leader| leader.live.sync())?),
+                .and_then(|_| self.with_leader(|leader| leader.announcer.live().sync())?),
             Some(poison) => Err(refusal(&poison)),
         };
         // Its files are closed with it, and nothing more is prepared.
         let leader = self.queue.close();
         self.supply.release();
         // Another process may write from here.
-        let live_unlocked = leader.map_or(Ok(()), |mut leader| leader.live.unlock());
+        let live_unlocked =
+            leader.map_or(Ok(()), |mut leader| leader.announcer.live_mut().unlock());
         // A child of a fork may hold the file open as well, and with it the lock.
         let unlocked = lock.unlock(0..1);
         last.and(live_unlocked)

@@ -709,7 +709,7 @@ impl Repair {
         )?;
         let mut leader = open::leader(env, dir, options, root, Arc::new(supply), start.working)?;
         if let Some(live) = live {
-            leader.gc_floor = live.gc_floor;
+            leader.announcer.raise_floor(live.gc_floor);
         }
         let switched = self.switch(env, dir, &mut leader, epoch);
         if switched.is_err() && !leader.root.may_name(epoch) {
@@ -720,7 +720,7 @@ impl Repair {
         report.moved_blocks = switched?;
         // Into the other slot as well: both may be damaged.
         leader.write_live()?;
-        leader.live.sync()?;
+        leader.announcer.live().sync()?;
         leader.supply.release();
         Ok(())
     }
