@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use console::{Term, measure_text_width, truncate_str};
 use std::io::{IsTerminal, Write};
-use thalweg::csv;
+use thalweg::{csv, texts};
 
 /// Rows that a terminal shows of a result.
 const TERMINAL_ROWS: usize = 200;
@@ -186,7 +186,10 @@ impl<W: Write> Printer<W> {
                 out.write_all(header.take().unwrap_or_default().as_bytes())?;
                 out.write_all(csv::rows(batch)?.as_bytes())?;
             }
-            Writer::Json(writer) => writer.write(batch)?,
+            Writer::Json(writer) => {
+                texts::check(batch)?;
+                writer.write(batch)?;
+            }
             Writer::Arrow(writer) => writer.write(batch)?,
         }
         Ok(())
@@ -252,6 +255,7 @@ fn print_table(
     let mut rows: Vec<Vec<String>> = Vec::new();
     let options = FormatOptions::default().with_null("NULL");
     for batch in batches {
+        texts::check(batch)?;
         let columns: Vec<_> = batch
             .columns()
             .iter()

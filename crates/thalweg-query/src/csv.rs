@@ -4,6 +4,7 @@
 //! line is `""` too, as a line without anything is no row to most readers.
 
 use crate::error::unsupported;
+use crate::texts;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -40,6 +41,7 @@ pub fn header(schema: &Schema) -> Result<String> {
 pub fn rows(batch: &RecordBatch) -> Result<String> {
     let no_text =
         |error: &dyn std::fmt::Display| Error::new(ErrorKind::OutOfDomain, error.to_string());
+    texts::check(batch)?;
     let options = FormatOptions::default();
     // Also the nulls of columns of nothing else, and of dictionaries.
     let column = |array| {

@@ -47,6 +47,7 @@ mod stop;
 mod summarize;
 mod system;
 mod table;
+pub mod texts;
 mod threads;
 mod unsupported_statements;
 mod wording;

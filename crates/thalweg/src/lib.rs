@@ -63,5 +63,5 @@ pub use thalweg_table::{
 #[cfg(feature = "sql")]
 pub use thalweg_query::{
     CancelHandle, ExtraTable, Fetched, Params, Prepared, QueryResult, ScalarValue, TableScan, csv,
-    several_statements,
+    several_statements, texts,
 };

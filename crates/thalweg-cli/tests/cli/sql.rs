@@ -153,6 +153,22 @@ fn a_reader_that_has_had_enough_is_no_error() {
 }
 
 #[test]
+fn values_without_a_text_are_an_error_in_every_format() {
+    let place = filled();
+    for of_type in ["Timestamp(Second, None)", "Duration(Second)"] {
+        let statement = format!("SELECT arrow_cast(9223372036854775807, '{of_type}') AS far");
+        for format in ["csv", "json", "table"] {
+            let ended = place.run(["sql", "db", &statement, "--format", format]);
+            let message = ended.fails(1);
+            assert!(
+                message.contains("\"far\" has no text"),
+                "{format}: {message}"
+            );
+        }
+    }
+}
+
+#[test]
 fn plans_are_printed_whole() {
     let place = Place::new();
     place.sql("CREATE TABLE t (ts BIGINT, v DOUBLE) WITH (time = 'ts')");

@@ -1,7 +1,8 @@
-//! `date_bin` and `date_trunc` for all times of a column.
+//! `date_bin`, `date_trunc` and `date_part` for all times of a column.
 //!
 //! DataFusion's go through nanoseconds, which hold the years 1677 to 2262 only: `date_bin` gives NULL for any other time,
-//! and rows of far years end up in one group without a word; `date_trunc` wraps at the ends. Invariant: what comes out is
+//! and rows of far years end up in one group without a word; `date_trunc` wraps at the ends; `date_part` gives NULL for times beyond its
+//! calendar. Invariant: what comes out is
 //! what summaries would answer, or an error.
 
 use crate::error::to_datafusion;
@@ -20,6 +21,8 @@ pub(crate) enum TimeGrouping {
     Bin,
     /// `date_trunc`.
     Truncate,
+    /// `date_part`.
+    Part,
 }
 
 impl TimeGrouping {
@@ -28,6 +31,7 @@ impl TimeGrouping {
         match function {
             "date_bin" => Some(Self::Bin),
             "date_trunc" => Some(Self::Truncate),
+            "date_part" => Some(Self::Part),
             _ => None,
         }
     }
@@ -49,10 +53,14 @@ impl TimeGrouping {
         }
         let groups = base.invoke_with_args(args)?;
         let fit = match self {
-            Self::Bin => nulls(&groups)? <= nulls(&times)?,
+            Self::Bin | Self::Part => nulls(&groups)? <= nulls(&times)?,
             Self::Truncate => are_before(&groups, &times)?,
         };
-        if fit { Ok(groups) } else { Err(outside(&name)) }
+        match (fit, self) {
+            (true, _) => Ok(groups),
+            (false, Self::Part) => Err(beyond_calendar(&name)),
+            (false, Self::Bin | Self::Truncate) => Err(outside(&name)),
+        }
     }
 }
 
@@ -60,6 +68,11 @@ fn outside(function: &str) -> datafusion::error::DataFusionError {
     let message = format!(
         "{function}: a group begins outside of what its type holds, or of the years 1677 to 2262"
     );
+    to_datafusion(Error::new(ErrorKind::OutOfDomain, message))
+}
+
+fn beyond_calendar(function: &str) -> datafusion::error::DataFusionError {
+    let message = format!("{function}: a time is beyond the years -262143 to 262142");
     to_datafusion(Error::new(ErrorKind::OutOfDomain, message))
 }
 
