@@ -186,6 +186,10 @@ fn batch_of(array: &ArrayRef, schema: &SchemaRef) -> Result<RecordBatch, ArrowEr
             "the data has rows that are null as a whole, not only in their columns",
         ));
     }
+    if rows.is_empty() {
+        // Of no values Arrow imports no bytes, and finds the first offset of a slice behind their end.
+        return Ok(RecordBatch::new_empty(SchemaRef::clone(schema)));
+    }
     let columns = rows.columns().iter().zip(schema.fields());
     let columns = columns.map(|(column, field)| {
         adopt(column).map_err(|error| {

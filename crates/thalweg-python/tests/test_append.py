@@ -3,6 +3,7 @@
 import decimal
 import signal
 import threading
+import uuid
 from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -655,3 +656,82 @@ def test_frames_of_polars_with_columns_without_values_and_of_objects(db):
     objects = polars.DataFrame({"x": polars.Series([object()], dtype=polars.Object)})
     with pytest.raises(thalweg.SchemaError, match='"x" is of Python objects'):
         db.create_table("o", objects)
+
+
+def _shapes(values):
+    """The same column in every form that holds Python objects."""
+    objects = numpy.empty(len(values), dtype=object)
+    objects[:] = values
+    return [
+        {"v": values},
+        [{"v": value} for value in values],
+        [(value,) for value in values],
+        {"v": objects},
+        pandas.DataFrame({"v": pandas.Series(values, dtype=object)}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "of_type, values, stored",
+    [
+        (
+            "TIMESTAMP",
+            [date(2024, 1, 1), datetime(2024, 1, 2, 5, 6, 7)],
+            [datetime(2024, 1, 1), datetime(2024, 1, 2, 5, 6, 7)],
+        ),
+        (
+            "TIMESTAMP",
+            [datetime(2024, 1, 2, 5, 6, 7), None, date(2024, 1, 1)],
+            [datetime(2024, 1, 2, 5, 6, 7), None, datetime(2024, 1, 1)],
+        ),
+        ("DATE", [date(2024, 1, 1), pandas.NaT, None], [date(2024, 1, 1), None, None]),
+        (
+            "TIMESTAMP",
+            [numpy.datetime64("2024-01-01T01", "h"), numpy.datetime64("2024-01-01T00:00:00.000001", "us")],
+            [datetime(2024, 1, 1, 1), datetime(2024, 1, 1, 0, 0, 0, 1)],
+        ),
+        ("TIMESTAMP(0)", [numpy.datetime64("2024-01-01", "25s"), numpy.datetime64("NaT")], [datetime(2024, 1, 1), None]),
+        ("DOUBLE", [numpy.float16(0.5), 3, pandas.NA], [0.5, 3.0, None]),
+        ("BIGINT", [1, numpy.int8(2), None], [1, 2, None]),
+    ],
+)
+def test_values_of_one_family_are_stored_as_they_are(db, of_type, values, stored):
+    for number, rows in enumerate(_shapes(values)):
+        db.sql(f"CREATE TABLE f{number} (v {of_type})")
+        db.table(f"f{number}").append(rows)
+        assert [row[0] for row in db.sql(f"SELECT v FROM f{number}").fetchall()] == stored
+
+
+@pytest.mark.parametrize(
+    "of_type, values, message",
+    [
+        ("DATE", [date(2024, 1, 1), datetime(2024, 1, 2, 5)], "row 1 holds"),
+        ("TIMESTAMP", [datetime(2024, 1, 2), 5], "5 is of type int among values of type datetime"),
+        ("TIMESTAMP", [date(2024, 1, 2), 5], "5 is of type int among values of type date"),
+        ("DOUBLE", [1.5, True], "True is of type bool among values of type float"),
+        ("DOUBLE", [numpy.uint64(2**64 - 1), 1.5], "an integer is beyond 64 bits"),
+        ("BIGINT", [0, uuid.UUID(int=5)], "is of type UUID among values of type int"),
+        ("TIMESTAMP", [numpy.datetime64("9999", "Y"), numpy.datetime64(1, "ns")], "do not fit 64 bits of ns"),
+        ("TIMESTAMP", [numpy.datetime64("2024-01-01"), numpy.bool_(True)], "of type bool among values of type datetime64"),
+        ("BIGINT", [numpy.timedelta64(400, "Y"), numpy.timedelta64(1, "ns")], "incompatible"),
+    ],
+)
+def test_values_of_several_families_are_refused(db, of_type, values, message):
+    db.sql(f"CREATE TABLE f (v {of_type})")
+    table = db.table("f")
+    for rows in _shapes(values):
+        with pytest.raises(thalweg.Error, match=message):
+            table.append(rows)
+    assert len(table) == 0
+
+
+def test_empty_slices_are_no_rows(db):
+    db.sql("CREATE TABLE e (s VARCHAR, b BLOB, n BIGINT)")
+    table = db.table("e")
+    batch = pyarrow.record_batch({"s": ["abc", "de"], "b": [b"x", b"yz"], "n": [1, 2]})
+    empty = batch.slice(1, 0)
+    table.append(empty)
+    table.append(pyarrow.Table.from_batches([empty, batch, empty]))
+    table.append(pyarrow.RecordBatchReader.from_batches(batch.schema, [empty, batch]))
+    assert db.sql("SELECT count(*) FROM empty").fetchall() == [(0,)]
+    assert db.sql("SELECT s, n FROM e ORDER BY n").fetchall() == [("abc", 1), ("abc", 1), ("de", 2), ("de", 2)]

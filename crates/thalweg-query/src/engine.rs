@@ -22,13 +22,16 @@ use crate::stop::{Stop, stoppable};
 use crate::threads::{Threads, wait_for};
 use crate::{ddl, insert, lists, literals, summarize, system};
 use arrow::array::RecordBatch;
-use datafusion::common::DFSchema;
+use chrono::Utc;
 use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::resolve::resolve_table_references;
-use datafusion::sql::sqlparser::ast::{CreateTable, Insert, Query, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{
+    CreateTable, Expr, Insert, Query, Statement as SqlStatement,
+};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -323,6 +326,17 @@ impl SqlEngine {
         extra: &[(String, ExtraTable)],
     ) -> Result<QueryResult> {
         let view = self.0.engine.snapshot()?;
+        self.query_on(view, statement, query, params, extra)
+    }
+
+    fn query_on(
+        &self,
+        view: DatabaseView,
+        statement: &Statement,
+        query: &DfStatement,
+        params: &BoundParams,
+        extra: &[(String, ExtraTable)],
+    ) -> Result<QueryResult> {
         let spread = lists::spread(query, params)?;
         let (query, params) = match &spread {
             Some((query, params)) => (query, params),
@@ -372,15 +386,21 @@ impl SqlEngine {
         extra: &[(String, ExtraTable)],
         go_on: &dyn Fn() -> bool,
     ) -> Result<QueryResult> {
-        let columns = Arc::clone(self.query(statement, source, params, extra)?.schema());
-        let aggregates = summarize::aggregates(source, &columns)?;
-        // Its plan is not the one of the statement's own text.
-        let aggregated = Statement::of(statement);
-        let mut rows = self.query(&aggregated, &aggregates, params, extra)?;
-        match next_while(&mut rows, go_on)? {
-            Some(batch) => summarize::rows(&columns, &batch),
-            None => Err(query("SUMMARIZE has found nothing to summarize")),
+        let view = self.0.engine.snapshot()?;
+        let all = self.query_on(view.clone(), statement, source, params, extra)?;
+        let columns = Arc::clone(all.schema());
+        let mut groups = Vec::new();
+        // What a caller handed in may come once only.
+        for aggregates in summarize::aggregates(source, &columns, extra.is_empty())? {
+            // Its plan is not the one of the statement's own text.
+            let aggregated = Statement::of(statement);
+            let mut rows = self.query_on(view.clone(), &aggregated, &aggregates, params, extra)?;
+            match next_while(&mut rows, go_on)? {
+                Some(batch) => groups.push(batch),
+                None => return Err(query("SUMMARIZE has found nothing to summarize")),
+            }
         }
+        summarize::rows(&columns, &groups)
     }
 
     /// A plan that only wants its operators, without placeholders.
@@ -417,7 +437,10 @@ impl SqlEngine {
             planned => planned,
         };
         let Named { plan, names } = Named::new(plan.map_err(from_datafusion)?, None);
-        let session = StatementSession::new(&self.0.planner, view.clone(), &plan);
+        let mut session = StatementSession::new(&self.0.planner, view.clone(), &plan);
+        if let Some(now) = statement.now {
+            session.set_now(now);
+        }
         let timeless = is_timeless(&plan);
         if !params.is_empty() && !is_optimizable(&plan) {
             let filled = fill(Named { plan, names }, params)?;
@@ -519,12 +542,14 @@ impl SqlEngine {
         let columns = insert::columns(insert, &definition)?;
         let type_of = |position: &usize| &definition.columns()[*position].data_type;
         let types: Vec<_> = columns.iter().map(type_of).collect();
-        if let Some(rows) = insert::literal_rows(source, params, &types)? {
-            let count = insert::append(&table, &columns, std::iter::once(Ok(rows)))?;
+        if let Some(values) = insert::plain_values(source) {
+            let computed =
+                |cells: Vec<&Expr>| self.computed(statement, &cells, params, extra, go_on);
+            let rows = insert::rows_of_values(values, params, &types, computed)?;
+            let count = insert::append(&table, &columns, rows.into_iter().map(Ok))?;
             return Ok(QueryResult::count(count));
         }
-        let source = insert::with_typed_times(source, &types)?;
-        let source = statement_of(&source);
+        let source = statement_of(source);
         let mut rows = self.query(statement, &source, params, extra)?;
         if rows.schema().fields().len() != columns.len() {
             let (wanted, given) = (columns.len(), rows.schema().fields().len());
@@ -536,6 +561,34 @@ impl SqlEngine {
         Ok(QueryResult::count(insert::append(
             &table, &columns, batches,
         )?))
+    }
+
+    /// The values of expressions, all as of one snapshot.
+    fn computed(
+        &self,
+        statement: &Statement,
+        cells: &[&Expr],
+        params: &BoundParams,
+        extra: &[(String, ExtraTable)],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<ScalarValue>> {
+        let view = self.0.engine.snapshot()?;
+        let now = Utc::now();
+        let mut values = vec![ScalarValue::Null; cells.len()];
+        for (query, places) in insert::queries_of(cells)? {
+            let own = Statement::of(statement).as_of(now);
+            let mut rows = self.query_on(view.clone(), &own, &query, params, extra)?;
+            let mut places = places.into_iter();
+            while let Some(batch) = next_while(&mut rows, go_on)? {
+                for row in 0..batch.num_rows() {
+                    for (column, place) in batch.columns().iter().zip(&mut places) {
+                        values[place] =
+                            ScalarValue::try_from_array(column, row).map_err(from_datafusion)?;
+                    }
+                }
+            }
+        }
+        Ok(values)
     }
 
     fn workers(&self) -> Result<Arc<Threads>> {

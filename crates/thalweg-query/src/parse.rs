@@ -13,7 +13,7 @@ use crate::precedence;
 use crate::unsupported_statements;
 use crate::wording::syntax;
 use datafusion::error::DataFusionError;
-use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
+use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
     CreateTable, DescribeAlias, Expr, Insert, ObjectName, ObjectType, Query, SetExpr,
     Statement as SqlStatement,
@@ -643,6 +643,14 @@ pub(crate) fn table_name(name: &ObjectName) -> Result<String> {
 /// Whether this is the name of the one schema that holds all tables.
 pub(crate) fn is_schema(name: &str) -> bool {
     name.eq_ignore_ascii_case("main") || name.eq_ignore_ascii_case("public")
+}
+
+/// A statement that the engine writes itself.
+pub(crate) fn written(text: &str) -> Result<DfStatement> {
+    let mut statements = DFParser::parse_sql(text).map_err(from_datafusion)?;
+    statements
+        .pop_front()
+        .ok_or_else(|| query("a statement without words"))
 }
 
 #[cfg(test)]

@@ -288,6 +288,11 @@ impl StatementSession {
         }
     }
 
+    /// What `now()` is.
+    pub(crate) fn set_now(&mut self, now: DateTime<Utc>) {
+        self.props.query_execution_start_time = Some(now);
+    }
+
     /// The same session as DataFusion hands it to tables.
     pub(crate) fn of(session: &dyn Session) -> Result<&Self> {
         match session.as_any().downcast_ref() {

@@ -9,6 +9,7 @@ use crate::dialect::output_names::Named;
 use crate::functions::bucket_origin;
 use crate::parse::{Parsed, parse};
 use arrow::datatypes::DataType;
+use chrono::{DateTime, Utc};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use quick_cache::sync::Cache;
@@ -28,6 +29,8 @@ const KEPT_PLANS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) parsed: Parsed,
+    /// What `now()` is, if not the moment at which it is planned.
+    pub(crate) now: Option<DateTime<Utc>>,
     plans: Mutex<Vec<Arc<KeptPlan>>>,
     /// Its text was made by lifting numbers out of others, and it turned out that they matter to the plan.
     wants_numbers: AtomicBool,
@@ -47,6 +50,7 @@ impl Statement {
     fn new(text: &str) -> Result<Self> {
         Ok(Self {
             parsed: parse(text)?,
+            now: None,
             plans: Mutex::default(),
             wants_numbers: AtomicBool::new(false),
         })
@@ -56,9 +60,16 @@ impl Statement {
     pub(crate) fn of(other: &Self) -> Self {
         Self {
             parsed: other.parsed.clone(),
+            now: None,
             plans: Mutex::default(),
             wants_numbers: AtomicBool::new(true),
         }
+    }
+
+    /// The same with the moment that `now()` is.
+    pub(crate) fn as_of(mut self, now: DateTime<Utc>) -> Self {
+        self.now = Some(now);
+        self
     }
 
     /// Whether [`Self::keep_numbers`] was called.

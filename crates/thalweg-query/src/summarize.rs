@@ -1,16 +1,18 @@
 //! SUMMARIZE: what is in each column of a query, as DuckDB tells it.
 //!
-//! Invariants: the rows are read once, for all columns together; the result has a row for each column, in their order.
+//! Invariants: all columns are of one snapshot; the result has a row for each, in their order. A query is run once, for all columns
+//! together. Planning takes four times as long for twice as many aggregates, so the columns of a table are read in groups.
 
 use crate::dialect::output_names::visible;
-use crate::error::{from_arrow, from_datafusion, query, unsupported};
+use crate::error::{from_arrow, unsupported};
+use crate::parse::written;
 use crate::result::QueryResult;
 use arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt64Array,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema, UInt64Type};
-use datafusion::sql::parser::{DFParser, Statement as DfStatement};
+use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, Schema, UInt64Type};
+use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{SetExpr, Statement as SqlStatement, TableFactor};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,8 +22,46 @@ use thalweg_table::schema::sql_type_name;
 /// Aggregates of each column, behind the number of all rows.
 const OF_EACH: usize = 9;
 
-/// The query for the aggregates of all columns of `source`, whose columns are `schema`.
-pub(crate) fn aggregates(source: &DfStatement, schema: &Schema) -> Result<DfStatement> {
+/// Columns of a table that are read together.
+const GROUP_COLUMNS: usize = 64;
+
+/// The queries for the aggregates of all columns of `source`, whose columns are `schema`: one, or one for each group of the columns
+/// of a table. `reads_again`: whether all that it reads can be read more than once.
+pub(crate) fn aggregates(
+    source: &DfStatement,
+    schema: &Schema,
+    reads_again: bool,
+) -> Result<Vec<DfStatement>> {
+    let fields = schema.fields();
+    let is_wide = reads_again && fields.len() > GROUP_COLUMNS;
+    let Some(table) = is_wide.then(|| whole_table(source)).flatten() else {
+        return Ok(vec![of_all(source, schema)?]);
+    };
+    let groups = fields.chunks(GROUP_COLUMNS).map(|group| {
+        let quoted = |field: &FieldRef| format!("\"{}\"", field.name().replace('"', "\"\""));
+        let names: Vec<String> = group.iter().map(quoted).collect();
+        let text = format!("SELECT {} FROM {table}", names.join(", "));
+        of_all(&written(&text)?, &Schema::new(group.to_vec()))
+    });
+    groups.collect()
+}
+
+/// The table, if `source` is all of its rows and columns.
+fn whole_table(source: &DfStatement) -> Option<String> {
+    if let DfStatement::Statement(inner) = source
+        && let SqlStatement::Query(query) = &**inner
+        && let SetExpr::Select(select) = &*query.body
+        && let [from] = &*select.from
+        && let TableFactor::Table { name, .. } = &from.relation
+    {
+        let table = name.to_string();
+        let whole = written(&format!("SELECT * FROM {table}")).ok()?;
+        return (whole == *source).then_some(table);
+    }
+    None
+}
+
+fn of_all(source: &DfStatement, schema: &Schema) -> Result<DfStatement> {
     let DfStatement::Statement(inner) = source else {
         return Err(unsupported("SUMMARIZE is offered for tables and queries"));
     };
@@ -40,10 +80,7 @@ pub(crate) fn aggregates(source: &DfStatement, schema: &Schema) -> Result<DfStat
         names.push(name);
     }
     let _ = write!(text, " FROM (SELECT 1) AS s ({})", names.join(", "));
-    let mut statements = DFParser::parse_sql(&text).map_err(from_datafusion)?;
-    let Some(mut statement) = statements.pop_front() else {
-        return Err(query("SUMMARIZE needs a table or a query"));
-    };
+    let mut statement = written(&text)?;
     if let DfStatement::Statement(inner) = &mut statement
         && let SqlStatement::Query(outer) = &mut **inner
         && let SetExpr::Select(select) = &mut *outer.body
@@ -103,15 +140,21 @@ fn aggregates_of(name: &str, data_type: &DataType) -> [String; OF_EACH] {
     ]
 }
 
-/// The result, from the one row of the aggregates.
-pub(crate) fn rows(schema: &Schema, aggregates: &RecordBatch) -> Result<QueryResult> {
+/// The result, from the one row of the aggregates of each group.
+pub(crate) fn rows(schema: &Schema, groups: &[RecordBatch]) -> Result<QueryResult> {
     let names = schema.fields().iter().map(|field| visible(field.name()));
     let types = schema
         .fields()
         .iter()
         .map(|field| sql_type_name(field.data_type()));
     let columns = schema.fields().len();
-    let aggregate = |place: usize, which: usize| aggregates.column(1 + place * OF_EACH + which);
+    let group_columns = match groups {
+        [_] => columns.max(1),
+        _ => GROUP_COLUMNS,
+    };
+    let aggregate = |place: usize, which: usize| {
+        groups[place / group_columns].column(1 + place % group_columns * OF_EACH + which)
+    };
     let texts = |which: usize| -> ArrayRef {
         let text = |place| -> Option<String> {
             let array = aggregate(place, which);
@@ -132,7 +175,7 @@ pub(crate) fn rows(schema: &Schema, aggregates: &RecordBatch) -> Result<QueryRes
         let array = aggregate(place, which).as_primitive_opt::<Int64Type>();
         array.map_or(0, |array| array.value(0))
     };
-    let all = aggregates.column(0).as_primitive::<Int64Type>().value(0);
+    let all = groups[0].column(0).as_primitive::<Int64Type>().value(0);
     let distinct = |place| {
         let array = aggregate(place, 2).as_primitive_opt::<UInt64Type>()?;
         array.is_valid(0).then(|| array.value(0))

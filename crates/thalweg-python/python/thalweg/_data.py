@@ -3,7 +3,10 @@
 What pyarrow cannot read is a SchemaError that names the column.
 """
 
+import datetime
+import decimal
 import re
+import reprlib
 
 import numpy
 import pyarrow
@@ -14,6 +17,20 @@ from thalweg._thalweg import SchemaError
 _ARROW_UNITS = {"s", "ms", "us", "ns"}
 _FINER_UNITS = {"ps", "fs", "as"}
 
+
+# Kinds of values that pyarrow may find in one column. It takes some others together as well, and stores other values for them: the
+# day of a time behind dates, 0001-01-01 for NaT, 1 for True. The first that fits counts.
+_FAMILIES = (
+    ("booleans", (bool, numpy.bool_)),
+    ("times of NumPy", (numpy.datetime64,)),
+    ("lengths of NumPy", (numpy.timedelta64,)),
+    ("numbers", (int, float, decimal.Decimal, numpy.integer, numpy.floating)),
+    ("dates and times", (datetime.date,)),
+    ("lengths of time", (datetime.timedelta,)),
+    ("times of the day", (datetime.time,)),
+    ("texts", (str,)),
+    ("binary values", (bytes, bytearray, memoryview)),
+)
 
 # Rows that come one by one are put together to batches of so many.
 _GATHERED_ROWS = 65_536
@@ -50,14 +67,19 @@ def from_pandas(frame, names, time):
         frame = frame.rename_axis(time).reset_index()
     frame = _with_starts_of_periods(frame)
     try:
-        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-        for place, dtype in enumerate(frame.dtypes):
-            if dtype == object:
-                exact = _with_nanoseconds(frame.iloc[:, place], table.column(place))
-                table = table.set_column(place, table.field(place).name, exact)
-        return table
+        # No rows: the names as pyarrow has them, and an error if two are the same.
+        names = pyarrow.Table.from_pandas(frame.iloc[:0], preserve_index=False).column_names
+        is_plain = [dtype != object for dtype in frame.dtypes]
+        plain = iter(pyarrow.Table.from_pandas(frame.loc[:, is_plain], preserve_index=False).columns)
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaError(f"the DataFrame cannot be read: {_text(error)}") from None
+    arrays = []
+    for place, name in enumerate(names):
+        try:
+            arrays.append(next(plain) if is_plain[place] else _from_objects(frame.iloc[:, place]))
+        except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise SchemaError(f'the DataFrame cannot be read: column "{name}": {_text(error)}') from None
+    return pyarrow.Table.from_arrays(arrays, names=names)
 
 
 def _is_of_periods(dtype):
@@ -298,36 +320,63 @@ def _in_arrow_unit(times):
 
 
 def _from_objects(values):
+    if getattr(values, "dtype", object) == object and not isinstance(values, range):
+        values = _of_one_family(values)
+        if isinstance(values, numpy.ndarray) and values.dtype != object:
+            return _from_numpy(values)
     try:
         array = pyarrow.array(values)
     except OverflowError:
         # Integers beyond int64, which pyarrow guesses.
         return pyarrow.array(values, type=pyarrow.uint64())
-    except (pyarrow.ArrowException, TypeError, ValueError):
-        plain = _without_scalars(values)
-        if plain is None:
-            raise
-        return _column_of(plain)
     return _with_nanoseconds(values, array)
 
 
-def _column_of(values):
-    return _from_numpy(values) if isinstance(values, numpy.ndarray) else _from_objects(values)
+def _of_one_family(values):
+    """The values with None for missing ones, times of NumPy as an array, dates among times as midnights, and numbers as Python's own."""
+    if hasattr(values, "isna"):
+        # Of a pandas Series NaN is a missing value too.
+        values = [None if is_missing else value for value, is_missing in zip(values, values.isna())]
+    kinds = set(map(type, values))
+    if any(kind.__name__ in ("NAType", "NaTType") for kind in kinds):
+        values = [None if type(value).__name__ in ("NAType", "NaTType") else value for value in values]
+        kinds = set(map(type, values))
+    kinds.discard(type(None))
+    families = set(map(_family, kinds))
+    if len(families) > 1:
+        first = next(value for value in values if value is not None)
+        other = next(value for value in values if value is not None and _family(type(value)) != _family(type(first)))
+        shown, kind, first = reprlib.repr(other), type(other).__name__, type(first).__name__
+        raise TypeError(f"{shown} is of type {kind} among values of type {first}: give all rows values of one type")
+    if kinds & {numpy.datetime64, numpy.timedelta64}:
+        return _of_numpy_times(values, *kinds)
+    if len(kinds) > 1 and families & {"numbers", "booleans"}:
+        return [value.item() if isinstance(value, numpy.generic) else value for value in values]
+    if len(kinds) > 1 and datetime.date in kinds:
+        return [_midnight(value) if type(value) is datetime.date else value for value in values]
+    return values
 
 
-def _without_scalars(values):
-    """The values without pandas' NA and NaT, and times of numpy in one unit: pyarrow knows few units. None if there are none of these."""
-    plain = [None if _is_missing(value) else value for value in values]
-    for kind in (numpy.datetime64, numpy.timedelta64):
-        if any(value is not None for value in plain) and all(value is None or isinstance(value, kind) for value in plain):
-            return numpy.array([kind("NaT") if value is None else value for value in plain])
-    return plain if any(before is not after for before, after in zip(values, plain)) else None
+def _family(kind):
+    return next((name for name, kinds in _FAMILIES if issubclass(kind, kinds)), kind)
 
 
-def _is_missing(value):
-    if isinstance(value, (numpy.datetime64, numpy.timedelta64)):
-        return bool(numpy.isnat(value))
-    return type(value).__name__ in ("NAType", "NaTType")
+def _midnight(date):
+    return datetime.datetime(date.year, date.month, date.day)
+
+
+def _of_numpy_times(values, kind):
+    """An array of times of NumPy, which may have different units."""
+    missing = kind("NaT")
+    times = [missing if value is None else value for value in values]
+    units = {value.dtype for value in times if not numpy.isnat(value)}
+    if not units:
+        return [None] * len(times)
+    together = numpy.array(times, dtype=numpy.result_type(*units))
+    # numpy lets what is out of range wrap round.
+    if len(units) > 1 and any(value != again.astype(value.dtype) for value, again in zip(times, together) if not numpy.isnat(value)):
+        raise ValueError(f"times of different units do not fit 64 bits of {numpy.datetime_data(together.dtype)[0]}: give all of them in one")
+    return together
 
 
 def _with_nanoseconds(values, array):
@@ -350,7 +399,7 @@ _REWORDED = [
     (r"object of type <class '(.*)'> cannot be converted to int", r"a value of type \1 stands among times or numbers: give all rows values of one type"),
     (r"Could not convert .* with type (.*): did not recognize .*", r"a value of type \1 cannot be stored"),
     (r"Expected bytes, got a '(.*)' object", r"a value of type \1 stands among texts: give all rows values of one type"),
-    (r"Python int too large to convert to C .*|Value .* too large to fit in C integer type", "an integer is beyond 64 bits"),
+    (r"PyLong is too large to fit int64|Python int too large to convert to C .*|Value .* too large to fit in C integer type", "an integer is beyond 64 bits"),
     (r"(.*) Conversion failed for column (.*) with type .*", r'column "\2": \1'),
     (r"Duplicate column names found: (.*)", r"two columns have the same name among \1"),
 ]

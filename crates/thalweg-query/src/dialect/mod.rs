@@ -14,7 +14,6 @@ mod using;
 mod windows;
 
 use crate::error::unsupported;
-use arrow::datatypes::DataType;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Fetch, JoinOperator, LimitClause, OrderBy, OrderByExpr,
@@ -39,14 +38,6 @@ pub(crate) fn translate(statement: &mut DfStatement) -> Result<()> {
 /// Translates a condition.
 pub(crate) fn translate_condition(condition: &mut Expr) -> Result<()> {
     visit(condition)
-}
-
-/// An expression cast to a type, as in INSERT.
-pub(crate) fn cast(expr: &Expr, to: &DataType) -> Result<Expr> {
-    functions::filled(
-        "arrow_cast(a1, a2)",
-        &[expr, &functions::text(&to.to_string())],
-    )
 }
 
 /// A pattern of `to_char`, which may be PostgreSQL's, as one of `strftime`.
