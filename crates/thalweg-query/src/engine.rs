@@ -576,7 +576,7 @@ impl SqlEngine {
         let now = Utc::now();
         let mut values = vec![ScalarValue::Null; cells.len()];
         for (query, places) in insert::queries_of(cells)? {
-            let own = Statement::of(statement).as_of(now);
+            let own = Statement::of(statement).with_now(now);
             let mut rows = self.query_on(view.clone(), &own, &query, params, extra)?;
             let mut places = places.into_iter();
             while let Some(batch) = next_while(&mut rows, go_on)? {

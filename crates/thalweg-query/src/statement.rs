@@ -67,7 +67,7 @@ impl Statement {
     }
 
     /// The same with the moment that `now()` is.
-    pub(crate) fn as_of(mut self, now: DateTime<Utc>) -> Self {
+    pub(crate) fn with_now(mut self, now: DateTime<Utc>) -> Self {
         self.now = Some(now);
         self
     }
