@@ -50,7 +50,7 @@ fn a_wide_table_is_summarized_as_its_rows_are() {
         );
         for row in 0..3 {
             let value = |at: usize| match at % 4 {
-                _ if (at + row) % 5 == 0 => "NULL".to_owned(),
+                _ if (at + row).is_multiple_of(5) => "NULL".to_owned(),
                 0 => (at * row).to_string(),
                 1 => format!("{}.5", at + row),
                 2 => format!("'{at} {row}'"),
