@@ -1,4 +1,4 @@
-//! What the writer tells reading processes, and of which frames they find out by themselves.
+//! Tells reading processes, by the file `live`, how far the log may be shown.
 //!
 //! Invariants: told is what is visible, never more; the garbage floor only rises. In a batch for which nobody waits for a sync,
 //! frames of rows say that they are shown once they are written; all others are shown by `live`.
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
 use crate::live::{Live, LiveFile, PinPlace};
 
-/// What is told of the log.
+/// How far the log has come.
 pub(crate) struct Announcement {
     pub(crate) epoch: Epoch,
     pub(crate) synced: LogPosition,
@@ -63,8 +63,10 @@ impl Announcer {
         self.is_behind
     }
 
+    /// Writes `live`.
+    ///
     /// # Errors
-    /// When `live` cannot be written: they are behind, as before.
+    /// When it cannot be written: reading processes are behind, as before.
     pub(crate) fn tell(&mut self, announcement: &Announcement) -> Result<()> {
         self.live.write(Live {
             boot: self.boot,

@@ -1,4 +1,4 @@
-//! What was dropped and still takes space.
+//! Notes of dropped tables whose files have not been removed yet.
 
 use crate::ids::{CommitNo, FileId};
 

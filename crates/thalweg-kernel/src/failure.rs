@@ -29,7 +29,7 @@ impl Failure {
 
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
-/// What a write or a sync has come to that failed.
+/// How a write or a sync has failed.
 pub(crate) fn fatal(error: Error) -> Failure {
     if error.kind() == ErrorKind::DiskFull {
         Failure::Full(error)
@@ -41,7 +41,7 @@ pub(crate) fn fatal(error: Error) -> Failure {
 /// A batch that was not done to its end.
 pub(crate) struct Broken {
     pub(crate) failure: Failure,
-    /// So many of its jobs were settled before: what they were answered holds.
+    /// How many of its jobs, the first ones, were done: their answers hold.
     pub(crate) settled: usize,
 }
 
@@ -55,8 +55,8 @@ impl From<Failure> for Broken {
     }
 }
 
-/// What the callers of a batch are told whose frames may or may not have reached the disk. Never `DiskFull`: that says
-/// that nothing was stored.
+/// The error of a batch whose frames may or may not have reached the disk. Never `DiskFull`, which says that nothing
+/// was stored.
 pub(crate) fn outcome_unknown(error: &Error, until: &str) -> Error {
     let message = format!("{error}; whether this commit was stored is not known before {until}");
     Error::with_source(ErrorKind::Unavailable, message, error.clone())

@@ -13,8 +13,7 @@
 //! - A repair, which makes those inside anew where they are missing, takes none away: a database that opened before still opens.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::paths::log_dir;
-use crate::paths::{data_dir, io_at};
+use crate::paths::{data_dir, io_at, log_dir};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What the leader remembers of a full disk, so that callers who try again and again do not make it look each time.
+//! Bounds how often the leader looks for space on a full disk: callers may try again and again.
 
 use crate::ids::CommitNo;
 

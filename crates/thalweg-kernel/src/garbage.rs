@@ -20,11 +20,10 @@ use crate::ids::{FileId, TableId};
 use crate::index::{Address, Entry, Step};
 use crate::job::Job;
 use crate::live::PinPlace;
-use crate::paths::list_fragments;
-use crate::paths::{list_segments, segment_path};
+use crate::paths::{list_fragments, list_segments, segment_path};
 use crate::reader_slots::SlotsSeen;
 use crate::root::SLOTS;
-use crate::segment::{self};
+use crate::segment;
 use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::Snapshot;
 use crate::store::Store;
@@ -46,7 +45,7 @@ const REMOVE_AGAIN_NS: u64 = 10_000_000_000;
 /// Removes files, round by round.
 pub(crate) struct Cleaner {
     writer: Arc<Writer>,
-    /// What reading processes pin, and since when it is in the way.
+    /// The snapshots that reading processes pin, with the times since when they have kept garbage.
     slots: Mutex<SlotsSeen>,
     known_uses: Mutex<KnownUses>,
     /// Segments that the last round has left: nothing needs them once there are two more checkpoints.

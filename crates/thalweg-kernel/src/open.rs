@@ -21,11 +21,10 @@ use crate::leader::{Ended, Leader};
 use crate::live::{Live, LiveFile};
 use crate::log_writer::LogWriter;
 use crate::options::Options;
-use crate::paths::LIVE_NAME;
-use crate::paths::ROOT_NAME;
-use crate::paths::{DATA_DIR, LOG_DIR};
-use crate::paths::{LOCK_NAME, READERS_NAME, data_dir, io_at, list_fragments};
-use crate::paths::{list_segments, log_dir, segment_path};
+use crate::paths::{
+    DATA_DIR, LIVE_NAME, LOCK_NAME, LOG_DIR, READERS_NAME, ROOT_NAME, data_dir, io_at,
+    list_fragments, list_segments, log_dir, segment_path,
+};
 use crate::replay::head_at;
 use crate::root::{Root, RootFile};
 use crate::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader};

@@ -5,8 +5,7 @@
 
 use crate::ids::CommitNo;
 use crate::live::PinPlace;
-use crate::state::Published;
-use crate::state::{Pin, Snapshot};
+use crate::state::{Pin, Published, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_env::Owner;

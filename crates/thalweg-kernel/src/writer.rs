@@ -8,7 +8,6 @@ use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::refusal;
 use crate::fragment::{FragmentWriter, Staged};
-
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::job::Job;
 use crate::leader::Leader;
@@ -19,8 +18,7 @@ use crate::queue::CommitQueue;
 use crate::reader_slots::mend_slots;
 use crate::segment;
 use crate::segment_supply::SegmentSupply;
-use crate::state::Published;
-use crate::state::Snapshot;
+use crate::state::{Published, Snapshot};
 use crate::store::Store;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -691,6 +691,8 @@ def _shapes(values):
             [datetime(2024, 1, 1, 1), datetime(2024, 1, 1, 0, 0, 0, 1)],
         ),
         ("TIMESTAMP(0)", [numpy.datetime64("2024-01-01", "25s"), numpy.datetime64("NaT")], [datetime(2024, 1, 1), None]),
+        ("DATE", [date(2024, 1, 1), numpy.datetime64("NaT")], [date(2024, 1, 1), None]),
+        ("DOUBLE", [numpy.timedelta64("NaT"), 0.5], [None, 0.5]),
         ("DOUBLE", [numpy.float16(0.5), 3, pandas.NA], [0.5, 3.0, None]),
         ("BIGINT", [1, numpy.int8(2), None], [1, 2, None]),
     ],

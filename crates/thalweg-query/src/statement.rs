@@ -146,7 +146,10 @@ impl Statements {
 
     /// What [`Self::keep_filled`] has kept for a text.
     pub(crate) fn filled(&self, text: &str) -> Option<Arc<FilledPlan>> {
-        self.filled.get(text)
+        // A long one is not kept: its bytes need not be hashed.
+        (text.len() <= KEPT_TEXT_BYTES)
+            .then(|| self.filled.get(text))
+            .flatten()
     }
 
     pub(crate) fn keep_filled(&self, text: &str, plan: Arc<FilledPlan>) {

@@ -338,8 +338,9 @@ def _of_one_family(values):
         # Of a pandas Series NaN is a missing value too.
         values = [None if is_missing else value for value, is_missing in zip(values, values.isna())]
     kinds = set(map(type, values))
-    if any(kind.__name__ in ("NAType", "NaTType") for kind in kinds):
-        values = [None if type(value).__name__ in ("NAType", "NaTType") else value for value in values]
+    # NaT of NumPy is of the type of its times: alone it has a unit, beside other values it is missing as that of pandas is.
+    if any(_is_missing_kind(kind) for kind in kinds) or len(kinds) > 1 and kinds & {numpy.datetime64, numpy.timedelta64}:
+        values = [None if _is_missing(value) else value for value in values]
         kinds = set(map(type, values))
     kinds.discard(type(None))
     families = set(map(_family, kinds))
@@ -355,6 +356,16 @@ def _of_one_family(values):
     if len(kinds) > 1 and datetime.date in kinds:
         return [_midnight(value) if type(value) is datetime.date else value for value in values]
     return values
+
+
+def _is_missing_kind(kind):
+    return kind.__name__ in ("NAType", "NaTType")
+
+
+def _is_missing(value):
+    if isinstance(value, (numpy.datetime64, numpy.timedelta64)):
+        return bool(numpy.isnat(value))
+    return _is_missing_kind(type(value))
 
 
 def _family(kind):
