@@ -69,9 +69,30 @@ impl Cleaner {
         }
     }
 
-    /// What can go as of now.
+    /// What can go as of now: files that were given out before the first line, that are not staged now, and that the
+    /// snapshot taken after it does not need. Nothing can need them again: a segment that is left gets no more frames, a
+    /// fragment becomes part of a table only from among the staged ones. Seen by the leader, so that no commit is under way
+    /// that has taken a fragment out of the staged ones and is not in the snapshot yet.
     pub(crate) fn mark(&self) -> Result<Marked> {
-        Marked::new(self)
+        let writer = &self.writer;
+        if let Some(poison) = writer.poison() {
+            return Err(refusal(&poison));
+        }
+        let (staged, written, bound) = writer.with_leader(|leader| {
+            // The bound first: what was given out before it is staged by now, or was.
+            let bound = leader.supply.file_id_bound();
+            let staged = leader.staged.lock().keys().copied().collect();
+            (staged, leader.written_segment(), bound)
+        })?;
+        let snapshot = writer.snapshot();
+        let needed = live_files(&snapshot, &writer.store, &mut self.known_uses.lock());
+        Ok(Marked {
+            snapshot,
+            needed,
+            staged,
+            written,
+            bound,
+        })
     }
 
     /// Removes it; what snapshots may need waits for [`Self::finish_waiting`]. Whether all has gone.
@@ -215,34 +236,6 @@ pub(crate) struct Live {
     pub(crate) bytes: u64,
     /// Tables with blocks in it.
     pub(crate) tables: Vec<TableId>,
-}
-
-impl Marked {
-    /// What can go is decided here: files that were given out before the first line, that are not staged now, and that the
-    /// snapshot taken after it does not need. Nothing can need them again: a segment that is left gets no more frames, a
-    /// fragment becomes part of a table only from among the staged ones. Seen by the leader, so that no commit is under way
-    /// that has taken a fragment out of the staged ones and is not in the snapshot yet.
-    fn new(cleaner: &Cleaner) -> Result<Self> {
-        let writer = &cleaner.writer;
-        if let Some(poison) = writer.poison() {
-            return Err(refusal(&poison));
-        }
-        let (staged, written, bound) = writer.with_leader(|leader| {
-            // The bound first: what was given out before it is staged by now, or was.
-            let bound = leader.supply.file_id_bound();
-            let staged = leader.staged.lock().keys().copied().collect();
-            (staged, leader.written_segment(), bound)
-        })?;
-        let snapshot = writer.snapshot();
-        let needed = live_files(&snapshot, &writer.store, &mut cleaner.known_uses.lock());
-        Ok(Self {
-            snapshot,
-            needed,
-            staged,
-            written,
-            bound,
-        })
-    }
 }
 
 /// Deletes what can go: empty fragments always, the rest if that is at least `least_bytes`.

@@ -34,7 +34,6 @@ use crate::replay::Frame;
 use crate::root::RootFile;
 use crate::segment::LogFolder;
 use crate::segment_supply::{SegmentSupply, Wanted};
-use crate::since_checkpoint::CHECKPOINT_DUE;
 use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
 use crate::state::Published;
 use crate::store::Store;
@@ -47,9 +46,6 @@ use thalweg_env::sync::atomic::Ordering;
 
 /// Above this a commit waits for a sync, whatever its durability.
 pub(crate) const UNSYNCED_LIMIT_BYTES: u64 = 4 << 20;
-/// How many times as much as calls for a checkpoint calls for one before full blocks of open rows are encoded. Encoded first they
-/// are in no checkpoint, which copies what is open.
-const OVERDUE: u64 = 2;
 
 /// Whether the log can be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -447,22 +443,12 @@ impl Leader {
     }
 
     pub(crate) fn checkpoint_is_due(&self) -> bool {
-        self.has_since_checkpoint(1)
+        self.working.since_checkpoint.is_due()
     }
 
     /// Whether one is due that other work must not keep waiting.
     pub(crate) fn checkpoint_is_overdue(&self) -> bool {
-        self.has_since_checkpoint(OVERDUE)
-    }
-
-    fn has_since_checkpoint(&self, times: u64) -> bool {
-        let (since, due) = (&self.working.since_checkpoint, &CHECKPOINT_DUE);
-        since.frames >= times * due.frames
-            || since.groups >= times * due.groups
-            || since.directory_bytes >= times * due.directory_bytes
-            || since.edit_bytes >= times * due.edit_bytes
-            || since.rows_bytes >= times * due.rows_bytes
-            || since.page_bytes >= times * due.page_bytes
+        self.working.since_checkpoint.is_overdue()
     }
 
     /// A file for blocks of a table.

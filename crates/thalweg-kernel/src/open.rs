@@ -22,8 +22,8 @@ use crate::live::{Live, LiveFile};
 use crate::log_writer::LogWriter;
 use crate::options::Options;
 use crate::paths::{
-    DATA_DIR, LIVE_NAME, LOCK_NAME, LOG_DIR, READERS_NAME, ROOT_NAME, data_dir, io_at,
-    list_fragments, list_segments, log_dir, segment_path,
+    DATA_DIR, LIVE_NAME, LOCK_NAME, LOG_DIR, READERS_NAME, ROOT_NAME, ROOT_TEMPORARY, data_dir,
+    io_at, list_fragments, list_segments, log_dir, segment_path,
 };
 use crate::replay::head_at;
 use crate::root::{Root, RootFile};
@@ -36,7 +36,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::{Env, File, LockKind, OpenMode};
 
-const ROOT_TEMPORARY: &str = "root.new";
 /// All that a database folder holds.
 const KNOWN_NAMES: [&str; 7] = [
     ROOT_NAME,

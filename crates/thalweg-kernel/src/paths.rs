@@ -12,6 +12,7 @@ pub const LOG_DIR: &str = "log";
 pub const DATA_DIR: &str = "data";
 
 pub(crate) const ROOT_NAME: &str = "root";
+pub(crate) const ROOT_TEMPORARY: &str = "root.new";
 pub(crate) const LOCK_NAME: &str = "lock";
 pub(crate) const READERS_NAME: &str = "readers";
 pub(crate) const LIVE_NAME: &str = "live";

@@ -8,7 +8,7 @@ use crate::bases::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE, check_countable};
-use crate::paths::ROOT_NAME;
+use crate::paths::{ROOT_NAME, ROOT_TEMPORARY};
 use crate::segment::FORMAT_VERSION;
 use crate::wire::is_sound_le;
 use std::path::Path;
@@ -162,7 +162,7 @@ pub(crate) struct RootFile {
 impl RootFile {
     /// Writes the root of a new database under a temporary name, then renames it: a crash leaves no half a root.
     pub(crate) fn create(env: &Env, database: &Path, root: Root) -> Result<Self> {
-        let (path, temporary) = (database.join(ROOT_NAME), database.join("root.new"));
+        let (path, temporary) = (database.join(ROOT_NAME), database.join(ROOT_TEMPORARY));
         let fail = |e| Error::io(format_args!("creating {}", path.display()), e);
         let storage = env.storage();
         let file = storage

@@ -14,6 +14,32 @@ pub(crate) struct SinceCheckpoint {
     pub(crate) page_bytes: u64,
 }
 
+impl SinceCheckpoint {
+    /// Whether that is enough for a checkpoint.
+    pub(crate) fn is_due(&self) -> bool {
+        self.reaches(1)
+    }
+
+    /// Whether a checkpoint is due that other work must not keep waiting.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.reaches(OVERDUE)
+    }
+
+    fn reaches(&self, times: u64) -> bool {
+        let due = &CHECKPOINT_DUE;
+        self.frames >= times * due.frames
+            || self.groups >= times * due.groups
+            || self.directory_bytes >= times * due.directory_bytes
+            || self.edit_bytes >= times * due.edit_bytes
+            || self.rows_bytes >= times * due.rows_bytes
+            || self.page_bytes >= times * due.page_bytes
+    }
+}
+
+/// How many times as much as calls for a checkpoint calls for one before full blocks of open rows are encoded. Encoded first they
+/// are in no checkpoint, which copies what is open.
+const OVERDUE: u64 = 2;
+
 /// What calls for a checkpoint. Recovery has not much more than this to read, and beside appends that keep the encoder busy not
 /// much more than `OVERDUE` times as much.
 pub(crate) const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {

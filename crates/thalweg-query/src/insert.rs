@@ -432,13 +432,14 @@ fn number(digits: &str, to: &DataType) -> Option<ScalarValue> {
     if let Ok(value) = digits.parse::<u64>() {
         return Some(ScalarValue::UInt64(Some(value)));
     }
-    // Whole numbers beyond 64 bits are for the planner.
+    // Whole numbers beyond 64 bits are for the planner, and what is infinite for its error.
     let fraction = digits
         .bytes()
         .any(|byte| matches!(byte, b'.' | b'e' | b'E'));
     fraction
         .then(|| digits.parse().ok())
         .flatten()
+        .filter(|value: &f64| value.is_finite())
         .map(|value| ScalarValue::Float64(Some(value)))
 }
 

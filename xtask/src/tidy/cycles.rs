@@ -2,7 +2,7 @@
 //!
 //! Invariant: a parent and what lies in its folder count as one subject, so what they import of each other is no cycle.
 
-use super::rust_text::code_only;
+use super::rust_text::{code_only, without_tests};
 use super::{Finding, SourceFile};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,10 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
         if let Some(text) = file.text_of("rs")
             && !is_test(name)
         {
-            texts.insert(module_of(name), (&file.path, code_without_tests(text)));
+            texts.insert(
+                module_of(name),
+                (&file.path, without_tests(&code_only(text)).to_owned()),
+            );
         }
     }
     let modules: BTreeSet<&Module> = texts.keys().collect();
@@ -61,15 +64,6 @@ fn module_of(name: &str) -> Module {
         parts.pop();
     }
     parts
-}
-
-fn code_without_tests(text: &str) -> String {
-    let code = code_only(text);
-    let end = code.find("#[cfg(test)]\nmod tests {").unwrap_or(code.len());
-    let end = code
-        .find("#[cfg(test)]\npub(crate) mod tests {")
-        .map_or(end, |at| at.min(end));
-    code[..end].to_owned()
 }
 
 /// The modules that paths beginning with `crate::` or `super::` name.

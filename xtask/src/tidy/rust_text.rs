@@ -24,6 +24,15 @@ pub(crate) fn code_only(source: &str) -> String {
     code
 }
 
+/// What comes before the tests that stand in the file itself; `code` holds no comments and literals.
+pub(crate) fn without_tests(code: &str) -> &str {
+    let end = ["mod tests {", "pub(crate) mod tests {"]
+        .iter()
+        .filter_map(|head| code.find(&format!("#[cfg(test)]\n{head}")))
+        .min();
+    &code[..end.unwrap_or(code.len())]
+}
+
 /// Where the comment or literal that starts at `at` ends; `at` itself if none starts there.
 fn literal_or_comment_end(chars: &[char], at: usize) -> usize {
     match (chars[at], chars.get(at + 1)) {

@@ -1,6 +1,6 @@
 //! Rules for source files: length, banned constructs, where unsafe code may stand.
 
-use super::rust_text::{code_only, lines_with_word};
+use super::rust_text::{code_only, lines_with_word, without_tests};
 use super::{Finding, SourceFile};
 
 /// One subject per file; above this it is two.
@@ -164,7 +164,7 @@ fn simulator_in_product(path: &str, code: &str) -> Vec<Finding> {
     if !is_source || is_exempt {
         return Vec::new();
     }
-    let product = code.split("#[cfg(test)]").next().unwrap_or_default();
+    let product = without_tests(code);
     let lines = lines_with_word(product, "sim", "::");
     let lines = lines
         .into_iter()

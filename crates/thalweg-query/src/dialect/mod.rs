@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
-use thalweg_table::{Error, Result};
+use thalweg_table::{Error, ErrorKind, Result};
 
 /// Translates a statement.
 pub(crate) fn translate(statement: &mut DfStatement) -> Result<()> {
@@ -180,6 +180,11 @@ fn constant(value: &Value) -> Result<Option<Expr>> {
             Err(unsupported(format!(
                 "b'{text}' is not offered: write X'{bytes}' for these bytes"
             )))
+        }
+        // Rust reads infinity.
+        Value::Number(digits, _) if digits.parse().is_ok_and(f64::is_infinite) => {
+            let message = format!("{digits} is beyond DOUBLE, which ends at 1.8e308");
+            Err(Error::new(ErrorKind::OutOfDomain, message))
         }
         _ => Ok(None),
     }
