@@ -37,7 +37,7 @@ pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
         );
         last = Some(outcome.map_err(|failure| match failure {
             Failure::Engine(error) if statements.len() > 1 => {
-                Error::new(error.kind(), placed.in_text(error.message())).into()
+                Error::new(error.kind(), statements::in_text(placed, error.message())).into()
             }
             other => other,
         })?);

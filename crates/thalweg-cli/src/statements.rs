@@ -1,5 +1,7 @@
 //! Cuts a text into SQL statements, and tells those that only read.
 
+use thalweg::PlacedStatement;
+
 /// The place behind the first semicolon that ends a statement; `None` when the statement goes on.
 fn end_of_first(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
@@ -64,44 +66,16 @@ pub(crate) fn take_first(text: &mut String) -> Option<String> {
     None
 }
 
-/// A statement of a text, and where it begins there, counted from 0.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Placed<'a> {
-    pub(crate) statement: &'a str,
-    line: usize,
-    column: usize,
-}
-
-impl Placed<'_> {
-    /// The message of an error with its place in the whole text.
-    pub(crate) fn in_text(&self, message: &str) -> String {
-        let place = message.strip_prefix("line ").and_then(|rest| {
-            let (line, rest) = rest.split_once(", column ")?;
-            let (column, rest) = rest.split_once(':')?;
-            Some((
-                line.parse::<usize>().ok()?,
-                column.parse::<usize>().ok()?,
-                rest,
-            ))
-        });
-        match place {
-            Some((1, column, rest)) => {
-                format!(
-                    "line {}, column {}:{rest}",
-                    self.line + 1,
-                    self.column + column
-                )
-            }
-            Some((line, column, rest)) => {
-                format!("line {}, column {column}:{rest}", self.line + line)
-            }
-            None => format!("{message} (the statement of line {})", self.line + 1),
-        }
-    }
+/// The message of an error of a statement with its place in the whole text.
+pub(crate) fn in_text(placed: &PlacedStatement<'_>, message: &str) -> String {
+    let line = placed.line + 1;
+    placed
+        .in_text(message)
+        .unwrap_or_else(|| format!("{message} (the statement of line {line})"))
 }
 
 /// All statements of a text; the last one needs no semicolon.
-pub(crate) fn split(text: &str) -> Vec<Placed<'_>> {
+pub(crate) fn split(text: &str) -> Vec<PlacedStatement<'_>> {
     let (mut statements, mut from) = (Vec::new(), 0);
     let (mut line, mut column) = (0, 0);
     while from < text.len() {
@@ -115,7 +89,7 @@ pub(crate) fn split(text: &str) -> Vec<Placed<'_>> {
         let start = advance((line, column), &piece[..begins]);
         let statement = piece.trim().trim_end_matches(';').trim_end();
         if !is_blank(statement) {
-            statements.push(Placed {
+            statements.push(PlacedStatement {
                 statement,
                 line: start.0,
                 column: start.1,
@@ -135,7 +109,17 @@ pub(crate) fn is_blank(text: &str) -> bool {
 /// Whether a statement changes nothing, so that it can run beside a process that writes.
 pub(crate) fn only_reads(statement: &str) -> bool {
     let reading = [
-        "SELECT", "WITH", "VALUES", "TABLE", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "(",
+        "SELECT",
+        "FROM",
+        "WITH",
+        "VALUES",
+        "TABLE",
+        "EXPLAIN",
+        "SHOW",
+        "DESCRIBE",
+        "DESC",
+        "SUMMARIZE",
+        "(",
     ];
     reading
         .iter()
@@ -175,10 +159,10 @@ mod tests {
     fn places_are_those_of_the_whole_text() {
         let statements = split("select 1; select\n2;\n  selec 3;");
         let messages = [
-            statements[1].in_text("line 1, column 1: no"),
-            statements[1].in_text("line 2, column 1: no"),
-            statements[2].in_text("line 1, column 1: no"),
-            statements[2].in_text("no"),
+            in_text(&statements[1], "line 1, column 1: no"),
+            in_text(&statements[1], "line 2, column 1: no"),
+            in_text(&statements[2], "line 1, column 1: no"),
+            in_text(&statements[2], "no"),
         ];
         assert_eq!(
             messages,
@@ -240,6 +224,8 @@ mod tests {
             "-- x\n/* y */ With a AS (SELECT 1) SELECT * FROM a",
             "(SELECT 1)",
             "EXPLAIN SELECT 1",
+            "from t",
+            "SUMMARIZE t",
         ] {
             assert!(only_reads(reads), "{reads}");
         }

@@ -23,7 +23,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDelta, PyList, PyString, PyTuple, PyType, PyTzInfo};
 use pyo3_arrow::PyArray;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use thalweg::ErrorKind;
 
 /// `datetime.date.toordinal` of 1970-01-01.
@@ -140,7 +140,19 @@ pub(crate) fn cell<'py>(
 }
 
 fn through_pyarrow(py: Python<'_>, field: &FieldRef, array: &ArrayRef) -> PyResult<Py<PyList>> {
-    let exported = PyArray::try_new(ArrayRef::clone(array), FieldRef::clone(field));
+    // pyarrow makes objects of pandas out of nanoseconds.
+    let data_type = in_microseconds(field.data_type());
+    let (array, field) = if data_type == *field.data_type() {
+        (ArrayRef::clone(array), FieldRef::clone(field))
+    } else {
+        let cut = arrow_cast::cast(array, &data_type);
+        let cut = cut.map_err(|error| raise(ErrorKind::Query, error.to_string()))?;
+        (
+            cut,
+            Arc::new(field.as_ref().clone().with_data_type(data_type)),
+        )
+    };
+    let exported = PyArray::try_new(array, field);
     let exported = exported.map_err(|error| raise(ErrorKind::Query, error.to_string()))?;
     let _running = Callback::begin()?;
     let exported = exported.to_pyarrow(py)?;
@@ -148,6 +160,26 @@ fn through_pyarrow(py: Python<'_>, field: &FieldRef, array: &ArrayRef) -> PyResu
         .call_method0(name!(py, "to_pylist"))?
         .cast_into::<PyList>()?
         .unbind())
+}
+
+/// The type with the times and lengths of time within it in microseconds, where they are in nanoseconds.
+fn in_microseconds(data_type: &DataType) -> DataType {
+    use DataType as T;
+    let within = |field: &FieldRef| {
+        let data_type = in_microseconds(field.data_type());
+        Arc::new(field.as_ref().clone().with_data_type(data_type))
+    };
+    match data_type {
+        T::Timestamp(TimeUnit::Nanosecond, zone) => {
+            T::Timestamp(TimeUnit::Microsecond, zone.clone())
+        }
+        T::Duration(TimeUnit::Nanosecond) => T::Duration(TimeUnit::Microsecond),
+        T::List(field) => T::List(within(field)),
+        T::LargeList(field) => T::LargeList(within(field)),
+        T::FixedSizeList(field, size) => T::FixedSizeList(within(field), *size),
+        T::Struct(fields) => T::Struct(fields.iter().map(within).collect()),
+        other => other.clone(),
+    }
 }
 
 fn is_plain(data_type: &DataType) -> bool {

@@ -19,7 +19,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg::{
-    CreateOptions, Durability, ErrorKind, ExtraTable, Layout, Params, Prepared, QueryResult,
+    CreateOptions, Durability, Error, ErrorKind, ExtraTable, Layout, Params, Prepared, QueryResult,
     SummaryOption, fold_name, several_statements,
 };
 
@@ -324,11 +324,17 @@ impl PyDatabase {
         }
         // Nothing runs where one of them cannot be parsed.
         for statement in &statements {
-            py.detach(|| db.unknown_tables(statement)).or_raise()?;
+            let known = py.detach(|| db.unknown_tables(statement.statement));
+            known
+                .map_err(|error| match statement.in_text(error.message()) {
+                    Some(message) => Error::new(error.kind(), message),
+                    None => error,
+                })
+                .or_raise()?;
         }
         let mut last = None;
         for statement in statements {
-            last = Some(self.run(py, statement, &params)?);
+            last = Some(self.run(py, statement.statement, &params)?);
         }
         last.ok_or_else(|| raise(ErrorKind::Query, "there is no statement in the text"))
     }
@@ -467,7 +473,7 @@ fn summary_option(given: &Bound<'_, PyAny>) -> PyResult<SummaryOption> {
 fn variables(
     py: Python<'_>,
     names: &[String],
-    missing: &thalweg::Error,
+    missing: &Error,
 ) -> PyResult<Vec<(String, ExtraTable)>> {
     let _running = Callback::begin()?;
     let frame = py

@@ -95,9 +95,9 @@ impl PyTable {
     ///
     /// The rows are read while other threads run: they must not write to arrays of NumPy that they are in before this returns.
     ///
-    /// Columns are matched by name, values of tuples by place; missing columns become null; rows may be in any order. An index
-    /// of times without a name is the time column of a DataFrame that has no other. In pandas NaN is a missing value and becomes
-    /// null; elsewhere it stays NaN.
+    /// Columns are matched by name, as are the values of dicts, dataclasses, named tuples and rows of sqlite3; values of other tuples by
+    /// place. Missing columns become null; rows may be in any order. An index of times without a name is the time column of a DataFrame
+    /// that has no other. In pandas, and in lists beside texts or times, NaN is a missing value and becomes null; elsewhere it stays NaN.
     ///
     /// >>> import thalweg, numpy
     /// >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")
@@ -110,7 +110,7 @@ impl PyTable {
         let time = definition.time_column().map(|column| column.name.as_str());
         let Some(input) = input::read_any(data, &schema, time)? else {
             let message = format!(
-                "table \"{}\": append takes Arrow, pandas, polars, a dict of arrays, or rows as dicts, not {}; for single \
+                "table \"{}\": append takes Arrow, pandas, polars, a dict of arrays, or rows as dicts or tuples, not {}; for single \
                  rows use put",
                 self.name,
                 data.get_type().name()?

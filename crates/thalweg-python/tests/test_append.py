@@ -1,8 +1,12 @@
 """Rows on their way in: every form of table, single rows, and what is refused."""
 
+import collections
+import dataclasses
 import decimal
 import signal
+import sqlite3
 import threading
+import types
 import uuid
 from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -365,7 +369,13 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("double", numpy.float64(0.1), 0.1),
         ("double", numpy.float32(0.5), 0.5),
         ("real", 0.5, 0.5),
-        ("real", 0.1, None),
+        ("real", 0.1, float(numpy.float32(0.1))),
+        ("real", 1e40, None),
+        ("real", 16777217, None),
+        ("real", float("-inf"), float("-inf")),
+        ("decimal(10, 2)", 1.25, decimal.Decimal("1.25")),
+        ("decimal(10, 2)", 0.1 + 0.2, None),
+        ("decimal(10, 2)", float("nan"), None),
         ("double", "5", None),
         ("double", decimal.Decimal("0.5"), 0.5),
         ("double", decimal.Decimal("0.1"), 0.1),
@@ -737,3 +747,80 @@ def test_empty_slices_are_no_rows(db):
     table.append(pyarrow.RecordBatchReader.from_batches(batch.schema, [empty, batch]))
     assert db.sql("SELECT count(*) FROM empty").fetchall() == [(0,)]
     assert db.sql("SELECT s, n FROM e ORDER BY n").fetchall() == [("abc", 1), ("abc", 1), ("de", 2), ("de", 2)]
+
+
+Reading = collections.namedtuple("Reading", "v ts s")
+
+
+@dataclasses.dataclass
+class Sample:
+    s: str
+    ts: datetime
+    v: float
+
+
+def _sqlite_rows():
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    return connection.execute("SELECT 1.5 v, 'b' s, '2026-01-02' ts").fetchall()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [Reading(1.5, TIMES[1], "b")],
+        Reading(1.5, TIMES[1], "b"),
+        [Sample("b", TIMES[1], 1.5)],
+        Sample("b", TIMES[1], 1.5),
+        [types.MappingProxyType({"v": 1.5, "s": "b", "ts": TIMES[1]})],
+        collections.ChainMap({"v": 1.5, "s": "b"}, {"ts": TIMES[1]}),
+        _sqlite_rows(),
+        iter(_sqlite_rows()),
+        [row for _, row in pandas.DataFrame({"v": [1.5], "s": ["b"], "ts": [TIMES[1]]}).iterrows()],
+        pandas.DataFrame({"v": [1.5], "s": ["b"], "ts": [TIMES[1]]}).itertuples(index=False),
+        list(pandas.DataFrame({"v": [1.5], "s": ["b"], "ts": [TIMES[1]]}).to_records(index=False)),
+    ],
+)
+def test_rows_with_names_are_matched_by_them(db, table, rows):
+    assert table.append(rows) == 1
+    assert table.scan().fetchall() == [(TIMES[1], "b", 1.5)]
+
+
+def test_rows_with_names_make_a_table(db):
+    for name, rows in [("a", [Reading(1.5, TIMES[1], "b")]), ("b", [Sample("b", TIMES[1], 1.5)])]:
+        table = db.create_table(name, rows, time="ts")
+        assert table.scan(columns=["ts", "s", "v"]).fetchall() == [(TIMES[1], "b", 1.5)]
+    with pytest.raises(thalweg.SchemaError, match="tuple, whose values have no names"):
+        db.create_table("c", [(TIMES[1], 1.5)])
+
+
+def test_nan_beside_other_kinds_is_a_missing_value(db, table):
+    frame = pandas.DataFrame({"ts": TIMES, "s": ["a", None, "c"], "v": [0.5, 1.5, 2.5]})
+    for rows in (frame.to_dict("records"), frame.to_dict("list"), frame.itertuples(index=False), frame.values.tolist()):
+        table.append(rows)
+    assert {row[0] for row in db.sql("SELECT s FROM t WHERE v = 1.5").fetchall()} == {None}
+    table.append({"ts": [TIMES[0]], "s": ["x"], "v": [float("nan")]})
+    assert db.sql("SELECT count(*) FROM t WHERE isnan(v)").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        ((TIMES[0], "a", 1.5), r"append\(\[row\]\) and put"),
+        ({"ts": TIMES, "s": [uuid.uuid4()] * 3}, "column \"s\": row 0 holds"),
+        ({"ts": TIMES, "v": numpy.arange(3, dtype="longdouble")}, "values of type float128 cannot be stored"),
+        (polars.DataFrame({"ts": TIMES[:1], "v": polars.Series([5], dtype=polars.Int128)}), "Int128, which cannot be stored"),
+        (pandas.DataFrame({"ts": TIMES}).to_dict(), r"to_dict\('list'\) makes columns"),
+    ],
+)
+def test_what_append_does_not_take_is_said_in_its_own_words(table, data, message):
+    with pytest.raises(thalweg.SchemaError, match=message):
+        table.append(data)
+    assert len(table) == 0
+
+
+def test_bytes_of_fixed_length_go_where_others_do(db):
+    table = db.create_table("f", {"s": "varchar", "b": "binary"})
+    fixed = pyarrow.array([b"abc", None, b"def"], pyarrow.binary(3))
+    table.append({"s": fixed, "b": fixed})
+    assert table.scan().fetchall() == [("abc", b"abc"), (None, None), ("def", b"def")]

@@ -1,5 +1,6 @@
 """Statements, parameters, variables of the caller."""
 
+import random
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -57,8 +58,8 @@ def test_several_statements_run_one_after_the_other(db):
     frame = pandas.DataFrame({"k": ["d"]})  # a variable that the second statement names
     assert db.execute("INSERT INTO t VALUES ('e'); INSERT INTO t SELECT k FROM frame; SELECT count(*) FROM t").fetchone() == (4,)
     assert len(frame) == 1
-    with pytest.raises(thalweg.QueryError, match="SELEC"):
-        db.sql("DROP TABLE t; SELEC 1")
+    with pytest.raises(thalweg.QueryError, match="line 2, column 11: .*SELEC"):
+        db.sql("DROP TABLE t;\nSELECT 1; SELEC 1")
     assert db.tables() == ["t"], "nothing runs where a statement cannot be parsed"
     with pytest.raises(thalweg.QueryError, match="one statement"):
         db.sql("SELECT 1; SELECT ?", [1])
@@ -307,3 +308,62 @@ def test_create_table_as_sees_local_frames(db):
     assert db.sql("SELECT * FROM copy").fetchall() == [(10,), (20,)]
     assert [row[0] for row in db.sql("SUMMARIZE frame").fetchall()] == ["x"]
     assert len(frame) == 2
+
+
+def test_a_named_index_is_a_column(db):
+    frame = pandas.DataFrame({"v": [1, 2, 4]}, index=pandas.Index(["a", "b", "b"], name="k"))
+    assert db.sql("SELECT k, v FROM frame WHERE v < 4").fetchall() == [("a", 1), ("b", 2)]
+    sums = frame.groupby("k").agg("sum")
+    assert db.sql("SELECT k, v FROM sums ORDER BY v DESC").fetchall() == [("b", 6), ("a", 1)]
+    assert db.sql("DESCRIBE sums").fetchall() == [("k", "VARCHAR", "YES"), ("v", "BIGINT", "YES")]
+    plain = pandas.DataFrame({"v": [1]})
+    assert db.sql("SELECT * FROM plain").columns == ["v"]
+
+
+def test_names_of_system_tables_are_kept(db):
+    for make in (lambda: db.create_table("thalweg_x", {"v": "int"}), lambda: db.sql("CREATE TABLE Thalweg_y (v INT)")):
+        with pytest.raises(thalweg.AlreadyExistsError, match="kept for system tables"):
+            make()
+
+
+def test_times_within_lists_are_of_python(db):
+    db.sql("CREATE TABLE n (ts TIMESTAMP, z TIMESTAMPTZ)")
+    db.sql("INSERT INTO n VALUES ('2024-01-01 00:00:00.123456789', '2024-01-01')")
+    lists, within = db.sql("SELECT list(ts), {'d': ts - TIMESTAMP '2023-12-31', 'z': z} FROM n GROUP BY ts, z").fetchone()
+    time = datetime(2024, 1, 1, 0, 0, 0, 123_456)
+    assert [type(value) for value in lists] == [datetime] and lists == [time]
+    assert within == {"d": timedelta(days=1, microseconds=123_456), "z": datetime(2024, 1, 1, tzinfo=timezone.utc)}
+    assert type(within["d"]) is timedelta and type(within["z"]) is datetime
+
+
+def test_an_outer_join_has_the_same_rows_from_either_side(db):
+    chance = random.Random(5)
+    draw = {
+        "k": lambda: chance.choice(["a", "b", "c", "d", None]),
+        "n": lambda: chance.choice([0, 1, 2, 3, 4, None]),
+        "w": lambda: chance.randrange(9),
+    }
+    for name, rows in [("s", 3), ("m", 20), ("l", 200)]:
+        db.sql(f"CREATE TABLE {name} (k VARCHAR, n INT, w INT)")
+        db.table(name).append([{column: value() for column, value in draw.items()} for _ in range(rows)])
+    conditions = [
+        "{0}.k IS NULL", "{0}.k IS NOT NULL", "coalesce({0}.k, 'x') = 'b'", "{0}.k IS NOT DISTINCT FROM 'b'", "{0}.n > 1",
+        "ifnull({0}.w, 1) < 3", "{0}.n IS NULL OR {0}.w > 4", "{0}.k IN ('a', 'b')", "NOT coalesce({0}.n = 1, false)",
+    ]  # fmt: skip
+    for _ in range(300):
+        one, other = chance.sample(["s", "m", "l"], 2)
+        on = chance.choice(["a.k = b.k", "a.n = b.n", "a.k = b.k AND a.n < b.n"])
+        where = " AND ".join(chance.choice(conditions).format(chance.choice("ab")) for _ in range(chance.randint(1, 3)))
+        columns = "a.k, a.n, a.w, b.k, b.n, b.w"
+
+        def rows(join, to=columns, where=where, on=on):
+            return db.sql(f"SELECT {to} FROM {join} ON {on} WHERE {where} ORDER BY ALL").fetchall()
+
+        left, right = rows(f"{one} a LEFT JOIN {other} b"), rows(f"{one} a RIGHT JOIN {other} b")
+        context = f"{one} a, {other} b ON {on} WHERE {where}"
+        assert left == rows(f"{other} b RIGHT JOIN {one} a"), context
+        assert right == rows(f"{other} b LEFT JOIN {one} a"), context
+        inner = rows(f"{one} a JOIN {other} b")
+        full = sorted(rows(f"{one} a FULL JOIN {other} b"), key=repr)
+        only = [row for row in left if row not in inner] + [row for row in right if row not in inner]
+        assert full == sorted(inner + only, key=repr), context

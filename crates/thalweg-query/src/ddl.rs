@@ -4,7 +4,6 @@ use crate::dialect::output_names::visible;
 use crate::error::{from_arrow, query, unsupported};
 use crate::parse::table_name;
 use crate::result::QueryResult;
-use crate::system;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::sql::sqlparser::ast::{
@@ -70,13 +69,6 @@ fn add_table<T>(
 ) -> Result<Option<T>> {
     refuse_extras(create)?;
     let name = table_name(&create.name)?;
-    if name.to_ascii_lowercase().starts_with(system::PREFIX) {
-        let message = format!(
-            "names of tables that begin with \"{}\" are kept for system tables",
-            system::PREFIX
-        );
-        return Err(Error::new(ErrorKind::AlreadyExists, message));
-    }
     let options = CreateOptions::from_pairs(options(&create.table_options)?)?;
     match add(&name, &Schema::new(fields), &options) {
         Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => Ok(None),

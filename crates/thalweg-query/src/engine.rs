@@ -270,6 +270,14 @@ impl SqlEngine {
         let statement = self.0.statements.get(text)?;
         let view = self.0.engine.snapshot()?;
         let source = match &statement.parsed.request {
+            Request::Describe(name) => {
+                let known = view.table(name).is_ok();
+                return Ok(if known {
+                    Vec::new()
+                } else {
+                    vec![name.clone()]
+                });
+            }
             Request::Query(query) => (**query).clone(),
             Request::Insert(insert) => statement_of(insert::source(insert)?),
             Request::Summarize(query) | Request::DescribeQuery(query) => (**query).clone(),
@@ -310,7 +318,10 @@ impl SqlEngine {
             Request::Summarize(query) => self.summarize(statement, query, &params, extra, go_on),
             Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
             Request::ShowTables => ddl::show_tables(&engine.snapshot()?),
-            Request::Describe(name) => ddl::describe(&engine.snapshot()?, name),
+            Request::Describe(name) => match extra.iter().find(|(given, _)| given == name) {
+                Some((_, rows)) => ddl::describe_rows(rows.schema()),
+                None => ddl::describe(&engine.snapshot()?, name),
+            },
             Request::DescribeQuery(query) => {
                 let rows = self.query(statement, query, &params, extra)?;
                 ddl::describe_rows(rows.schema())

@@ -5,12 +5,19 @@
 //! what loses nothing. Rows of literals never meet the planner of queries.
 
 use crate::error::{from_arrow, from_datafusion, query, unsupported};
+use crate::functions::within_floats::{first_beyond, is_infinity};
 use crate::params::BoundParams;
 use crate::parse::{table_name, written};
-use arrow::array::{Array, ArrayRef, AsArray, NullArray, RecordBatch, RecordBatchOptions};
+use crate::pushdown::bucket::interval_ns;
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, NullArray, RecordBatch, RecordBatchOptions,
+};
 use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef};
+use arrow::datatypes::{
+    DataType, Field, Float64Type, IntervalMonthDayNanoType, IntervalUnit, Schema, SchemaRef,
+    TimeUnit,
+};
 use arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
 use datafusion::sql::parser::Statement as DfStatement;
@@ -154,9 +161,12 @@ fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::Arr
     let number = |data_type: &DataType| {
         data_type.is_integer() || data_type.is_floating() || decimal(data_type)
     };
+    if let (T::Interval(IntervalUnit::MonthDayNano), T::Duration(unit)) = (from, to) {
+        return durations(array, *unit);
+    }
     let converts = from != to
         && ((text && (number(to) || *to == T::Boolean))
-            || (number(from) && (decimal(to) || *to == T::Float32))
+            || (number(from) && decimal(to))
             || (decimal(from) && to.is_floating())
             || (matches!(from, T::Decimal128(_, 0)) && to.is_integer()));
     if !converts {
@@ -166,7 +176,37 @@ fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::Arr
         safe: false,
         format_options: FormatOptions::default(),
     };
-    cast_with_options(array, to, &options)
+    let assigned = cast_with_options(array, to, &options)?;
+    match first_beyond(array, &assigned)? {
+        None => Ok(assigned),
+        Some(value) => {
+            let message = format!("{value} is beyond {}", sql_type_name(to));
+            Err(arrow::error::ArrowError::CastError(message))
+        }
+    }
+}
+
+/// Intervals of days and less as lengths of time.
+fn durations(intervals: &ArrayRef, unit: TimeUnit) -> Result<ArrayRef, arrow::error::ArrowError> {
+    let ns = |interval| {
+        let interval = ScalarValue::IntervalMonthDayNano(Some(interval));
+        interval_ns(&interval).ok_or_else(|| {
+            let message = "an interval of months has no fixed length, and one of days and less ends at 292 years";
+            arrow::error::ArrowError::CastError(message.to_owned())
+        })
+    };
+    let lengths: Int64Array = intervals
+        .as_primitive::<IntervalMonthDayNanoType>()
+        .try_unary(ns)?;
+    // What is no whole number of units is for the table to refuse.
+    let lengths = cast(&lengths, &DataType::Duration(TimeUnit::Nanosecond))?;
+    let exact = cast(&lengths, &DataType::Duration(unit))?;
+    let back = cast(&exact, lengths.data_type())?;
+    Ok(if distinct(&lengths, &back)?.true_count() == 0 {
+        exact
+    } else {
+        lengths
+    })
 }
 
 /// The first value that lost digits when it became a decimal.
@@ -399,9 +439,11 @@ fn literal(cell: &Expr, params: &BoundParams, to: &DataType) -> Option<ScalarVal
 /// A text, as the number that it is where the column wants one: it may stand beside numbers, as 'NaN' does.
 fn text_value(text: &str, to: &DataType) -> ScalarValue {
     let number = match to {
+        // What is beyond a float is for the planner to refuse.
         DataType::Float64 => text
             .parse()
             .ok()
+            .filter(|number: &f64| number.is_finite() || is_infinity(text))
             .map(|number| ScalarValue::Float64(Some(number))),
         to if to.is_integer() => text
             .parse()

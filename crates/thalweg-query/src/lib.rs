@@ -11,12 +11,14 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod column_words;
 pub mod csv;
 mod ddl;
 mod dialect;
 mod engine;
 mod error;
 mod extra;
+mod from_first;
 mod functions;
 mod hidden;
 mod insert;
@@ -25,6 +27,7 @@ mod literals;
 mod meaning;
 mod metrics;
 mod names;
+mod number_tokens;
 mod offered;
 mod options;
 mod params;
@@ -40,6 +43,7 @@ mod rules;
 mod scan;
 mod scan_exec;
 mod session;
+mod several;
 mod spill;
 mod stack;
 mod statement;
@@ -49,6 +53,7 @@ mod system;
 mod table;
 pub mod texts;
 mod threads;
+mod token_places;
 mod unsupported_statements;
 mod wording;
 
@@ -57,6 +62,6 @@ pub use engine::{Prepared, SqlEngine};
 pub use extra::ExtraTable;
 pub use options::QueryOptions;
 pub use params::Params;
-pub use parse::several_statements;
 pub use result::{CancelHandle, Fetched, QueryResult};
 pub use scan::TableScan;
+pub use several::{PlacedStatement, several_statements};

@@ -3,9 +3,12 @@
 //! Invariants: exactly one statement; what this version does not offer is refused here, by name, so that nothing
 //! behind this module can reach files or other catalogs; nesting deeper than [`MAX_NESTING`] is an error of the parser.
 
+use crate::column_words;
 use crate::dialect;
 use crate::error::{from_datafusion, query, unsupported};
+use crate::from_first;
 use crate::lists;
+use crate::number_tokens;
 use crate::offered;
 use crate::params::Placeholders;
 use crate::powers;
@@ -79,6 +82,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     let mut tokens = lists::with_brackets(tokens);
     let summarizes = take_summarize(&mut tokens);
     begin_with_from(&mut tokens);
+    let tokens = column_words::quoted(from_first::with_select(tokens));
     let quoted_capitals = tokens
         .iter()
         .any(|token| is_quoted_with_capitals(&token.token));
@@ -103,52 +107,6 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
         placeholders,
         quoted_capitals,
     })
-}
-
-/// The statements of a text that has several, between its semicolons; `None` where it has one.
-pub fn several_statements(text: &str) -> Option<Vec<&str>> {
-    if !text.trim_end().trim_end_matches(';').contains(';') {
-        return None;
-    }
-    let mut tokens = Vec::new();
-    Tokenizer::new(&GenericDialect {}, text)
-        .tokenize_with_location_into_buf(&mut tokens)
-        // For the parser to say.
-        .ok()?;
-    let mut starts = vec![0];
-    starts.extend(text.match_indices('\n').map(|(at, _)| at + 1));
-    // Lines and columns count from 1, columns in characters.
-    let byte_of = |token: &TokenWithSpan| {
-        let place = token.span.start;
-        let start = *starts.get(usize::try_from(place.line).ok()?.checked_sub(1)?)?;
-        let column = usize::try_from(place.column).ok()?.checked_sub(1)?;
-        let line = &text[start..];
-        Some(
-            start
-                + line
-                    .char_indices()
-                    .nth(column)
-                    .map_or(line.len(), |(at, _)| at),
-        )
-    };
-    let (mut parts, mut from, mut is_blank) = (Vec::new(), 0, true);
-    for token in &tokens {
-        match token.token {
-            Token::SemiColon => {
-                let end = byte_of(token)?;
-                if !std::mem::replace(&mut is_blank, true) {
-                    parts.push(&text[from..end]);
-                }
-                from = end + 1;
-            }
-            Token::Whitespace(_) => {}
-            _ => is_blank = false,
-        }
-    }
-    if !is_blank {
-        parts.push(&text[from..]);
-    }
-    (parts.len() > 1).then_some(parts)
 }
 
 /// Reads a condition, as it stands in WHERE.
@@ -192,41 +150,8 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
             "a statement combines at most {MAX_COMBINED} queries or tables by UNION, EXCEPT, INTERSECT and JOIN"
         ));
     }
-    let tokens = with_whole_numbers(tokens)?;
+    let tokens = number_tokens::in_plain_digits(tokens, text)?;
     Ok(precedence::with_brackets(powers::as_calls(tokens)))
-}
-
-/// Puts numbers with separators, `1_000_000`, together, which the parser takes for a number and a name.
-fn with_whole_numbers(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
-    let follows = |pair: &[TokenWithSpan]| {
-        matches!(
-            (&pair[0].token, &pair[1].token),
-            (Token::Number(..), Token::Word(_))
-        )
-    };
-    if !tokens.windows(2).any(follows) {
-        return Ok(tokens);
-    }
-    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
-    for token in tokens {
-        if let Token::Word(word) = &token.token
-            && word.quote_style.is_none()
-            && let Some(Token::Number(number, _)) = out.last_mut().map(|last| &mut last.token)
-        {
-            let digits = word.value.replace('_', "");
-            let is_digits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-            if word.value.starts_with('_') && !word.value.ends_with('_') && is_digits {
-                number.push_str(&digits);
-                continue;
-            }
-            let whole = format!("{number}{}", word.value);
-            return Err(query(format!(
-                "{whole} is no number, and a name does not begin with a digit"
-            )));
-        }
-        out.push(token);
-    }
-    Ok(out)
 }
 
 /// Parameters as other databases write them: `:name`.
@@ -712,22 +637,6 @@ mod tests {
             let (kind, message) = refused(text);
             assert_eq!(kind, ErrorKind::Unsupported, "{text}: {message}");
             assert!(message.contains(word), "{text}: {message}");
-        }
-    }
-
-    #[test]
-    fn statements_are_told_apart() {
-        assert_eq!(
-            several_statements("SELECT ';ä' AS \"a;b\";\n-- c;\n SELECT ö;; /* ; */ "),
-            Some(vec!["SELECT ';ä' AS \"a;b\"", "\n-- c;\n SELECT ö"])
-        );
-        for text in [
-            "SELECT 1",
-            "SELECT 1;",
-            " ; SELECT ';' ;",
-            "SELECT 'open; x",
-        ] {
-            assert_eq!(several_statements(text), None, "{text}");
         }
     }
 

@@ -79,9 +79,6 @@ fn standard_columns(view: &DatabaseView) -> Result<RecordBatch> {
     .map_err(from_arrow)
 }
 
-/// Names of system tables begin with this; nobody else's do.
-pub(crate) const PREFIX: &str = "thalweg_";
-
 /// One row per stored table.
 fn tables(view: &DatabaseView) -> Result<RecordBatch> {
     let names = view.table_names();

@@ -111,6 +111,10 @@ const RULES: &[(&str, &str)] = &[
         "{1} has no fields: x['name'] and x.name are for structs; give a table outside of a query another name than a column inside",
     ),
     (
+        "Dot access not supported for non-string expr",
+        "what follows a field in brackets takes brackets for fields as well: write x['a'][1], not x.a[1]",
+    ),
+    (
         "unnest() can only be applied to array, struct and null",
         "unnest takes a list",
     ),
@@ -193,7 +197,7 @@ const RULES: &[(&str, &str)] = &[
         "a time lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
     ),
     (
-        "argument {} must be an INTEGER or NULL, not Column({x})",
+        "argument {} must be an INTEGER or NULL, not Column({})",
         "generate_series and range in FROM take constants only, not columns: write unnest(generate_series(1, n)) in SELECT",
     ),
     (
@@ -213,6 +217,10 @@ const RULES: &[(&str, &str)] = &[
         "division by zero; NULLIF(x, 0) as the divisor makes the result NULL",
     ),
     ("{x}Array overflow on {}", "{1} is beyond {0}"),
+    (
+        "Overflow happened on: {} - {}",
+        "a difference is beyond 64 bits: {0} - {1}; of times in nanoseconds take epoch(a) - epoch(b)",
+    ),
     (
         "Overflow happened on FACTORIAL({})",
         "factorial({0}) is beyond bigint",

@@ -2,13 +2,16 @@
 //!
 //! Invariants: a cast succeeds only if every value survives the way there and back bit for bit, or if the types prove
 //! that all values do. Integers given for a time are in its unit; naive times are UTC; text for a time is ISO 8601. A
-//! decimal goes into a float that is written with the same digits, as 0.1 is, though no float equals it.
+//! decimal goes into a float that is written with the same digits, as 0.1 is, though no float equals it, and the other way. A
+//! wider float becomes the nearest narrower one: whoever wants such a column wants these digits. None becomes an infinity.
 
 use crate::schema::element_type;
 use crate::time::parse_time;
-use crate::value::decimal_to_float;
+use crate::value::{decimal_to_float, float_to_decimal};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Date32Type, Float32Type, Float64Type, Int64Type};
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int64Type,
+};
 use arrow_array::{Array, ArrayRef, PrimitiveArray, make_array, new_null_array};
 use arrow_buffer::OffsetBuffer;
 use arrow_cast::CastOptions;
@@ -75,7 +78,7 @@ impl Family {
             || matches!(
                 (self, to),
                 (F::Int, F::Float | F::Decimal | F::Time | F::Duration)
-                    | (F::Float, F::Int)
+                    | (F::Float, F::Int | F::Decimal)
                     | (F::Decimal, F::Int | F::Float)
                     | (F::Text, F::Bytes | F::Time)
                     | (F::Bytes, F::Text)
@@ -119,6 +122,18 @@ pub(crate) fn lossless(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Refu
             };
             Ok(relabel(&checked(array, &raw)?, to)?)
         }
+        (Family::Float, Family::Decimal) => match array.data_type() {
+            DataType::Float16 => lossless(&arrow_cast::cast(array, &DataType::Float32)?, to),
+            DataType::Float32 => floats_to_decimals::<Float32Type>(array, to),
+            _ => floats_to_decimals::<Float64Type>(array, to),
+        },
+        (Family::Float, Family::Float) => nearest(array, to),
+        (Family::Bytes, Family::Text)
+            if matches!(array.data_type(), DataType::FixedSizeBinary(_)) =>
+        {
+            // Arrow has no cast of these to text.
+            lossless(&arrow_cast::cast(array, &DataType::LargeBinary)?, to)
+        }
         (Family::Text | Family::Bytes, _) => {
             if bytes_of(array) > i32::MAX as u64 {
                 return Err(Refused::TooLarge);
@@ -146,6 +161,47 @@ fn from_dictionary(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Refused>
         Err(Refused::Value(_)) => lossless(&spread(dictionary.values())?, to),
         Err(refused) => Err(refused),
     }
+}
+
+/// The nearest floats of another width.
+fn nearest(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Refused> {
+    let there = arrow_cast::cast(array, to)?;
+    if array.data_type() != &DataType::Float64 || to == &DataType::Float64 {
+        return Ok(there);
+    }
+    let (given, narrow) = (
+        array.as_primitive::<Float64Type>(),
+        there.as_primitive::<Float32Type>(),
+    );
+    let pairs = given.iter().zip(narrow);
+    let is_beyond = |(given, narrow): (Option<f64>, Option<f32>)| {
+        narrow.is_some_and(f32::is_infinite) && given.is_some_and(f64::is_finite)
+    };
+    match pairs.map(is_beyond).position(|is_beyond| is_beyond) {
+        None => Ok(there),
+        Some(row) => Err(Refused::Value(row)),
+    }
+}
+
+/// The decimals of the shortest digits that are these floats.
+fn floats_to_decimals<T>(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Refused>
+where
+    T: ArrowPrimitiveType,
+    T::Native: Display,
+{
+    let &DataType::Decimal128(precision, scale) = to else {
+        return Err(Refused::Types);
+    };
+    let mut values = Vec::with_capacity(array.len());
+    for (row, float) in array.as_primitive::<T>().iter().enumerate() {
+        let decimal =
+            float.map(|float| float_to_decimal(float, precision, scale).ok_or(Refused::Value(row)));
+        values.push(decimal.transpose()?);
+    }
+    let decimals = PrimitiveArray::<Decimal128Type>::from_iter(values);
+    Ok(Arc::new(
+        decimals.with_precision_and_scale(precision, scale)?,
+    ))
 }
 
 /// Casts there and, unless the types make that pointless, back.

@@ -9,7 +9,7 @@ use crate::definitions::Definitions;
 use crate::error::invalid;
 use crate::options::CreateOptions;
 use crate::pool::Pool;
-use crate::schema::check_name;
+use crate::schema::{check_is_no_system_table, check_name};
 use crate::stream::{RawSizes, StreamEncoder};
 use crate::suggest::did_you_mean;
 use crate::table::{Maintained, Table, TableView};
@@ -275,6 +275,7 @@ impl Engine {
         options: &CreateOptions,
     ) -> Result<CommitNo> {
         check_name("table", name)?;
+        check_is_no_system_table(name)?;
         let definition = TableDefinition::create(schema, options)
             .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))?;
         let edit = Edit::CreateTable {

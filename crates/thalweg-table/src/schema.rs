@@ -390,6 +390,20 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
     ))
 }
 
+/// Names of tables that SQL answers from the state of the database begin with this; nobody else's do.
+pub const SYSTEM_PREFIX: &str = "thalweg_";
+
+/// # Errors
+/// `AlreadyExists` for a name that is kept for system tables.
+pub(crate) fn check_is_no_system_table(name: &str) -> Result<()> {
+    if !fold_name(name).starts_with(SYSTEM_PREFIX) {
+        return Ok(());
+    }
+    let message =
+        format!("names of tables that begin with \"{SYSTEM_PREFIX}\" are kept for system tables");
+    Err(Error::new(ErrorKind::AlreadyExists, message))
+}
+
 /// The form of a name in which two names that differ only in case are equal.
 pub fn fold_name(name: &str) -> String {
     name.to_lowercase()

@@ -1,6 +1,7 @@
 //! Single values, for rows that come one at a time.
 //!
-//! Invariants: a value is accepted exactly where a column of such values would be (see `cast`): if nothing is lost.
+//! Invariants: a value is accepted exactly where a column of such values would be (see `cast`): if nothing is lost but digits that
+//! a narrower float does not have.
 
 use crate::definition::Column;
 use crate::error::schema;
@@ -58,6 +59,8 @@ pub enum Value<'a> {
 enum Misfit {
     Type,
     Lossy,
+    /// Outside of the range of the type.
+    Beyond,
     /// The text is no time of the column, for this reason.
     NoTime(String),
 }
@@ -106,11 +109,16 @@ impl Value<'_> {
                 let exact = self.float()?;
                 #[expect(
                     clippy::cast_possible_truncation,
-                    reason = "compared with the exact value below"
+                    reason = "the nearest one is wanted; what is beyond is looked for below"
                 )]
                 let narrow = exact as f32;
-                if f64::from(narrow).to_bits() != exact.to_bits() {
+                // An integer is exact or refused, as in any other column.
+                let is_exact = f64::from(narrow).to_bits() == exact.to_bits();
+                if !is_exact && !matches!(self, Value::Float(_)) {
                     return Err(Misfit::Lossy);
+                }
+                if narrow.is_infinite() && exact.is_finite() {
+                    return Err(Misfit::Beyond);
                 }
                 out.extend_from_slice(&narrow.to_le_bytes());
                 Ok(0)
@@ -236,6 +244,9 @@ impl Value<'_> {
             Value::Int(value) => (value.into(), 0),
             Value::UInt(value) => (value.into(), 0),
             Value::Decimal { unscaled, scale } => (unscaled, scale),
+            Value::Float(value) => {
+                return float_to_decimal(value, precision, to_scale).ok_or(Misfit::Lossy);
+            }
             _ => return Err(Misfit::Type),
         };
         let shift = i32::from(to_scale) - i32::from(scale);
@@ -258,6 +269,9 @@ impl Value<'_> {
         schema(match misfit {
             Misfit::Type => format!("column \"{name}\" is {wanted} and does not take {self}"),
             Misfit::Lossy => format!("column \"{name}\": {wanted} cannot hold {self} exactly"),
+            Misfit::Beyond => {
+                format!("column \"{name}\": {self} is outside the range of {wanted}")
+            }
             Misfit::NoTime(reason) => format!("column \"{name}\": {reason}"),
         })
     }
@@ -286,6 +300,23 @@ pub(crate) fn decimal_to_float<T: FromStr + Display>(decimal: &str) -> Option<T>
     let near: T = decimal.parse().ok()?;
     // The shortest text that reads as the float again.
     (trimmed(&near.to_string()) == trimmed(decimal)).then_some(near)
+}
+
+/// The decimal of the shortest digits that are this float, unscaled, if they fit.
+pub(crate) fn float_to_decimal(float: impl Display, precision: u8, scale: i8) -> Option<i128> {
+    // Plain notation; of NaN and infinities a word, which is no number.
+    let text = float.to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let digits = format!("{whole}{fraction}");
+    let zeros = i32::from(scale) - i32::try_from(fraction.len()).ok()?;
+    let number: i128 = digits.parse().ok()?;
+    let factor = 10_i128.checked_pow(zeros.unsigned_abs())?;
+    let unscaled = match zeros {
+        0.. => number.checked_mul(factor)?,
+        _ => whole_steps(number, factor)?,
+    };
+    let limit = 10_u128.pow(u32::from(precision.min(38)));
+    (unscaled.unsigned_abs() < limit).then_some(unscaled)
 }
 
 /// A number in plain notation without zeros that mean nothing.

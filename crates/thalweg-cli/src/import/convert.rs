@@ -23,7 +23,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::filter::filter_record_batch;
 use std::borrow::Cow;
 use std::sync::Arc;
-use thalweg::{Error, ErrorKind, TableDefinition, TimeBound, key_box};
+use thalweg::{Error, ErrorKind, TableDefinition};
 
 /// Text that a message shows of a value, at most.
 const SHOWN_CHARACTERS: usize = 80;
@@ -73,12 +73,7 @@ pub(super) fn fields_of(
             None => error.into(),
         })?;
         let column = &definition.columns()[place];
-        if !is_time(&column.data_type) && !can_cast_types(&DataType::Utf8, &column.data_type) {
-            let type_name = type_words(&column.data_type);
-            return Err(refuse(format!(
-                "column \"{name}\" is {type_name}, which cannot be read from text"
-            )));
-        }
+        check_reads(name, &column.data_type)?;
         fields.push(Field::new(
             &column.name,
             column.data_type.clone(),
@@ -97,6 +92,19 @@ pub(super) fn fields_of(
         )));
     }
     Ok(fields)
+}
+
+/// An error if values of a type cannot be read from text.
+pub(super) fn check_reads(name: &str, data_type: &DataType) -> Result<(), Failure> {
+    // Arrow says that it casts text to lengths of time, and does not.
+    let is_length = matches!(data_type, DataType::Duration(_));
+    let reads = is_time(data_type) || !is_length && can_cast_types(&DataType::Utf8, data_type);
+    if reads {
+        return Ok(());
+    }
+    let type_name = type_words(data_type);
+    let message = format!("column \"{name}\" is {type_name}, which cannot be read from text");
+    Err(Failure::Engine(Error::new(ErrorKind::Schema, message)))
 }
 
 /// The column `name` and another one of a file, if a column of the table is joined of them.
@@ -312,7 +320,7 @@ fn readable_value<'a>(
         () if is_fractional && reading.decimal_comma => with_decimal_point(value)?,
         () => Cow::Borrowed(value),
     };
-    if data_type.is_floating() && is_beyond_floats(&value) {
+    if data_type.is_floating() && is_beyond_floats(&value, data_type) {
         return None;
     }
     let is_of_its_kind = || match data_type {
@@ -342,7 +350,7 @@ fn trim(text: &StringArray) -> StringArray {
 }
 
 /// Times are nearly always written in full: those come from Arrow's parser, a batch at a time. What it does not take, or
-/// would cut, is left to [`parse_time`].
+/// would cut, is left to [`parse_time`], and so is what it takes otherwise: names of zones, and second 60.
 fn convert_times(
     text: &StringArray,
     data_type: &DataType,
@@ -373,7 +381,7 @@ fn convert_times(
         let ns = fast
             .filter(|fast| fast.is_valid(row))
             .map(|fast| fast.value(row));
-        let whole = ns.filter(|ns| ns % step_ns == 0 && value.len() <= FULL_TIME_CHARACTERS);
+        let whole = ns.filter(|ns| ns % step_ns == 0 && is_written_in_full(value));
         let step = whole.map_or_else(
             || parse_time(value, data_type, reading),
             |ns| Ok(ns / step_ns),
@@ -399,6 +407,20 @@ fn convert_times(
         }
     };
     Ok(array)
+}
+
+/// Whether a text that Arrow takes for a time is nothing but numbers, and no longer than nanoseconds are.
+fn is_written_in_full(time: &str) -> bool {
+    let is_plain = |byte: &u8| {
+        byte.is_ascii_digit()
+            || matches!(
+                byte,
+                b'-' | b':' | b'.' | b' ' | b'T' | b't' | b'+' | b'Z' | b'z'
+            )
+    };
+    time.len() <= FULL_TIME_CHARACTERS
+        && time.as_bytes().iter().all(is_plain)
+        && !time.contains(":60")
 }
 
 /// Nanoseconds of a step of a time type.
@@ -436,32 +458,22 @@ fn parse_time(text: &str, data_type: &DataType, reading: &Reading) -> Result<i64
     {
         return steps_of(ns, text, data_type);
     }
-    let bound = TimeBound::Text(text);
-    match key_box(data_type, bound, bound) {
-        // One step and no other: the key of a time is the time.
-        Ok(Some(keys)) => Ok(*keys.start()),
-        Ok(None) => Err(cannot_hold(text, data_type)),
-        Err(_) => {
-            let time = TimeText::parse(text);
-            // The order is decided by all values of a column, and none that was looked at has asked for it.
-            let is_open = |time: &TimeText| {
-                reading.order.is_none()
-                    && time.needs_order()
-                    && (reading.exact || time.is_ambiguous())
-            };
-            if time.as_ref().is_some_and(is_open) {
-                return Err(format!(
-                    "nothing says whether day or month is first in {}",
-                    shown(text)
-                ));
-            }
-            let orders = reading.order.as_slice();
-            let orders = if orders.is_empty() { &ORDERS } else { orders };
-            match time.and_then(|time| orders.iter().find_map(|order| time.ns(*order))) {
-                Some(ns) => steps_of(ns, text, data_type),
-                None => Err(no_time(text)),
-            }
-        }
+    let time = TimeText::parse(text);
+    // The order is decided by all values of a column, and none that was looked at has asked for it.
+    let is_open = |time: &TimeText| {
+        reading.order.is_none() && time.needs_order() && (reading.exact || time.is_ambiguous())
+    };
+    if time.as_ref().is_some_and(is_open) {
+        return Err(format!(
+            "nothing says whether day or month is first in {}",
+            shown(text)
+        ));
+    }
+    let orders = reading.order.as_slice();
+    let orders = if orders.is_empty() { &ORDERS } else { orders };
+    match time.and_then(|time| orders.iter().find_map(|order| time.ns(*order))) {
+        Some(ns) => steps_of(ns, text, data_type),
+        None => Err(no_time(text)),
     }
 }
 

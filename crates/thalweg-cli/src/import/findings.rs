@@ -50,7 +50,8 @@ fn details(reading: &Reading) -> String {
     if reading.decimal_comma {
         details.push_str(" with a decimal comma");
     }
-    match reading.order {
+    // A pattern says it itself.
+    match reading.order.filter(|_| reading.pattern.is_none()) {
         Some(Order::DayFirst) => details.push_str(", day first"),
         Some(Order::MonthFirst) => details.push_str(", month first"),
         None => {}

@@ -2,7 +2,7 @@
 
 use super::Imported;
 use super::chunk::{BadRow, Chunk};
-use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, shown, time_hint};
+use super::convert::{CANNOT_ORDER, Converter, Misfit, check_reads, fields_of, shown, time_hint};
 use super::file_set::{FileSet, Opened, late_names};
 use super::findings;
 use super::infer::{Example, Found, Inference, Reading, Rules};
@@ -819,7 +819,14 @@ fn check_types(
     fields: Option<&[Field]>,
     table: &str,
 ) -> Result<(), Failure> {
-    for told in &options.types {
+    for (place, told) in options.types.iter().enumerate() {
+        let mut before = options.types[..place].iter();
+        if before.any(|other| fold_name(&other.column) == fold_name(&told.column)) {
+            return Err(Failure::usage(format!(
+                "--type: column \"{}\" is given twice",
+                told.column
+            )));
+        }
         let is_it = |name: &String| fold_name(name) == fold_name(&told.column);
         let Some(place) = names.iter().position(is_it) else {
             return Err(Failure::usage(format!(
@@ -828,6 +835,7 @@ fn check_types(
                 names.join(", ")
             )));
         };
+        check_reads(&told.column, &told.data_type)?;
         let is = fields.map(|fields| fields[place].data_type());
         if let Some(is) = is.filter(|is| **is != told.data_type) {
             return Err(Failure::usage(format!(

@@ -2,8 +2,9 @@
 //!
 //! Invariant: text that only looks like a number (leading zeros, more digits than an integer has) is none.
 
-use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::types::{Float32Type, Float64Type, Int64Type};
 use arrow_cast::parse::Parser;
+use arrow_schema::DataType;
 use std::borrow::Cow;
 
 /// Integers up to this are floats without loss.
@@ -51,13 +52,21 @@ pub(super) fn loses_digits(text: &str) -> bool {
     value.unsigned_abs() > EXACT_IN_FLOAT && returned != i128::from(value)
 }
 
-/// Whether it is a number larger than all floats: read as one it would be infinite.
-pub(super) fn is_beyond_floats(text: &str) -> bool {
-    // The largest float has 309 digits in front of its point.
-    let may_be = text.contains(['e', 'E']) || text.len() > 300;
+/// Whether it is a number larger than all floats of a type: read as one it would be infinite.
+pub(super) fn is_beyond_floats(text: &str, data_type: &DataType) -> bool {
+    // The largest floats have 39 and 309 digits in front of their points.
+    let (digits, is_narrow) = match data_type {
+        DataType::Float32 => (38, true),
+        _ => (300, false),
+    };
+    let may_be = text.contains(['e', 'E']) || text.len() > digits;
     may_be
         && !WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
-        && Float64Type::parse(text).is_some_and(f64::is_infinite)
+        && if is_narrow {
+            Float32Type::parse(text).is_some_and(f32::is_infinite)
+        } else {
+            Float64Type::parse(text).is_some_and(f64::is_infinite)
+        }
 }
 
 /// Not `007`: zeros in front belong to a name.

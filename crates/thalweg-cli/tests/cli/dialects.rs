@@ -337,6 +337,27 @@ fn numbers_beyond_floats_are_text_or_bad_rows() {
     import(&place, "u.csv", "id,v\n1,1.5\n", &[]).ok();
     let message = import(&place, "v.csv", "id,v\n2,1e400\n", &[]).fails(1);
     assert!(message.contains("\"1e400\""), "{message}");
+    let place = Place::new();
+    let real = ["--type", "v=real"];
+    import(&place, "r.csv", "id,v\n1,0.1\n2,3.4e38\n3,-inf\n", &real).ok();
+    assert_eq!(
+        place.sql("SELECT v FROM r ORDER BY id"),
+        "v\n0.1\n3.4e38\n-inf\n"
+    );
+    let message = import(&place, "s.csv", "id,v\n1,1e40\n", &real).fails(1);
+    assert!(message.contains("\"1e40\" is no real"), "{message}");
+}
+
+#[test]
+fn a_name_of_a_zone_is_no_offset_in_any_row() {
+    for text in ["2024-01-01 10:00 CET", "2024-01-01 10:00:60"] {
+        for first in ["", "2024-01-01 10:00:00\n"] {
+            let place = Place::new();
+            let file = format!("ts\n{first}{text}\n");
+            let message = import(&place, "t.csv", file, &["--time", "ts"]).fails(1);
+            assert!(message.contains(&format!("\"{text}\"")), "{message}");
+        }
+    }
 }
 
 #[test]

@@ -605,3 +605,14 @@ fn values_of_json_are_taken_as_they_are_written() {
         "v,ok,n\n\"a\"\"ä\",true,\n"
     );
 }
+
+#[test]
+fn a_type_is_given_once_and_one_that_text_has() {
+    let place = Place::new();
+    let text = "id,d\n1,PT1S\n";
+    let twice = ["--type", "d=double", "--type", "D=varchar"];
+    let message = import(&place, "d.csv", text, &twice).fails(2);
+    assert!(message.contains("column \"D\" is given twice"), "{message}");
+    let message = import(&place, "d.csv", text, &["--type", "d=duration"]).fails(1);
+    assert!(message.contains("cannot be read from text"), "{message}");
+}

@@ -3,10 +3,12 @@
 What pyarrow cannot read is a SchemaError that names the column.
 """
 
+import dataclasses
 import datetime
 import decimal
 import re
 import reprlib
+from collections.abc import Mapping
 
 import numpy
 import pyarrow
@@ -47,7 +49,7 @@ def is_times(index):
 
 
 def from_pandas(frame, names, time):
-    """A DataFrame without its index, except levels that are named like a column of the table.
+    """A DataFrame without its index, except levels that are named like a column of the table, or have any name where there is none.
 
     An index of times without a name is the time column, if the frame has no other.
     """
@@ -56,7 +58,7 @@ def from_pandas(frame, names, time):
     levels = [
         level
         for level in frame.index.names
-        if isinstance(level, str) and level.lower() in wanted and level.lower() not in columns
+        if isinstance(level, str) and (not names or level.lower() in wanted) and level.lower() not in columns
     ]
     if levels:
         frame = frame.reset_index(level=levels)
@@ -107,6 +109,9 @@ def from_polars(frame):
     if "Object" in kinds:
         name = frame.columns[kinds.index("Object")]
         raise SchemaError(f'column "{name}" is of Python objects, which cannot be stored: cast it to a type of polars')
+    wide = next((place for place, kind in enumerate(kinds) if kind in ("Int128", "UInt128")), None)
+    if wide is not None:
+        raise SchemaError(f'column "{frame.columns[wide]}" is of {kinds[wide]}, which cannot be stored: cast it to Int64 or Decimal')
     return frame.to_arrow() if "Null" in kinds else frame
 
 
@@ -169,15 +174,18 @@ class Chunks:
     @classmethod
     def of(cls, data, names, time):
         """None for what is no sequence of rows or tables."""
-        if _is_lazy(data):
+        named = _named(data)
+        if named is not None:
+            data = [named]
+        elif _is_lazy(data):
             data = [data]
         if isinstance(data, numpy.ndarray) and data.dtype.names:
             data = [{name: data[name] for name in data.dtype.names}]
         elif isinstance(data, (str, bytes, bytearray, numpy.ndarray)) or not hasattr(data, "__iter__"):
             return None
-        is_item = _is_item_or_tuple if names else _is_item
-        if isinstance(data, (list, tuple)) and data and not is_item(data[0]):
-            raise SchemaError(f"a {type(data).__name__} of {_no_item(data[0])}")
+        if isinstance(data, (list, tuple)) and data and not (_is_item(data[0]) or names and isinstance(data[0], (list, tuple))):
+            one_row = "; append([row]) and put(*row) take one row" if names and isinstance(data, tuple) else ""
+            raise SchemaError(f"a {type(data).__name__} of {_no_item(data[0], names)}{one_row}")
         return cls(data, names, time)
 
     def __init__(self, data, names, time):
@@ -192,7 +200,10 @@ class Chunks:
     def _read(self, items, names, time):
         rows = []
         for item in items:
-            if names and isinstance(item, (list, tuple)):
+            named = None if isinstance(item, dict) else _named(item)
+            if named is not None:
+                item = named
+            elif names and isinstance(item, (list, tuple)):
                 item = _in_order(item, names)
             is_row = _is_row(item)
             if rows and (not is_row or len(rows) == _GATHERED_ROWS):
@@ -203,7 +214,7 @@ class Chunks:
             elif _is_item(item):
                 yield from _table(item, names, time).to_batches()
             else:
-                raise SchemaError(f"the rows came with {_no_item(item)}")
+                raise SchemaError(f"the rows came with {_no_item(item, names)}")
         if rows:
             yield from from_rows(rows).to_batches()
 
@@ -229,14 +240,27 @@ def _is_lazy(data):
     return type(data).__name__ == "LazyFrame" and type(data).__module__.split(".")[0] == "polars"
 
 
+def _named(item):
+    """A row that is an object with names, as a dict: named tuples, dataclasses, mappings, rows of databases, one of a DataFrame."""
+    if isinstance(item, tuple):
+        names = getattr(item, "_fields", None)
+        return None if names is None else dict(zip(names, item))
+    kind = type(item)
+    if kind.__name__ == "Series" and kind.__module__.split(".")[0] == "pandas":
+        # A column of a table has no names but numbers.
+        return item.to_dict() if all(isinstance(name, str) for name in item.index) else None
+    if isinstance(item, numpy.void) and item.dtype.names:
+        return {name: item[name] for name in item.dtype.names}
+    if dataclasses.is_dataclass(kind):
+        return {field.name: getattr(item, field.name) for field in dataclasses.fields(kind)}
+    is_mapping = isinstance(item, Mapping) or (kind.__module__, kind.__name__) == ("sqlite3", "Row")
+    return {name: item[name] for name in item.keys()} if is_mapping and not isinstance(item, dict) else None
+
+
 def _is_item(item):
-    if isinstance(item, dict) or is_pandas(item) or _is_lazy(item):
+    if isinstance(item, dict) or is_pandas(item) or _is_lazy(item) or _named(item) is not None:
         return True
     return hasattr(item, "__arrow_c_stream__") or hasattr(item, "__arrow_c_array__")
-
-
-def _is_item_or_tuple(item):
-    return isinstance(item, (list, tuple)) or _is_item(item)
 
 
 def _in_order(row, names):
@@ -246,8 +270,13 @@ def _in_order(row, names):
     return dict(zip(names, row))
 
 
-def _no_item(item):
-    return f"{type(item).__name__}, which is neither a row, as a dict, nor a table"
+def _no_item(item, names):
+    kind = type(item).__name__
+    if isinstance(item, (list, tuple)):
+        return f"{kind}, whose values have no names: give rows as dicts, or the columns as a dict"
+    if names:
+        return f"{kind}, which is neither a row, as a dict or a tuple, nor a table"
+    return f"{kind}, which is neither a row, as a dict, nor a table"
 
 
 def _table(item, names, time):
@@ -294,7 +323,7 @@ def _from_numpy(values):
         values = _in_arrow_unit(values)
     if values.dtype.kind == "O" and mask is None:
         return _from_objects(values)
-    if values.dtype.kind in "cV":
+    if values.dtype.kind in "cV" or values.dtype.kind == "f" and values.dtype.itemsize > 8:
         raise ValueError(f"values of type {values.dtype} cannot be stored")
     return pyarrow.array(values, mask=mask, from_pandas=False)
 
@@ -344,6 +373,11 @@ def _of_one_family(values):
         kinds = set(map(type, values))
     kinds.discard(type(None))
     families = set(map(_family, kinds))
+    if len(families) == 2 and "numbers" in families:
+        # What pandas writes for a missing value of any kind; no text, time or bool is NaN.
+        others = [None if isinstance(value, float) and value != value else value for value in values]
+        if "numbers" not in map(_family, map(type, others)):
+            return _of_one_family(others)
     if len(families) > 1:
         first = next(value for value in values if value is not None)
         other = next(value for value in values if value is not None and _family(type(value)) != _family(type(first)))
@@ -409,6 +443,7 @@ _REWORDED = [
     (r"Could not convert (.*) with type (.*): tried to convert to (\w+)", r"\1 is of type \2 among values of type \3"),
     (r"object of type <class '(.*)'> cannot be converted to int", r"a value of type \1 stands among times or numbers: give all rows values of one type"),
     (r"Could not convert .* with type (.*): did not recognize .*", r"a value of type \1 cannot be stored"),
+    (r"Expected dict key of type str or bytes, got .*", "a dict without names stands for a value; of a DataFrame to_dict('list') makes columns, to_dict('records') rows"),
     (r"Expected bytes, got a '(.*)' object", r"a value of type \1 stands among texts: give all rows values of one type"),
     (r"PyLong is too large to fit int64|Python int too large to convert to C .*|Value .* too large to fit in C integer type", "an integer is beyond 64 bits"),
     (r"(.*) Conversion failed for column (.*) with type .*", r'column "\2": \1'),

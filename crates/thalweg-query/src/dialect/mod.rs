@@ -10,6 +10,7 @@ pub(crate) mod output_names;
 mod patterns;
 mod rows;
 mod types;
+mod unnested;
 mod using;
 mod windows;
 
@@ -17,8 +18,8 @@ use crate::error::unsupported;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Fetch, JoinOperator, LimitClause, OrderBy, OrderByExpr,
-    OrderByKind, Query, Select, SelectFlavor, SelectItem, SetExpr, Subscript, TableFactor,
-    TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    OrderByKind, Query, Select, SelectItem, SetExpr, Subscript, TableFactor, TableWithJoins,
+    UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use thalweg_table::{Error, ErrorKind, Result};
@@ -67,7 +68,7 @@ impl VisitorMut for Translator {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         order_by_positions(query);
         fetch_as_limit(query);
-        if let Err(error) = rows::of_subqueries(query) {
+        if let Err(error) = unnested::check_order(query).and_then(|()| rows::of_subqueries(query)) {
             return ControlFlow::Break(error);
         }
         match using::replace_in_order(query) {
@@ -95,20 +96,12 @@ impl VisitorMut for Translator {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        match select.flavor {
-            SelectFlavor::FromFirstNoSelect => {
-                select.flavor = SelectFlavor::Standard;
-                let all = SelectItem::Wildcard(WildcardAdditionalOptions::default());
-                select.projection = vec![all];
-            }
-            _ if select.projection.is_empty() => {
-                let tables: Vec<String> = select.from.iter().map(ToString::to_string).collect();
-                let tables = tables.join(", ").to_lowercase();
-                return ControlFlow::Break(unsupported(format!(
-                    "SELECT names no columns of {tables}: write SELECT * or count(*)"
-                )));
-            }
-            _ => {}
+        if select.projection.is_empty() {
+            let tables: Vec<String> = select.from.iter().map(ToString::to_string).collect();
+            let tables = tables.join(", ").to_lowercase();
+            return ControlFlow::Break(unsupported(format!(
+                "SELECT names no columns of {tables}: write SELECT * or count(*)"
+            )));
         }
         let joined = using::Joined::read(&mut select.from);
         select.from.iter_mut().for_each(semi_joins_of_the_left);

@@ -40,6 +40,7 @@ impl Named {
     pub(crate) fn new(mut plan: LogicalPlan, mut names: Option<Arc<[String]>>) -> Self {
         while let LogicalPlan::Projection(projection) = &plan
             && renames_only(projection)
+            && !is_lateral(&projection.input)
         {
             if names.is_none() {
                 let fields = projection.schema.fields().iter();
@@ -74,6 +75,19 @@ fn with_names_of_fields(plan: &LogicalPlan, names: Option<Arc<[String]>>) -> Opt
             .map(|name| of_field(name).unwrap_or_else(|| name.clone()))
             .collect(),
     )
+}
+
+/// Whether a plan gets more columns while it is optimised: those that a LATERAL query depends by.
+fn is_lateral(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Subquery(_))
+        || matches!(
+            plan,
+            LogicalPlan::Join(_)
+                | LogicalPlan::SubqueryAlias(_)
+                | LogicalPlan::Filter(_)
+                | LogicalPlan::Sort(_)
+                | LogicalPlan::Limit(_)
+        ) && plan.inputs().into_iter().any(is_lateral)
 }
 
 fn renames_only(projection: &Projection) -> bool {

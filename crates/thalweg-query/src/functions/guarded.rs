@@ -6,7 +6,7 @@
 use super::applied;
 use super::bounded::Size;
 use super::time_groups::TimeGrouping;
-use crate::error::to_datafusion;
+use crate::error::{query, to_datafusion};
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Float64Type};
@@ -146,7 +146,15 @@ impl ScalarUDFImpl for Guarded {
                 self.base.invoke_with_args(args)
             }
             Guard::Time(grouping) => grouping.invoke(&self.base, args),
-            Guard::Patterns => self.base.invoke_with_args(by_row(args)?),
+            Guard::Patterns => {
+                let length = args.args.first().map(ColumnarValue::data_type);
+                if matches!(length, Some(DataType::Duration(_) | DataType::Interval(_))) {
+                    return Err(to_datafusion(query(
+                        "strftime and to_char take a time, not a length of time: CAST it to VARCHAR, or add it to a date",
+                    )));
+                }
+                self.base.invoke_with_args(by_row(args)?)
+            }
             Guard::Seconds => match &*args.args {
                 [seconds] if seconds.data_type().is_floating() => applied(&args, |arrays| {
                     of_seconds(&arrays[0], args.return_field.data_type())

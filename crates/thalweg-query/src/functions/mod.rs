@@ -20,6 +20,7 @@ pub(crate) mod time_texts;
 pub(crate) mod time_zones;
 pub(crate) mod total;
 pub(crate) mod try_times;
+pub(crate) mod within_floats;
 
 use arrow::array::ArrayRef;
 use datafusion::common::{Result, ScalarValue};

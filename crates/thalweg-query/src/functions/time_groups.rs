@@ -5,7 +5,7 @@
 //! calendar. Invariant: what comes out is
 //! what summaries would answer, or an error.
 
-use crate::error::to_datafusion;
+use crate::error::{query, to_datafusion};
 use crate::pushdown::bucket::{buckets, instant_ns, interval_ns};
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
@@ -46,6 +46,14 @@ impl TimeGrouping {
         let Some(times) = args.args.get(1).cloned() else {
             return base.invoke_with_args(args);
         };
+        if self == Self::Bin
+            && let Some(ColumnarValue::Scalar(width)) = args.args.first()
+            && interval_ns(width).is_some_and(|width_ns| width_ns < 0)
+        {
+            return Err(to_datafusion(query(
+                "the width of a bucket must not be negative",
+            )));
+        }
         if self == Self::Bin
             && let Some(bucket) = bucket_of(&args.args, &times.data_type())
         {

@@ -152,7 +152,24 @@ fn zone_named(name: &str) -> Result<Tz> {
             "there is no time zone \"{name}\": write a name such as 'Europe/Berlin' or an offset such as '+02:00'"
         )))
     };
-    Tz::from_str(name).map_err(unknown)
+    Tz::from_str(name)
+        .or_else(|_| Tz::from_str(&name.to_uppercase()))
+        .or_else(|_| Tz::from_str(&with_capitals(name)))
+        .map_err(unknown)
+}
+
+/// `europe/berlin` as the list of zones has it, `Europe/Berlin`.
+fn with_capitals(name: &str) -> String {
+    let mut begins = true;
+    let capitals = name.chars().map(|c| {
+        let c = match begins {
+            true => c.to_ascii_uppercase(),
+            false => c.to_ascii_lowercase(),
+        };
+        begins = !c.is_ascii_alphabetic();
+        c
+    });
+    capitals.collect()
 }
 
 #[derive(Clone, Copy)]

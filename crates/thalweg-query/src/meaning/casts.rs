@@ -1,7 +1,8 @@
 //! Calls of `arrow_cast` to times as the casts that they are, so that what knows about casts knows them; and casts of times to
-//! coarser units, which before 1970 go to the step that the time lies in as well.
+//! coarser units, which before 1970 go to the step that the time lies in as well; and casts to floats, which have an end.
 
 use crate::functions::coarser_times::{coarser, is_coarser};
+use crate::functions::within_floats::{may_be_beyond, within};
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
@@ -59,4 +60,24 @@ pub(super) fn to_coarser(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         },
         other => Transformed::no(other),
     }
+}
+
+/// The cast that `expr` is, of a text or a wider float to a float, with a look at what lies beyond that.
+pub(super) fn within_floats(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let (inner, field, tries) = match &expr {
+        Expr::Cast(Cast { expr, field }) => (expr, field, false),
+        Expr::TryCast(TryCast { expr, field }) => (expr, field, true),
+        _ => return Transformed::no(expr),
+    };
+    let to = field.data_type();
+    // What has no type here, as a placeholder, gets one before this rule is asked again.
+    let is_narrow = to.is_floating()
+        && inner
+            .get_type(schema)
+            .is_ok_and(|from| may_be_beyond(&from, to));
+    if !is_narrow {
+        return Transformed::no(expr);
+    }
+    let value = (**inner).clone();
+    Transformed::yes(within(expr, value, tries))
 }

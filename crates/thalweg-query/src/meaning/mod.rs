@@ -76,6 +76,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| float_lists::with_one_zero(expr, schema))?
         .transform_data(|expr| Ok(joined_lists::kept_apart(expr)))?
         .transform_data(|expr| Ok(casts::to_coarser(expr, schema)))?
+        .transform_data(|expr| Ok(casts::within_floats(expr, schema)))?
         .transform_data(|expr| Ok(parts::of_durations(expr, schema)))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))
 }

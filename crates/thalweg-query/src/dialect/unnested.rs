@@ -1,0 +1,67 @@
+//! ORDER BY beside `unnest`.
+//!
+//! DataFusion sorts what comes out of `unnest`, and finds no column there that was not selected: its message speaks of a table
+//! without columns.
+
+use super::output_names;
+use crate::error::unsupported;
+use datafusion::sql::sqlparser::ast::{
+    Expr, OrderByKind, Query, Select, SelectItem, SetExpr, Value, visit_expressions,
+};
+use std::ops::ControlFlow;
+use thalweg_table::Result;
+use thalweg_table::schema::fold_name;
+
+/// Refuses to sort by what is not selected.
+pub(super) fn check_order(query: &Query) -> Result<()> {
+    let (SetExpr::Select(select), Some(order_by)) = (&*query.body, &query.order_by) else {
+        return Ok(());
+    };
+    let OrderByKind::Expressions(keys) = &order_by.kind else {
+        return Ok(());
+    };
+    if !select.projection.iter().any(unnests) {
+        return Ok(());
+    }
+    match keys.iter().find(|key| !is_selected(select, &key.expr)) {
+        None => Ok(()),
+        Some(key) => Err(unsupported(format!(
+            "ORDER BY {} is not offered beside unnest, which does not select it: select it too, or put the query in FROM",
+            key.expr
+        ))),
+    }
+}
+
+fn unnests(item: &SelectItem) -> bool {
+    let is_unnest = |expr: &Expr| match expr {
+        Expr::Function(function) if fold_name(&function.name.to_string()) == "unnest" => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(item, is_unnest).is_break()
+}
+
+/// Whether a key is an item by its name, its expression or its place, or may be a column of a wildcard.
+fn is_selected(select: &Select, key: &Expr) -> bool {
+    if matches!(key, Expr::Value(value) if matches!(value.value, Value::Number(..))) {
+        return true;
+    }
+    let last_name = |expr: &Expr| match expr {
+        Expr::Identifier(name) => Some(fold_name(&name.value)),
+        Expr::CompoundIdentifier(names) => names.last().map(|name| fold_name(&name.value)),
+        _ => None,
+    };
+    let wanted = last_name(key);
+    select.projection.iter().any(|item| match item {
+        SelectItem::UnnamedExpr(expr) => {
+            expr == key
+                || wanted.is_some()
+                    && (last_name(expr) == wanted || output_names::of_unnamed(item) == wanted)
+        }
+        SelectItem::ExprWithAlias { expr, alias } => {
+            expr == key || wanted == Some(fold_name(&alias.value))
+        }
+        _ => true,
+    })
+}
