@@ -88,7 +88,7 @@ fn empty_one_by_one(writer: &Writer, mut sparse: Vec<Sparse<'_>>) -> Result<bool
     if !sparse.is_empty()
         && writer.supply.is_given_back()
         && writer
-            .with_leader(|leader| leader.supply.ensure_reserve(0))?
+            .with_leader(|_| writer.supply.ensure_reserve(0))?
             .is_err()
     {
         return Ok(false);

@@ -80,8 +80,8 @@ impl Cleaner {
         }
         let (staged, written, bound) = writer.with_leader(|leader| {
             // The bound first: what was given out before it is staged by now, or was.
-            let bound = leader.supply.file_id_bound();
-            let staged = leader.staged.lock().keys().copied().collect();
+            let bound = writer.supply.file_id_bound();
+            let staged = writer.staged.lock().keys().copied().collect();
             (staged, leader.written_segment(), bound)
         })?;
         let snapshot = writer.snapshot();
@@ -258,8 +258,8 @@ fn remove_dead(
 ) -> Result<Collected> {
     let (awaits_cleaning, dropped_in) = cleaner.writer.with_leader(|leader| {
         (
-            leader.dropped.awaits_cleaning(),
-            leader.dropped.last_segment(),
+            leader.dropped().awaits_cleaning(),
+            leader.dropped().last_segment(),
         )
     })?;
     // Segments that the last round has left do not call for another one, which would leave as many. One with what was dropped
@@ -305,7 +305,7 @@ fn remove_dead(
 fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     let writer = &cleaner.writer;
     let (commit, dead_bytes) = (waiting.at.commit, waiting.dead_bytes);
-    let awaits_cleaning = writer.with_leader(|leader| leader.dropped.awaits_cleaning())?;
+    let awaits_cleaning = writer.with_leader(|leader| leader.dropped().awaits_cleaning())?;
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
     // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
     let usual_bytes = writer
@@ -333,7 +333,7 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     let after = writer.snapshot();
     let still_needed = live_files(&after, &writer.store, &mut cleaner.known_uses.lock());
     let (log_floor, next_file) = writer.with_leader(|leader| {
-        let next_file = leader.root.least_next_file();
+        let next_file = leader.root().least_next_file();
         (leader.oldest_needed_segment(), next_file)
     })?;
     if after.commit() == commit {
@@ -376,7 +376,7 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     if !waiting.dead.is_empty() {
         let is_alone = writer.with_leader(|leader| {
             // Not for a table that was dropped meanwhile.
-            leader.dropped.was_cleaned(commit);
+            leader.dropped_mut().was_cleaned(commit);
             leader.both_slots_name_the_state()
         })?;
         if is_alone {
@@ -391,13 +391,13 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
 /// They were never part of a table, so no slot of the root and no snapshot needs them.
 fn remove_empty_fragments(cleaner: &Cleaner, dead: &mut Vec<Dead>) -> Result<usize> {
     let writer = &cleaner.writer;
-    let least_next_file = || writer.with_leader(|leader| leader.root.least_next_file());
+    let least_next_file = || writer.with_leader(|leader| leader.root().least_next_file());
     let empty = dead.extract_if(.., |dead| dead.is_empty_fragment(&writer.env));
     let empty: Vec<Dead> = empty.collect();
     let mut bound = least_next_file()?;
     // Checkpoints raise it: for many of them, and where these do not take the room that others need.
     let is_many = empty.iter().filter(|dead| dead.id >= bound).count() >= EMPTY_FRAGMENTS;
-    if is_many && writer.with_leader(|leader| leader.supply.may_clean_now())? {
+    if is_many && writer.with_leader(|_| writer.supply.may_clean_now())? {
         for _slot in 0..SLOTS {
             let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
         }

@@ -69,8 +69,8 @@ impl Kernel {
             (Role::Reader(Box::new(reader)), store)
         } else {
             let Opened { leader, lock } = open::open_writer(&env, path, options)?;
-            let store = Arc::clone(&leader.store);
             let writer = Arc::new(Writer::new(leader, lock, &encoder, options)?);
+            let store = Arc::clone(&writer.store);
             let upkeep = Arc::new(Upkeep::new(Arc::clone(&writer), encoder, options));
             let background = Background::start(&env, &upkeep, options).inspect_err(|_| {
                 // Nobody will: the lock and what was prepared go back here. The error that counts is the first.

@@ -13,7 +13,6 @@ pub mod block;
 mod catalog;
 mod change;
 mod checkpoint;
-mod checkpointing;
 pub mod commit;
 mod compact;
 mod contradictions;
@@ -53,8 +52,6 @@ mod reader_slots;
 mod recover;
 pub mod repair;
 mod replay;
-mod resume;
-mod room;
 mod root;
 #[cfg_attr(
     not(feature = "broken-rules"),
@@ -69,6 +66,7 @@ pub mod state;
 pub mod store;
 pub mod summary;
 mod table_state;
+mod unfinished;
 mod upkeep;
 pub mod verify;
 mod view;

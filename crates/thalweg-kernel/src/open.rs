@@ -6,19 +6,14 @@
 //! whatever has the path later.
 //! Recovery is done before the caller gets anything.
 
-use crate::announcer::Announcer;
 use crate::bases::BuildsOn;
 use crate::checkpoint::{WrittenTrees, put_checkpoint};
-use crate::dropped::Dropped;
-use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::Failure;
 use crate::folders::{make_database_folder, make_folders};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
-use crate::full_disk::FullDisk;
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, counts_as_used};
-use crate::leader::{Ended, Leader};
-use crate::live::{Live, LiveFile};
+use crate::leader::Leader;
 use crate::log_writer::LogWriter;
 use crate::options::Options;
 use crate::paths::{
@@ -27,12 +22,10 @@ use crate::paths::{
 };
 use crate::replay::head_at;
 use crate::root::{Root, RootFile};
-use crate::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::segment::{self, SEGMENT_HEADER_BYTES};
 use crate::segment_supply::{SegmentSupply, Wanted};
-use crate::store::Store;
 use crate::working::Working;
-use arc_swap::ArcSwap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, LockKind, OpenMode};
 
@@ -243,9 +236,8 @@ fn create_with(
         next_file: supply.file_id_bound(),
     };
     let root = RootFile::create(env, dir, root)?;
-    let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    leader.log = Some(log);
-    leader.write_live()?;
+    let mut leader = Leader::new(env, dir, options, root, supply, Working::empty())?;
+    leader.take_first_log(log)?;
     Ok(leader)
 }
 
@@ -353,149 +345,9 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
         next_file,
         options.segment_bytes,
     )?);
-    let mut leader = leader(env, dir, options, root, supply, Working::empty())?;
-    leader.dropped = Dropped::at_opening();
-    let recovered = leader.recover_log().map_err(Failure::error);
-    let opened = match recovered {
-        Err(error) if error.kind() == ErrorKind::DiskFull => leader.show_without_room(),
-        done => done,
-    };
-    match opened {
-        Ok(()) => Ok(leader),
-        Err(error) => {
-            leader.supply.give_up();
-            Err(error)
-        }
-    }
-}
-
-/// What `live` says of the epoch of the root. It is never needed; but where it is there it knows what was synced, and
-/// which epochs there were.
-pub(crate) fn live_of_epoch(leader: &mut Leader, dir: &Path) -> Result<Option<Live>> {
-    let epoch = leader.root.current.epoch;
-    let said = leader.announcer.live().read()?;
-    let Some(live) = said.filter(|l| l.database == leader.database) else {
-        return Ok(None);
-    };
-    if live.epoch > epoch {
-        let what = format!(
-            "it is of epoch {}, but epoch {} has begun: an old copy?",
-            epoch.0, live.epoch.0
-        );
-        return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
-    }
-    leader.announcer.raise_floor(live.gc_floor);
-    Ok(Some(live).filter(|l| l.epoch == epoch))
-}
-
-/// Segments that recoveries which did not finish have begun, with their epochs; an error if the root is an old one.
-///
-/// A segment of a later epoch than the root's was never used, unless frames follow its checkpoint: they are only
-/// written once both root slots name the epoch.
-pub(crate) fn unfinished_epochs(
-    env: &Env,
-    dir: &Path,
-    root: &Root,
-) -> Result<Vec<(Epoch, PathBuf)>> {
-    let mut unfinished = Vec::new();
-    for id in list_segments(env, dir)?
-        .into_iter()
-        .filter(|id| *id > root.checkpoint.segment)
-    {
-        let path = segment_path(dir, id);
-        let file = env
-            .storage()
-            .open(&path, OpenMode::Read)
-            .map_err(io_at("opening", &path))?;
-        // One that cannot be read is left alone: if the log goes on in it, reading the log ends there.
-        let header = match segment::whole_header(&*file, &path) {
-            Err(error) if error.is_unreadable() => continue,
-            header => header?,
-        };
-        let is_later =
-            |header: &SegmentHeader| header.database == root.database && header.epoch > root.epoch;
-        let Some(header) = header.filter(is_later) else {
-            continue;
-        };
-        let follow = match frames_follow_checkpoint(&*file, &header, root) {
-            Err(error) if error.is_unreadable() => continue,
-            follow => follow?,
-        };
-        if follow {
-            let what = format!(
-                "it is of epoch {}, but epoch {} has commits: an old copy?",
-                root.epoch.0, header.epoch.0
-            );
-            return Err(Error::corruption(dir.join(ROOT_NAME).display(), what));
-        }
-        unfinished.push((header.epoch, path));
-    }
-    Ok(unfinished)
-}
-
-/// An unfinished epoch ends with its checkpoint. That may lie in a second segment, alone, if the first one is full.
-fn frames_follow_checkpoint(file: &dyn File, header: &SegmentHeader, root: &Root) -> Result<bool> {
-    let mut at = LogPosition {
-        segment: header.file,
-        offset: SEGMENT_HEADER_BYTES as u64,
-    };
-    let mut behind_checkpoint = false;
-    let mut previous_crc = header.previous_crc;
-    loop {
-        let Some(head) = head_at(file, at, root.database)? else {
-            return Ok(false);
-        };
-        if head.id.epoch != header.epoch || head.id.previous_crc != previous_crc {
-            return Ok(false);
-        }
-        if behind_checkpoint || (head.is_commit() && header.previous.is_some()) {
-            return Ok(true);
-        }
-        behind_checkpoint = !head.is_commit() && !head.is_padding();
-        previous_crc = head.crc;
-        at.offset += u64::from(head.frame_bytes);
-    }
-}
-
-pub(crate) fn leader(
-    env: &Env,
-    dir: &Path,
-    options: &Options,
-    root: RootFile,
-    supply: Arc<SegmentSupply>,
-    mut working: Working,
-) -> Result<Leader> {
-    let database = root.current.database;
-    let store = Arc::new(Store::new(
-        env.clone(),
-        dir.to_owned(),
-        database,
-        options.cache_bytes,
-    ));
-    let live = LiveFile::open_writer(env, dir)?;
-    let published = Arc::new(ArcSwap::new(working.publish(root.current.epoch)));
-    Ok(Leader {
-        env: env.clone(),
-        dir: dir.to_owned(),
-        database,
-        working,
-        log: None,
-        recovered_end: None,
-        root,
-        announcer: Announcer::new(live, database, env.clock().boot_id()),
-        store,
-        supply,
-        published,
-        due: Arc::new(Due::default()),
-        staged: Arc::default(),
-        encoder: None,
-        builder: FrameBuilder::default(),
-        changes: Vec::new(),
-        ended: Ended::No,
-        full_disk: FullDisk::default(),
-        known_synced: (Epoch::default(), LogPosition::default()),
-        dropped: Dropped::default(),
-    })
+    let mut leader = Leader::new(env, dir, options, root, supply, Working::empty())?;
+    leader.recover_at_opening()?;
+    Ok(leader)
 }
 
 /// An id above `known`, that of the root, and above the names of all segments and fragments: ids are not used twice, even if

@@ -206,7 +206,7 @@ impl Upkeep {
         } else {
             let full_bytes = self
                 .writer
-                .with_leader(|leader| leader.working.bases.index_bytes())?;
+                .with_leader(|leader| leader.working().bases.index_bytes())?;
             CLEANING_CHECKPOINTS * full_bytes
         };
         let collected = marked.and_then(|marked| self.cleaner.collect(marked, least_bytes));
@@ -278,11 +278,8 @@ impl Upkeep {
             let was_stuck = self.writer.due.note_encoded(table, failed, now_ns);
             if was_stuck || encoded.is_err() {
                 let failed_ns = encoded.is_err().then_some(now_ns);
-                self.writer.with_leader(|leader| {
-                    let open = &mut leader.working.open;
-                    open.note_encoded(table, failed_ns);
-                    leader.due.note_open(open)
-                })?;
+                self.writer
+                    .with_leader(|leader| leader.note_encoded(table, failed_ns))?;
             }
         }
         encoded

@@ -10,7 +10,7 @@ use crate::failure::refusal;
 use crate::fragment::{FragmentWriter, Staged};
 use crate::ids::{CommitNo, FileId, TableId};
 use crate::job::Job;
-use crate::leader::Leader;
+use crate::leader::{Leader, Shared};
 use crate::options::{Options, RowEncoder};
 use crate::panics::watched;
 use crate::pins::Pins;
@@ -63,18 +63,26 @@ impl Writer {
         encoder: &Arc<dyn RowEncoder>,
         options: &Options,
     ) -> Result<Self> {
-        leader.learn_block_rows(encoder);
-        leader.encoder = Some(Arc::clone(encoder));
-        mend_slots(&leader.env, &leader.dir);
+        leader.set_encoder(encoder);
+        let Shared {
+            env,
+            dir,
+            published,
+            store,
+            supply,
+            due,
+            staged,
+        } = leader.shared();
+        mend_slots(&env, &dir);
         Ok(Self {
-            env: leader.env.clone(),
-            dir: leader.dir.clone(),
-            published: Arc::clone(&leader.published),
-            store: Arc::clone(&leader.store),
-            supply: Arc::clone(&leader.supply),
-            due: Arc::clone(&leader.due),
-            staged: Arc::clone(&leader.staged),
-            pins: Arc::new(Pins::new(leader.env.owner())),
+            pins: Arc::new(Pins::new(env.owner())),
+            env,
+            dir,
+            published,
+            store,
+            supply,
+            due,
+            staged,
             empty_fragments: AtomicUsize::new(0),
             queue: CommitQueue::new(leader),
             room: Condvar::new(),
@@ -133,7 +141,7 @@ impl Writer {
         for file in files {
             // Between two batches: another commit may be about to make it part of a table, and finds it gone from here on.
             // Whatever is not staged is part of a table, or gone.
-            let was_staged = self.with_leader(|leader| leader.staged.lock().remove(&file));
+            let was_staged = self.with_leader(|_| self.staged.lock().remove(&file));
             if was_staged.is_ok_and(|staged| staged.is_some()) {
                 self.store.give_up_file(file);
             }
@@ -164,11 +172,12 @@ impl Writer {
             return Ok(());
         }
         // Where a drop was given the reserve, only looking for room ends that, which else the next small commit does: there may be none.
-        let may_clean = |supply: &SegmentSupply| {
+        let may_clean = || {
+            let supply = &self.supply;
             let is_kept_for_drops = supply.is_given_back() && supply.ensure_reserve(0).is_err();
             !is_kept_for_drops && supply.may_clean_now()
         };
-        if self.with_leader(|leader| may_clean(&leader.supply))? {
+        if self.with_leader(|_| may_clean())? {
             self.due.expect_garbage();
             self.due.call_for_garbage();
             return Ok(());
@@ -193,7 +202,7 @@ impl Writer {
         let staged = stage();
         if segment::is_full(&staged) && self.supply.free.is_overstated() {
             // Only a file that is made tells whether there is room again, and only the leader may make one.
-            self.with_leader(|leader| leader.supply.ensure_reserve(0))??;
+            self.with_leader(|_| self.supply.ensure_reserve(0))??;
             return stage();
         }
         staged
@@ -223,15 +232,16 @@ impl Writer {
                     _ => Err(error),
                 })
                 // An old root is told by a newer `live`.
-                .and_then(|_| self.with_leader(|leader| leader.announcer.live().sync())?),
+                .and_then(|_| self.with_leader(|leader| leader.announcer().live().sync())?),
             Some(poison) => Err(refusal(&poison)),
         };
         // Its files are closed with it, and nothing more is prepared.
         let leader = self.queue.close();
         self.supply.release();
         // Another process may write from here.
-        let live_unlocked =
-            leader.map_or(Ok(()), |mut leader| leader.announcer.live_mut().unlock());
+        let live_unlocked = leader.map_or(Ok(()), |mut leader| {
+            leader.announcer_mut().live_mut().unlock()
+        });
         // A child of a fork may hold the file open as well, and with it the lock.
         let unlocked = lock.unlock(0..1);
         last.and(live_unlocked)

@@ -140,21 +140,21 @@ fn the_last_numbers_are_refused_before_anything_is_written() {
     };
     let spent: [(&str, Spend); 4] = [
         ("epochs (4294967295)", |leader| {
-            leader.root.current.epoch = Epoch(u32::MAX);
+            leader.spend_epochs();
         }),
         ("commits (18446744073709551615)", |leader| {
-            leader.working.commit = CommitNo(u64::MAX);
+            leader.working_mut().commit = CommitNo(u64::MAX);
         }),
         ("numbers of tables (4294967295)", |leader| {
-            leader.working.next_table = u32::MAX;
+            leader.working_mut().next_table = u32::MAX;
         }),
         ("versions of a definition (4294967295)", |leader| {
-            let id = leader.working.tables.named("t").unwrap().id;
+            let id = leader.working().tables.named("t").unwrap().id;
             let spend = |table: &mut TableState| {
                 table.definition_version = u32::MAX;
                 Ok(())
             };
-            leader.working.change_tree(id, spend).unwrap();
+            leader.working_mut().change_tree(id, spend).unwrap();
         }),
     ];
     for (what, spend) in spent {
@@ -196,7 +196,7 @@ fn the_last_numbers_count_within_a_commit() {
     kernel.commit(create("u"), Durability::Disk).unwrap();
     kernel
         .writer_of_tests()
-        .with_leader(|leader| leader.working.next_table = u32::MAX - 1)
+        .with_leader(|leader| leader.working_mut().next_table = u32::MAX - 1)
         .unwrap();
     let mut two = create("v");
     two.edits.extend(create("w").edits);
@@ -231,10 +231,7 @@ fn foreign_names_use_up_no_numbers() {
             .unwrap();
         kernel.run_due_work().unwrap();
         kernel.collect_garbage().unwrap();
-        let bound = kernel
-            .writer_of_tests()
-            .with_leader(|leader| leader.supply.file_id_bound())
-            .unwrap();
+        let bound = kernel.writer_of_tests().supply.file_id_bound();
         assert!(bound.0 < 1_000, "{bound:?}");
         kernel.close().unwrap();
     }
@@ -250,10 +247,7 @@ fn a_name_not_far_above_the_root_does_use_up_its_number() {
     let name = Path::new(DIR).join("data/0000000000100000.frag");
     sim.write_file(&name, b"an orphan").unwrap();
     let kernel = open(&sim).unwrap();
-    let bound = kernel
-        .writer_of_tests()
-        .with_leader(|leader| leader.supply.file_id_bound())
-        .unwrap();
+    let bound = kernel.writer_of_tests().supply.file_id_bound();
     assert!(bound.0 > 0x0010_0000, "{bound:?}");
 }
 

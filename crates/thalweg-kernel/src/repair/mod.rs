@@ -20,7 +20,7 @@ use crate::folders::restore_folders;
 use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId, check_countable};
 use crate::index::{Entry, EntryKey, Step, Tree};
 use crate::leader::Leader;
-use crate::open::{self, free_file_id, hold_folder, look_for_database, take_lock};
+use crate::open::{free_file_id, hold_folder, look_for_database, take_lock};
 use crate::options::Options;
 use crate::paths::{DATA_DIR, ROOT_NAME, data_dir, list_segments};
 use crate::root::{Root, RootFile};
@@ -698,39 +698,39 @@ impl Repair {
         // Files that are missing have had ids too, which nothing may tell. Readers may still know them by these, or somebody puts
         // one of the files back.
         let next_file = FileId(free.0.saturating_add(LOST_FILE_IDS));
-        let supply = SegmentSupply::new(
+        let supply = Arc::new(SegmentSupply::new(
             env.clone(),
             dir.to_owned(),
             next_file,
             options.segment_bytes,
-        )?;
-        let mut leader = open::leader(env, dir, options, root, Arc::new(supply), start.working)?;
+        )?);
+        let mut leader = Leader::new(env, dir, options, root, Arc::clone(&supply), start.working)?;
         if let Some(live) = live {
-            leader.announcer.raise_floor(live.gc_floor);
+            leader.announcer_mut().raise_floor(live.gc_floor);
         }
         let switched = self.switch(env, dir, &mut leader, epoch);
-        if switched.is_err() && !leader.root.may_name(epoch) {
+        if switched.is_err() && !leader.root().may_name(epoch) {
             // Else each repair that finds no room leaves less of it to the next one.
             leader.give_up_staged();
-            leader.supply.give_up();
+            supply.give_up();
         }
         report.moved_blocks = switched?;
         // Into the other slot as well: both may be damaged.
         leader.write_live()?;
-        leader.announcer.live().sync()?;
-        leader.supply.release();
+        leader.announcer().live().sync()?;
+        supply.release();
         Ok(())
     }
 
     /// Writes what moves, and makes the new epoch the one that counts. Returns how many blocks were moved.
     fn switch(&self, env: &Env, dir: &Path, leader: &mut Leader, epoch: Epoch) -> Result<u64> {
         let mut moved_blocks = 0;
-        for table in leader.working.tables.clone().iter() {
+        for table in leader.working().tables.clone().iter() {
             moved_blocks += self.renew_index(leader, table)?;
         }
         sync_folder(env, dir)?;
         // What it was read from may be damaged elsewhere, or go: nothing is built on it.
-        leader.working.bases.forget();
+        leader.working_mut().bases.forget();
         leader
             .begin_epoch(epoch, Vec::new())
             .map_err(Failure::error)?;
@@ -740,7 +740,7 @@ impl Repair {
     /// Gives a table an index without what is damaged. Whole blocks of a file that is damaged elsewhere, and of the log
     /// where it may not be on disk yet, move to a new fragment. Returns how many.
     fn renew_index(&self, leader: &mut Leader, table: &TableState) -> Result<u64> {
-        let store = Arc::clone(&leader.store);
+        let store = leader.shared().store;
         let mut lost = None;
         let items = table.tree.whole_items(&*store, &mut |_, error| {
             lost.get_or_insert_with(|| error.clone());
@@ -771,7 +771,7 @@ impl Repair {
             let fragment = leader.stage_fragment(table.id)?;
             stay.push(fragment.copy_of(&store, &move_out)?);
         }
-        set_items(&mut leader.working, table, stay, &store)?;
+        set_items(leader.working_mut(), table, stay, &store)?;
         Ok(moved)
     }
 

@@ -5,16 +5,19 @@
 //! process has shown is there after it, or nothing is written any more: so a handle never shows less than before, and what
 //! was prepared from any of its snapshots is checked against the same commits.
 
+use super::{Ended, Leader};
+use crate::dropped::Dropped;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::{Failure, Outcome, fatal};
 use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId};
-use crate::leader::{Ended, Leader};
+use crate::live::Live;
 use crate::live::same_boot;
-use crate::open::{live_of_epoch, unfinished_epochs};
+use crate::paths::ROOT_NAME;
 use crate::paths::io_at;
 use crate::recover::{Recovered, apply, recover};
 use crate::root::{Root, RootFile};
 use crate::segment;
+use crate::unfinished::unfinished_epochs;
 use crate::view::View;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,10 +34,43 @@ fn remove_all(env: &Env, segments: Vec<(Epoch, PathBuf)>) -> Outcome<()> {
 }
 
 impl Leader {
+    /// The recovery of an opening: where the disk has no room for what it writes, it shows what it can.
+    ///
+    /// # Errors
+    /// What was prepared for the log is given up.
+    pub(crate) fn recover_at_opening(&mut self) -> Result<()> {
+        self.dropped = Dropped::at_opening();
+        let recovered = self.recover_log().map_err(Failure::error);
+        let opened = match recovered {
+            Err(error) if error.kind() == ErrorKind::DiskFull => self.show_without_room(),
+            done => done,
+        };
+        opened.inspect_err(|_| self.supply.give_up())
+    }
+
+    /// What `live` says of the epoch of the root. It is never needed; but where it is there it knows what was synced, and
+    /// which epochs there were.
+    fn live_of_epoch(&mut self) -> Result<Option<Live>> {
+        let epoch = self.root.current.epoch;
+        let said = self.announcer.live().read()?;
+        let Some(live) = said.filter(|l| l.database == self.database) else {
+            return Ok(None);
+        };
+        if live.epoch > epoch {
+            let what = format!(
+                "it is of epoch {}, but epoch {} has begun: an old copy?",
+                epoch.0, live.epoch.0
+            );
+            return Err(Error::corruption(self.dir.join(ROOT_NAME).display(), what));
+        }
+        self.announcer.raise_floor(live.gc_floor);
+        Ok(Some(live).filter(|l| l.epoch == epoch))
+    }
+
     /// Reads root and log, and begins an epoch if anything there is not known to be on disk.
-    pub(crate) fn recover_log(&mut self) -> Outcome<()> {
+    fn recover_log(&mut self) -> Outcome<()> {
         let (env, dir) = (self.env.clone(), self.dir.clone());
-        let said = live_of_epoch(self, &dir).map_err(Failure::Refused)?;
+        let said = self.live_of_epoch().map_err(Failure::Refused)?;
         let unfinished = unfinished_epochs(&env, &dir, &self.root.current);
         let mut unfinished = unfinished.map_err(Failure::Refused)?;
         if self.root.other.is_some() {
@@ -116,7 +152,7 @@ impl Leader {
     /// What fails before anything was written is tried again by whoever comes next; so is what fails for want of space.
     ///
     /// `for_drop`: for the sake of a table that is dropped; what is kept for a full disk may then be given back.
-    pub(crate) fn resume(&mut self, for_drop: bool) -> Outcome<()> {
+    pub(super) fn resume(&mut self, for_drop: bool) -> Outcome<()> {
         // A panic leaves it so.
         self.ended = Ended::ForGood;
         let replaced = std::mem::take(&mut self.working.replaced);
@@ -196,7 +232,7 @@ impl Leader {
     /// writing begins once there is room. What an earlier process kept for a full disk stays for a drop.
     ///
     /// Not what the newest slot of the root leads to: the recovery that has failed may have written it, and lost its sync.
-    pub(crate) fn show_without_room(&mut self) -> Result<()> {
+    fn show_without_room(&mut self) -> Result<()> {
         self.log = None;
         self.root = RootFile::open(&self.env, &self.dir, true)?;
         let told = self
@@ -225,38 +261,17 @@ impl Leader {
 
     /// Gives the file system back what was not written of the log that was recovered: a new epoch begins in a segment of its own,
     /// which is `next` if it has begun.
-    pub(crate) fn cut_recovered(&self, next: Option<FileId>) -> Outcome<()> {
+    pub(super) fn cut_recovered(&self, next: Option<FileId>) -> Outcome<()> {
         let Some(end) = self.recovered_end else {
             return Ok(());
         };
         segment::cut_unwritten(&self.env, &self.dir, end, next).map_err(Failure::Refused)
     }
 
-    /// Begins the epoch of this opening for what frees no space: only where there is a reserve beside it, or room for one. Else it
-    /// would take the last room for its checkpoint, and be refused itself.
-    pub(crate) fn ensure_epoch_beside_reserve(&mut self) -> Outcome<()> {
-        if self.log.is_none() && self.supply.is_short() {
-            self.supply.ensure_reserve(0).map_err(Failure::Refused)?;
-        }
-        self.ensure_epoch()
-    }
-
-    /// Begins the epoch of this opening for a drop: where there is no room for that, with all that can be given back.
-    pub(crate) fn ensure_epoch_to_drop(&mut self) -> Outcome<()> {
-        match self.ensure_epoch() {
-            Err(Failure::Refused(error)) if error.kind() == ErrorKind::DiskFull => {
-                self.supply.give_back();
-                self.cut_recovered(None)?;
-                self.ensure_epoch()
-            }
-            done => done,
-        }
-    }
-
     /// Before a table is dropped: on a full disk that takes room for writes in place as well, what is kept for this is given
     /// back, and serves the drop from there. Not for replacements: they come by themselves, again and again, and between
     /// two of them another program could take the room.
-    pub(crate) fn make_room_to_drop(&mut self) -> Outcome<()> {
+    pub(super) fn make_room_to_drop(&mut self) -> Outcome<()> {
         if !self.supply.must_give_back().map_err(Failure::Refused)? {
             return Ok(());
         }
@@ -273,7 +288,7 @@ impl Leader {
     }
 
     /// The same before the checkpoints that come before files are removed. An opening may find these files.
-    pub(crate) fn make_room_to_clean(&mut self) -> Outcome<()> {
+    pub(super) fn make_room_to_clean(&mut self) -> Outcome<()> {
         if self.supply.must_give_back().map_err(Failure::Refused)? {
             self.give_back();
         }

@@ -5,8 +5,8 @@
 //! them again before a table can be dropped. What comes by itself, again and again, leaves room in the reserve for a drop: for
 //! the checkpoint that begins an epoch, and for those before files are removed.
 
+use super::{Leader, UNSYNCED_LIMIT_BYTES, no_epoch};
 use crate::failure::{Failure, Outcome, fatal};
-use crate::leader::{Leader, UNSYNCED_LIMIT_BYTES, no_epoch};
 use crate::log_writer::LogWriter;
 use crate::purpose::Purpose;
 use crate::segment_supply::Wanted;
@@ -36,7 +36,7 @@ impl Leader {
     }
 
     /// Returns the log with room for a frame, which adds `in_checkpoints` bytes to the next checkpoints.
-    pub(crate) fn room(
+    pub(super) fn room(
         &mut self,
         frame_bytes: u64,
         in_checkpoints: u64,
@@ -92,7 +92,7 @@ impl Leader {
     }
 
     /// Whether a frame finds room in the segment that is written to.
-    pub(crate) fn fits(&self, frame_bytes: u64, in_checkpoints: u64, purpose: Purpose) -> bool {
+    pub(super) fn fits(&self, frame_bytes: u64, in_checkpoints: u64, purpose: Purpose) -> bool {
         let Some(log) = &self.log else { return false };
         let kept = match (log.is_reserve(), purpose) {
             (false, _) => Some(0),

@@ -4,6 +4,7 @@
 //! commits that it takes. A checkpoint is on disk before the root names it, and the index pages in it become readable, and what
 //! it builds on changes, only after that. Where building one is refused, nothing was written and the state is as it was.
 
+use super::{Leader, no_epoch};
 use crate::bases::BuildsOn;
 use crate::bases::Place;
 use crate::checkpoint::{CHECKPOINT_SECTIONS, WrittenTrees, put_checkpoint};
@@ -12,7 +13,6 @@ use crate::failure::{Failure, Outcome, fatal};
 use crate::fields::len_u32;
 use crate::frame::{FRAME_ALIGN, FrameBuilder, SECTOR_BYTES, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition};
-use crate::leader::{Leader, no_epoch};
 use crate::log_writer::LogWriter;
 use crate::purpose::Purpose;
 use crate::root::Root;
@@ -56,7 +56,7 @@ impl Leader {
 
     /// One of the two checkpoints before files are removed. Where space is short there is one, named in both slots, as at the
     /// beginning of an epoch: two take twice the room. Only there: a repair needs another one if this one is damaged.
-    pub(crate) fn checkpoint_to_free(&mut self) -> Outcome<CommitNo> {
+    pub(super) fn checkpoint_to_free(&mut self) -> Outcome<CommitNo> {
         self.make_room_to_clean()?;
         self.ensure_epoch_to_drop()?;
         if self.supply.is_short() && self.both_slots_name_the_state() {
@@ -81,7 +81,7 @@ impl Leader {
     /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the folder of the log, the segment that the
     /// epoch of this checkpoint begins with, and its path if it has no name yet. Unless it `must_be_full` it is a difference, if the base is
     /// not used up.
-    pub(crate) fn store_checkpoint(
+    pub(super) fn store_checkpoint(
         &mut self,
         first: Option<(&LogFolder, FileId, Option<&Path>)>,
         must_be_full: bool,
@@ -135,7 +135,7 @@ impl Leader {
     }
 
     /// Makes a checkpoint the one that counts.
-    pub(crate) fn switch_root(&mut self, stored: Stored, begins_epoch: bool) -> Outcome<()> {
+    pub(super) fn switch_root(&mut self, stored: Stored, begins_epoch: bool) -> Outcome<()> {
         let Stored {
             root,
             builds_on,

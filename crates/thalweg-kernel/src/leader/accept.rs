@@ -1,0 +1,141 @@
+//! Taking a commit: validated, put behind the pending frames, applied.
+//!
+//! Invariants: what can refuse a commit is asked before anything of it is done; pages that applying it needs are loaded before
+//! its frame is built, so that one that cannot be read refuses this commit and nothing else.
+
+use super::{Leader, no_epoch};
+use crate::change::Change;
+use crate::commit::{Commit, Edit};
+use crate::error::{Error, ErrorKind, Result};
+use crate::failure::{Failure, Outcome, fatal};
+use crate::ids::{CommitNo, FileId, LogPosition};
+use crate::index::HeldPages;
+use crate::limits::{check_commit, check_frame};
+use crate::lowered::{build, lower};
+use crate::purpose::Purpose;
+use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
+use std::sync::Arc;
+
+impl Leader {
+    /// Puts a commit behind the pending frames and applies it.
+    pub(super) fn accept(&mut self, commit: Commit) -> Outcome<CommitNo> {
+        if let Some(stored) = commit
+            .producer
+            .as_ref()
+            .and_then(|p| self.working.stored_before(p))
+        {
+            return Ok(stored);
+        }
+        check_commit(&commit)
+            .and_then(|()| self.working.check_prepared(&commit))
+            .and_then(|()| self.check_staged(&commit))
+            .map_err(Failure::Refused)?;
+        let number = self.working.commit.next().map_err(Failure::Refused)?;
+        if commit.drops_tables() {
+            self.make_room_to_drop()?;
+            self.ensure_epoch_to_drop()?;
+        } else {
+            self.ensure_epoch_beside_reserve()?;
+        }
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.clear();
+        let mut lowered =
+            lower(commit, number, self.working.next_table, changes).map_err(Failure::Refused)?;
+        // What applying will ask for is there from here on: else a page that cannot be read would be found behind the frame.
+        let store = Arc::clone(&self.store);
+        let pages = HeldPages::new(&*store);
+        self.working
+            .validate(&lowered.changes, &pages)
+            .map_err(Failure::Refused)?;
+        build(&mut self.builder, &mut lowered).map_err(Failure::Refused)?;
+        let frame_bytes = self.builder.frame_bytes() as u64;
+        check_frame(frame_bytes).map_err(Failure::Refused)?;
+        let page_bytes = pages.bytes();
+        let purpose = match lowered.frees_space {
+            true if lowered.changes.iter().any(drops_table) => Purpose::Drop,
+            true => Purpose::Replacement,
+            false if page_bytes > 0 || lowered.changes.iter().any(adds_files) => Purpose::Pages,
+            false => Purpose::Rows,
+        };
+        let blocks = lowered.blocks.iter().flatten();
+        let blocks_bytes: u64 = blocks.map(|block| block.len() as u64).sum();
+        // Open rows are in each checkpoint behind them; what leads to blocks, and the pages that change, in the first.
+        let in_checkpoints = LEAST_RESERVE_CHECKPOINTS * (frame_bytes - blocks_bytes) + page_bytes;
+        self.room(frame_bytes, in_checkpoints, purpose)?;
+        let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
+        let mut changes = lowered.changes;
+        if changes.iter().any(frees_files) {
+            self.due.expect_garbage();
+            if changes.iter().any(drops_table) {
+                self.dropped.note(number, self.written_segment());
+            }
+        }
+        let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
+        self.working
+            .apply(number, changes.drain(..), at, &pages)
+            .map_err(Failure::Stale)?;
+        self.changes = changes;
+        if !fragments.is_empty() {
+            let mut staged = self.staged.lock();
+            fragments.iter().for_each(|file| _ = staged.remove(file));
+        }
+        Ok(number)
+    }
+
+    /// Refuses a fragment that is part of a table already, or was abandoned, or has blocks of another table.
+    fn check_staged(&self, commit: &Commit) -> Result<()> {
+        if commit.edits.is_empty() {
+            return Ok(());
+        }
+        let staged = self.staged.lock();
+        for (table, root) in commit.fragments() {
+            let file = root.address.file;
+            let message = match staged.get(&file) {
+                Some(own) if *own == table => continue,
+                Some(own) => format!(
+                    "fragment {:x} has blocks of table {}: it cannot become part of table {}",
+                    file.0, own.0, table.0
+                ),
+                None => format!("fragment {:x} is not staged, or no longer", file.0),
+            };
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+
+    pub(super) fn push_frame(
+        &mut self,
+        number: CommitNo,
+        blocks: Vec<Vec<Vec<u8>>>,
+        is_small: bool,
+    ) -> Outcome<LogPosition> {
+        let log = self.log.as_mut().ok_or_else(|| fatal(no_epoch()))?;
+        let shown_on_write = self.announcer.shows_on_write(is_small);
+        Ok(log.push(number, &self.builder, blocks, shown_on_write))
+    }
+}
+
+/// The files that a change makes part of a table.
+fn fragment_files(change: &Change) -> Vec<FileId> {
+    match change {
+        Change::Edit(Edit::AddFragments { roots: added, .. } | Edit::Replace { added, .. }) => {
+            added.iter().map(|root| root.address.file).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn adds_files(change: &Change) -> bool {
+    matches!(change, Change::Edit(Edit::AddFragments { .. }))
+}
+
+fn frees_files(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::Edit(Edit::DropTable { .. } | Edit::Replace { .. })
+    )
+}
+
+fn drops_table(change: &Change) -> bool {
+    matches!(change, Change::Edit(Edit::DropTable { .. }))
+}
