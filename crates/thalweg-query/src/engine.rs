@@ -20,6 +20,7 @@ use crate::stack::with_room;
 use crate::statement::{FilledPlan, KeptPlan, Statement, Statements, is_optimizable, is_timeless};
 use crate::stop::{Stop, stoppable};
 use crate::threads::{Threads, wait_for};
+use crate::wording::columns::with_text_as_written;
 use crate::{ddl, insert, lists, literals, summarize, system};
 use arrow::array::RecordBatch;
 use chrono::Utc;
@@ -168,7 +169,8 @@ impl SqlEngine {
                 return Ok(result);
             }
             let statement = self.0.statements.get(text)?;
-            self.run(&statement, params, extra, go_on)
+            let done = self.run(&statement, params, extra, go_on);
+            done.map_err(|error| with_text_as_written(error, text))
         })
     }
 
@@ -217,7 +219,9 @@ impl SqlEngine {
     /// # Errors
     /// `NotFound` for columns that there are not, `Query` for a filter that cannot be read.
     pub fn scan(&self, table: &Table, scan: &TableScan) -> Result<QueryResult> {
-        with_room(|| self.scan_here(table, scan))
+        with_room(|| self.scan_here(table, scan)).map_err(|error| {
+            with_text_as_written(error, scan.filter.as_deref().unwrap_or_default())
+        })
     }
 
     fn scan_here(&self, table: &Table, scan: &TableScan) -> Result<QueryResult> {
@@ -486,7 +490,7 @@ impl SqlEngine {
         let mut query = query.clone();
         let (references, _) = resolve_table_references(&query, true).map_err(from_datafusion)?;
         let mut names = Names::default();
-        let mut needed = statement.parsed.quoted_capitals;
+        let mut needed = statement.parsed.wants_names;
         for name in references.iter().filter_map(plain_name) {
             let table = match resolver.table(name) {
                 Ok(table) => table,
@@ -504,7 +508,7 @@ impl SqlEngine {
         if needed {
             let inner = innermost(&mut query);
             if let Some(inner) = inner {
-                names.apply(inner);
+                names.apply(inner)?;
             }
         }
         Ok(query)

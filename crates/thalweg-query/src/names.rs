@@ -2,16 +2,19 @@
 //!
 //! Invariants: an identifier that names a column or alias exactly, after SQL's own folding of unquoted ones, is left
 //! alone; any other that names one of them in another case is replaced by it, quoted. DataFusion then matches
-//! exactly, and results carry the names that columns were created with.
+//! exactly, and results carry the names that columns were created with. What a SELECT calls a result is no name in its own
+//! items and WHERE, nor in a call of a function elsewhere: `avg(Voltage) AS voltage` is of the column.
 
+use crate::error::query;
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    Query, Select, SelectItem, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    OrderBy, Query, Select, SelectItem, SetExpr, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
     WildcardAdditionalOptions,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use thalweg_table::schema::fold_name;
+use thalweg_table::{Error, Result};
 
 /// Names by their folded form; `None` where two differ only in case: then only the exact name will do.
 #[derive(Debug, Default)]
@@ -36,7 +39,12 @@ impl Folded {
 /// The names that identifiers of a statement may mean.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
+    /// Of columns.
     exact: HashSet<String>,
+    /// Of queries in WITH.
+    queries: HashSet<String>,
+    /// Of results, and how many SELECTs give them.
+    aliases: HashMap<String, usize>,
     columns: Folded,
     /// By folded names of tables.
     tables: HashMap<String, Folded>,
@@ -56,7 +64,10 @@ impl Names {
     }
 
     /// Replaces what identifiers of columns in `statement` say by what is meant.
-    pub(crate) fn apply<T: Visit + VisitMut>(mut self, statement: &mut T) {
+    ///
+    /// # Errors
+    /// `Query` for a wildcard that replaces a column which there is not: DataFusion would not notice.
+    pub(crate) fn apply<T: Visit + VisitMut>(mut self, statement: &mut T) -> Result<()> {
         let mut written = Written::default();
         let _ = Visit::visit(statement, &mut written);
         for alias in written.aliases {
@@ -64,8 +75,9 @@ impl Names {
             if !self.columns.0.contains_key(&fold_name(&alias)) {
                 self.columns.add(&alias);
             }
-            self.exact.insert(alias);
+            *self.aliases.entry(alias).or_default() += 1;
         }
+        self.queries = written.queries;
         for (qualifier, table) in written.tables {
             let entry = self
                 .qualifiers
@@ -75,15 +87,35 @@ impl Names {
                 *entry = None;
             }
         }
-        let _ = VisitMut::visit(statement, &mut Rewriter { names: &self });
+        match VisitMut::visit(statement, &mut Rewriter { names: &self }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(error) => Err(error),
+        }
     }
 
     fn correct(&self, ident: &mut Ident) {
         let written = normalized(ident);
-        if self.exact.contains(&written) {
+        if self.exact.contains(&written) || self.aliases.contains_key(&written) {
             return;
         }
         if let Some(meant) = self.columns.find(&written) {
+            *ident = Ident::with_quote('"', meant);
+        }
+    }
+
+    /// The same where DataFusion compares names as they are written.
+    fn correct_and_fold(&self, ident: &mut Ident) {
+        self.correct(ident);
+        *ident = Ident::with_quote('"', normalized(ident));
+    }
+
+    /// A name that only this SELECT gives, in a place that does not know the names that it gives.
+    fn correct_beside_alias(&self, own: &HashSet<String>, ident: &mut Ident) {
+        let written = normalized(ident);
+        if !self.exact.contains(&written)
+            && own.contains(&written)
+            && let Some(meant) = self.columns.find(&written)
+        {
             *ident = Ident::with_quote('"', meant);
         }
     }
@@ -122,6 +154,8 @@ fn fold_qualifier(ident: &mut Ident) {
 struct Written {
     /// Result columns.
     aliases: Vec<String>,
+    /// Queries in WITH.
+    queries: HashSet<String>,
     /// What qualifies the columns of a table, and the table; both folded.
     tables: Vec<(String, String)>,
 }
@@ -130,11 +164,14 @@ impl Visitor for Written {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        for item in &select.projection {
-            if let SelectItem::ExprWithAlias { alias, .. } = item {
-                self.aliases.push(normalized(alias));
-            }
-        }
+        self.aliases.extend(aliases(select));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let queries = query.with.iter().flat_map(|with| &with.cte_tables);
+        let names = queries.map(|cte| fold_name(&cte.alias.name.value));
+        self.queries.extend(names);
         ControlFlow::Continue(())
     }
 
@@ -150,25 +187,163 @@ impl Visitor for Written {
     }
 }
 
+/// The names that a SELECT gives, each once.
+fn aliases(select: &Select) -> HashSet<String> {
+    let alias = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(normalized(alias)),
+        _ => None,
+    };
+    select.projection.iter().filter_map(alias).collect()
+}
+
+/// Corrects columns of one SELECT, and none of the queries in it.
+struct OfSelect<'a> {
+    names: &'a Names,
+    /// Names that this SELECT gives, and nothing that it reads from.
+    own: HashSet<String>,
+    depth: usize,
+    /// How many calls of functions the place is in; `None` where all names are of columns.
+    calls: Option<usize>,
+}
+
+impl OfSelect<'_> {
+    fn is_of_column(&self) -> bool {
+        self.depth == 0 && self.calls != Some(0)
+    }
+}
+
+impl VisitorMut for OfSelect<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(_) => self.calls = self.calls.map(|calls| calls + 1),
+            Expr::Identifier(ident) if self.is_of_column() => {
+                self.names.correct_beside_alias(&self.own, ident);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if matches!(expr, Expr::Function(_)) {
+            self.calls = self.calls.map(|calls| calls - 1);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 struct Rewriter<'a> {
     names: &'a Names,
 }
 
 impl Rewriter<'_> {
+    /// Columns in a SELECT, and in what sorts its rows, that are called as its results are.
+    fn beside_aliases(&self, select: &mut Select, order_by: &mut Option<OrderBy>) {
+        let reads_tables_only = self.reads_tables_only(select);
+        let mut own = aliases(select);
+        own.retain(|alias| reads_tables_only || self.names.aliases.get(alias) == Some(&1));
+        if own.is_empty() {
+            return;
+        }
+        let mut visitor = OfSelect {
+            names: self.names,
+            own,
+            depth: 0,
+            calls: None,
+        };
+        let _ = VisitMut::visit(&mut select.projection, &mut visitor);
+        let _ = VisitMut::visit(&mut select.selection, &mut visitor);
+        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+            let _ = VisitMut::visit(&mut join.join_operator, &mut visitor);
+        }
+        visitor.calls = Some(0);
+        let _ = VisitMut::visit(&mut select.group_by, &mut visitor);
+        let _ = VisitMut::visit(&mut select.having, &mut visitor);
+        let _ = VisitMut::visit(&mut select.qualify, &mut visitor);
+        let _ = VisitMut::visit(order_by, &mut visitor);
+    }
+
+    /// The SELECTs of a query that its own names sort.
+    fn of_body(&self, body: &mut SetExpr, order_by: &mut Option<OrderBy>) {
+        match body {
+            SetExpr::Select(select) => self.beside_aliases(select, order_by),
+            SetExpr::SetOperation { left, right, .. } => {
+                // What sorts the rows of both knows their names only.
+                self.of_body(left, &mut None);
+                self.of_body(right, &mut None);
+            }
+            _ => {}
+        }
+    }
+
+    fn reads_tables_only(&self, select: &Select) -> bool {
+        select.from.iter().all(|from| {
+            let joined = from.joins.iter().map(|join| &join.relation);
+            std::iter::once(&from.relation)
+                .chain(joined)
+                .all(|factor| self.is_table(factor))
+        })
+    }
+
+    /// A column that a wildcard replaces, and that no table has.
+    fn unknown_replaced<'b>(&self, options: &'b WildcardAdditionalOptions) -> Option<&'b str> {
+        let replaced = options.opt_replace.iter().flat_map(|all| &all.items);
+        let mut names = replaced.map(|item| item.column_name.value.as_str());
+        names.find(|name| !self.names.exact.contains(*name))
+    }
+
+    fn is_table(&self, factor: &TableFactor) -> bool {
+        let TableFactor::Table { name, .. } = factor else {
+            return false;
+        };
+        let table = name.0.last().and_then(ObjectNamePart::as_ident);
+        table.is_some_and(|table| {
+            let name = fold_name(&table.value);
+            self.names.tables.contains_key(&name) && !self.names.queries.contains(&name)
+        })
+    }
+
     fn wildcard(&self, options: &mut WildcardAdditionalOptions) {
         match &mut options.opt_exclude {
-            Some(ExcludeSelectItem::Single(name)) => self.object(name),
+            Some(ExcludeSelectItem::Single(name)) => self.left_out(name),
             Some(ExcludeSelectItem::Multiple(names)) => {
-                names.iter_mut().for_each(|name| self.object(name))
+                names.iter_mut().for_each(|name| self.left_out(name))
             }
             None => {}
         }
         if let Some(except) = &mut options.opt_except {
-            self.names.correct(&mut except.first_element);
+            self.names.correct_and_fold(&mut except.first_element);
             except
                 .additional_elements
                 .iter_mut()
-                .for_each(|name| self.names.correct(name));
+                .for_each(|name| self.names.correct_and_fold(name));
+        }
+        for replaced in options
+            .opt_replace
+            .iter_mut()
+            .flat_map(|all| &mut all.items)
+        {
+            self.names.correct_and_fold(&mut replaced.column_name);
+        }
+    }
+
+    /// A column that a wildcard leaves out.
+    fn left_out(&self, name: &mut ObjectName) {
+        self.object(name);
+        if let Some(ObjectNamePart::Identifier(ident)) = name.0.last_mut() {
+            self.names.correct_and_fold(ident);
         }
     }
 
@@ -208,9 +383,9 @@ impl Rewriter<'_> {
 }
 
 impl VisitorMut for Rewriter<'_> {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Error> {
         for part in &mut relation.0 {
             if let ObjectNamePart::Identifier(ident) = part {
                 fold_qualifier(ident);
@@ -219,7 +394,7 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         if let TableFactor::Table {
             alias: Some(alias), ..
         }
@@ -232,18 +407,25 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             fold_qualifier(&mut cte.alias.name);
         }
+        self.of_body(&mut query.body, &mut query.order_by);
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        let reads_tables_only = self.reads_tables_only(select);
         for item in &mut select.projection {
             if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
             {
                 self.wildcard(options);
+                if reads_tables_only && let Some(unknown) = self.unknown_replaced(options) {
+                    return ControlFlow::Break(query(format!(
+                        "there is no column \"{unknown}\" that REPLACE could replace"
+                    )));
+                }
             }
         }
         for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
@@ -252,7 +434,7 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         match expr {
             Expr::Identifier(ident) => self.names.correct(ident),
             Expr::CompoundIdentifier(parts) => {

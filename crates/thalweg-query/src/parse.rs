@@ -69,8 +69,8 @@ pub(crate) enum Request {
 pub(crate) struct Parsed {
     pub(crate) request: Request,
     pub(crate) placeholders: Placeholders,
-    /// Some quoted name has capitals: names must be matched without regard to case by hand.
-    pub(crate) quoted_capitals: bool,
+    /// Names must be matched by hand: some quoted name has capitals, or a wildcard replaces columns.
+    pub(crate) wants_names: bool,
 }
 
 /// Reads one statement.
@@ -83,9 +83,10 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     let summarizes = take_summarize(&mut tokens);
     begin_with_from(&mut tokens);
     let tokens = column_words::quoted(from_first::with_select(tokens));
-    let quoted_capitals = tokens
-        .iter()
-        .any(|token| is_quoted_with_capitals(&token.token));
+    let wants_names = tokens.iter().any(|token| {
+        is_quoted_with_capitals(&token.token)
+            || matches!(&token.token, Token::Word(word) if word.keyword == Keyword::REPLACE)
+    });
     let mut statements = parse_tokens(tokens).map_err(|error| {
         let message = syntax::with_word_before(error.message(), text);
         Error::new(error.kind(), message)
@@ -105,7 +106,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     Ok(Parsed {
         request,
         placeholders,
-        quoted_capitals,
+        wants_names,
     })
 }
 
@@ -689,11 +690,11 @@ mod tests {
 
     #[test]
     fn capitals_in_quotes_are_seen() {
-        assert!(parse("SELECT \"PM25\" FROM t").unwrap().quoted_capitals);
+        assert!(parse("SELECT \"PM25\" FROM t").unwrap().wants_names);
         assert!(
             !parse("SELECT PM25, \"pm25\", 'PM25' FROM t")
                 .unwrap()
-                .quoted_capitals
+                .wants_names
         );
     }
 }

@@ -19,7 +19,7 @@ use crate::spill::UnnamedFiles;
 use crate::stack::with_room;
 use crate::table::StoredTable;
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound, Utc};
 use datafusion::catalog::{CatalogProviderList, Session};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::{ConfigOptions, TableOptions};
@@ -277,7 +277,8 @@ impl StatementSession {
         let config = Arc::clone(planner.config_of(shape, keeps_order).options());
         let mut props = ExecutionProps::new();
         props.mark_start_execution(Arc::clone(&config));
-        Self {
+        let now = props.query_execution_start_time.unwrap_or_else(Utc::now);
+        let mut session = Self {
             planner: Arc::clone(planner),
             view,
             shape,
@@ -285,12 +286,14 @@ impl StatementSession {
             props,
             config,
             table_options: None,
-        }
+        };
+        session.set_now(now);
+        session
     }
 
-    /// What `now()` is.
+    /// What `now()` is: microseconds, as in PostgreSQL and DuckDB, so that columns which count these take it.
     pub(crate) fn set_now(&mut self, now: DateTime<Utc>) {
-        self.props.query_execution_start_time = Some(now);
+        self.props.query_execution_start_time = Some(now.trunc_subsecs(6));
     }
 
     /// The same session as DataFusion hands it to tables.

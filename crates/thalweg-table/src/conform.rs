@@ -192,6 +192,10 @@ fn is_out_of_range(array: &ArrayRef, row: usize, wanted: &DataType) -> bool {
     if !given.is_numeric() && !given.is_temporal() {
         return false;
     }
+    // Floats become the nearest narrower ones: what was refused has none.
+    if given.is_floating() && wanted.is_floating() {
+        return true;
+    }
     let value = array.slice(row, 1);
     // NaN is no number, of whatever range.
     let is_nan = value.data_type().is_floating()

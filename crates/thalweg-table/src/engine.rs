@@ -29,6 +29,8 @@ use thalweg_kernel::{
 
 /// Names of tables that a message lists.
 const MOST_LISTED: usize = 20;
+/// Tables among which a message looks for the name that was meant.
+const MOST_COMPARED: usize = 1_000;
 /// More threads than this only take memory.
 const MOST_THREADS: usize = 1_024;
 
@@ -499,19 +501,16 @@ fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
 
 /// What to say of the tables that there are: only some of many, so that a failed lookup among them stays cheap.
 fn listed(snapshot: &Snapshot, wanted: &str) -> String {
-    let some = snapshot.tables().take(MOST_LISTED);
+    let some = snapshot.tables().take(MOST_COMPARED);
     let mut names: Vec<String> = some.map(|table| table.name.to_string()).collect();
     names.sort_unstable();
+    let meant = did_you_mean(wanted, names.iter().map(String::as_str));
+    names.truncate(MOST_LISTED);
+    let names = names.join(", ");
     match snapshot.table_count() {
         0 => "there are no tables".to_owned(),
-        count if count > MOST_LISTED => {
-            format!("some of the {count} tables are {}", names.join(", "))
-        }
-        _ => format!(
-            "{}the tables are {}",
-            did_you_mean(wanted, names.iter().map(String::as_str)),
-            names.join(", ")
-        ),
+        count if count > MOST_LISTED => format!("{meant}some of the {count} tables are {names}"),
+        _ => format!("{meant}the tables are {names}"),
     }
 }
 

@@ -17,11 +17,13 @@ mod windows;
 use crate::error::unsupported;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr, Fetch, JoinOperator, LimitClause, OrderBy, OrderByExpr,
-    OrderByKind, Query, Select, SelectItem, SetExpr, Subscript, TableFactor, TableWithJoins,
-    UnaryOperator, Value, VisitMut, VisitorMut,
+    AccessExpr, BinaryOperator, ExcludeSelectItem, Expr, Fetch, Ident, JoinOperator, LimitClause,
+    ObjectName, ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    SetExpr, Subscript, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
+use thalweg_table::schema::fold_name;
 use thalweg_table::{Error, ErrorKind, Result};
 
 /// Translates a statement.
@@ -103,6 +105,12 @@ impl VisitorMut for Translator {
                 "SELECT names no columns of {tables}: write SELECT * or count(*)"
             )));
         }
+        for item in &mut select.projection {
+            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
+            {
+                fold_names(options);
+            }
+        }
         let joined = using::Joined::read(&mut select.from);
         select.from.iter_mut().for_each(semi_joins_of_the_left);
         let joined = match joined.and_then(|all| all.expand_wildcards(select).map(|()| all)) {
@@ -162,6 +170,34 @@ impl VisitorMut for Translator {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Names beside a wildcard as SQL takes them; DataFusion compares them as they are written.
+fn fold_names(options: &mut WildcardAdditionalOptions) {
+    let fold = |name: &mut Ident| {
+        if name.quote_style.is_none() {
+            *name = Ident::with_quote('"', fold_name(&name.value));
+        }
+    };
+    let fold_last = |name: &mut ObjectName| {
+        if let Some(ObjectNamePart::Identifier(name)) = name.0.last_mut() {
+            fold(name);
+        }
+    };
+    match &mut options.opt_exclude {
+        Some(ExcludeSelectItem::Single(name)) => fold_last(name),
+        Some(ExcludeSelectItem::Multiple(names)) => names.iter_mut().for_each(fold_last),
+        None => {}
+    }
+    if let Some(except) = &mut options.opt_except {
+        fold(&mut except.first_element);
+        except.additional_elements.iter_mut().for_each(fold);
+    }
+    let replaced = options
+        .opt_replace
+        .iter_mut()
+        .flat_map(|all| &mut all.items);
+    replaced.for_each(|item| fold(&mut item.column_name));
 }
 
 /// Constants as other databases write them.

@@ -1,8 +1,10 @@
 //! Columns that there are not, or that may be several.
 
 use datafusion::common::{Column, Diagnostic, SchemaError, TableReference};
+use thalweg_table::Error;
 use thalweg_table::suggest::{did_you_mean, nearest};
 
+const HINT: &str = " (texts take single quotes: '";
 /// Columns and tables that a message lists.
 const MOST_LISTED: usize = 20;
 
@@ -33,7 +35,7 @@ fn unknown_column(field: &Column, valid: &[Column]) -> String {
         let names = tables.columns();
         let meant = did_you_mean(name, names.iter().copied());
         let hint = match meant.is_empty() || is_odd(name) {
-            true => format!(" (texts take single quotes: '{name}')"),
+            true => format!("{HINT}{name}')"),
             false => String::new(),
         };
         let Some(listed) = tables.listed() else {
@@ -56,6 +58,26 @@ fn unknown_column(field: &Column, valid: &[Column]) -> String {
     let meant = did_you_mean(name, columns.iter().copied());
     let listed = list(columns);
     format!("\"{table}\" has no column \"{name}\"; {meant}its columns are {listed}")
+}
+
+/// The error with the text that a name was perhaps meant to be as the statement has it: names are in lower case.
+pub(crate) fn with_text_as_written(error: Error, statement: &str) -> Error {
+    match as_written(error.message(), statement) {
+        Some(message) => Error::new(error.kind(), message),
+        None => error,
+    }
+}
+
+fn as_written(message: &str, statement: &str) -> Option<String> {
+    let (before, rest) = message.split_once(HINT)?;
+    let (name, after) = rest.split_once("')")?;
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let words = || statement.split(|c| !is_part(c));
+    if words().any(|word| word == name) {
+        return None;
+    }
+    let written = words().find(|word| word.to_lowercase() == name)?;
+    Some(format!("{before}{HINT}{written}'){after}"))
 }
 
 /// A name that is written in double quotes only: perhaps it was meant to be a text.
@@ -89,7 +111,8 @@ struct Tables<'a>(Vec<(&'a str, Vec<&'a str>)>);
 impl<'a> Tables<'a> {
     /// Columns that were computed have names that nobody writes: they are left out where there are others.
     fn of(valid: &'a [Column]) -> Self {
-        let is_written = |column: &&Column| !column.name.contains(['(', ' ']);
+        let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | ' ' | '.' | '%');
+        let is_written = |column: &&Column| column.name.chars().all(is_of_name);
         let written: Vec<&Column> = valid.iter().filter(is_written).collect();
         let shown = match written.is_empty() {
             true => valid.iter().collect(),
@@ -161,9 +184,10 @@ impl<'a> Tables<'a> {
 
 fn list(columns: &[&str]) -> String {
     let shown = columns.len().min(MOST_LISTED);
-    let quoted = |name: &&str| match name.contains(['(', ' ']) {
-        true => format!("\"{name}\""),
-        false => (*name).to_owned(),
+    let is_plain = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let quoted = |name: &&str| match is_plain(name) {
+        true => (*name).to_owned(),
+        false => format!("\"{name}\""),
     };
     let listed: Vec<String> = columns[..shown].iter().map(quoted).collect();
     let more = match columns.len() - shown {
