@@ -170,6 +170,22 @@ fn casts_that_lose_nothing_are_made() {
             Arc::new(Float32Array::from(vec![1.5, f32::NAN, f32::INFINITY, -0.0])),
         ),
         (
+            Arc::new(Float64Array::from(vec![Some(0.1), None, Some(1e-60)])),
+            Arc::new(Float32Array::from(vec![Some(0.1), None, Some(0.0)])),
+        ),
+        (
+            Arc::new(Float64Array::from(vec![Some(0.1), None, Some(-12.5)])),
+            Arc::new(
+                Decimal128Array::from(vec![Some(10), None, Some(-1_250)])
+                    .with_precision_and_scale(9, 2)
+                    .unwrap(),
+            ),
+        ),
+        (
+            Arc::new(FixedSizeBinaryArray::try_from_iter([b"abc", b"def"].into_iter()).unwrap()),
+            text(&["abc", "def"]),
+        ),
+        (
             Arc::new(Float32Array::from(vec![0.1])),
             Arc::new(Float64Array::from(vec![f64::from(0.1_f32)])),
         ),
@@ -387,10 +403,16 @@ fn casts_that_lose_something_name_column_row_and_value() {
             "-0.0",
         ),
         (
-            Arc::new(Float64Array::from(vec![0.5, 0.1])),
-            DataType::Float32,
+            Arc::new(Float64Array::from(vec![0.25, 0.3])),
+            DataType::Decimal128(9, 1),
+            0,
+            "0.25",
+        ),
+        (
+            Arc::new(Float32Array::from(vec![0.5, f32::NAN])),
+            DataType::Decimal128(9, 1),
             1,
-            "0.1",
+            "NaN",
         ),
         (
             Arc::new(Float64Array::from(vec![1e300])),
@@ -502,6 +524,7 @@ fn casts_that_lose_something_name_column_row_and_value() {
         (DataType::Int64, DataType::Int8),
         (DataType::Int64, DataType::UInt64),
         (DataType::UInt64, DataType::Int64),
+        (DataType::Float64, DataType::Float32),
         (naive(Second), naive(Nanosecond)),
         (DataType::UInt64, naive(Microsecond)),
         (DataType::Int64, DataType::Date32),
