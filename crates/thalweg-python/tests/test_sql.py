@@ -367,3 +367,20 @@ def test_an_outer_join_has_the_same_rows_from_either_side(db):
         full = sorted(rows(f"{one} a FULL JOIN {other} b"), key=repr)
         only = [row for row in left if row not in inner] + [row for row in right if row not in inner]
         assert full == sorted(inner + only, key=repr), context
+
+
+@pytest.mark.parametrize("kind", ["pandas", "categories", "polars", "large", "view"])
+def test_texts_of_frames_are_those_of_tables(db, kind):
+    frame = pandas.DataFrame({"w": ["Dongsi", "Aoti"], "s": ["2016-01-01 10:00", "2016-01-01 9:05:00"]})
+    texts = {
+        "pandas": lambda: frame,
+        "categories": lambda: frame.astype("category"),
+        "polars": lambda: polars.from_pandas(frame),
+        "large": lambda: pyarrow.table(frame.to_dict("list"), schema=pyarrow.schema({"w": pyarrow.large_string(), "s": pyarrow.large_string()})),
+        "view": lambda: pyarrow.table(frame.to_dict("list"), schema=pyarrow.schema({"w": pyarrow.string_view(), "s": pyarrow.string_view()})),
+    }[kind]()
+    times = [(datetime(2016, 1, 1, 9, 5),), (datetime(2016, 1, 1, 10, 0),)]
+    assert db.sql("SELECT CAST(s AS TIMESTAMP) t FROM texts ORDER BY t").fetchall() == times
+    assert db.sql("SELECT TRY_CAST(s AS TIMESTAMP) t FROM texts ORDER BY t").fetchall() == times
+    assert db.sql("SELECT mode(w), min(w[1:2]), min(hour(s)), min(to_char(s, 'YYYY')) FROM texts").fetchone()[1:] == ("Ao", 9, "2016")
+    assert db.sql("SELECT count(*) FROM texts WHERE s > TIMESTAMP '2016-01-01 09:30'").fetchone() == (1,)

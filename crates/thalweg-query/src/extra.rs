@@ -1,11 +1,14 @@
 //! Tables that a caller hands to one statement: data frames, Arrow tables, readers.
 //!
-//! Invariants: nothing is copied; a reader is read once, and a second read is an error, not an empty table.
+//! Invariants: nothing is copied but values that a table of distinct ones stands for, as categories of pandas: functions take
+//! values themselves only. A reader is read once, and a second read is an error, not an empty table.
 
 use crate::error::{from_arrow, query, to_datafusion};
 use crate::threads::call_program;
-use arrow::array::{RecordBatch, RecordBatchReader};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::datasource::MemTable;
@@ -39,6 +42,7 @@ impl ExtraTable {
     pub fn reader(reader: Reader) -> Self {
         let schema = reader.schema();
         Self(Source::Reader(Arc::new(OnceReader {
+            plain: with_values(&schema),
             schema,
             reader: Mutex::new(Some(reader)),
         })))
@@ -56,13 +60,17 @@ impl ExtraTable {
         let failed =
             |error: datafusion::error::DataFusionError| query(format!("table \"{name}\": {error}"));
         Ok(match &self.0 {
-            Source::Batches(schema, batches) => Arc::new(
-                MemTable::try_new(Arc::clone(schema), vec![batches.clone()]).map_err(failed)?,
-            ),
+            Source::Batches(schema, batches) => {
+                let plain = with_values(schema);
+                let batches = batches.iter().map(|batch| of_values(batch, &plain));
+                let batches = batches.collect::<std::result::Result<_, _>>();
+                let batches = batches.map_err(from_arrow)?;
+                Arc::new(MemTable::try_new(plain, vec![batches]).map_err(failed)?)
+            }
             Source::Reader(reader) => {
                 let partition: Arc<dyn PartitionStream> = Arc::clone(reader) as _;
                 Arc::new(
-                    StreamingTable::try_new(Arc::clone(&reader.schema), vec![partition])
+                    StreamingTable::try_new(Arc::clone(&reader.plain), vec![partition])
                         .map_err(failed)?,
                 )
             }
@@ -70,8 +78,55 @@ impl ExtraTable {
     }
 }
 
+/// The schema with the types of the values that dictionaries and runs stand for.
+fn with_values(schema: &SchemaRef) -> SchemaRef {
+    let has_any = schema
+        .fields()
+        .iter()
+        .any(|field| value_type(field.data_type()).is_some());
+    if !has_any {
+        return Arc::clone(schema);
+    }
+    let fields = schema.fields().iter().map(|field| {
+        let values = value_type(field.data_type());
+        let data_type = values.unwrap_or_else(|| field.data_type());
+        Arc::new(Field::clone(field).with_data_type(data_type.clone()))
+    });
+    Arc::new(Schema::new_with_metadata(
+        fields.collect::<Vec<FieldRef>>(),
+        schema.metadata().clone(),
+    ))
+}
+
+fn value_type(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::Dictionary(_, values) => Some(values),
+        DataType::RunEndEncoded(_, values) => Some(values.data_type()),
+        _ => None,
+    }
+}
+
+fn of_values(
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+) -> std::result::Result<RecordBatch, ArrowError> {
+    if batch.schema_ref() == schema {
+        return Ok(batch.clone());
+    }
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| match value_type(column.data_type()) {
+        Some(_) => cast(column, field.data_type()),
+        None => Ok(Arc::clone(column)),
+    });
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = columns.collect::<std::result::Result<_, _>>()?;
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+}
+
 struct OnceReader {
+    /// As it is read, and as it is shown.
     schema: SchemaRef,
+    plain: SchemaRef,
     reader: Mutex<Option<Reader>>,
 }
 
@@ -85,7 +140,7 @@ impl fmt::Debug for OnceReader {
 
 impl PartitionStream for OnceReader {
     fn schema(&self) -> &SchemaRef {
-        &self.schema
+        &self.plain
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
@@ -93,7 +148,11 @@ impl PartitionStream for OnceReader {
         let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> = match taken {
             Some(mut reader) => {
                 let next = move || call_program(|| reader.next());
-                Box::new(std::iter::from_fn(next).map(|batch| batch.map_err(from_arrow)))
+                let plain = Arc::clone(&self.plain);
+                let batches = std::iter::from_fn(next);
+                let batches =
+                    batches.map(move |batch| batch.and_then(|batch| of_values(&batch, &plain)));
+                Box::new(batches.map(|batch| batch.map_err(from_arrow)))
             }
             None => Box::new(std::iter::once(Err(query(
                 "a reader can be read once; the statement names it twice: collect it into a table first",
@@ -101,7 +160,7 @@ impl PartitionStream for OnceReader {
         };
         let stream = futures::stream::iter(batches.map(|batch| batch.map_err(to_datafusion)));
         Box::pin(RecordBatchStreamAdapter::new(
-            Arc::clone(&self.schema),
+            Arc::clone(&self.plain),
             stream,
         ))
     }

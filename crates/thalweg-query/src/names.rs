@@ -1,391 +1,515 @@
 //! Names without regard to case: what a statement writes becomes what the tables call it.
 //!
-//! Invariants: an identifier that names a column or alias exactly, after SQL's own folding of unquoted ones, is left
-//! alone; any other that names one of them in another case is replaced by it, quoted. DataFusion then matches
-//! exactly, and results carry the names that columns were created with. What a SELECT calls a result is no name in its own
-//! items and WHERE, nor in a call of a function elsewhere: `avg(Voltage) AS voltage` is of the column.
+//! Invariants: a name is looked for where it stands, in what its SELECT reads, then in the queries around it; one that means a
+//! column in other letters is replaced by it, quoted. DataFusion then matches exactly, and results carry the names that columns
+//! were created with. Results of a SELECT are known by their names behind it: in ORDER BY they come before columns, in GROUP BY,
+//! HAVING and QUALIFY behind them, and nowhere else are they known.
+
+mod scope;
 
 use crate::error::query;
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    OrderBy, Query, Select, SelectItem, SetExpr, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
-    WildcardAdditionalOptions,
+    Distinct, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
+    ObjectNamePart, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
-use std::collections::{HashMap, HashSet};
+use scope::{Factor, Scope, column_of, correct_of, normalized};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use thalweg_table::schema::fold_name;
 use thalweg_table::{Error, Result};
 
-/// Names by their folded form; `None` where two differ only in case: then only the exact name will do.
-#[derive(Debug, Default)]
-struct Folded(HashMap<String, Option<String>>);
+/// Stands for the name of a result that has none: nobody writes it.
+const UNNAMED: &str = "\0";
 
-impl Folded {
-    fn add(&mut self, name: &str) {
-        let entry = self
-            .0
-            .entry(fold_name(name))
-            .or_insert_with(|| Some(name.to_owned()));
-        if entry.as_deref().is_some_and(|known| known != name) {
-            *entry = None;
-        }
-    }
+/// The columns of a result; `None` where only planning finds out.
+type Columns = Option<Vec<String>>;
 
-    fn find(&self, written: &str) -> Option<&str> {
-        self.0.get(&fold_name(written))?.as_deref()
-    }
-}
+/// The queries of WITH that are known at a place, by folded names.
+type Queries = HashMap<String, Columns>;
 
-/// The names that identifiers of a statement may mean.
+/// The stored tables of a statement.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Of columns.
-    exact: HashSet<String>,
-    /// Of queries in WITH.
-    queries: HashSet<String>,
-    /// Of results, and how many SELECTs give them.
-    aliases: HashMap<String, usize>,
-    columns: Folded,
-    /// By folded names of tables.
-    tables: HashMap<String, Folded>,
-    /// Tables by what qualifies their columns; `None` where that depends on the place.
-    qualifiers: HashMap<String, Option<String>>,
+    /// Columns by folded names.
+    tables: HashMap<String, Vec<String>>,
 }
 
 impl Names {
     /// Adds the columns of a table.
     pub(crate) fn add_table<'a>(&mut self, table: &str, columns: impl Iterator<Item = &'a String>) {
-        let own = self.tables.entry(fold_name(table)).or_default();
-        for column in columns {
-            self.exact.insert(column.clone());
-            self.columns.add(column);
-            own.add(column);
-        }
+        self.tables
+            .insert(fold_name(table), columns.cloned().collect());
     }
 
-    /// Replaces what identifiers of columns in `statement` say by what is meant.
+    /// Spells the names of columns in all queries of a statement.
     ///
     /// # Errors
-    /// `Query` for a wildcard that replaces a column which there is not: DataFusion would not notice.
-    pub(crate) fn apply<T: Visit + VisitMut>(mut self, statement: &mut T) -> Result<()> {
-        let mut written = Written::default();
-        let _ = Visit::visit(statement, &mut written);
-        for alias in written.aliases {
-            // A column of the same name comes first.
-            if !self.columns.0.contains_key(&fold_name(&alias)) {
-                self.columns.add(&alias);
-            }
-            *self.aliases.entry(alias).or_default() += 1;
-        }
-        self.queries = written.queries;
-        for (qualifier, table) in written.tables {
-            let entry = self
-                .qualifiers
-                .entry(qualifier)
-                .or_insert_with(|| Some(table.clone()));
-            if entry.as_ref().is_some_and(|known| *known != table) {
-                *entry = None;
-            }
-        }
-        match VisitMut::visit(statement, &mut Rewriter { names: &self }) {
+    /// `Query` for a name that means columns of several tables, and for a wildcard that replaces a column which there is not.
+    pub(crate) fn apply<T: VisitMut>(&self, statement: &mut T) -> Result<()> {
+        let _ = VisitMut::visit(statement, &mut Qualifiers);
+        let queries = Queries::new();
+        self.walk(statement, None, &queries, Aliases::None)
+    }
+
+    /// Spells the names of columns in a condition on one table.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub(crate) fn apply_to_condition(&self, table: &str, condition: &mut Expr) -> Result<()> {
+        let _ = VisitMut::visit(condition, &mut Qualifiers);
+        let name = fold_name(table);
+        let columns = self.tables.get(&name).cloned();
+        let factors = [Factor {
+            name: Some(name),
+            columns,
+        }];
+        let scope = Scope {
+            factors: &factors,
+            outer: None,
+        };
+        self.walk(condition, Some(&scope), &Queries::new(), Aliases::None)
+    }
+
+    fn walk<T: VisitMut + ?Sized>(
+        &self,
+        node: &mut T,
+        scope: Option<&Scope<'_>>,
+        queries: &Queries,
+        aliases: Aliases<'_>,
+    ) -> Result<()> {
+        let mut walker = Walker {
+            names: self,
+            scope,
+            queries,
+            aliases,
+            depth: 0,
+            calls: 0,
+        };
+        match node.visit(&mut walker) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(error) => Err(error),
         }
     }
 
-    fn correct(&self, ident: &mut Ident) {
-        let written = normalized(ident);
-        if self.exact.contains(&written) || self.aliases.contains_key(&written) {
-            return;
-        }
-        if let Some(meant) = self.columns.find(&written) {
-            *ident = Ident::with_quote('"', meant);
-        }
-    }
-
-    /// The same where DataFusion compares names as they are written.
-    fn correct_and_fold(&self, ident: &mut Ident) {
-        self.correct(ident);
-        *ident = Ident::with_quote('"', normalized(ident));
-    }
-
-    /// A name that only this SELECT gives, in a place that does not know the names that it gives.
-    fn correct_beside_alias(&self, own: &HashSet<String>, ident: &mut Ident) {
-        let written = normalized(ident);
-        if !self.exact.contains(&written)
-            && own.contains(&written)
-            && let Some(meant) = self.columns.find(&written)
-        {
-            *ident = Ident::with_quote('"', meant);
-        }
-    }
-
-    /// A column of the table that `qualifier` stands for.
-    fn correct_of(&self, qualifier: &Ident, ident: &mut Ident) {
-        let table = self
-            .qualifiers
-            .get(&fold_name(&qualifier.value))
-            .and_then(Option::as_ref);
-        match table.and_then(|table| self.tables.get(table)?.find(&normalized(ident))) {
-            Some(meant) => *ident = Ident::with_quote('"', meant),
-            None => self.correct(ident),
-        }
-    }
-}
-
-/// What SQL takes an identifier for.
-fn normalized(ident: &Ident) -> String {
-    if ident.quote_style.is_some() {
-        ident.value.clone()
-    } else {
-        fold_name(&ident.value)
-    }
-}
-
-/// Tables are found in any case; their qualifiers must then agree.
-fn fold_qualifier(ident: &mut Ident) {
-    if ident.quote_style.is_some() {
-        ident.value = fold_name(&ident.value);
-    }
-}
-
-/// What a statement itself names.
-#[derive(Default)]
-struct Written {
-    /// Result columns.
-    aliases: Vec<String>,
-    /// Queries in WITH.
-    queries: HashSet<String>,
-    /// What qualifies the columns of a table, and the table; both folded.
-    tables: Vec<(String, String)>,
-}
-
-impl Visitor for Written {
-    type Break = ();
-
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        self.aliases.extend(aliases(select));
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        let queries = query.with.iter().flat_map(|with| &with.cte_tables);
-        let names = queries.map(|cte| fold_name(&cte.alias.name.value));
-        self.queries.extend(names);
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Table { name, alias, .. } = factor
-            && let Some(table) = name.0.last().and_then(ObjectNamePart::as_ident)
-        {
-            let qualifier = alias.as_ref().map_or(table, |alias| &alias.name);
-            self.tables
-                .push((fold_name(&qualifier.value), fold_name(&table.value)));
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// The names that a SELECT gives, each once.
-fn aliases(select: &Select) -> HashSet<String> {
-    let alias = |item: &SelectItem| match item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(normalized(alias)),
-        _ => None,
-    };
-    select.projection.iter().filter_map(alias).collect()
-}
-
-/// Corrects columns of one SELECT, and none of the queries in it.
-struct OfSelect<'a> {
-    names: &'a Names,
-    /// Names that this SELECT gives, and nothing that it reads from.
-    own: HashSet<String>,
-    depth: usize,
-    /// How many calls of functions the place is in; `None` where all names are of columns.
-    calls: Option<usize>,
-}
-
-impl OfSelect<'_> {
-    fn is_of_column(&self) -> bool {
-        self.depth == 0 && self.calls != Some(0)
-    }
-}
-
-impl VisitorMut for OfSelect<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Function(_) => self.calls = self.calls.map(|calls| calls + 1),
-            Expr::Identifier(ident) if self.is_of_column() => {
-                self.names.correct_beside_alias(&self.own, ident);
+    fn query(
+        &self,
+        query: &mut Query,
+        outer: Option<&Scope<'_>>,
+        queries: &Queries,
+    ) -> Result<Columns> {
+        let Query {
+            with,
+            body,
+            order_by,
+            ..
+        } = query;
+        let mut queries = queries.clone();
+        if let Some(with) = with {
+            for cte in &mut with.cte_tables {
+                let name = fold_name(&cte.alias.name.value);
+                if with.recursive {
+                    queries.insert(name.clone(), renamed(None, &cte.alias));
+                }
+                let columns = self.query(&mut cte.query, outer, &queries)?;
+                queries.insert(name, renamed(columns, &cte.alias));
             }
-            _ => {}
         }
-        ControlFlow::Continue(())
+        if let SetExpr::Select(select) = &mut **body {
+            return self.select(select, outer, &queries, order_by.as_mut());
+        }
+        let columns = self.body(body, outer, &queries)?;
+        if let Some(order_by) = order_by {
+            let factors = [Factor {
+                name: None,
+                columns: columns.clone(),
+            }];
+            let scope = Scope {
+                factors: &factors,
+                outer: None,
+            };
+            self.walk(order_by, Some(&scope), &queries, Aliases::None)?;
+        }
+        Ok(columns)
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if matches!(expr, Expr::Function(_)) {
-            self.calls = self.calls.map(|calls| calls - 1);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-struct Rewriter<'a> {
-    names: &'a Names,
-}
-
-impl Rewriter<'_> {
-    /// Columns in a SELECT, and in what sorts its rows, that are called as its results are.
-    fn beside_aliases(&self, select: &mut Select, order_by: &mut Option<OrderBy>) {
-        let reads_tables_only = self.reads_tables_only(select);
-        let mut own = aliases(select);
-        own.retain(|alias| reads_tables_only || self.names.aliases.get(alias) == Some(&1));
-        if own.is_empty() {
-            return;
-        }
-        let mut visitor = OfSelect {
-            names: self.names,
-            own,
-            depth: 0,
-            calls: None,
-        };
-        let _ = VisitMut::visit(&mut select.projection, &mut visitor);
-        let _ = VisitMut::visit(&mut select.selection, &mut visitor);
-        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
-            let _ = VisitMut::visit(&mut join.join_operator, &mut visitor);
-        }
-        visitor.calls = Some(0);
-        let _ = VisitMut::visit(&mut select.group_by, &mut visitor);
-        let _ = VisitMut::visit(&mut select.having, &mut visitor);
-        let _ = VisitMut::visit(&mut select.qualify, &mut visitor);
-        let _ = VisitMut::visit(order_by, &mut visitor);
-    }
-
-    /// The SELECTs of a query that its own names sort.
-    fn of_body(&self, body: &mut SetExpr, order_by: &mut Option<OrderBy>) {
+    fn body(
+        &self,
+        body: &mut SetExpr,
+        outer: Option<&Scope<'_>>,
+        queries: &Queries,
+    ) -> Result<Columns> {
         match body {
-            SetExpr::Select(select) => self.beside_aliases(select, order_by),
+            SetExpr::Select(select) => self.select(select, outer, queries, None),
+            SetExpr::Query(query) => self.query(query, outer, queries),
             SetExpr::SetOperation { left, right, .. } => {
-                // What sorts the rows of both knows their names only.
-                self.of_body(left, &mut None);
-                self.of_body(right, &mut None);
+                let columns = self.body(left, outer, queries)?;
+                self.body(right, outer, queries)?;
+                Ok(columns)
             }
-            _ => {}
+            other => {
+                self.walk(other, outer, queries, Aliases::None)?;
+                Ok(None)
+            }
         }
     }
 
-    fn reads_tables_only(&self, select: &Select) -> bool {
-        select.from.iter().all(|from| {
-            let joined = from.joins.iter().map(|join| &join.relation);
-            std::iter::once(&from.relation)
-                .chain(joined)
-                .all(|factor| self.is_table(factor))
-        })
-    }
-
-    /// A column that a wildcard replaces, and that no table has.
-    fn unknown_replaced<'b>(&self, options: &'b WildcardAdditionalOptions) -> Option<&'b str> {
-        let replaced = options.opt_replace.iter().flat_map(|all| &all.items);
-        let mut names = replaced.map(|item| item.column_name.value.as_str());
-        names.find(|name| !self.names.exact.contains(*name))
-    }
-
-    fn is_table(&self, factor: &TableFactor) -> bool {
-        let TableFactor::Table { name, .. } = factor else {
-            return false;
+    fn select(
+        &self,
+        select: &mut Select,
+        outer: Option<&Scope<'_>>,
+        queries: &Queries,
+        order_by: Option<&mut OrderBy>,
+    ) -> Result<Columns> {
+        let mut factors = Vec::new();
+        for from in &mut select.from {
+            self.joined(from, &mut factors, outer, queries)?;
+        }
+        let scope = Scope {
+            factors: &factors,
+            outer,
         };
-        let table = name.0.last().and_then(ObjectNamePart::as_ident);
-        table.is_some_and(|table| {
-            let name = fold_name(&table.value);
-            self.names.tables.contains_key(&name) && !self.names.queries.contains(&name)
-        })
+        let mut columns = Some(Vec::new());
+        let mut aliases = Vec::new();
+        for item in &mut select.projection {
+            let of_item = self.item(item, &scope, queries)?;
+            if let SelectItem::ExprWithAlias { alias, .. } = item {
+                aliases.push(normalized(alias));
+            }
+            columns = columns.zip(of_item).map(|(mut all, more): (Vec<_>, _)| {
+                all.extend(more);
+                all
+            });
+        }
+        let (first, last) = (Aliases::First(&aliases), Aliases::Last(&aliases));
+        let scope = Some(&scope);
+        self.walk(&mut select.prewhere, scope, queries, Aliases::None)?;
+        self.walk(&mut select.selection, scope, queries, Aliases::None)?;
+        self.walk(&mut select.named_window, scope, queries, Aliases::None)?;
+        self.walk(&mut select.group_by, scope, queries, last)?;
+        self.walk(&mut select.having, scope, queries, last)?;
+        self.walk(&mut select.qualify, scope, queries, last)?;
+        if let Some(Distinct::On(keys)) = &mut select.distinct {
+            self.walk(keys, scope, queries, first)?;
+        }
+        self.walk(&mut select.sort_by, scope, queries, first)?;
+        if let Some(order_by) = order_by {
+            self.walk(order_by, scope, queries, first)?;
+        }
+        Ok(columns)
     }
 
-    fn wildcard(&self, options: &mut WildcardAdditionalOptions) {
+    /// The columns of an item of a SELECT.
+    fn item(&self, item: &mut SelectItem, scope: &Scope<'_>, queries: &Queries) -> Result<Columns> {
+        match item {
+            SelectItem::Wildcard(options) => {
+                let of_scope = all_columns(scope.factors);
+                self.wildcard(options, scope, queries)?;
+                without(of_scope, options)
+            }
+            SelectItem::QualifiedWildcard(kind, options) => {
+                let qualifier = match kind {
+                    SelectItemQualifiedWildcardKind::ObjectName(name) => {
+                        name.0.last().and_then(ObjectNamePart::as_ident)
+                    }
+                    SelectItemQualifiedWildcardKind::Expr(_) => None,
+                };
+                let factor = qualifier.and_then(|qualifier| scope.factor(qualifier));
+                let columns = factor.and_then(|factor| factor.columns.clone());
+                self.wildcard(options, scope, queries)?;
+                without(columns, options)
+            }
+            SelectItem::ExprWithAlias { expr, alias } => {
+                self.walk(expr, Some(scope), queries, Aliases::None)?;
+                Ok(Some(vec![normalized(alias)]))
+            }
+            SelectItem::UnnamedExpr(expr) => {
+                self.walk(expr, Some(scope), queries, Aliases::None)?;
+                Ok(Some(vec![match expr {
+                    Expr::Identifier(ident) => normalized(ident),
+                    Expr::CompoundIdentifier(parts) => {
+                        parts.last().map_or_else(String::new, normalized)
+                    }
+                    _ => UNNAMED.to_owned(),
+                }]))
+            }
+            other => {
+                self.walk(other, Some(scope), queries, Aliases::None)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn wildcard(
+        &self,
+        options: &mut WildcardAdditionalOptions,
+        scope: &Scope<'_>,
+        queries: &Queries,
+    ) -> Result<()> {
+        let correct = |ident: &mut Ident| scope.correct(ident).map(drop);
+        let correct_last = |name: &mut ObjectName| match name.0.last_mut() {
+            Some(ObjectNamePart::Identifier(ident)) => correct(ident),
+            _ => Ok(()),
+        };
         match &mut options.opt_exclude {
-            Some(ExcludeSelectItem::Single(name)) => self.left_out(name),
+            Some(ExcludeSelectItem::Single(name)) => correct_last(name)?,
             Some(ExcludeSelectItem::Multiple(names)) => {
-                names.iter_mut().for_each(|name| self.left_out(name))
+                names.iter_mut().try_for_each(correct_last)?;
             }
             None => {}
         }
         if let Some(except) = &mut options.opt_except {
-            self.names.correct_and_fold(&mut except.first_element);
+            correct(&mut except.first_element)?;
             except
                 .additional_elements
                 .iter_mut()
-                .for_each(|name| self.names.correct_and_fold(name));
+                .try_for_each(correct)?;
         }
-        for replaced in options
+        let is_known = scope.factors.iter().all(|factor| factor.columns.is_some());
+        for item in options
             .opt_replace
             .iter_mut()
             .flat_map(|all| &mut all.items)
         {
-            self.names.correct_and_fold(&mut replaced.column_name);
+            let name = &mut item.column_name;
+            let is_there = scope
+                .factors
+                .iter()
+                .any(|factor| column_of(factor, name).is_some());
+            if is_known && !is_there {
+                return Err(query(format!(
+                    "there is no column \"{}\" that REPLACE could replace",
+                    name.value
+                )));
+            }
+            correct(name)?;
+            self.walk(&mut item.expr, Some(scope), queries, Aliases::None)?;
         }
+        Ok(())
     }
 
-    /// A column that a wildcard leaves out.
-    fn left_out(&self, name: &mut ObjectName) {
-        self.object(name);
-        if let Some(ObjectNamePart::Identifier(ident)) = name.0.last_mut() {
-            self.names.correct_and_fold(ident);
-        }
-    }
-
-    /// A column's name, perhaps qualified.
-    fn object(&self, name: &mut ObjectName) {
-        let last = name.0.len().saturating_sub(1);
-        for (position, part) in name.0.iter_mut().enumerate() {
-            match part {
-                ObjectNamePart::Identifier(ident) if position == last => self.names.correct(ident),
-                ObjectNamePart::Identifier(ident) => fold_qualifier(ident),
-                ObjectNamePart::Function(_) => {}
+    /// Adds what a FROM reads, and spells the conditions of its joins.
+    fn joined(
+        &self,
+        from: &mut TableWithJoins,
+        factors: &mut Vec<Factor>,
+        outer: Option<&Scope<'_>>,
+        queries: &Queries,
+    ) -> Result<()> {
+        self.factor(&mut from.relation, factors, outer, queries)?;
+        for join in &mut from.joins {
+            let left = factors.len();
+            self.factor(&mut join.relation, factors, outer, queries)?;
+            let scope = Scope { factors, outer };
+            match constraint_of(&mut join.join_operator) {
+                Some(JoinConstraint::Using(columns)) => {
+                    let sides = factors.split_at(left);
+                    for name in columns {
+                        using(name, sides)?;
+                    }
+                }
+                Some(JoinConstraint::Natural) => natural(factors.split_at(left))?,
+                _ => self.walk(
+                    &mut join.join_operator,
+                    Some(&scope),
+                    queries,
+                    Aliases::None,
+                )?,
             }
         }
+        Ok(())
     }
 
-    fn join(&self, join: &mut Join) {
-        let constraint = match &mut join.join_operator {
-            JoinOperator::Join(constraint)
-            | JoinOperator::Inner(constraint)
-            | JoinOperator::Left(constraint)
-            | JoinOperator::LeftOuter(constraint)
-            | JoinOperator::Right(constraint)
-            | JoinOperator::RightOuter(constraint)
-            | JoinOperator::FullOuter(constraint)
-            | JoinOperator::Semi(constraint)
-            | JoinOperator::LeftSemi(constraint)
-            | JoinOperator::RightSemi(constraint)
-            | JoinOperator::Anti(constraint)
-            | JoinOperator::LeftAnti(constraint)
-            | JoinOperator::RightAnti(constraint) => constraint,
-            _ => return,
+    fn factor(
+        &self,
+        factor: &mut TableFactor,
+        factors: &mut Vec<Factor>,
+        outer: Option<&Scope<'_>>,
+        queries: &Queries,
+    ) -> Result<()> {
+        let before = Scope { factors, outer };
+        let made = match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args: None,
+                ..
+            } => {
+                let table = name.0.last().and_then(ObjectNamePart::as_ident);
+                let table = table.map(|ident| fold_name(&ident.value));
+                let columns = table.as_ref().and_then(|table| match queries.get(table) {
+                    Some(columns) => columns.clone(),
+                    None => self.tables.get(table).cloned(),
+                });
+                named(columns, alias.as_ref(), table)
+            }
+            TableFactor::Derived {
+                lateral,
+                subquery,
+                alias,
+                ..
+            } => {
+                let around = if *lateral { Some(&before) } else { outer };
+                let columns = self.query(subquery, around, queries)?;
+                named(columns, alias.as_ref(), None)
+            }
+            TableFactor::NestedJoin {
+                table_with_joins,
+                alias,
+            } => {
+                let mut inner = Vec::new();
+                self.joined(table_with_joins, &mut inner, outer, queries)?;
+                match alias {
+                    None => {
+                        factors.extend(inner);
+                        return Ok(());
+                    }
+                    Some(alias) => named(all_columns(&inner), Some(alias), None),
+                }
+            }
+            // Functions: what they are called with may be columns of what stands before.
+            other => {
+                self.walk(other, Some(&before), queries, Aliases::None)?;
+                let alias = match other {
+                    TableFactor::Table { alias, .. }
+                    | TableFactor::TableFunction { alias, .. }
+                    | TableFactor::Function { alias, .. }
+                    | TableFactor::UNNEST { alias, .. } => alias.as_ref(),
+                    _ => None,
+                };
+                named(None, alias, None)
+            }
         };
-        if let JoinConstraint::Using(columns) = constraint {
-            columns.iter_mut().for_each(|column| self.object(column));
+        factors.push(made);
+        Ok(())
+    }
+}
+
+/// Names that a SELECT gives, and whether they come before columns where a name stands alone.
+#[derive(Clone, Copy)]
+enum Aliases<'a> {
+    None,
+    First(&'a [String]),
+    Last(&'a [String]),
+}
+
+/// Spells names in expressions of one SELECT, and has the queries in them spelled with it around them.
+struct Walker<'a> {
+    names: &'a Names,
+    scope: Option<&'a Scope<'a>>,
+    queries: &'a Queries,
+    aliases: Aliases<'a>,
+    /// Queries that were spelled already and are being passed through.
+    depth: usize,
+    /// Calls of functions that the place is in: names that a SELECT gives are not known there.
+    calls: usize,
+}
+
+impl Walker<'_> {
+    fn identifier(&self, ident: &mut Ident) -> Result<()> {
+        let alias = |aliases: &[String]| {
+            let written = normalized(ident);
+            let exact = aliases.iter().find(|alias| **alias == written);
+            let folded = fold_name(&written);
+            let same = || aliases.iter().find(|alias| fold_name(alias) == folded);
+            exact.or_else(same).cloned()
+        };
+        let alias = match self.aliases {
+            _ if self.calls > 0 => None,
+            Aliases::None => None,
+            Aliases::First(aliases) | Aliases::Last(aliases) => alias(aliases),
+        };
+        if let (Aliases::First(_), Some(alias)) = (self.aliases, &alias) {
+            *ident = Ident::with_quote('"', alias);
+            return Ok(());
+        }
+        let is_column = match self.scope {
+            Some(scope) => scope.correct(ident)?,
+            None => false,
+        };
+        if let (false, Some(alias)) = (is_column, alias) {
+            *ident = Ident::with_quote('"', alias);
+        }
+        Ok(())
+    }
+
+    fn compound(&self, parts: &mut [Ident]) -> Result<()> {
+        let Some(scope) = self.scope else {
+            return Ok(());
+        };
+        let Some((column, qualifiers)) = parts.split_last_mut() else {
+            return Ok(());
+        };
+        if let Some(factor) = qualifiers.last().and_then(|last| scope.factor(last)) {
+            correct_of(factor, column);
+            return Ok(());
+        }
+        // A field of a struct, in a column of a table or by itself.
+        match parts {
+            [table, column, ..] if scope.factor(table).is_some() => {
+                if let Some(factor) = scope.factor(table) {
+                    correct_of(factor, column);
+                }
+                Ok(())
+            }
+            [column, ..] => scope.correct(column).map(drop),
+            [] => Ok(()),
         }
     }
 }
 
-impl VisitorMut for Rewriter<'_> {
+impl VisitorMut for Walker<'_> {
     type Break = Error;
 
-    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Error> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        if self.depth == 0
+            && let Err(error) = self.names.query(query, self.scope, self.queries)
+        {
+            return ControlFlow::Break(error);
+        }
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        let done = match expr {
+            Expr::Function(_) => {
+                self.calls += 1;
+                Ok(())
+            }
+            Expr::Identifier(ident) => self.identifier(ident),
+            Expr::CompoundIdentifier(parts) => self.compound(parts),
+            _ => Ok(()),
+        };
+        match done {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if self.depth == 0 && matches!(expr, Expr::Function(_)) {
+            self.calls -= 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Tables are found in any case; their qualifiers must then agree.
+struct Qualifiers;
+
+impl VisitorMut for Qualifiers {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
         for part in &mut relation.0 {
             if let ObjectNamePart::Identifier(ident) = part {
                 fold_qualifier(ident);
@@ -394,7 +518,7 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         if let TableFactor::Table {
             alias: Some(alias), ..
         }
@@ -407,47 +531,143 @@ impl VisitorMut for Rewriter<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             fold_qualifier(&mut cte.alias.name);
         }
-        self.of_body(&mut query.body, &mut query.order_by);
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        let reads_tables_only = self.reads_tables_only(select);
-        for item in &mut select.projection {
-            if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = item
-            {
-                self.wildcard(options);
-                if reads_tables_only && let Some(unknown) = self.unknown_replaced(options) {
-                    return ControlFlow::Break(query(format!(
-                        "there is no column \"{unknown}\" that REPLACE could replace"
-                    )));
-                }
-            }
-        }
-        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
-            self.join(join);
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let Some((_, qualifiers)) = parts.split_last_mut()
+        {
+            qualifiers.iter_mut().for_each(fold_qualifier);
         }
         ControlFlow::Continue(())
     }
+}
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        match expr {
-            Expr::Identifier(ident) => self.names.correct(ident),
-            Expr::CompoundIdentifier(parts) => {
-                if let Some((column, qualifiers)) = parts.split_last_mut() {
-                    qualifiers.iter_mut().for_each(fold_qualifier);
-                    match qualifiers.last() {
-                        Some(qualifier) => self.names.correct_of(qualifier, column),
-                        None => self.names.correct(column),
-                    }
-                }
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
+fn fold_qualifier(ident: &mut Ident) {
+    if ident.quote_style.is_some() {
+        ident.value = fold_name(&ident.value);
     }
+}
+
+fn named(columns: Columns, alias: Option<&TableAlias>, table: Option<String>) -> Factor {
+    match alias {
+        None => Factor {
+            name: table,
+            columns,
+        },
+        Some(alias) => Factor {
+            name: Some(fold_name(&alias.name.value)),
+            columns: renamed(columns, alias),
+        },
+    }
+}
+
+/// The columns under the names that an alias gives to the first of them.
+fn renamed(columns: Columns, alias: &TableAlias) -> Columns {
+    let given = alias.columns.iter().map(|column| normalized(&column.name));
+    match columns {
+        _ if alias.columns.is_empty() => columns,
+        Some(columns) => {
+            let rest = columns.into_iter().skip(alias.columns.len());
+            Some(given.chain(rest).collect())
+        }
+        None => Some(given.collect()),
+    }
+}
+
+fn all_columns(factors: &[Factor]) -> Columns {
+    let columns = factors.iter().map(|factor| factor.columns.clone());
+    let columns = columns.collect::<Option<Vec<_>>>()?;
+    Some(columns.into_iter().flatten().collect())
+}
+
+/// The columns of a wildcard without those that it leaves out.
+fn without(columns: Columns, options: &WildcardAdditionalOptions) -> Result<Columns> {
+    let last = |name: &ObjectName| {
+        let ident = name.0.last().and_then(ObjectNamePart::as_ident);
+        ident.map(normalized)
+    };
+    let mut left_out: Vec<String> = match &options.opt_exclude {
+        Some(ExcludeSelectItem::Single(name)) => last(name).into_iter().collect(),
+        Some(ExcludeSelectItem::Multiple(names)) => names.iter().filter_map(last).collect(),
+        None => Vec::new(),
+    };
+    if let Some(except) = &options.opt_except {
+        left_out.push(normalized(&except.first_element));
+        left_out.extend(except.additional_elements.iter().map(normalized));
+    }
+    let kept = columns.map(|columns| {
+        let kept = columns
+            .into_iter()
+            .filter(|column| !left_out.contains(column));
+        kept.collect()
+    });
+    Ok(kept)
+}
+
+fn constraint_of(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+    match operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint)
+        | JoinOperator::Semi(constraint)
+        | JoinOperator::LeftSemi(constraint)
+        | JoinOperator::Anti(constraint)
+        | JoinOperator::LeftAnti(constraint)
+        | JoinOperator::RightSemi(constraint)
+        | JoinOperator::RightAnti(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
+/// Spells a column of USING, which both sides have to spell alike: DataFusion knows no other.
+fn using(name: &mut ObjectName, (left, right): (&[Factor], &[Factor])) -> Result<()> {
+    let Some(ObjectNamePart::Identifier(ident)) = name.0.last_mut() else {
+        return Ok(());
+    };
+    let of = |side: &[Factor]| {
+        let mut columns = side.iter().filter_map(|factor| column_of(factor, ident));
+        columns.next().cloned()
+    };
+    match (of(left), of(right)) {
+        (Some(one), Some(other)) if one != other => Err(differ("USING", &one, &other)),
+        (Some(column), _) | (None, Some(column)) => {
+            if normalized(ident) != column {
+                *ident = Ident::with_quote('"', column);
+            }
+            Ok(())
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+/// Refuses columns that a NATURAL join would not see as the same.
+fn natural((left, right): (&[Factor], &[Factor])) -> Result<()> {
+    let (Some(left), Some(right)) = (all_columns(left), all_columns(right)) else {
+        return Ok(());
+    };
+    for one in &left {
+        let other = right
+            .iter()
+            .find(|other| *other != one && fold_name(other) == fold_name(one));
+        if let Some(other) = other {
+            return Err(differ("NATURAL JOIN", one, other));
+        }
+    }
+    Ok(())
+}
+
+fn differ(what: &str, one: &str, other: &str) -> Error {
+    query(format!(
+        "{what} takes columns that are called the same on both sides, not \"{one}\" and \"{other}\": write ON a.\"{one}\" = b.\"{other}\""
+    ))
 }

@@ -114,7 +114,7 @@ impl TableScan {
             let mut filter = parse_condition(filter)?;
             let mut names = Names::default();
             names.add_table(name, definition.columns().iter().map(|column| &column.name));
-            names.apply(&mut filter)?;
+            names.apply_to_condition(name, &mut filter)?;
             let filter = planner.condition(filter, plan.schema(), resolver);
             conditions.push(filter.map_err(from_datafusion)?);
         }

@@ -6,6 +6,7 @@
 use super::applied;
 use crate::meaning::time_texts::with_seconds_in;
 use arrow::array::{AsArray, StringArray};
+use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{
@@ -16,7 +17,7 @@ use std::sync::Arc;
 /// A text with those digits.
 pub(crate) fn completed(text: Expr) -> Expr {
     let function = ScalarUDF::new_from_impl(TimeText {
-        signature: Signature::exact(vec![DataType::Utf8], Volatility::Immutable),
+        signature: Signature::any(1, Volatility::Immutable),
     });
     Arc::new(function).call(vec![text])
 }
@@ -53,10 +54,12 @@ impl ScalarUDFImpl for TimeText {
             let [array] = arrays else {
                 return internal_err!("{} takes one argument", self.name());
             };
+            // Data frames have texts of other types.
+            let array = cast(array, &DataType::Utf8)?;
             let texts = array.as_string::<i32>();
             let lacks = |text: &str| with_seconds_in(text).is_some();
             if !texts.iter().flatten().any(lacks) {
-                return Ok(Arc::clone(array));
+                return Ok(array);
             }
             let whole = |text: &str| with_seconds_in(text).unwrap_or_else(|| text.to_owned());
             let whole: StringArray = texts.iter().map(|text| text.map(whole)).collect();

@@ -38,7 +38,10 @@ pub(crate) fn with_seconds(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
 fn is_text_of_rows(expr: &Expr, schema: &DFSchema) -> bool {
     !matches!(expr, Expr::Literal(..) | Expr::Placeholder(_))
         && !is_completed(expr)
-        && matches!(expr.get_type(schema), Ok(DataType::Utf8))
+        && matches!(
+            expr.get_type(schema),
+            Ok(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+        )
 }
 
 /// Whether a parameter is a time without seconds.

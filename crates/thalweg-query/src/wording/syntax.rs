@@ -113,12 +113,24 @@ pub(crate) fn with_word_before(message: &str, text: &str) -> String {
         let before = text.lines().take(line - 1).chain([last.as_str()]);
         let before = before.collect::<Vec<_>>().join(" ");
         let word = before.split_whitespace().next_back()?;
+        let found = rest.strip_prefix("expected the end of the statement, found ")?;
+        if is_fraction(found) && last.ends_with(word) {
+            return Some(format!(
+                "{message}; a name with such a sign takes double quotes, as in \"{word}{found}\""
+            ));
+        }
         let meant = nearest(word, KEYWORDS)?;
         let is_it = meant.eq_ignore_ascii_case(word)
             || meant.split(' ').any(|part| part.eq_ignore_ascii_case(word));
         (!is_it).then(|| format!("{message}; did you mean {meant} by {word}?"))
     };
     guess().unwrap_or_else(|| message.to_owned())
+}
+
+/// Whether a word is the end of a name with a dot and digits that was read as a number: `.5` of `PM2.5`.
+fn is_fraction(word: &str) -> bool {
+    word.strip_prefix('.')
+        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn with_place(text: &str) -> (&str, String) {
