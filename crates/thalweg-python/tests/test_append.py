@@ -824,3 +824,15 @@ def test_bytes_of_fixed_length_go_where_others_do(db):
     fixed = pyarrow.array([b"abc", None, b"def"], pyarrow.binary(3))
     table.append({"s": fixed, "b": fixed})
     assert table.scan().fetchall() == [("abc", b"abc"), (None, None), ("def", b"def")]
+
+
+@pytest.mark.parametrize("text", ["2026-01-02 9:05", "2026-01-02T09:05", "2026-01-02 9:05:00"])
+def test_times_without_seconds_or_with_an_hour_of_one_digit(text):
+    db = thalweg.connect()
+    table = db.create_table("t", {"ts": "timestamp", "v": float}, time="ts")
+    table.append({"ts": [text], "v": [1.0]})
+    table.put(text, 2.0)
+    table.append(pandas.DataFrame({"ts": [text], "v": [3.0]}))
+    table.append([{"ts": text, "v": 4.0}])
+    assert table.scan(start=text, end="2026-01-02 9:06").arrow()["v"].to_pylist() == [1.0, 2.0, 3.0, 4.0]
+    assert db.sql("SELECT count(*) FROM t WHERE ts = ?", [text]).fetchall() == [(4,)]

@@ -17,7 +17,7 @@ use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, Resul
 
 /// The types of columns by their names in statements.
 const TYPES: &str = "types are BOOLEAN, TINYINT to BIGINT, UTINYINT to UBIGINT, REAL, DOUBLE, DECIMAL(18, 3), VARCHAR, BLOB, DATE, \
-                     TIMESTAMP and TIMESTAMPTZ";
+                     TIMESTAMP, TIMESTAMPTZ and DURATION";
 
 /// CREATE TABLE.
 pub(crate) fn create_table(engine: &Engine, create: &CreateTable) -> Result<QueryResult> {

@@ -8,7 +8,7 @@ use crate::dialect::output_names::{self, Named};
 use crate::error::{cancelled, from_datafusion, query};
 use crate::extra::ExtraTable;
 use crate::meaning::time_texts;
-use crate::names::Names;
+use crate::names::{Names, keep_letters};
 use crate::options::QueryOptions;
 use crate::params::{BoundParams, Params};
 use crate::parse::Request;
@@ -505,9 +505,9 @@ impl SqlEngine {
                 .any(|field| fold_name(field.name()) != *field.name());
             names.add_table(name, schema.fields().iter().map(|field| field.name()));
         }
-        if needed {
-            let inner = innermost(&mut query);
-            if let Some(inner) = inner {
+        if let Some(inner) = innermost(&mut query) {
+            needed |= keep_letters(inner);
+            if needed {
                 names.apply(inner)?;
             }
         }

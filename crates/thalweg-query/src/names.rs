@@ -3,7 +3,8 @@
 //! Invariants: a name is looked for where it stands, in what its SELECT reads, then in the queries around it; one that means a
 //! column in other letters is replaced by it, quoted. DataFusion then matches exactly, and results carry the names that columns
 //! were created with. Results of a SELECT are known by their names behind it: in ORDER BY they come before columns, in GROUP BY,
-//! HAVING and QUALIFY behind them, and nowhere else are they known.
+//! HAVING and QUALIFY behind them, and nowhere else are they known. They keep the letters that they are written in, as columns
+//! of tables do.
 
 mod scope;
 
@@ -498,6 +499,65 @@ impl VisitorMut for Walker<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         if self.depth == 0 && matches!(expr, Expr::Function(_)) {
             self.calls -= 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Quotes the names that a statement gives to columns, where they would lose their letters otherwise; says whether there were any.
+pub(crate) fn keep_letters(statement: &mut impl VisitMut) -> bool {
+    let mut given = Given { has_capitals: false };
+    let _ = VisitMut::visit(statement, &mut given);
+    given.has_capitals
+}
+
+struct Given {
+    has_capitals: bool,
+}
+
+impl Given {
+    fn keep(&mut self, name: &mut Ident) {
+        if name.quote_style.is_none() && fold_name(&name.value) != name.value {
+            name.quote_style = Some('"');
+            self.has_capitals = true;
+        }
+    }
+
+    fn keep_all(&mut self, alias: &mut TableAlias) {
+        for column in &mut alias.columns {
+            self.keep(&mut column.name);
+        }
+    }
+}
+
+impl VisitorMut for Given {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            self.keep_all(&mut cte.alias);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for item in &mut select.projection {
+            if let SelectItem::ExprWithAlias { alias, .. } = item {
+                self.keep(alias);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { alias, .. }
+        | TableFactor::Derived { alias, .. }
+        | TableFactor::TableFunction { alias, .. }
+        | TableFactor::Function { alias, .. }
+        | TableFactor::UNNEST { alias, .. } = factor
+            && let Some(alias) = alias
+        {
+            self.keep_all(alias);
         }
         ControlFlow::Continue(())
     }

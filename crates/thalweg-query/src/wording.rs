@@ -19,6 +19,10 @@ const RULES: &[(&str, &str)] = &[
         "timestamp {1} {2} cannot be computed: add or subtract an interval, as in ts + INTERVAL '1 day'",
     ),
     (
+        "Cannot coerce arithmetic expression Date32 {} Duration({}) to valid types",
+        "date {0} duration cannot be computed: CAST the date AS TIMESTAMP",
+    ),
+    (
         "Cannot coerce arithmetic expression {x} to valid types",
         "{0} cannot be computed: CAST one of them",
     ),
@@ -36,7 +40,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "Unary operator '-' only supports {}",
-        "- takes a number or an interval",
+        "- takes a number or an interval; the negative of a duration d is d * -1",
     ),
     (
         "Unary operator 'NOT' requires a boolean expression, got {x}",

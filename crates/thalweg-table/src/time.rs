@@ -14,6 +14,7 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_cast::parse::string_to_datetime;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, TimeUnit};
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use thalweg_kernel::{Error, ErrorKind, Result};
@@ -355,15 +356,8 @@ fn parse_instant_ns(text: &str) -> Result<i128> {
             "\"{text}\" is not a time; write for example 2026-01-31, 2026-01-31T09:30:00.25 or 2026-01-31T09:30:00+02:00"
         ))
     };
-    let bytes = text.as_bytes();
-    // ISO 8601 allows hours and minutes alone; the parser behind wants seconds.
-    let short =
-        bytes.len() >= 16 && bytes[13] == b':' && bytes.get(16).is_none_or(|&byte| byte != b':');
-    let full = if short && text.is_char_boundary(16) {
-        format!("{}:00{}", &text[..16], &text[16..])
-    } else {
-        text.to_owned()
-    };
+    // The parser behind wants two digits of the hour, and seconds.
+    let full = text_with_seconds(text).map_or(Cow::Borrowed(text), Cow::Owned);
     // Digits behind the ninth would be dropped without a word.
     let fraction = full.split_once('.').map_or("", |(_, rest)| rest);
     let digits = fraction.bytes().take_while(u8::is_ascii_digit);
@@ -376,6 +370,33 @@ fn parse_instant_ns(text: &str) -> Result<i128> {
     let instant = string_to_datetime(&utc, &full).map_err(|_| not_a_time())?;
     Ok(i128::from(instant.timestamp()) * unit_ns(TimeUnit::Second)
         + i128::from(instant.timestamp_subsec_nanos()))
+}
+
+/// `2024-01-01 6:05` and what may follow it, with two digits of the hour and with seconds; `None` where it has both, or is no such
+/// time.
+pub fn text_with_seconds(text: &str) -> Option<String> {
+    const DAY: &[u8; 10] = b"0000-00-00";
+    let text = text.trim();
+    let (day, rest) = text.split_at_checked(DAY.len())?;
+    let is_day = day.bytes().zip(DAY).all(|(is, wanted)| match wanted {
+        b'0' => is.is_ascii_digit(),
+        wanted => is == *wanted,
+    });
+    let separator = rest.chars().next().filter(|c| matches!(c, ' ' | 'T' | 't'));
+    let (hour, rest) = rest.get(1..)?.split_once(':')?;
+    let (minute, rest) = rest.split_at_checked(2)?;
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_time = matches!(hour.len(), 1 | 2) && are_digits(hour) && are_digits(minute) && is_day;
+    let has_seconds = rest.starts_with(':');
+    let follows = has_seconds || rest.is_empty() || rest.starts_with(['Z', 'z', '+', '-', ' ']);
+    if !is_time || !follows || has_seconds && hour.len() == 2 {
+        return None;
+    }
+    let separator = separator?;
+    let seconds = if has_seconds { "" } else { ":00" };
+    Some(format!(
+        "{day}{separator}{hour:0>2}:{minute}{seconds}{rest}"
+    ))
 }
 
 fn out_of_domain(data_type: &DataType, value: i128) -> Error {
@@ -519,4 +540,39 @@ fn parse_length_ns(text: &str) -> Result<(i128, bool)> {
             "\"{text}\" is not a length of time; write for example \"1 day\", \"12 hours\", \"15 minutes\" or \"1 week\""
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_added_where_there_are_none() {
+        for (text, with) in [
+            ("2024-01-01 06:00", Some("2024-01-01 06:00:00")),
+            ("2024-01-01T06:00Z", Some("2024-01-01T06:00:00Z")),
+            (
+                " 2024-01-01 06:00+02:00 ",
+                Some("2024-01-01 06:00:00+02:00"),
+            ),
+            (
+                "2024-01-01 06:00 Europe/Berlin",
+                Some("2024-01-01 06:00:00 Europe/Berlin"),
+            ),
+            ("2024-01-01 06:00:00", None),
+            ("2024-01-01", None),
+            ("2024-01-01 06:0x", None),
+            ("2024-01-01 06:00x", None),
+            ("2024-01-01 6:05", Some("2024-01-01 06:05:00")),
+            ("2024-01-01T6:05:07.5Z", Some("2024-01-01T06:05:07.5Z")),
+            ("2024-01-01 106:05", None),
+            ("2024-01-01 :05", None),
+            ("2024-01-01_6:05", None),
+            ("2024-01-01 6:5", None),
+            ("ä024-01-01 6:05", None),
+            ("", None),
+        ] {
+            assert_eq!(text_with_seconds(text).as_deref(), with, "{text}");
+        }
+    }
 }

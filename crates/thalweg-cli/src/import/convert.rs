@@ -5,6 +5,7 @@
 use super::chunk::{BadRow, Chunk};
 use super::findings::type_words;
 use super::infer::{Reading, null_option};
+use super::lengths::length;
 use super::numbers::{
     epoch_ns, has_no_leading_zero, is_beyond_floats, is_float, is_integer, loses_digits,
     whole_number, with_decimal_point,
@@ -15,10 +16,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, TimestampMicrosecondType, TimestampMillisecondType};
 use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
-    StringArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, Int64Array, PrimitiveArray, RecordBatch,
+    RecordBatchOptions, StringArray,
 };
-use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
+use arrow_cast::{CastOptions, can_cast_types, cast, cast_with_options};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::filter::filter_record_batch;
 use std::borrow::Cow;
@@ -96,10 +97,8 @@ pub(super) fn fields_of(
 
 /// An error if values of a type cannot be read from text.
 pub(super) fn check_reads(name: &str, data_type: &DataType) -> Result<(), Failure> {
-    // Arrow says that it casts text to lengths of time, and does not.
     let is_length = matches!(data_type, DataType::Duration(_));
-    let reads = is_time(data_type) || !is_length && can_cast_types(&DataType::Utf8, data_type);
-    if reads {
+    if is_time(data_type) || is_length || can_cast_types(&DataType::Utf8, data_type) {
         return Ok(());
     }
     let type_name = type_words(data_type);
@@ -226,6 +225,10 @@ fn convert_column(
     };
     let column: ArrayRef = if is_time(data_type) {
         convert_times(&trimmed, data_type, reading, refusals)?
+    } else if let DataType::Duration(unit) = data_type {
+        let lengths = trimmed.iter().map(|text| length(text?, *unit));
+        // Arrow says that it casts text to lengths of time, and does not.
+        cast(&lengths.collect::<Int64Array>(), data_type)?
     } else if *data_type == DataType::Binary {
         Arc::new(from_hex(&trimmed))
     } else {

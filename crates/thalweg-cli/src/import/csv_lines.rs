@@ -99,7 +99,7 @@ impl CsvLines {
         let mut repeated = None;
         for (place, field) in record.iter().enumerate() {
             let name = std::str::from_utf8(field)
-                .map_err(|_| fail("a name is not UTF-8".into()))?
+                .map_err(|_| fail(NOT_UTF8.to_owned()))?
                 .trim();
             let is_number = is_float(name);
             let is_time = !is_number && TimeText::parse(name).is_some();

@@ -11,6 +11,7 @@ use super::numbers::{
 use super::times::{ORDERS, Order, Pattern, TimeText};
 use crate::arguments::{EpochUnit, ImportOptions};
 use arrow_schema::{DataType, TimeUnit};
+use thalweg::sql_type_name;
 
 /// Markers of missing values, in any case, that make a column text unless they are named.
 const MARKERS: [&str; 18] = [
@@ -211,6 +212,8 @@ struct Column {
     culprit: Option<Example>,
     /// The first value.
     first: Option<Example>,
+    /// The kinds that take every value but the first, where that is one of text; markers aside.
+    behind_first: Vec<Kind>,
     /// Values that were no markers.
     values: u64,
 }
@@ -246,6 +249,7 @@ impl Inference {
             markers: Vec::new(),
             culprit: None,
             first: None,
+            behind_first: Vec::new(),
             values: 0,
         };
         let counts = rules.time_kinds().into_iter().map(|kind| (kind, 0));
@@ -404,7 +408,7 @@ impl Inference {
             None => Some(Found {
                 data_type: DataType::Utf8,
                 reading: Reading::default(),
-                reason: column.why_text(),
+                reason: column.why_text(&self.rules),
             }),
         }
     }
@@ -467,7 +471,18 @@ fn uses_orders(kind: Kind) -> bool {
 impl Column {
     /// Whether nothing can change any more.
     fn is_settled(&self) -> bool {
-        self.kinds.is_empty()
+        self.kinds.is_empty() && self.behind_first.is_empty()
+    }
+
+    /// Looks at a value behind the first one of a column of text.
+    fn look_behind_first(&mut self, rules: &Rules, text: &str) {
+        if is_marker(text) {
+            return;
+        }
+        let time = TimeText::parse(text);
+        self.behind_first
+            .retain(|kind| rules.takes(*kind, text, time.as_ref()));
+        self.values += 1;
     }
 
     fn look(&mut self, rules: &Rules, line: u64, text: &str) {
@@ -475,6 +490,9 @@ impl Column {
             line,
             text: text.to_owned(),
         };
+        if self.kinds.is_empty() {
+            return self.look_behind_first(rules, text);
+        }
         self.first.get_or_insert_with(example);
         let may_be_time = self.kinds.iter().any(|kind| uses_orders(*kind));
         let time = may_be_time.then(|| TimeText::parse(text)).flatten();
@@ -503,6 +521,9 @@ impl Column {
                 return;
             }
             self.culprit = (self.values > 0).then(example);
+            if self.culprit.is_none() && self.markers.is_empty() {
+                self.behind_first = std::mem::take(&mut self.kinds);
+            }
             self.kinds.clear();
             return;
         }
@@ -536,8 +557,19 @@ impl Column {
         has(Kind::CommaFloat) && !has(Kind::Float)
     }
 
-    fn why_text(&self) -> Option<String> {
+    fn why_text(&self, rules: &Rules) -> Option<String> {
         if self.kinds.is_empty() {
+            // As a row of units is below the names.
+            if let (Some(first), Some(kind)) = (&self.first, self.behind_first.first())
+                && self.values > 0
+            {
+                return Some(format!(
+                    "because of {} (line {}), the only value that is no {}: --type and --rejects FILE set such rows apart",
+                    quoted(&first.text),
+                    first.line,
+                    sql_type_name(&rules.data_type(*kind)).to_lowercase(),
+                ));
+            }
             // A first value is a reason only where something can be done about it.
             let first = self.first.as_ref();
             let culprit = self.culprit.as_ref().or(first)?;
@@ -752,6 +784,13 @@ mod tests {
             Some("because of 'x' (line 4)")
         );
         assert_eq!(why(&["Shunyi", "NA"]), None);
+        assert_eq!(why(&["Shunyi", "1", "Dongsi"]), None);
+        assert_eq!(
+            why(&["Deg C", "1", "NA", "2.5"]).as_deref(),
+            Some(
+                "because of 'Deg C' (line 2), the only value that is no double: --type and --rejects FILE set such rows apart"
+            )
+        );
         assert_eq!(
             why(&["$1.50", "$2"]).as_deref(),
             Some(

@@ -22,6 +22,7 @@ mod job;
 mod joined_times;
 mod json_lines;
 mod json_list;
+mod lengths;
 mod numbers;
 mod rejects;
 mod source;
@@ -36,7 +37,7 @@ use crate::{files, opening};
 use job::Job;
 use source::Input;
 use std::path::{Path, PathBuf};
-use thalweg::{Database, ErrorKind};
+use thalweg::{Database, Error, ErrorKind};
 
 /// What an import did.
 #[derive(Debug)]
@@ -85,10 +86,7 @@ pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
         .must_exist(!call.options.create)
         .open(&call.database)
         .map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Failure::Other(format!(
-                "{}: --create makes the database and the table",
-                error.message()
-            )),
+            ErrorKind::NotFound => no_database(&error),
             _ => opening::explain_lock(error, &call.database),
         })?;
     let imported = Job::new(Some(&db), inputs, &call.table, &call.options).run();
@@ -106,13 +104,23 @@ pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
 fn dry_run(call: &ImportCall, inputs: Vec<Input>) -> Result<(), Failure> {
     let db = Database::builder().read_only(true).open(&call.database);
     let db = match db {
-        Err(error) if error.kind() == ErrorKind::NotFound && call.options.create => None,
+        Err(error) if error.kind() == ErrorKind::NotFound => match call.options.create {
+            true => None,
+            false => return Err(no_database(&error)),
+        },
         db => Some(db?),
     };
     Job::new(db.as_ref(), inputs, &call.table, &call.options)
         .run()?
         .tell();
     Ok(())
+}
+
+fn no_database(error: &Error) -> Failure {
+    Failure::Other(format!(
+        "{}: --create makes the database and the table",
+        error.message()
+    ))
 }
 
 fn open_all(files: &[PathBuf], options: &ImportOptions) -> Result<Vec<Input>, Failure> {

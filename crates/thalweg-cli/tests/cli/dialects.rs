@@ -161,6 +161,13 @@ fn headers_or_none() {
 }
 
 #[test]
+fn a_header_in_another_encoding_names_a_way() {
+    let place = Place::new();
+    let message = import(&place, "e.csv", b"Stra\xdfe,b\n1,2\n", &[]).fails(1);
+    assert!(message.contains("iconv -f latin1 -t utf-8"), "{message}");
+}
+
+#[test]
 fn decimal_commas() {
     check(&[
         case(
@@ -648,6 +655,19 @@ fn a_dry_run_stores_nothing() {
     );
     assert!(ended.err.contains("1 row would be rejected"), "{ended:?}");
     assert!(!rejects.exists(), "a dry run made a file");
+    let other = place.folder.path().join("t.csv");
+    let call = [
+        "import",
+        "none.thal",
+        other.to_str().unwrap(),
+        "--table",
+        "t",
+    ];
+    let message = place.run(call.iter().chain(&["--dry-run"])).fails(1);
+    assert!(
+        message.contains("--create makes the database and the table"),
+        "{message}"
+    );
     import(&place, "t.csv", "d;v\n13.02.2012;x\n", &["--dry-run"]).fails(1);
     assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n2\n");
 }

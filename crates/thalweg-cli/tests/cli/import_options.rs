@@ -607,12 +607,56 @@ fn values_of_json_are_taken_as_they_are_written() {
 }
 
 #[test]
-fn a_type_is_given_once_and_one_that_text_has() {
+fn a_type_is_given_once() {
     let place = Place::new();
     let text = "id,d\n1,PT1S\n";
     let twice = ["--type", "d=double", "--type", "D=varchar"];
     let message = import(&place, "d.csv", text, &twice).fails(2);
     assert!(message.contains("column \"D\" is given twice"), "{message}");
-    let message = import(&place, "d.csv", text, &["--type", "d=duration"]).fails(1);
-    assert!(message.contains("cannot be read from text"), "{message}");
+}
+
+#[test]
+fn lengths_of_time_are_written_and_read() {
+    let place = Place::new();
+    place.sql(
+        "CREATE TABLE t (n BIGINT, d DURATION(3)); \
+         INSERT INTO t VALUES (1, INTERVAL '90 minutes'::DURATION(3)), (2, NULL)",
+    );
+    let rows = place.sql("SELECT * FROM t ORDER BY n");
+    assert_eq!(rows, "n,d\n1,PT5400S\n2,\n");
+    place.sql("CREATE TABLE u (n BIGINT, d DURATION(3))");
+    append(&place, "u", &rows, &[]).ok();
+    assert_eq!(place.sql("SELECT * FROM u ORDER BY n"), rows);
+    append(&place, "u", "n,d\n3,0:00:01.5\n", &[]).ok();
+    assert_eq!(place.sql("SELECT d FROM u WHERE n = 3"), "d\nPT1.5S\n");
+    let message = append(&place, "u", "n,d\n4,soon\n", &[]).fails(1);
+    assert!(
+        message.contains("column \"d\": \"soon\" is no duration"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_row_of_units_is_named() {
+    let place = Place::new();
+    let text = "ts,temp\nTS,Deg C\n2024-01-01 00:10,1.5\n2024-01-01 00:20,2\n";
+    let ended = import(&place, "u.csv", text, &["--dry-run"]);
+    assert!(
+        ended.err.contains(
+            "temp is varchar because of 'Deg C' (line 2), the only value that is no double"
+        ),
+        "{ended:?}"
+    );
+    let rejects = place.folder.path().join("units.csv");
+    let more = [
+        "--time",
+        "ts",
+        "--type",
+        "temp=double",
+        "--rejects",
+        rejects.to_str().unwrap(),
+    ];
+    import(&place, "u.csv", text, &more).ok();
+    assert_eq!(place.sql("SELECT sum(temp) AS s FROM t"), "s\n3.5\n");
+    assert_eq!(std::fs::read_to_string(rejects).unwrap().lines().count(), 2);
 }

@@ -227,7 +227,7 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             "count(DISTINCT *) is not offered: write SELECT count(*) FROM (SELECT DISTINCT * FROM ...)",
         ));
     }
-    let Some(clauses) = Clauses::of(function, list) else {
+    let Some(mut clauses) = Clauses::of(function, list) else {
         return Ok(None);
     };
     let Some(args) = list.args.iter().map(argument).collect::<Option<Vec<_>>>() else {
@@ -243,13 +243,22 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
         ("quantile_cont" | "quantile_disc" | "quantile", [value, Expr::Array(shares)]) => {
             let mut all = vec![*value];
             all.extend(&shares.elem);
-            (of_shares(&name, &shares.elem)?, all)
+            let one = match &*name {
+                "quantile_cont" => Some("percentile_cont(a1, a2)"),
+                name => template_of(name, 2),
+            };
+            (
+                of_shares(&name, one.unwrap_or_default(), &shares.elem)?,
+                all,
+            )
         }
         // These know no window that rows leave; of booleans they are the same.
         ("bool_or", [_]) if function.over.is_some() => ("max(a1)".to_owned(), args),
         ("bool_and" | "every", [_]) if function.over.is_some() => ("min(a1)".to_owned(), args),
-        ("percentile_disc", [share]) => {
-            return percentile_disc(share, &function.within_group).map(Some);
+        ("percentile_disc", [share]) | ("percentile_cont", [share @ Expr::Array(_)]) => {
+            // The order says of what the shares are.
+            clauses.order_by = &[];
+            of_group(&name, share, &function.within_group)?
         }
         (name, args) => match template_of(name, args.len()) {
             Some(template) => (template.to_owned(), args.to_vec()),
@@ -275,19 +284,36 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
     }
 }
 
-/// `percentile_disc(share) WITHIN GROUP (ORDER BY value)`.
-fn percentile_disc(share: &Expr, within_group: &[OrderByExpr]) -> Result<Expr> {
-    match (within_group, template_of("quantile_disc", 2)) {
-        ([by], Some(template)) => {
-            let template = match by.options.asc {
-                Some(false) => template.replace("ORDER BY a1", "ORDER BY a1 DESC"),
-                _ => template.to_owned(),
-            };
-            filled(&template, &[&by.expr, share])
+/// `percentile_disc(share) WITHIN GROUP (ORDER BY value)` and its like: a template, and its arguments.
+fn of_group<'a>(
+    name: &str,
+    share: &'a Expr,
+    within_group: &'a [OrderByExpr],
+) -> Result<(String, Vec<&'a Expr>)> {
+    let [by] = within_group else {
+        return Err(query(format!(
+            "{name} takes a share and an order: {name}(0.5) WITHIN GROUP (ORDER BY x)"
+        )));
+    };
+    let one = match name {
+        "percentile_cont" => Some("percentile_cont(a2) WITHIN GROUP (ORDER BY a1)"),
+        _ => template_of("quantile_disc", 2),
+    };
+    let one = one.unwrap_or_default();
+    let one = match by.options.asc {
+        Some(false) => one.replace("ORDER BY a1", "ORDER BY a1 DESC"),
+        _ => one.to_owned(),
+    };
+    let mut args = vec![&by.expr];
+    match share {
+        Expr::Array(shares) => {
+            args.extend(&shares.elem);
+            Ok((of_shares(name, &one, &shares.elem)?, args))
         }
-        _ => Err(query(
-            "percentile_disc takes a share and an order: percentile_disc(0.5) WITHIN GROUP (ORDER BY x)",
-        )),
+        share => {
+            args.push(share);
+            Ok((one, args))
+        }
     }
 }
 
@@ -307,17 +333,13 @@ fn template_of(name: &str, arguments: usize) -> Option<&'static str> {
         .map(|(.., template)| *template)
 }
 
-/// A list of quantiles: the value is the first argument, the shares are the others.
-fn of_shares(name: &str, shares: &[Expr]) -> Result<String> {
-    let one = match name {
-        "quantile_cont" => Some("percentile_cont(a1, a2)"),
-        name => template_of(name, 2),
-    };
-    let Some(one) = one.filter(|_| !shares.is_empty()) else {
+/// A list of quantiles, each by the template `one`: the value is the first argument, the shares are the others.
+fn of_shares(name: &str, one: &str, shares: &[Expr]) -> Result<String> {
+    if shares.is_empty() {
         return Err(query(format!(
-            "{name} takes a list of shares, as in {name}(x, [0.25, 0.75])"
+            "{name} takes a list of shares, as in quantile_cont(x, [0.25, 0.75])"
         )));
-    };
+    }
     let all = (0..shares.len()).map(|place| one.replace("a2", &format!("a{}", place + 2)));
     Ok(format!(
         "make_array({})",

@@ -158,9 +158,10 @@ impl VisitorMut for Translator {
                 expr,
             } => functions::filled("(a1) XOR (-1)", &[expr]).map(Some),
             Expr::AnyOp { .. } | Expr::AllOp { .. } => any_or_all(expr),
-            Expr::SimilarTo { .. } | Expr::Like { .. } | Expr::ILike { .. } => {
-                patterns::translated(expr)
-            }
+            Expr::SimilarTo { .. }
+            | Expr::Like { .. }
+            | Expr::ILike { .. }
+            | Expr::RLike { .. } => patterns::translated(expr),
             _ => Ok(None),
         };
         match translated {

@@ -15,6 +15,21 @@ use thalweg_table::Result;
 /// The same without `SIMILAR TO`, and without an escape character but the backslash.
 pub(super) fn translated(expr: &mut Expr) -> Result<Option<Expr>> {
     match expr {
+        // Databases that know it do not agree on whether letters in either case are the same.
+        Expr::RLike {
+            negated,
+            expr,
+            pattern,
+            ..
+        } => {
+            let (sign, sign_for_both_cases) = match negated {
+                false => ("~", "~*"),
+                true => ("!~", "!~*"),
+            };
+            Err(unsupported(format!(
+                "REGEXP and RLIKE are not offered: write {expr} {sign} {pattern}, or {sign_for_both_cases} for letters in either case"
+            )))
+        }
         Expr::SimilarTo {
             negated,
             expr,
