@@ -506,7 +506,9 @@ impl VisitorMut for Walker<'_> {
 
 /// Quotes the names that a statement gives to columns, where they would lose their letters otherwise; says whether there were any.
 pub(crate) fn keep_letters(statement: &mut impl VisitMut) -> bool {
-    let mut given = Given { has_capitals: false };
+    let mut given = Given {
+        has_capitals: false,
+    };
     let _ = VisitMut::visit(statement, &mut given);
     given.has_capitals
 }

@@ -559,17 +559,6 @@ impl Column {
 
     fn why_text(&self, rules: &Rules) -> Option<String> {
         if self.kinds.is_empty() {
-            // As a row of units is below the names.
-            if let (Some(first), Some(kind)) = (&self.first, self.behind_first.first())
-                && self.values > 0
-            {
-                return Some(format!(
-                    "because of {} (line {}), the only value that is no {}: --type and --rejects FILE set such rows apart",
-                    quoted(&first.text),
-                    first.line,
-                    sql_type_name(&rules.data_type(*kind)).to_lowercase(),
-                ));
-            }
             // A first value is a reason only where something can be done about it.
             let first = self.first.as_ref();
             let culprit = self.culprit.as_ref().or(first)?;
@@ -579,7 +568,7 @@ impl Column {
             };
             let advice = number_advice(&culprit.text).or_else(of_digits);
             if self.culprit.is_none() && advice.is_none() {
-                return None;
+                return self.why_the_first_is_text(rules);
             }
             let advice = advice.unwrap_or_default();
             return Some(format!(
@@ -600,6 +589,19 @@ impl Column {
             marker.line,
             options.join(" ")
         ))
+    }
+
+    /// As a row of units is, below the names.
+    fn why_the_first_is_text(&self, rules: &Rules) -> Option<String> {
+        let (first, kind) = (self.first.as_ref()?, self.behind_first.first()?);
+        (self.values > 0).then(|| {
+            format!(
+                "because of {} (line {}), the only value that is no {}: --type and --rejects FILE set such rows apart",
+                quoted(&first.text),
+                first.line,
+                sql_type_name(&rules.data_type(*kind)).to_lowercase(),
+            )
+        })
     }
 }
 

@@ -619,12 +619,12 @@ fn a_type_is_given_once() {
 fn lengths_of_time_are_written_and_read() {
     let place = Place::new();
     place.sql(
-        "CREATE TABLE t (n BIGINT, d DURATION(3)); \
-         INSERT INTO t VALUES (1, INTERVAL '90 minutes'::DURATION(3)), (2, NULL)",
+        "CREATE TABLE t (n BIGINT, d DURATION); \
+         INSERT INTO t VALUES (1, INTERVAL '90 minutes'), (2, NULL)",
     );
     let rows = place.sql("SELECT * FROM t ORDER BY n");
     assert_eq!(rows, "n,d\n1,PT5400S\n2,\n");
-    place.sql("CREATE TABLE u (n BIGINT, d DURATION(3))");
+    place.sql("CREATE TABLE u (n BIGINT, d DURATION)");
     append(&place, "u", &rows, &[]).ok();
     assert_eq!(place.sql("SELECT * FROM u ORDER BY n"), rows);
     append(&place, "u", "n,d\n3,0:00:01.5\n", &[]).ok();
