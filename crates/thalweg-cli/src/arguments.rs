@@ -118,6 +118,9 @@ pub(crate) struct ImportOptions {
     /// Fields, or texts and numbers of JSON, that mean null; may be repeated [default: empty ones]
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) null: Vec<String>,
+    /// Rows with fewer fields than there are columns have NULL in the last ones; without it they are bad rows
+    #[arg(long)]
+    pub(crate) null_padding: bool,
     /// Lines to leave out in front of the header
     #[arg(
         long,

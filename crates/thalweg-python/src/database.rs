@@ -488,6 +488,10 @@ fn variables(
     for name in names {
         // Locals are a proxy in newer interpreters, not a dict.
         let found = scopes.iter().find_map(|scope| scope.get_item(name).ok());
+        let found = match found {
+            Some(found) => Some(found),
+            None => in_other_letters(&scopes, name)?,
+        };
         let Some(found) = found else { continue };
         let Some(rows) = input::read(&found, &Schema::empty(), None)? else {
             let kind = found.get_type().name()?;
@@ -501,6 +505,30 @@ fn variables(
         tables.push((name.clone(), rows.into_extra(is_once)?));
     }
     Ok(tables)
+}
+
+/// The only variable whose name differs from this one by the case of its letters: tables are found in any case.
+fn in_other_letters<'py>(
+    scopes: &[Bound<'py, PyAny>],
+    name: &str,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let folded = fold_name(name);
+    for scope in scopes {
+        let mut same = Vec::new();
+        for key in scope.call_method0("keys")?.try_iter()? {
+            let key = key?;
+            let is_same = |key: &str| fold_name(key) == folded;
+            if key.extract::<&str>().is_ok_and(is_same) {
+                same.push(key);
+            }
+        }
+        match &*same {
+            [] => {}
+            [key] => return scope.get_item(key).map(Some),
+            _ => return Ok(None),
+        }
+    }
+    Ok(None)
 }
 
 /// A statement that was parsed; made by Database.prepare().

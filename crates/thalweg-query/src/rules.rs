@@ -9,6 +9,7 @@ use crate::meaning::Meaning;
 use crate::meaning::counted_sets::CountedSets;
 use crate::meaning::dates::DatesAsTimes;
 use crate::meaning::decimals::DecimalsBesideFloats;
+use crate::meaning::empty_subqueries::EmptySubqueries;
 use crate::meaning::lengths::WindowsByLength;
 use crate::meaning::window_keys::WindowKeys;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
@@ -30,7 +31,7 @@ use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
-use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
@@ -98,12 +99,14 @@ impl Rules {
         full.rules
             .insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
         let mut full_analyzer = Analyzer::new();
-        full_analyzer.rules.insert(0, Arc::new(DatesAsTimes));
-        full_analyzer.rules.insert(1, Arc::new(CountedSets));
-        full_analyzer.rules.insert(2, Arc::new(WindowsByLength));
-        full_analyzer
-            .rules
-            .insert(3, Arc::new(DecimalsBesideFloats));
+        let first: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+            Arc::new(EmptySubqueries),
+            Arc::new(DatesAsTimes),
+            Arc::new(CountedSets),
+            Arc::new(WindowsByLength),
+            Arc::new(DecimalsBesideFloats),
+        ];
+        full_analyzer.rules.splice(0..0, first);
         full_analyzer.rules.push(Arc::new(Meaning));
         full_analyzer.rules.push(Arc::new(WindowKeys));
         let mut any = PhysicalOptimizer::new().rules;

@@ -468,6 +468,12 @@ struct Parts {
 }
 
 fn new_column(id: u32, field: &Field) -> Result<Column> {
+    if *field.data_type() == DataType::Null {
+        return Err(schema(format!(
+            "column \"{}\": all of its values are missing, which says nothing of its type: make the table with types first, or cast the column",
+            field.name()
+        )));
+    }
     let data_type = stored_type(field.data_type()).ok_or_else(|| {
         schema(format!(
             "column \"{}\": the type {} cannot be stored; what can are numbers, decimals, booleans, strings, binaries, dates, \

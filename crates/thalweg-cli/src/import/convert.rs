@@ -2,9 +2,10 @@
 //!
 //! Invariants: a value is stored exactly or its row is bad; rows keep their order.
 
+use super::advice::{null_option, shown};
 use super::chunk::{BadRow, Chunk};
 use super::findings::type_words;
-use super::infer::{Reading, null_option};
+use super::infer::Reading;
 use super::lengths::length;
 use super::numbers::{
     epoch_ns, has_no_leading_zero, is_beyond_floats, is_float, is_integer, loses_digits,
@@ -26,8 +27,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg::{Error, ErrorKind, TableDefinition};
 
-/// Text that a message shows of a value, at most.
-const SHOWN_CHARACTERS: usize = 80;
 /// `2026-01-31T09:30:00.123456789`: a longer text may have more digits than Arrow looks at.
 const FULL_TIME_CHARACTERS: usize = 29;
 
@@ -518,11 +517,4 @@ fn no_time(text: &str) -> String {
         "{} is no time, as 2026-01-31T09:30:00 would be{hint}",
         shown(text)
     )
-}
-
-/// A value in a message.
-pub(super) fn shown(text: &str) -> String {
-    let cut: String = text.chars().take(SHOWN_CHARACTERS).collect();
-    let dots = if cut.len() < text.len() { "..." } else { "" };
-    format!("\"{}{dots}\"", cut.escape_debug())
 }

@@ -22,6 +22,8 @@ pub(super) struct CsvLines {
     /// How many of them are comments that were found.
     comments: u64,
     keeps_raw: bool,
+    /// Rows may lack fields at their end.
+    pads: bool,
     name: String,
     delimiter: u8,
     /// The record that was read last is a row that was not given out yet.
@@ -57,6 +59,7 @@ impl CsvLines {
             skipped_lines: options.skip + detected.lines,
             comments: detected.comments,
             keeps_raw: options.rejects.is_some(),
+            pads: options.null_padding,
             name,
             delimiter: detected.delimiter,
             is_row_ahead: false,
@@ -146,13 +149,21 @@ impl CsvLines {
         if let Some(reason) = self.open_quote() {
             return bad(chunk, reason);
         }
-        if record.len() != self.columns.len() {
+        let columns = self.columns.len();
+        // Many loggers end each row with a separator.
+        let ends_with_separator =
+            record.len() == columns + 1 && record.get(columns).is_some_and(<[u8]>::is_empty);
+        let is_short = record.len() < columns;
+        if record.len() != columns && !ends_with_separator && !(is_short && self.pads) {
+            let hint = match is_short {
+                true => "; --null-padding makes NULL of those that lack",
+                false => "",
+            };
             return bad(
                 chunk,
                 format!(
-                    "{} instead of {}",
+                    "{} instead of {columns}{hint}",
                     counted(record.len() as u64, "field"),
-                    self.columns.len()
                 ),
             );
         }
@@ -171,7 +182,7 @@ impl CsvLines {
         }) {
             return bad(chunk, NOT_UTF8.to_owned());
         }
-        chunk.push(line, raw, (0..record.len()).map(field));
+        chunk.push(line, raw, (0..columns).map(field));
     }
 }
 

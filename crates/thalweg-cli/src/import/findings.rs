@@ -1,6 +1,6 @@
 //! Prints what was found in a file before its rows are stored.
 
-use super::convert::shown;
+use super::advice::shown;
 use super::file_set::Opened;
 use super::infer::{Found, Reading};
 use super::numbers::{epoch_ns, whole_number};

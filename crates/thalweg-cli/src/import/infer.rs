@@ -4,10 +4,9 @@
 //! - The type of a column takes every value that was looked at, without loss, unless bad rows are expected.
 //! - The order of day and month is decided by all values of a column together.
 
+use super::advice::{digits_advice, null_option, number_advice, quoted};
 use super::chunk::Chunk;
-use super::numbers::{
-    is_float, is_int64, is_integer, loses_digits, whole_number, with_decimal_point,
-};
+use super::numbers::{is_float, is_int64, whole_number, with_decimal_point};
 use super::times::{ORDERS, Order, Pattern, TimeText};
 use crate::arguments::{EpochUnit, ImportOptions};
 use arrow_schema::{DataType, TimeUnit};
@@ -18,6 +17,8 @@ const MARKERS: [&str; 18] = [
     "na", "n/a", "#n/a", "#na", "null", "(null)", "\\n", "nil", "none", "nan", "nat", "-", "--",
     "?", ".", "*", "missing", "#value!",
 ];
+/// So many values in front of one that is none of their type hint at a bad row.
+const MANY_VALUES: u64 = 10;
 /// Different markers that are remembered of a column, at most.
 const MOST_MARKERS: usize = 8;
 
@@ -210,6 +211,10 @@ struct Column {
     markers: Vec<Example>,
     /// The value after which no kind was left, unless it was the first one.
     culprit: Option<Example>,
+    /// What the values in front of it were, if they were many.
+    before_culprit: Option<Kind>,
+    /// The first value with a decimal point.
+    with_point: Option<Example>,
     /// The first value.
     first: Option<Example>,
     /// The kinds that take every value but the first, where that is one of text; markers aside.
@@ -248,6 +253,8 @@ impl Inference {
             without_offset: None,
             markers: Vec::new(),
             culprit: None,
+            before_culprit: None,
+            with_point: None,
             first: None,
             behind_first: Vec::new(),
             values: 0,
@@ -272,28 +279,35 @@ impl Inference {
     }
 
     pub(super) fn look(&mut self, chunk: &Chunk) {
+        let time = self.time.as_ref().map(|time| time.column);
+        // A row without a time is a bad row, and says nothing of the other columns.
+        let has_time = time.map(|place| self.look_at_times(chunk, place));
         for (place, texts) in chunk.columns.iter().enumerate() {
-            if self.time.as_ref().is_some_and(|time| time.column == place) {
-                self.look_at_times(chunk, place);
+            if time == Some(place) {
                 continue;
             }
             let column = &mut self.columns[place];
             if chunk.is_text[place] {
                 column.kinds.retain(|kind| kind.is_time_text());
             }
-            for (line, text) in chunk.lines.iter().zip(texts) {
+            for (row, (line, text)) in chunk.lines.iter().zip(texts).enumerate() {
                 let text = text.unwrap_or_default().trim();
-                if !text.is_empty() && !column.is_settled() {
+                let is_bad = has_time.as_ref().is_some_and(|has_time| !has_time[row]);
+                if !text.is_empty() && !is_bad && !column.is_settled() {
                     column.look(&self.rules, *line, text);
                 }
             }
         }
     }
 
-    fn look_at_times(&mut self, chunk: &Chunk, place: usize) {
-        let Some(time) = &mut self.time else { return };
+    /// Looks at the column of times, and says of each row whether it has one.
+    fn look_at_times(&mut self, chunk: &Chunk, place: usize) -> Vec<bool> {
+        let mut has_time = vec![false; chunk.rows()];
+        let Some(time) = &mut self.time else {
+            return has_time;
+        };
         let column = &mut self.columns[place];
-        for (line, text) in chunk.lines.iter().zip(&chunk.columns[place]) {
+        for (row, (line, text)) in chunk.lines.iter().zip(&chunk.columns[place]).enumerate() {
             let text = text.unwrap_or_default().trim();
             if text.is_empty() {
                 continue;
@@ -316,6 +330,7 @@ impl Inference {
                     kind => self.rules.takes(*kind, text, read.as_ref()),
                 };
                 *count += u64::from(takes);
+                has_time[row] |= takes;
             }
             if let Some(read) = read.filter(TimeText::needs_order) {
                 for (order, count) in ORDERS.iter().zip(&mut time.orders) {
@@ -331,6 +346,7 @@ impl Inference {
                 }
             }
         }
+        has_time
     }
 
     /// Two values of the column of times of which one has the day first and one the month.
@@ -404,6 +420,9 @@ impl Inference {
             return Some(self.found_kind(kind, needs_order.then_some(order), column));
         }
         match column.kind() {
+            Some(Kind::Float) if self.has_commas_elsewhere() && column.with_point.is_some() => {
+                Some(mixed_decimals(column))
+            }
             Some(kind) => Some(self.found_kind(kind, column.order(), column)),
             None => Some(Found {
                 data_type: DataType::Utf8,
@@ -411,6 +430,12 @@ impl Inference {
                 reason: column.why_text(&self.rules),
             }),
         }
+    }
+
+    /// Whether some column has decimal commas.
+    fn has_commas_elsewhere(&self) -> bool {
+        let mut columns = self.columns.iter();
+        columns.any(|column| column.kind() == Some(Kind::CommaFloat))
     }
 
     fn found_kind(&self, kind: Kind, order: Option<Order>, column: &Column) -> Found {
@@ -461,6 +486,22 @@ impl Inference {
             unit: self.rules.unit,
             exact: false,
         }
+    }
+}
+
+/// Text, of a column with decimal points where another one has decimal commas: one of the signs divides thousands.
+fn mixed_decimals(column: &Column) -> Found {
+    let reason = column.with_point.as_ref().map(|example| {
+        format!(
+            "because of {} (line {}), where another column has decimal commas: --decimal says which sign it is",
+            quoted(&example.text),
+            example.line
+        )
+    });
+    Found {
+        data_type: DataType::Utf8,
+        reading: Reading::default(),
+        reason,
     }
 }
 
@@ -521,6 +562,9 @@ impl Column {
                 return;
             }
             self.culprit = (self.values > 0).then(example);
+            self.before_culprit = (self.values >= MANY_VALUES)
+                .then(|| self.kinds.first().copied())
+                .flatten();
             if self.culprit.is_none() && self.markers.is_empty() {
                 self.behind_first = std::mem::take(&mut self.kinds);
             }
@@ -528,7 +572,12 @@ impl Column {
             return;
         }
         self.values += 1;
+        let takes_comma = |kinds: &[Kind]| kinds.contains(&Kind::CommaFloat);
+        let took_comma = takes_comma(&self.kinds);
         self.kinds.retain(|kind| takes(*kind));
+        if took_comma && !takes_comma(&self.kinds) && self.kinds.contains(&Kind::Float) {
+            self.with_point.get_or_insert_with(example);
+        }
         if let Some(time) = time {
             if !time.has_zone() {
                 self.without_offset.get_or_insert_with(example);
@@ -570,6 +619,12 @@ impl Column {
             if self.culprit.is_none() && advice.is_none() {
                 return self.why_the_first_is_text(rules);
             }
+            let advice = advice.or_else(|| {
+                let kind = sql_type_name(&rules.data_type(self.before_culprit?)).to_lowercase();
+                Some(format!(
+                    ", where all values before are {kind}: --type and --rejects FILE set such rows apart"
+                ))
+            });
             let advice = advice.unwrap_or_default();
             return Some(format!(
                 "because of {} (line {}){advice}",
@@ -610,81 +665,6 @@ pub(super) fn is_marker(text: &str) -> bool {
     MARKERS
         .iter()
         .any(|marker| text.eq_ignore_ascii_case(marker))
-}
-
-/// The sign without which a text would be a number: of thousands, of money, of a share.
-fn decorated_number(text: &str) -> Option<char> {
-    let is_sign = |c: &char| matches!(c, ',' | '\'' | '_' | ' ' | '$' | '€' | '£' | '%');
-    let mut signs = text.chars().filter(is_sign);
-    let sign = signs.next()?;
-    let plain: String = text.chars().filter(|c| *c != sign).collect();
-    let is_money = matches!(sign, '$' | '€' | '£' | '%');
-    (is_float(plain.trim()) && (is_money || has_thousands(text, sign, '.'))).then_some(sign)
-}
-
-/// Whether a sign divides the digits in front of the decimal sign into thousands.
-fn has_thousands(text: &str, sign: char, decimal: char) -> bool {
-    let whole = text.split(decimal).next().unwrap_or(text);
-    let mut groups = whole.split(sign);
-    let first = groups.next().unwrap_or("");
-    (1..=4).contains(&first.len()) && groups.all(|group| group.len() == 3)
-}
-
-/// Whether it is a number with points between thousands and a decimal comma.
-fn has_points_of_thousands(text: &str) -> bool {
-    let plain: String = text.chars().filter(|c| *c != '.').collect();
-    let is_number = with_decimal_point(&plain).is_some_and(|number| is_float(&number));
-    let comes_first = text.rfind('.') < text.find(',');
-    text.contains('.') && comes_first && is_number && has_thousands(text, '.', ',')
-}
-
-/// The SQL expression that makes a number of such a text, if there is one.
-fn number_advice(text: &str) -> Option<String> {
-    let expression = if has_points_of_thousands(text) {
-        "CAST(replace(replace(x, '.', ''), ',', '.') AS DOUBLE)".to_owned()
-    } else {
-        format!(
-            "CAST(replace(x, '{}', '') AS DOUBLE)",
-            decorated_number(text)?
-        )
-    };
-    Some(format!(": {expression} in SQL makes numbers of such texts"))
-}
-
-/// The reason why digits make a column text: as a number they would lose zeros in front, or digits that a DOUBLE does not hold.
-fn digits_advice(text: &str) -> Option<String> {
-    if !is_integer(text) || is_int64(text) && !loses_digits(text) {
-        return None;
-    }
-    let text_shown = quoted(text);
-    Some(if loses_digits(text) {
-        format!(
-            ": a DOUBLE does not hold all digits of {text_shown}; --type COLUMN=double cuts them"
-        )
-    } else {
-        format!(
-            ": a number would lose the zeros in front of {text_shown}; --type COLUMN=bigint drops them"
-        )
-    })
-}
-
-fn quoted(text: &str) -> String {
-    let shown = super::convert::shown(text);
-    format!("'{}'", &shown[1..shown.len() - 1])
-}
-
-/// The option that makes null of a text, quoted where a shell would make something else of it.
-pub(super) fn null_option(text: &str) -> String {
-    let is_plain = text
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
-    let word = if is_plain {
-        text.to_owned()
-    } else {
-        format!("'{text}'")
-    };
-    let separator = if text.starts_with("--") { '=' } else { ' ' };
-    format!("--null{separator}{word}")
 }
 
 #[cfg(test)]
@@ -781,6 +761,19 @@ mod tests {
             why(&["NA", "1"]).as_deref(),
             Some("because of 'NA' (line 2): --null NA")
         );
+        let many = [&["1"; 10][..], &["x"]].concat();
+        assert_eq!(
+            why(&many).as_deref(),
+            Some(
+                "because of 'x' (line 12), where all values before are bigint: --type and --rejects FILE set such rows apart"
+            )
+        );
+        assert_eq!(
+            why(&["1'500", "2"]).as_deref(),
+            Some(
+                "because of '1'500' (line 2): CAST(replace(x, '''', '') AS DOUBLE) in SQL makes numbers of such texts"
+            )
+        );
         assert_eq!(
             why(&["1", "2", "x", "NA"]).as_deref(),
             Some("because of 'x' (line 4)")
@@ -799,28 +792,6 @@ mod tests {
                 "because of '$1.50' (line 2): CAST(replace(x, '$', '') AS DOUBLE) in SQL makes numbers of such texts"
             )
         );
-        for (text, sign) in [
-            ("1,049", Some(',')),
-            ("12,345,678.9", Some(',')),
-            ("-1,049", Some(',')),
-            ("3.5%", Some('%')),
-            ("1,04", None),
-            ("1 2", None),
-            ("$", None),
-            ("a,b", None),
-            ("12.5 mm", None),
-        ] {
-            assert_eq!(decorated_number(text), sign, "{text}");
-        }
-        for (text, holds) in [
-            ("1.234,5", true),
-            ("-2.000.000,25", true),
-            ("1,234.5", false),
-            ("1.23,5", false),
-            ("1.234", false),
-        ] {
-            assert_eq!(has_points_of_thousands(text), holds, "{text}");
-        }
         assert_eq!(why(&["1", "NaN"]), None);
     }
 

@@ -1,8 +1,9 @@
 //! One import: types, then rows, and again from the start where types turn out too narrow.
 
 use super::Imported;
+use super::advice::shown;
 use super::chunk::{BadRow, Chunk};
-use super::convert::{CANNOT_ORDER, Converter, Misfit, check_reads, fields_of, shown, time_hint};
+use super::convert::{CANNOT_ORDER, Converter, Misfit, check_reads, fields_of, time_hint};
 use super::file_set::{FileSet, Opened, late_names};
 use super::findings;
 use super::infer::{Example, Found, Inference, Reading, Rules};

@@ -10,6 +10,7 @@
 //! - Memory is bounded: a file is read in chunks, and only those that types are inferred from are kept.
 //! - All rows are looked at at most once more than they are stored: after that types are final.
 
+mod advice;
 mod chunk;
 mod convert;
 mod csv_lines;

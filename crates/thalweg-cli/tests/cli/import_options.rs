@@ -660,3 +660,59 @@ fn a_row_of_units_is_named() {
     assert_eq!(place.sql("SELECT sum(temp) AS s FROM t"), "s\n3.5\n");
     assert_eq!(std::fs::read_to_string(rejects).unwrap().lines().count(), 2);
 }
+
+#[test]
+fn rows_that_end_early_or_with_a_separator() {
+    let place = Place::new();
+    let text = "ts,temp,n\n2024-01-01,1.5,3,\n2024-01-02,2,4,\n";
+    import(&place, "t.csv", text, &["--time", "ts"]).ok();
+    assert_eq!(
+        place.sql("SELECT sum(temp) AS s, sum(n) AS n FROM t"),
+        "s,n\n3.5,7\n"
+    );
+    let message = append(&place, "t", "ts,temp,n\n2024-01-03,1,2,9\n", &[]).fails(1);
+    assert!(message.contains("4 fields instead of 3"), "{message}");
+    let short = "ts,temp,n\n2024-01-03,1\n2024-01-04\n";
+    let message = append(&place, "t", short, &[]).fails(1);
+    assert!(
+        message.contains("2 fields instead of 3; --null-padding makes NULL of those that lack"),
+        "{message}"
+    );
+    append(&place, "t", short, &["--null-padding"]).ok();
+    assert_eq!(
+        place.sql("SELECT count(*) AS r, count(temp) AS t, count(n) AS n FROM t"),
+        "r,t,n\n4,3,2\n"
+    );
+}
+
+#[test]
+fn rows_without_a_time_say_nothing_of_types() {
+    let place = Place::new();
+    let text = "ts,temp\n2024-01-01,1.5\nts,temp\n2024-01-02,2\n,garbage\n";
+    let rejects = place.folder.path().join("bad.csv");
+    let more = ["--time", "ts", "--rejects", rejects.to_str().unwrap()];
+    let ended = import(&place, "t.csv", text, &more);
+    assert!(ended.err.contains("temp is double"), "{ended:?}");
+    assert_eq!(place.sql("SELECT sum(temp) AS s FROM t"), "s\n3.5\n");
+    let told = |text: &str| import(&Place::new(), "t.csv", text, &[]).err;
+    let rows: String = (0..20).map(|n| format!("{n}\n")).collect();
+    let told = told(&format!("n\n{rows}broken\n"));
+    assert!(
+        told.contains("because of 'broken' (line 22), where all values before are bigint"),
+        "{told}"
+    );
+}
+
+#[test]
+fn points_beside_decimal_commas_are_no_decimals() {
+    let text = "v;w\n1,500;1.500\n2,25;2.750\n";
+    let ended = import(&Place::new(), "t.csv", text, &[]);
+    for told in [
+        "v is double with a decimal comma",
+        "w is varchar because of '1.500' (line 2), where another column has decimal commas",
+    ] {
+        assert!(ended.err.contains(told), "{ended:?}");
+    }
+    let ended = import(&Place::new(), "t.csv", text, &["--decimal", "."]);
+    assert!(ended.err.contains("w is double"), "{ended:?}");
+}

@@ -220,6 +220,7 @@ class Table:
         Columns are matched by name, as are the values of dicts, dataclasses, named tuples and rows of sqlite3; values of other tuples by
         place. Missing columns become null; rows may be in any order. An index of times without a name is the time column of a DataFrame
         that has no other. In pandas, and in lists beside texts or times, NaN is a missing value and becomes null; elsewhere it stays NaN.
+        Integers in a column of times count in its unit since 1970: nanoseconds in a "timestamp", seconds in a "timestamp(s)".
 
         >>> import thalweg, numpy
         >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")
@@ -229,6 +230,8 @@ class Table:
 
     def put(self, *row: Any) -> None:
         """Appends one row, its values in the order of the columns.
+
+        An integer in a column of times counts in its unit since 1970, as in append().
 
         >>> import thalweg
         >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "timestamp", "v": "double"}, time="ts")

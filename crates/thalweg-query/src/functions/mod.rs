@@ -2,6 +2,7 @@
 
 mod bounded;
 pub(crate) mod bucket_origin;
+pub(crate) mod coalesced;
 pub(crate) mod coarser_times;
 pub(crate) mod day_intervals;
 pub(crate) mod described;
@@ -11,6 +12,7 @@ pub(crate) mod guarded;
 pub(crate) mod lengths;
 pub(crate) mod list_sum;
 pub(crate) mod mode;
+pub(crate) mod or_null;
 pub(crate) mod quantile;
 pub(crate) mod scaled;
 mod sliding;

@@ -4,7 +4,8 @@
 //! rows outside, and `x` is no constant; elsewhere it takes what is not known for false, and `NOT` makes true of it. And it
 //! takes neither IN nor EXISTS out of SELECT. Invariants: an IN is true where the list has the value, else null where the list
 //! has a null, or has rows while `x` is null, else false; a list that does not depend on the rows outside is never gone
-//! through for each of them. What depends on them is left as it is outside of WHERE, where it is an error.
+//! through for each of them. An IN that depends on them is
+//! left as it is outside of WHERE, where it is an error.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
@@ -114,8 +115,8 @@ fn outside_of_filters(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
                 let value = List::new(list, &schema)?.value(&mut marks)?;
                 Ok(Transformed::new(value, true, TreeNodeRecursion::Jump))
             }
-            Expr::Exists(exists) if exists.subquery.outer_ref_columns.is_empty() => {
-                let value = has_rows(&exists)?;
+            Expr::Exists(exists) => {
+                let value = has_rows(exists)?;
                 Ok(Transformed::new(value, true, TreeNodeRecursion::Jump))
             }
             expr => Ok(Transformed::no(expr)),
@@ -138,11 +139,25 @@ enum Marks {
     Below(LogicalPlan, usize),
 }
 
-fn has_rows(exists: &Exists) -> Result<Expr> {
-    let plan = LogicalPlanBuilder::from(Arc::clone(&exists.subquery.subquery));
-    let plan = plan.limit(0, Some(1))?;
+fn has_rows(exists: Exists) -> Result<Expr> {
+    let Subquery {
+        subquery,
+        outer_ref_columns,
+        spans,
+    } = exists.subquery;
+    let plan = LogicalPlanBuilder::from(subquery);
+    // A limit would keep a query from becoming a join with the rows that it depends on.
+    let plan = match outer_ref_columns.is_empty() {
+        true => plan.limit(0, Some(1))?,
+        false => plan,
+    };
     let rows = plan.aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64))])?;
-    let has = scalar(rows.build()?).gt(lit(0_i64));
+    let rows = Expr::ScalarSubquery(Subquery {
+        subquery: Arc::new(rows.build()?),
+        outer_ref_columns,
+        spans,
+    });
+    let has = rows.gt(lit(0_i64));
     Ok(if exists.negated { not(has) } else { has })
 }
 

@@ -8,6 +8,7 @@ mod casts;
 pub(crate) mod counted_sets;
 pub(crate) mod dates;
 pub(crate) mod decimals;
+pub(crate) mod empty_subqueries;
 mod float_lists;
 mod in_subqueries;
 mod joined_lists;

@@ -1,6 +1,9 @@
 //! Columns that there are not, or that may be several.
 
 use datafusion::common::{Column, Diagnostic, SchemaError, TableReference};
+use datafusion::sql::sqlparser::keywords::{
+    ALL_KEYWORDS, ALL_KEYWORDS_INDEX, RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_IDENTIFIER,
+};
 use thalweg_table::Error;
 use thalweg_table::suggest::{did_you_mean, nearest};
 
@@ -112,7 +115,10 @@ impl<'a> Tables<'a> {
     /// Columns that were computed have names that nobody writes: they are left out where there are others.
     fn of(valid: &'a [Column]) -> Self {
         let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | ' ' | '.' | '%');
-        let is_written = |column: &&Column| column.name.chars().all(is_of_name);
+        let is_written = |column: &&Column| match column.relation {
+            Some(_) => !is_call(&column.name),
+            None => column.name.chars().all(is_of_name),
+        };
         let written: Vec<&Column> = valid.iter().filter(is_written).collect();
         let shown = match written.is_empty() {
             true => valid.iter().collect(),
@@ -182,12 +188,34 @@ impl<'a> Tables<'a> {
     }
 }
 
+/// Whether a name is that of a call, as `avg(temp)`.
+fn is_call(name: &str) -> bool {
+    let Some((function, _)) = name.split_once('(') else {
+        return false;
+    };
+    let last = function.chars().next_back();
+    last.is_some_and(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// Whether a name is read without quotes.
+fn is_plain(name: &str) -> bool {
+    let begins_with_digit = name.starts_with(|c: char| c.is_ascii_digit());
+    let is_reserved = || {
+        let keyword = ALL_KEYWORDS.binary_search(&&*name.to_uppercase());
+        keyword.is_ok_and(|place| {
+            let keyword = ALL_KEYWORDS_INDEX[place];
+            RESERVED_FOR_IDENTIFIER.contains(&keyword)
+                || RESERVED_FOR_COLUMN_ALIAS.contains(&keyword)
+        })
+    };
+    name.chars().all(|c| c.is_alphanumeric() || c == '_') && !begins_with_digit && !is_reserved()
+}
+
 fn list(columns: &[&str]) -> String {
     let shown = columns.len().min(MOST_LISTED);
-    let is_plain = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
     let quoted = |name: &&str| match is_plain(name) {
         true => (*name).to_owned(),
-        false => format!("\"{name}\""),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
     };
     let listed: Vec<String> = columns[..shown].iter().map(quoted).collect();
     let more = match columns.len() - shown {

@@ -104,7 +104,10 @@ pub(crate) fn with_word_before(message: &str, text: &str) -> String {
     let guess = || {
         let (place, rest) = message.strip_prefix("line ")?.split_once(": ")?;
         let (line, column) = place.split_once(", column ")?;
-        if !rest.starts_with("expected the end of the statement, found ") || rest.contains(';') {
+        let (_, found) = rest
+            .split_once(", found ")
+            .filter(|_| rest.starts_with("expected "))?;
+        if rest.contains(';') {
             return None;
         }
         let (line, column) = (line.parse::<usize>().ok()?, column.parse::<usize>().ok()?);
@@ -113,11 +116,15 @@ pub(crate) fn with_word_before(message: &str, text: &str) -> String {
         let before = text.lines().take(line - 1).chain([last.as_str()]);
         let before = before.collect::<Vec<_>>().join(" ");
         let word = before.split_whitespace().next_back()?;
-        let found = rest.strip_prefix("expected the end of the statement, found ")?;
         if is_fraction(found) && last.ends_with(word) {
+            let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+            let name = word.rsplit(|c| !is_of_name(c)).next().unwrap_or(word);
             return Some(format!(
-                "{message}; a name with such a sign takes double quotes, as in \"{word}{found}\""
+                "{message}; a name with such a sign takes double quotes, as in \"{name}{found}\""
             ));
+        }
+        if !rest.starts_with("expected the end of the statement") {
+            return None;
         }
         let meant = nearest(word, KEYWORDS)?;
         let is_it = meant.eq_ignore_ascii_case(word)
