@@ -115,7 +115,7 @@ pub(crate) struct ImportOptions {
     /// The character around fields that hold separators [default: "]
     #[arg(long, value_name = "SIGN", value_parser = parse_quote)]
     pub(crate) quote: Option<u8>,
-    /// Fields, or texts and numbers of JSON, that mean null; may be repeated [default: empty ones]
+    /// Fields, or texts and numbers of JSON, that mean null, as empty fields do; may be repeated
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) null: Vec<String>,
     /// Rows with fewer fields than there are columns have NULL in the last ones; without it they are bad rows

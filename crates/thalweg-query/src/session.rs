@@ -8,8 +8,8 @@ use crate::catalog::Resolver;
 use crate::dialect::operators::Operators;
 use crate::error::{query, to_datafusion};
 use crate::functions::{
-    bucket_origin, coalesced, described, floats, guarded, list_sum, mode, quantile, time_patterns,
-    time_zones, total, try_times,
+    bucket_origin, coalesced, described, floats, fractions, guarded, list_sum, mode, quantile,
+    time_patterns, time_zones, total, try_times,
 };
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
@@ -215,6 +215,7 @@ fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     functions.extend(time_zones::functions());
     functions.push(bucket_origin::function());
     functions.push(time_patterns::function());
+    functions.push(fractions::function());
     functions.extend(described::functions());
     functions.push(try_times::function());
     functions

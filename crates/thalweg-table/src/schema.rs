@@ -318,6 +318,8 @@ fn parse_parametric(head: &str, arguments: &[&str], tail: &str) -> Option<DataTy
         },
         "decimal" | "decimal128" | "numeric" | "decimal32" | "decimal64" if tail.is_empty() => {
             let (precision, scale) = match arguments {
+                // As CAST has it.
+                [] => (38, 10),
                 [precision] => (precision.parse().ok()?, 0),
                 [precision, scale] => (precision.parse().ok()?, scale.parse().ok()?),
                 _ => return None,

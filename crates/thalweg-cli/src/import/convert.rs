@@ -11,7 +11,8 @@ use super::numbers::{
     epoch_ns, has_no_leading_zero, is_beyond_floats, is_float, is_integer, loses_digits,
     whole_number, with_decimal_point,
 };
-use super::times::{ORDERS, TimeText, digits_pattern, zone_name};
+use super::pattern::digits_pattern;
+use super::times::{ORDERS, TimeText, zone_name};
 use crate::failure::Failure;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, TimestampMicrosecondType, TimestampMillisecondType};
@@ -217,7 +218,8 @@ fn convert_column(
     refusals: &mut Refusals<'_>,
 ) -> Result<ArrayRef, Failure> {
     let data_type = field.data_type();
-    let trimmed = if *data_type == DataType::Utf8 {
+    // An empty text is a text, and no bytes are a value too.
+    let trimmed = if matches!(data_type, DataType::Utf8 | DataType::Binary) {
         text.clone()
     } else {
         trim(text)
@@ -287,7 +289,9 @@ fn from_hex(text: &StringArray) -> BinaryArray {
             .collect::<Option<_>>()
             .filter(|_| rest.is_empty())
     };
-    text.iter().map(|value| value.and_then(bytes)).collect()
+    text.iter()
+        .map(|value| value.map(str::trim).and_then(bytes))
+        .collect()
 }
 
 /// Numbers and booleans as Arrow reads them. What is none becomes text that is none.

@@ -2,6 +2,7 @@
 
 use super::chunk::{Chunk, ChunkBuilder, NOT_UTF8, ReadChunks};
 use super::csv_records::CsvRecords;
+use super::nulls::Nulls;
 use super::numbers::is_float;
 use super::source::Source;
 use super::times::TimeText;
@@ -15,8 +16,8 @@ use thalweg::fold_name;
 pub(super) struct CsvLines {
     records: CsvRecords,
     columns: Vec<String>,
-    /// Fields that mean null.
-    nulls: Vec<String>,
+    /// Fields that mean null beside empty ones.
+    nulls: Nulls,
     /// Lines in front of what the reader has seen.
     skipped_lines: u64,
     /// How many of them are comments that were found.
@@ -47,15 +48,10 @@ impl CsvLines {
         let given = options.delimiter.or(is_tsv.then_some(b'\t'));
         let quote = options.quote.unwrap_or(b'"');
         let detected = dialect::detect(reader, given, quote).map_err(fail)?;
-        let nulls = if options.null.is_empty() {
-            vec![String::new()]
-        } else {
-            options.null.clone()
-        };
         let mut lines = Self {
             records: CsvRecords::new(detected.reader, detected.delimiter, quote),
             columns: Vec::new(),
-            nulls,
+            nulls: Nulls::new(&options.null),
             skipped_lines: options.skip + detected.lines,
             comments: detected.comments,
             keeps_raw: options.rejects.is_some(),
@@ -172,7 +168,7 @@ impl CsvLines {
         };
         let field = |place: usize| {
             let field = record.range(place).and_then(|range| text.get(range))?;
-            (!self.nulls.iter().any(|null| null == field)).then_some(field)
+            (!field.is_empty() && !self.nulls.has(field)).then_some(field)
         };
         // Bytes may be UTF-8 together and not apart.
         if (0..record.len()).any(|place| {

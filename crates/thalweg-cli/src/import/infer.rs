@@ -7,7 +7,8 @@
 use super::advice::{digits_advice, null_option, number_advice, quoted};
 use super::chunk::Chunk;
 use super::numbers::{is_float, is_int64, whole_number, with_decimal_point};
-use super::times::{ORDERS, Order, Pattern, TimeText};
+use super::pattern::Pattern;
+use super::times::{ORDERS, Order, TimeText};
 use crate::arguments::{EpochUnit, ImportOptions};
 use arrow_schema::{DataType, TimeUnit};
 use thalweg::sql_type_name;

@@ -353,7 +353,7 @@ impl<'a> Job<'a> {
             let bad = sample.chunks.iter().flat_map(|chunk| &chunk.bad);
             return bad
                 .min_by_key(|row| row.line)
-                .map_or(Ok(()), |row| Err(first_bad(row)));
+                .map_or(Ok(()), |row| Err(first_bad(row, self.options)));
         };
         let hinted;
         let (wanted, others, hint) =
@@ -532,7 +532,7 @@ impl<'a> Job<'a> {
             if options.rejects.is_some() {
                 bad.into_iter().try_for_each(|row| rejects.write(&row))?;
             } else if let Some(row) = bad.into_iter().min_by_key(|row| row.line) {
-                return Err(first_bad(&row));
+                return Err(first_bad(&row, options));
             }
             early.look(&converted.batch)?;
             Ok(Some(converted.batch))
@@ -887,9 +887,11 @@ fn ambiguous_date(name: &str, example: &Example) -> Failure {
     ))
 }
 
-fn first_bad(row: &BadRow) -> Failure {
-    Failure::Other(format!(
-        "line {}: {}; nothing was imported (--rejects FILE sets bad rows apart and stores the others)",
-        row.line, row.reason
-    ))
+fn first_bad(row: &BadRow, options: &ImportOptions) -> Failure {
+    let hint = match options.rejects {
+        Some(_) => ": no row is a good one",
+        None => " (--rejects FILE sets bad rows apart and stores the others)",
+    };
+    let (line, reason) = (row.line, &row.reason);
+    Failure::Other(format!("line {line}: {reason}; nothing was imported{hint}"))
 }

@@ -3,6 +3,7 @@
 
 use super::chunk::{Chunk, ChunkBuilder, NOT_UTF8, ReadChunks};
 use super::json_list::{Broken, Item, ListItems};
+use super::nulls::Nulls;
 use super::source::Source;
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
@@ -39,7 +40,7 @@ pub(super) struct JsonLines {
     line: u64,
     keeps_raw: bool,
     /// Texts and numbers that mean null.
-    nulls: Vec<String>,
+    nulls: Nulls,
     late: LateNames,
     /// Columns that are told to be text, which lists and objects may stand in.
     texts: Vec<String>,
@@ -63,7 +64,7 @@ impl JsonLines {
             places,
             line: 0,
             keeps_raw: options.rejects.is_some(),
-            nulls: options.null.clone(),
+            nulls: Nulls::new(&options.null),
             late,
             texts: options
                 .types
@@ -224,7 +225,7 @@ impl JsonLines {
                     LateNames::Are(_) => Unfit::Bad(format!("\"{name}\" is no column")),
                 });
             };
-            let is_null = |text: &str| self.nulls.iter().any(|null| null == text);
+            let is_null = |text: &str| self.nulls.has(text);
             let written = value.get();
             fields[place] = match written.as_bytes().first() {
                 Some(b'n') => None,

@@ -24,12 +24,14 @@ mod joined_times;
 mod json_lines;
 mod json_list;
 mod lengths;
+mod nulls;
 mod numbers;
+mod pattern;
 mod rejects;
 mod source;
 mod times;
 
-pub(crate) use times::Pattern;
+pub(crate) use pattern::Pattern;
 
 use crate::arguments::{ImportCall, ImportOptions};
 use crate::failure::Failure;

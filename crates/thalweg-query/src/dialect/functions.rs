@@ -365,17 +365,23 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
                 &[time, constant.as_ref().unwrap_or(format)],
             )?
         }
-        ("strptime" | "try_strptime", &[written, format]) => match text_of(format) {
-            Some(format) if format.contains("%f") => {
-                let function = match name {
-                    "strptime" => "to_timestamp",
-                    name => name,
-                };
-                let format = with_microseconds(&format.replace(".%f", "%.f"));
-                filled(&format!("{function}(a1, a2)"), &[written, &text(&format)])?
-            }
-            _ => return Ok(None),
-        },
+        ("strptime" | "try_strptime" | "to_timestamp", &[written, format])
+            if !is_whole_fraction(written) =>
+        {
+            let Some(format) = text_of(format).filter(|format| has_fraction(format)) else {
+                return Ok(None);
+            };
+            let function = match name {
+                "strptime" => "to_timestamp",
+                name => name,
+            };
+            let format = format.replace(".%f", "%.f");
+            let template = match has_fraction(&format) {
+                true => format!("{function}(whole_fraction(a1, a2), a2)"),
+                false => format!("{function}(a1, a2)"),
+            };
+            filled(&template, &[written, &text(&format)])?
+        }
         ("to_char", &[time, format]) => match (text_of(format), format) {
             (Some(format), _) if !format.contains('%') => {
                 filled("to_char(a1, a2)", &[time, &text(&pattern(&format)?)])?
@@ -416,6 +422,23 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
 /// `time AT TIME ZONE zone`.
 pub(super) fn at_time_zone(time: &Expr, zone: &Expr) -> Result<Expr> {
     filled("at_time_zone(a1, a2)", &[time, zone])
+}
+
+/// Whether a text to be read was made ready for `%f` by this translation.
+fn is_whole_fraction(written: &Expr) -> bool {
+    matches!(written, Expr::Function(function)
+        if plain_name(function).is_some_and(|name| name == "whole_fraction"))
+}
+
+/// Whether a pattern has `%f`.
+fn has_fraction(pattern: &str) -> bool {
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        if c == '%' && chars.next() == Some('f') {
+            return true;
+        }
+    }
+    false
 }
 
 /// The pattern with `%f` as six digits, as Python and DuckDB have it: to chrono they are nanoseconds.

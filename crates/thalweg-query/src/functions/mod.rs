@@ -8,6 +8,7 @@ pub(crate) mod day_intervals;
 pub(crate) mod described;
 mod extreme;
 pub(crate) mod floats;
+pub(crate) mod fractions;
 pub(crate) mod guarded;
 pub(crate) mod lengths;
 pub(crate) mod list_sum;
