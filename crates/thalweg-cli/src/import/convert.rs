@@ -384,6 +384,15 @@ fn convert_times(
             steps.push(None);
             continue;
         };
+        if reading.is_local && has_offset(value) {
+            let why = format!(
+                "{} has an offset, and the times before have none",
+                shown(value)
+            );
+            refusals.misfit(row, &why);
+            steps.push(None);
+            continue;
+        }
         let ns = fast
             .filter(|fast| fast.is_valid(row))
             .map(|fast| fast.value(row));
@@ -413,6 +422,17 @@ fn convert_times(
         }
     };
     Ok(array)
+}
+
+/// Whether a text is a time with an offset.
+fn has_offset(value: &str) -> bool {
+    const DATE_BYTES: usize = 10;
+    let clock = value.as_bytes().get(DATE_BYTES..).unwrap_or_default();
+    // Cheap for those without: they have no such sign behind the date.
+    let may_have = clock
+        .iter()
+        .any(|byte| matches!(byte, b'+' | b'-') || byte.is_ascii_alphabetic() && *byte != b'T');
+    may_have && TimeText::parse(value).is_some_and(|time| time.has_zone())
 }
 
 /// Whether a text that Arrow takes for a time is nothing but numbers, and no longer than nanoseconds are.

@@ -68,6 +68,8 @@ pub(super) struct Reading {
     pub(super) unit: Option<EpochUnit>,
     /// Integers in a column of floats must be floats without loss.
     pub(super) exact: bool,
+    /// No time that was looked at has an offset: one that has is no value of this column.
+    pub(super) is_local: bool,
 }
 
 /// What was found out of a column.
@@ -452,6 +454,7 @@ impl Inference {
                 pattern,
                 unit: self.rules.unit.filter(|_| kind == Kind::Epoch),
                 exact: true,
+                is_local: matches!(kind, Kind::Time | Kind::FarTime),
             },
             reason: column
                 .without_offset
@@ -486,6 +489,7 @@ impl Inference {
             pattern: fits_pattern.or(self.rules.patterns.first()).cloned(),
             unit: self.rules.unit,
             exact: false,
+            is_local: false,
         }
     }
 }
@@ -516,10 +520,20 @@ impl Column {
         self.kinds.is_empty() && self.behind_first.is_empty()
     }
 
+    fn remember_marker(&mut self, marker: Example) {
+        let is_new = !self.markers.iter().any(|known| known.text == marker.text);
+        if is_new && self.markers.len() < MOST_MARKERS {
+            self.markers.push(marker);
+        }
+    }
+
     /// Looks at a value behind the first one of a column of text.
-    fn look_behind_first(&mut self, rules: &Rules, text: &str) {
+    fn look_behind_first(&mut self, rules: &Rules, line: u64, text: &str) {
         if is_marker(text) {
-            return;
+            return self.remember_marker(Example {
+                line,
+                text: text.to_owned(),
+            });
         }
         let time = TimeText::parse(text);
         self.behind_first
@@ -533,7 +547,7 @@ impl Column {
             text: text.to_owned(),
         };
         if self.kinds.is_empty() {
-            return self.look_behind_first(rules, text);
+            return self.look_behind_first(rules, line, text);
         }
         self.first.get_or_insert_with(example);
         let may_be_time = self.kinds.iter().any(|kind| uses_orders(*kind));
@@ -553,11 +567,7 @@ impl Column {
         };
         if !self.kinds.iter().any(|kind| takes(*kind)) {
             if is_marker(text) {
-                let is_new = !self.markers.iter().any(|marker| marker.text == text);
-                if is_new && self.markers.len() < MOST_MARKERS {
-                    self.markers.push(example());
-                }
-                return;
+                return self.remember_marker(example());
             }
             if rules.expects_bad_rows {
                 return;
@@ -634,28 +644,38 @@ impl Column {
             ));
         }
         let marker = self.markers.first()?;
-        let options: Vec<String> = self
-            .markers
-            .iter()
-            .map(|marker| null_option(&marker.text))
-            .collect();
         Some(format!(
             "because of {} (line {}): {}",
             quoted(&marker.text),
             marker.line,
-            options.join(" ")
+            self.null_options().trim_end()
         ))
+    }
+
+    /// The options that make NULL of the markers, each with a blank behind it.
+    fn null_options(&self) -> String {
+        let options = self.markers.iter();
+        options
+            .map(|marker| format!("{} ", null_option(&marker.text)))
+            .collect()
     }
 
     /// As a row of units is, below the names.
     fn why_the_first_is_text(&self, rules: &Rules) -> Option<String> {
         let (first, kind) = (self.first.as_ref()?, self.behind_first.first()?);
+        let kind = sql_type_name(&rules.data_type(*kind)).to_lowercase();
+        let missing = self.markers.iter().map(|marker| quoted(&marker.text));
+        let missing: Vec<String> = missing.collect();
+        let but = match missing.is_empty() {
+            true => String::new(),
+            false => format!(" but {}", missing.join(", ")),
+        };
         (self.values > 0).then(|| {
             format!(
-                "because of {} (line {}), the only value that is no {}: --type and --rejects FILE set such rows apart",
+                "because of {} (line {}), the only value{but} that is no {kind}: {}--type and --rejects FILE set such rows apart",
                 quoted(&first.text),
                 first.line,
-                sql_type_name(&rules.data_type(*kind)).to_lowercase(),
+                self.null_options(),
             )
         })
     }
@@ -784,7 +804,7 @@ mod tests {
         assert_eq!(
             why(&["Deg C", "1", "NA", "2.5"]).as_deref(),
             Some(
-                "because of 'Deg C' (line 2), the only value that is no double: --type and --rejects FILE set such rows apart"
+                "because of 'Deg C' (line 2), the only value but 'NA' that is no double: --null NA --type and --rejects FILE set such rows apart"
             )
         );
         assert_eq!(

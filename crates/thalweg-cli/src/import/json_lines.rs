@@ -94,6 +94,11 @@ impl JsonLines {
                 Some(_) => "in its list",
                 None => "on any of its first lines",
             };
+            let is_text = |item: &Item| std::str::from_utf8(&item.text).is_ok();
+            if let Some(item) = lines.ahead.iter().find(|item| !is_text(item)) {
+                let (name, line) = (&lines.name, item.line);
+                return Err(Failure::Other(format!("line {line} of {name}: {NOT_UTF8}")));
+            }
             return Err(Failure::Other(format!(
                 "{} has no JSON object {place}: it takes an object on each line, or a list of objects, [{{...}}, {{...}}]",
                 lines.name

@@ -105,6 +105,32 @@ pub(super) fn whole_number(text: &str) -> Option<&str> {
     (only_zeros && is_int64(whole)).then_some(whole)
 }
 
+/// A number as 1.5e3 without its exponent; `None` of one that is far beyond all times.
+fn without_exponent(text: &str) -> Option<Cow<'_, str>> {
+    const LARGEST: usize = 30;
+    let Some((mantissa, exponent)) = text.split_once(['e', 'E']) else {
+        return Some(Cow::Borrowed(text));
+    };
+    let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{decimals}");
+    let (is_negative, by) = match exponent.strip_prefix('-') {
+        Some(by) => (true, by),
+        None => (false, exponent.strip_prefix('+').unwrap_or(exponent)),
+    };
+    let by: usize = by.parse().ok().filter(|by| *by <= LARGEST)?;
+    Some(Cow::Owned(if is_negative {
+        let zeros = "0".repeat((by + 1).saturating_sub(whole.len()));
+        let point = (whole.len() + zeros.len()) - by;
+        let digits = format!("{zeros}{digits}");
+        format!("{}.{}", &digits[..point], &digits[point..])
+    } else {
+        let zeros = "0".repeat(by.saturating_sub(decimals.len()));
+        let digits = format!("{digits}{zeros}");
+        let point = whole.len() + by;
+        format!("{}.{}", &digits[..point], &digits[point..])
+    }))
+}
+
 /// A count of seconds, milliseconds and so on in nanoseconds, exactly.
 pub(super) fn epoch_ns(text: &str, unit_ns: i64) -> Option<i128> {
     let (sign, digits) = match text.as_bytes().first()? {
@@ -112,7 +138,11 @@ pub(super) fn epoch_ns(text: &str, unit_ns: i64) -> Option<i128> {
         b'+' => (1, &text[1..]),
         _ => (1, text),
     };
-    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
+    if !digits.is_ascii() {
+        return None;
+    }
+    let digits = without_exponent(digits)?;
+    let (whole, decimals) = digits.split_once('.').unwrap_or((&digits, ""));
     let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || whole.len() > 20 || !all_digits(whole) || !all_digits(decimals) {
         return None;

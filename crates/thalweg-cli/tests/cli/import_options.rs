@@ -716,3 +716,45 @@ fn points_beside_decimal_commas_are_no_decimals() {
     let ended = import(&Place::new(), "t.csv", text, &["--decimal", "."]);
     assert!(ended.err.contains("w is double"), "{ended:?}");
 }
+
+#[test]
+fn an_offset_behind_the_first_rows_begins_the_import_again() {
+    let place = Place::new();
+    let mut text = "ts,v\n".to_owned();
+    for n in 0..120_000 {
+        text.push_str(&format!("2024-01-01 10:00:{:02},{n}\n", n % 60));
+    }
+    text.push_str("2024-01-01 10:00+02:00,1\n");
+    let ended = import(&place, "t.csv", &text, &["--time", "ts"]);
+    assert!(
+        ended.err.contains("ts is timestamp with time zone"),
+        "{ended:?}"
+    );
+    assert_eq!(
+        place.sql("SELECT min(ts) AS ts FROM t"),
+        "ts\n2024-01-01T08:00:00Z\n"
+    );
+}
+
+#[test]
+fn epochs_with_exponents_and_other_encodings_of_json() {
+    let place = Place::new();
+    let text = "ts,v\n1.709251200000000000e+09,1\n1.7092512005E9,2\n";
+    import(&place, "t.csv", text, &["--time", "ts", "--time-unit", "s"]).ok();
+    assert_eq!(
+        place.sql("SELECT ts FROM t"),
+        "ts\n2024-03-01T00:00:00\n2024-03-01T00:00:00.500\n"
+    );
+    let file = place.folder.path().join("l.jsonl");
+    std::fs::write(&file, b"{\"ts\":1,\"v\":\"\xe4\"}\n").unwrap();
+    let call = [
+        "import",
+        "db",
+        file.to_str().unwrap(),
+        "--table",
+        "u",
+        "--create",
+    ];
+    let message = place.run(call).fails(1);
+    assert!(message.contains("iconv"), "{message}");
+}

@@ -10,6 +10,7 @@ pub(crate) mod dates;
 pub(crate) mod decimals;
 pub(crate) mod empty_subqueries;
 mod float_lists;
+mod group_keys;
 mod in_subqueries;
 mod joined_lists;
 pub(crate) mod lengths;
@@ -46,7 +47,8 @@ impl AnalyzerRule for Meaning {
 }
 
 fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    lengths::in_subqueries(plan)?
+    group_keys::each_once(plan)?
+        .transform_data(lengths::in_subqueries)?
         .transform_data(in_subqueries::three_valued)?
         .transform_data(rewrite_exprs)?
         .transform_data(lengths::in_node)
