@@ -136,7 +136,7 @@ pub(crate) struct ImportOptions {
     /// Separator of decimals, a comma or a point [default: detected where fields are not separated by commas]
     #[arg(long, value_name = "SIGN", value_parser = parse_decimal)]
     pub(crate) decimal: Option<char>,
-    /// How times are written, in strftime's patterns, as "%d.%m.%Y %H:%M"; may be repeated [default: detected]
+    /// How times are written, in strftime's patterns, as "%d.%m.%Y %H:%M"; may be repeated where columns differ [default: detected]
     #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
     pub(crate) time_format: Vec<Pattern>,
     /// Unit in which the numbers of the time column count since 1970

@@ -7,6 +7,7 @@ use crate::catalog::{Resolver, plain_name};
 use crate::dialect::output_names::{self, Named};
 use crate::error::{cancelled, from_datafusion, query};
 use crate::extra::ExtraTable;
+use crate::meaning::group_keys::have_casts_beside;
 use crate::meaning::time_texts;
 use crate::names::{Names, keep_letters};
 use crate::options::QueryOptions;
@@ -439,18 +440,19 @@ impl SqlEngine {
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
         let planner = &self.0.planner;
         let corrected = self.corrected(statement, query, &resolver)?;
-        let plan = match planner.logical(corrected, &resolver, &mut context) {
-            Err(error) if output_names::are_equal(&error) => {
-                let mut query = self.corrected(statement, query, &resolver)?;
-                if let Some(inner) = innermost(&mut query) {
-                    output_names::tell_apart(inner);
-                }
-                let mut context =
-                    PlannerContext::new().with_prepare_param_data_types(params.fields());
-                planner.logical(query, &resolver, &mut context)
-            }
-            planned => planned,
+        let mut plan = planner.logical(corrected, &resolver, &mut context);
+        let has_equal_names = match &plan {
+            Ok(plan) => have_casts_beside(plan).map_err(from_datafusion)?,
+            Err(error) => output_names::are_equal(error),
         };
+        if has_equal_names {
+            let mut query = self.corrected(statement, query, &resolver)?;
+            if let Some(inner) = innermost(&mut query) {
+                output_names::tell_apart(inner);
+            }
+            let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
+            plan = planner.logical(query, &resolver, &mut context);
+        }
         let Named { plan, names } = Named::new(plan.map_err(from_datafusion)?, None);
         let mut session = StatementSession::new(&self.0.planner, view.clone(), &plan);
         if let Some(now) = statement.now {

@@ -8,14 +8,16 @@
 
 mod scope;
 
+use crate::dialect::output_names::{out_of_reach, visible};
 use crate::error::query;
 use datafusion::sql::sqlparser::ast::{
     Distinct, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
     ObjectNamePart, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    TableAlias, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    WildcardAdditionalOptions,
 };
 use scope::{Factor, Scope, column_of, correct_of, normalized};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use thalweg_table::schema::fold_name;
 use thalweg_table::{Error, Result};
@@ -170,6 +172,9 @@ impl Names {
             factors: &factors,
             outer,
         };
+        if let Some(order_by) = &order_by {
+            leave_columns_to(order_by, &mut select.projection, &scope);
+        }
         let mut columns = Some(Vec::new());
         let mut aliases = Vec::new();
         for item in &mut select.projection {
@@ -410,9 +415,10 @@ impl Walker<'_> {
     fn identifier(&self, ident: &mut Ident) -> Result<()> {
         let alias = |aliases: &[String]| {
             let written = normalized(ident);
-            let exact = aliases.iter().find(|alias| **alias == written);
+            let exact = aliases.iter().find(|alias| visible(alias) == written);
             let folded = fold_name(&written);
-            let same = || aliases.iter().find(|alias| fold_name(alias) == folded);
+            let is_same = |alias: &&String| fold_name(visible(alias)) == folded;
+            let same = || aliases.iter().find(is_same);
             exact.or_else(same).cloned()
         };
         let alias = match self.aliases {
@@ -504,24 +510,82 @@ impl VisitorMut for Walker<'_> {
     }
 }
 
-/// Quotes the names that a statement gives to columns, where they would lose their letters otherwise; says whether there were any.
+/// Hides names that a SELECT gives where its ORDER BY has columns that are called so in its expressions: there they are the columns,
+/// and DataFusion would take the results.
+fn leave_columns_to(order_by: &OrderBy, items: &mut [SelectItem], scope: &Scope<'_>) {
+    let mut inside = InsideExpressions::default();
+    let _ = Visit::visit(order_by, &mut inside);
+    if inside.names.is_empty() {
+        return;
+    }
+    for (place, item) in items.iter_mut().enumerate() {
+        let SelectItem::ExprWithAlias { expr, alias } = item else {
+            continue;
+        };
+        let is_itself = match expr {
+            Expr::Identifier(name) => fold_name(&name.value) == fold_name(&alias.value),
+            _ => false,
+        };
+        let mut factors = scope.factors.iter();
+        if !is_itself
+            && inside.names.contains(&fold_name(&alias.value))
+            && factors.any(|factor| column_of(factor, alias).is_some())
+        {
+            *alias = out_of_reach(&normalized(alias), place);
+        }
+    }
+}
+
+/// The folded names of columns in calls, and of those with the names of their tables.
+#[derive(Default)]
+struct InsideExpressions {
+    names: HashSet<String>,
+    calls: usize,
+}
+
+impl Visitor for InsideExpressions {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(_) => self.calls += 1,
+            Expr::Identifier(name) if self.calls > 0 => {
+                self.names.insert(fold_name(&name.value));
+            }
+            Expr::CompoundIdentifier(parts) => {
+                let last = parts.last().map(|name| fold_name(&name.value));
+                self.names.extend(last);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if matches!(expr, Expr::Function(_)) {
+            self.calls -= 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Quotes the names that a statement gives to columns, where they would lose their letters otherwise; says whether names have to be
+/// matched because of these, or of expressions in an ORDER BY.
 pub(crate) fn keep_letters(statement: &mut impl VisitMut) -> bool {
-    let mut given = Given {
-        has_capitals: false,
-    };
+    let mut given = Given { matters: false };
     let _ = VisitMut::visit(statement, &mut given);
-    given.has_capitals
+    given.matters
 }
 
 struct Given {
-    has_capitals: bool,
+    matters: bool,
 }
 
 impl Given {
     fn keep(&mut self, name: &mut Ident) {
         if name.quote_style.is_none() && fold_name(&name.value) != name.value {
             name.quote_style = Some('"');
-            self.has_capitals = true;
+            self.matters = true;
         }
     }
 
@@ -538,6 +602,11 @@ impl VisitorMut for Given {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             self.keep_all(&mut cte.alias);
+        }
+        if let Some(order_by) = &query.order_by {
+            let mut inside = InsideExpressions::default();
+            let _ = Visit::visit(order_by, &mut inside);
+            self.matters |= !inside.names.is_empty();
         }
         ControlFlow::Continue(())
     }

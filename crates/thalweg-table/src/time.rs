@@ -372,11 +372,33 @@ fn parse_instant_ns(text: &str) -> Result<i128> {
         + i128::from(instant.timestamp_subsec_nanos()))
 }
 
-/// `2024-01-01 6:05` and what may follow it, with two digits of the hour and with seconds; `None` where it has both, or is no such
-/// time.
+/// `2024-1-1 6:05` or `2024/01/01` and what may follow it, with two digits of month, day and hour, and with seconds; `None` where it has
+/// all that, or is no such time.
 pub fn text_with_seconds(text: &str) -> Option<String> {
-    const DAY: &[u8; 10] = b"0000-00-00";
     let text = text.trim();
+    match with_whole_day(text) {
+        Some(whole) => Some(with_clock(&whole).unwrap_or(whole)),
+        None => with_clock(text),
+    }
+}
+
+/// A text that begins with a day as `2024/1/2`, which is `2024-01-02`.
+fn with_whole_day(text: &str) -> Option<String> {
+    let (year, rest) = text.split_at_checked(4)?;
+    let separator = rest.chars().next().filter(|c| matches!(c, '-' | '/'))?;
+    let (month, rest) = rest[1..].split_once(separator)?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (day, rest) = rest.split_at(digits);
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let are_numbers = are_digits(year) && are_digits(month);
+    let is_day = matches!(month.len(), 1 | 2) && matches!(day.len(), 1 | 2) && are_numbers;
+    let follows = rest.is_empty() || rest.starts_with([' ', 'T', 't']);
+    let is_whole = separator == '-' && month.len() == 2 && day.len() == 2;
+    (is_day && follows && !is_whole).then(|| format!("{year}-{month:0>2}-{day:0>2}{rest}"))
+}
+
+fn with_clock(text: &str) -> Option<String> {
+    const DAY: &[u8; 10] = b"0000-00-00";
     let (day, rest) = text.split_at_checked(DAY.len())?;
     let is_day = day.bytes().zip(DAY).all(|(is, wanted)| match wanted {
         b'0' => is.is_ascii_digit(),
@@ -565,6 +587,14 @@ mod tests {
             ("2024-01-01 06:00x", None),
             ("2024-01-01 6:05", Some("2024-01-01 06:05:00")),
             ("2024-01-01T6:05:07.5Z", Some("2024-01-01T06:05:07.5Z")),
+            ("2024-1-2", Some("2024-01-02")),
+            ("2024/05/06", Some("2024-05-06")),
+            ("2024/5/6 7:08", Some("2024-05-06 07:08:00")),
+            ("2024-1-2T10:00:00Z", Some("2024-01-02T10:00:00Z")),
+            ("2024/1-2", None),
+            ("24/1/2", None),
+            ("2024-1-2x", None),
+            ("2024-1-", None),
             ("2024-01-01 106:05", None),
             ("2024-01-01 :05", None),
             ("2024-01-01_6:05", None),

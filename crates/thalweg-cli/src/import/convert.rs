@@ -329,6 +329,13 @@ fn readable_value<'a>(
     if data_type.is_floating() && is_beyond_floats(&value, data_type) {
         return None;
     }
+    // Arrow would round.
+    if let DataType::Decimal128(_, scale) = data_type
+        && let Some((_, decimals)) = value.split_once('.')
+        && decimals.trim_end_matches('0').len() > usize::try_from(*scale).unwrap_or(0)
+    {
+        return None;
+    }
     let is_of_its_kind = || match data_type {
         DataType::Boolean => ["true", "false"]
             .iter()

@@ -416,11 +416,9 @@ impl Inference {
     pub(super) fn found(&self, place: usize) -> Option<Found> {
         let column = &self.columns[place];
         let of_time = self.time.as_ref().filter(|time| time.column == place);
-        if let Some(time) = of_time {
-            let order = ORDERS[usize::from(time.orders[1] > time.orders[0])];
-            let needs_order = time.orders != [0, 0];
+        if of_time.is_some() {
             let kind = self.time_kind()?;
-            return Some(self.found_kind(kind, needs_order.then_some(order), column));
+            return Some(self.found_kind(kind, self.order(place), column));
         }
         match column.kind() {
             Some(Kind::Float) if self.has_commas_elsewhere() && column.with_point.is_some() => {
@@ -457,16 +455,23 @@ impl Inference {
                 is_local: matches!(kind, Kind::Time | Kind::FarTime),
             },
             reason: column
-                .without_offset
-                .as_ref()
-                .filter(|_| matches!(kind, Kind::ZonedTime | Kind::FarZonedTime))
-                .map(|example| {
-                    format!(
-                        "where {} (line {}) has no offset and counts as UTC",
-                        quoted(&example.text),
-                        example.line
-                    )
-                }),
+                .offset_reason()
+                .filter(|_| matches!(kind, Kind::ZonedTime | Kind::FarZonedTime)),
+        }
+    }
+
+    /// A word on times without an offset in a column of times with a zone.
+    pub(super) fn offset_reason(&self, place: usize, data_type: &DataType) -> Option<String> {
+        let has_zone = matches!(data_type, DataType::Timestamp(_, Some(_)));
+        has_zone.then(|| self.columns[place].offset_reason())?
+    }
+
+    /// Whether day or month is first in a column, where that matters.
+    fn order(&self, place: usize) -> Option<Order> {
+        match self.time.as_ref().filter(|time| time.column == place) {
+            Some(time) => (time.orders != [0, 0])
+                .then(|| ORDERS[usize::from(time.orders[1] > time.orders[0])]),
+            None => self.columns[place].order(),
         }
     }
 
@@ -475,7 +480,8 @@ impl Inference {
         let column = &self.columns[place];
         if !matches!(data_type, DataType::Timestamp(..) | DataType::Date32) {
             return Reading {
-                decimal_comma: column.has_decimal_comma(),
+                decimal_comma: column.has_decimal_comma()
+                    || self.rules.decimals == [Kind::CommaFloat],
                 ..Reading::default()
             };
         }
@@ -485,7 +491,7 @@ impl Inference {
         });
         Reading {
             decimal_comma: false,
-            order: column.order(),
+            order: self.order(place),
             pattern: fits_pattern.or(self.rules.patterns.first()).cloned(),
             unit: self.rules.unit,
             exact: false,
@@ -599,6 +605,15 @@ impl Column {
                 self.ambiguous.get_or_insert_with(example);
             }
         }
+    }
+
+    fn offset_reason(&self) -> Option<String> {
+        let example = self.without_offset.as_ref()?;
+        Some(format!(
+            "where {} (line {}) has no offset and counts as UTC",
+            quoted(&example.text),
+            example.line
+        ))
     }
 
     /// What it is; `None` for text.

@@ -267,13 +267,13 @@ impl<'a> Job<'a> {
         if options.rejects.is_some() {
             inference.expect_bad_rows();
         }
-        let reads_times = |place: usize| {
-            let field = fields.as_ref().map(|fields| fields[place].data_type());
-            field.is_some_and(is_time)
+        let given_type = |place: usize| match &fields {
+            Some(fields) => Some(fields[place].data_type()),
+            None => told_type(options, &names[place]),
         };
-        // Text columns of the table take dates as they are.
-        let is_told = |place: usize| told_type(options, &names[place]).is_some();
-        let is_text = |place: usize| fields.is_some() && !reads_times(place) || is_told(place);
+        let reads_times = |place: usize| given_type(place).is_some_and(is_time);
+        // Columns of text take dates as they are.
+        let is_text = |place: usize| given_type(place).is_some_and(|given| !is_time(given));
         let times = || (0..names.len()).filter(|place| !is_text(*place));
         // The order of day and month is decided by all rows.
         if times().any(|place| inference.is_undecided(place, reads_times(place))) {
@@ -389,7 +389,7 @@ impl<'a> Job<'a> {
                 Some(data_type) => Found {
                     data_type: data_type.clone(),
                     reading: inference.reading(place, data_type),
-                    reason: None,
+                    reason: inference.offset_reason(place, data_type),
                 },
                 None => inference.found(place).unwrap_or(Found {
                     data_type: DataType::Utf8,

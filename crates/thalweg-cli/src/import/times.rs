@@ -407,10 +407,15 @@ impl Scan<'_> {
     fn clock_ns(&mut self) -> Option<i64> {
         let (mut hour, _) = self.number(2)?;
         self.take(|byte| byte == b':')?;
-        let minute = self.exactly(2)?;
+        // Microcontrollers write `9:5:3`.
+        let (minute, minute_digits) = self.number(2)?;
         let (mut second, mut fraction_ns) = (0, 0);
-        if self.take(|byte| byte == b':').is_some() {
-            second = self.exactly(2)?;
+        let has_seconds = self.take(|byte| byte == b':').is_some();
+        if minute_digits == 1 && !has_seconds {
+            return None;
+        }
+        if has_seconds {
+            (second, _) = self.number(2)?;
             if self.take(|byte| matches!(byte, b'.' | b',')).is_some() {
                 fraction_ns = self.fraction_ns()?;
             }
@@ -498,6 +503,7 @@ mod tests {
         for text in [
             "2012-02-01T13:05:00",
             "2012-02-01 13:05",
+            "2012-2-1 13:5:0",
             "2012/02/01 13:05:00",
             "2012/2/1 13:05",
             "2012.02.01 13:05:00.000",

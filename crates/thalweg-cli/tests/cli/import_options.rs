@@ -758,3 +758,39 @@ fn epochs_with_exponents_and_other_encodings_of_json() {
     let message = place.run(call).fails(1);
     assert!(message.contains("iconv"), "{message}");
 }
+
+#[test]
+fn types_that_are_given_are_read_as_those_that_are_found() {
+    let told = |text: &str, more: &[&str]| import(&Place::new(), "t.csv", text, more);
+    let text = "ts,d\n2024-01-01,01/03/2024\n2024-01-02,01/04/2024\n";
+    for more in [
+        &["--time", "ts", "--type", "d=date"][..],
+        &["--type", "d=timestamp"],
+    ] {
+        let message = told(text, more).fails(1);
+        assert!(
+            message.contains("nothing says whether day or month is first"),
+            "{message}"
+        );
+    }
+    let place = Place::new();
+    let text = "d,v\n01/03/2024,1\n01/14/2024,2\n";
+    import(&place, "t.csv", text, &["--time", "d", "--type", "d=date"]).ok();
+    assert_eq!(place.sql("SELECT min(d) AS d FROM t"), "d\n2024-01-03\n");
+    let text = "ts;v\n2024-01-01;1.234\n";
+    let comma = ["--type", "v=double", "--decimal", ","];
+    let message = told(text, &comma).fails(1);
+    assert!(message.contains("\"1.234\" is no double"), "{message}");
+    let message = told("i,e\n1,1.005\n", &["--type", "e=decimal(10,2)"]).fails(1);
+    assert!(
+        message.contains("\"1.005\" is no decimal(10, 2)"),
+        "{message}"
+    );
+    told("i,e\n1,1.500\n", &["--type", "e=decimal(10,2)"]).ok();
+    let zone = ["--type", "ts=timestamp(us, Europe/Berlin)"];
+    let ended = told("ts,v\n2024-01-01 10:00,1\n", &zone);
+    assert!(
+        ended.err.contains("has no offset and counts as UTC"),
+        "{ended:?}"
+    );
+}

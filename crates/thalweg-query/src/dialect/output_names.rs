@@ -191,6 +191,11 @@ pub(super) fn order_distinct(query: &mut Query) {
     }
 }
 
+/// A name that nobody can write, and that is seen as `name`.
+pub(crate) fn out_of_reach(name: &str, number: usize) -> Ident {
+    marked(name, number + 1)
+}
+
 fn marked(name: &str, times: usize) -> Ident {
     match times {
         0 => Ident::with_quote('"', name),

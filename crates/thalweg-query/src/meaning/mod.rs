@@ -10,9 +10,10 @@ pub(crate) mod dates;
 pub(crate) mod decimals;
 pub(crate) mod empty_subqueries;
 mod float_lists;
-mod group_keys;
+pub(crate) mod group_keys;
 mod in_subqueries;
 mod joined_lists;
+mod keys_below;
 pub(crate) mod lengths;
 mod naive_time;
 mod parts;
@@ -48,6 +49,9 @@ impl AnalyzerRule for Meaning {
 
 fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     group_keys::each_once(plan)?
+        .transform_data(|plan| {
+            keys_below::computed_below(plan, |below| rewrite_node(below).map(|done| done.data))
+        })?
         .transform_data(lengths::in_subqueries)?
         .transform_data(in_subqueries::three_valued)?
         .transform_data(rewrite_exprs)?

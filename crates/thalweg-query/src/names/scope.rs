@@ -1,5 +1,6 @@
 //! What a name can mean where it stands.
 
+use crate::dialect::output_names::visible;
 use crate::error::query;
 use datafusion::sql::sqlparser::ast::Ident;
 use thalweg_table::Result;
@@ -93,11 +94,12 @@ pub(super) fn correct_of(factor: &Factor, ident: &mut Ident) {
 pub(super) fn column_of<'a>(factor: &'a Factor, ident: &Ident) -> Option<&'a String> {
     let columns = factor.columns.as_ref()?;
     let written = normalized(ident);
-    if let Some(exact) = columns.iter().find(|column| **column == written) {
+    if let Some(exact) = columns.iter().find(|column| visible(column) == written) {
         return Some(exact);
     }
     let folded = fold_name(&written);
-    let mut same = columns.iter().filter(|column| fold_name(column) == folded);
+    let is_same = |column: &&String| fold_name(visible(column)) == folded;
+    let mut same = columns.iter().filter(is_same);
     let first = same.next()?;
     same.all(|other| other == first).then_some(first)
 }

@@ -1,0 +1,142 @@
+//! Expressions that rows are grouped or looked up by, computed below as columns of their own.
+//!
+//! DataFusion takes keys that are no columns for something else in two places. A subquery that depends on the rows outside by
+//! `CAST(x AS date) = outer` is grouped by `x`, and one by any other expression is refused. And an expression inside of ROLLUP and its
+//! like loses its name once it is rewritten. Invariants: the schema of the node stays as it is; nothing but columns is left in those
+//! places.
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::expr::{BinaryExpr, GroupingSet};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    Aggregate, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, lit,
+};
+use std::sync::Arc;
+
+/// Begins the names of such columns.
+const PREFIX: &str = "__key ";
+
+/// The node with its keys below; others as they are. `rewritten` is applied to the node that computes them.
+pub(super) fn computed_below(
+    plan: LogicalPlan,
+    rewritten: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
+) -> Result<Transformed<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Filter(filter) => outer_keys(filter, rewritten),
+        LogicalPlan::Aggregate(aggregate) => match aggregate.group_expr.as_slice() {
+            [Expr::GroupingSet(set)] => grouping_set(&aggregate, set.clone(), rewritten),
+            _ => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
+        },
+        plan => Ok(Transformed::no(plan)),
+    }
+}
+
+/// Columns that are computed below a node.
+struct Below(Vec<Expr>);
+
+impl Below {
+    /// The column that an expression becomes, under a name of our own or that of the expression.
+    fn column(&mut self, expr: Expr, name: String) -> Expr {
+        let column = Expr::Column(Column::new_unqualified(name.clone()));
+        let expr = expr.alias(name);
+        if !self.0.contains(&expr) {
+            self.0.push(expr);
+        }
+        column
+    }
+
+    /// The input with these columns behind its own.
+    fn plan(
+        self,
+        input: &Arc<LogicalPlan>,
+        rewritten: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
+    ) -> Result<LogicalPlan> {
+        let columns = columns_of(input).into_iter().chain(self.0);
+        let plan = LogicalPlanBuilder::from(Arc::clone(input)).project(columns)?;
+        rewritten(plan.build()?)
+    }
+}
+
+fn columns_of(plan: &LogicalPlan) -> Vec<Expr> {
+    let columns = plan.schema().iter();
+    let columns = columns.map(|(table, field)| Expr::Column(Column::from((table, field.as_ref()))));
+    columns.collect()
+}
+
+/// A filter of a subquery by `expression = outer`.
+fn outer_keys(
+    filter: Filter,
+    rewritten: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
+) -> Result<Transformed<LogicalPlan>> {
+    if !filter.predicate.contains_outer() {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let mut below = Below(Vec::new());
+    let conditions = split_conjunction_owned(filter.predicate.clone());
+    let conditions = conditions.into_iter().map(|condition| match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op == Operator::Eq => {
+            let [left, right] = match (is_key(&left, &right), is_key(&right, &left)) {
+                (true, _) => [named_key(*left, &mut below), *right],
+                (_, true) => [*left, named_key(*right, &mut below)],
+                _ => [*left, *right],
+            };
+            left.eq(right)
+        }
+        other => other,
+    });
+    let predicate = conjunction(conditions.collect::<Vec<_>>()).unwrap_or_else(|| lit(true));
+    if below.0.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let columns = columns_of(&filter.input);
+    let input = below.plan(&filter.input, rewritten)?;
+    let filter = Filter::try_new(predicate, Arc::new(input))?;
+    let plan = LogicalPlanBuilder::from(LogicalPlan::Filter(filter)).project(columns)?;
+    Ok(Transformed::yes(plan.build()?))
+}
+
+fn named_key(key: Expr, below: &mut Below) -> Expr {
+    let name = format!("{PREFIX}{key}");
+    below.column(key, name)
+}
+
+/// Whether an expression of the rows inside, and no column, is compared with one of the rows outside.
+fn is_key(expr: &Expr, other: &Expr) -> bool {
+    !matches!(expr, Expr::Column(_))
+        && expr.any_column_refs()
+        && !expr.contains_outer()
+        && !expr.is_volatile()
+        && other.contains_outer()
+        && !other.any_column_refs()
+}
+
+fn grouping_set(
+    aggregate: &Aggregate,
+    set: GroupingSet,
+    rewritten: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut below = Below(Vec::new());
+    let mut as_column = |expr: Expr| match expr {
+        Expr::Column(_) => expr,
+        expr => {
+            let name = expr.schema_name().to_string();
+            below.column(expr, name)
+        }
+    };
+    let mut all = |exprs: Vec<Expr>| exprs.into_iter().map(&mut as_column).collect::<Vec<_>>();
+    let set = match set {
+        GroupingSet::Rollup(exprs) => GroupingSet::Rollup(all(exprs)),
+        GroupingSet::Cube(exprs) => GroupingSet::Cube(all(exprs)),
+        GroupingSet::GroupingSets(sets) => {
+            GroupingSet::GroupingSets(sets.into_iter().map(&mut all).collect())
+        }
+    };
+    if below.0.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate.clone())));
+    }
+    let input = below.plan(&aggregate.input, rewritten)?;
+    let keys = vec![Expr::GroupingSet(set)];
+    let grouped = Aggregate::try_new(Arc::new(input), keys, aggregate.aggr_expr.clone())?;
+    Ok(Transformed::yes(LogicalPlan::Aggregate(grouped)))
+}
