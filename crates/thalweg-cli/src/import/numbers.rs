@@ -118,6 +118,9 @@ fn without_exponent(text: &str) -> Option<Cow<'_, str>> {
         None => (false, exponent.strip_prefix('+').unwrap_or(exponent)),
     };
     let by: usize = by.parse().ok().filter(|by| *by <= LARGEST)?;
+    if whole.is_empty() {
+        return None;
+    }
     Some(Cow::Owned(if is_negative {
         let zeros = "0".repeat((by + 1).saturating_sub(whole.len()));
         let point = (whole.len() + zeros.len()) - by;
@@ -193,7 +196,13 @@ mod tests {
             ),
             ("-1.5", 1_000, Some(-1_500)),
             ("1.5", 1, None),
-            ("1e9", 1, None),
+            ("1e9", 1, Some(1_000_000_000)),
+            ("1.5e-1", 100, Some(15)),
+            ("12e-3", 1_000, Some(12)),
+            ("1.25E+1", 2, Some(25)),
+            ("1e31", 1, None),
+            ("1e", 1, None),
+            ("e5", 1, None),
             ("", 1, None),
         ] {
             assert_eq!(epoch_ns(text, unit_ns), wanted, "{text}");
