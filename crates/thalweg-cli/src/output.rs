@@ -137,7 +137,7 @@ impl<W: Write> Printer<W> {
             Format::Arrow => Writer::Arrow(arrow_ipc::writer::StreamWriter::try_new(out, schema)?),
             Format::Csv | Format::Parquet => Writer::Csv {
                 out,
-                header: Some(csv::header(schema)?),
+                header: Some(csv::header(schema)),
             },
         };
         Ok(Self {

@@ -227,9 +227,8 @@ impl PyQueryResult {
 /// The line of a CSV file with the names of the columns.
 #[pyfunction]
 #[pyo3(name = "_csv_header")]
-pub(crate) fn csv_header(schema: PySchema) -> PyResult<Vec<u8>> {
-    let text = csv::header(schema.as_ref()).map_err(|error| exception(&error))?;
-    Ok(text.into_bytes())
+pub(crate) fn csv_header(schema: PySchema) -> Vec<u8> {
+    csv::header(schema.as_ref()).into_bytes()
 }
 
 /// The lines of a CSV file with the rows of a batch.

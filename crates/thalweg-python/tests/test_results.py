@@ -333,7 +333,7 @@ def test_rows_are_written_to_files(tmp_path):
     [
         ("INTERVAL '90 minutes'", ["write_csv"], ["to_parquet"]),
         ("TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01'", ["to_parquet", "write_csv"], []),
-        ("[1, 2]", ["to_parquet"], ["write_csv"]),
+        ("[1, 2]", ["to_parquet", "write_csv"], []),
     ],
 )
 def test_files_that_have_no_form_for_a_column(db, tmp_path, column, writes, refuses):

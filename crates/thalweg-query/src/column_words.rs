@@ -73,7 +73,8 @@ const UNITS: [&str; 14] = [
 
 /// The same tokens with quotes around such names, and with the WHERE of a FILTER where it was left out.
 pub(crate) fn quoted(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    with_filters(with_aliases(with_intervals(with_indexes(tokens))))
+    let tokens = with_aliases(with_intervals(with_indexes(tokens)));
+    without_hints(with_filters(tokens))
 }
 
 /// Words of clauses of other databases, where they are names of tables or results.
@@ -148,6 +149,32 @@ fn with_filters(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
+/// `WITH w AS MATERIALIZED (...)` without the word, which changes no answer.
+fn without_hints(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is = |token: &TokenWithSpan, keyword| matches!(&token.token, Token::Word(word) if word.keyword == keyword);
+    if !tokens.iter().any(|token| is(token, Keyword::MATERIALIZED)) {
+        return tokens;
+    }
+    let places = words(&tokens);
+    let mut hints = Vec::new();
+    for three in places.windows(3) {
+        let [before, hint, behind] = three else {
+            continue;
+        };
+        let is_hint =
+            is(&tokens[*hint], Keyword::MATERIALIZED) && tokens[*behind].token == Token::LParen;
+        if is_hint && is(&tokens[*before], Keyword::AS) {
+            hints.push(*hint);
+        } else if is_hint && is(&tokens[*before], Keyword::NOT) {
+            hints.extend([*before, *hint]);
+        }
+    }
+    for hint in hints.into_iter().rev() {
+        tokens.remove(hint);
+    }
+    tokens
+}
+
 /// The places of all tokens but blanks and comments.
 fn words(tokens: &[TokenWithSpan]) -> Vec<usize> {
     (0..tokens.len())
@@ -172,6 +199,29 @@ fn with_intervals(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         if may_be_column(before) && !is_length(&mut behind) {
             quote(&mut tokens[*place].token);
         }
+    }
+    without_brackets(tokens)
+}
+
+/// `INTERVAL (1) DAY` without the brackets, which the parser takes for those of a type with a precision.
+fn without_brackets(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let places = words(&tokens);
+    let mut brackets = Vec::new();
+    for four in places.windows(4) {
+        let [interval, open, number, close] = four else {
+            continue;
+        };
+        let is_interval = matches!(&tokens[*interval].token, Token::Word(word) if word.keyword == Keyword::INTERVAL);
+        if is_interval
+            && tokens[*open].token == Token::LParen
+            && matches!(tokens[*number].token, Token::Number(..))
+            && tokens[*close].token == Token::RParen
+        {
+            brackets.extend([*open, *close]);
+        }
+    }
+    for bracket in brackets.into_iter().rev() {
+        tokens.remove(bracket);
     }
     tokens
 }

@@ -1,9 +1,8 @@
 //! Rows as CSV.
 //!
 //! Invariant: NULL is an empty field and an empty text is `""`, as DuckDB and PostgreSQL write them; only a NULL that is the whole
-//! line is `""` too, as a line without anything is no row to most readers.
+//! line is `""` too, as a line without anything is no row to most readers. Lists and structs are texts, as a terminal shows them.
 
-use crate::error::unsupported;
 use crate::texts;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
@@ -12,17 +11,7 @@ use std::fmt::Write;
 use thalweg_table::{Error, ErrorKind, Result};
 
 /// The line with the names of the columns.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`] when there is a column of lists or structs, for which CSV has no form.
-pub fn header(schema: &Schema) -> Result<String> {
-    let mut fields = schema.fields().iter();
-    if let Some(list) = fields.find(|field| field.data_type().is_nested()) {
-        return Err(unsupported(format!(
-            "CSV cannot hold the column \"{}\", which has lists or structs: unnest them, or write another format",
-            list.name()
-        )));
-    }
+pub fn header(schema: &Schema) -> String {
     let mut text = String::new();
     for (place, field) in schema.fields().iter().enumerate() {
         if place > 0 {
@@ -31,7 +20,7 @@ pub fn header(schema: &Schema) -> Result<String> {
         push_field(&mut text, field.name());
     }
     text.push('\n');
-    Ok(text)
+    text
 }
 
 /// A line for each row.
@@ -42,7 +31,8 @@ pub fn rows(batch: &RecordBatch) -> Result<String> {
     let no_text =
         |error: &dyn std::fmt::Display| Error::new(ErrorKind::OutOfDomain, error.to_string());
     texts::check(batch)?;
-    let options = FormatOptions::default();
+    // Of those inside lists: fields of their own are left empty.
+    let options = FormatOptions::default().with_null("NULL");
     // Also the nulls of columns of nothing else, and of dictionaries.
     let column = |array| {
         let shown = ArrayFormatter::try_new(array, &options).map_err(|error| no_text(&error))?;
@@ -88,7 +78,8 @@ fn push_field(text: &mut String, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{ArrayRef, Int64Array, StringArray};
+    use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray};
+    use arrow::datatypes::Float64Type;
     use std::sync::Arc;
 
     #[test]
@@ -102,10 +93,15 @@ mod tests {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), Some(-2), None, None]));
         let batch = RecordBatch::try_from_iter([("s,t", texts), ("n", numbers.clone())]).unwrap();
         assert_eq!(
-            header(&batch.schema()).unwrap() + &rows(&batch).unwrap(),
+            header(&batch.schema()) + &rows(&batch).unwrap(),
             "\"s,t\",n\n\"\",1\n,-2\n\"a \"\"b\"\", c\",\nä,\n"
         );
         let alone = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
         assert_eq!(rows(&alone).unwrap(), "1\n-2\n\"\"\n\"\"\n");
+        let lists = [Some(vec![Some(16.0), None]), None, Some(vec![Some(2.5)])];
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(lists));
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let batch = RecordBatch::try_from_iter([("l", lists), ("n", numbers)]).unwrap();
+        assert_eq!(rows(&batch).unwrap(), "\"[16.0, NULL]\",1\n,2\n[2.5],3\n");
     }
 }

@@ -19,7 +19,7 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
     CreateTable, DescribeAlias, Expr, Insert, ObjectName, ObjectType, Query, SetExpr,
-    Statement as SqlStatement,
+    ShowStatementOptions, Statement as SqlStatement,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -479,7 +479,14 @@ fn classify_sql(statement: SqlStatement) -> Result<Request> {
             let names = names.iter().map(table_name).collect::<Result<_>>()?;
             Ok(Request::DropTables { names, if_exists })
         }
-        SqlStatement::ShowTables { .. } => Ok(Request::ShowTables),
+        SqlStatement::ShowTables { show_options, .. } => {
+            if selects(&show_options) || show_options.show_in.is_some() {
+                return Err(unsupported(
+                    "SHOW TABLES shows all tables: it takes no LIKE, FROM and WHERE",
+                ));
+            }
+            Ok(Request::ShowTables)
+        }
         SqlStatement::ExplainTable {
             table_name: name,
             describe_alias,
@@ -491,6 +498,11 @@ fn classify_sql(statement: SqlStatement) -> Result<Request> {
             DescribeAlias::Explain => Err(unsupported("EXPLAIN is offered for queries only")),
         },
         SqlStatement::ShowColumns { show_options, .. } => {
+            if selects(&show_options) {
+                return Err(unsupported(
+                    "SHOW COLUMNS shows all columns: it takes no LIKE and WHERE",
+                ));
+            }
             let of = show_options.show_in.and_then(|of| of.parent_name);
             match of {
                 Some(name) => Ok(Request::Describe(table_name(&name)?)),
@@ -548,6 +560,11 @@ fn refuse(statement: &SqlStatement) -> Error {
         }
     };
     unsupported(format!("{what} is not offered by this version"))
+}
+
+/// Whether SHOW is to leave something out.
+fn selects(options: &ShowStatementOptions) -> bool {
+    options.filter_position.is_some() || options.starts_with.is_some() || options.limit.is_some()
 }
 
 /// The name of a table, which may be qualified with the one schema there is.

@@ -8,8 +8,8 @@ use crate::catalog::Resolver;
 use crate::dialect::operators::Operators;
 use crate::error::{query, to_datafusion};
 use crate::functions::{
-    bucket_origin, coalesced, described, floats, fractions, guarded, list_sum, mode, quantile,
-    time_patterns, time_zones, total, try_times,
+    bucket_origin, coalesced, described, floats, fractions, guarded, list_sum, mode, octets,
+    quantile, time_patterns, time_zones, total, try_times,
 };
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
@@ -211,7 +211,8 @@ fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
 
 fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let functions = list_sum::exact(SessionStateDefaults::default_scalar_functions());
-    let mut functions = guarded::guarded(coalesced::of_times(functions));
+    let functions = octets::of_blobs(coalesced::of_times(functions));
+    let mut functions = guarded::guarded(functions);
     functions.extend(time_zones::functions());
     functions.push(bucket_origin::function());
     functions.push(time_patterns::function());

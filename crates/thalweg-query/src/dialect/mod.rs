@@ -5,6 +5,7 @@
 
 mod buckets;
 mod functions;
+mod group_positions;
 pub(crate) mod operators;
 pub(crate) mod output_names;
 mod patterns;
@@ -80,6 +81,9 @@ impl VisitorMut for Translator {
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Error> {
+        if let Err(error) = unnested::refuse_columns(table) {
+            return ControlFlow::Break(error);
+        }
         if let TableFactor::NestedJoin {
             table_with_joins, ..
         } = table
@@ -111,6 +115,7 @@ impl VisitorMut for Translator {
                 fold_names(options);
             }
         }
+        group_positions::written_out(select);
         let joined = using::Joined::read(&mut select.from);
         select.from.iter_mut().for_each(semi_joins_of_the_left);
         let joined = match joined.and_then(|all| all.expand_wildcards(select).map(|()| all)) {

@@ -1,4 +1,4 @@
-//! ORDER BY beside `unnest`.
+//! ORDER BY beside `unnest`, and `unnest` of columns in FROM.
 //!
 //! DataFusion sorts what comes out of `unnest`, and finds no column there that was not selected: its message speaks of a table
 //! without columns.
@@ -6,11 +6,46 @@
 use super::output_names;
 use crate::error::unsupported;
 use datafusion::sql::sqlparser::ast::{
-    Expr, OrderByKind, Query, Select, SelectItem, SetExpr, Value, visit_expressions,
+    Expr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, Visit,
+    visit_expressions,
 };
 use std::ops::ControlFlow;
 use thalweg_table::Result;
 use thalweg_table::schema::fold_name;
+
+/// Refuses functions in FROM that are called with columns: DataFusion works them out before there are rows.
+pub(super) fn refuse_columns(table: &TableFactor) -> Result<()> {
+    let (function, has_columns) = match table {
+        TableFactor::UNNEST { array_exprs, .. } => {
+            ("unnest".to_owned(), names_columns(array_exprs))
+        }
+        TableFactor::Function { name, args, .. } => (name.to_string(), names_columns(args)),
+        TableFactor::Table {
+            name,
+            args: Some(args),
+            ..
+        } => (name.to_string(), names_columns(&args.args)),
+        _ => return Ok(()),
+    };
+    if !has_columns {
+        return Ok(());
+    }
+    let series = match function.eq_ignore_ascii_case("unnest") {
+        true => "list".to_owned(),
+        false => format!("{function}(a, b)"),
+    };
+    Err(unsupported(format!(
+        "{function} of columns is not offered in FROM: SELECT k, unnest({series}) AS x FROM t gives a row for each item"
+    )))
+}
+
+fn names_columns(arguments: &impl Visit) -> bool {
+    let found = visit_expressions(arguments, |expr| match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
 
 /// Refuses to sort by what is not selected.
 pub(super) fn check_order(query: &Query) -> Result<()> {

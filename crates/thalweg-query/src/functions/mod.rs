@@ -13,6 +13,7 @@ pub(crate) mod guarded;
 pub(crate) mod lengths;
 pub(crate) mod list_sum;
 pub(crate) mod mode;
+pub(crate) mod octets;
 pub(crate) mod or_null;
 pub(crate) mod quantile;
 pub(crate) mod scaled;

@@ -37,7 +37,42 @@ fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Resul
     {
         return Ok(times.compared(op, ns));
     }
-    Ok(None)
+    if let Some(ns) = instant_ns(right) {
+        return out_of_reach(left, op, ns, schema);
+    }
+    match (op.swap(), instant_ns(left)) {
+        (Some(op), Some(ns)) => out_of_reach(right, op, ns, schema),
+        _ => Ok(None),
+    }
+}
+
+/// The comparison of times in nanoseconds with an instant that these do not reach: `ts < '9999-12-31'`.
+fn out_of_reach(times: &Expr, op: Operator, ns: i128, schema: &DFSchema) -> Result<Option<Expr>> {
+    use Operator as O;
+    if i64::try_from(ns).is_ok() || is_constant(times) {
+        return Ok(None);
+    }
+    let DataType::Timestamp(TimeUnit::Nanosecond, zone) = times.get_type(schema)? else {
+        return Ok(None);
+    };
+    let is_late = ns > 0;
+    // True of all times, or of none, and null of null.
+    let (all, none, end) = match is_late {
+        true => (O::LtEq, O::Gt, i64::MAX),
+        false => (O::GtEq, O::Lt, i64::MIN),
+    };
+    let op = match op {
+        O::NotEq => all,
+        O::Eq => none,
+        O::Lt | O::LtEq if is_late => all,
+        O::Gt | O::GtEq if !is_late => all,
+        O::Lt | O::LtEq | O::Gt | O::GtEq => none,
+        O::IsDistinctFrom => return Ok(Some(lit(true))),
+        O::IsNotDistinctFrom => return Ok(Some(lit(false))),
+        _ => return Ok(None),
+    };
+    let end = lit(ScalarValue::TimestampNanosecond(Some(end), zone));
+    Ok(Some(binary_expr(times.clone(), op, end)))
 }
 
 /// Whether an operator compares the values of both sides.

@@ -133,7 +133,7 @@ const MEANT: &[(&[&str], &str)] = &[
     ),
     (
         &["format", "printf"],
-        "a || ' ' || b, with round(x, 2) or CAST(x AS VARCHAR)",
+        "a || ' ' || b, with CAST(x AS DECIMAL(10, 2)) or CAST(x AS VARCHAR)",
     ),
     (
         &["cast", "convert", "to_number", "tonumber"],
@@ -332,6 +332,8 @@ fn hint(call: &str, forms: &[String]) -> &'static str {
         .any(|kind| call.contains(kind));
     if between_values && is_time {
         ": quantile_disc(x, 0.5) takes times and durations, of which it gives one that is there"
+    } else if call.starts_with("to_char(") && !is_time {
+        ": it shows times; CAST(x AS DECIMAL(10, 2)) shows a number with two digits behind the point"
     } else if count(call) == 0 || alike().next().is_none() {
         ""
     } else if (call.contains("timestamp") || call.contains("(date)")) && takes("double") {
