@@ -836,3 +836,14 @@ def test_times_without_seconds_or_with_an_hour_of_one_digit(text):
     table.append([{"ts": text, "v": 4.0}])
     assert table.scan(start=text, end="2026-01-02 9:06").arrow()["v"].to_pylist() == [1.0, 2.0, 3.0, 4.0]
     assert db.sql("SELECT count(*) FROM t WHERE ts = ?", [text]).fetchall() == [(4,)]
+
+
+@pytest.mark.parametrize("frames", [pandas, polars])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_frame_is_no_column(frames, rows):
+    db = thalweg.connect()
+    table = db.create_table("t", {"ts": "timestamp", "v": float}, time="ts")
+    frame = frames.DataFrame({"v": [1.5] * rows})
+    with pytest.raises(thalweg.SchemaError, match=r"column \"v\": a DataFrame has columns of its own; take one of them"):
+        table.append({"ts": TIMES[:rows], "v": frame})
+    assert len(table) == 0

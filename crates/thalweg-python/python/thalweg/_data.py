@@ -298,6 +298,9 @@ def _column(name, values):
         # A Series has it under `dt`, an index and an array themselves.
         values = getattr(values, "dt", values).to_timestamp()
     try:
+        if len(getattr(values, "shape", ())) > 1 and not isinstance(values, numpy.ndarray):
+            # Of pandas and polars: iterated, it would give the names of its columns.
+            raise TypeError(f"a {type(values).__name__} has columns of its own; take one of them, as in frame['v']")
         if isinstance(values, numpy.ndarray):
             return _from_numpy(values)
         if hasattr(values, "__arrow_c_stream__") and not hasattr(values, "to_numpy"):

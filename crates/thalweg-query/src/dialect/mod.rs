@@ -157,6 +157,7 @@ impl VisitorMut for Translator {
                 field(root, access_chain)
             }
             Expr::InSubquery { expr, .. } => rows::refuse(expr).map(|()| None),
+            Expr::BinaryOp { left, op, right } => rows::compared(left, op, right),
             Expr::Value(value) => constant(&value.value),
             Expr::UnaryOp {
                 op: UnaryOperator::BitwiseNot,

@@ -1,9 +1,10 @@
-//! Rows of values that are compared with a query: `(a, b) IN (SELECT x, y FROM t)`.
+//! Rows of values that are compared with a query, `(a, b) IN (SELECT x, y FROM t)`, or with each other, `(a, b) < (1, 2)`.
 //!
-//! Invariant: only where null counts as false, as a condition of WHERE on its own or under AND and OR; refused elsewhere.
+//! Invariants: with a query only where null counts as false, as a condition of WHERE on its own or under AND and OR; refused elsewhere.
+//! With each other by their first values that differ, and null where one of these is: to DataFusion, null is the smallest value of a row.
 
 use super::functions::filled;
-use crate::error::unsupported;
+use crate::error::{query, unsupported};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, SetExpr, SetOperator, SetQuantifier, TableAlias,
     TableAliasColumnDef, TableFactor, visit_expressions,
@@ -71,9 +72,51 @@ fn exists(values: &[Expr], subquery: &Query) -> Result<Expr> {
     Ok(exists)
 }
 
+/// The comparison of two rows by their values.
+pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
+    let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else {
+        return Ok(None);
+    };
+    if left.len() != right.len() {
+        return Err(query(format!(
+            "a row of {} values cannot be compared with one of {}",
+            left.len(),
+            right.len()
+        )));
+    }
+    let strict = match op {
+        BinaryOperator::Lt | BinaryOperator::LtEq => "<",
+        BinaryOperator::Gt | BinaryOperator::GtEq => ">",
+        BinaryOperator::Eq | BinaryOperator::NotEq => "",
+        _ => return Ok(None),
+    };
+    let count = left.len();
+    let pair = |place: usize, op: &str| format!("a{place} {op} a{}", count + place);
+    let template = if strict.is_empty() {
+        let pairs: Vec<String> = (1..=count)
+            .map(|place| pair(place, &op.to_string()))
+            .collect();
+        pairs.join(match op {
+            BinaryOperator::Eq => " AND ",
+            _ => " OR ",
+        })
+    } else {
+        let last = pair(count, &op.to_string());
+        (1..count).rev().fold(last, |rest, place| {
+            format!(
+                "{} OR ({} AND ({rest}))",
+                pair(place, strict),
+                pair(place, "=")
+            )
+        })
+    };
+    let values: Vec<&Expr> = left.iter().chain(right).collect();
+    filled(&format!("({template})"), &values).map(Some)
+}
+
 /// A VALUES with subqueries as a query for each row: the planner computes no subquery inside of VALUES.
-pub(super) fn of_subqueries(query: &mut Query) -> Result<()> {
-    let SetExpr::Values(values) = &*query.body else {
+pub(super) fn of_subqueries(of: &mut Query) -> Result<()> {
+    let SetExpr::Values(values) = &*of.body else {
         return Ok(());
     };
     let mut cells = values.rows.iter().flat_map(|row| &row.content);
@@ -100,7 +143,7 @@ pub(super) fn of_subqueries(query: &mut Query) -> Result<()> {
         });
     }
     if let Some(body) = body {
-        *query.body = body;
+        *of.body = body;
     }
     Ok(())
 }
