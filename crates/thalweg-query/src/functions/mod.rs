@@ -15,6 +15,7 @@ pub(crate) mod list_sum;
 pub(crate) mod mode;
 pub(crate) mod octets;
 pub(crate) mod or_null;
+pub(crate) mod plain_floats;
 pub(crate) mod quantile;
 pub(crate) mod scaled;
 mod sliding;

@@ -9,6 +9,7 @@ pub(crate) mod counted_sets;
 pub(crate) mod dates;
 pub(crate) mod decimals;
 pub(crate) mod empty_subqueries;
+mod float_keys;
 mod float_lists;
 pub(crate) mod group_keys;
 mod in_subqueries;
@@ -55,6 +56,7 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .transform_data(lengths::in_subqueries)?
         .transform_data(in_subqueries::three_valued)?
         .transform_data(rewrite_exprs)?
+        .transform_data(float_keys::in_node)?
         .transform_data(lengths::in_node)
 }
 
@@ -81,6 +83,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| time_unit::in_columns_unit(expr, schema))?
         .transform_data(|expr| lengths::compared(expr, schema))?
         .transform_data(|expr| float_lists::with_one_zero(expr, schema))?
+        .transform_data(|expr| float_keys::compared(expr, schema))?
         .transform_data(|expr| Ok(joined_lists::kept_apart(expr)))?
         .transform_data(|expr| Ok(casts::to_coarser(expr, schema)))?
         .transform_data(|expr| Ok(casts::within_floats(expr, schema)))?

@@ -1,0 +1,140 @@
+//! Floats that rows are sorted, partitioned and told apart by, and computed ones that are compared.
+//!
+//! DataFusion does so by their bits, in which -0.0 lies below 0.0, and the negative NaN that 0.0 / 0.0 gives on some machines below all
+//! numbers. Invariants: values that `=` takes for the same are the same there, and every NaN is larger than all numbers; what a
+//! statement gives out keeps its bits, but for `nullif`. Rejected: to change what every arithmetic operator gives, which sums and
+//! products of whole columns would pay for.
+
+use crate::functions::plain_floats::{is_plain, plain};
+use crate::meaning::time_unit::compares;
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::BinaryExpr;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::optimizer::utils::NamePreserver;
+
+/// The node with such floats where it sorts, partitions or counts what is distinct.
+pub(super) fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let is_needed = match &plan {
+        LogicalPlan::Sort(_) | LogicalPlan::Window(_) => true,
+        LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.iter().any(has_keys),
+        _ => false,
+    };
+    if !is_needed {
+        return Ok(Transformed::no(plan));
+    }
+    let schema = merge_schema(&plan.inputs());
+    let is_sort = matches!(plan, LogicalPlan::Sort(_));
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        if is_sort {
+            return settled(expr, &schema);
+        }
+        let name = names.save(&expr);
+        let done = expr.transform_down(|expr| in_call(expr, &schema))?;
+        Ok(done.update_data(|expr| name.restore(expr)))
+    })
+}
+
+fn has_keys(expr: &Expr) -> bool {
+    let found = expr.exists(|expr| {
+        Ok(match expr {
+            Expr::AggregateFunction(call) => {
+                call.params.distinct || !call.params.order_by.is_empty()
+            }
+            _ => false,
+        })
+    });
+    found.unwrap_or(true)
+}
+
+/// A window or an aggregate with such floats among its keys.
+fn in_call(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut changed = false;
+    let mut settle = |key: &mut Expr| -> Result<()> {
+        let done = settled(std::mem::take(key), schema)?;
+        changed |= done.transformed;
+        *key = done.data;
+        Ok(())
+    };
+    let expr = match expr {
+        Expr::WindowFunction(mut call) => {
+            let sorts = call.params.order_by.iter_mut().map(|sort| &mut sort.expr);
+            let mut keys = call.params.partition_by.iter_mut().chain(sorts);
+            keys.try_for_each(&mut settle)?;
+            Expr::WindowFunction(call)
+        }
+        Expr::AggregateFunction(mut call) => {
+            let mut sorts = call.params.order_by.iter_mut().map(|sort| &mut sort.expr);
+            sorts.try_for_each(&mut settle)?;
+            if call.params.distinct && call.func.name() == "count" {
+                call.params.args.iter_mut().try_for_each(&mut settle)?;
+            }
+            Expr::AggregateFunction(call)
+        }
+        other => return Ok(Transformed::no(other)),
+    };
+    Ok(Transformed::new(expr, changed, TreeNodeRecursion::Jump))
+}
+
+/// Comparisons of computed floats, and `nullif`.
+pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
+            let left = settled_if_computed(*left, schema)?;
+            let right = settled_if_computed(*right, schema)?;
+            let changed = left.transformed || right.transformed;
+            let (left, right) = (Box::new(left.data), Box::new(right.data));
+            let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
+            Ok(Transformed::new_transformed(expr, changed))
+        }
+        Expr::ScalarFunction(mut call) if call.func.name() == "nullif" => {
+            let mut changed = false;
+            for argument in &mut call.args {
+                let done = settled(std::mem::take(argument), schema)?;
+                changed |= done.transformed;
+                *argument = done.data;
+            }
+            Ok(Transformed::new_transformed(
+                Expr::ScalarFunction(call),
+                changed,
+            ))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Columns are taken as they are: what is stored is compared quickly.
+fn settled_if_computed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let computes = |expr: &Expr| {
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { op, .. }) => matches!(
+                op,
+                Operator::Plus
+                    | Operator::Minus
+                    | Operator::Multiply
+                    | Operator::Divide
+                    | Operator::Modulo
+            ),
+            Expr::ScalarFunction(_) => true,
+            _ => false,
+        })
+    };
+    match expr.exists(computes)? {
+        true => settled(expr, schema),
+        false => Ok(Transformed::no(expr)),
+    }
+}
+
+fn settled(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let is_float = || {
+        let data_type = expr.get_type(schema);
+        matches!(data_type, Ok(DataType::Float32 | DataType::Float64))
+    };
+    if matches!(expr, Expr::Literal(..) | Expr::Placeholder(_)) || is_plain(&expr) || !is_float() {
+        return Ok(Transformed::no(expr));
+    }
+    Ok(Transformed::yes(plain(expr)))
+}
