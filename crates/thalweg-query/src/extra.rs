@@ -42,8 +42,8 @@ impl ExtraTable {
     pub fn reader(reader: Reader) -> Self {
         let schema = reader.schema();
         Self(Source::Reader(Arc::new(OnceReader {
-            plain: with_values(&schema),
-            schema,
+            schema: with_values(&schema),
+            read_schema: schema,
             reader: Mutex::new(Some(reader)),
         })))
     }
@@ -52,7 +52,7 @@ impl ExtraTable {
     pub fn schema(&self) -> &SchemaRef {
         match &self.0 {
             Source::Batches(schema, _) => schema,
-            Source::Reader(reader) => &reader.schema,
+            Source::Reader(reader) => &reader.read_schema,
         }
     }
 
@@ -70,7 +70,7 @@ impl ExtraTable {
             Source::Reader(reader) => {
                 let partition: Arc<dyn PartitionStream> = Arc::clone(reader) as _;
                 Arc::new(
-                    StreamingTable::try_new(Arc::clone(&reader.plain), vec![partition])
+                    StreamingTable::try_new(Arc::clone(&reader.schema), vec![partition])
                         .map_err(failed)?,
                 )
             }
@@ -125,8 +125,8 @@ fn of_values(
 
 struct OnceReader {
     /// As it is read, and as it is shown.
+    read_schema: SchemaRef,
     schema: SchemaRef,
-    plain: SchemaRef,
     reader: Mutex<Option<Reader>>,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Debug for OnceReader {
 
 impl PartitionStream for OnceReader {
     fn schema(&self) -> &SchemaRef {
-        &self.plain
+        &self.schema
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
@@ -148,7 +148,7 @@ impl PartitionStream for OnceReader {
         let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> = match taken {
             Some(mut reader) => {
                 let next = move || call_program(|| reader.next());
-                let plain = Arc::clone(&self.plain);
+                let plain = Arc::clone(&self.schema);
                 let batches = std::iter::from_fn(next);
                 let batches =
                     batches.map(move |batch| batch.and_then(|batch| of_values(&batch, &plain)));
@@ -160,7 +160,7 @@ impl PartitionStream for OnceReader {
         };
         let stream = futures::stream::iter(batches.map(|batch| batch.map_err(to_datafusion)));
         Box::pin(RecordBatchStreamAdapter::new(
-            Arc::clone(&self.plain),
+            Arc::clone(&self.schema),
             stream,
         ))
     }

@@ -75,7 +75,11 @@ fn outer_keys(
     let mut below = Below(Vec::new());
     let conditions = split_conjunction_owned(filter.predicate.clone());
     let conditions = conditions.into_iter().map(|condition| match condition {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op == Operator::Eq => {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::Eq,
+            right,
+        }) => {
             let [left, right] = match (is_key(&left, &right), is_key(&right, &left)) {
                 (true, _) => [named_key(*left, &mut below), *right],
                 (_, true) => [*left, named_key(*right, &mut below)],
