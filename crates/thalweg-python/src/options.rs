@@ -44,7 +44,10 @@ where
     };
     let number = given.extract::<u64>().ok();
     let number = number.and_then(|number| T::try_from(number).ok());
-    let wanted = "a whole number, not negative and not too large";
+    let wanted = match name {
+        "memory_limit" | "cache_bytes" => "a whole number of bytes, not negative and not too large",
+        _ => "a whole number, not negative and not too large",
+    };
     number
         .map(Some)
         .ok_or_else(|| senseless(name, given, wanted))

@@ -289,6 +289,45 @@ def test_a_list_as_a_parameter_stands_for_its_values(db, cpu, values):
     assert db.sql("SELECT 'b' IN $hosts, 'b' NOT IN $hosts, 'a' IN $hosts", params={"hosts": values}).fetchone() == (False, True, True)
 
 
+
+def test_parameters_stand_where_constants_are_expected(db):
+    db.sql("CREATE TABLE c (ts TIMESTAMP, x DOUBLE) WITH (time='ts')")
+    db.sql("INSERT INTO c VALUES ('2024-02-03', 1), ('2024-03-04', 2), ('2024-05-06', 4)")
+    for unit, values in (("month", [2, 3, 5]), ("day", [3, 4, 6])):
+        rows = db.sql("SELECT date_part(?, ts) FROM c ORDER BY ts", params=[unit]).fetchall()
+        assert [row[0] for row in rows] == values
+    for rows, sums in ((1, [1, 3, 6]), (0, [1, 2, 4])):
+        found = db.sql(
+            "SELECT sum(x) OVER (ORDER BY ts ROWS BETWEEN $rows PRECEDING AND CURRENT ROW) FROM c ORDER BY ts",
+            params={"rows": rows},
+        )
+        assert [row[0] for row in found.fetchall()] == sums
+    for shares, quantiles in (([0, 1], [1, 4]), ([0.5], [2])):
+        assert db.sql("SELECT quantile_cont(x, ?) FROM c", params=[shares]).fetchone()[0] == quantiles
+    assert db.sql("SELECT quantile_cont(x, ?) FROM c", params=[0.5]).fetchone() == (2,)
+    with pytest.raises(thalweg.QueryError, match="whole numbers"):
+        db.sql("SELECT sum(x) OVER (ORDER BY ts ROWS ? PRECEDING) FROM c", params=["x"])
+    statement = db.prepare("SELECT date_part(?, ts) FROM c WHERE x = ?")
+    assert [statement.execute([unit, 4]).fetchone()[0] for unit in ("month", "day", "month")] == [5, 6, 5]
+
+
+def test_a_nan_is_one_value_to_statements(db):
+    with numpy.errstate(invalid="ignore"):
+        floats = numpy.array([0.0, 1.0, 2.0]) / numpy.array([0.0, 1.0, 1.0])
+    t = db.create_table("n", {"x": "double", "y": "real"})
+    t.append({"x": floats, "y": floats.astype("float32")})
+    t.append([{"x": float(floats[0]), "y": float(-floats[0])}])
+    t.put(float(-floats[0]), float(floats[0]))
+    assert db.sql("SELECT count(*) FROM n WHERE x > 1.5 AND y > 1.5").fetchone() == (4,)
+    assert db.sql("SELECT count(*) FROM n WHERE x = 'NaN' AND y = 'NaN'").fetchone() == (3,)
+    assert [row[0] for row in db.sql("SELECT x FROM n ORDER BY x LIMIT 2").fetchall()] == [1, 2]
+    assert t.scan(where="x > 2").df()["x"].isna().tolist() == [True] * 3
+    frame = polars.DataFrame({"x": floats})  # noqa: F841
+    arrow = pyarrow.table({"x": pyarrow.array(floats, from_pandas=False)})  # noqa: F841
+    for name in ("frame", "arrow"):
+        assert db.sql(f"SELECT count(*) FROM {name} WHERE x > 1.5 AND (x = 2 OR x = 'NaN')").fetchone() == (2,)
+
+
 def test_lists_of_numbers_times_and_nothing(db, cpu):
     one = db.sql("SELECT 1 IN ?, 1 IN ?, 1 NOT IN ?, NULL IN ?, 2 IN ?", params=[[1, 2.5], [], [], [], [1, None]]).fetchone()
     assert one == (True, False, True, False, None)

@@ -4,6 +4,7 @@
 //! Invariant: `INTERVAL` in front of a text, a number or an expression with a unit behind it is a length of time, as it is where a
 //! type stands; anywhere else it is a name.
 
+use crate::token_forms::{is_keyword, places_of_words};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -71,10 +72,9 @@ const UNITS: [&str; 14] = [
     "millennium",
 ];
 
-/// The same tokens with quotes around such names, and with the WHERE of a FILTER where it was left out.
+/// The same tokens with quotes around such names, which keep their letters.
 pub(crate) fn quoted(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let tokens = with_aliases(with_intervals(with_indexes(tokens)));
-    without_hints(with_filters(tokens))
+    with_aliases(with_intervals(with_indexes(tokens)))
 }
 
 /// Words of clauses of other databases, where they are names of tables or results.
@@ -83,14 +83,21 @@ fn with_aliases(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(is_such) {
         return tokens;
     }
-    let places = words(&tokens);
+    let places = places_of_words(&tokens);
     for (number, place) in places.iter().enumerate() {
         if !is_such(&tokens[*place]) {
             continue;
         }
-        let token = |number: usize| places.get(number).map(|place| &tokens[*place].token);
-        let before = number.checked_sub(1).and_then(token);
-        let behind = token(number + 1);
+        let token = |number: usize| places.get(number).map(|place| &tokens[*place]);
+        let is = |token: Option<&TokenWithSpan>, keyword| {
+            token.is_some_and(|token| is_keyword(token, keyword))
+        };
+        let (before, behind) = (number.checked_sub(1).and_then(token), token(number + 1));
+        let is_column = is(token(number), Keyword::TOP) && is(before, Keyword::SELECT);
+        let (before, behind) = (
+            before.map(|token| &token.token),
+            behind.map(|token| &token.token),
+        );
         let is_alias = match before {
             Some(Token::Word(word)) => word.keyword == Keyword::NoKeyword,
             Some(Token::RParen | Token::RBracket) => true,
@@ -104,9 +111,7 @@ fn with_aliases(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             None => true,
         };
         // `SELECT TOP 5 x` and `SELECT top FROM t`.
-        let is_keyword = |token: Option<&Token>, keyword| matches!(token, Some(Token::Word(word)) if word.keyword == keyword);
-        let is_column = is_keyword(token(number), Keyword::TOP)
-            && is_keyword(before, Keyword::SELECT)
+        let is_column = is_column
             && !matches!(
                 behind,
                 Some(Token::Number(..) | Token::LParen | Token::Placeholder(_))
@@ -118,77 +123,13 @@ fn with_aliases(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// `FILTER (x > 1)` with the WHERE that the parser asks for, as DuckDB takes it.
-fn with_filters(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let is = |token: &TokenWithSpan, keyword| matches!(&token.token, Token::Word(word) if word.keyword == keyword);
-    if !tokens.iter().any(|token| is(token, Keyword::FILTER)) {
-        return tokens;
-    }
-    let places = words(&tokens);
-    let lacks_where = |four: &&[usize]| {
-        let [call, filter, bracket, condition] = four else {
-            return false;
-        };
-        tokens[*call].token == Token::RParen
-            && is(&tokens[*filter], Keyword::FILTER)
-            && tokens[*bracket].token == Token::LParen
-            && !is(&tokens[*condition], Keyword::WHERE)
-    };
-    let conditions: Vec<usize> = places
-        .windows(4)
-        .filter(lacks_where)
-        .map(|four| four[3])
-        .collect();
-    for condition in conditions.into_iter().rev() {
-        let token = TokenWithSpan {
-            token: Token::make_keyword("WHERE"),
-            span: tokens[condition].span,
-        };
-        tokens.insert(condition, token);
-    }
-    tokens
-}
-
-/// `WITH w AS MATERIALIZED (...)` without the word, which changes no answer.
-fn without_hints(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let is = |token: &TokenWithSpan, keyword| matches!(&token.token, Token::Word(word) if word.keyword == keyword);
-    if !tokens.iter().any(|token| is(token, Keyword::MATERIALIZED)) {
-        return tokens;
-    }
-    let places = words(&tokens);
-    let mut hints = Vec::new();
-    for three in places.windows(3) {
-        let [before, hint, behind] = three else {
-            continue;
-        };
-        let is_hint =
-            is(&tokens[*hint], Keyword::MATERIALIZED) && tokens[*behind].token == Token::LParen;
-        if is_hint && is(&tokens[*before], Keyword::AS) {
-            hints.push(*hint);
-        } else if is_hint && is(&tokens[*before], Keyword::NOT) {
-            hints.extend([*before, *hint]);
-        }
-    }
-    for hint in hints.into_iter().rev() {
-        tokens.remove(hint);
-    }
-    tokens
-}
-
-/// The places of all tokens but blanks and comments.
-fn words(tokens: &[TokenWithSpan]) -> Vec<usize> {
-    (0..tokens.len())
-        .filter(|place| !matches!(tokens[*place].token, Token::Whitespace(_)))
-        .collect()
-}
-
 /// Columns `interval` of a query.
 fn with_intervals(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let is_interval = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.keyword == Keyword::INTERVAL);
+    let is_interval = |token: &TokenWithSpan| is_keyword(token, Keyword::INTERVAL);
     if !tokens.iter().any(is_interval) {
         return tokens;
     }
-    let places = words(&tokens);
+    let places = places_of_words(&tokens);
     for (number, place) in places.iter().enumerate() {
         if !is_interval(&tokens[*place]) {
             continue;
@@ -199,29 +140,6 @@ fn with_intervals(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         if may_be_column(before) && !is_length(&mut behind) {
             quote(&mut tokens[*place].token);
         }
-    }
-    without_brackets(tokens)
-}
-
-/// `INTERVAL (1) DAY` without the brackets, which the parser takes for those of a type with a precision.
-fn without_brackets(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let places = words(&tokens);
-    let mut brackets = Vec::new();
-    for four in places.windows(4) {
-        let [interval, open, number, close] = four else {
-            continue;
-        };
-        let is_interval = matches!(&tokens[*interval].token, Token::Word(word) if word.keyword == Keyword::INTERVAL);
-        if is_interval
-            && tokens[*open].token == Token::LParen
-            && matches!(tokens[*number].token, Token::Number(..))
-            && tokens[*close].token == Token::RParen
-        {
-            brackets.extend([*open, *close]);
-        }
-    }
-    for bracket in brackets.into_iter().rev() {
-        tokens.remove(bracket);
     }
     tokens
 }
@@ -264,7 +182,6 @@ fn is_length<'a>(behind: &mut impl Iterator<Item = &'a Token>) -> bool {
 
 fn quote(token: &mut Token) {
     if let Token::Word(word) = token {
-        word.value = word.value.to_lowercase();
         word.quote_style = Some('"');
         word.keyword = Keyword::NoKeyword;
     }

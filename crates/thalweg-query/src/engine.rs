@@ -22,7 +22,7 @@ use crate::statement::{FilledPlan, KeptPlan, Statement, Statements, is_optimizab
 use crate::stop::{Stop, stoppable};
 use crate::threads::{Threads, wait_for};
 use crate::wording::columns::with_text_as_written;
-use crate::{ddl, insert, lists, literals, summarize, system};
+use crate::{constant_params, ddl, insert, lists, literals, summarize, system};
 use arrow::array::RecordBatch;
 use chrono::Utc;
 use datafusion::common::tree_node::TreeNode;
@@ -358,7 +358,12 @@ impl SqlEngine {
             Some((query, params)) => (query, params),
             None => (query, params),
         };
-        let plan = self.plan(statement, query, params, &view, extra)?;
+        let plan = if statement.parsed.wants_constants {
+            let query = constant_params::written(query, params);
+            self.plan(&Statement::of(statement), &query, params, &view, extra)?
+        } else {
+            self.plan(statement, query, params, &view, extra)?
+        };
         self.start(&plan, view)
     }
 

@@ -1,9 +1,10 @@
 //! Tables that a caller hands to one statement: data frames, Arrow tables, readers.
 //!
 //! Invariants: nothing is copied but values that a table of distinct ones stands for, as categories of pandas: functions take
-//! values themselves only. A reader is read once, and a second read is an error, not an empty table.
+//! values themselves only; and floats with NaN among them. A reader is read once, and a second read is an error, not an empty table.
 
 use crate::error::{from_arrow, query, to_datafusion};
+use crate::nans::with_one_nan;
 use crate::threads::call_program;
 use arrow::array::{RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow::compute::cast;
@@ -111,7 +112,7 @@ fn of_values(
     schema: &SchemaRef,
 ) -> std::result::Result<RecordBatch, ArrowError> {
     if batch.schema_ref() == schema {
-        return Ok(batch.clone());
+        return Ok(with_one_nan(batch.clone()));
     }
     let columns = batch.columns().iter().zip(schema.fields());
     let columns = columns.map(|(column, field)| match value_type(column.data_type()) {
@@ -120,7 +121,7 @@ fn of_values(
     });
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let columns = columns.collect::<std::result::Result<_, _>>()?;
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map(with_one_nan)
 }
 
 struct OnceReader {

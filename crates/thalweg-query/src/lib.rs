@@ -12,6 +12,7 @@
 
 mod catalog;
 mod column_words;
+mod constant_params;
 pub mod csv;
 mod ddl;
 mod dialect;
@@ -27,6 +28,7 @@ mod literals;
 mod meaning;
 mod metrics;
 mod names;
+mod nans;
 mod number_tokens;
 mod offered;
 mod options;
@@ -53,6 +55,7 @@ mod system;
 mod table;
 pub mod texts;
 mod threads;
+mod token_forms;
 mod token_places;
 mod unsupported_statements;
 mod wording;

@@ -63,10 +63,7 @@ impl Names {
         let _ = VisitMut::visit(condition, &mut Qualifiers);
         let name = fold_name(table);
         let columns = self.tables.get(&name).cloned();
-        let factors = [Factor {
-            name: Some(name),
-            columns,
-        }];
+        let factors = [Factor::new(Some(name), columns)];
         let scope = Scope {
             factors: &factors,
             outer: None,
@@ -123,10 +120,7 @@ impl Names {
         }
         let columns = self.body(body, outer, &queries)?;
         if let Some(order_by) = order_by {
-            let factors = [Factor {
-                name: None,
-                columns: columns.clone(),
-            }];
+            let factors = [Factor::new(None, columns.clone())];
             let scope = Scope {
                 factors: &factors,
                 outer: None,
@@ -191,6 +185,7 @@ impl Names {
         let scope = Some(&scope);
         self.walk(&mut select.prewhere, scope, queries, Aliases::None)?;
         self.walk(&mut select.selection, scope, queries, Aliases::None)?;
+        scope::qualify_shared(&factors, &mut select.selection);
         self.walk(&mut select.named_window, scope, queries, Aliases::None)?;
         self.walk(&mut select.group_by, scope, queries, last)?;
         self.walk(&mut select.having, scope, queries, last)?;
@@ -314,7 +309,12 @@ impl Names {
                         using(name, sides)?;
                     }
                 }
-                Some(JoinConstraint::Natural) => natural(factors.split_at(left))?,
+                Some(JoinConstraint::Natural) => {
+                    let shared = natural(factors.split_at(left))?;
+                    if let Some(joined) = factors.last_mut() {
+                        joined.shared = shared;
+                    }
+                }
                 _ => self.walk(
                     &mut join.join_operator,
                     Some(&scope),
@@ -687,14 +687,11 @@ fn fold_qualifier(ident: &mut Ident) {
 
 fn named(columns: Columns, alias: Option<&TableAlias>, table: Option<String>) -> Factor {
     match alias {
-        None => Factor {
-            name: table,
-            columns,
-        },
-        Some(alias) => Factor {
-            name: Some(fold_name(&alias.name.value)),
-            columns: renamed(columns, alias),
-        },
+        None => Factor::new(table, columns),
+        Some(alias) => {
+            let name = fold_name(&alias.name.value);
+            Factor::new(Some(name), renamed(columns, alias))
+        }
     }
 }
 
@@ -781,10 +778,13 @@ fn using(name: &mut ObjectName, (left, right): (&[Factor], &[Factor])) -> Result
     }
 }
 
-/// Refuses columns that a NATURAL join would not see as the same.
-fn natural((left, right): (&[Factor], &[Factor])) -> Result<()> {
-    let (Some(left), Some(right)) = (all_columns(left), all_columns(right)) else {
-        return Ok(());
+/// The columns that a NATURAL join makes one.
+///
+/// # Errors
+/// `Query` for columns that it would not see as the same, as they differ in letters.
+fn natural((left, right): (&[Factor], &[Factor])) -> Result<Vec<String>> {
+    let (Some(mut left), Some(right)) = (all_columns(left), all_columns(right)) else {
+        return Ok(Vec::new());
     };
     for one in &left {
         let other = right
@@ -794,7 +794,8 @@ fn natural((left, right): (&[Factor], &[Factor])) -> Result<()> {
             return Err(differ("NATURAL JOIN", one, other));
         }
     }
-    Ok(())
+    left.retain(|column| right.contains(column));
+    Ok(left)
 }
 
 fn differ(what: &str, one: &str, other: &str) -> Error {

@@ -3,6 +3,7 @@
 //! Invariant: a statement whose rows would be others without such a clause is refused, by the name of the clause.
 
 use crate::error::unsupported;
+use crate::unsupported_statements::{PIVOT, UNPIVOT};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{GroupByExpr, Query, Select, TableFactor, Visit, Visitor};
 use std::ops::ControlFlow;
@@ -96,9 +97,8 @@ impl Visitor for Clauses {
             | TableFactor::UNNEST {
                 with_ordinality, ..
             } => refuse(&[(*with_ordinality, "WITH ORDINALITY")]),
-            TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => {
-                refuse(&[(true, "PIVOT and UNPIVOT")])
-            }
+            TableFactor::Pivot { .. } => ControlFlow::Break(unsupported(PIVOT)),
+            TableFactor::Unpivot { .. } => ControlFlow::Break(unsupported(UNPIVOT)),
             TableFactor::MatchRecognize { .. } => refuse(&[(true, "MATCH_RECOGNIZE")]),
             _ => ControlFlow::Continue(()),
         }

@@ -4,6 +4,7 @@
 //! behind this module can reach files or other catalogs; nesting deeper than [`MAX_NESTING`] is an error of the parser.
 
 use crate::column_words;
+use crate::constant_params;
 use crate::dialect;
 use crate::error::{from_datafusion, query, unsupported};
 use crate::from_first;
@@ -13,6 +14,7 @@ use crate::offered;
 use crate::params::Placeholders;
 use crate::powers;
 use crate::precedence;
+use crate::token_forms;
 use crate::unsupported_statements;
 use crate::wording::syntax;
 use datafusion::error::DataFusionError;
@@ -69,8 +71,10 @@ pub(crate) enum Request {
 pub(crate) struct Parsed {
     pub(crate) request: Request,
     pub(crate) placeholders: Placeholders,
-    /// Names must be matched by hand: some quoted name has capitals, or a wildcard replaces columns.
+    /// Names must be matched by hand: some quoted name has capitals, a wildcard replaces columns, or a join is NATURAL.
     pub(crate) wants_names: bool,
+    /// Some parameters stand where the planner takes constants only.
+    pub(crate) wants_constants: bool,
 }
 
 /// Reads one statement.
@@ -83,9 +87,11 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     let summarizes = take_summarize(&mut tokens);
     begin_with_from(&mut tokens);
     let tokens = column_words::quoted(from_first::with_select(tokens));
+    let tokens = token_forms::as_parsed(tokens);
     let wants_names = tokens.iter().any(|token| {
         is_quoted_with_capitals(&token.token)
-            || matches!(&token.token, Token::Word(word) if word.keyword == Keyword::REPLACE)
+            || matches!(&token.token, Token::Word(word)
+                if matches!(word.keyword, Keyword::REPLACE | Keyword::NATURAL))
     });
     let mut statements = parse_tokens(tokens).map_err(|error| {
         let message = syntax::with_word_before(error.message(), text);
@@ -99,6 +105,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     }
     offered::check(&statement)?;
     dialect::translate(&mut statement)?;
+    let wants_constants = !placeholders.names.is_empty() && constant_params::are_in(&mut statement);
     let request = match classify(statement)? {
         Request::Query(query) if summarizes => Request::Summarize(query),
         request => request,
@@ -107,6 +114,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
         request,
         placeholders,
         wants_names,
+        wants_constants,
     })
 }
 
@@ -525,7 +533,16 @@ fn classify_sql(statement: SqlStatement) -> Result<Request> {
 }
 
 /// A query may hide a statement that writes.
-fn classify_query(query: Box<Query>) -> Result<Request> {
+fn classify_query(mut query: Box<Query>) -> Result<Request> {
+    // WITH ... INSERT INTO t SELECT, as INSERT INTO t WITH ... SELECT.
+    if let SetExpr::Insert(SqlStatement::Insert(insert)) = query.body.as_mut()
+        && let Some(source) = &mut insert.source
+        && source.with.is_none()
+    {
+        source.with = query.with.take();
+        let insert = SqlStatement::Insert(insert.clone());
+        return classify_sql(insert);
+    }
     match query.body.as_ref() {
         SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
             Err(unsupported("WITH is offered for SELECT only"))

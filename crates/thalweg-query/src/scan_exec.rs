@@ -6,6 +6,7 @@
 
 use crate::error::{of_table, to_datafusion};
 use crate::metrics::{Taken, write_keys};
+use crate::nans::with_one_nan;
 use crate::reverse::Reversed;
 use arrow::array::RecordBatch;
 use arrow::compute::SortOptions;
@@ -433,7 +434,8 @@ impl ScanStream {
         if !matches!(next, Some(Ok(_))) {
             self.batches = Batches::None;
         }
-        next.map(|batch| batch.map_err(|e| to_datafusion(of_table(e, self.view.name()))))
+        let failed = |e| to_datafusion(of_table(e, self.view.name()));
+        next.map(|batch| batch.map(with_one_nan).map_err(failed))
     }
 }
 

@@ -119,10 +119,6 @@ fn aggregates_of(name: &str, data_type: &DataType) -> [String; OF_EACH] {
         }
     };
     let distinct = match data_type {
-        // Not counted as they are.
-        DataType::Float16 | DataType::Float32 | DataType::Float64 => {
-            format!("approx_distinct(CAST({name} AS VARCHAR))")
-        }
         DataType::Null => null("BIGINT UNSIGNED"),
         _ => format!("approx_distinct({name})"),
     };

@@ -6,6 +6,10 @@ use crate::error::unsupported;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_table::Result;
 
+pub(crate) const PIVOT: &str =
+    "PIVOT is not offered: write sum(x) FILTER (WHERE kind = 'a') AS a for each column";
+pub(crate) const UNPIVOT: &str = "UNPIVOT is not offered: SELECT ts, unnest(['x', 'y']) AS k, unnest([x, y]) AS n FROM t makes a row of each column";
+
 /// The message for every form of COPY.
 pub(crate) const COPY: &str = "COPY is not offered: thalweg import reads files into tables, and thalweg sql DATABASE \"SELECT * FROM t\" \
                                --format csv (or json, arrow) > FILE writes rows; in Python db.sql(...).arrow(), df() and pl() write them";
@@ -50,14 +54,8 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
         &["FORCE", "CHECKPOINT"],
         "CHECKPOINT is not needed: checkpoints are written as they fall due",
     ),
-    (
-        &["PIVOT"],
-        "PIVOT is not offered: write sum(x) FILTER (WHERE kind = 'a') AS a for each column",
-    ),
-    (
-        &["UNPIVOT"],
-        "UNPIVOT is not offered: write a SELECT for each column and UNION ALL",
-    ),
+    (&["PIVOT"], PIVOT),
+    (&["UNPIVOT"], UNPIVOT),
     (
         &["SHOW", "CREATE"],
         "SHOW CREATE is not offered: DESCRIBE t shows the columns of a table, .schema in the shell of the command line its statement",

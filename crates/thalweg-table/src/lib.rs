@@ -21,7 +21,7 @@ pub use conform::conform;
 pub use definition::{Column, Layout, Summaries, TableDefinition};
 pub use options::{CreateOptions, SummaryOption};
 pub use rows::{RowWriter, RowsDecoder, decode_rows, encode_rows};
-pub use time::{Split, TimeBound, key_range, order_keys, text_with_seconds};
+pub use time::{Split, TimeBound, full_time_text, key_range, order_keys};
 pub use value::Value;
 
 pub mod aggregate;

@@ -357,7 +357,7 @@ fn parse_instant_ns(text: &str) -> Result<i128> {
         ))
     };
     // The parser behind wants two digits of the hour, and seconds.
-    let full = text_with_seconds(text).map_or(Cow::Borrowed(text), Cow::Owned);
+    let full = full_time_text(text).map_or(Cow::Borrowed(text), Cow::Owned);
     // Digits behind the ninth would be dropped without a word.
     let fraction = full.split_once('.').map_or("", |(_, rest)| rest);
     let digits = fraction.bytes().take_while(u8::is_ascii_digit);
@@ -374,7 +374,7 @@ fn parse_instant_ns(text: &str) -> Result<i128> {
 
 /// `2024-1-1 6:05` or `2024/01/01` and what may follow it, with two digits of month, day and hour, and with seconds; `None` where it has
 /// all that, or is no such time.
-pub fn text_with_seconds(text: &str) -> Option<String> {
+pub fn full_time_text(text: &str) -> Option<String> {
     let text = text.trim();
     match with_whole_day(text) {
         Some(whole) => Some(with_clock(&whole).unwrap_or(whole)),
@@ -602,7 +602,7 @@ mod tests {
             ("ä024-01-01 6:05", None),
             ("", None),
         ] {
-            assert_eq!(text_with_seconds(text).as_deref(), with, "{text}");
+            assert_eq!(full_time_text(text).as_deref(), with, "{text}");
         }
     }
 }

@@ -18,7 +18,7 @@ const MARKERS: [&str; 18] = [
     "na", "n/a", "#n/a", "#na", "null", "(null)", "\\n", "nil", "none", "nan", "nat", "-", "--",
     "?", ".", "*", "missing", "#value!",
 ];
-/// So many values in front of one that is none of their type hint at a bad row.
+/// Values of one type after which a value of no type is taken for a bad row.
 const MANY_VALUES: u64 = 10;
 /// Different markers that are remembered of a column, at most.
 const MOST_MARKERS: usize = 8;
@@ -214,7 +214,7 @@ struct Column {
     markers: Vec<Example>,
     /// The value after which no kind was left, unless it was the first one.
     culprit: Option<Example>,
-    /// What the values in front of it were, if they were many.
+    /// The type of the values before the culprit, if there were [`MANY_VALUES`].
     before_culprit: Option<Kind>,
     /// The first value with a decimal point.
     with_point: Option<Example>,

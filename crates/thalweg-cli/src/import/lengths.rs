@@ -29,7 +29,7 @@ pub(super) fn length(text: &str, unit: TimeUnit) -> Option<i64> {
         .flatten()
 }
 
-/// What follows the `P`: `1DT2H3M4.5S`, `2W`.
+/// Nanoseconds of an ISO 8601 duration without its `P`: `1DT2H3M4.5S`, `2W`.
 fn of_iso(parts: &str) -> Option<i128> {
     let (date, clock) = match parts.split_once(['T', 't']) {
         Some((date, clock)) => (date, Some(clock)),

@@ -1,4 +1,4 @@
-//! What stands for a missing value in a file.
+//! Texts and numbers that mean NULL in a file, as `--null` names them.
 //!
 //! Invariant: a number is missing however it is written where it was named: `--null -9999` is about `-9999.00` too.
 

@@ -298,11 +298,12 @@ def _column(name, values):
         # A Series has it under `dt`, an index and an array themselves.
         values = getattr(values, "dt", values).to_timestamp()
     try:
-        if len(getattr(values, "shape", ())) > 1 and not isinstance(values, numpy.ndarray):
-            # Of pandas and polars: iterated, it would give the names of its columns.
-            raise TypeError(f"a {type(values).__name__} has columns of its own; take one of them, as in frame['v']")
         if isinstance(values, numpy.ndarray):
             return _from_numpy(values)
+        shape = getattr(values, "shape", None)
+        if isinstance(shape, tuple) and len(shape) > 1:
+            # A frame of pandas or polars: iterated, it would give the names of its columns.
+            raise TypeError(f"a {type(values).__name__} has columns of its own; take one of them, as in frame['v']")
         if hasattr(values, "__arrow_c_stream__") and not hasattr(values, "to_numpy"):
             return pyarrow.chunked_array(values)
         if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):

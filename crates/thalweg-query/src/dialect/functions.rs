@@ -2,7 +2,7 @@
 //!
 //! Invariant: a template names its arguments `a1`, `a2`, ..., and is a constant of this module: it always parses.
 
-use super::buckets;
+use super::{buckets, ordered_aggregates};
 use crate::error::{query, unsupported};
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
@@ -130,14 +130,11 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
         2,
         "array_slice(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), 1, a2)",
     ),
-    // The same value as in DuckDB, whose index is counted from the end.
-    (
-        &["quantile_disc", "quantile"],
-        2,
-        "array_element(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), \
-         greatest(1, count(a1) - CAST(floor(count(a1) - (a2) * count(a1)) AS BIGINT)))",
-    ),
 ];
+
+/// `quantile_disc`: the same value as in DuckDB, whose index is counted from the end.
+pub(super) const QUANTILE_DISC: &str = "array_element(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), \
+     greatest(1, count(a1) - CAST(floor(count(a1) - (a2) * count(a1)) AS BIGINT)))";
 
 /// The aggregates among the functions of the templates.
 const AGGREGATES: &[&str] = &[
@@ -149,6 +146,7 @@ const AGGREGATES: &[&str] = &[
     "last_value",
     "max",
     "min",
+    "mode",
     "percentile_cont",
     "string_agg",
     "var_samp",
@@ -227,6 +225,9 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             "count(DISTINCT *) is not offered: write SELECT count(*) FROM (SELECT DISTINCT * FROM ...)",
         ));
     }
+    if let Some(expr) = ordered_aggregates::from_the_end(function, &name)? {
+        return Ok(Some(expr));
+    }
     let Some(mut clauses) = Clauses::of(function, list) else {
         return Ok(None);
     };
@@ -239,18 +240,30 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             false => Err(no_aggregate(function)),
         };
     }
+    if let [value, by] = &*args
+        && let Some(expr) = ordered_aggregates::extreme(function, &name, value, by)?
+    {
+        return Ok(Some(expr));
+    }
     let (template, args) = match (&*name, &*args) {
-        ("quantile_cont" | "quantile_disc" | "quantile", [value, Expr::Array(shares)]) => {
+        (
+            "quantile_cont" | "percentile_cont" | "quantile_disc" | "quantile",
+            [value, Expr::Array(shares)],
+        ) => {
             let mut all = vec![*value];
             all.extend(&shares.elem);
             let one = match &*name {
-                "quantile_cont" => Some("percentile_cont(a1, a2)"),
-                name => template_of(name, 2),
+                "quantile_cont" | "percentile_cont" => "percentile_cont(a1, a2)",
+                _ => ordered_aggregates::quantile_disc(function),
             };
-            (
-                of_shares(&name, one.unwrap_or_default(), &shares.elem)?,
-                all,
-            )
+            (of_shares(&name, one, &shares.elem)?, all)
+        }
+        ("quantile_disc" | "quantile", [_, _]) => {
+            (ordered_aggregates::quantile_disc(function).to_owned(), args)
+        }
+        ("mode", []) if function.within_group.len() == 1 => {
+            clauses.order_by = &[];
+            ("mode(a1)".to_owned(), vec![&function.within_group[0].expr])
         }
         // These know no window that rows leave; of booleans they are the same.
         ("bool_or", [_]) if function.over.is_some() => ("max(a1)".to_owned(), args),
@@ -284,6 +297,16 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
     }
 }
 
+/// `quantile_cont(x, [0.25, 0.75])`, whose list may be known only with the parameters of a statement.
+pub(super) fn quantiles(function: &Function) -> Result<Option<Expr>> {
+    let names = ["quantile_cont", "percentile_cont"];
+    let mut args = names.iter().filter_map(|name| arguments_of(function, name));
+    match args.next().as_deref() {
+        Some([_, Expr::Array(_)]) => translated(function),
+        _ => Ok(None),
+    }
+}
+
 /// `percentile_disc(share) WITHIN GROUP (ORDER BY value)` and its like: a template, and its arguments.
 fn of_group<'a>(
     name: &str,
@@ -296,10 +319,9 @@ fn of_group<'a>(
         )));
     };
     let one = match name {
-        "percentile_cont" => Some("percentile_cont(a2) WITHIN GROUP (ORDER BY a1)"),
-        _ => template_of("quantile_disc", 2),
+        "percentile_cont" => "percentile_cont(a2) WITHIN GROUP (ORDER BY a1)",
+        _ => QUANTILE_DISC,
     };
-    let one = one.unwrap_or_default();
     let one = match by.options.asc {
         Some(false) => one.replace("ORDER BY a1", "ORDER BY a1 DESC"),
         _ => one.to_owned(),
@@ -524,7 +546,17 @@ fn plain_name(function: &Function) -> Option<String> {
     }
 }
 
-fn argument(arg: &FunctionArg) -> Option<&Expr> {
+/// The arguments of a call of the function `name`.
+pub(super) fn arguments_of<'a>(function: &'a Function, name: &str) -> Option<Vec<&'a Expr>> {
+    match &function.args {
+        FunctionArguments::List(list) if plain_name(function)? == name => {
+            list.args.iter().map(argument).collect()
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn argument(arg: &FunctionArg) -> Option<&Expr> {
     match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
         _ => None,

@@ -7,6 +7,7 @@ mod buckets;
 mod functions;
 mod group_positions;
 pub(crate) mod operators;
+mod ordered_aggregates;
 pub(crate) mod output_names;
 mod patterns;
 mod rows;
@@ -18,10 +19,10 @@ mod windows;
 use crate::error::unsupported;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, ExcludeSelectItem, Expr, Fetch, Ident, JoinOperator, LimitClause,
-    ObjectName, ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-    SetExpr, Subscript, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    AccessExpr, BinaryOperator, ExcludeSelectItem, Expr, Fetch, Function, Ident, JoinOperator,
+    LimitClause, ObjectName, ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Subscript, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut,
+    VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 use thalweg_table::schema::fold_name;
@@ -42,6 +43,16 @@ pub(crate) fn translate(statement: &mut DfStatement) -> Result<()> {
 /// Translates a condition.
 pub(crate) fn translate_condition(condition: &mut Expr) -> Result<()> {
     visit(condition)
+}
+
+/// A constant of SQL with this text.
+pub(crate) fn text(value: &str) -> Expr {
+    functions::text(value)
+}
+
+/// A call with a list of shares that was a parameter, as what it stands for.
+pub(crate) fn quantiles(function: &Function) -> Result<Option<Expr>> {
+    functions::quantiles(function)
 }
 
 /// A pattern of `to_char`, which may be PostgreSQL's, as one of `strftime`.
@@ -287,7 +298,7 @@ fn fetch_as_limit(query: &mut Query) {
 }
 
 /// Visits the expressions of a part of a SELECT, but not those of queries inside them.
-fn outside_queries(
+pub(crate) fn outside_queries(
     node: &mut impl VisitMut,
     visit: &mut dyn FnMut(&mut Expr) -> Result<()>,
 ) -> Result<()> {
@@ -339,7 +350,7 @@ fn semi_joins_of_the_left(table: &mut TableWithJoins) {
     }
 }
 
-/// `= ANY` and `<> ALL` of a query as IN and NOT IN. The others are refused: DataFusion takes a column outside for the one inside
+/// `= ANY` and `<> ALL` of a query or a written list as IN and NOT IN. The others of queries are refused: DataFusion takes a column outside for the one inside
 /// where both tables have the same name.
 fn any_or_all(expr: &Expr) -> Result<Option<Expr>> {
     let (left, op, right, negated) = match expr {
@@ -356,13 +367,21 @@ fn any_or_all(expr: &Expr) -> Result<Option<Expr>> {
         } => (left, compare_op, right, true),
         _ => return Ok(None),
     };
-    let Expr::Subquery(subquery) = &**right else {
-        return Ok(None);
-    };
     let wanted = if negated {
         BinaryOperator::NotEq
     } else {
         BinaryOperator::Eq
+    };
+    let subquery = match &**right {
+        Expr::Subquery(subquery) => subquery,
+        Expr::Array(list) if *op == wanted && !list.elem.is_empty() => {
+            return Ok(Some(Expr::InList {
+                expr: left.clone(),
+                list: list.elem.clone(),
+                negated,
+            }));
+        }
+        _ => return Ok(None),
     };
     if *op != wanted {
         let name = if negated { "ALL" } else { "ANY" };

@@ -3,7 +3,7 @@
 //! Invariants: with a query only where null counts as false, as a condition of WHERE on its own or under AND and OR; refused elsewhere.
 //! With each other by their first values that differ, and null where one of these is: to DataFusion, null is the smallest value of a row.
 
-use super::functions::filled;
+use super::functions::{arguments_of, filled};
 use crate::error::{query, unsupported};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, SetExpr, SetOperator, SetQuantifier, TableAlias,
@@ -74,7 +74,7 @@ fn exists(values: &[Expr], subquery: &Query) -> Result<Expr> {
 
 /// The comparison of two rows by their values.
 pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
-    let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else {
+    let (Some(left), Some(right)) = (values_of(left), values_of(right)) else {
         return Ok(None);
     };
     if left.len() != right.len() {
@@ -110,8 +110,17 @@ pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result
             )
         })
     };
-    let values: Vec<&Expr> = left.iter().chain(right).collect();
+    let values: Vec<&Expr> = left.into_iter().chain(right).collect();
     filled(&format!("({template})"), &values).map(Some)
+}
+
+/// The values of a row, `(a, b)` or `ROW(a, b)`.
+fn values_of(row: &Expr) -> Option<Vec<&Expr>> {
+    match row {
+        Expr::Tuple(values) => Some(values.iter().collect()),
+        Expr::Function(function) => arguments_of(function, "row"),
+        _ => None,
+    }
 }
 
 /// A VALUES with subqueries as a query for each row: the planner computes no subquery inside of VALUES.

@@ -132,7 +132,7 @@ fn in_units(written: &str) -> Option<String> {
 /// two that differ in a cast alone have one name.
 pub(super) fn as_call(expr: &Expr) -> Option<Expr> {
     let Expr::Cast {
-        kind: CastKind::Cast | CastKind::DoubleColon,
+        kind,
         expr: value,
         data_type,
         ..
@@ -140,12 +140,12 @@ pub(super) fn as_call(expr: &Expr) -> Option<Expr> {
     else {
         return None;
     };
+    let template = match kind {
+        CastKind::Cast | CastKind::DoubleColon => "arrow_cast(a1, a2)",
+        CastKind::TryCast | CastKind::SafeCast => "arrow_try_cast(a1, a2)",
+    };
     let data_type = parse_type(&data_type.to_string()).ok()?;
-    filled(
-        "arrow_cast(a1, a2)",
-        &[value, &text(&data_type.to_string())],
-    )
-    .ok()
+    filled(template, &[value, &text(&data_type.to_string())]).ok()
 }
 
 #[cfg(test)]

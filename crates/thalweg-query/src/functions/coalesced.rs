@@ -2,6 +2,7 @@
 //!
 //! Invariant: it is DataFusion's own, but that a text beside times is read as one, as in comparisons: `coalesce(max(ts), '2026-01-01')`.
 
+use super::replaced;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -12,11 +13,7 @@ use std::sync::Arc;
 
 /// `functions` with `coalesce` replaced.
 pub(crate) fn of_times(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
-    let replaced = |base: Arc<ScalarUDF>| match base.name() {
-        "coalesce" => Arc::new(ScalarUDF::new_from_impl(Coalesce { base })),
-        _ => base,
-    };
-    functions.into_iter().map(replaced).collect()
+    replaced(functions, "coalesce", |base| Coalesce { base })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -3,8 +3,8 @@
 //! DataFusion's adds doubles, which have 15 digits. Invariant: the sum of a list has the type that `sum` gives the same values, and
 //! it is NULL where there is none to add.
 
-use super::applied;
 use super::total::beyond;
+use super::{applied, replaced};
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field};
@@ -16,11 +16,7 @@ use std::sync::Arc;
 
 /// `functions` with `list_sum` replaced.
 pub(crate) fn exact(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
-    let exact = |base: Arc<ScalarUDF>| match base.name() {
-        "array_sum" => Arc::new(ScalarUDF::new_from_impl(ListSum { base })),
-        _ => base,
-    };
-    functions.into_iter().map(exact).collect()
+    replaced(functions, "array_sum", |base| ListSum { base })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

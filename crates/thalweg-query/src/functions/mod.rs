@@ -23,13 +23,28 @@ mod time_groups;
 pub(crate) mod time_patterns;
 pub(crate) mod time_texts;
 pub(crate) mod time_zones;
+pub(crate) mod times_of_day;
 pub(crate) mod total;
 pub(crate) mod try_times;
 pub(crate) mod within_floats;
 
 use arrow::array::ArrayRef;
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
+use std::sync::Arc;
+
+/// `functions` with the one of this name replaced by what `make` makes of it.
+fn replaced<F: ScalarUDFImpl + 'static>(
+    functions: Vec<Arc<ScalarUDF>>,
+    name: &str,
+    make: impl Fn(Arc<ScalarUDF>) -> F,
+) -> Vec<Arc<ScalarUDF>> {
+    let replaced = |base: Arc<ScalarUDF>| match base.name() == name {
+        true => Arc::new(ScalarUDF::new_from_impl(make(base))),
+        false => base,
+    };
+    functions.into_iter().map(replaced).collect()
+}
 
 /// Calls `of_arrays` with the arguments as arrays; of constants alone, with one row of them, and the result is a constant too.
 fn applied(

@@ -2,7 +2,7 @@
 //!
 //! Invariant: it counts bytes; DataFusion's own takes texts only.
 
-use super::applied;
+use super::{applied, replaced};
 use crate::error::{query, to_datafusion};
 use arrow::compute::cast;
 use arrow::compute::kernels::length::length;
@@ -16,13 +16,9 @@ use thalweg_table::schema::sql_type_name;
 
 /// `functions` with `octet_length` replaced.
 pub(crate) fn of_blobs(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
-    let replaced = |base: Arc<ScalarUDF>| match base.name() {
-        "octet_length" => Arc::new(ScalarUDF::new_from_impl(OctetLength {
-            signature: Signature::user_defined(Volatility::Immutable),
-        })),
-        _ => base,
-    };
-    functions.into_iter().map(replaced).collect()
+    replaced(functions, "octet_length", |_| OctetLength {
+        signature: Signature::user_defined(Volatility::Immutable),
+    })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
-//! A value that may be missing, whatever it is taken from.
+//! A function that gives its argument back, and is nullable to the planner.
 //!
-//! Invariant: the value is the argument; only what planning knows of it differs.
+//! Invariant: the value and its type are those of the argument.
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, internal_err};

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// A float as such a one.
+/// The float with one zero and one NaN.
 pub(crate) fn plain(value: Expr) -> Expr {
     let function = ScalarUDF::new_from_impl(PlainFloat {
         signature: Signature::any(1, Volatility::Immutable),
@@ -20,7 +20,7 @@ pub(crate) fn plain(value: Expr) -> Expr {
     Arc::new(function).call(vec![value])
 }
 
-/// Whether an expression is such a float already.
+/// Whether an expression is a call of that function.
 pub(crate) fn is_plain(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if call.func.inner().is::<PlainFloat>())
 }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
-use thalweg_table::text_with_seconds;
+use thalweg_table::full_time_text;
 
 /// A text with those digits.
 pub(crate) fn completed(text: Expr) -> Expr {
@@ -57,11 +57,11 @@ impl ScalarUDFImpl for TimeText {
             // Data frames have texts of other types.
             let array = cast(array, &DataType::Utf8)?;
             let texts = array.as_string::<i32>();
-            let lacks = |text: &str| text_with_seconds(text).is_some();
+            let lacks = |text: &str| full_time_text(text).is_some();
             if !texts.iter().flatten().any(lacks) {
                 return Ok(array);
             }
-            let whole = |text: &str| text_with_seconds(text).unwrap_or_else(|| text.to_owned());
+            let whole = |text: &str| full_time_text(text).unwrap_or_else(|| text.to_owned());
             let whole: StringArray = texts.iter().map(|text| text.map(whole)).collect();
             Ok(Arc::new(whole))
         })

@@ -1,7 +1,9 @@
 //! Calls of `arrow_cast` to times as the casts that they are, so that what knows about casts knows them; and casts of times to
-//! coarser units, which before 1970 go to the step that the time lies in as well; and casts to floats, which have an end.
+//! coarser units, which before 1970 go to the step that the time lies in as well; casts of times to times of day, which have another
+//! order; and casts to floats, which have an end.
 
 use crate::functions::coarser_times::{coarser, is_coarser};
+use crate::functions::times_of_day::time_of_day;
 use crate::functions::within_floats::{may_be_beyond, within};
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -58,6 +60,23 @@ pub(super) fn to_coarser(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
             })),
             None => Transformed::no(Expr::TryCast(TryCast { expr, field })),
         },
+        other => Transformed::no(other),
+    }
+}
+
+/// The cast that `expr` is, of a time to a time of day, as a function without an order.
+pub(super) fn to_time_of_day(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let is_of_time = |inner: &Expr| {
+        let from = inner.get_type(schema);
+        matches!(from, Ok(DataType::Timestamp(..)))
+    };
+    match expr {
+        Expr::Cast(Cast { expr, field })
+            if matches!(field.data_type(), DataType::Time32(_) | DataType::Time64(_))
+                && is_of_time(&expr) =>
+        {
+            Transformed::yes(time_of_day(*expr, field.data_type().clone()))
+        }
         other => Transformed::no(other),
     }
 }

@@ -4,6 +4,7 @@
 //! DataFusion keeps all of them or none: both become a join that asks whether there is an equal row. So equal rows are numbered on
 //! both sides, and the numbers are compared too.
 
+use super::nodes::columns_of;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{JoinType, NullEquality, Result};
@@ -76,12 +77,4 @@ fn with_numbers(input: &LogicalPlan, keys: Vec<Expr>, name: &str) -> Result<Logi
         .window([number])?
         .project(exprs)?
         .build()
-}
-
-fn columns_of(plan: &LogicalPlan) -> Vec<Expr> {
-    plan.schema()
-        .columns()
-        .into_iter()
-        .map(Expr::Column)
-        .collect()
 }

@@ -4,6 +4,7 @@
 //! fraction; a date plus or minus an interval is a time, as in PostgreSQL and DuckDB: DataFusion adds to the date and drops the hours;
 //! a series of dates with an interval as its step is one of times, as there: DataFusion refuses steps of hours.
 
+use super::nodes::in_all_nodes;
 use crate::pushdown::time::unit_ns;
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
@@ -11,10 +12,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions_nested::expr_fn::array_length;
 use datafusion::logical_expr::expr::BinaryExpr;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::optimizer::utils::NamePreserver;
 
 /// The rule that sees to it.
 #[derive(Debug)]
@@ -25,18 +24,7 @@ impl AnalyzerRule for DatesAsTimes {
         if !is_needed(&plan)? {
             return Ok(plan);
         }
-        let done = plan.transform_up_with_subqueries(|node| {
-            let schema = merge_schema(&node.inputs());
-            let names = NamePreserver::new(&node);
-            let done = node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let done = expr.transform_up(|expr| as_time(expr, &schema))?;
-                Ok(done.update_data(|expr| name.restore(expr)))
-            })?;
-            // Also where a column of its input has another type now.
-            done.map_data(LogicalPlan::recompute_schema)
-        })?;
-        Ok(done.data)
+        in_all_nodes(plan, as_time)
     }
 
     fn name(&self) -> &'static str {

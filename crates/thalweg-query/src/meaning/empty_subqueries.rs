@@ -3,13 +3,13 @@
 //! Invariant: such a query is NULL where it has no row, whatever column it selects. DataFusion takes it for a value that is never
 //! NULL where its column is none, and answers `IS NULL` and `coalesce` without running it.
 
+use super::nodes::in_all_nodes;
 use crate::functions::or_null::or_null;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
 
 /// The rule that sees to it.
@@ -21,17 +21,7 @@ impl AnalyzerRule for EmptySubqueries {
         if !is_needed(&plan)? {
             return Ok(plan);
         }
-        let done = plan.transform_up_with_subqueries(|node| {
-            let names = NamePreserver::new(&node);
-            let done = node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let done = expr.transform_up(nullable)?;
-                Ok(done.update_data(|expr| name.restore(expr)))
-            })?;
-            // Also where a column of its input may be NULL now.
-            done.map_data(LogicalPlan::recompute_schema)
-        })?;
-        Ok(done.data)
+        in_all_nodes(plan, |expr, _| nullable(expr))
     }
 
     fn name(&self) -> &'static str {

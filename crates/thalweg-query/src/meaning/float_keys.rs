@@ -12,7 +12,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, cast};
 use datafusion::optimizer::utils::NamePreserver;
 
 /// The node with such floats where it sorts, partitions or counts what is distinct.
@@ -42,7 +42,9 @@ fn has_keys(expr: &Expr) -> bool {
     let found = expr.exists(|expr| {
         Ok(match expr {
             Expr::AggregateFunction(call) => {
-                call.params.distinct || !call.params.order_by.is_empty()
+                call.params.distinct
+                    || !call.params.order_by.is_empty()
+                    || call.func.name() == "approx_distinct"
             }
             _ => false,
         })
@@ -64,14 +66,27 @@ fn in_call(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let sorts = call.params.order_by.iter_mut().map(|sort| &mut sort.expr);
             let mut keys = call.params.partition_by.iter_mut().chain(sorts);
             keys.try_for_each(&mut settle)?;
+            if call.params.distinct && call.fun.name() == "count" {
+                call.params.args.iter_mut().try_for_each(&mut settle)?;
+            }
             Expr::WindowFunction(call)
         }
         Expr::AggregateFunction(mut call) => {
-            let mut sorts = call.params.order_by.iter_mut().map(|sort| &mut sort.expr);
-            sorts.try_for_each(&mut settle)?;
-            if call.params.distinct && call.func.name() == "count" {
+            if call.func.name() == "approx_distinct" {
+                for argument in &mut call.params.args {
+                    settle(argument)?;
+                    // It takes no floats.
+                    if argument.get_type(schema).is_ok_and(|t| t.is_floating()) {
+                        *argument = cast(std::mem::take(argument), DataType::Utf8);
+                    }
+                }
+            } else if !call.params.distinct {
+                let mut sorts = call.params.order_by.iter_mut().map(|sort| &mut sort.expr);
+                sorts.try_for_each(&mut settle)?;
+            } else if call.func.name() == "count" {
                 call.params.args.iter_mut().try_for_each(&mut settle)?;
             }
+            // Others with DISTINCT give their arguments out, and are sorted by nothing else.
             Expr::AggregateFunction(call)
         }
         other => return Ok(Transformed::no(other)),

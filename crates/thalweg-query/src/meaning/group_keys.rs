@@ -1,31 +1,27 @@
-//! What rows are grouped by.
+//! The keys of GROUP BY.
 //!
-//! Invariant: nothing twice, and no cast beside what it casts under one name. DataFusion counts `GROUP BY k, k` as one column where it plans and as two where it runs, and so takes
-//! columns behind them for their neighbours.
+//! Invariant: an aggregate that is run has no key twice. DataFusion counts `GROUP BY k, k` as one column where it plans and as two where
+//! it runs, and so takes columns behind them for their neighbours.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
-use std::collections::HashSet;
 
 /// An aggregate without such repetitions; other nodes as they are.
 pub(super) fn each_once(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Aggregate(aggregate) = plan else {
         return Ok(Transformed::no(plan));
     };
-    let mut seen = HashSet::new();
-    if aggregate.group_expr.iter().all(|key| seen.insert(key)) {
+    let mut keys: Vec<Expr> = Vec::new();
+    for key in &aggregate.group_expr {
+        if !keys.contains(key) {
+            keys.push(key.clone());
+        }
+    }
+    if keys.len() == aggregate.group_expr.len() {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
-    let mut seen = HashSet::new();
-    let Aggregate {
-        input,
-        mut group_expr,
-        aggr_expr,
-        ..
-    } = aggregate;
-    group_expr.retain(|key| seen.insert(key.clone()));
-    let aggregate = Aggregate::try_new(input, group_expr, aggr_expr)?;
+    let aggregate = Aggregate::try_new(aggregate.input, keys, aggregate.aggr_expr)?;
     Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
 }
 
@@ -36,8 +32,7 @@ pub(crate) fn have_casts_beside(plan: &LogicalPlan) -> Result<bool> {
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::Aggregate(aggregate) = node {
             let keys = &aggregate.group_expr;
-            let casts = keys.iter().filter_map(cast_name);
-            let mut casts = casts.collect::<Vec<_>>().into_iter();
+            let mut casts = keys.iter().filter_map(cast_name);
             found |= casts.any(|(cast, name)| {
                 let mut others = keys.iter().filter(|key| *key != cast);
                 others.any(|other| bare_name(other).is_some_and(|other| other == name))

@@ -5,6 +5,7 @@
 //! like loses its name once it is rewritten. Invariants: the schema of the node stays as it is; nothing but columns is left in those
 //! places.
 
+use super::nodes::columns_of;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::expr::{BinaryExpr, GroupingSet};
@@ -56,12 +57,6 @@ impl Below {
         let plan = LogicalPlanBuilder::from(Arc::clone(input)).project(columns)?;
         rewritten(plan.build()?)
     }
-}
-
-fn columns_of(plan: &LogicalPlan) -> Vec<Expr> {
-    let columns = plan.schema().iter();
-    let columns = columns.map(|(table, field)| Expr::Column(Column::from((table, field.as_ref()))));
-    columns.collect()
 }
 
 /// A filter of a subquery by `expression = outer`.

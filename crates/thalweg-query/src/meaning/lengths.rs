@@ -21,7 +21,7 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::utils::{grouping_set_to_exprlist, merge_schema};
 use datafusion::logical_expr::{
     Aggregate, Cast, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder,
-    Projection, Subquery, WindowFrameBound, WindowFrameUnits, binary_expr, lit, when,
+    Projection, Subquery, WindowFrameBound, WindowFrameUnits, binary_expr, cast, lit, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::utils::NamePreserver;
@@ -211,6 +211,11 @@ fn check_range(call: &WindowFunction, schema: &DFSchema) -> Result<()> {
                     "RANGE {by} cannot be counted back from a time: write an interval, as in RANGE INTERVAL '1 hour' PRECEDING"
                 );
             }
+            DataType::Time32(_) | DataType::Time64(_) => {
+                return plan_err!(
+                    "RANGE with a distance takes times with a date to sort by, not times of day: write ROWS"
+                );
+            }
             data_type
                 if data_type.is_numeric()
                     || data_type.is_temporal()
@@ -238,12 +243,17 @@ fn in_window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Transformed<Ex
         && (reaches(&frame.start_bound) || reaches(&frame.end_bound));
     let mut order = false;
     for sort in params.order_by.iter_mut().filter(|_| !adds) {
-        if matches!(
-            sort.expr.get_type(schema),
-            Ok(DataType::Interval(_) | DataType::Duration(_))
-        ) {
-            sort.expr = length(std::mem::take(&mut sort.expr));
-            order = true;
+        match sort.expr.get_type(schema) {
+            Ok(DataType::Interval(_) | DataType::Duration(_)) => {
+                sort.expr = length(std::mem::take(&mut sort.expr));
+                order = true;
+            }
+            // As numbers, which frames of values take.
+            Ok(DataType::Time32(_) | DataType::Time64(_)) => {
+                sort.expr = cast(std::mem::take(&mut sort.expr), DataType::Int64);
+                order = true;
+            }
+            _ => {}
         }
     }
     let call = Expr::WindowFunction(call);

@@ -17,6 +17,7 @@ mod joined_lists;
 mod keys_below;
 pub(crate) mod lengths;
 mod naive_time;
+mod nodes;
 mod parts;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
@@ -86,6 +87,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| float_keys::compared(expr, schema))?
         .transform_data(|expr| Ok(joined_lists::kept_apart(expr)))?
         .transform_data(|expr| Ok(casts::to_coarser(expr, schema)))?
+        .transform_data(|expr| Ok(casts::to_time_of_day(expr, schema)))?
         .transform_data(|expr| Ok(casts::within_floats(expr, schema)))?
         .transform_data(|expr| Ok(parts::of_durations(expr, schema)))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))

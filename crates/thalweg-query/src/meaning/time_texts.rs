@@ -7,7 +7,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, TryCast, lit};
-use thalweg_table::text_with_seconds;
+use thalweg_table::full_time_text;
 
 /// Functions that read a time from a text that is their only argument.
 const READERS: [&str; 7] = [
@@ -34,10 +34,21 @@ pub(crate) fn with_seconds(mut expr: Expr, schema: &DFSchema) -> Transformed<Exp
                 _ => return Transformed::no(expr),
             }
         }
+        // They cast the value for rows that are not there themselves.
+        Expr::WindowFunction(call) if matches!(call.fun.name(), "lag" | "lead") => {
+            match call.params.args.as_mut_slice() {
+                [value, _, text @ Expr::Literal(..)]
+                    if value.get_type(schema).is_ok_and(|t| is_time(&t)) =>
+                {
+                    text
+                }
+                _ => return Transformed::no(expr),
+            }
+        }
         _ => return Transformed::no(expr),
     };
     let whole = match constant_text(text) {
-        Some(text) => match text_with_seconds(text) {
+        Some(text) => match full_time_text(text) {
             Some(text) => lit(text),
             None => return Transformed::no(expr),
         },
@@ -61,7 +72,7 @@ fn is_text_of_rows(expr: &Expr, schema: &DFSchema) -> bool {
 /// Whether a parameter is a time without seconds.
 pub(crate) fn lacks_seconds(value: &ScalarValue) -> bool {
     let text = value.try_as_str().flatten();
-    text.is_some_and(|text| text_with_seconds(text).is_some())
+    text.is_some_and(|text| full_time_text(text).is_some())
 }
 
 fn is_time(data_type: &DataType) -> bool {

@@ -1,8 +1,9 @@
 //! What a name can mean where it stands.
 
 use crate::dialect::output_names::visible;
+use crate::dialect::outside_queries;
 use crate::error::query;
-use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::sql::sqlparser::ast::{Expr, Ident};
 use thalweg_table::Result;
 use thalweg_table::schema::fold_name;
 
@@ -13,6 +14,52 @@ pub(super) struct Factor {
     pub(super) name: Option<String>,
     /// As they are spelled; `None` where only planning finds out, as of functions.
     pub(super) columns: Option<Vec<String>>,
+    /// Columns that a NATURAL JOIN made one with those of what stands before.
+    pub(super) shared: Vec<String>,
+}
+
+impl Factor {
+    pub(super) fn new(name: Option<String>, columns: Option<Vec<String>>) -> Self {
+        Self {
+            name,
+            columns,
+            shared: Vec::new(),
+        }
+    }
+}
+
+/// Qualifies the columns of NATURAL JOINs in a condition of WHERE, where DataFusion takes each for two: they are those of the first
+/// table that has them, as such joins are INNER or LEFT.
+pub(super) fn qualify_shared(factors: &[Factor], condition: &mut Option<Expr>) {
+    if factors.iter().all(|factor| factor.shared.is_empty()) {
+        return;
+    }
+    let _ = outside_queries(condition, &mut |expr| {
+        if let Expr::Identifier(ident) = expr
+            && let Some(table) = table_of_shared(factors, ident)
+        {
+            *expr = Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), ident.clone()]);
+        }
+        Ok(())
+    });
+}
+
+/// The first table that has a column, if NATURAL JOINs made one of all those that have it.
+fn table_of_shared<'a>(factors: &'a [Factor], ident: &Ident) -> Option<&'a String> {
+    let written = normalized(ident);
+    let has = |factor: &&Factor| {
+        factor
+            .columns
+            .as_ref()
+            .is_some_and(|all| all.contains(&written))
+    };
+    let mut found = factors.iter().filter(has);
+    let first = found.next()?;
+    let mut others = found.peekable();
+    others.peek()?;
+    { others.all(|factor| factor.shared.contains(&written)) }
+        .then_some(first.name.as_ref())
+        .flatten()
 }
 
 /// The columns that expressions of a SELECT can name, and those of the queries around it.

@@ -111,16 +111,26 @@ pub(crate) fn with_word_before(message: &str, text: &str) -> String {
             return None;
         }
         let (line, column) = (line.parse::<usize>().ok()?, column.parse::<usize>().ok()?);
-        let last = text.lines().nth(line.checked_sub(1)?)?;
-        let last: String = last.chars().take(column.checked_sub(1)?).collect();
+        let line_text = text.lines().nth(line.checked_sub(1)?)?;
+        let last: String = line_text.chars().take(column.checked_sub(1)?).collect();
         let before = text.lines().take(line - 1).chain([last.as_str()]);
         let before = before.collect::<Vec<_>>().join(" ");
         let word = before.split_whitespace().next_back()?;
-        if is_fraction(found) && last.ends_with(word) {
-            let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
-            let name = word.rsplit(|c| !is_of_name(c)).next().unwrap_or(word);
+        let is_of_name = |c: &char| c.is_alphanumeric() || *c == '_';
+        let behind: String = { line_text.chars().skip(column) }
+            .take_while(|c| is_of_name(c) || *c == '-')
+            .collect();
+        let rest_of_name = match found {
+            found if is_fraction(found) => Some(found.to_owned()),
+            "-" if !behind.is_empty() => Some(format!("-{behind}")),
+            _ => None,
+        };
+        if let Some(rest_of_name) = rest_of_name
+            && last.ends_with(word)
+        {
+            let name = word.rsplit(|c| !is_of_name(&c)).next().unwrap_or(word);
             return Some(format!(
-                "{message}; a name with such a sign takes double quotes, as in \"{name}{found}\""
+                "{message}; a name with such a sign takes double quotes, as in \"{name}{rest_of_name}\""
             ));
         }
         if !rest.starts_with("expected the end of the statement") {
@@ -195,6 +205,12 @@ mod tests {
             ),
             ("SELECT a frm t", 14, "t", "; did you mean FROM by frm?"),
             ("SELECT * FROM t u v", 19, "v", ""),
+            (
+                "SELECT * FROM air-2024-x",
+                18,
+                "-",
+                "; a name with such a sign takes double quotes, as in \"air-2024-x\"",
+            ),
             ("SELECT * FROM t WHERE", 16, "y", ""),
         ] {
             let message = at(column, found);

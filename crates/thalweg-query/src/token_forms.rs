@@ -1,0 +1,104 @@
+//! Forms of other databases that the parser does not take: `FILTER (x > 1)`, `AS MATERIALIZED (...)` and `INTERVAL (1) DAY`.
+//!
+//! Invariant: the tokens mean the same before and after.
+
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// The same tokens in forms that it takes.
+pub(crate) fn as_parsed(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    without_brackets(without_hints(with_filters(tokens)))
+}
+
+/// Whether a token is a keyword.
+pub(crate) fn is_keyword(token: &TokenWithSpan, keyword: Keyword) -> bool {
+    matches!(&token.token, Token::Word(word) if word.keyword == keyword)
+}
+
+/// The places of all tokens but blanks and comments.
+pub(crate) fn places_of_words(tokens: &[TokenWithSpan]) -> Vec<usize> {
+    (0..tokens.len())
+        .filter(|place| !matches!(tokens[*place].token, Token::Whitespace(_)))
+        .collect()
+}
+
+fn has(tokens: &[TokenWithSpan], keyword: Keyword) -> bool {
+    tokens.iter().any(|token| is_keyword(token, keyword))
+}
+
+/// The WHERE in a FILTER without one, as DuckDB takes it.
+fn with_filters(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !has(&tokens, Keyword::FILTER) {
+        return tokens;
+    }
+    let places = places_of_words(&tokens);
+    let conditions = places.windows(4).filter_map(|four| {
+        let [call, filter, bracket, condition] = *four else {
+            return None;
+        };
+        let lacks_where = tokens[call].token == Token::RParen
+            && is_keyword(&tokens[filter], Keyword::FILTER)
+            && tokens[bracket].token == Token::LParen
+            && !is_keyword(&tokens[condition], Keyword::WHERE);
+        lacks_where.then_some(condition)
+    });
+    let conditions: Vec<usize> = conditions.collect();
+    for condition in conditions.into_iter().rev() {
+        let token = TokenWithSpan {
+            token: Token::make_keyword("WHERE"),
+            span: tokens[condition].span,
+        };
+        tokens.insert(condition, token);
+    }
+    tokens
+}
+
+/// `WITH w AS MATERIALIZED (...)` without the word, which changes no answer.
+fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !has(&tokens, Keyword::MATERIALIZED) {
+        return tokens;
+    }
+    let mut hints = Vec::new();
+    for three in places_of_words(&tokens).windows(3) {
+        let [before, hint, behind] = *three else {
+            continue;
+        };
+        let is_hint = is_keyword(&tokens[hint], Keyword::MATERIALIZED)
+            && tokens[behind].token == Token::LParen;
+        if is_hint && is_keyword(&tokens[before], Keyword::AS) {
+            hints.push(hint);
+        } else if is_hint && is_keyword(&tokens[before], Keyword::NOT) {
+            hints.extend([before, hint]);
+        }
+    }
+    without(tokens, hints)
+}
+
+/// `INTERVAL (1) DAY` without the brackets, which the parser takes for those of a type with a precision.
+fn without_brackets(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !has(&tokens, Keyword::INTERVAL) {
+        return tokens;
+    }
+    let mut brackets = Vec::new();
+    for four in places_of_words(&tokens).windows(4) {
+        let [interval, open, number, close] = *four else {
+            continue;
+        };
+        if is_keyword(&tokens[interval], Keyword::INTERVAL)
+            && tokens[open].token == Token::LParen
+            && matches!(tokens[number].token, Token::Number(..))
+            && tokens[close].token == Token::RParen
+        {
+            brackets.extend([open, close]);
+        }
+    }
+    without(tokens, brackets)
+}
+
+/// The tokens but those at these places, which ascend.
+fn without(mut tokens: Vec<TokenWithSpan>, places: Vec<usize>) -> Vec<TokenWithSpan> {
+    for place in places.into_iter().rev() {
+        tokens.remove(place);
+    }
+    tokens
+}
