@@ -350,6 +350,19 @@ impl PyDatabase {
         self.sql(py, text, params)
     }
 
+    /// Returns a cursor of Python's database interface, for programs that ask for one: execute(), fetchall(), description. sql() does the
+    /// same and more.
+    ///
+    /// >>> import thalweg
+    /// >>> db = thalweg.connect(":memory:")
+    /// >>> db.cursor().execute("SELECT 1 + ?", [1]).fetchall()
+    /// [(2,)]
+    fn cursor<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.borrow().handle.open()?;
+        let cursors = slf.py().import("thalweg._cursor")?;
+        cursors.getattr("Cursor")?.call1((slf,))
+    }
+
     /// Runs one statement for each of `rows`, which are lists for ? and $1, or dicts for $name. Returns one row, count.
     ///
     /// An INSERT INTO ... VALUES of one row stores all of them in one commit, or none; every other statement is run by

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import warnings
 from datetime import datetime, timedelta
 
 import numpy
@@ -371,3 +372,23 @@ def test_frames_in_sql_keep_their_order(db):
     db.sql("CREATE TABLE kept AS SELECT k FROM frame WHERE k % 2 = 0")
     kept = [row[0] for row in db.table("kept").scan().fetchall()]
     assert kept == list(range(0, 200_000, 2))
+
+
+def test_a_cursor_is_what_programs_of_the_database_interface_want(db):
+    cursor = db.cursor()
+    assert cursor.description is None and cursor.rowcount == -1
+    with pytest.raises(thalweg.Error, match=r"execute\(\) comes first"):
+        cursor.fetchall()
+    assert cursor.execute("SELECT value AS n FROM range(5) WHERE value > ?", [0]) is cursor
+    assert [column[0] for column in cursor.description] == ["n"]
+    assert (cursor.fetchone(), cursor.fetchmany(), cursor.fetchmany(2), cursor.fetchall()) == ((1,), [(2,)], [(3,), (4,)], [])
+    cursor.execute("CREATE TABLE made (n BIGINT)")
+    cursor.executemany("INSERT INTO made VALUES (?)", [(1,), (2,)])
+    assert list(cursor.execute("SELECT n FROM made")) == [(1,), (2,)]
+    cursor.close()
+    with pytest.raises(thalweg.Error):
+        cursor.fetchone()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        frame = pandas.read_sql("SELECT n, n * 0.5 AS half FROM made WHERE n > ?", db, params=[1])
+    assert frame.to_dict("list") == {"n": [2], "half": [1.0]}

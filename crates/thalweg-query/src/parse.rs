@@ -545,7 +545,7 @@ fn classify_query(mut query: Box<Query>) -> Result<Request> {
     }
     match query.body.as_ref() {
         SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
-            Err(unsupported("WITH is offered for SELECT only"))
+            Err(unsupported("WITH is offered for SELECT and INSERT only"))
         }
         _ => Ok(Request::Query(Box::new(DfStatement::Statement(Box::new(
             SqlStatement::Query(query),
@@ -667,7 +667,7 @@ mod tests {
                 "TABLESAMPLE",
             ),
             ("SELECT v FROM t FORMAT CSV", "FORMAT"),
-            ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "WITH"),
+            ("WITH a AS (SELECT 1) UPDATE t SET v = 1", "WITH"),
         ] {
             let (kind, message) = refused(text);
             assert_eq!(kind, ErrorKind::Unsupported, "{text}: {message}");

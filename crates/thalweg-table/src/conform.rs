@@ -9,6 +9,7 @@ use crate::definition::{Column, TableDefinition};
 use crate::error::{limit, schema};
 use crate::schema::{MAX_VALUE_BYTES, shown_type};
 use crate::time::parse_time;
+use crate::value::no_fraction;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
@@ -61,10 +62,20 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
     }
     let (name, wanted) = (&column.name, shown_type(&column.data_type));
     cast::lossless(array, &column.data_type).map_err(|refused| match refused {
-        Refused::Types => schema(format!(
-            "column \"{name}\" is {wanted} and does not take {}; cast it first",
-            shown_type(array.data_type())
-        )),
+        Refused::Types => {
+            let hint = match array.data_type().is_floating() {
+                true => no_fraction(&column.data_type),
+                false => String::new(),
+            };
+            let hint = match hint.is_empty() {
+                true => "; cast it first".to_owned(),
+                false => hint,
+            };
+            let given = shown_type(array.data_type());
+            schema(format!(
+                "column \"{name}\" is {wanted} and does not take {given}{hint}"
+            ))
+        }
         Refused::Value(row) if array.data_type().is_string() => schema(format!(
             "column \"{name}\": row {row} holds {}, which {}",
             show(array, row),

@@ -267,7 +267,13 @@ impl Value<'_> {
     fn refuse(&self, column: &Column, misfit: &Misfit) -> thalweg_kernel::Error {
         let (name, wanted) = (&column.name, shown_type(&column.data_type));
         schema(match misfit {
-            Misfit::Type => format!("column \"{name}\" is {wanted} and does not take {self}"),
+            Misfit::Type => {
+                let hint = match self {
+                    Value::Float(_) => no_fraction(&column.data_type),
+                    _ => String::new(),
+                };
+                format!("column \"{name}\" is {wanted} and does not take {self}{hint}")
+            }
             Misfit::Lossy => format!("column \"{name}\": {wanted} cannot hold {self} exactly"),
             Misfit::Beyond => {
                 format!("column \"{name}\": {self} is outside the range of {wanted}")
@@ -275,6 +281,20 @@ impl Value<'_> {
             Misfit::NoTime(reason) => format!("column \"{name}\": {reason}"),
         })
     }
+}
+
+/// How a time is given that was given as a number with a fraction, as seconds often are.
+pub(crate) fn no_fraction(wanted: &DataType) -> String {
+    let DataType::Timestamp(unit, _) = wanted else {
+        return String::new();
+    };
+    let unit = match unit {
+        TimeUnit::Second => "seconds",
+        TimeUnit::Millisecond => "milliseconds",
+        TimeUnit::Microsecond => "microseconds",
+        TimeUnit::Nanosecond => "nanoseconds",
+    };
+    format!(": give a time, a text, or {unit} since 1970 as a whole number")
 }
 
 /// A decimal without a fraction.

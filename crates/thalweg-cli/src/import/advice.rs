@@ -48,8 +48,15 @@ fn has_points_of_thousands(text: &str) -> bool {
     text.contains('.') && comes_first && is_number && has_thousands(text, '.', ',')
 }
 
-/// The SQL expression that makes a number of such a text, if there is one.
+/// The option or the SQL expression that makes a number of such a text, if there is one.
 pub(super) fn number_advice(text: &str) -> Option<String> {
+    let has_decimal_comma = !text.contains('.') && !has_thousands(text, ',', '.');
+    if has_decimal_comma
+        && text.contains(',')
+        && with_decimal_point(text).is_some_and(|number| is_float(&number))
+    {
+        return Some(": --decimal , makes numbers of such texts".to_owned());
+    }
     let expression = if has_points_of_thousands(text) {
         "CAST(replace(replace(x, '.', ''), ',', '.') AS DOUBLE)".to_owned()
     } else {

@@ -62,8 +62,12 @@ pub(super) struct Converted {
 pub(super) fn fields_of(
     definition: &TableDefinition,
     names: &[String],
+    table: &str,
 ) -> Result<Vec<Field>, Failure> {
     let refuse = |message: String| Failure::Engine(Error::new(ErrorKind::Schema, message));
+    let has_none = names
+        .iter()
+        .all(|name| definition.position_named(name).is_err());
     let mut fields = Vec::with_capacity(names.len());
     for name in names {
         let place = definition.position_named(name);
@@ -71,7 +75,21 @@ pub(super) fn fields_of(
             Some([date, clock]) => refuse(format!(
                 "column \"{date}_{clock}\" is joined of two columns: --time {date},{clock}"
             )),
-            None => error.into(),
+            None if has_none => Failure::Engine(Error::new(
+                error.kind(),
+                format!(
+                    "{}; the first line names the columns: --no-header where it is a row",
+                    error.message()
+                ),
+            )),
+            None if error.message().contains("did you mean") => error.into(),
+            None => Failure::Engine(Error::new(
+                error.kind(),
+                format!(
+                    "{}; CREATE TABLE other AS SELECT *, CAST(NULL AS DOUBLE) AS \"{name}\" FROM \"{table}\" makes a table that has it too",
+                    error.message()
+                ),
+            )),
         })?;
         let column = &definition.columns()[place];
         check_reads(name, &column.data_type)?;

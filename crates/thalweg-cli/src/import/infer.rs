@@ -633,6 +633,9 @@ impl Column {
     }
 
     fn why_text(&self, rules: &Rules) -> Option<String> {
+        if self.first.is_none() && self.culprit.is_none() && self.markers.is_empty() {
+            return Some("as it has no values: --type COLUMN=double for numbers".to_owned());
+        }
         if self.kinds.is_empty() {
             // A first value is a reason only where something can be done about it.
             let first = self.first.as_ref();

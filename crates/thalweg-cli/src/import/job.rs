@@ -2,20 +2,21 @@
 
 use super::Imported;
 use super::advice::shown;
-use super::chunk::{BadRow, Chunk};
-use super::convert::{CANNOT_ORDER, Converter, Misfit, check_reads, fields_of, time_hint};
+use super::checks::{
+    check_options, check_order, check_types, create_options, first_bad, time_place, told_type,
+};
+use super::chunk::Chunk;
+use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, time_hint};
 use super::file_set::{FileSet, Opened, late_names};
 use super::findings;
-use super::infer::{Example, Found, Inference, Reading, Rules};
+use super::infer::{Found, Inference, Reading, Rules};
 use super::json_lines::LateNames;
 use super::numbers::is_float;
 use super::rejects::Rejects;
 use super::source::Input;
-use super::times::ORDERS;
 use crate::arguments::{ColumnType, ImportOptions};
 use crate::failure::Failure;
 use crate::interrupt::Listening;
-use crate::schema::split_text;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
@@ -219,7 +220,7 @@ impl<'a> Job<'a> {
         let names = set.columns().to_vec();
         let fields = definition
             .as_ref()
-            .map(|definition| fields_of(definition, &names))
+            .map(|definition| fields_of(definition, &names, self.table))
             .transpose()?;
         let time = match existing {
             Some(_) => None,
@@ -260,8 +261,14 @@ impl<'a> Job<'a> {
         let mut inference = Inference::new(rules, names.len(), time);
         let mut sample = read_sample(&mut set, &mut inference, listening)?;
         if sample.count == 0 && existing.is_none() {
+            let hint = match set.has_odd_header() {
+                true => {
+                    "; the first line looks like a row, but names the columns: --no-header stores it"
+                }
+                false => "",
+            };
             return Err(Failure::Other(format!(
-                "{file} has no rows to find the types of columns from: make the table first, with CREATE TABLE"
+                "{file} has no rows to find the types of columns from: make the table first, with CREATE TABLE{hint}"
             )));
         }
         if options.rejects.is_some() {
@@ -686,93 +693,6 @@ fn first_with_type(inference: &Inference, column: usize, chunk: &Chunk) -> Optio
     })
 }
 
-/// Where the column is that orders the new table.
-fn time_place(
-    options: &ImportOptions,
-    names: &[String],
-    has_odd_header: bool,
-    is_csv: bool,
-) -> Result<Option<usize>, Failure> {
-    let Some(wanted) = &options.time else {
-        return Ok(None);
-    };
-    options.time_place(names).map(Some).ok_or_else(|| {
-        let is_remark = |name: &String| name.starts_with(['#', '%', '/']);
-        let hint = if has_odd_header {
-            "; the first line looks like a row: --no-header names the columns column0, column1 ..."
-        } else if is_csv && (names.len() == 1 || names.first().is_some_and(is_remark)) {
-            "; --skip LINES leaves out what stands in front of the header"
-        } else {
-            ""
-        };
-        Failure::Other(format!(
-            "there is no column \"{wanted}\" to order the table by; there are {}{hint}",
-            names.join(", ")
-        ))
-    })
-}
-
-fn create_options(options: &ImportOptions) -> Result<CreateOptions, Failure> {
-    let given = [
-        ("layout", &options.layout),
-        ("time", &options.time),
-        ("key", &options.key),
-        ("dimensions", &options.dimensions),
-        ("split", &options.split),
-    ];
-    let given = given
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value.as_ref()?)));
-    Ok(CreateOptions::from_pairs(given)?)
-}
-
-/// A table that is there already keeps its definition: what contradicts it is a mistake.
-fn check_options(table: &Table, options: &ImportOptions) -> Result<(), Failure> {
-    let definition = table.definition();
-    let time = definition.time_column().map(|time| time.name.clone());
-    if let Some(wanted) = &options.time
-        && options.time_place(time.as_slice()).is_none()
-    {
-        let is = time.map_or_else(|| "by arrival".to_owned(), |time| format!("by \"{time}\""));
-        return Err(Failure::usage(format!(
-            "table \"{}\" exists and is ordered {is}, not by \"{wanted}\"",
-            table.name()
-        )));
-    }
-    create_options(options)?;
-    let differs = |option: &str, is: &str, wanted: &str| {
-        Err(Failure::usage(format!(
-            "table \"{}\" exists and its {option} is {is}, not {wanted}",
-            table.name()
-        )))
-    };
-    let layout = definition.layout().name();
-    if let Some(wanted) = &options.layout
-        && !wanted.trim().eq_ignore_ascii_case(layout)
-    {
-        return differs("layout", layout, wanted);
-    }
-    let split = definition
-        .split()
-        .zip(definition.time_column())
-        .map(|(split, time)| split_text(split.every(), split.origin(), &time.data_type));
-    if let Some(wanted) = &options.split
-        && !same_span(wanted, split.as_deref())
-    {
-        return differs("split", split.as_deref().unwrap_or("none"), wanted);
-    }
-    Ok(())
-}
-
-/// Whether two spans are written alike, but for case, blanks and the end of a plural.
-fn same_span(wanted: &str, is: Option<&str>) -> bool {
-    let plain = |span: &str| {
-        let span: String = span.split_whitespace().collect();
-        span.to_lowercase().trim_end_matches('s').to_owned()
-    };
-    is.is_some_and(|is| plain(wanted) == plain(is))
-}
-
 fn read_sample(
     set: &mut FileSet<'_>,
     inference: &mut Inference,
@@ -805,93 +725,4 @@ fn tell_file(file: &Opened, names: &[String]) {
     if file.has_odd_header {
         report!("{}", findings::odd_header(&file.name, names));
     }
-}
-
-/// The type that the call gives a column.
-fn told_type<'a>(options: &'a ImportOptions, name: &str) -> Option<&'a DataType> {
-    let is_it = |told: &&ColumnType| fold_name(&told.column) == fold_name(name);
-    options.types.iter().find(is_it).map(|told| &told.data_type)
-}
-
-/// Types are given to columns of the file, and those of a table that is there stay.
-fn check_types(
-    options: &ImportOptions,
-    names: &[String],
-    fields: Option<&[Field]>,
-    table: &str,
-) -> Result<(), Failure> {
-    for (place, told) in options.types.iter().enumerate() {
-        let mut before = options.types[..place].iter();
-        if before.any(|other| fold_name(&other.column) == fold_name(&told.column)) {
-            return Err(Failure::usage(format!(
-                "--type: column \"{}\" is given twice",
-                told.column
-            )));
-        }
-        let is_it = |name: &String| fold_name(name) == fold_name(&told.column);
-        let Some(place) = names.iter().position(is_it) else {
-            return Err(Failure::usage(format!(
-                "--type: there is no column \"{}\"; there are {}",
-                told.column,
-                names.join(", ")
-            )));
-        };
-        check_reads(&told.column, &told.data_type)?;
-        let is = fields.map(|fields| fields[place].data_type());
-        if let Some(is) = is.filter(|is| **is != told.data_type) {
-            return Err(Failure::usage(format!(
-                "--type: table \"{table}\" exists and its column \"{}\" is {}, not {}",
-                told.column,
-                findings::type_words(is),
-                findings::type_words(&told.data_type)
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// An error if the values of a column leave open whether the day or the month is first.
-fn check_order(
-    inference: &Inference,
-    place: usize,
-    name: &str,
-    reads_times: bool,
-) -> Result<(), Failure> {
-    match (
-        inference.ambiguous(place, reads_times),
-        inference.contradiction(place),
-    ) {
-        (None, _) => Ok(()),
-        (Some(_), Some(both)) => Err(contradicting_dates(name, both)),
-        (Some(example), None) => Err(ambiguous_date(name, example)),
-    }
-}
-
-fn contradicting_dates(name: &str, [day_first, month_first]: [&Example; 2]) -> Failure {
-    Failure::Other(format!(
-        "column \"{name}\": the day is first in {} (line {}) and the month in {} (line {}); nothing was imported",
-        shown(&day_first.text),
-        day_first.line,
-        shown(&month_first.text),
-        month_first.line
-    ))
-}
-
-fn ambiguous_date(name: &str, example: &Example) -> Failure {
-    let [day_first, month_first] = ORDERS.map(|order| order.pattern(&example.text));
-    Failure::Other(format!(
-        "column \"{name}\": nothing says whether day or month is first in {} (line {}): --time-format \"{day_first}\" or \
-         --time-format \"{month_first}\"; nothing was imported",
-        shown(&example.text),
-        example.line
-    ))
-}
-
-fn first_bad(row: &BadRow, options: &ImportOptions) -> Failure {
-    let hint = match options.rejects {
-        Some(_) => ": no row is a good one",
-        None => " (--rejects FILE sets bad rows apart and stores the others)",
-    };
-    let (line, reason) = (row.line, &row.reason);
-    Failure::Other(format!("line {line}: {reason}; nothing was imported{hint}"))
 }

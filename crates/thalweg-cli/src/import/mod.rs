@@ -11,6 +11,7 @@
 //! - All rows are looked at at most once more than they are stored: after that types are final.
 
 mod advice;
+mod checks;
 mod chunk;
 mod convert;
 mod csv_lines;

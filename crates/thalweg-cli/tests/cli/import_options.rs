@@ -480,6 +480,45 @@ fn numbers_with_signs_name_a_way() {
 }
 
 #[test]
+fn columns_without_values_and_decimal_commas_name_an_option() {
+    let told = told("a,b,c\n\"1,5\",,2\n\"-2,25\",,\n", &[]);
+    assert!(
+        told.contains("because of '1,5' (line 2): --decimal , makes numbers"),
+        "{told}"
+    );
+    assert!(
+        told.contains("b is varchar as it has no values: --type COLUMN=double"),
+        "{told}"
+    );
+}
+
+#[test]
+fn columns_that_a_table_lacks_lead_on() {
+    let place = Place::new();
+    import(
+        &place,
+        "t.csv",
+        "ts,value\n2024-01-01,1\n",
+        &["--time", "ts"],
+    )
+    .ok();
+    let more = append(&place, "t", "ts,value,unit\n2024-01-02,2,m\n", &[]);
+    assert!(
+        more.err.contains(
+            "CREATE TABLE other AS SELECT *, CAST(NULL AS DOUBLE) AS \"unit\" FROM \"t\""
+        ),
+        "{more:?}"
+    );
+    let rows = append(&place, "t", "2024-01-02 10:00,2\n2024-01-03 10:00,4\n", &[]);
+    assert!(
+        rows.err.contains("--no-header where it is a row"),
+        "{rows:?}"
+    );
+    let near = append(&place, "t", "ts,valu\n2024-01-02,2\n", &[]);
+    assert!(!near.err.contains("CREATE TABLE"), "{near:?}");
+}
+
+#[test]
 fn bytes_are_written_and_read_as_hexadecimal_digits() {
     let place = Place::new();
     place.sql("CREATE TABLE t (n BIGINT, x BLOB); INSERT INTO t VALUES (1, X'00ff'), (2, NULL)");

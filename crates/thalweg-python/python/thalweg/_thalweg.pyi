@@ -149,6 +149,16 @@ class Database:
     def execute(self, text: str, params: _Params | None = None) -> Result:
         """The same as sql()."""
 
+    def cursor(self) -> Any:
+        """Returns a cursor of Python's database interface, for programs that ask for one: execute(), fetchall(), description. sql() does the
+        same and more.
+
+        >>> import thalweg
+        >>> db = thalweg.connect(":memory:")
+        >>> db.cursor().execute("SELECT 1 + ?", [1]).fetchall()
+        [(2,)]
+        """
+
     def executemany(self, text: str, rows: Iterable[_Params]) -> Result:
         """Runs one statement for each of `rows`, which are lists for ? and $1, or dicts for $name. Returns one row, count.
 
