@@ -51,6 +51,15 @@ enum State {
     Taken,
 }
 
+/// How far rows were handed over one by one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Unread,
+    Begun,
+    /// There were some, and there are no more.
+    UsedUp,
+}
+
 struct Rows {
     schema: SchemaRef,
     source: ProcessLocal<QueryResult>,
@@ -59,6 +68,7 @@ struct Rows {
     page: Option<Page>,
     /// Batches that were pulled behind the page and not asked for: to show the first rows, say.
     ahead: VecDeque<RecordBatch>,
+    progress: Progress,
     /// Dropped behind the rows: it may be the last one to hold the database open.
     _db: Arc<Handle>,
 }
@@ -104,10 +114,16 @@ impl Rows {
 
     fn next_row<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.fill(py)?;
-        match (&self.converter, &mut self.page) {
-            (Some(converter), Some(page)) => converter.next_row(py, page),
-            _ => Ok(None),
-        }
+        let row = match (&self.converter, &mut self.page) {
+            (Some(converter), Some(page)) => converter.next_row(py, page)?,
+            _ => None,
+        };
+        self.progress = match (&row, self.progress) {
+            (Some(_), _) => Progress::Begun,
+            (None, Progress::Unread) => Progress::Unread,
+            (None, _) => Progress::UsedUp,
+        };
+        Ok(row)
     }
 
     fn next_rest(&mut self) -> PyResult<Option<RecordBatch>> {
@@ -117,6 +133,13 @@ impl Rows {
             _ => self.pull(),
         }
     }
+}
+
+fn was_read() -> PyErr {
+    raise(
+        ErrorKind::Unavailable,
+        "this result was read before; run the statement again",
+    )
 }
 
 impl PyQueryResult {
@@ -129,6 +152,7 @@ impl PyQueryResult {
             converter: None,
             page: None,
             ahead: VecDeque::new(),
+            progress: Progress::Unread,
         };
         Self {
             schema,
@@ -149,6 +173,13 @@ impl PyQueryResult {
         self.home.check()?;
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, after) {
+            // An empty table would look like a query without rows.
+            State::Rows(rows)
+                if rows.progress == Progress::UsedUp && matches!(*state, State::Taken) =>
+            {
+                *state = State::Rows(rows);
+                Err(was_read())
+            }
             State::Rows(rows) => Ok(rows),
             State::Busy => {
                 *state = State::Busy;
@@ -156,10 +187,7 @@ impl PyQueryResult {
             }
             State::Taken => {
                 *state = State::Taken;
-                Err(raise(
-                    ErrorKind::Unavailable,
-                    "this result was read before; run the statement again",
-                ))
+                Err(was_read())
             }
         }
     }

@@ -58,26 +58,42 @@ pub(crate) fn columns_or_rows(given: &Bound<'_, PyAny>, time: Option<&str>) -> P
         return Err(raise(ErrorKind::Schema, message));
     };
     let time = match time {
+        Some(time) if time.is_empty() => None,
         Some(time) => Some(time),
-        None => only_time(&input.schema())?,
+        None => only_time(&input)?,
     };
     Ok(Given::Rows(Rows { input, time }))
 }
 
 /// The column of times, if there is one.
-fn only_time(schema: &Schema) -> PyResult<Option<String>> {
+fn only_time(input: &Input) -> PyResult<Option<String>> {
+    let schema = input.schema();
     let fields = schema.fields().iter();
     let times = fields.filter(|field| matches!(field.data_type(), DataType::Timestamp(..)));
     let names: Vec<_> = times.map(|field| field.name().as_str()).collect();
     if names.len() > 1 {
         let message = format!(
-            "the data has several columns of times ({}): say which orders the rows, as time=\"{}\"",
+            "the data has several columns of times ({}): say which orders the rows, as time=\"{}\", or \
+             time=\"\" for the order of arrival",
             names.join(", "),
             names[0]
         );
         return Err(raise(ErrorKind::Schema, message));
     }
-    Ok(names.first().map(|name| (*name).to_owned()))
+    let Some(only) = names.first() else {
+        return Ok(None);
+    };
+    if let Input::Batch(batch) = input
+        && batch
+            .column_by_name(only)
+            .is_some_and(|times| times.null_count() > 0)
+    {
+        let message = format!(
+            "\"{only}\" is the only column of times, but lacks some, so that it cannot order the rows: time=\"\" keeps the order of arrival"
+        );
+        return Err(raise(ErrorKind::Schema, message));
+    }
+    Ok(Some((*only).to_owned()))
 }
 
 /// The same columns, all of which may hold nulls: what data happens to hold says nothing of later rows.

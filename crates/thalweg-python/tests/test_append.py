@@ -847,3 +847,12 @@ def test_a_frame_is_no_column(frames, rows):
     with pytest.raises(thalweg.SchemaError, match=r"column \"v\": a DataFrame has columns of its own; take one of them"):
         table.append({"ts": TIMES[:rows], "v": frame})
     assert len(table) == 0
+
+
+def test_a_column_without_values_fits_every_type(db):
+    table = db.create_table("chunks", {"n": int, "s": str, "b": bool, "t": "timestamp", "d": "date", "l": "duration"})
+    missing = {name: [numpy.nan] for name in "sbtdl"}
+    assert table.append(pandas.DataFrame({"n": [1], **missing})) == 1
+    assert table.scan().arrow().to_pylist() == [{"n": 1, "s": None, "b": None, "t": None, "d": None, "l": None}]
+    with pytest.raises(thalweg.SchemaError, match="does not take double"):
+        table.append(pandas.DataFrame({"n": [1], "s": [1.5]}))

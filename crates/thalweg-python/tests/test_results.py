@@ -392,3 +392,19 @@ def test_a_cursor_is_what_programs_of_the_database_interface_want(db):
         warnings.simplefilter("ignore", UserWarning)
         frame = pandas.read_sql("SELECT n, n * 0.5 AS half FROM made WHERE n > ?", db, params=[1])
     assert frame.to_dict("list") == {"n": [2], "half": [1.0]}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_result_that_is_used_up_is_no_empty_table(db, form):
+    result = db.sql("SELECT value FROM range(2)")
+    assert result.fetchall() == [(0,), (1,)]
+    with pytest.raises(thalweg.Error, match="was read before"):
+        getattr(result, form)()
+    assert result.fetchall() == [] and result.fetchone() is None
+    for row in (rows := db.sql("SELECT 1")):
+        assert row == (1,)
+    with pytest.raises(thalweg.Error, match="was read before"):
+        getattr(rows, form)()
+    none = db.sql("SELECT 1 AS a WHERE false")
+    assert none.fetchall() == []
+    assert none.arrow().num_rows == 0

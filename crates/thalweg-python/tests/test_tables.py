@@ -333,3 +333,26 @@ def test_a_table_that_was_made_is_the_callers_own(db):
     for thread in makers:
         thread.join()
     assert found and not errors
+
+
+def test_data_may_be_ordered_by_arrival(db):
+    times = pandas.to_datetime(["2024-01-02", None])
+    frame = pandas.DataFrame({"id": [2, 1], "shipped": times})
+    with pytest.raises(thalweg.SchemaError, match='"shipped" is the only column of times, but lacks some.*time=""'):
+        db.create_table("orders", frame)
+    assert db.tables() == []
+    for number, data in enumerate((frame, frame.assign(ordered=pandas.Timestamp("2024-01-01")), frame.iloc[:1])):
+        table = db.create_table(f"orders{number}", data, time="")
+        assert table.scan().arrow()["id"].to_pylist() == data["id"].tolist()
+        assert db.sql(f"SELECT count(shipped) FROM orders{number}").fetchone() == (1,)
+    assert db.create_table("empty", {"ts": "timestamp"}, time="").append({"ts": [None]}) == 1
+
+
+def test_the_dtypes_of_a_frame_are_a_schema(db):
+    frame = pandas.DataFrame({"n": [1], "x": [0.5], "s": ["a"], "t": pandas.to_datetime(["2024-01-01"]), "c": pandas.Categorical(["a"])})
+    frame["i"] = frame["n"].astype("Int64")
+    table = db.create_table("t", frame.dtypes, time="t")
+    assert table.append(frame) == 1
+    assert table.scan().arrow().num_columns == 6
+    with pytest.raises(thalweg.SchemaError):
+        db.create_table("u", frame["x"])

@@ -60,6 +60,10 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
     if *array.data_type() == column.data_type {
         return Ok(Arc::clone(array));
     }
+    // Without a value there is nothing to lose: pandas takes a column of which a part of a file has none for one of floats.
+    if has_no_value(array, &column.data_type) {
+        return Ok(new_null_array(&column.data_type, array.len()));
+    }
     let (name, wanted) = (&column.name, shown_type(&column.data_type));
     cast::lossless(array, &column.data_type).map_err(|refused| match refused {
         Refused::Types => {
@@ -94,6 +98,23 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
         }
         Refused::Arrow(e) => Error::with_source(ErrorKind::Schema, format!("column \"{name}\": {e}"), e),
     })
+}
+
+/// Whether all of an array is missing: null, or NaN where numbers have no place, which is what pandas has for a missing text.
+fn has_no_value(array: &ArrayRef, to: &DataType) -> bool {
+    if array.is_empty() {
+        return false;
+    }
+    if array.null_count() == array.len() {
+        return true;
+    }
+    match array.data_type() {
+        DataType::Float64 if !to.is_numeric() => {
+            let mut floats = array.as_primitive::<Float64Type>().iter().flatten();
+            floats.all(f64::is_nan)
+        }
+        _ => false,
+    }
 }
 
 /// Same names in the same order and same types: nothing to match or cast.

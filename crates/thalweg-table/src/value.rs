@@ -269,6 +269,7 @@ impl Value<'_> {
         schema(match misfit {
             Misfit::Type => {
                 let hint = match self {
+                    Value::Float(x) if x.is_nan() => ": null stands for a missing value".to_owned(),
                     Value::Float(_) => no_fraction(&column.data_type),
                     _ => String::new(),
                 };

@@ -30,6 +30,8 @@ def read(given, time):
     """
     if isinstance(given, pyarrow.Schema):
         return given, None, time
+    if _is_dtypes(given):
+        given = dict(given)
     if isinstance(given, dict) and not (given and all(map(_is_values, given.values()))):
         return {name: _type(name, value) for name, value in given.items()}, None, time
     if _data.is_pandas(given):
@@ -38,6 +40,13 @@ def read(given, time):
     if hasattr(given, "__arrow_c_schema__") and not _is_data(given):
         return pyarrow.schema(given), None, time
     return None, _data.to_arrow(given), time
+
+
+def _is_dtypes(given):
+    """Whether it is what a DataFrame of pandas has as its dtypes."""
+    if type(given).__name__ != "Series" or not type(given).__module__.startswith("pandas."):
+        return False
+    return given.dtype == object and len(given) > 0 and all(hasattr(value, "itemsize") or hasattr(value, "na_value") for value in given)
 
 
 def _is_data(given):

@@ -105,7 +105,7 @@ class Database:
         schema: a pyarrow or polars schema, or a dict of names and types: "double", float, numpy.float64, a pandas dtype. Or
             data, in any form that append() takes: the table gets its columns and its rows.
         time: the column that orders rows, whose texts in data become times; None orders them by arrival, or data by its only
-            column of times.
+            column of times; "" orders data by arrival too.
         split: regular cuts of time, as "1 day".
         block_rows: rows of a full block; 4,096 by default.
         summaries: "auto", "all", "none", or the columns that blocks are summarised by.

@@ -42,6 +42,26 @@ fn zoned(unit: TimeUnit, zone: &str) -> DataType {
 }
 
 #[test]
+fn a_column_without_values_fits_every_type() {
+    let nulls: ArrayRef = Arc::new(Float64Array::from(vec![None, None]));
+    for to in [
+        DataType::Utf8,
+        DataType::Boolean,
+        DataType::Date32,
+        naive(TimeUnit::Nanosecond),
+    ] {
+        let stored = store(to.clone(), Arc::clone(&nulls)).unwrap();
+        assert_eq!((stored.data_type(), stored.null_count()), (&to, 2));
+        let nans = Float64Array::from(vec![Some(f64::NAN), None]);
+        assert_eq!(store(to, Arc::new(nans)).unwrap().null_count(), 2);
+    }
+    // Nor is it one where some have a value, or where the type alone is given.
+    let some: ArrayRef = Arc::new(Float64Array::from(vec![None, Some(1.0)]));
+    store(DataType::Utf8, some).unwrap_err();
+    store(DataType::Utf8, nulls.slice(0, 0)).unwrap_err();
+}
+
+#[test]
 fn a_batch_that_fits_is_passed_on() {
     let definition = table(vec![
         Field::new("a", DataType::Int64, true),
