@@ -108,6 +108,9 @@ fn path_of(given: &Bound<'_, PyAny>) -> PyResult<(PathBuf, Option<PathBuf>)> {
         .extract()
 }
 
+/// How the message ends that refuses a row without a time.
+const TIME_IS_NULL: &str = "the time column may not be null";
+
 /// The schema with times in the place of texts in the column that orders rows, which texts cannot.
 fn with_times(schema: Schema, time: Option<&str>) -> Schema {
     let fields = schema.fields().iter().map(|field| {
@@ -266,8 +269,16 @@ impl PyDatabase {
                 Ok(PyTable::new(Arc::clone(&self.handle), table))
             }
             Given::Rows(rows) => {
+                let is_found = options.time.is_none() && rows.time.is_some();
                 options.time = rows.time;
-                self.create_filled(py, name, rows.input, &options)
+                let made = self.create_filled(py, name, rows.input, &options);
+                made.map_err(|error| match error.value(py).to_string() {
+                    message if is_found && message.ends_with(TIME_IS_NULL) => {
+                        let hint = "time=\"\" keeps the order of arrival";
+                        raise(ErrorKind::Schema, format!("{message}; {hint}"))
+                    }
+                    _ => error,
+                })
             }
         }
     }

@@ -60,14 +60,13 @@ pub(crate) fn columns_or_rows(given: &Bound<'_, PyAny>, time: Option<&str>) -> P
     let time = match time {
         Some(time) if time.is_empty() => None,
         Some(time) => Some(time),
-        None => only_time(&input)?,
+        None => only_time(&input.schema())?,
     };
     Ok(Given::Rows(Rows { input, time }))
 }
 
 /// The column of times, if there is one.
-fn only_time(input: &Input) -> PyResult<Option<String>> {
-    let schema = input.schema();
+fn only_time(schema: &Schema) -> PyResult<Option<String>> {
     let fields = schema.fields().iter();
     let times = fields.filter(|field| matches!(field.data_type(), DataType::Timestamp(..)));
     let names: Vec<_> = times.map(|field| field.name().as_str()).collect();
@@ -80,20 +79,7 @@ fn only_time(input: &Input) -> PyResult<Option<String>> {
         );
         return Err(raise(ErrorKind::Schema, message));
     }
-    let Some(only) = names.first() else {
-        return Ok(None);
-    };
-    if let Input::Batch(batch) = input
-        && batch
-            .column_by_name(only)
-            .is_some_and(|times| times.null_count() > 0)
-    {
-        let message = format!(
-            "\"{only}\" is the only column of times, but lacks some, so that it cannot order the rows: time=\"\" keeps the order of arrival"
-        );
-        return Err(raise(ErrorKind::Schema, message));
-    }
-    Ok(Some((*only).to_owned()))
+    Ok(names.first().map(|name| (*name).to_owned()))
 }
 
 /// The same columns, all of which may hold nulls: what data happens to hold says nothing of later rows.

@@ -12,7 +12,7 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyFrozenSet, PyInt, PyList,
-    PySet, PyString, PyTuple, PyType,
+    PySet, PyString, PyTime, PyTuple, PyType,
 };
 use std::sync::OnceLock;
 use thalweg::{ErrorKind, Params, ScalarValue, TimeBound, Value, shown_type};
@@ -478,6 +478,13 @@ fn common_number(one: &DataType, other: &DataType) -> DataType {
 }
 
 pub(crate) fn scalar(place: &str, object: Borrowed<'_, '_, PyAny>) -> PyResult<ScalarValue> {
+    // A time of day, which SQL has and columns do not.
+    if object.is_exact_instance_of::<PyTime>() {
+        let part = |name: &str| object.getattr(name)?.extract::<i64>();
+        let seconds = part("hour")? * 3600 + part("minute")? * 60 + part("second")?;
+        let ns = (seconds * 1_000_000 + part("microsecond")?) * 1000;
+        return Ok(ScalarValue::Time64Nanosecond(Some(ns)));
+    }
     let given = value(object).map_err(|unfit| unfit.into_exception(ErrorKind::Query, place))?;
     Ok(match given {
         Value::Null => ScalarValue::Null,

@@ -1,7 +1,7 @@
 """Statements, parameters, variables of the caller."""
 
 import random
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
 import numpy
@@ -309,6 +309,11 @@ def test_parameters_stand_where_constants_are_expected(db):
         db.sql("SELECT sum(x) OVER (ORDER BY ts ROWS ? PRECEDING) FROM c", params=["x"])
     statement = db.prepare("SELECT date_part(?, ts) FROM c WHERE x = ?")
     assert [statement.execute([unit, 4]).fetchone()[0] for unit in ("month", "day", "month")] == [5, 6, 5]
+
+
+def test_times_of_day_are_parameters(db):
+    clock = time(6, 30, 0, 250_000)
+    assert db.sql("SELECT ?, TIMESTAMP '2024-01-01 06:31'::TIME > ?", params=[clock, clock]).fetchone() == (clock, True)
 
 
 def test_a_nan_is_one_value_to_statements(db):

@@ -6,7 +6,7 @@
 
 use crate::error::{to_datafusion, unsupported};
 use crate::extra::ExtraTable;
-use crate::meaning::time_texts;
+use crate::meaning::{casts, time_texts};
 use crate::params::BoundParams;
 use crate::parse::is_schema;
 use crate::session::Planner;
@@ -22,7 +22,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF, lit,
+    AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF, cast, lit,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use std::cell::{Cell, RefCell};
@@ -150,6 +150,24 @@ pub(crate) fn plain_name(reference: &TableReference) -> Option<&str> {
     }
 }
 
+/// The texts of a series of times as its end and its step.
+fn of_first_type(mut arguments: Vec<Expr>) -> Vec<Expr> {
+    let Some(Expr::Literal(first, _)) = arguments.first() else {
+        return arguments;
+    };
+    let data_type = first.data_type();
+    if !matches!(data_type, DataType::Timestamp(..) | DataType::Date32) {
+        return arguments;
+    }
+    let types = [data_type, DataType::Interval(IntervalUnit::MonthDayNano)];
+    for (argument, to) in arguments.iter_mut().skip(1).zip(types) {
+        if matches!(argument, Expr::Literal(value, _) if value.data_type().is_string()) {
+            *argument = cast(std::mem::take(argument), to);
+        }
+    }
+    arguments
+}
+
 impl ContextProvider for Resolver<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
         if let Some(table) =
@@ -200,12 +218,16 @@ impl ContextProvider for Resolver<'_> {
                     },
                     _ => expr,
                 };
-                Ok(time_texts::with_seconds(expr, &schema))
+                casts::of_call(expr, &schema)?
+                    .transform_data(|expr| Ok(time_texts::with_seconds(expr, &schema)))
             })?;
             simplifier.simplify(simplifier.coerce(argument.data, &schema)?)
         };
         let arguments = arguments
             .into_iter()
+            .map(constant)
+            .collect::<Result<Vec<_>>>()?;
+        let arguments = { of_first_type(arguments).into_iter() }
             .map(constant)
             .collect::<Result<Vec<_>>>()?;
         let arguments = in_nanoseconds(arguments)?;

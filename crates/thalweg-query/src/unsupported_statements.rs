@@ -74,7 +74,7 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
 const INSIDE: &[(&[&str], &str)] = &[
     (
         &["ASOF", "JOIN"],
-        "ASOF JOIN is not offered by this version",
+        "ASOF JOIN is not offered: the latest reading at each event is last_value(v) IGNORE NULLS OVER (PARTITION BY g ORDER BY ts) of both tables by UNION ALL",
     ),
     (
         &["USING", "SAMPLE"],

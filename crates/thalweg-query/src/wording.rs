@@ -501,7 +501,7 @@ const RULES: &[(&str, &str)] = &[
     // What is not offered.
     (
         "Unsupported JOIN operator AsOf{}",
-        "ASOF JOIN is not offered by this version",
+        "ASOF JOIN is not offered: the latest reading at each event is last_value(v) IGNORE NULLS OVER (PARTITION BY g ORDER BY ts) of both tables by UNION ALL",
     ),
     (
         "Unsupported JOIN operator {}",
@@ -534,6 +534,10 @@ const RULES: &[(&str, &str)] = &[
     (
         "variable [\"{}\"] has no type information",
         "there are no variables like {0}: write a parameter, as $name",
+    ),
+    (
+        "Cannot project plan column {}",
+        "the second part of a recursive query has other types than the first: CAST what it selects, as in CAST(d + INTERVAL 1 DAY AS DATE)",
     ),
     (
         "Query {} not implemented yet",

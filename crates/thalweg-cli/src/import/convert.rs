@@ -65,6 +65,9 @@ pub(super) fn fields_of(
     table: &str,
 ) -> Result<Vec<Field>, Failure> {
     let refuse = |message: String| Failure::Engine(Error::new(ErrorKind::Schema, message));
+    let with_time = definition.time_column().map_or_else(String::new, |time| {
+        format!(" WITH (time = '{}')", time.name)
+    });
     let has_none = names
         .iter()
         .all(|name| definition.position_named(name).is_err());
@@ -86,7 +89,7 @@ pub(super) fn fields_of(
             None => Failure::Engine(Error::new(
                 error.kind(),
                 format!(
-                    "{}; CREATE TABLE other AS SELECT *, CAST(NULL AS DOUBLE) AS \"{name}\" FROM \"{table}\" makes a table that has it too",
+                    "{}; CREATE TABLE other{with_time} AS SELECT *, CAST(NULL AS DOUBLE) AS \"{name}\" FROM \"{table}\" makes a table that has it too",
                     error.message()
                 ),
             )),

@@ -505,7 +505,7 @@ fn columns_that_a_table_lacks_lead_on() {
     let more = append(&place, "t", "ts,value,unit\n2024-01-02,2,m\n", &[]);
     assert!(
         more.err.contains(
-            "CREATE TABLE other AS SELECT *, CAST(NULL AS DOUBLE) AS \"unit\" FROM \"t\""
+            "CREATE TABLE other WITH (time = 'ts') AS SELECT *, CAST(NULL AS DOUBLE) AS \"unit\" FROM \"t\""
         ),
         "{more:?}"
     );

@@ -44,7 +44,7 @@ def read(given, time):
 
 def _is_dtypes(given):
     """Whether it is what a DataFrame of pandas has as its dtypes."""
-    if type(given).__name__ != "Series" or not type(given).__module__.startswith("pandas."):
+    if type(given).__name__ != "Series" or type(given).__module__.split(".")[0] != "pandas":
         return False
     return given.dtype == object and len(given) > 0 and all(hasattr(value, "itemsize") or hasattr(value, "na_value") for value in given)
 

@@ -70,6 +70,12 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
     (&["approx_count_distinct"], 1, "approx_distinct(a1)"),
     (&["approx_quantile"], 2, "approx_percentile_cont(a1, a2)"),
     (&["variance"], 1, "var_samp(a1)"),
+    // Of a flat line all is explained.
+    (
+        &["regr_r2"],
+        2,
+        "CASE WHEN regr_sxx(a1, a2) <> 0 AND regr_syy(a1, a2) = 0 THEN 1.0 ELSE regr_r2(a1, a2) END",
+    ),
     (&["xor"], 2, "(a1) XOR (a2)"),
     (&["sign"], 1, "signum(a1)"),
     (&["gen_random_uuid"], 0, "uuid()"),
@@ -148,6 +154,9 @@ const AGGREGATES: &[&str] = &[
     "min",
     "mode",
     "percentile_cont",
+    "regr_r2",
+    "regr_sxx",
+    "regr_syy",
     "string_agg",
     "var_samp",
 ];

@@ -21,8 +21,8 @@ use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, ExcludeSelectItem, Expr, Fetch, Function, Ident, JoinOperator,
     LimitClause, ObjectName, ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SetExpr, Subscript, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut,
-    VisitorMut, WildcardAdditionalOptions,
+    SelectItem, SetExpr, Subscript, TableAlias, TableFactor, TableWithJoins, UnaryOperator, Value,
+    Visit, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 use thalweg_table::schema::fold_name;
@@ -63,8 +63,12 @@ pub(crate) fn time_pattern(written: &str) -> Result<String> {
     functions::pattern(written)
 }
 
-fn visit(node: &mut impl VisitMut) -> Result<()> {
-    match node.visit(&mut Translator::default()) {
+fn visit(node: &mut (impl Visit + VisitMut)) -> Result<()> {
+    let mut translator = Translator {
+        names_value: unnested::names_value(node),
+        ..Translator::default()
+    };
+    match node.visit(&mut translator) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -74,6 +78,43 @@ fn visit(node: &mut impl VisitMut) -> Result<()> {
 struct Translator {
     /// The names of the items of each SELECT that is being visited, where an item has none of its own.
     names: Vec<Vec<Option<String>>>,
+    /// The column of `generate_series` and its like is named as it is called by itself.
+    names_value: bool,
+    /// Subqueries in FROM that were given a name.
+    named_subqueries: usize,
+}
+
+impl Translator {
+    /// Gives subqueries a name that stand beside other tables: without one DataFusion takes their columns for those of the tables
+    /// inside.
+    fn name_subqueries(&mut self, select: &mut Select) {
+        let tables = select
+            .from
+            .iter()
+            .map(|from| 1 + from.joins.len())
+            .sum::<usize>();
+        if tables < 2 {
+            return;
+        }
+        for from in &mut select.from {
+            let joined = from.joins.iter_mut().map(|join| &mut join.relation);
+            for table in std::iter::once(&mut from.relation).chain(joined) {
+                if let TableFactor::Derived {
+                    alias: alias @ None,
+                    ..
+                } = table
+                {
+                    self.named_subqueries += 1;
+                    *alias = Some(TableAlias {
+                        explicit: true,
+                        name: Ident::new(format!("unnamed_subquery_{}", self.named_subqueries)),
+                        columns: Vec::new(),
+                        at: None,
+                    });
+                }
+            }
+        }
+    }
 }
 
 impl VisitorMut for Translator {
@@ -82,7 +123,10 @@ impl VisitorMut for Translator {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         order_by_positions(query);
         fetch_as_limit(query);
-        if let Err(error) = unnested::check_order(query).and_then(|()| rows::of_subqueries(query)) {
+        let checked = unnested::check_order(query)
+            .and_then(|()| rows::of_subqueries(query))
+            .and_then(|()| windows::write_out_order(query));
+        if let Err(error) = checked {
             return ControlFlow::Break(error);
         }
         match using::replace_in_order(query) {
@@ -95,6 +139,7 @@ impl VisitorMut for Translator {
         if let Err(error) = unnested::refuse_columns(table) {
             return ControlFlow::Break(error);
         }
+        unnested::name_column(table, self.names_value);
         if let TableFactor::NestedJoin {
             table_with_joins, ..
         } = table
@@ -127,6 +172,7 @@ impl VisitorMut for Translator {
             }
         }
         group_positions::written_out(select);
+        self.name_subqueries(select);
         let joined = using::Joined::read(&mut select.from);
         select.from.iter_mut().for_each(semi_joins_of_the_left);
         let joined = match joined.and_then(|all| all.expand_wildcards(select).map(|()| all)) {

@@ -1,4 +1,4 @@
-//! ORDER BY beside `unnest`, and `unnest` of columns in FROM.
+//! ORDER BY beside `unnest`, and `unnest` and other functions in FROM.
 //!
 //! DataFusion sorts what comes out of `unnest`, and finds no column there that was not selected: its message speaks of a table
 //! without columns.
@@ -6,8 +6,8 @@
 use super::output_names;
 use crate::error::unsupported;
 use datafusion::sql::sqlparser::ast::{
-    Expr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, Visit,
-    visit_expressions,
+    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableAliasColumnDef, TableFactor,
+    Value, Visit, visit_expressions,
 };
 use std::ops::ControlFlow;
 use thalweg_table::Result;
@@ -17,6 +17,16 @@ use thalweg_table::schema::fold_name;
 /// there are rows.
 pub(super) fn refuse_columns(table: &TableFactor) -> Result<()> {
     let (function, has_columns) = match table {
+        TableFactor::Derived {
+            lateral: true,
+            subquery,
+            ..
+        } if subquery.limit_clause.is_some() => {
+            return Err(unsupported(
+                "LATERAL with LIMIT is not offered: the latest reading at each event is last_value(v) IGNORE NULLS OVER (PARTITION BY g \
+                 ORDER BY ts) of both tables by UNION ALL",
+            ));
+        }
         TableFactor::Derived {
             lateral: true,
             subquery,
@@ -48,6 +58,54 @@ pub(super) fn refuse_columns(table: &TableFactor) -> Result<()> {
     Err(unsupported(format!(
         "{function} of columns is not offered in FROM: SELECT k, unnest({series}) AS x FROM t gives a row for each item"
     )))
+}
+
+/// The name of the column of functions that make rows.
+const VALUE: &str = "value";
+
+/// Whether a statement names a column that is called as functions in FROM call theirs.
+pub(super) fn names_value(statement: &impl Visit) -> bool {
+    let is_value = |name: &Ident| name.value.eq_ignore_ascii_case(VALUE);
+    let found = visit_expressions(statement, |expr| match expr {
+        Expr::Identifier(name) if is_value(name) => ControlFlow::Break(()),
+        Expr::CompoundIdentifier(parts) if parts.last().is_some_and(is_value) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// `FROM generate_series(1, 3) AS n` and `FROM unnest(l) AS x` name the only column as well, as in PostgreSQL; the former leaves its name
+/// where a statement uses that.
+pub(super) fn name_column(table: &mut TableFactor, names_value: bool) {
+    let (alias, has_own_name) = match table {
+        TableFactor::UNNEST { alias, .. } => (alias, false),
+        TableFactor::Function { name, alias, .. }
+        | TableFactor::Table {
+            name,
+            alias,
+            args: Some(_),
+            ..
+        } => {
+            let function = name.to_string().to_ascii_lowercase();
+            match &*function {
+                "generate_series" | "range" => (alias, true),
+                "unnest" => (alias, false),
+                _ => return,
+            }
+        }
+        _ => return,
+    };
+    if let Some(alias) = alias
+        && alias.columns.is_empty()
+        && !(has_own_name && names_value)
+    {
+        alias.columns.push(TableAliasColumnDef {
+            name: alias.name.clone(),
+            data_type: None,
+        });
+    }
 }
 
 /// Whether a query has several rows that come of no table.

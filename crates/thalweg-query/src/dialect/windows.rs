@@ -1,13 +1,15 @@
-//! Windows that build on a named one, `OVER (w ORDER BY ts)` and `WINDOW v AS (w ROWS ...)`, of which DataFusion forgets the name.
+//! Windows by name: those that build on one, `OVER (w ORDER BY ts)` and `WINDOW v AS (w ROWS ...)`, of which DataFusion forgets the name,
+//! and those of QUALIFY and ORDER BY, where it takes `count(*) OVER w` for `count(*)`.
 //!
-//! Invariant: behind this no window builds on another one; `OVER w` alone is left to DataFusion. As in PostgreSQL, a window takes the
+//! Invariant: behind this no window builds on another one; `OVER w` alone is left to DataFusion among the results of a SELECT. As in PostgreSQL, a window takes the
 //! partitions of the one that it builds on, and its order, if that has one; a frame cannot be taken over.
 
 use super::outside_queries;
 use super::using::is_same;
 use crate::error::unsupported;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, NamedWindowDefinition, NamedWindowExpr, Select, WindowSpec, WindowType,
+    Expr, Function, Ident, NamedWindowDefinition, NamedWindowExpr, Query, Select, SetExpr,
+    WindowSpec, WindowType,
 };
 use thalweg_table::Result;
 
@@ -17,8 +19,34 @@ pub(super) fn write_out(select: &mut Select) -> Result<()> {
     if select.named_window.is_empty() {
         return Ok(());
     }
+    let known = all_known(&mut select.named_window)?;
+    // Queries inside have windows of their own.
+    outside_queries(&mut select.projection, &mut |expr| match expr {
+        Expr::Function(function) => match &mut function.over {
+            Some(WindowType::WindowSpec(spec)) => build_on(spec, &known),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    })?;
+    outside_queries(&mut select.qualify, &mut |expr| spell_out(expr, &known))
+}
+
+/// Writes out the windows of the ORDER BY of a SELECT.
+pub(super) fn write_out_order(query: &mut Query) -> Result<()> {
+    let (SetExpr::Select(select), Some(order_by)) = (&*query.body, &mut query.order_by) else {
+        return Ok(());
+    };
+    if select.named_window.is_empty() {
+        return Ok(());
+    }
+    let known = all_known(&mut select.named_window.clone())?;
+    outside_queries(order_by, &mut |expr| spell_out(expr, &known))
+}
+
+/// The windows of a SELECT, none of which builds on another one then.
+fn all_known(windows: &mut [NamedWindowDefinition]) -> Result<Vec<(Ident, WindowSpec)>> {
     let mut known: Vec<(Ident, WindowSpec)> = Vec::new();
-    for NamedWindowDefinition(name, definition) in &mut select.named_window {
+    for NamedWindowDefinition(name, definition) in windows {
         let spec = match definition {
             NamedWindowExpr::NamedWindow(base) => known_as(&known, base)?.clone(),
             NamedWindowExpr::WindowSpec(spec) => {
@@ -29,16 +57,25 @@ pub(super) fn write_out(select: &mut Select) -> Result<()> {
         *definition = NamedWindowExpr::WindowSpec(spec.clone());
         known.push((name.clone(), spec));
     }
-    let mut build = |expr: &mut Expr| match expr {
-        Expr::Function(function) => match &mut function.over {
-            Some(WindowType::WindowSpec(spec)) => build_on(spec, &known),
-            _ => Ok(()),
-        },
-        _ => Ok(()),
+    Ok(known)
+}
+
+/// Puts the window itself in the place of its name.
+fn spell_out(expr: &mut Expr, known: &[(Ident, WindowSpec)]) -> Result<()> {
+    let Expr::Function(function) = expr else {
+        return Ok(());
     };
-    // Queries inside have windows of their own.
-    outside_queries(&mut select.projection, &mut build)?;
-    outside_queries(&mut select.qualify, &mut build)
+    match &mut function.over {
+        Some(WindowType::WindowSpec(spec)) => build_on(spec, known),
+        Some(over @ WindowType::NamedWindow(_)) => {
+            if let WindowType::NamedWindow(name) = over {
+                let spec = known_as(known, name)?.clone();
+                *over = WindowType::WindowSpec(spec);
+            }
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses a window that builds on another one still, in a statement without that one or outside of its SELECT, as in ORDER BY.

@@ -11,7 +11,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, TryCast};
 
 /// The cast that a call of `arrow_cast` or `arrow_try_cast` is.
-pub(super) fn of_call(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(crate) fn of_call(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(call) = &expr else {
         return Ok(Transformed::no(expr));
     };

@@ -48,7 +48,8 @@ fn is_mistaken(query: &Subquery) -> bool {
     fields.first().is_some_and(|field| !field.is_nullable()) && !has_one_row(&query.subquery)
 }
 
-fn has_one_row(plan: &LogicalPlan) -> bool {
+/// Whether a plan has exactly one row.
+pub(super) fn has_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
         LogicalPlan::EmptyRelation(relation) => relation.produce_one_row,

@@ -4,7 +4,8 @@
 //! their names and types.
 
 mod arithmetic;
-mod casts;
+mod carried_values;
+pub(crate) mod casts;
 pub(crate) mod counted_sets;
 pub(crate) mod dates;
 pub(crate) mod decimals;
@@ -18,6 +19,7 @@ mod keys_below;
 pub(crate) mod lengths;
 mod naive_time;
 mod nodes;
+mod one_row_joins;
 mod parts;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
@@ -51,6 +53,7 @@ impl AnalyzerRule for Meaning {
 
 fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     group_keys::each_once(plan)?
+        .transform_data(one_row_joins::one_row_first)?
         .transform_data(|plan| {
             keys_below::computed_below(plan, |below| rewrite_node(below).map(|done| done.data))
         })?
@@ -85,6 +88,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| lengths::compared(expr, schema))?
         .transform_data(|expr| float_lists::with_one_zero(expr, schema))?
         .transform_data(|expr| float_keys::compared(expr, schema))?
+        .transform_data(|expr| Ok(carried_values::as_aggregate(expr)))?
         .transform_data(|expr| Ok(joined_lists::kept_apart(expr)))?
         .transform_data(|expr| Ok(casts::to_coarser(expr, schema)))?
         .transform_data(|expr| Ok(casts::to_time_of_day(expr, schema)))?
