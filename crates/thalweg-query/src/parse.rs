@@ -576,7 +576,15 @@ fn refuse(statement: &SqlStatement) -> Error {
             return unsupported(format!("{word} is not offered by this version"));
         }
     };
-    unsupported(format!("{what} is not offered by this version"))
+    let way = match statement {
+        SqlStatement::Update { .. } => "SELECT * REPLACE (v * 2 AS v) FROM t makes a changed table",
+        SqlStatement::Delete(_) => "SELECT * FROM t WHERE ... makes a table of the rows that stay",
+        SqlStatement::AlterTable { .. } => "SELECT ... FROM t makes a table with other columns",
+        _ => return unsupported(format!("{what} is not offered by this version")),
+    };
+    unsupported(format!(
+        "{what} is not offered by this version: CREATE TABLE other WITH (time = 'ts') AS {way}"
+    ))
 }
 
 /// Whether SHOW is to leave something out.

@@ -142,6 +142,19 @@ pub(super) fn check_types(
     Ok(())
 }
 
+/// An error for a type that orders no rows; a dry run makes no table that would say so.
+pub(super) fn check_time_type(time: &Field) -> Result<(), Failure> {
+    match time.data_type() {
+        DataType::Timestamp(..) | DataType::Date32 => Ok(()),
+        data_type if data_type.is_integer() => Ok(()),
+        data_type => Err(Failure::usage(format!(
+            "the time column \"{}\" is {}; it must be an integer, a date or a timestamp",
+            time.name(),
+            findings::type_words(data_type)
+        ))),
+    }
+}
+
 /// An error if the values of a column leave open whether the day or the month is first.
 pub(super) fn check_order(
     inference: &Inference,

@@ -556,11 +556,22 @@ pub(super) fn time_hint(text: &str) -> Option<String> {
              t AT TIME ZONE 'Europe/Berlin' in SQL makes instants of it"
         ));
     }
+    if is_clock(text) {
+        return Some(
+            "a clock without a date orders no rows: --time DATE,CLOCK joins it with a column of dates".to_owned(),
+        );
+    }
     if let Some((pattern, _)) = digits_pattern(text) {
         return Some(format!("--time-format {pattern} reads such numbers"));
     }
     (is_integer(text) || whole_number(text).is_some())
         .then(|| "--time-unit s, ms, us or ns reads numbers as times".to_owned())
+}
+
+/// Whether it is a time of day, as `14:00:00`.
+fn is_clock(text: &str) -> bool {
+    let of_a_day = format!("2000-01-01 {text}");
+    text.contains(':') && TimeText::parse(&of_a_day).is_some()
 }
 
 fn no_time(text: &str) -> String {

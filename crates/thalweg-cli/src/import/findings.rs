@@ -70,6 +70,8 @@ fn details(reading: &Reading) -> String {
 pub(super) fn column_lines(names: &[String], found: &[Found]) -> Vec<String> {
     let line = |name: &String, found: &Found| {
         let reason = found.reason.as_ref();
+        let named = format!("--type {}=", word(name));
+        let reason = reason.map(|reason| reason.replace("--type COLUMN=", &named));
         let reason = reason.map_or_else(String::new, |reason| format!(" {reason}"));
         format!(
             "  {name} is {}{}{reason}",

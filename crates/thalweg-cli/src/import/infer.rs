@@ -224,6 +224,8 @@ struct Column {
     behind_first: Vec<Kind>,
     /// Values that were no markers.
     values: u64,
+    /// Some row has a value, be it a bad row.
+    has_any: bool,
 }
 
 /// How many values each kind takes: the type of the time column is that of most values.
@@ -261,6 +263,7 @@ impl Inference {
             first: None,
             behind_first: Vec::new(),
             values: 0,
+            has_any: false,
         };
         let counts = rules.time_kinds().into_iter().map(|kind| (kind, 0));
         let time = time.map(|column| TimeColumn {
@@ -296,7 +299,11 @@ impl Inference {
             for (row, (line, text)) in chunk.lines.iter().zip(texts).enumerate() {
                 let text = text.unwrap_or_default().trim();
                 let is_bad = has_time.as_ref().is_some_and(|has_time| !has_time[row]);
-                if !text.is_empty() && !is_bad && !column.is_settled() {
+                if text.is_empty() || column.is_settled() {
+                    continue;
+                }
+                column.has_any = true;
+                if !is_bad {
                     column.look(&self.rules, *line, text);
                 }
             }
@@ -633,7 +640,7 @@ impl Column {
     }
 
     fn why_text(&self, rules: &Rules) -> Option<String> {
-        if self.first.is_none() && self.culprit.is_none() && self.markers.is_empty() {
+        if !self.has_any {
             return Some("as it has no values: --type COLUMN=double for numbers".to_owned());
         }
         if self.kinds.is_empty() {

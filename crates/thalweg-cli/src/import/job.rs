@@ -3,7 +3,8 @@
 use super::Imported;
 use super::advice::shown;
 use super::checks::{
-    check_options, check_order, check_types, create_options, first_bad, time_place, told_type,
+    check_options, check_order, check_time_type, check_types, create_options, first_bad,
+    time_place, told_type,
 };
 use super::chunk::Chunk;
 use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, time_hint};
@@ -416,6 +417,7 @@ impl<'a> Job<'a> {
         if let Some(time) = time_place(self.options, &plan.names, false, false)? {
             // Rows without a time are bad rows of a dry run too.
             let field = plan.fields[time].clone().with_nullable(false);
+            check_time_type(&field)?;
             plan.fields[time] = field;
         }
         Ok(plan)

@@ -372,7 +372,7 @@ fn digits_that_make_a_column_text_are_named() {
     let place = Place::new();
     let ended = import(&place, "t.csv", "a,b\n12345678901234567,007\n1.5,8\n", &[]);
     assert_eq!(ended.status, 0, "{ended:?}");
-    for named in ["--type COLUMN=double", "--type COLUMN=bigint"] {
+    for named in ["--type a=double", "--type b=bigint"] {
         assert!(ended.err.contains(named), "{ended:?}");
     }
 }

@@ -487,9 +487,29 @@ fn columns_without_values_and_decimal_commas_name_an_option() {
         "{told}"
     );
     assert!(
-        told.contains("b is varchar as it has no values: --type COLUMN=double"),
+        told.contains("b is varchar as it has no values: --type b=double"),
         "{told}"
     );
+}
+
+#[test]
+fn a_clock_alone_and_a_text_order_no_rows() {
+    let place = Place::new();
+    let text = "clock,v,name\n14:00:00,1.5,a\n14:01:00,2.5,b\n";
+    let message = import(&place, "c.csv", text, &["--time", "clock"]).fails(1);
+    assert!(message.contains("--time DATE,CLOCK joins it"), "{message}");
+    for more in [&[][..], &["--dry-run"]] {
+        let told = [&["--time", "name", "--type", "name=varchar"], more].concat();
+        let ended = import(&place, "c.csv", text, &told);
+        assert_eq!(ended.status, 2, "{ended:?}");
+        assert!(
+            ended
+                .err
+                .contains("it must be an integer, a date or a timestamp"),
+            "{ended:?}"
+        );
+        assert!(!ended.err.contains("has no values"), "{ended:?}");
+    }
 }
 
 #[test]
