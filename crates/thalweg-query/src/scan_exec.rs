@@ -6,7 +6,7 @@
 
 use crate::error::{of_table, to_datafusion};
 use crate::metrics::{Taken, write_keys};
-use crate::nans::with_one_nan;
+use crate::nans::with_one_nan_in;
 use crate::reverse::Reversed;
 use arrow::array::RecordBatch;
 use arrow::compute::SortOptions;
@@ -180,6 +180,16 @@ impl TableScanExec {
             .map_or(Batches::None, |scan| self.forward(scan)))
     }
 
+    /// The places of the columns by which blocks are pruned, among those that are read.
+    fn compared(&self) -> Vec<usize> {
+        let columns = self.request.ranges.iter().map(|range| range.column);
+        let place = |column: usize| match &self.request.projection {
+            Some(projection) => projection.iter().position(|read| *read == column),
+            None => Some(column),
+        };
+        columns.filter_map(place).collect()
+    }
+
     fn forward(&self, scan: Scan) -> Batches {
         self.taken.add(scan.metrics());
         Batches::Forward(scan)
@@ -345,6 +355,7 @@ impl ExecutionPlan for TableScanExec {
             view: self.view.clone(),
             schema: self.schema(),
             batches,
+            compared: self.compared(),
             metrics: BaselineMetrics::new(&self.metrics, partition),
         })))
     }
@@ -423,6 +434,8 @@ struct ScanStream {
     view: TableView,
     schema: SchemaRef,
     batches: Batches,
+    /// The columns that a condition compares, by their places.
+    compared: Vec<usize>,
     metrics: BaselineMetrics,
 }
 
@@ -435,7 +448,11 @@ impl ScanStream {
             self.batches = Batches::None;
         }
         let failed = |e| to_datafusion(of_table(e, self.view.name()));
-        next.map(|batch| batch.map(with_one_nan).map_err(failed))
+        next.map(|batch| {
+            batch
+                .map(|batch| with_one_nan_in(batch, &self.compared))
+                .map_err(failed)
+        })
     }
 }
 
