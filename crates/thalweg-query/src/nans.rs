@@ -1,22 +1,14 @@
-//! The NaNs of what statements read.
+//! The NaNs of frames that statements read.
 //!
-//! Invariant: those of frames, and of columns of tables that a condition compares with constants, have the bits of `f64::NAN` and
-//! `f32::NAN`; other columns are given out as they are stored, as a look at all of them makes a range of 200,000 rows half as slow again. DataFusion compares floats by their bits, and the NaN that 0.0 / 0.0
-//! gives on some machines is negative there, below all numbers. Rejected: to settle it as rows are stored, as scans give back every bit.
+//! Invariant: all of them have the bits of `f64::NAN` and `f32::NAN`. DataFusion compares floats by their bits, and the NaN that 0.0 / 0.0
+//! gives on some machines is negative there, below all numbers. Rejected for stored tables: a look at
+//! all floats of a scan makes a range of 200,000 rows take half as long again.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use std::sync::Arc;
 
-/// The batch with one NaN in the columns at these places; nearly every batch has none, and is passed on.
-pub(crate) fn with_one_nan_in(batch: RecordBatch, places: &[usize]) -> RecordBatch {
-    if places.iter().any(|&place| has_nan(batch.column(place))) {
-        return with_one_nan(batch);
-    }
-    batch
-}
-
-/// The batch with one NaN.
+/// The batch with one NaN; nearly every batch has none, and is passed on.
 pub(crate) fn with_one_nan(batch: RecordBatch) -> RecordBatch {
     if !batch.columns().iter().any(has_nan) {
         return batch;

@@ -6,7 +6,6 @@
 
 use crate::error::{of_table, to_datafusion};
 use crate::metrics::{Taken, write_keys};
-use crate::nans::with_one_nan_in;
 use crate::reverse::Reversed;
 use arrow::array::RecordBatch;
 use arrow::compute::SortOptions;
@@ -180,16 +179,6 @@ impl TableScanExec {
             .map_or(Batches::None, |scan| self.forward(scan)))
     }
 
-    /// The places of the columns by which blocks are pruned, among those that are read.
-    fn compared(&self) -> Vec<usize> {
-        let columns = self.request.ranges.iter().map(|range| range.column);
-        let place = |column: usize| match &self.request.projection {
-            Some(projection) => projection.iter().position(|read| *read == column),
-            None => Some(column),
-        };
-        columns.filter_map(place).collect()
-    }
-
     fn forward(&self, scan: Scan) -> Batches {
         self.taken.add(scan.metrics());
         Batches::Forward(scan)
@@ -355,7 +344,6 @@ impl ExecutionPlan for TableScanExec {
             view: self.view.clone(),
             schema: self.schema(),
             batches,
-            compared: self.compared(),
             metrics: BaselineMetrics::new(&self.metrics, partition),
         })))
     }
@@ -434,8 +422,6 @@ struct ScanStream {
     view: TableView,
     schema: SchemaRef,
     batches: Batches,
-    /// The columns that a condition compares, by their places.
-    compared: Vec<usize>,
     metrics: BaselineMetrics,
 }
 
@@ -447,12 +433,7 @@ impl ScanStream {
         if !matches!(next, Some(Ok(_))) {
             self.batches = Batches::None;
         }
-        let failed = |e| to_datafusion(of_table(e, self.view.name()));
-        next.map(|batch| {
-            batch
-                .map(|batch| with_one_nan_in(batch, &self.compared))
-                .map_err(failed)
-        })
+        next.map(|batch| batch.map_err(|e| to_datafusion(of_table(e, self.view.name()))))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::functions::plain_floats::{is_plain, plain};
 use crate::meaning::time_unit::compares;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, cast};
@@ -98,17 +98,8 @@ fn in_call(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
-            // Scans see to the columns that are compared with numbers: by these they leave out blocks.
-            let is_number = |side: &Expr| match side {
-                Expr::Literal(value, _) => !is_nan(value),
-                Expr::Placeholder(_) => true,
-                _ => false,
-            };
-            let settle = match is_number(&left) || is_number(&right) {
-                true => settled_if_computed,
-                false => settled,
-            };
-            let (left, right) = (settle(*left, schema)?, settle(*right, schema)?);
+            let left = settled_if_computed(*left, schema)?;
+            let right = settled_if_computed(*right, schema)?;
             let changed = left.transformed || right.transformed;
             let (left, right) = (Box::new(left.data), Box::new(right.data));
             let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
@@ -149,14 +140,6 @@ fn settled_if_computed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
     match expr.exists(computes)? {
         true => settled(expr, schema),
         false => Ok(Transformed::no(expr)),
-    }
-}
-
-fn is_nan(value: &ScalarValue) -> bool {
-    match value {
-        ScalarValue::Float64(Some(x)) => x.is_nan(),
-        ScalarValue::Float32(Some(x)) => x.is_nan(),
-        _ => false,
     }
 }
 
