@@ -49,11 +49,7 @@ fn visit(statement: &mut DfStatement, places: &mut Places<impl FnMut(&mut Expr) 
 
 impl<F: FnMut(&mut Expr) -> bool> Places<F> {
     fn call(&mut self, function: &mut Function) -> bool {
-        let name = match &*function.name.0 {
-            [part] => part.as_ident().map(|name| name.value.to_ascii_lowercase()),
-            _ => None,
-        };
-        let place = match name.as_deref() {
+        let place = match dialect::function_name(function).as_deref() {
             Some("date_part") => 0,
             Some("percentile_cont" | "quantile_cont") => 1,
             _ => return false,

@@ -500,10 +500,6 @@ const RULES: &[(&str, &str)] = &[
     ),
     // What is not offered.
     (
-        "Unsupported JOIN operator AsOf{}",
-        "ASOF JOIN is not offered: the latest reading at each event is last_value(v) IGNORE NULLS OVER (PARTITION BY g ORDER BY ts) of both tables by UNION ALL",
-    ),
-    (
         "Unsupported JOIN operator {}",
         "this kind of JOIN is not offered by this version",
     ),
@@ -578,7 +574,8 @@ const RULES: &[(&str, &str)] = &[
 ];
 
 /// Kinds of expressions that the library cannot plan everywhere.
-const PLACES: [(&str, &str); 6] = [
+const PLACES: [(&str, &str); 7] = [
+    ("OuterReferenceColumn", OUTER_COLUMN),
     ("InSubquery", "a subquery"),
     ("Exists", "a subquery"),
     ("ScalarSubquery", "a subquery"),
@@ -586,6 +583,9 @@ const PLACES: [(&str, &str); 6] = [
     ("WindowFunction", "a window function"),
     ("AggregateFunction", "an aggregate"),
 ];
+
+/// What LATERAL takes under `=` only.
+const OUTER_COLUMN: &str = "a column of the rows outside";
 
 /// A message in plain words.
 pub(crate) fn reworded(text: &str) -> String {
@@ -642,7 +642,10 @@ fn unsupported_place(text: &str) -> Option<String> {
     let kind = expr.split(['(', ' ']).next().unwrap_or_default();
     let known = PLACES.iter().find(|(name, _)| *name == kind);
     let what = known.map_or("this expression", |(_, what)| *what);
-    let depending = if what == "a subquery" {
+    let depending = if what == OUTER_COLUMN {
+        "; for the latest reading at each event, last_value(v) IGNORE NULLS OVER (PARTITION BY g ORDER BY ts) of both tables by UNION ALL; \
+             for a row of each column, SELECT ts, unnest(['x', 'y']) AS k, unnest([x, y]) AS n FROM t"
+    } else if what == "a subquery" {
         "; for one that depends on the rows outside, FROM t LEFT JOIN u ON u.y < t.x GROUP BY t.x; for the latest row of each, \
              SELECT DISTINCT ON (g) ... ORDER BY g, ts DESC, or arg_max(x, ts)"
     } else {

@@ -2,6 +2,7 @@
 //!
 //! Invariants: what is returned has exactly the table's schema, no null in a column that may not have one and no value
 //! above the limit; every value equals the one given, which is proven by casting back unless the types alone prove it.
+//! Exception: floats that are all NaN or null are nulls in a column of no numbers, as pandas has missing texts.
 //! A batch that fits already is passed on: nothing of it is copied or looked at row by row.
 
 use crate::cast::{self, Refused};

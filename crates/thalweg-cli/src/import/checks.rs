@@ -1,4 +1,4 @@
-//! What the options of an import say, against the files and the table that is there.
+//! Checks of the options of an import against its files and an existing table.
 
 use super::advice::shown;
 use super::chunk::BadRow;

@@ -543,7 +543,7 @@ impl<'a> Clauses<'a> {
     }
 }
 
-fn plain_name(function: &Function) -> Option<String> {
+pub(super) fn plain_name(function: &Function) -> Option<String> {
     match &*function.name.0 {
         [part] => {
             let name = part.as_ident()?;

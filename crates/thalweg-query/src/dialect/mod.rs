@@ -50,6 +50,11 @@ pub(crate) fn text(value: &str) -> Expr {
     functions::text(value)
 }
 
+/// The name of the function that a call is of, in small letters.
+pub(crate) fn function_name(call: &Function) -> Option<String> {
+    functions::plain_name(call)
+}
+
 /// A call with a list of shares that was a parameter, as what it stands for.
 pub(crate) fn quantiles(function: &Function) -> Result<Option<Expr>> {
     functions::quantiles(function)

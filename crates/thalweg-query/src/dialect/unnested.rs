@@ -13,30 +13,9 @@ use std::ops::ControlFlow;
 use thalweg_table::Result;
 use thalweg_table::schema::fold_name;
 
-/// Refuses functions in FROM that are called with columns, and rows of constants and columns there: DataFusion works them out before
-/// there are rows.
+/// Refuses functions in FROM that are called with columns: DataFusion works them out before there are rows.
 pub(super) fn refuse_columns(table: &TableFactor) -> Result<()> {
     let (function, has_columns) = match table {
-        TableFactor::Derived {
-            lateral: true,
-            subquery,
-            ..
-        } if subquery.limit_clause.is_some() => {
-            return Err(unsupported(
-                "LATERAL with LIMIT is not offered: the latest reading at each event is last_value(v) IGNORE NULLS OVER (PARTITION BY g \
-                 ORDER BY ts) of both tables by UNION ALL",
-            ));
-        }
-        TableFactor::Derived {
-            lateral: true,
-            subquery,
-            ..
-        } if reads_nothing(&subquery.body) && names_columns(subquery) => {
-            return Err(unsupported(
-                "rows made of the columns of a row are not offered in LATERAL: SELECT ts, unnest(['x', 'y']) AS k, unnest([x, y]) AS n FROM t \
-                 makes a row of each column",
-            ));
-        }
         TableFactor::UNNEST { array_exprs, .. } => {
             ("unnest".to_owned(), names_columns(array_exprs))
         }
@@ -105,19 +84,6 @@ pub(super) fn name_column(table: &mut TableFactor, names_value: bool) {
             name: alias.name.clone(),
             data_type: None,
         });
-    }
-}
-
-/// Whether a query has several rows that come of no table.
-fn reads_nothing(body: &SetExpr) -> bool {
-    let is_alone = |side: &SetExpr| match side {
-        SetExpr::Select(select) => select.from.is_empty(),
-        other => reads_nothing(other),
-    };
-    match body {
-        SetExpr::Values(_) => true,
-        SetExpr::SetOperation { left, right, .. } => is_alone(left) && is_alone(right),
-        _ => false,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What rules of a meaning have in common: the expressions of all nodes, and the columns of one.
+//! Helpers of the analyzer rules: rewriting the expressions of all nodes of a plan, and the columns of a node.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
