@@ -316,9 +316,20 @@ def test_times_of_day_are_parameters(db):
     assert db.sql("SELECT ?, TIMESTAMP '2024-01-01 06:31'::TIME > ?", params=[clock, clock]).fetchone() == (clock, True)
 
 
-def test_a_nan_of_a_frame_is_one_value_to_statements(db):
+def test_a_nan_is_one_value_to_statements(db):
     with numpy.errstate(invalid="ignore"):
         floats = numpy.array([0.0, 1.0, 2.0]) / numpy.array([0.0, 1.0, 1.0])
+    t = db.create_table("n", {"x": "double", "y": "real"})
+    t.append({"x": floats, "y": floats.astype("float32")})
+    t.append([{"x": float(floats[0]), "y": float(-floats[0])}])
+    t.put(float(-floats[0]), float(floats[0]))
+    assert db.sql("SELECT count(*) FROM n WHERE x > 1.5 AND y > 1.5").fetchone() == (4,)
+    assert db.sql("SELECT count(*) FROM n WHERE x = 'NaN' AND y = 'NaN'").fetchone() == (3,)
+    assert db.sql("SELECT count(*) FROM n WHERE x < 0 OR y < 0").fetchone() == (0,)
+    assert [row[0] for row in db.sql("SELECT x FROM n ORDER BY x LIMIT 2").fetchall()] == [1, 2]
+    assert t.scan(where="x > 2").df()["x"].isna().tolist() == [True] * 3
+    bits = t.scan().arrow()["x"].to_numpy().view("uint64")
+    assert bits[-1] != bits[0]
     frame = polars.DataFrame({"x": floats})  # noqa: F841
     arrow = pyarrow.table({"x": pyarrow.array(floats, from_pandas=False)})  # noqa: F841
     for name in ("frame", "arrow"):

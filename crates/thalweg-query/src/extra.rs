@@ -4,7 +4,6 @@
 //! values themselves only; and floats with NaN among them. A reader is read once, and a second read is an error, not an empty table.
 
 use crate::error::{from_arrow, query, to_datafusion};
-use crate::nans::with_one_nan;
 use crate::threads::call_program;
 use arrow::array::{RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow::compute::cast;
@@ -19,7 +18,7 @@ use datafusion::physical_plan::streaming::PartitionStream;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_env::sync::Mutex;
-use thalweg_table::Result;
+use thalweg_table::{Result, with_one_nan};
 
 type Reader = Box<dyn RecordBatchReader + Send>;
 

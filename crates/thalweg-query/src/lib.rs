@@ -28,7 +28,6 @@ mod literals;
 mod meaning;
 mod metrics;
 mod names;
-mod nans;
 mod number_tokens;
 mod offered;
 mod options;

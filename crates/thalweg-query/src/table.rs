@@ -79,7 +79,10 @@ impl StoredTable {
     }
 
     fn request(&self, filters: &[Expr]) -> Result<ScanRequest> {
-        let mut request = ScanRequest::default();
+        let mut request = ScanRequest {
+            one_nan: true,
+            ..ScanRequest::default()
+        };
         let mut conditions = Vec::new();
         for filter in filters {
             match self.time().and_then(|time| time_conditions(filter, time)) {

@@ -11,6 +11,7 @@ use crate::definition::TableDefinition;
 use crate::engine::Closed;
 use crate::error::invalid;
 use crate::merge::{Arrival, Sorted};
+use crate::nans::{with_one_nan, with_one_nan_in};
 use crate::order::sorted_batch;
 use crate::pool::Spare;
 use crate::range::KeyRange;
@@ -25,6 +26,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::store::Store;
+use thalweg_kernel::summary::SummaryKind;
 use thalweg_kernel::{CommitNo, Error, ErrorKind, Result, TableSnapshot};
 
 /// Reads some columns of rows with some keys.
@@ -37,6 +39,8 @@ pub(crate) struct Reader {
     ids: Vec<u32>,
     schema: SchemaRef,
     keys: KeyRange,
+    /// Places of the float columns in which there should be one NaN.
+    one_nan: Vec<usize>,
     metrics: Arc<ScanMetrics>,
     decoders: Spare<BlockDecoder>,
     key_decoders: Spare<BlockDecoder>,
@@ -77,11 +81,20 @@ impl Reader {
             ids,
             schema,
             keys,
+            one_nan: Vec::new(),
             metrics: Arc::default(),
             decoders: Spare::default(),
             key_decoders: Spare::default(),
             buffers: Arc::default(),
         })
+    }
+
+    /// The same reader, which gives every NaN the bits of `f64::NAN` or `f32::NAN` if so wanted.
+    pub(crate) fn with_one_nan(mut self, is_wanted: bool) -> Self {
+        let fields = self.schema.fields().iter().enumerate();
+        let floats = fields.filter(|(_, field)| is_wanted && field.data_type().is_floating());
+        self.one_nan = floats.map(|(place, _)| place).collect();
+        self
     }
 
     pub(crate) fn schema(&self) -> &SchemaRef {
@@ -126,11 +139,11 @@ impl Reader {
         for (entry, rows) in entries.iter().zip(parts) {
             self.push(&mut decoder, entry, rows)?;
             if decoder.is_full() {
-                batches.push(decoder.finish()?);
+                batches.push(self.settled(decoder.finish()?, entries));
             }
         }
         if decoder.rows() > 0 {
-            batches.push(decoder.finish()?);
+            batches.push(self.settled(decoder.finish()?, entries));
         }
         self.decoders.give(decoder);
         Ok(batches)
@@ -151,7 +164,7 @@ impl Reader {
         let keys = keys.slice(rows.start, rows.len());
         decoder.reserve(rows.len());
         self.push(&mut decoder, entry, rows)?;
-        let batch = decoder.finish()?;
+        let batch = self.settled(decoder.finish()?, std::slice::from_ref(entry));
         self.decoders.give(decoder);
         let arrival = arrival(entry);
         if entry.sorted {
@@ -179,6 +192,24 @@ impl Reader {
         self.metrics
             .add(Counter::bytes_read, decoder.take_read_bytes());
         Ok(())
+    }
+
+    /// The batch with one NaN, of the rows of some blocks. Summaries tell where there is none to look for.
+    fn settled(&self, batch: RecordBatch, entries: &[Entry]) -> RecordBatch {
+        let has_none = |id: u32, entry: &Entry| {
+            let summary = entry.covering_summary(id);
+            summary.is_some_and(|found| found.kind == SummaryKind::Float && found.nan_rows == 0)
+        };
+        let may_hold = |place: &usize| {
+            !entries
+                .iter()
+                .all(|entry| has_none(self.ids[*place], entry))
+        };
+        let places: Vec<usize> = self.one_nan.iter().copied().filter(may_hold).collect();
+        if places.is_empty() {
+            return batch;
+        }
+        with_one_nan_in(batch, |place| places.contains(&place))
     }
 
     fn covers(&self, entry: &Entry) -> bool {
@@ -285,6 +316,10 @@ impl Reader {
         let batch = self.trim_batch(&keys, &batch).project(&columns);
         let batch = batch
             .map_err(|e| Error::with_source(ErrorKind::Corruption, format!("open rows: {e}"), e))?;
+        let batch = match self.one_nan[..] {
+            [] => batch,
+            _ => with_one_nan(batch),
+        };
         Ok(Sorted {
             keys: self.trim(&keys),
             batch,

@@ -26,6 +26,8 @@ pub struct ScanRequest {
     pub limit: Option<usize>,
     /// About so many rows in a batch, at most; 0 means [`DEFAULT_BATCH_ROWS`].
     pub batch_rows: usize,
+    /// Every NaN has the bits of `f64::NAN` or `f32::NAN`, whatever was stored, for readers that compare floats by their bits.
+    pub one_nan: bool,
     /// Threads that decode; 0 means as many as the engine was opened with. 1 decodes in the calling thread alone.
     pub threads: usize,
 }
@@ -38,6 +40,7 @@ impl Default for ScanRequest {
             ranges: Vec::new(),
             limit: None,
             batch_rows: 0,
+            one_nan: false,
             threads: 0,
         }
     }

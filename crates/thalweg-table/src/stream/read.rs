@@ -31,7 +31,8 @@ const TYPICAL_VALUE_BYTES: usize = 16;
 pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
     let (engine, definition) = (view.engine(), view.definition());
     let projection = request.projection.as_deref();
-    let reader = Arc::new(Reader::new(view, projection, request.keys)?);
+    let reader = Reader::new(view, projection, request.keys)?.with_one_nan(request.one_nan);
+    let reader = Arc::new(reader);
     let range =
         |range: &crate::ColumnRange| Ok((column_id(definition, range.column)?, range.range));
     let ranges = request.ranges.iter().map(range).collect::<Result<_>>()?;

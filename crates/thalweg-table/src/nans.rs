@@ -1,19 +1,36 @@
-//! The NaNs of frames that statements read.
+//! One NaN for readers that compare floats by their bits, as DataFusion does: the NaN that 0.0 / 0.0 gives on some machines is negative
+//! there, below all numbers.
 //!
-//! Invariant: all of them have the bits of `f64::NAN` and `f32::NAN`. DataFusion compares floats by their bits, and the NaN that 0.0 / 0.0
-//! gives on some machines is negative there, below all numbers. Rejected for stored tables: a look at
-//! all floats of a scan makes a range of 200,000 rows take half as long again.
+//! Invariant: every NaN that is handed on has the bits of `f64::NAN` or `f32::NAN`. Rejected: to settle it where rows are stored, as
+//! scans give back every bit; and to look at all values that are read, which makes a range of 200,000 rows take half as long again.
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::DataType;
 use std::sync::Arc;
 
 /// The batch with one NaN; nearly every batch has none, and is passed on.
-pub(crate) fn with_one_nan(batch: RecordBatch) -> RecordBatch {
-    if !batch.columns().iter().any(has_nan) {
+#[must_use]
+pub fn with_one_nan(batch: RecordBatch) -> RecordBatch {
+    with_one_nan_in(batch, |_| true)
+}
+
+/// The batch with one NaN in the columns at these places.
+pub(crate) fn with_one_nan_in(
+    batch: RecordBatch,
+    is_wanted: impl Fn(usize) -> bool,
+) -> RecordBatch {
+    let columns = batch.columns().iter().enumerate();
+    let columns: Vec<_> = columns
+        .map(|(place, column)| (is_wanted(place) && has_nan(column)).then(|| settled(column)))
+        .collect();
+    if columns.iter().all(Option::is_none) {
         return batch;
     }
-    let columns = batch.columns().iter().map(settled).collect();
+    let columns = columns.into_iter().zip(batch.columns());
+    let columns = columns.map(|(settled, column)| settled.unwrap_or_else(|| Arc::clone(column)));
+    let columns = columns.collect();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     // The same types and lengths.
     RecordBatch::try_new_with_options(batch.schema(), columns, &options).unwrap_or(batch)
@@ -51,7 +68,7 @@ fn settled(column: &ArrayRef) -> ArrayRef {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{Float32Array, Float64Array, Int64Array};
+    use arrow_array::{Float32Array, Float64Array, Int64Array};
 
     #[test]
     fn every_nan_is_one_nan() {
