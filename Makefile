@@ -31,7 +31,7 @@ export CARGO_TARGET_DIR
 ENGINE := thalweg-env thalweg-codec thalweg-kernel thalweg-table thalweg-sim
 # Always this whole list in one call: cargo selects features for all packages of a call together, and another
 # list would select others and compile DataFusion again. `cargo xtask features` checks that tests agree.
-RELEASE := thalweg-query thalweg thalweg-cli thalweg-python thalweg-bench
+RELEASE := thalweg-planner thalweg-query thalweg thalweg-cli thalweg-python thalweg-bench
 
 ENGINE_FLAGS := --locked $(addprefix --package ,$(ENGINE))
 RELEASE_FLAGS := --locked --release $(addprefix --package ,$(RELEASE))

@@ -10,12 +10,20 @@
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use datafusion::datasource::MemTable;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, TableReference};
+use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::execution::config::SessionConfig;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
 use datafusion::prelude::SessionContext;
+use datafusion_sql::parser::DFParser;
+use datafusion_sql::planner::ParserOptions;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
+use thalweg_planner::SqlPlanner;
 use thalweg_query::{Params, QueryOptions, ScalarValue, SqlEngine, TableScan};
 use thalweg_table::{CreateOptions, Engine, EngineOptions, KeyRange};
 use tokio::runtime::{Builder, Runtime};
@@ -179,26 +187,94 @@ fn stored(rows: i64) -> SqlEngine {
 /// DataFusion as it comes.
 struct Plain {
     context: SessionContext,
+    provider: PlainProvider,
     runtime: Runtime,
+}
+
+/// What DataFusion has for its own statements.
+struct PlainProvider {
+    state: SessionState,
+    table: Arc<dyn TableSource>,
+}
+
+impl ContextProvider for PlainProvider {
+    fn get_table_source(&self, _: TableReference) -> Result<Arc<dyn TableSource>> {
+        Ok(Arc::clone(&self.table))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl Plain {
     fn new(rows: i64) -> Self {
         let config = SessionConfig::new().with_target_partitions(THREADS);
         let context = SessionContext::new_with_config(config);
-        let table = MemTable::try_new(schema(), vec![batches(rows).collect()]);
-        context
-            .register_table("t", Arc::new(table.expect("a table")))
-            .expect("a name");
+        let table = MemTable::try_new(schema(), vec![batches(rows).collect()]).expect("a table");
+        let provider = PlainProvider {
+            state: context.state(),
+            table: provider_as_source(Arc::new(table)),
+        };
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).build();
         Self {
             context,
+            provider,
             runtime: runtime.expect("threads"),
         }
     }
 
     fn rows(&self, text: &str) -> usize {
-        let answer = async { self.context.sql(text).await?.collect().await };
+        let answer = async {
+            let statement = DFParser::parse_sql(text)?.pop_front().expect(text);
+            let planner = SqlPlanner::new(&self.provider, ParserOptions::default());
+            let plan = planner.plan_any(statement)?;
+            self.context
+                .execute_logical_plan(plan)
+                .await?
+                .collect()
+                .await
+        };
         count(&self.runtime.block_on(answer).expect(text))
     }
 }

@@ -5,8 +5,8 @@
 //! type stands; anywhere else it is a name.
 
 use crate::token_forms::{is_keyword, places_of_words};
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Words that begin a clause in other databases, which the parser therefore takes for no name.
 const CLAUSES_OF_OTHERS: [Keyword; 14] = [

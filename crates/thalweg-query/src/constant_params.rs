@@ -6,12 +6,13 @@ use crate::dialect;
 use crate::params::BoundParams;
 use arrow::array::Array;
 use datafusion::common::ScalarValue;
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{
-    self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value, VisitMut,
-    VisitorMut, WindowFrameBound, WindowType,
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::sqlparser::ast::{
+    self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value, VisitorMut,
+    WindowFrameBound, WindowType,
 };
 use std::ops::ControlFlow;
+use thalweg_planner::walk_mut;
 
 /// Whether a statement has such places.
 pub(crate) fn are_in(statement: &mut DfStatement) -> bool {
@@ -41,7 +42,7 @@ struct Places<F>(F);
 /// Whether the function returned true.
 fn visit(statement: &mut DfStatement, places: &mut Places<impl FnMut(&mut Expr) -> bool>) -> bool {
     match statement {
-        DfStatement::Statement(inner) => VisitMut::visit(&mut **inner, places).is_break(),
+        DfStatement::Statement(inner) => walk_mut(&mut **inner, places).is_break(),
         DfStatement::Explain(explain) => visit(&mut explain.statement, places),
         _ => false,
     }

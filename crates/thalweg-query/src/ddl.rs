@@ -6,7 +6,7 @@ use crate::parse::table_name;
 use crate::result::QueryResult;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, SqlOption,
     UnaryOperator, Value,
 };

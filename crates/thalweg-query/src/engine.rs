@@ -28,12 +28,10 @@ use chrono::Utc;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::planner::PlannerContext;
-use datafusion::sql::resolve::resolve_table_references;
-use datafusion::sql::sqlparser::ast::{
-    CreateTable, Expr, Insert, Query, Statement as SqlStatement,
-};
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::planner::PlannerContext;
+use datafusion_sql::resolve::resolve_table_references;
+use datafusion_sql::sqlparser::ast::{CreateTable, Expr, Insert, Query, Statement as SqlStatement};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! Invariant: such a query without SELECT means all columns; what else a FROM stands in, as `extract(year FROM ts)`, is left alone.
 
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// What a level of brackets has shown of the query in it.
 #[derive(Clone, Copy, Default)]

@@ -20,8 +20,8 @@ use arrow::datatypes::{
 };
 use arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::sqlparser::ast::{
     Expr, Insert, ObjectName, Parens, Query, SetExpr, Statement as SqlStatement, TableObject,
     UnaryOperator, Value, Values,
 };

@@ -5,11 +5,12 @@
 use crate::params::BoundParams;
 use arrow::array::{Array, ArrayRef};
 use datafusion::common::ScalarValue;
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{Expr, Value, VisitMut, VisitorMut};
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::sqlparser::ast::{Expr, Value, VisitorMut};
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
+use thalweg_planner::walk_mut;
 use thalweg_table::{Error, Result};
 
 /// Puts the brackets of `IN (?)` around placeholders that lack them.
@@ -58,7 +59,7 @@ pub(crate) fn spread(
 
 fn visit(statement: &mut DfStatement, spreader: &mut Spreader<'_>) -> ControlFlow<Error> {
     match statement {
-        DfStatement::Statement(inner) => VisitMut::visit(&mut **inner, spreader),
+        DfStatement::Statement(inner) => walk_mut(&mut **inner, spreader),
         DfStatement::Explain(explain) => visit(&mut explain.statement, spreader),
         _ => ControlFlow::Continue(()),
     }

@@ -10,15 +10,16 @@ mod scope;
 
 use crate::dialect::output_names::{out_of_reach, visible};
 use crate::error::query;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     Distinct, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
     ObjectNamePart, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableAlias, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    TableAlias, TableFactor, TableWithJoins, VisitMut, Visitor, VisitorMut,
     WildcardAdditionalOptions,
 };
 use scope::{Factor, Scope, column_of, correct_of, normalized};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+use thalweg_planner::{walk, walk_mut};
 use thalweg_table::schema::fold_name;
 use thalweg_table::{Error, Result};
 
@@ -50,7 +51,7 @@ impl Names {
     /// # Errors
     /// `Query` for a name that means columns of several tables, and for a wildcard that replaces a column which there is not.
     pub(crate) fn apply<T: VisitMut>(&self, statement: &mut T) -> Result<()> {
-        let _ = VisitMut::visit(statement, &mut Qualifiers);
+        let _ = walk_mut(statement, &mut Qualifiers);
         let queries = Queries::new();
         self.walk(statement, None, &queries, Aliases::None)
     }
@@ -60,7 +61,7 @@ impl Names {
     /// # Errors
     /// As [`Self::apply`].
     pub(crate) fn apply_to_condition(&self, table: &str, condition: &mut Expr) -> Result<()> {
-        let _ = VisitMut::visit(condition, &mut Qualifiers);
+        let _ = walk_mut(condition, &mut Qualifiers);
         let name = fold_name(table);
         let columns = self.tables.get(&name).cloned();
         let factors = [Factor::new(Some(name), columns)];
@@ -71,7 +72,7 @@ impl Names {
         self.walk(condition, Some(&scope), &Queries::new(), Aliases::None)
     }
 
-    fn walk<T: VisitMut + ?Sized>(
+    fn walk<T: VisitMut>(
         &self,
         node: &mut T,
         scope: Option<&Scope<'_>>,
@@ -86,7 +87,7 @@ impl Names {
             depth: 0,
             calls: 0,
         };
-        match node.visit(&mut walker) {
+        match walk_mut(node, &mut walker) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(error) => Err(error),
         }
@@ -514,7 +515,7 @@ impl VisitorMut for Walker<'_> {
 /// and DataFusion would take the results.
 fn leave_columns_to(order_by: &OrderBy, items: &mut [SelectItem], scope: &Scope<'_>) {
     let mut inside = InsideExpressions::default();
-    let _ = Visit::visit(order_by, &mut inside);
+    let _ = walk(order_by, &mut inside);
     if inside.names.is_empty() {
         return;
     }
@@ -573,7 +574,7 @@ impl Visitor for InsideExpressions {
 /// matched because of these, or of expressions in an ORDER BY.
 pub(crate) fn keep_letters(statement: &mut impl VisitMut) -> bool {
     let mut given = Given { matters: false };
-    let _ = VisitMut::visit(statement, &mut given);
+    let _ = walk_mut(statement, &mut given);
     given.matters
 }
 
@@ -605,7 +606,7 @@ impl VisitorMut for Given {
         }
         if let Some(order_by) = &query.order_by {
             let mut inside = InsideExpressions::default();
-            let _ = Visit::visit(order_by, &mut inside);
+            let _ = walk(order_by, &mut inside);
             self.matters |= !inside.names.is_empty();
         }
         ControlFlow::Continue(())

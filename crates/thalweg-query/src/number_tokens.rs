@@ -2,7 +2,7 @@
 
 use crate::error::query;
 use crate::token_places::TokenPlaces;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_table::Result;
 
 /// The same tokens with numbers in plain digits.

@@ -4,15 +4,16 @@
 
 use crate::error::unsupported;
 use crate::unsupported_statements::{PIVOT, UNPIVOT};
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{GroupByExpr, Query, Select, TableFactor, Visit, Visitor};
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::sqlparser::ast::{GroupByExpr, Query, Select, TableFactor, Visitor};
 use std::ops::ControlFlow;
+use thalweg_planner::walk;
 use thalweg_table::{Error, Result};
 
 /// Whether all of a statement is offered, as far as clauses go.
 pub(crate) fn check(statement: &DfStatement) -> Result<()> {
     match statement {
-        DfStatement::Statement(inner) => match inner.visit(&mut Clauses) {
+        DfStatement::Statement(inner) => match walk(&**inner, &mut Clauses) {
             ControlFlow::Break(error) => Err(error),
             ControlFlow::Continue(()) => Ok(()),
         },

@@ -18,14 +18,14 @@ use crate::token_forms;
 use crate::unsupported_statements;
 use crate::wording::syntax;
 use datafusion::error::DataFusionError;
-use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement};
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement};
+use datafusion_sql::sqlparser::ast::{
     CreateTable, DescribeAlias, Expr, Insert, ObjectName, ObjectType, Query, SetExpr,
     ShowStatementOptions, Statement as SqlStatement,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use datafusion_sql::sqlparser::dialect::GenericDialect;
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 use std::fmt::Display;
 use thalweg_table::{Error, ErrorKind, Result};
 

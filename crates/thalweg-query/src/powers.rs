@@ -3,11 +3,11 @@
 //! The parser has no operator `**`, and takes `^` for one that binds less than `*`. Invariant: powers bind more than all other
 //! operators but signs, `::` and brackets, from left to right, as in PostgreSQL and DuckDB.
 
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart,
 };
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// The tokens, with calls in the place of the operators.
 pub(crate) fn as_calls(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
@@ -249,8 +249,8 @@ fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::sql::sqlparser::dialect::GenericDialect;
-    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+    use datafusion_sql::sqlparser::dialect::GenericDialect;
+    use datafusion_sql::sqlparser::tokenizer::Tokenizer;
 
     fn written(text: &str) -> String {
         let mut tokens = Vec::new();

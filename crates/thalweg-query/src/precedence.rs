@@ -3,8 +3,8 @@
 //! The parser takes all that follows, AND and OR included, for its operand: `a IS DISTINCT FROM b AND c` would mean
 //! `a IS DISTINCT FROM (b AND c)`. Invariant: brackets come only where an AND or OR ends the operand.
 
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// The tokens, with these brackets.
 pub(crate) fn with_brackets(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
@@ -137,8 +137,8 @@ fn start_of(tokens: &[TokenWithSpan]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::sql::sqlparser::dialect::GenericDialect;
-    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+    use datafusion_sql::sqlparser::dialect::GenericDialect;
+    use datafusion_sql::sqlparser::tokenizer::Tokenizer;
 
     fn bracketed(text: &str) -> String {
         let mut tokens = Vec::new();

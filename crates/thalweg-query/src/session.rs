@@ -44,15 +44,16 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::planner::{ParserOptions, PlannerContext};
+use datafusion_sql::sqlparser::ast::{
     Expr as SqlExpr, SelectItem, SetExpr, Statement as SqlStatement,
 };
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use thalweg_planner::SqlPlanner;
 use thalweg_table::schema::fold_name;
 use thalweg_table::{DatabaseView, Error, ErrorKind, TableView};
 
@@ -136,14 +137,14 @@ impl Planner {
         resolver: &Resolver<'_>,
         context: &mut PlannerContext,
     ) -> Result<LogicalPlan> {
-        let planner = SqlToRel::new_with_options(resolver, self.parser_options());
+        let planner = SqlPlanner::new(resolver, self.parser_options());
         match statement {
             DfStatement::Statement(inner) => {
                 let given = given_names(&inner);
-                let planned = planner.sql_statement_to_plan_with_context(*inner, context);
+                let planned = planner.plan(*inner, context);
                 planned.map_err(|error| explain_given_name(error, &given))
             }
-            other => planner.statement_to_plan(other),
+            other => planner.plan_any(other),
         }
     }
 
@@ -154,8 +155,7 @@ impl Planner {
         schema: &DFSchema,
         resolver: &Resolver<'_>,
     ) -> Result<Expr> {
-        let planner = SqlToRel::new_with_options(resolver, self.parser_options());
-        planner.sql_to_expr(condition, schema, &mut PlannerContext::new())
+        SqlPlanner::new(resolver, self.parser_options()).expression(condition, schema)
     }
 
     fn parser_options(&self) -> ParserOptions {

@@ -1,8 +1,8 @@
 //! Texts of several statements.
 
 use crate::token_places::TokenPlaces;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion_sql::sqlparser::dialect::GenericDialect;
+use datafusion_sql::sqlparser::tokenizer::{Token, Tokenizer};
 use std::ops::Range;
 
 /// A statement of a text, and where it begins there, counted from 0.

@@ -12,8 +12,8 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, Schema, UInt64Type};
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{SetExpr, Statement as SqlStatement, TableFactor};
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::sqlparser::ast::{SetExpr, Statement as SqlStatement, TableFactor};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use thalweg_table::Result;

@@ -2,8 +2,8 @@
 //!
 //! Invariant: the tokens mean the same before and after.
 
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// The same tokens in forms that it takes.
 pub(crate) fn as_parsed(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {

@@ -1,6 +1,6 @@
 //! Where tokens stand in their text.
 
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use datafusion_sql::sqlparser::tokenizer::TokenWithSpan;
 
 /// The lines of a text.
 pub(crate) struct TokenPlaces<'a> {

@@ -3,7 +3,7 @@
 //! Invariant: known by their words in front of the parser, and refused by what they are called, with what to write instead.
 
 use crate::error::unsupported;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_table::Result;
 
 pub(crate) const PIVOT: &str =
@@ -181,8 +181,8 @@ fn is_create_like(words: &[&Token]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::sql::sqlparser::dialect::GenericDialect;
-    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+    use datafusion_sql::sqlparser::dialect::GenericDialect;
+    use datafusion_sql::sqlparser::tokenizer::Tokenizer;
 
     fn refused(text: &str) -> Option<String> {
         let mut tokens = Vec::new();

@@ -55,8 +55,18 @@ const LAYERS: &[Layer] = &[
         banned: &[LOCKS, ASYNC, PYTHON, SQL],
     },
     Layer {
+        name: "thalweg-planner",
+        may_use: &[],
+        banned: &[LOCKS, ASYNC, PYTHON],
+    },
+    Layer {
         name: "thalweg-query",
-        may_use: &["thalweg-env", "thalweg-kernel", "thalweg-table"],
+        may_use: &[
+            "thalweg-env",
+            "thalweg-kernel",
+            "thalweg-planner",
+            "thalweg-table",
+        ],
         banned: &[LOCKS, PYTHON],
     },
     Layer {

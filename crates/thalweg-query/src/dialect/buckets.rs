@@ -7,7 +7,7 @@ use super::functions::{filled, text_of};
 use arrow::array::timezone::Tz;
 use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use arrow::datatypes::IntervalMonthDayNano;
-use datafusion::sql::sqlparser::ast::{Expr, Value};
+use datafusion_sql::sqlparser::ast::{Expr, Value};
 use std::str::FromStr;
 use thalweg_table::Result;
 

@@ -4,13 +4,14 @@
 
 use super::{buckets, ordered_aggregates};
 use crate::error::{query, unsupported};
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments, OrderByExpr, Value, VisitMut, VisitorMut,
+    FunctionArgumentList, FunctionArguments, OrderByExpr, Value, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
+use datafusion_sql::sqlparser::dialect::GenericDialect;
+use datafusion_sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
+use thalweg_planner::walk_mut;
 use thalweg_table::{Error, Result};
 
 /// What a function is in terms of others: its names, how many arguments, and the template.
@@ -620,7 +621,7 @@ impl Filler<'_> {
         let parser = Parser::new(&GenericDialect {}).try_with_sql(template);
         let expr = parser.and_then(|mut parser| parser.parse_expr());
         let mut expr = expr.map_err(|error| query(error.to_string()))?;
-        match VisitMut::visit(&mut expr, self) {
+        match walk_mut(&mut expr, self) {
             ControlFlow::Break(error) => Err(error),
             ControlFlow::Continue(()) => Ok(expr),
         }

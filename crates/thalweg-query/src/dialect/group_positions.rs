@@ -2,7 +2,7 @@
 //!
 //! Invariant: a position stands for the expression of that result, as it does in a plain GROUP BY, which DataFusion knows.
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Value};
+use datafusion_sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Value};
 
 /// The same with these expressions in the places of positions.
 pub(super) fn written_out(select: &mut Select) {

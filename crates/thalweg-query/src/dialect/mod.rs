@@ -17,14 +17,15 @@ mod using;
 mod windows;
 
 use crate::error::unsupported;
-use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, ExcludeSelectItem, Expr, Fetch, Function, Ident, JoinOperator,
     LimitClause, ObjectName, ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, Query, Select,
     SelectItem, SetExpr, Subscript, TableAlias, TableFactor, TableWithJoins, UnaryOperator, Value,
     Visit, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
+use thalweg_planner::walk_mut;
 use thalweg_table::schema::fold_name;
 use thalweg_table::{Error, ErrorKind, Result};
 
@@ -73,7 +74,7 @@ fn visit(node: &mut (impl Visit + VisitMut)) -> Result<()> {
         names_value: unnested::names_value(node),
         ..Translator::default()
     };
-    match node.visit(&mut translator) {
+    match walk_mut(node, &mut translator) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -354,7 +355,7 @@ pub(crate) fn outside_queries(
     visit: &mut dyn FnMut(&mut Expr) -> Result<()>,
 ) -> Result<()> {
     let mut visitor = OutsideQueries { visit, depth: 0 };
-    match node.visit(&mut visitor) {
+    match walk_mut(node, &mut visitor) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }

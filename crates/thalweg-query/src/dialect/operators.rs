@@ -12,7 +12,7 @@ use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
 };
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, lit};
-use datafusion::sql::sqlparser::ast::BinaryOperator;
+use datafusion_sql::sqlparser::ast::BinaryOperator;
 
 /// The planner of these operators.
 #[derive(Debug)]

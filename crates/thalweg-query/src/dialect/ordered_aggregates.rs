@@ -6,7 +6,7 @@
 
 use super::functions::{QUANTILE_DISC, argument, filled};
 use crate::error::unsupported;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, Ident,
     ObjectName, OrderByOptions, WindowType,
 };

@@ -9,7 +9,7 @@ use crate::powers;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Projection};
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     Expr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut,
     VisitorMut,
 };
@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use thalweg_planner::walk_mut;
 use thalweg_table::schema::fold_name;
 
 /// Stands before the suffix of a name that another column has as well.
@@ -111,7 +112,7 @@ pub(super) fn of_unnamed(item: &SelectItem) -> Option<String> {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => None,
         expr => {
             let mut written = expr.clone();
-            let _ = VisitMut::visit(&mut written, &mut LowerCase);
+            let _ = walk_mut(&mut written, &mut LowerCase);
             Some(written.to_string())
         }
     }
@@ -227,7 +228,7 @@ pub(crate) fn are_equal(error: &DataFusionError) -> bool {
 /// Done only where a statement cannot be planned otherwise: which columns `*` stands for is not known here, so all named
 /// ones beside it get a suffix.
 pub(crate) fn tell_apart(statement: &mut impl VisitMut) {
-    let _ = VisitMut::visit(statement, &mut TellApart);
+    let _ = walk_mut(statement, &mut TellApart);
 }
 
 struct TellApart;

@@ -9,7 +9,7 @@
 
 use super::functions::{filled, text, text_of};
 use crate::error::{query, unsupported};
-use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value, ValueWithSpan};
+use datafusion_sql::sqlparser::ast::{Expr, UnaryOperator, Value, ValueWithSpan};
 use thalweg_table::Result;
 
 /// The same without `SIMILAR TO`, and without an escape character but the backslash.

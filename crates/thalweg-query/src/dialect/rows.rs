@@ -5,11 +5,12 @@
 
 use super::functions::{arguments_of, filled};
 use crate::error::{query, unsupported};
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, SetExpr, SetOperator, SetQuantifier, TableAlias,
-    TableAliasColumnDef, TableFactor, visit_expressions,
+    TableAliasColumnDef, TableFactor,
 };
 use std::ops::ControlFlow;
+use thalweg_planner::walk_expressions;
 use thalweg_table::{Error, Result};
 
 /// Such conditions as EXISTS.
@@ -159,7 +160,7 @@ pub(super) fn of_subqueries(of: &mut Query) -> Result<()> {
 
 /// Whether a query stands anywhere inside of an expression.
 fn has_subquery(expr: &Expr) -> bool {
-    let found = visit_expressions(expr, |inner| match inner {
+    let found = walk_expressions(expr, &mut |inner| match inner {
         Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });

@@ -4,7 +4,7 @@
 
 use super::functions::{filled, text};
 use arrow::datatypes::DataType;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     CastKind, DataType as SqlType, Expr, Interval, TimezoneInfo, Value,
 };
 use thalweg_table::Result;

@@ -5,11 +5,12 @@
 
 use super::output_names;
 use crate::error::unsupported;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableAliasColumnDef, TableFactor,
-    Value, Visit, visit_expressions,
+    Value, Visit,
 };
 use std::ops::ControlFlow;
+use thalweg_planner::walk_expressions;
 use thalweg_table::Result;
 use thalweg_table::schema::fold_name;
 
@@ -45,7 +46,7 @@ const VALUE: &str = "value";
 /// Whether a statement names a column that is called as functions in FROM call theirs.
 pub(super) fn names_value(statement: &impl Visit) -> bool {
     let is_value = |name: &Ident| name.value.eq_ignore_ascii_case(VALUE);
-    let found = visit_expressions(statement, |expr| match expr {
+    let found = walk_expressions(statement, &mut |expr| match expr {
         Expr::Identifier(name) if is_value(name) => ControlFlow::Break(()),
         Expr::CompoundIdentifier(parts) if parts.last().is_some_and(is_value) => {
             ControlFlow::Break(())
@@ -88,7 +89,7 @@ pub(super) fn name_column(table: &mut TableFactor, names_value: bool) {
 }
 
 fn names_columns(arguments: &impl Visit) -> bool {
-    let found = visit_expressions(arguments, |expr| match expr {
+    let found = walk_expressions(arguments, &mut |expr| match expr {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
@@ -116,13 +117,13 @@ pub(super) fn check_order(query: &Query) -> Result<()> {
 }
 
 fn unnests(item: &SelectItem) -> bool {
-    let is_unnest = |expr: &Expr| match expr {
+    let mut is_unnest = |expr: &Expr| match expr {
         Expr::Function(function) if fold_name(&function.name.to_string()) == "unnest" => {
             ControlFlow::Break(())
         }
         _ => ControlFlow::Continue(()),
     };
-    visit_expressions(item, is_unnest).is_break()
+    walk_expressions(item, &mut is_unnest).is_break()
 }
 
 /// Whether a key is an item by its name, its expression or its place, or may be a column of a wildcard.

@@ -6,7 +6,7 @@
 
 use super::{functions, outside_queries};
 use crate::error::unsupported;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
     OrderByKind, Query, ReplaceSelectElement, ReplaceSelectItem, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut,

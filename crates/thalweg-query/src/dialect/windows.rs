@@ -7,7 +7,7 @@
 use super::outside_queries;
 use super::using::is_same;
 use crate::error::unsupported;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_sql::sqlparser::ast::{
     Expr, Function, Ident, NamedWindowDefinition, NamedWindowExpr, Query, Select, SetExpr,
     WindowSpec, WindowType,
 };

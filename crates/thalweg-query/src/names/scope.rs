@@ -3,7 +3,7 @@
 use crate::dialect::output_names::visible;
 use crate::dialect::outside_queries;
 use crate::error::query;
-use datafusion::sql::sqlparser::ast::{Expr, Ident};
+use datafusion_sql::sqlparser::ast::{Expr, Ident};
 use thalweg_table::Result;
 use thalweg_table::schema::fold_name;
 

@@ -1,7 +1,7 @@
 //! Columns that there are not, or that may be several.
 
 use datafusion::common::{Column, Diagnostic, SchemaError, TableReference};
-use datafusion::sql::sqlparser::keywords::{
+use datafusion_sql::sqlparser::keywords::{
     ALL_KEYWORDS, ALL_KEYWORDS_INDEX, RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_IDENTIFIER,
 };
 use thalweg_table::Error;
