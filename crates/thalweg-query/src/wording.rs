@@ -281,7 +281,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "There is only support Literal types for field at idx: {} in Window Function",
-        "the distance of lag and lead, and their default, are constants",
+        "the distance of lag and lead, and their default, are constants: for another default write coalesce(lag(x) OVER (...), y)",
     ),
     (
         "Expected a signed integer literal for the second argument of nth_value",

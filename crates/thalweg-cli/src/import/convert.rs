@@ -32,7 +32,7 @@ use thalweg::{Error, ErrorKind, TableDefinition};
 const FULL_TIME_CHARACTERS: usize = 29;
 
 /// What is said of a time column with a number that is not whole.
-pub(super) const CANNOT_ORDER: &str = "; a table is ordered by times, dates or whole numbers, not by doubles: name another column by --time";
+pub(super) const CANNOT_ORDER: &str = "; a table is ordered by times, dates or whole numbers, not by doubles: name another column by --time, or, where they count from 1970, their unit by --time-unit s, ms, us or ns";
 
 /// Makes batches for one table out of chunks of one file.
 #[derive(Debug)]

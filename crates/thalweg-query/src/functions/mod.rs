@@ -2,6 +2,7 @@
 
 mod bounded;
 pub(crate) mod bucket_origin;
+pub(crate) mod clock_steps;
 pub(crate) mod coalesced;
 pub(crate) mod coarser_times;
 pub(crate) mod day_intervals;

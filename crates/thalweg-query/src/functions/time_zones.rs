@@ -146,7 +146,7 @@ fn takes(name: &str, types: &[DataType]) -> datafusion::error::DataFusionError {
     )))
 }
 
-fn zone_named(name: &str) -> Result<Tz> {
+pub(super) fn zone_named(name: &str) -> Result<Tz> {
     let unknown = |_| {
         to_datafusion(query(format!(
             "there is no time zone \"{name}\": write a name such as 'Europe/Berlin' or an offset such as '+02:00'"
@@ -172,6 +172,16 @@ fn with_capitals(name: &str) -> String {
     capitals.collect()
 }
 
+/// Steps of a unit in a second.
+pub(super) fn steps_of(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Clock {
     unit: TimeUnit,
@@ -182,12 +192,7 @@ struct Clock {
 impl Clock {
     /// A time as the instant, or as the clock of the zone shows it.
     fn moved(self, value: i64, zone: Tz) -> Result<i64> {
-        let steps = match self.unit {
-            TimeUnit::Second => 1,
-            TimeUnit::Millisecond => 1_000,
-            TimeUnit::Microsecond => 1_000_000,
-            TimeUnit::Nanosecond => 1_000_000_000,
-        };
+        let steps = steps_of(self.unit);
         let far = || {
             to_datafusion(query(
                 "a time is too far away for the calendar of a time zone",
@@ -207,7 +212,7 @@ impl Clock {
 }
 
 /// Seconds by which a clock that shows `time` is ahead of UTC.
-fn offset_of_clock(zone: Tz, time: NaiveDateTime, is_first: bool) -> i32 {
+pub(super) fn offset_of_clock(zone: Tz, time: NaiveDateTime, is_first: bool) -> i32 {
     let offsets = zone.offset_from_local_datetime(&time);
     let offset = if is_first {
         offsets.earliest()

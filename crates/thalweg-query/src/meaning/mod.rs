@@ -24,6 +24,7 @@ mod parts;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
 pub(crate) mod window_keys;
+mod zoned_times;
 
 pub(crate) use float_lists::with_both_zeros;
 
@@ -61,6 +62,7 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .transform_data(in_subqueries::three_valued)?
         .transform_data(rewrite_exprs)?
         .transform_data(float_keys::in_node)?
+        .transform_data(zoned_times::in_frames)?
         .transform_data(lengths::in_node)
 }
 
@@ -84,6 +86,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     casts::of_call(expr, schema)?
         .transform_data(|expr| Ok(time_texts::with_seconds(expr, schema)))?
         .transform_data(|expr| Ok(naive_time::by_way_of_utc(expr, schema)))?
+        .transform_data(|expr| Ok(zoned_times::on_clock(expr, schema)))?
         .transform_data(|expr| time_unit::in_columns_unit(expr, schema))?
         .transform_data(|expr| lengths::compared(expr, schema))?
         .transform_data(|expr| float_lists::with_one_zero(expr, schema))?

@@ -44,6 +44,6 @@ fn is_naive(data_type: &DataType) -> bool {
     )
 }
 
-fn is_utc(zone: &str) -> bool {
+pub(super) fn is_utc(zone: &str) -> bool {
     matches!(zone, "UTC" | "+00:00" | "Z")
 }

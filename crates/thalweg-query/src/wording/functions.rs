@@ -192,6 +192,11 @@ const MEANT: &[(&[&str], &str)] = &[
     (&["size", "length_of"], "count(*)"),
     (&["std", "stdev", "stddev_sample"], "stddev(x)"),
     (&["average"], "avg(x)"),
+    (&["sem"], "stddev(x) / sqrt(count(x))"),
+    (
+        &["mad"],
+        "median(abs(x - m)), with m from (SELECT median(x) AS m FROM t)",
+    ),
     (
         &["to_time", "totime", "parse_date", "parse_timestamp"],
         "to_timestamp('2026-01-31')",
