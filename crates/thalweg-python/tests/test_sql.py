@@ -431,3 +431,18 @@ def test_texts_of_frames_are_those_of_tables(db, kind):
     assert db.sql("SELECT TRY_CAST(s AS TIMESTAMP) t FROM texts ORDER BY t").fetchall() == times
     assert db.sql("SELECT mode(w), min(w[1:2]), min(hour(s)), min(to_char(s, 'YYYY')) FROM texts").fetchone()[1:] == ("Ao", 9, "2016")
     assert db.sql("SELECT count(*) FROM texts WHERE s > TIMESTAMP '2016-01-01 09:30'").fetchone() == (1,)
+
+
+def test_nesting_that_the_parser_does_not_count_is_an_error(db):
+    for text in ("EXPLAIN " * 5000 + "SELECT 1", "SELECT CAST(NULL AS int" + "[]" * 5000 + ")"):
+        with pytest.raises(thalweg.QueryError, match="nested deeper than 128 levels"):
+            db.sql(text)
+
+
+def test_a_nan_of_any_sign_is_a_parameter(db):
+    t = db.create_table("n", {"x": "double"})
+    t.append({"x": [1.0, float("nan"), 2.0]})
+    inf = float("inf")
+    for nan in (inf - inf, -(inf - inf), float("nan")):
+        assert db.sql("SELECT count(*) FROM n WHERE x = ?", params=[nan]).fetchone() == (1,)
+        assert db.sql("SELECT count(*) FROM n WHERE x < ?", params=[nan]).fetchone() == (2,)

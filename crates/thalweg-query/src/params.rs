@@ -38,6 +38,15 @@ pub(crate) struct BoundParams {
     names: Vec<String>,
 }
 
+/// DataFusion compares floats by their bits.
+fn with_one_nan(value: ScalarValue) -> ScalarValue {
+    match value {
+        ScalarValue::Float64(Some(x)) if x.is_nan() => ScalarValue::Float64(Some(f64::NAN)),
+        ScalarValue::Float32(Some(x)) if x.is_nan() => ScalarValue::Float32(Some(f32::NAN)),
+        other => other,
+    }
+}
+
 fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
@@ -58,7 +67,7 @@ impl Placeholders {
             Params::Named(values) => self.bind_named(values)?,
         };
         Ok(BoundParams {
-            values,
+            values: values.into_iter().map(with_one_nan).collect(),
             names: self.names.clone(),
         })
     }

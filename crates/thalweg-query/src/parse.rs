@@ -248,12 +248,36 @@ fn begin_with_from(tokens: &mut [TokenWithSpan]) {
     }
 }
 
+/// What the parser nests without counting: EXPLAIN of EXPLAIN, and lists of lists in types.
+fn uncounted_depth(tokens: &[TokenWithSpan]) -> usize {
+    let (mut explains, mut lists, mut most_lists) = (0, 0, 0);
+    for token in tokens {
+        match &token.token {
+            Token::Word(word) if word.keyword == Keyword::EXPLAIN => explains += 1,
+            Token::LBracket => lists += 1,
+            Token::RBracket | Token::Whitespace(_) => {}
+            _ => lists = 0,
+        }
+        most_lists = most_lists.max(lists);
+    }
+    explains.max(most_lists)
+}
+
 fn parse_tokens(tokens: Vec<TokenWithSpan>) -> Result<Vec<DfStatement>> {
+    if uncounted_depth(&tokens) > MAX_NESTING {
+        return Err(too_deep());
+    }
     let parser = DFParserBuilder::new(tokens)
         .with_recursion_limit(MAX_NESTING)
         .build();
     let statements = parser.and_then(|mut parser| parser.parse_statements());
     Ok(statements.map_err(parse_error)?.into())
+}
+
+fn too_deep() -> Error {
+    query(format!(
+        "the statement is nested deeper than {MAX_NESTING} levels"
+    ))
 }
 
 fn parse_error(error: DataFusionError) -> Error {
@@ -262,9 +286,7 @@ fn parse_error(error: DataFusionError) -> Error {
             let text = inner.to_string();
             let text = text.strip_prefix("sql parser error: ").unwrap_or(&text);
             if text.contains("recursion limit") {
-                return query(format!(
-                    "the statement is nested deeper than {MAX_NESTING} levels"
-                ));
+                return too_deep();
             }
             query(syntax::reworded(text))
         }

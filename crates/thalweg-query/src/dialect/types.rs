@@ -3,6 +3,7 @@
 //! Invariant: a type means the same in a cast, in front of a constant and in CREATE TABLE.
 
 use super::functions::{filled, text};
+use crate::functions::time_texts::interval_in_units;
 use arrow::datatypes::DataType;
 use datafusion_sql::sqlparser::ast::{
     CastKind, DataType as SqlType, Expr, Interval, TimezoneInfo, Value,
@@ -36,7 +37,7 @@ pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
     if matches!(name, SqlType::Interval { .. })
         && let Expr::Value(constant) = &value
         && let Value::SingleQuotedString(written) = &constant.value
-        && let Some(units) = in_units(written)
+        && let Some(units) = interval_in_units(written)
     {
         return filled(&format!("CAST(a1 AS {name})"), &[&text(&units)]).map(Some);
     }
@@ -78,7 +79,7 @@ pub(super) fn interval(interval: &Interval) -> Result<Option<Expr>> {
             let Value::SingleQuotedString(written) = &constant.value else {
                 return Ok(None);
             };
-            match in_units(written) {
+            match interval_in_units(written) {
                 Some(units) => filled("INTERVAL a1", &[&text(&units)])
                     .or_else(|_| filled("CAST(a1 AS INTERVAL)", &[&text(&units)]))
                     .map(Some),
@@ -102,32 +103,6 @@ pub(super) fn interval(interval: &Interval) -> Result<Option<Expr>> {
     }
 }
 
-/// An interval as PostgreSQL and DuckDB show it, `1 year 2 days 04:05:06`, in units alone; `None` where it has no time of day.
-fn in_units(written: &str) -> Option<String> {
-    let written = written.trim();
-    let (units, time) = match written.rsplit_once(' ') {
-        Some((units, time)) => (units, time),
-        None => ("", written),
-    };
-    let (sign, clock) = match time.strip_prefix('-') {
-        Some(clock) => ("-", clock),
-        None => ("", time.strip_prefix('+').unwrap_or(time)),
-    };
-    let mut parts = clock.split(':');
-    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next().unwrap_or("0"));
-    let is_whole = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    let is_number = |part: &str| {
-        let (whole, fraction) = part.split_once('.').unwrap_or((part, "0"));
-        is_whole(whole) && is_whole(fraction)
-    };
-    let is_clock = is_whole(hours) && is_whole(minutes) && is_number(seconds);
-    (is_clock && parts.next().is_none()).then(|| {
-        format!("{units} {sign}{hours} hours {sign}{minutes} minutes {sign}{seconds} seconds")
-            .trim_start()
-            .to_owned()
-    })
-}
-
 /// A cast as the call of a function that names its type: the names that DataFusion gives to expressions leave casts out, so that
 /// two that differ in a cast alone have one name.
 pub(super) fn as_call(expr: &Expr) -> Option<Expr> {
@@ -146,26 +121,4 @@ pub(super) fn as_call(expr: &Expr) -> Option<Expr> {
     };
     let data_type = parse_type(&data_type.to_string()).ok()?;
     filled(template, &[value, &text(&data_type.to_string())]).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_of_day_in_intervals_are_units() {
-        for (written, units) in [
-            ("17:24:00", Some("17 hours 24 minutes 00 seconds")),
-            (
-                "1 year 2 months 3 days 04:05:06.5",
-                Some("1 year 2 months 3 days 04 hours 05 minutes 06.5 seconds"),
-            ),
-            ("-01:30", Some("-01 hours -30 minutes -0 seconds")),
-            ("1 day", None),
-            ("a:b", None),
-            ("1:2:3:4", None),
-        ] {
-            assert_eq!(in_units(written).as_deref(), units, "{written}");
-        }
-    }
 }

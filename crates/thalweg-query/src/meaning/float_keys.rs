@@ -12,14 +12,19 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Operator, cast};
 use datafusion::optimizer::utils::NamePreserver;
+use std::sync::Arc;
 
 /// The node with such floats where it sorts, partitions or counts what is distinct.
 pub(super) fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let is_needed = match &plan {
         LogicalPlan::Sort(_) | LogicalPlan::Window(_) => true,
-        LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.iter().any(has_keys),
+        LogicalPlan::Aggregate(aggregate) => {
+            aggregate.aggr_expr.iter().any(has_keys)
+                || aggregate.group_expr.iter().any(|key| computes(key))
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => return distinct(input),
         _ => false,
     };
     if !is_needed {
@@ -33,7 +38,15 @@ pub(super) fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             return settled(expr, &schema);
         }
         let name = names.save(&expr);
-        let done = expr.transform_down(|expr| in_call(expr, &schema))?;
+        let done = match expr.exists(|expr| {
+            Ok(matches!(
+                expr,
+                Expr::AggregateFunction(_) | Expr::WindowFunction(_)
+            ))
+        })? {
+            true => expr.transform_down(|expr| in_call(expr, &schema))?,
+            false => settled_if_computed(expr, &schema)?,
+        };
         Ok(done.update_data(|expr| name.restore(expr)))
     })
 }
@@ -105,6 +118,14 @@ pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
             let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
             Ok(Transformed::new_transformed(expr, changed))
         }
+        Expr::InList(mut list) => {
+            let done = settled_if_computed(*list.expr, schema)?;
+            list.expr = Box::new(done.data);
+            Ok(Transformed::new_transformed(
+                Expr::InList(list),
+                done.transformed,
+            ))
+        }
         Expr::ScalarFunction(mut call) if call.func.name() == "nullif" => {
             let mut changed = false;
             for argument in &mut call.args {
@@ -123,7 +144,15 @@ pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
 
 /// Columns are taken as they are: what is stored is compared quickly.
 fn settled_if_computed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let computes = |expr: &Expr| {
+    match computes(&expr) {
+        true => settled(expr, schema),
+        false => Ok(Transformed::no(expr)),
+    }
+}
+
+/// Whether an expression may make a NaN of other numbers, or change the sign of one.
+fn computes(expr: &Expr) -> bool {
+    let found = expr.exists(|expr| {
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { op, .. }) => matches!(
                 op,
@@ -133,14 +162,30 @@ fn settled_if_computed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
                     | Operator::Divide
                     | Operator::Modulo
             ),
-            Expr::ScalarFunction(_) => true,
+            Expr::ScalarFunction(_) | Expr::Negative(_) => true,
             _ => false,
         })
-    };
-    match expr.exists(computes)? {
-        true => settled(expr, schema),
-        false => Ok(Transformed::no(expr)),
+    });
+    found.unwrap_or(true)
+}
+
+/// DISTINCT of computed floats.
+fn distinct(input: &Arc<LogicalPlan>) -> Result<Transformed<LogicalPlan>> {
+    let same = || LogicalPlan::Distinct(Distinct::All(Arc::clone(input)));
+    if !matches!(&**input, LogicalPlan::Projection(projection) if projection.expr.iter().any(computes))
+    {
+        return Ok(Transformed::no(same()));
     }
+    let projection = LogicalPlan::clone(input);
+    let schema = merge_schema(&projection.inputs());
+    let names = NamePreserver::new(&projection);
+    let done = projection.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let done = expr.unalias_nested();
+        let done = settled_if_computed(done.data, &schema)?;
+        Ok(done.update_data(|expr| name.restore(expr)))
+    })?;
+    Ok(done.update_data(|input| LogicalPlan::Distinct(Distinct::All(Arc::new(input)))))
 }
 
 fn settled(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

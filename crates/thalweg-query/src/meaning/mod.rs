@@ -6,6 +6,7 @@
 mod arithmetic;
 mod carried_values;
 pub(crate) mod casts;
+mod correlated;
 pub(crate) mod counted_sets;
 pub(crate) mod dates;
 pub(crate) mod decimals;
@@ -53,7 +54,8 @@ impl AnalyzerRule for Meaning {
 }
 
 fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    group_keys::each_once(plan)?
+    correlated::settled(plan)?
+        .transform_data(group_keys::each_once)?
         .transform_data(one_row_joins::one_row_first)?
         .transform_data(|plan| {
             keys_below::computed_below(plan, |below| rewrite_node(below).map(|done| done.data))

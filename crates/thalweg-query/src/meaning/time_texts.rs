@@ -20,9 +20,16 @@ const READERS: [&str; 7] = [
     "to_unixtime",
 ];
 
-/// The cast or call that `expr` is, of a text with seconds.
+/// The cast or call that `expr` is, of a text with seconds, or of an interval in units.
 pub(crate) fn with_seconds(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let mut is_interval = false;
     let text = match &mut expr {
+        Expr::Cast(Cast { expr: inner, field }) | Expr::TryCast(TryCast { expr: inner, field })
+            if matches!(field.data_type(), DataType::Interval(_)) =>
+        {
+            is_interval = true;
+            inner.as_mut()
+        }
         Expr::Cast(Cast { expr: inner, field }) | Expr::TryCast(TryCast { expr: inner, field })
             if is_time(field.data_type()) =>
         {
@@ -48,11 +55,13 @@ pub(crate) fn with_seconds(mut expr: Expr, schema: &DFSchema) -> Transformed<Exp
         _ => return Transformed::no(expr),
     };
     let whole = match constant_text(text) {
+        // Constants are in units already.
+        Some(_) if is_interval => return Transformed::no(expr),
         Some(text) => match full_time_text(text) {
             Some(text) => lit(text),
             None => return Transformed::no(expr),
         },
-        None if is_text_of_rows(text, schema) => completed(text.clone()),
+        None if is_text_of_rows(text, schema) => completed(text.clone(), is_interval),
         None => return Transformed::no(expr),
     };
     *text = whole;
