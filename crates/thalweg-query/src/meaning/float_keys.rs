@@ -21,8 +21,7 @@ pub(super) fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let is_needed = match &plan {
         LogicalPlan::Sort(_) | LogicalPlan::Window(_) => true,
         LogicalPlan::Aggregate(aggregate) => {
-            aggregate.aggr_expr.iter().any(has_keys)
-                || aggregate.group_expr.iter().any(|key| computes(key))
+            aggregate.aggr_expr.iter().any(has_keys) || aggregate.group_expr.iter().any(computes)
         }
         LogicalPlan::Distinct(Distinct::All(input)) => return distinct(input),
         _ => false,
