@@ -106,7 +106,7 @@ fn in_call(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(Transformed::new(expr, changed, TreeNodeRecursion::Jump))
 }
 
-/// Comparisons of computed floats, and `nullif`.
+/// Comparisons of computed floats, and functions that compare.
 pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
@@ -125,10 +125,16 @@ pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
                 done.transformed,
             ))
         }
-        Expr::ScalarFunction(mut call) if call.func.name() == "nullif" => {
+        Expr::ScalarFunction(mut call)
+            if matches!(call.func.name(), "nullif" | "greatest" | "least") =>
+        {
             let mut changed = false;
             for argument in &mut call.args {
-                let done = settled(std::mem::take(argument), schema)?;
+                let value = std::mem::take(argument);
+                let done = match call.func.name() {
+                    "nullif" => settled(value, schema)?,
+                    _ => settled_if_computed(value, schema)?,
+                };
                 changed |= done.transformed;
                 *argument = done.data;
             }
