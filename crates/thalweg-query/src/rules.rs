@@ -91,6 +91,9 @@ impl Rules {
             Arc::new(OptimizeProjections::new()),
         ];
         let mut full = Optimizer::new();
+        // It takes a column that is unique in one side of a join for unique behind the join, and drops what is sorted by after it.
+        full.rules
+            .retain(|rule| rule.name() != "eliminate_duplicated_expr");
         // Before common subexpressions are cut out of aggregates, which hides their columns.
         let at = full
             .rules
