@@ -4,6 +4,7 @@
 //! tables that the caller hands in; what a plan was made from is noted, so that a kept plan is only used again
 //! while all of it is unchanged.
 
+use crate::dependencies::Relations;
 use crate::error::{to_datafusion, unsupported};
 use crate::extra::ExtraTable;
 use crate::meaning::{casts, time_texts};
@@ -19,7 +20,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, TableReference, plan_err};
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
     AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF, cast, lit,
@@ -40,6 +41,7 @@ pub(crate) struct Resolver<'a> {
     used: RefCell<Vec<UsedTable>>,
     /// Whether all tables so far were stored ones.
     only_stored: Cell<bool>,
+    relations: [Arc<dyn RelationPlanner>; 1],
 }
 
 /// A stored table that a plan speaks of.
@@ -63,6 +65,7 @@ impl<'a> Resolver<'a> {
             params,
             used: RefCell::default(),
             only_stored: Cell::new(true),
+            relations: [Arc::new(Relations::default())],
         }
     }
 
@@ -239,6 +242,10 @@ impl ContextProvider for Resolver<'_> {
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         self.planner.base().expr_planners()
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &self.relations
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {

@@ -15,6 +15,7 @@ mod column_words;
 mod constant_params;
 pub mod csv;
 mod ddl;
+mod dependencies;
 mod dialect;
 mod engine;
 mod error;

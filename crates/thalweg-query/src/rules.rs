@@ -4,6 +4,7 @@
 //! joins, windows, set operations and DISTINCT, and leaves out what could change nothing in them. Most of the time
 //! of a small query is rules that find nothing to do.
 
+use crate::dependencies::NothingUniqueBehindJoins;
 use crate::hidden::HideConditions;
 use crate::meaning::Meaning;
 use crate::meaning::counted_sets::CountedSets;
@@ -101,6 +102,14 @@ impl Rules {
             .position(|rule| rule.name() == "common_sub_expression_eliminate");
         full.rules
             .insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
+        let at = full
+            .rules
+            .iter()
+            .position(|rule| rule.name() == "optimize_projections");
+        full.rules.insert(
+            at.unwrap_or(full.rules.len()),
+            Arc::new(NothingUniqueBehindJoins),
+        );
         let mut full_analyzer = Analyzer::new();
         let first: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
             Arc::new(EmptySubqueries),

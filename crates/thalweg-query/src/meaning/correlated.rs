@@ -126,7 +126,7 @@ fn skips(skip: Option<&Expr>) -> bool {
 }
 
 /// Whether the expressions of a plan name columns of rows outside.
-fn depends(plan: &LogicalPlan) -> Result<bool> {
+pub(crate) fn depends(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply(|node| {
         node.apply_expressions(|expr| {

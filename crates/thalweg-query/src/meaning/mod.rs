@@ -6,7 +6,7 @@
 mod arithmetic;
 mod carried_values;
 pub(crate) mod casts;
-mod correlated;
+pub(crate) mod correlated;
 pub(crate) mod counted_sets;
 pub(crate) mod dates;
 pub(crate) mod decimals;
