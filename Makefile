@@ -61,7 +61,7 @@ help:
 # Of what `release` builds, the command line alone: no Python module, no benchmarks. Same features, so that nothing is built twice.
 .PHONY: demo
 demo: cache
-	@echo "Building Thalweg. The first build compiles some 250 crates: 10 to 15 minutes on two cores, less on more."
+	@echo "Building Thalweg. The first build compiles some 250 crates: 10 to 16 minutes on two cores, less on more."
 	@$(STAGE) build cargo build --locked --release --package thalweg-cli
 	@scripts/take_built $(CARGO_TARGET_DIR)/release $(BIN) thalweg
 	@$(STAGE) demo $(BIN)/thalweg demo

@@ -39,7 +39,8 @@ impl<'a> SqlPlanner<'a> {
     /// The unoptimised plan of a statement of SQL itself.
     ///
     /// # Errors
-    /// What cannot be planned: names that are not known, types that do not fit, statements that DataFusion does not support.
+    /// `Plan` and `SchemaError` for names that are not known and types that do not fit, `NotImplemented` for statements that DataFusion
+    /// does not support.
     pub fn plan(
         &self,
         statement: ast::Statement,

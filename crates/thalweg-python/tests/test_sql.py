@@ -328,8 +328,9 @@ def test_a_nan_is_one_value_to_statements(db):
     assert db.sql("SELECT count(*) FROM n WHERE x < 0 OR y < 0").fetchone() == (0,)
     assert [row[0] for row in db.sql("SELECT x FROM n ORDER BY x LIMIT 2").fetchall()] == [1, 2]
     assert t.scan(where="x > 2").df()["x"].isna().tolist() == [True] * 3
-    bits = t.scan().arrow()["x"].to_numpy().view("uint64")
-    assert bits[-1] != bits[0]
+    for kept in (t.scan(), db.sql("SELECT x AS x FROM (SELECT * FROM n) LIMIT 9")):
+        bits = kept.arrow()["x"].to_numpy().view("uint64")
+        assert bits[-1] != bits[0]
     frame = polars.DataFrame({"x": floats})  # noqa: F841
     arrow = pyarrow.table({"x": pyarrow.array(floats, from_pandas=False)})  # noqa: F841
     for name in ("frame", "arrow"):
@@ -446,3 +447,4 @@ def test_a_nan_of_any_sign_is_a_parameter(db):
     for nan in (inf - inf, -(inf - inf), float("nan")):
         assert db.sql("SELECT count(*) FROM n WHERE x = ?", params=[nan]).fetchone() == (1,)
         assert db.sql("SELECT count(*) FROM n WHERE x < ?", params=[nan]).fetchone() == (2,)
+        assert db.sql("SELECT count(*) FROM n WHERE x IN ?", params=[[nan, 1.0]]).fetchone() == (2,)

@@ -191,7 +191,7 @@ struct Plain {
     runtime: Runtime,
 }
 
-/// What DataFusion has for its own statements.
+/// The table and the functions of a context of DataFusion.
 struct PlainProvider {
     state: SessionState,
     table: Arc<dyn TableSource>,

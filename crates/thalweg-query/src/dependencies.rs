@@ -1,4 +1,4 @@
-//! What is unique in rows, and so determines the rest of them.
+//! Functional dependencies: columns that are unique in their rows, and so determine the other columns.
 //!
 //! DataFusion takes a column that is unique in one side of a join, or before `unnest`, for unique behind it, once the rows are grouped
 //! again: it drops other keys of GROUP BY that nobody needs above, and adds keys that are not determined. Invariant: nothing is

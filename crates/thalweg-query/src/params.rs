@@ -144,7 +144,7 @@ impl BoundParams {
 
     /// Adds a value behind all others and returns its placeholder.
     pub(crate) fn push(&mut self, value: ScalarValue) -> String {
-        self.values.push(value);
+        self.values.push(with_one_nan(value));
         let name = self.values.len().to_string();
         let placeholder = format!("${name}");
         self.names.push(name);

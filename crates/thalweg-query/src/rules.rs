@@ -17,6 +17,7 @@ use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
 use crate::pushdown::aggregate_exec::TableAggregateExec;
 use crate::scan_exec::TableScanExec;
 use crate::table::StoredTable;
+use datafusion::common::ExprSchema;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -238,6 +239,44 @@ pub(crate) fn keeps_order(plan: &LogicalPlan) -> bool {
         Ok(TreeNodeRecursion::Continue)
     });
     has_given && (!aggregates || by_order)
+}
+
+/// Whether a plan may compare floats, or compute with them: others hand them on, and every bit with them.
+pub(crate) fn compares_floats(plan: &LogicalPlan) -> bool {
+    let found = plan.exists(|node| {
+        let handed_on = match node {
+            LogicalPlan::Projection(_) => true,
+            LogicalPlan::Filter(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::TableScan(_)
+            | LogicalPlan::Explain(_)
+            | LogicalPlan::Analyze(_) => false,
+            _ => return Ok(true),
+        };
+        let mut compares = has_subquery(node);
+        let inputs = node.inputs();
+        let is_float = |expr: &Expr| {
+            Ok(
+                matches!(expr, Expr::Column(column) if inputs.iter().any(|input| {
+                    let field = input.schema().field_from_column(column);
+                    field.is_ok_and(|field| field.data_type().is_floating())
+                })),
+            )
+        };
+        node.apply_expressions(|expr| {
+            let bare = match expr {
+                Expr::Alias(alias) => &alias.expr,
+                other => other,
+            };
+            let is_column = matches!(bare, Expr::Column(_));
+            compares |= !(handed_on && is_column) && expr.exists(is_float)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(compares)
+    });
+    found.unwrap_or(true)
 }
 
 fn is_stored(scan: &TableScan) -> bool {

@@ -14,7 +14,9 @@ use crate::functions::{
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
-use crate::rules::{Rules, Shape, keeps_order, shape_of, with_limits_above_windows};
+use crate::rules::{
+    Rules, Shape, compares_floats, keeps_order, shape_of, with_limits_above_windows,
+};
 use crate::spill::UnnamedFiles;
 use crate::stack::with_room;
 use crate::table::StoredTable;
@@ -265,6 +267,7 @@ pub(crate) struct StatementSession {
     view: DatabaseView,
     shape: Shape,
     keeps_order: bool,
+    compares_floats: bool,
     props: ExecutionProps,
     config: Arc<ConfigOptions>,
     /// Made only when something wants to change it.
@@ -284,6 +287,7 @@ impl StatementSession {
             view,
             shape,
             keeps_order,
+            compares_floats: compares_floats(plan),
             props,
             config,
             table_options: None,
@@ -307,6 +311,11 @@ impl StatementSession {
 
     pub(crate) fn threads(&self) -> usize {
         self.planner.options.threads
+    }
+
+    /// Whether the plan may compare floats of its tables.
+    pub(crate) fn compares_floats(&self) -> bool {
+        self.compares_floats
     }
 
     /// The rows of a table in the snapshot of this session.

@@ -79,10 +79,7 @@ impl StoredTable {
     }
 
     fn request(&self, filters: &[Expr]) -> Result<ScanRequest> {
-        let mut request = ScanRequest {
-            one_nan: true,
-            ..ScanRequest::default()
-        };
+        let mut request = ScanRequest::default();
         let mut conditions = Vec::new();
         for filter in filters {
             match self.time().and_then(|time| time_conditions(filter, time)) {
@@ -129,6 +126,7 @@ impl TableProvider for StoredTable {
         let request = ScanRequest {
             projection: projection.cloned(),
             limit,
+            one_nan: statement.compares_floats(),
             ..self.request(filters)?
         };
         Ok(Arc::new(TableScanExec::new(

@@ -1,7 +1,7 @@
 //! One NaN for readers that compare floats by their bits, as DataFusion does: the NaN that 0.0 / 0.0 gives on some machines is negative
 //! there, below all numbers.
 //!
-//! Invariant: every NaN that is handed on has the bits of `f64::NAN` or `f32::NAN`. Rejected: to settle it where rows are stored, as
+//! Invariant: every NaN that comes out has the bits of `f64::NAN` or `f32::NAN`. Rejected: to settle it where rows are stored, as
 //! scans give back every bit; and to look at all values that are read, which makes a range of 200,000 rows take half as long again.
 
 use arrow_array::cast::AsArray;

@@ -4,8 +4,9 @@
 //! clock shows the sum twice or not at all, it is the instant that `at_time_zone` names; Arrow fails there.
 
 use super::applied;
-use super::time_zones::{offset_of_clock, steps_of, zone_named};
+use super::time_zones::{offset_of_clock, zone_named};
 use crate::error::{query, to_datafusion};
+use crate::pushdown::time::unit_ns;
 use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
@@ -64,7 +65,7 @@ impl ScalarUDFImpl for OnClock {
             let DataType::Timestamp(unit, Some(name)) = times.data_type() else {
                 return internal_err!("{} takes a time with a zone", self.name());
             };
-            let (steps, zone) = (steps_of(*unit), zone_named(name)?);
+            let (steps, zone) = (1_000_000_000 / unit_ns(*unit), zone_named(name)?);
             let values = cast(times, &DataType::Int64)?;
             let values = values.as_primitive::<Int64Type>();
             let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();

@@ -6,6 +6,7 @@
 //! counts, to `first_instant` the earlier; a time that a clock passes over is read as if it had not been put forward yet.
 
 use crate::error::{query, to_datafusion};
+use crate::pushdown::time::unit_ns;
 use arrow::array::timezone::Tz;
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
@@ -172,16 +173,6 @@ fn with_capitals(name: &str) -> String {
     capitals.collect()
 }
 
-/// Steps of a unit in a second.
-pub(super) fn steps_of(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    }
-}
-
 #[derive(Clone, Copy)]
 struct Clock {
     unit: TimeUnit,
@@ -192,7 +183,7 @@ struct Clock {
 impl Clock {
     /// A time as the instant, or as the clock of the zone shows it.
     fn moved(self, value: i64, zone: Tz) -> Result<i64> {
-        let steps = steps_of(self.unit);
+        let steps = 1_000_000_000 / unit_ns(self.unit);
         let far = || {
             to_datafusion(query(
                 "a time is too far away for the calendar of a time zone",

@@ -5,12 +5,12 @@
 //! or refused.
 
 use super::empty_subqueries::has_one_row;
+use super::nodes::in_one_node;
 use crate::error::{to_datafusion, unsupported};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Subquery, binary_expr, lit};
-use datafusion::optimizer::utils::NamePreserver;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -32,12 +32,7 @@ pub(super) fn settled(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if !found {
         return Ok(Transformed::no(plan));
     }
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let done = expr.transform_up(rewritten)?;
-        Ok(done.update_data(|expr| name.restore(expr)))
-    })
+    in_one_node(plan, |expr, _| rewritten(expr))
 }
 
 fn query_of(expr: &Expr) -> Option<(&Subquery, Place)> {
@@ -106,23 +101,18 @@ fn check(query: &Subquery, place: Place) -> Result<()> {
                 _ => None,
             };
             match refused {
-                Some(message) if depends(node)? => Err(refusal(message)),
+                Some(message) if depends(node)? => Err(to_datafusion(unsupported(message))),
                 _ => Ok(TreeNodeRecursion::Continue),
             }
         })
         .map(|_| ())
 }
 
-fn refusal(message: &str) -> DataFusionError {
-    to_datafusion(unsupported(message))
-}
-
 fn skips(skip: Option<&Expr>) -> bool {
-    match skip {
-        None => false,
-        Some(Expr::Literal(ScalarValue::Int64(Some(0)), _)) => false,
-        Some(_) => true,
-    }
+    !matches!(
+        skip,
+        None | Some(Expr::Literal(ScalarValue::Int64(Some(0)), _))
+    )
 }
 
 /// Whether the expressions of a plan name columns of rows outside.

@@ -1,8 +1,9 @@
-//! Expressions that rows are grouped or looked up by, computed below as columns of their own.
+//! Expressions that rows are grouped, sorted or looked up by, computed below as columns of their own.
 //!
-//! DataFusion takes keys that are no columns for something else in two places. A subquery that depends on the rows outside by
-//! `CAST(x AS date) = outer` is grouped by `x`, and one by any other expression is refused. And an expression inside of ROLLUP and its
-//! like loses its name once it is rewritten. Invariants: the schema of the node stays as it is; nothing but columns is left in those
+//! DataFusion takes keys that are no columns for something else in three places. A subquery that depends on the rows outside by
+//! `CAST(x AS date) = outer` is grouped by `x`, and one by any other expression is refused. An expression inside of ROLLUP and its
+//! like loses its name once it is rewritten. And the first of rows sorted by `random()` cannot be taken where no column of theirs is
+//! used above. Invariants: the schema of the node stays as it is; nothing but columns is left in those
 //! places.
 
 use super::nodes::columns_of;
@@ -11,7 +12,7 @@ use datafusion::common::{Column, Result};
 use datafusion::logical_expr::expr::{BinaryExpr, GroupingSet};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, lit,
+    Aggregate, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Sort, lit,
 };
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub(super) fn computed_below(
 ) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Filter(filter) => outer_keys(filter, rewritten),
+        LogicalPlan::Sort(sort) => drawn_keys(sort, rewritten),
         LogicalPlan::Aggregate(aggregate) => match aggregate.group_expr.as_slice() {
             [Expr::GroupingSet(set)] => grouping_set(&aggregate, set.clone(), rewritten),
             _ => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
@@ -57,6 +59,27 @@ impl Below {
         let plan = LogicalPlanBuilder::from(Arc::clone(input)).project(columns)?;
         rewritten(plan.build()?)
     }
+}
+
+/// A sort by values that are drawn for each row.
+fn drawn_keys(
+    mut sort: Sort,
+    rewritten: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut below = Below(Vec::new());
+    for key in &mut sort.expr {
+        if key.expr.is_volatile() {
+            key.expr = named_key(std::mem::take(&mut key.expr), &mut below);
+        }
+    }
+    if below.0.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Sort(sort)));
+    }
+    let columns = columns_of(&sort.input);
+    sort.input = Arc::new(below.plan(&sort.input, &rewritten)?);
+    let sort = rewritten(LogicalPlan::Sort(sort))?;
+    let plan = LogicalPlanBuilder::from(sort).project(columns)?;
+    Ok(Transformed::yes(plan.build()?))
 }
 
 /// A filter of a subquery by `expression = outer`.

@@ -4,6 +4,7 @@
 //! day there, and no difference of times longer than one. Invariants: whatever compares, sorts, groups or joins takes the length,
 //! [`crate::functions::lengths`]; whatever shows an interval, or adds it to a time, takes the interval as it was written.
 
+use super::nodes::in_one_node;
 use super::time_unit::compares;
 use crate::functions::lengths::{extreme, length};
 use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
@@ -24,7 +25,6 @@ use datafusion::logical_expr::{
     Projection, Subquery, WindowFrameBound, WindowFrameUnits, binary_expr, cast, lit, when,
 };
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
 
 /// The same expression, which compares lengths.
@@ -141,20 +141,14 @@ impl AnalyzerRule for WindowsByLength {
             if !matches!(node, LogicalPlan::Window(_)) {
                 return Ok(Transformed::no(node));
             }
-            let schema = merge_schema(&node.inputs());
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let done = expr.transform_up(|expr| {
-                    Ok(match expr {
-                        Expr::WindowFunction(call) => {
-                            check_range(&call, &schema)?;
-                            in_window(call, &schema)
-                        }
-                        other => Transformed::no(other),
-                    })
-                })?;
-                Ok(done.update_data(|expr| name.restore(expr)))
+            in_one_node(node, |expr, schema| {
+                Ok(match expr {
+                    Expr::WindowFunction(call) => {
+                        check_range(&call, schema)?;
+                        in_window(call, schema)
+                    }
+                    other => Transformed::no(other),
+                })
             })
         })?;
         Ok(done.data)

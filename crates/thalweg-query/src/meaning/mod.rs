@@ -22,7 +22,6 @@ mod naive_time;
 mod nodes;
 mod one_row_joins;
 mod parts;
-mod random_sorts;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
 pub(crate) mod window_keys;
@@ -66,7 +65,6 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .transform_data(rewrite_exprs)?
         .transform_data(float_keys::in_node)?
         .transform_data(zoned_times::in_frames)?
-        .transform_data(random_sorts::by_columns)?
         .transform_data(lengths::in_node)
 }
 

@@ -3,6 +3,7 @@
 //! Invariants: DataFusion's casts read such times as local to the zone they are cast to; here every cast of text, a date
 //! or a naive time to a zone goes by way of UTC, which changes the zone only. Text with an offset keeps its meaning.
 
+use crate::pushdown::time::is_utc;
 use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
@@ -42,8 +43,4 @@ fn is_naive(data_type: &DataType) -> bool {
         data_type,
         T::Timestamp(_, None) | T::Date32 | T::Date64 | T::Utf8 | T::LargeUtf8 | T::Utf8View
     )
-}
-
-pub(super) fn is_utc(zone: &str) -> bool {
-    matches!(zone, "UTC" | "+00:00" | "Z")
 }

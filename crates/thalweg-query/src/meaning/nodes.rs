@@ -13,17 +13,25 @@ pub(super) fn in_all_nodes(
     rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<LogicalPlan> {
     let done = plan.transform_up_with_subqueries(|node| {
-        let schema = merge_schema(&node.inputs());
-        let names = NamePreserver::new(&node);
-        let done = node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let done = expr.transform_up(|expr| rewrite(expr, &schema))?;
-            Ok(done.update_data(|expr| name.restore(expr)))
-        })?;
+        let done = in_one_node(node, &rewrite)?;
         // Also where a column of its input has another type now.
         done.map_data(LogicalPlan::recompute_schema)
     })?;
     Ok(done.data)
+}
+
+/// The node with each of its expressions rewritten, from their leaves up, beside the columns that they can name. Names stay as they are.
+pub(super) fn in_one_node(
+    node: LogicalPlan,
+    rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let schema = merge_schema(&node.inputs());
+    let names = NamePreserver::new(&node);
+    node.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let done = expr.transform_up(|expr| rewrite(expr, &schema))?;
+        Ok(done.update_data(|expr| name.restore(expr)))
+    })
 }
 
 /// All columns of a node.

@@ -5,7 +5,7 @@
 //! times `factor`, is the value that DataFusion's function returns for the rows in it. Functions are known by their
 //! names: the session registers DataFusion's own and no others.
 
-use super::time::{TimeColumn, time_expression, unit_ns};
+use super::time::{TimeColumn, is_utc, time_expression, unit_ns};
 use arrow::datatypes::{DataType, IntervalDayTimeType, IntervalMonthDayNanoType};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
@@ -73,7 +73,7 @@ fn of_date_trunc(granularity: &Expr, source: &Expr, time: TimeColumn<'_>) -> Opt
         _ => return None,
     };
     // Truncation goes by the local clock of the zone.
-    let local = matches!(&data_type, DataType::Timestamp(_, Some(zone)) if !matches!(&**zone, "UTC" | "+00:00"));
+    let local = matches!(&data_type, DataType::Timestamp(_, Some(zone)) if !is_utc(zone));
     if local {
         return None;
     }

@@ -103,7 +103,8 @@ fn cast_factor(from: &DataType, to: &DataType) -> Option<i64> {
     }
 }
 
-fn is_utc(zone: &str) -> bool {
+/// Whether the clock of a zone is that of UTC.
+pub(crate) fn is_utc(zone: &str) -> bool {
     matches!(zone, "UTC" | "+00:00" | "Z" | "Etc/UTC")
 }
 

@@ -12,7 +12,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use fastrand::Rng;
 use std::sync::Arc;
 use thalweg_query::{ExtraTable, Params, QueryOptions, SqlEngine};
-use thalweg_table::{CreateOptions, Engine, EngineOptions};
+use thalweg_table::{CreateOptions, Engine, EngineOptions, with_one_nan};
 
 /// 2026-01-01.
 const START_S: i64 = 1_767_225_600;
@@ -251,18 +251,19 @@ impl Pair {
         };
         assert_eq!(types(&stored), types(&copied), "{question}");
         let ordered = question.contains("ORDER BY");
+        // A NaN that nothing compares comes back as it was stored, and the test's own order would tell its bits.
         let (stored, copied) = if ordered {
             (stored, copied)
         } else {
-            (sorted(&stored), sorted(&copied))
+            (sorted(with_one_nan(stored)), sorted(with_one_nan(copied)))
         };
         assert_same(question, &stored, &copied);
     }
 }
 
-fn sorted(batch: &RecordBatch) -> RecordBatch {
+fn sorted(batch: RecordBatch) -> RecordBatch {
     if batch.num_columns() == 0 {
-        return batch.clone();
+        return batch;
     }
     let columns: Vec<_> = batch
         .columns()
@@ -272,7 +273,7 @@ fn sorted(batch: &RecordBatch) -> RecordBatch {
             options: None,
         })
         .collect();
-    take_record_batch(batch, &lexsort_to_indices(&columns, None).unwrap()).unwrap()
+    take_record_batch(&batch, &lexsort_to_indices(&columns, None).unwrap()).unwrap()
 }
 
 pub(crate) fn assert_same(question: &str, stored: &RecordBatch, copied: &RecordBatch) {
