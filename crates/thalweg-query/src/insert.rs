@@ -50,27 +50,29 @@ pub(crate) fn source(insert: &Insert) -> Result<&Query> {
 fn refuse_extras(insert: &Insert) -> Result<()> {
     let refused = [
         (
-            insert.overwrite || insert.replace_into || insert.or.is_some(),
-            "INSERT OVERWRITE, REPLACE and OR",
+            insert.overwrite,
+            "INSERT OVERWRITE is not offered: DROP TABLE, then CREATE TABLE AS, stores other rows",
         ),
         (
-            insert.on.is_some() || insert.ignore,
-            "ON CONFLICT and IGNORE",
+            insert.replace_into || insert.or.is_some() || insert.on.is_some() || insert.ignore,
+            "INSERT OR REPLACE, OR IGNORE and ON CONFLICT are not offered by this version: tables have no unique keys. \
+             SELECT ... QUALIFY row_number() OVER (PARTITION BY id ORDER BY ts DESC) = 1 gives the last row of each",
         ),
         (
             insert.returning.is_some() || insert.output.is_some(),
-            "RETURNING",
+            "RETURNING is not offered by this version: the result of an INSERT is the number of rows",
         ),
         (
             insert.partitioned.is_some() || !insert.after_columns.is_empty(),
-            "PARTITION",
+            "INSERT ... PARTITION is not offered: tables divide themselves by time (option split)",
         ),
-        (!insert.assignments.is_empty(), "INSERT ... SET"),
+        (
+            !insert.assignments.is_empty(),
+            "INSERT ... SET is not offered: write INSERT INTO t (a, b) VALUES (1, 2)",
+        ),
     ];
     match refused.iter().find(|(given, _)| *given) {
-        Some((_, what)) => Err(unsupported(format!(
-            "{what} is not offered by this version"
-        ))),
+        Some((_, message)) => Err(unsupported(*message)),
         None => Ok(()),
     }
 }

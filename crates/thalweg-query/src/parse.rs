@@ -248,7 +248,7 @@ fn begin_with_from(tokens: &mut [TokenWithSpan]) {
     }
 }
 
-/// What the parser nests without counting: EXPLAIN of EXPLAIN, and lists of lists in types.
+/// How deeply EXPLAIN of EXPLAIN and lists of lists in types are nested, which the parser does not count.
 fn uncounted_depth(tokens: &[TokenWithSpan]) -> usize {
     let (mut explains, mut lists, mut most_lists) = (0, 0, 0);
     for token in tokens {
@@ -584,7 +584,12 @@ fn refuse(statement: &SqlStatement) -> Error {
         SqlStatement::Merge { .. } => &"MERGE",
         SqlStatement::Copy { .. } => &"COPY",
         SqlStatement::CreateView { .. } => &"CREATE VIEW",
-        SqlStatement::CreateIndex(_) => &"CREATE INDEX",
+        SqlStatement::CreateIndex(_) => {
+            return unsupported(
+                "CREATE INDEX is not offered by this version: rows lie in the order of time, and blocks that the least and greatest \
+                 values of their columns rule out are not read",
+            );
+        }
         SqlStatement::StartTransaction { .. }
         | SqlStatement::Commit { .. }
         | SqlStatement::Rollback { .. } => &"a transaction of several statements",

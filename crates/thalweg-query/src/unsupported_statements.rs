@@ -125,6 +125,13 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
             )));
         }
     }
+    for place in 1..words.len() {
+        for (word, message) in [("PIVOT", PIVOT), ("UNPIVOT", UNPIVOT)] {
+            if is(words[place], word) && is_query_in_brackets(&words, place) {
+                return Err(unsupported(message));
+            }
+        }
+    }
     for place in 0..words.len() {
         let found = INSIDE
             .iter()
@@ -152,6 +159,20 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
 /// An unquoted word.
 fn is(token: &Token, wanted: &str) -> bool {
     matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted))
+}
+
+/// Whether the word begins a query in brackets, `(PIVOT t ON`, and is no name.
+fn is_query_in_brackets(words: &[&Token], place: usize) -> bool {
+    let behind = |steps: usize| words.get(place + steps).copied();
+    let is_on = |token: Option<&Token>| token.is_some_and(|token| is(token, "ON"));
+    let of_table = match behind(1) {
+        Some(Token::LParen) => true,
+        Some(Token::Word(_)) => {
+            is_on(behind(2)) || behind(2) == Some(&Token::Period) && is_on(behind(4))
+        }
+        _ => false,
+    };
+    *words[place - 1] == Token::LParen && of_table
 }
 
 /// Whether the word could be a clause of the table in front of it, and no name.
@@ -210,6 +231,8 @@ mod tests {
             ),
             ("SELECT * FROM t TABLESAMPLE 10%", "TABLESAMPLE"),
             ("CREATE TABLE b (LIKE a)", "LIKE"),
+            ("SELECT * FROM (PIVOT main.t ON k USING sum(v))", "PIVOT"),
+            ("WITH p AS (UNPIVOT (SELECT 1) ON a, b) FROM p", "UNPIVOT"),
             ("INSERT INTO t BY NAME SELECT 1", "BY NAME"),
             ("SHOW CREATE TABLE t", "DESCRIBE"),
         ] {
@@ -227,6 +250,8 @@ mod tests {
             "CREATE TABLE t (like INT, b INT)",
             "SELECT * FROM t JOIN u USING (sample)",
             "SELECT * FROM t ORDER BY name",
+            "SELECT * FROM (pivot p JOIN u ON p.a = u.a), (pivot), (unpivot AS q)",
+            "SELECT (pivot + 1), (pivot.a) FROM pivot",
             "INSERT INTO t SELECT * FROM u GROUP BY name ORDER BY position",
         ] {
             assert_eq!(refused(text), None, "{text}");

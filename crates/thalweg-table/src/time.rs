@@ -14,6 +14,7 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_cast::parse::string_to_datetime;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, TimeUnit};
+use chrono::NaiveDate;
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -372,14 +373,15 @@ fn parse_instant_ns(text: &str) -> Result<i128> {
         + i128::from(instant.timestamp_subsec_nanos()))
 }
 
-/// `2024-1-1 6:05` or `2024/01/01` and what may follow it, with two digits of month, day and hour, and with seconds; `None` where it has
-/// all that, or is no such time.
+/// `2024-1-1 6:05` or `2024/01/01` and what may follow it, with two digits of month, day and hour, and with seconds; 24:00 as the
+/// midnight that it is. `None` where nothing of that is to be changed, or the text is no such time.
 pub fn full_time_text(text: &str) -> Option<String> {
     let text = text.trim();
-    match with_whole_day(text) {
-        Some(whole) => Some(with_clock(&whole).unwrap_or(whole)),
-        None => with_clock(text),
-    }
+    let steps = [with_whole_day, with_clock, with_next_midnight];
+    steps.into_iter().fold(None, |whole, step| {
+        let changed = step(whole.as_deref().unwrap_or(text));
+        changed.or(whole)
+    })
 }
 
 /// A text that begins with a day as `2024/1/2`, which is `2024-01-02`.
@@ -419,6 +421,23 @@ fn with_clock(text: &str) -> Option<String> {
     Some(format!(
         "{day}{separator}{hour:0>2}:{minute}{seconds}{rest}"
     ))
+}
+
+/// A text with the clock `24:00:00`, the midnight that ends its day, as the first of the day after.
+fn with_next_midnight(text: &str) -> Option<String> {
+    const CLOCK: &str = "24:00:00";
+    let (day, rest) = text.split_at_checked("0000-00-00".len())?;
+    let (separator, rest) = rest.split_at_checked(1)?;
+    let rest = rest.strip_prefix(CLOCK)?;
+    let fraction = rest.strip_prefix('.').unwrap_or("");
+    let digits = fraction.bytes().take_while(u8::is_ascii_digit);
+    if !matches!(separator, " " | "T" | "t") || digits.into_iter().any(|digit| digit != b'0') {
+        return None;
+    }
+    let day = NaiveDate::parse_from_str(day, "%Y-%m-%d")
+        .ok()?
+        .succ_opt()?;
+    Some(format!("{day}{separator}00:00:00{rest}"))
 }
 
 fn out_of_domain(data_type: &DataType, value: i128) -> Error {
@@ -595,6 +614,12 @@ mod tests {
             ("24/1/2", None),
             ("2024-1-2x", None),
             ("2024-1-", None),
+            ("2024-02-28 24:00", Some("2024-02-29 00:00:00")),
+            ("2023-12-31T24:00:00.00Z", Some("2024-01-01T00:00:00.00Z")),
+            ("2024/1/2 24:00:00+02:00", Some("2024-01-03 00:00:00+02:00")),
+            ("2024-01-01 24:00:01", None),
+            ("2024-01-01 24:00:00.5", None),
+            ("2024-02-30 24:00:00", None),
             ("2024-01-01 106:05", None),
             ("2024-01-01 :05", None),
             ("2024-01-01_6:05", None),
