@@ -1,22 +1,23 @@
 //! Pages of single bits: validity and booleans.
 //!
-//! Invariants: bits behind the last row are zero, in memory and in the page.
+//! Invariants: bits after the last row are zero, in memory and in the page.
 
 use zerocopy::FromBytes;
 
 use crate::PAGE_ROWS;
 use crate::chain::CodecChain;
-use crate::chunk::{EncodedChunk, page_rows};
+use crate::chunk::EncodedChunk;
 use crate::encode::{Level, Settings, ValueCodec};
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::input::Input;
-use crate::integers::small;
+use crate::integers::{check_rows, small};
 use crate::mode::PageMode;
+use crate::runs::{self, Runs};
 use crate::stage::{PageWriter, StageRule};
 use crate::values::{DecodeScratch, SharedScratch, Source, open_page, write_constant};
 
-/// Bytes of a full page's bits.
-const PAGE_BITS_BYTES: usize = PAGE_ROWS / 8;
+/// Bytes of a full run's bits.
+const RUN_BITS_BYTES: usize = PAGE_ROWS / 8;
 
 /// Encodes `rows` bits into a chunk that is empty but for its type.
 pub(crate) fn encode(
@@ -33,12 +34,17 @@ pub(crate) fn encode(
         return Ok(());
     }
     let SharedScratch {
-        compressor, page, ..
+        compressor,
+        page,
+        plain: page_bits,
+        ..
     } = scratch;
     let mut writer = PageWriter::new(out);
-    for (index, page_bits) in bits[..rows.div_ceil(8)].chunks(PAGE_BITS_BYTES).enumerate() {
+    for index in 0..out.planned_pages() {
+        let page_rows = out.row_range(index);
+        take_bits(bits, page_rows.clone(), page_bits);
         page.clear();
-        encode_page(page_bits, page_rows(rows, index), settings.codec, page);
+        encode_page(page_bits, page_rows.len(), settings.codec, page);
         // LZ4 finds nothing in 128 bytes that runs do not.
         let rule = match settings.level {
             Level::Fast => {
@@ -63,27 +69,67 @@ fn constant_bit(bits: &[u8], rows: usize) -> Option<bool> {
     (is_same && (last_bits == 0 || (bits[whole] ^ fill) & mask == 0)).then_some(first == 1)
 }
 
+/// Puts the bits of `rows` into `out`, from its lowest bit on; those after the last one are zero.
+fn take_bits(bits: &[u8], rows: std::ops::Range<usize>, out: &mut Vec<u8>) {
+    let (first, shift) = (rows.start / 8, rows.start % 8);
+    let bytes = &bits[first..rows.end.div_ceil(8)];
+    out.clear();
+    if shift == 0 {
+        out.extend_from_slice(bytes);
+    } else {
+        let next = bytes.iter().skip(1).chain(&[0]);
+        out.extend(
+            bytes
+                .iter()
+                .zip(next)
+                .map(|(&byte, &next)| byte >> shift | next << (8 - shift)),
+        );
+    }
+    out.truncate(rows.len().div_ceil(8));
+    clear_after(out, rows.len());
+}
+
+/// Appends a page of bits; those after the last row are zero.
 fn encode_page(bits: &[u8], rows: usize, forced: Option<ValueCodec>, out: &mut Vec<u8>) {
-    let mut room = [0; PAGE_BITS_BYTES];
-    let room = &mut room[..bits.len()];
-    room.copy_from_slice(bits);
-    clear_behind(room, rows);
     if forced.is_none()
-        && let Some(bit) = constant_bit(room, rows)
+        && let Some(bit) = constant_bit(bits, rows)
     {
         out.extend_from_slice(&[PageMode::Constant.to_byte(), u8::from(bit)]);
         return;
     }
-    let runs = count_runs(room, rows);
-    if 4 + runs * 2 < room.len() / 2 && forced != Some(ValueCodec::Plain) {
-        return encode_runs(room, rows, runs, out);
+    if rows > PAGE_ROWS {
+        return encode_long(bits, rows, forced, out);
     }
-    out.push(PageMode::Plain.to_byte());
-    out.extend_from_slice(room);
+    let runs = count_runs(bits, rows);
+    if 4 + runs * 2 < bits.len() / 2 && forced != Some(ValueCodec::Plain) {
+        return encode_runs(bits, rows, runs, out);
+    }
+    write_plain(bits, out);
 }
 
-/// Clears the bits behind the last row.
-fn clear_behind(bits: &mut [u8], rows: usize) {
+fn write_plain(bits: &[u8], out: &mut Vec<u8>) {
+    out.push(PageMode::Plain.to_byte());
+    out.extend_from_slice(bits);
+}
+
+/// Appends a page of several runs, or a plain one where runs save less than a half.
+fn encode_long(bits: &[u8], rows: usize, forced: Option<ValueCodec>, out: &mut Vec<u8>) {
+    let start = out.len();
+    if forced != Some(ValueCodec::Plain) {
+        runs::write(rows, out, |run, out| {
+            let run_bits = &bits[run.start / 8..run.end.div_ceil(8)];
+            encode_page(run_bits, run.len(), forced, out);
+        });
+        if out.len() - start <= bits.len() / 2 {
+            return;
+        }
+        out.truncate(start);
+    }
+    write_plain(bits, out);
+}
+
+/// Clears the bits after the last row.
+fn clear_after(bits: &mut [u8], rows: usize) {
     if !rows.is_multiple_of(8)
         && let Some(last) = bits.last_mut()
     {
@@ -104,7 +150,7 @@ fn count_runs(bits: &[u8], rows: usize) -> usize {
         runs += (byte ^ (byte << 1 | before)).count_ones() as usize;
         before = byte >> 7;
     }
-    // The cleared bits behind the last row end a run of ones.
+    // The cleared bits after the last row end a run of ones.
     runs - usize::from(!rows.is_multiple_of(8) && bit(bits, rows - 1))
 }
 
@@ -132,16 +178,79 @@ pub(crate) fn decode_page(
 ) -> Result<(), DecodeError> {
     match open_page(codec, prelude, page, &mut scratch.decompressor)? {
         Source::Constant => fill_bits(Input::new(prelude), out)?,
-        Source::Page(PageMode::Constant, input) => fill_bits(input, out)?,
-        Source::Page(PageMode::Plain, mut input) => {
-            out.copy_from_slice(input.take(out.len())?);
-            input.finish()?;
+        Source::Page(PageMode::Runs, input) => {
+            for run in Runs::read(input, rows)?.iter() {
+                let run = run?;
+                let bytes = run.rows.start / 8..run.rows.end.div_ceil(8);
+                decode_mode(run.mode, run.input, run.rows.len(), &mut out[bytes])?;
+            }
         }
-        Source::Page(PageMode::RunLength, input) => decode_runs(input, rows, out)?,
-        Source::Page(..) => return Err(DecodeError::new("page mode does not fit bits")),
+        Source::Page(mode, input) => decode_mode(mode, input, rows, out)?,
     }
-    clear_behind(out, rows);
+    clear_after(out, rows);
     Ok(())
+}
+
+/// Decodes a page that is not cut into runs, after its mode byte.
+fn decode_mode(
+    mode: PageMode,
+    mut input: Input<'_>,
+    rows: usize,
+    out: &mut [u8],
+) -> Result<(), DecodeError> {
+    match mode {
+        PageMode::Constant => fill_bits(input, out),
+        PageMode::Plain => {
+            out.copy_from_slice(input.take(out.len())?);
+            input.finish()
+        }
+        PageMode::RunLength => {
+            check_rows(mode, rows)?;
+            decode_runs(input, rows, out)
+        }
+        _ => Err(DecodeError::new("page mode does not fit bits")),
+    }
+}
+
+/// Decodes the bit at `index` of a page of `rows` bits.
+pub(crate) fn decode_value(
+    codec: CodecChain,
+    prelude: &[u8],
+    page: &[u8],
+    (rows, index): (usize, usize),
+    scratch: &mut DecodeScratch,
+) -> Result<bool, DecodeError> {
+    let mut out = [0; RUN_BITS_BYTES];
+    let (mode, input, rows, index) =
+        match open_page(codec, prelude, page, &mut scratch.decompressor)? {
+            Source::Constant => {
+                fill_bits(Input::new(prelude), &mut out[..1])?;
+                return Ok(out[0] & 1 == 1);
+            }
+            Source::Page(PageMode::Runs, input) => {
+                let run = Runs::read(input, rows)?.of_row(index)?;
+                let at = index - run.rows.start;
+                (run.mode, run.input, run.rows.len(), at)
+            }
+            Source::Page(mode, input) => (mode, input, rows, index),
+        };
+    match mode {
+        PageMode::Plain => {
+            let mut input = input;
+            let bits = input.take(rows.div_ceil(8))?;
+            input.finish()?;
+            Ok(bit(bits, index))
+        }
+        PageMode::Constant => {
+            fill_bits(input, &mut out[..1])?;
+            Ok(out[0] & 1 == 1)
+        }
+        _ => {
+            check_rows(mode, rows)?;
+            decode_mode(mode, input, rows, &mut out[..rows.div_ceil(8)])?;
+            Ok(bit(&out, index))
+        }
+    }
 }
 
 fn fill_bits(mut input: Input<'_>, out: &mut [u8]) -> Result<(), DecodeError> {

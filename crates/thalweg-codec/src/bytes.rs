@@ -3,21 +3,29 @@
 //! Invariants: lengths are coded, offsets are not, so a page does not depend on those before it; a
 //! page never claims more bytes than [`expands_to`] allows its input.
 
-use zerocopy::FromBytes;
+use std::ops::Range;
 
-use crate::PAGE_ROWS;
-use crate::chain::{ChunkKind, CodecChain};
+use crate::MAX_PAGE_ROWS;
+use crate::alphabet::Alphabet;
+use crate::chain::{ChunkKind, CodecChain, LastStage};
 use crate::chunk::EncodedChunk;
-use crate::dictionary::{self, Codes, Interner, hash_bytes};
+use crate::dictionary::{self, hash_bytes};
 use crate::element::Offset;
-use crate::encode::{Settings, ValueCodec};
+use crate::encode::{Settings, ValueCodec, trim};
 use crate::error::{DecodeError, EncodeError, ensure};
+use crate::fsst_codes::{Groups, Symbols};
+use crate::inner;
 use crate::input::Input;
-use crate::integers::{self, IntegerPlan, small};
+use crate::integers::{IntegerPlan, IntegerScratch, small};
 use crate::mode::PageMode;
-use crate::packing::PageBuffer;
+use crate::packing::{LongBuffer, PageBuffer};
 use crate::stage::{PageWriter, expands_to};
+use crate::text_choice::{self, TextForm};
 use crate::values::{DecodeScratch, SharedScratch, Source, open_page, write_constant};
+
+mod dictionary_of_texts;
+
+use dictionary_of_texts::{BytesDictionary, DictionaryView};
 
 /// Variable-length values: bytes without gaps, and where each value ends in them.
 #[derive(Debug, Default)]
@@ -59,7 +67,7 @@ impl Values {
         self.ends.len()
     }
 
-    fn start(&self, row: usize) -> usize {
+    pub(crate) fn start(&self, row: usize) -> usize {
         if row == 0 {
             0
         } else {
@@ -67,18 +75,9 @@ impl Values {
         }
     }
 
-    fn value<'a>(&self, data: &'a [u8], row: usize) -> &'a [u8] {
+    pub(crate) fn value<'a>(&self, data: &'a [u8], row: usize) -> &'a [u8] {
         &data[self.start(row)..self.ends[row] as usize]
     }
-}
-
-/// Distinct values and the codes of the rows.
-#[derive(Debug, Default)]
-pub(crate) struct BytesDictionary {
-    interner: Interner,
-    ends: Vec<u32>,
-    data: Vec<u8>,
-    codes: Codes,
 }
 
 /// Buffers of [`encode`].
@@ -86,103 +85,25 @@ pub(crate) struct BytesDictionary {
 pub(crate) struct BytesScratch {
     pub(crate) values: Values,
     dictionary: BytesDictionary,
-    lengths: PageBuffer,
+    lengths: LongBuffer,
 }
 
-impl BytesDictionary {
-    /// Numbers the values; says whether that makes the chunk smaller.
-    fn build(&mut self, values: &Values, data: &[u8], forced: bool) -> bool {
-        let rows = values.rows();
-        let limit = if forced { rows } else { rows / 4 };
-        let limit = limit.clamp(1, dictionary::VALUES_MAX);
-        self.interner.reset(limit);
-        self.ends.clear();
-        self.data.clear();
-        self.codes.rows.clear();
-        self.codes.pages.clear();
-        let mut failures = 0;
-        let mut coded_data_bytes = 0;
-        for start in (0..rows).step_by(PAGE_ROWS) {
-            let end = (start + PAGE_ROWS).min(rows);
-            let page_bytes = values.start(end) - values.start(start);
-            let coded = self.build_page(values, data, start..end, limit);
-            self.codes.pages.push(coded);
-            failures += usize::from(!coded);
-            coded_data_bytes += if coded { page_bytes } else { 0 };
-            if failures * 2 > rows.div_ceil(PAGE_ROWS) {
-                return false;
-            }
-        }
-        // Codes are smaller than lengths, so the bytes decide.
-        forced || self.data.len() + self.ends.len() * 4 + rows < coded_data_bytes
-    }
-
-    fn build_page(
-        &mut self,
-        values: &Values,
-        data: &[u8],
-        rows: std::ops::Range<usize>,
-        limit: usize,
-    ) -> bool {
-        let (values_before, bytes_before) = (self.ends.len(), self.data.len());
-        let rows_after = rows.end;
-        let (first, last) = (values.start(rows.start), values.start(rows.end));
-        for row in rows {
-            let value = values.value(data, row);
-            let (ends, known) = (&self.ends, &self.data);
-            let is_same = |code: u16| entry(ends, known, usize::from(code)) == value;
-            let (code, is_new) = self.interner.intern(hash_bytes(value), is_same);
-            self.codes.rows.push(code);
-            if is_new {
-                self.data.extend_from_slice(value);
-                // Within the 4 GiB of all values.
-                self.ends.push(small(self.data.len()));
-            }
-            if self.ends.len() > limit {
-                break;
-            }
-        }
-        let page_may_expand = expands_to(
-            4 + self.ends.len() * 4 + self.data.len(),
-            (last - first) as u64,
-        );
-        let coded = self.ends.len() <= limit && page_may_expand;
-        if !coded {
-            self.interner.truncate(values_before);
-            self.ends.truncate(values_before);
-            self.data.truncate(bytes_before);
-            self.codes.rows.resize(rows_after, 0);
-        }
-        coded
-    }
-
-    fn write_prelude(&self, out: &mut EncodedChunk) -> Result<(), EncodeError> {
-        out.codec.kind = ChunkKind::Dictionary;
-        out.bytes
-            .extend_from_slice(&small::<u32>(self.ends.len()).to_le_bytes());
-        for end in &self.ends {
-            out.bytes.extend_from_slice(&end.to_le_bytes());
-        }
-        out.bytes.extend_from_slice(&self.data);
-        out.prelude_bytes =
-            u32::try_from(out.bytes.len()).map_err(|_| EncodeError::TooManyBytes {
-                limit_bytes: u32::MAX as usize,
-            })?;
-        Ok(())
+impl BytesScratch {
+    /// Gives buffers of more than `limit_bytes` back.
+    pub(crate) fn trim(&mut self, limit_bytes: usize) {
+        trim(&mut self.values.ends, limit_bytes);
+        self.dictionary.trim(limit_bytes);
     }
 }
 
-fn entry<'a>(ends: &[u32], data: &'a [u8], code: usize) -> &'a [u8] {
-    let start = if code == 0 {
-        0
-    } else {
-        ends[code - 1] as usize
-    };
-    &data[start..ends[code] as usize]
-}
+/// Pages of more bytes get no codes of FSST: what these may take is reserved before.
+const MOST_FSST_BYTES: usize = 4 << 20;
+
+/// Bytes before the lengths of a page: its mode and their length.
+const HEADER_BYTES: usize = 5;
 
 /// Encodes the values that `scratch` has read from `data` into a chunk that is empty but for its
-/// type.
+/// type and pages.
 pub(crate) fn encode(
     data: &[u8],
     settings: &Settings,
@@ -195,48 +116,203 @@ pub(crate) fn encode(
         dictionary,
         lengths,
     } = scratch;
-    let rows = values.rows();
     if settings.codec.is_none() && is_constant(values, data) {
         write_constant(values.value(data, 0), out);
         return Ok(());
     }
     let forced = settings.codec == Some(ValueCodec::Dictionary);
     let may_repeat = settings.codec.is_none() && has_few_values(values, data);
-    if (forced || may_repeat) && dictionary.build(values, data, forced) {
+    if (forced || may_repeat) && dictionary.build(values, data, out, forced) {
         dictionary.write_prelude(out)?;
+        return encode_coded(data, settings, scratch, shared, out);
     }
-    let coded = out.codec.kind == ChunkKind::Dictionary;
+    if out.planned_pages() == 0 {
+        return Ok(());
+    }
+    let texts = Texts {
+        values,
+        data,
+        lengths,
+    };
+    encode_texts(texts, settings, shared, out)
+}
+
+/// Texts whose pages are being written.
+struct Texts<'a> {
+    values: &'a Values,
+    data: &'a [u8],
+    lengths: &'a mut LongBuffer,
+}
+
+impl<'a> Texts<'a> {
+    /// The bytes of some rows.
+    fn data(&self, rows: &Range<usize>) -> &'a [u8] {
+        &self.data[self.values.start(rows.start)..self.values.start(rows.end)]
+    }
+
+    /// Fills `page` with mode and lengths of a page.
+    fn write_header(
+        &mut self,
+        rows: &Range<usize>,
+        plan: &mut IntegerPlan,
+        integers: &mut IntegerScratch,
+        page: &mut Vec<u8>,
+    ) {
+        let lengths = self.lengths.lanes::<u32>(rows.len());
+        let mut start = self.values.start(rows.start);
+        for (&end, length) in self.values.ends[rows.clone()].iter().zip(&mut *lengths) {
+            // Of 32 bits, as ends are.
+            *length = small(end as usize - start);
+            start = end as usize;
+        }
+        page.clear();
+        page.extend_from_slice(&[PageMode::Plain.to_byte(), 0, 0, 0, 0]);
+        inner::encode(lengths, 0, plan, integers, page);
+        let lengths_bytes: u32 = small(page.len() - HEADER_BYTES);
+        page[1..HEADER_BYTES].copy_from_slice(&lengths_bytes.to_le_bytes());
+    }
+}
+
+/// Encodes a chunk that has a dictionary.
+fn encode_coded(
+    data: &[u8],
+    settings: &Settings,
+    scratch: &mut BytesScratch,
+    shared: &mut SharedScratch,
+    out: &mut EncodedChunk,
+) -> Result<(), EncodeError> {
     let SharedScratch {
         integers,
         compressor,
         page,
         ..
     } = shared;
+    let mut texts = Texts {
+        values: &scratch.values,
+        data,
+        lengths: &mut scratch.lengths,
+    };
     let mut writer = PageWriter::new(out);
     let mut plan = IntegerPlan::UNKNOWN;
-    for (index, start) in (0..rows).step_by(PAGE_ROWS).enumerate() {
-        let end = (start + PAGE_ROWS).min(rows);
-        let page_data = &data[values.start(start)..values.start(end)];
-        page.clear();
-        if coded && dictionary.codes.pages[index] {
-            dictionary::encode_codes(&dictionary.codes.rows[start..end], integers, page);
+    for index in 0..out.planned_pages() {
+        let rows = out.row_range(index);
+        let page_data = texts.data(&rows);
+        if let Some(codes) = scratch.dictionary.codes_of(index, rows.clone()) {
+            page.clear();
+            dictionary::encode_codes(codes, integers, page);
         } else {
-            let lengths = &mut lengths.lanes::<u32>()[..end - start];
-            for (row, length) in (start..end).zip(&mut *lengths) {
-                *length = small(values.value(data, row).len());
-            }
-            page.extend_from_slice(&[PageMode::Plain.to_byte(), 0, 0, 0, 0]);
-            integers::encode(lengths, 0, &mut plan, integers, page);
-            let lengths_bytes: u32 = small(page.len() - 5);
-            page[1..5].copy_from_slice(&lengths_bytes.to_le_bytes());
+            texts.write_header(&rows, &mut plan, integers, page);
             page.extend_from_slice(page_data);
         }
-        let rule = settings.stage_rule(if coded { 50 } else { 0 });
+        let rule = settings.stage_rule(50);
         writer.stage(rule, page, page_data.len(), compressor);
         writer.push(page, &[], compressor, out)?;
     }
     writer.finish(out);
     Ok(())
+}
+
+/// Encodes a chunk without a dictionary, which has a page.
+fn encode_texts(
+    mut texts: Texts<'_>,
+    settings: &Settings,
+    shared: &mut SharedScratch,
+    out: &mut EncodedChunk,
+) -> Result<(), EncodeError> {
+    let SharedScratch {
+        integers,
+        compressor,
+        page,
+        plain: packed,
+        ..
+    } = shared;
+    let mut plan = IntegerPlan::UNKNOWN;
+    let rows = out.row_range(0);
+    texts.write_header(&rows, &mut plan, integers, page);
+    let first_page = (&page[..], texts.data(&rows));
+    let mut form = text_choice::choose(texts.values, texts.data, first_page, settings, compressor);
+    write_prelude(&form, out)?;
+    let mut writer = PageWriter::new(out);
+    let mut failures = 0;
+    for index in 0..out.planned_pages() {
+        let rows = out.row_range(index);
+        let page_data = texts.data(&rows);
+        if index > 0 {
+            texts.write_header(&rows, &mut plan, integers, page);
+        }
+        if write_packed(&mut form, &texts, &rows, page, packed) {
+            writer.stage(packed_rule(settings), packed, page_data.len(), compressor);
+            writer.push(packed, &[], compressor, out)?;
+            continue;
+        }
+        failures += usize::from(!matches!(form, TextForm::Plain));
+        if failures >= MOST_FAILURES {
+            // The sample has missed bytes that are everywhere.
+            form = TextForm::Plain;
+        }
+        writer.stage_parts(settings.stage_rule(0), page, page_data, compressor);
+        writer.push_parts(page, page_data, compressor, out)?;
+    }
+    writer.finish(out);
+    Ok(())
+}
+
+/// Pages that do not fit the form of their chunk before it is tried no more.
+const MOST_FAILURES: usize = 2;
+
+/// The last stage of pages that are packed already: at the fast level LZ4 finds nothing more.
+fn packed_rule(settings: &Settings) -> crate::stage::StageRule {
+    match settings.stage_rule(0) {
+        crate::stage::StageRule::Lz4Above(_) => crate::stage::StageRule::Always(LastStage::None),
+        rule => rule,
+    }
+}
+
+fn write_prelude(form: &TextForm, out: &mut EncodedChunk) -> Result<(), EncodeError> {
+    match form {
+        TextForm::Plain => return Ok(()),
+        TextForm::Alphabet(alphabet) => {
+            out.codec.kind = ChunkKind::Alphabet;
+            alphabet.write_prelude(&mut out.bytes);
+        }
+        TextForm::Fsst(table) => {
+            out.codec.kind = ChunkKind::Fsst;
+            table.write_prelude(&mut out.bytes);
+        }
+    }
+    out.end_prelude()
+}
+
+/// Fills `packed` with the page of some rows in the form of the chunk, given the `header` of the
+/// plain one; says whether it is smaller.
+fn write_packed(
+    form: &mut TextForm,
+    texts: &Texts<'_>,
+    rows: &Range<usize>,
+    header: &[u8],
+    packed: &mut Vec<u8>,
+) -> bool {
+    let page_data = texts.data(rows);
+    packed.clear();
+    let (mode, is_whole) = match form {
+        TextForm::Plain => return false,
+        TextForm::Alphabet(alphabet) => {
+            packed.extend_from_slice(header);
+            (PageMode::Alphabet, alphabet.encode(page_data, packed))
+        }
+        TextForm::Fsst(table) => {
+            if page_data.len() > MOST_FSST_BYTES {
+                return false;
+            }
+            packed.extend_from_slice(header);
+            let values = rows.clone().map(|row| texts.values.value(texts.data, row));
+            table.encode(&values.collect::<Vec<_>>(), packed);
+            (PageMode::Fsst, true)
+        }
+    };
+    packed[0] = mode.to_byte();
+    let is_smaller = packed.len() < header.len() + page_data.len();
+    is_whole && is_smaller && expands_to(packed.len(), page_data.len() as u64)
 }
 
 /// Whether all values are the same, and few enough bytes to be repeated from the prelude.
@@ -246,7 +322,7 @@ fn is_constant(values: &Values, data: &[u8]) -> bool {
         return false;
     }
     let first = values.value(data, 0);
-    let page_bytes = (first.len() * rows.min(PAGE_ROWS)) as u64;
+    let page_bytes = (first.len() * rows.min(MAX_PAGE_ROWS)) as u64;
     expands_to(first.len(), page_bytes) && (1..rows).all(|row| values.value(data, row) == first)
 }
 
@@ -265,6 +341,42 @@ fn has_few_values(values: &Values, data: &[u8]) -> bool {
     looked >= 8 && distinct * 4 <= looked * 3
 }
 
+/// Tables of the last chunk that was read.
+#[derive(Debug, Default)]
+pub(crate) struct TextReaders {
+    prelude: Vec<u8>,
+    table: Option<ReadTable>,
+}
+
+#[derive(Debug)]
+enum ReadTable {
+    Alphabet(Box<Alphabet>),
+    Fsst(Box<Symbols>),
+}
+
+impl TextReaders {
+    /// Makes the table of a prelude the one at hand.
+    fn read(&mut self, kind: ChunkKind, prelude: &[u8]) -> Result<&ReadTable, DecodeError> {
+        let is_known = match &self.table {
+            Some(ReadTable::Alphabet(_)) => kind == ChunkKind::Alphabet,
+            Some(ReadTable::Fsst(_)) => kind == ChunkKind::Fsst,
+            None => false,
+        };
+        if !is_known || self.prelude != prelude {
+            self.table = None;
+            self.prelude.clear();
+            self.prelude.extend_from_slice(prelude);
+            self.table = Some(match kind {
+                ChunkKind::Alphabet => ReadTable::Alphabet(Box::new(Alphabet::read(prelude)?)),
+                _ => ReadTable::Fsst(Box::new(Symbols::read(prelude)?)),
+            });
+        }
+        self.table.as_ref().ok_or(UNFIT)
+    }
+}
+
+const UNFIT: DecodeError = DecodeError::new("page mode does not fit variable-length values");
+
 /// Appends a page of `rows` values.
 pub(crate) fn decode_page<O: Offset>(
     codec: CodecChain,
@@ -277,124 +389,216 @@ pub(crate) fn decode_page<O: Offset>(
 ) -> Result<(), DecodeError> {
     let DecodeScratch {
         decompressor,
-        buffers,
+        buffers: [buffer, _],
+        lanes,
+        texts,
+        ..
     } = scratch;
     let input_bytes = prelude.len() + page.len();
     let source = open_page(codec, prelude, page, decompressor)?;
     if offsets.is_empty() {
-        push_offset(data.len(), offsets)?;
+        offsets.push(O::from_index(data.len()).ok_or(BEYOND_OFFSETS)?);
     }
-    match source {
+    let (mode, input) = match source {
         Source::Constant => {
-            ensure(
-                expands_to(input_bytes, (prelude.len() * rows) as u64),
-                "a page would expand too far",
-            )?;
-            for _ in 0..rows {
-                data.extend_from_slice(prelude);
-                push_offset(data.len(), offsets)?;
-            }
-            Ok(())
+            let page_bytes = prelude.len() * rows;
+            check_expansion(input_bytes, page_bytes as u64)?;
+            let values = (0..rows).map(|_| 0..prelude.len());
+            return push_texts(prelude, values, page_bytes, offsets, data);
         }
-        Source::Page(PageMode::Plain, input) => decode_plain(input, rows, buffers, offsets, data),
         Source::Page(PageMode::Codes, input) => {
             let codes = DictionaryView::read(prelude)?;
-            codes.decode(input, input_bytes, rows, buffers, offsets, data)
+            return codes.decode(input, input_bytes, rows, (buffer, lanes), (offsets, data));
         }
-        Source::Page(..) => Err(DecodeError::new(
-            "page mode does not fit variable-length values",
-        )),
+        Source::Page(mode, input) => (mode, input),
+    };
+    let lengths = lanes.lanes::<u32>(rows);
+    let (total_bytes, input) = read_lengths(input, buffer, lengths)?;
+    let start = data.len();
+    match mode {
+        PageMode::Plain => push_plain(input, total_bytes, data)?,
+        PageMode::Alphabet | PageMode::Fsst => {
+            check_expansion(input_bytes, total_bytes)?;
+            match texts.read(codec.kind, prelude)? {
+                ReadTable::Alphabet(alphabet) => push_indices(alphabet, input, total_bytes, data)?,
+                ReadTable::Fsst(symbols) => {
+                    let groups = Groups::read(input, rows)?;
+                    let total_bytes = check_codes(&groups, total_bytes)?;
+                    groups.decode(symbols, lengths, total_bytes, data)?;
+                }
+            }
+        }
+        _ => return Err(UNFIT),
     }
+    push_offsets(start, lengths, offsets)
 }
 
-fn push_offset<O: Offset>(end: usize, offsets: &mut Vec<O>) -> Result<(), DecodeError> {
-    offsets.push(
-        O::from_index(end).ok_or(DecodeError::new("more bytes than the offset type reaches"))?,
-    );
-    Ok(())
+const BEYOND_OFFSETS: DecodeError = DecodeError::new("more bytes than the offset type reaches");
+
+fn check_expansion(input_bytes: usize, page_bytes: u64) -> Result<(), DecodeError> {
+    ensure(
+        expands_to(input_bytes, page_bytes),
+        "a page would expand too far",
+    )
 }
 
-fn decode_plain<O: Offset>(
+/// Reads the lengths of a page; returns their sum and what follows.
+fn read_lengths<'a>(
+    mut input: Input<'a>,
+    buffer: &mut PageBuffer,
+    lengths: &mut [u32],
+) -> Result<(u64, Input<'a>), DecodeError> {
+    let lengths_bytes = input.read::<u32>()? as usize;
+    inner::decode(input.take(lengths_bytes)?, buffer, lengths)?;
+    let total_bytes = lengths.iter().map(|&length| u64::from(length)).sum();
+    Ok((total_bytes, input))
+}
+
+fn push_plain(
     mut input: Input<'_>,
-    rows: usize,
-    buffers: &mut [PageBuffer; 2],
-    offsets: &mut Vec<O>,
+    total_bytes: u64,
     data: &mut Vec<u8>,
 ) -> Result<(), DecodeError> {
-    let lengths_bytes = input.read::<u32>()? as usize;
-    let [buffer, lengths] = buffers;
-    let lengths = &mut lengths.lanes::<u32>()[..rows];
-    integers::decode(input.take(lengths_bytes)?, buffer, lengths)?;
-    let total_bytes: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
     let bytes = input.take_rest();
     ensure(
         total_bytes == bytes.len() as u64,
         "lengths do not add up to the bytes of a page",
     )?;
-    let mut end = data.len();
-    offsets.reserve(rows);
-    for &length in &*lengths {
-        end += length as usize;
-        push_offset(end, offsets)?;
-    }
     data.extend_from_slice(bytes);
     Ok(())
 }
 
-/// A prelude of distinct values, its outline checked.
-struct DictionaryView<'a> {
-    ends: &'a [u8],
-    data: &'a [u8],
+fn push_indices(
+    alphabet: &Alphabet,
+    mut input: Input<'_>,
+    total_bytes: u64,
+    data: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    let packed = input.take_rest();
+    // An index takes a bit or more, so this is a number of bytes that exist.
+    let fits = total_bytes <= packed.len() as u64 * 8;
+    ensure(fits, "lengths do not add up to the bytes of a page")?;
+    let start = data.len();
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "eight times a length in memory"
+    )]
+    data.resize(start + total_bytes as usize, 0);
+    alphabet.decode(packed, &mut data[start..])
 }
 
-impl<'a> DictionaryView<'a> {
-    fn read(prelude: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut input = Input::new(prelude);
-        let count = input.read::<u32>()? as usize;
-        let ends = input.take(count.saturating_mul(4))?;
-        Ok(Self {
-            ends,
-            data: input.take_rest(),
-        })
-    }
+/// The bytes that codes stand for, if they can stand for so many.
+fn check_codes(groups: &Groups<'_>, total_bytes: u64) -> Result<usize, DecodeError> {
+    let fits = total_bytes <= groups.codes_bytes() as u64 * 8;
+    ensure(fits, "codes for another number of bytes")?;
+    usize::try_from(total_bytes).map_err(|_| BEYOND_OFFSETS)
+}
 
-    fn end(&self, index: usize) -> Result<usize, DecodeError> {
-        let end = u32::read_from_bytes(&self.ends[index * 4..index * 4 + 4]);
-        Ok(end.map_err(|_| DecodeError::new("page is cut short"))? as usize)
-    }
+/// Appends the ends of texts whose bytes begin at `start`.
+fn push_offsets<O: Offset>(
+    start: usize,
+    lengths: &[u32],
+    offsets: &mut Vec<O>,
+) -> Result<(), DecodeError> {
+    let total_bytes: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+    let end = usize::try_from(start as u64 + total_bytes).ok();
+    end.and_then(O::from_index).ok_or(BEYOND_OFFSETS)?;
+    let mut end = start;
+    offsets.extend(lengths.iter().map(|&length| {
+        // Below the last one, which fits.
+        end += length as usize;
+        O::wrapping(end)
+    }));
+    Ok(())
+}
 
-    fn value(&self, code: u16) -> Result<&'a [u8], DecodeError> {
-        let code = usize::from(code);
-        let start = if code == 0 { 0 } else { self.end(code - 1)? };
-        self.data
-            .get(start..self.end(code)?)
-            .ok_or(DecodeError::new("dictionary entry beyond its bytes"))
-    }
+/// Bytes that are copied at once, of texts that are no longer.
+const SHORT_BYTES: usize = 32;
 
-    fn decode<O: Offset>(
-        &self,
-        mut input: Input<'_>,
-        input_bytes: usize,
-        rows: usize,
-        buffers: &mut [PageBuffer; 2],
-        offsets: &mut Vec<O>,
-        data: &mut Vec<u8>,
-    ) -> Result<(), DecodeError> {
-        let [buffer, codes] = buffers;
-        let codes = &mut codes.lanes::<u16>()[..rows];
-        dictionary::decode_codes(&mut input, self.ends.len() / 4, buffer, codes)?;
-        let before = data.len();
-        offsets.reserve(rows);
-        for &code in &*codes {
-            let value = self.value(code)?;
-            let page_bytes = data.len() - before + value.len();
-            ensure(
-                expands_to(input_bytes, page_bytes as u64),
-                "a page would expand too far",
-            )?;
-            data.extend_from_slice(value);
-            push_offset(data.len(), offsets)?;
+/// Appends the texts in these ranges of `source`, which add up to `total_bytes`.
+fn push_texts<O: Offset>(
+    source: &[u8],
+    ranges: impl Iterator<Item = Range<usize>>,
+    total_bytes: usize,
+    offsets: &mut Vec<O>,
+    data: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    let mut end = data.len();
+    let last = end + total_bytes;
+    O::from_index(last).ok_or(BEYOND_OFFSETS)?;
+    // A text and what follows it are copied together where there is room: a copy of a fixed length
+    // is two instructions.
+    data.resize(last + SHORT_BYTES, 0);
+    offsets.extend(ranges.map(|range| {
+        let length = range.len();
+        let whole = source.get(range.start..range.start + SHORT_BYTES);
+        match (whole, data.get_mut(end..end + SHORT_BYTES)) {
+            (Some(source), Some(target)) if length <= SHORT_BYTES => target.copy_from_slice(source),
+            _ => data[end..end + length].copy_from_slice(&source[range]),
         }
-        Ok(())
+        end += length;
+        // Below the last one, which fits.
+        O::wrapping(end)
+    }));
+    assert!(end == last, "ranges that do not add up");
+    data.truncate(last);
+    Ok(())
+}
+
+/// Appends the value at `index` of a page of `rows` values.
+pub(crate) fn decode_value(
+    codec: CodecChain,
+    prelude: &[u8],
+    page: &[u8],
+    (rows, index): (usize, usize),
+    scratch: &mut DecodeScratch,
+    out: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    let DecodeScratch {
+        decompressor,
+        buffers,
+        lanes,
+        texts,
+        ..
+    } = scratch;
+    let (mode, input) = match open_page(codec, prelude, page, decompressor)? {
+        Source::Constant => {
+            out.extend_from_slice(prelude);
+            return Ok(());
+        }
+        Source::Page(PageMode::Codes, input) => {
+            let codes = DictionaryView::read(prelude)?;
+            return codes.decode_value(input, (rows, index), buffers, out);
+        }
+        Source::Page(mode, input) => (mode, input),
+    };
+    let lengths = lanes.lanes::<u32>(rows);
+    let (total_bytes, mut input) = read_lengths(input, &mut buffers[0], lengths)?;
+    let start: u64 = lengths[..index]
+        .iter()
+        .map(|&length| u64::from(length))
+        .sum();
+    let end = start + u64::from(lengths[index]);
+    // Within what follows, or refused with it.
+    let at = |bytes: u64| usize::try_from(bytes).map_err(|_| BEYOND_OFFSETS);
+    let (start, end, total) = (at(start)?, at(end)?, at(total_bytes)?);
+    match mode {
+        PageMode::Plain => {
+            let bytes = input.take_rest();
+            let fits = bytes.len() == total;
+            ensure(fits, "lengths do not add up to the bytes of a page")?;
+            out.extend_from_slice(&bytes[start..end]);
+            Ok(())
+        }
+        PageMode::Alphabet | PageMode::Fsst => match texts.read(codec.kind, prelude)? {
+            ReadTable::Alphabet(alphabet) => {
+                alphabet.decode_range(input.take_rest(), (start, end, total), out)
+            }
+            ReadTable::Fsst(symbols) => {
+                let groups = Groups::read(input, rows)?;
+                groups.decode_value(symbols, lengths, index, out)
+            }
+        },
+        _ => Err(UNFIT),
     }
 }

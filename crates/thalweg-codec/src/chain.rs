@@ -40,6 +40,12 @@ byte_enum! {
         Constant = 2,
         /// The prelude is a list of distinct values; pages hold codes, or describe themselves.
         Dictionary = 3,
+        /// The prelude is the metadata of a pco chunk; pages are pco pages, or describe themselves.
+        Pco = 4,
+        /// The prelude is a table of symbols; pages hold FSST codes, or are plain.
+        Fsst = 5,
+        /// The prelude is a list of bytes; pages hold the index of each byte, or are plain.
+        Alphabet = 6,
     }
 }
 

@@ -98,24 +98,29 @@ impl<'a, L: Lane> Sample<'a, L> {
 
     /// About how many distinct values there are; `None` when hardly any value repeats.
     pub(crate) fn distinct_values(&self) -> Option<usize> {
-        const LOOK: usize = 48;
-        let mut seen: [L; LOOK] = [L::default(); LOOK];
-        let (mut distinct, mut looked) = (0, 0);
-        let step = (self.values.len() / LOOK).max(1);
-        for &value in self.values.iter().step_by(step).take(LOOK) {
-            looked += 1;
-            if !seen[..distinct].contains(&value) {
-                seen[distinct] = value;
-                distinct += 1;
-            }
-            // Most values were new so far: no need to look at the rest.
-            if looked == LOOK / 3 && distinct + 2 > looked {
-                return None;
-            }
-        }
-        // The fewer repeat, the more are still unseen.
-        (distinct * 4 <= looked * 3).then(|| distinct * looked / (looked - distinct))
+        distinct_values(self.values)
     }
+}
+
+/// About how many distinct values there are; `None` when hardly any value repeats.
+pub(crate) fn distinct_values<T: Copy + Default + PartialEq>(values: &[T]) -> Option<usize> {
+    const LOOK: usize = 48;
+    let mut seen = [T::default(); LOOK];
+    let (mut distinct, mut looked) = (0, 0);
+    let step = (values.len() / LOOK).max(1);
+    for &value in values.iter().step_by(step).take(LOOK) {
+        looked += 1;
+        if !seen[..distinct].contains(&value) {
+            seen[distinct] = value;
+            distinct += 1;
+        }
+        // Most values were new so far: no need to look at the rest.
+        if looked == LOOK / 3 && distinct + 2 > looked {
+            return None;
+        }
+    }
+    // The fewer repeat, the more are still unseen.
+    (distinct * 4 <= looked * 3).then(|| distinct * looked / (looked - distinct))
 }
 
 /// Copies evenly spread runs of a page, the first from its start, the last from its end.

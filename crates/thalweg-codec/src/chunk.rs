@@ -1,16 +1,72 @@
 //! A chunk in its two forms: what an encoder fills, and what a decoder reads.
 //!
 //! Invariants of a [`ChunkView`]: `page_ends` rise, start no lower than `prelude_bytes`, and the
-//! last one is the length of `bytes`; there are as many as `rows` needs.
+//! last one is the length of `bytes`; there are as many as there are pages; each page has 1 to
+//! [`MAX_PAGE_ROWS`] rows, together those of the chunk.
 
 use std::ops::Range;
 
-use crate::PAGE_ROWS;
 use crate::chain::{ChunkKind, CodecChain, ElementType, LastStage};
-use crate::error::{DecodeError, ensure};
+use crate::error::{DecodeError, EncodeError, ensure};
+use crate::{MAX_PAGE_ROWS, PAGE_ROWS};
 
 /// The most rows a chunk may hold.
 pub const MAX_CHUNK_ROWS: usize = 1 << 24;
+
+/// How a chunk is cut into pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paging<'a> {
+    /// Pages of so many rows; the last may be short.
+    Every(usize),
+    /// The row after the last one of each page, rising to the rows of the chunk.
+    RowEnds(&'a [u32]),
+}
+
+impl Paging<'_> {
+    /// Pages of streams.
+    pub const STREAM: Self = Self::Every(PAGE_ROWS);
+
+    /// The row after the last one of each page, in the place of what `ends` holds.
+    fn write_row_ends(self, rows: usize, ends: &mut Vec<u32>) -> Result<(), EncodeError> {
+        const BAD: fn(usize) -> EncodeError = |rows| EncodeError::BadPages {
+            rows,
+            limit_rows: MAX_PAGE_ROWS,
+        };
+        ends.clear();
+        match self {
+            Self::Every(page_rows) => {
+                if !(1..=MAX_PAGE_ROWS).contains(&page_rows) {
+                    return Err(BAD(rows));
+                }
+                let starts = (0..rows).step_by(page_rows);
+                ends.extend(starts.map(|start| to_row_end((start + page_rows).min(rows))));
+            }
+            Self::RowEnds(given) => {
+                check_row_ends(given, rows).map_err(|_| BAD(rows))?;
+                ends.extend_from_slice(given);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// At most [`MAX_CHUNK_ROWS`].
+fn to_row_end(row: usize) -> u32 {
+    crate::integers::small(row)
+}
+
+fn check_row_ends(ends: &[u32], rows: usize) -> Result<(), DecodeError> {
+    let mut start = 0;
+    for &end in ends {
+        let page_rows = end.saturating_sub(start) as usize;
+        ensure(
+            (1..=MAX_PAGE_ROWS).contains(&page_rows),
+            "a page without rows or with too many",
+        )?;
+        start = end;
+    }
+    ensure(start as usize == rows, "pages of another number of rows")
+}
 
 /// An encoded chunk. Its buffers are reused when it is passed to an encoder again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +77,8 @@ pub struct EncodedChunk {
     pub rows: usize,
     /// Bytes in front of the first page that every page needs.
     pub prelude_bytes: u32,
+    /// The row after the last one of each page.
+    pub page_row_ends: Vec<u32>,
     /// Where each page ends in `bytes`; the first starts at `prelude_bytes`.
     pub page_ends: Vec<u32>,
     /// Prelude and pages, without gaps.
@@ -39,6 +97,7 @@ impl Default for EncodedChunk {
             },
             rows: 0,
             prelude_bytes: 0,
+            page_row_ends: Vec::new(),
             page_ends: Vec::new(),
             bytes: Vec::new(),
             raw_bytes: 0,
@@ -57,13 +116,34 @@ impl EncodedChunk {
     /// # Errors
     /// When the public fields were changed to something no encoder writes.
     pub fn view(&self) -> Result<ChunkView<'_>, DecodeError> {
-        ChunkView::new(
+        ChunkView::with_pages(
             self.codec,
             self.rows,
+            Paging::RowEnds(&self.page_row_ends),
             self.prelude_bytes,
             &self.page_ends,
             &self.bytes,
         )
+    }
+
+    /// Cuts the rows into pages that are still to be written.
+    pub(crate) fn set_paging(&mut self, paging: Paging<'_>) -> Result<(), EncodeError> {
+        paging.write_row_ends(self.rows, &mut self.page_row_ends)
+    }
+
+    /// Pages that the rows are cut into, written or not.
+    pub(crate) fn planned_pages(&self) -> usize {
+        self.page_row_ends.len()
+    }
+
+    /// The rows of a page.
+    pub(crate) fn row_range(&self, page: usize) -> Range<usize> {
+        let start = if page == 0 {
+            0
+        } else {
+            self.page_row_ends[page - 1]
+        };
+        start as usize..self.page_row_ends[page] as usize
     }
 }
 
@@ -72,16 +152,17 @@ impl EncodedChunk {
 pub struct ChunkView<'a> {
     codec: CodecChain,
     rows: usize,
+    paging: Paging<'a>,
     prelude_bytes: u32,
     page_ends: &'a [u32],
     bytes: &'a [u8],
 }
 
 impl<'a> ChunkView<'a> {
-    /// Checks that the page ends fit the rows and the bytes.
+    /// A chunk of pages of [`PAGE_ROWS`] rows: see [`Self::with_pages`].
     ///
     /// # Errors
-    /// When they do not.
+    /// As there.
     pub fn new(
         codec: CodecChain,
         rows: usize,
@@ -89,11 +170,35 @@ impl<'a> ChunkView<'a> {
         page_ends: &'a [u32],
         bytes: &'a [u8],
     ) -> Result<Self, DecodeError> {
+        let paging = Paging::STREAM;
+        Self::with_pages(codec, rows, paging, prelude_bytes, page_ends, bytes)
+    }
+
+    /// Checks that the page ends fit the rows and the bytes.
+    ///
+    /// # Errors
+    /// When they do not.
+    pub fn with_pages(
+        codec: CodecChain,
+        rows: usize,
+        paging: Paging<'a>,
+        prelude_bytes: u32,
+        page_ends: &'a [u32],
+        bytes: &'a [u8],
+    ) -> Result<Self, DecodeError> {
         ensure(rows <= MAX_CHUNK_ROWS, "more rows than a chunk may hold")?;
-        ensure(
-            page_ends.len() == page_count(rows),
-            "page count does not fit the rows",
-        )?;
+        let pages = match paging {
+            Paging::Every(page_rows) => {
+                let fits = (1..=MAX_PAGE_ROWS).contains(&page_rows);
+                ensure(fits, "a page without rows or with too many")?;
+                rows.div_ceil(page_rows)
+            }
+            Paging::RowEnds(ends) => {
+                check_row_ends(ends, rows)?;
+                ends.len()
+            }
+        };
+        ensure(page_ends.len() == pages, "page count does not fit the rows")?;
         let mut start_bytes = prelude_bytes;
         for &end_bytes in page_ends {
             ensure(start_bytes <= end_bytes, "page ends do not rise")?;
@@ -106,6 +211,7 @@ impl<'a> ChunkView<'a> {
         Ok(Self {
             codec,
             rows,
+            paging,
             prelude_bytes,
             page_ends,
             bytes,
@@ -163,16 +269,30 @@ impl<'a> ChunkView<'a> {
             "page {page} of {}",
             self.page_count()
         );
-        page_rows(self.rows, page)
+        self.row_range(page).len()
+    }
+
+    /// The rows of page `page`.
+    ///
+    /// # Panics
+    /// When there is no such page.
+    pub fn row_range(&self, page: usize) -> Range<usize> {
+        match self.paging {
+            Paging::Every(page_rows) => page * page_rows..((page + 1) * page_rows).min(self.rows),
+            Paging::RowEnds(ends) => {
+                let start = if page == 0 { 0 } else { ends[page - 1] };
+                start as usize..ends[page] as usize
+            }
+        }
     }
 }
 
-/// Pages that `rows` rows need.
+/// Pages of a stream that `rows` rows need.
 pub const fn page_count(rows: usize) -> usize {
     rows.div_ceil(PAGE_ROWS)
 }
 
-/// Rows of page `page` in a chunk of `rows` rows.
+/// Rows of page `page` of a stream, in a chunk of `rows` rows.
 pub fn page_rows(rows: usize, page: usize) -> usize {
     rows.saturating_sub(page * PAGE_ROWS).min(PAGE_ROWS)
 }

@@ -10,7 +10,7 @@ use crate::chunk::ChunkView;
 use crate::element::{Element, Offset};
 use crate::error::{DecodeError, ensure};
 use crate::values::DecodeScratch;
-use crate::{PAGE_ROWS, bits, bytes};
+use crate::{MAX_PAGE_ROWS, bits, bytes};
 
 /// Decodes pages; holds the buffers that decoding reuses.
 #[derive(Debug, Default)]
@@ -40,8 +40,30 @@ impl Decoder {
             codec.element == T::TYPE,
             "the chunk holds another element type",
         )?;
-        ensure(out.len() <= PAGE_ROWS, "more rows than a page holds")?;
+        ensure(out.len() <= MAX_PAGE_ROWS, "more rows than a page holds")?;
         T::decode(codec, prelude, page, &mut self.scratch, out)
+    }
+
+    /// Decodes the value at `index` of a page of `rows` rows, without the others where the mode of
+    /// the page allows it (see `docs/format/codecs.md`).
+    ///
+    /// # Errors
+    /// When the bytes are not those of such a page, or there is no such row. Damage to other values
+    /// may pass.
+    pub fn decode_value<T: Element>(
+        &mut self,
+        codec: CodecChain,
+        prelude: &[u8],
+        page: &[u8],
+        rows: usize,
+        index: usize,
+    ) -> Result<T, DecodeError> {
+        ensure(
+            codec.element == T::TYPE,
+            "the chunk holds another element type",
+        )?;
+        check_place(rows, index)?;
+        T::decode_value(codec, prelude, page, (rows, index), &mut self.scratch)
     }
 
     /// Appends the rows of `pages` to `out`, touching the prelude and those pages only. On error
@@ -78,7 +100,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Appends one page of variable-length values: `rows` offsets behind the last one in `offsets`
+    /// Appends one page of variable-length values: `rows` offsets after the last one in `offsets`
     /// (the length of `data` is put first when it is empty), and their bytes to `data`. The last
     /// offset must be the length of `data`. On error both may hold part of the page.
     ///
@@ -97,11 +119,59 @@ impl Decoder {
             codec.element == ElementType::Bytes,
             "the chunk holds another element type",
         )?;
-        ensure(rows <= PAGE_ROWS, "more rows than a page holds")?;
+        ensure(rows <= MAX_PAGE_ROWS, "more rows than a page holds")?;
         bytes::decode_page(codec, prelude, page, rows, &mut self.scratch, offsets, data)
     }
 
-    /// Decodes one page of bits into `out`, which has `rows.div_ceil(8)` bytes; bits behind the
+    /// Appends the variable-length value at `index` of a page of `rows` rows to `out`. On error
+    /// `out` is as long as before.
+    ///
+    /// # Errors
+    /// As [`Self::decode_value`].
+    pub fn decode_bytes_value(
+        &mut self,
+        codec: CodecChain,
+        prelude: &[u8],
+        page: &[u8],
+        rows: usize,
+        index: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        ensure(
+            codec.element == ElementType::Bytes,
+            "the chunk holds another element type",
+        )?;
+        check_place(rows, index)?;
+        let before = out.len();
+        let place = (rows, index);
+        let result = bytes::decode_value(codec, prelude, page, place, &mut self.scratch, out);
+        if result.is_err() {
+            out.truncate(before);
+        }
+        result
+    }
+
+    /// Decodes the bit at `index` of a page of `rows` bits.
+    ///
+    /// # Errors
+    /// As [`Self::decode_value`].
+    pub fn decode_bit(
+        &mut self,
+        codec: CodecChain,
+        prelude: &[u8],
+        page: &[u8],
+        rows: usize,
+        index: usize,
+    ) -> Result<bool, DecodeError> {
+        ensure(
+            codec.element == ElementType::Bits,
+            "the chunk holds another element type",
+        )?;
+        check_place(rows, index)?;
+        bits::decode_value(codec, prelude, page, (rows, index), &mut self.scratch)
+    }
+
+    /// Decodes one page of bits into `out`, which has `rows.div_ceil(8)` bytes; bits after the
     /// last row are zero. On error `out` holds arbitrary bits.
     ///
     /// # Errors
@@ -119,9 +189,15 @@ impl Decoder {
             "the chunk holds another element type",
         )?;
         ensure(
-            rows <= PAGE_ROWS && out.len() == rows.div_ceil(8),
+            rows <= MAX_PAGE_ROWS && out.len() == rows.div_ceil(8),
             "output does not fit the rows",
         )?;
         bits::decode_page(codec, prelude, page, rows, &mut self.scratch, out)
     }
+}
+
+/// An error unless a page may have `rows` rows, and one at `index`.
+fn check_place(rows: usize, index: usize) -> Result<(), DecodeError> {
+    ensure(rows <= MAX_PAGE_ROWS, "more rows than a page holds")?;
+    ensure(index < rows, "row beyond the page")
 }

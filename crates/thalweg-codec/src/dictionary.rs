@@ -3,16 +3,23 @@
 //! Invariants: codes count up from zero without gaps; a page that would bring more than the limit
 //! of values is not numbered at all and leaves no trace.
 
-use crate::PAGE_ROWS;
+use std::ops::Range;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::chunk::EncodedChunk;
 use crate::error::{DecodeError, ensure};
+use crate::inner;
 use crate::input::Input;
 use crate::integers;
 use crate::mode::PageMode;
-use crate::packing::PageBuffer;
-use crate::wide::Lane;
+use crate::packing::{LongBuffer, PageBuffer};
 
-/// Most values of a dictionary: codes take at most 14 bits.
+/// Most values of a dictionary that is written: codes take at most 14 bits.
 pub(crate) const VALUES_MAX: usize = 1 << 14;
+
+/// Most values of a dictionary that is read: codes take at most 16 bits.
+pub(crate) const READ_VALUES_MAX: usize = 1 << 16;
 
 /// Maps values, known by their hash and a comparison, to codes.
 #[derive(Debug, Default)]
@@ -54,7 +61,7 @@ impl Interner {
     /// Forgets the values from `len` on.
     pub(crate) fn truncate(&mut self, len: usize) {
         let mask = self.slots.len() - 1;
-        // Last in, first out: nothing behind a removed slot was put there because it was taken.
+        // Last in, first out: nothing after a removed slot was put there because it was taken.
         while self.hashes.len() > len {
             let code: u16 = integers::small(self.hashes.len());
             let Some(hash) = self.hashes.pop() else {
@@ -107,41 +114,86 @@ pub(crate) struct Codes {
     pub(crate) pages: Vec<bool>,
 }
 
+impl Codes {
+    /// Gives memory of more than `limit_bytes` back.
+    pub(crate) fn trim(&mut self, limit_bytes: usize) {
+        crate::encode::trim(&mut self.rows, limit_bytes);
+        crate::encode::trim(&mut self.pages, limit_bytes);
+    }
+}
+
+/// A value as a dictionary of fixed-width values holds it.
+pub(crate) trait Key: Copy + PartialEq {
+    /// A hash of the value.
+    fn hash(self) -> u64;
+}
+
+impl Key for u64 {
+    #[inline]
+    fn hash(self) -> u64 {
+        hash_word(self)
+    }
+}
+
+impl Key for u128 {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
+    fn hash(self) -> u64 {
+        hash_word(hash_word(self as u64) ^ (self >> 64) as u64)
+    }
+}
+
 /// Distinct fixed-width values and the codes of the rows.
-#[derive(Debug, Default)]
-pub(crate) struct ValueDictionary {
+#[derive(Debug)]
+pub(crate) struct ValueDictionary<K> {
     interner: Interner,
-    values: Vec<u64>,
+    values: Vec<K>,
     pub(crate) codes: Codes,
 }
 
-impl ValueDictionary {
-    /// Numbers `values`; says whether at least half of the pages got codes.
-    pub(crate) fn build<L: Lane>(&mut self, values: &[L], limit: usize) -> bool {
+impl<K> Default for ValueDictionary<K> {
+    fn default() -> Self {
+        Self {
+            interner: Interner::default(),
+            values: Vec::new(),
+            codes: Codes::default(),
+        }
+    }
+}
+
+impl<K: Key> ValueDictionary<K> {
+    /// Numbers the rows of `chunk`, page by page; says whether at least half of the pages got codes.
+    pub(crate) fn build<T: Copy>(
+        &mut self,
+        values: &[T],
+        key: impl Fn(T) -> K + Copy,
+        chunk: &EncodedChunk,
+        limit: usize,
+    ) -> bool {
         self.interner.reset(limit);
         self.values.clear();
         self.codes.rows.clear();
         self.codes.pages.clear();
         let mut failures = 0;
-        for page in values.chunks(PAGE_ROWS) {
-            let coded = self.build_page(page, limit);
+        for page in 0..chunk.planned_pages() {
+            let coded = self.build_page(&values[chunk.row_range(page)], key, limit);
             failures += usize::from(!coded);
             self.codes.pages.push(coded);
-            if failures * 2 > values.len().div_ceil(PAGE_ROWS) {
+            if failures * 2 > chunk.planned_pages() {
                 return false;
             }
         }
         true
     }
 
-    fn build_page<L: Lane>(&mut self, page: &[L], limit: usize) -> bool {
+    fn build_page<T: Copy>(&mut self, page: &[T], key: impl Fn(T) -> K, limit: usize) -> bool {
         let (values_before, rows_before) = (self.values.len(), self.codes.rows.len());
         for &value in page {
-            let word = value.widen();
+            let word = key(value);
             let known = &self.values;
             let (code, is_new) = self
                 .interner
-                .intern(hash_word(word), |code| known[usize::from(code)] == word);
+                .intern(word.hash(), |code| known[usize::from(code)] == word);
             if is_new {
                 self.values.push(word);
                 if self.values.len() > limit {
@@ -161,51 +213,93 @@ impl ValueDictionary {
         self.values.len()
     }
 
-    /// Appends the prelude.
-    pub(crate) fn write_prelude<L: Lane>(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&integers::small::<u32>(self.values.len()).to_le_bytes());
-        for &value in &self.values {
-            out.extend_from_slice(L::truncate(value).as_bytes());
+    /// Makes `chunk` one of a dictionary and writes its prelude.
+    pub(crate) fn write_prelude<T: IntoBytes + Immutable>(
+        &self,
+        value: impl Fn(K) -> T,
+        chunk: &mut EncodedChunk,
+    ) {
+        chunk.codec.kind = crate::chain::ChunkKind::Dictionary;
+        let count = integers::small::<u32>(self.values.len());
+        chunk.bytes.extend_from_slice(&count.to_le_bytes());
+        for &key in &self.values {
+            chunk.bytes.extend_from_slice(value(key).as_bytes());
         }
+        chunk.prelude_bytes = integers::small(chunk.bytes.len());
+    }
+
+    /// The codes of a page, if it has some.
+    pub(crate) fn codes_of(&self, page: usize, rows: Range<usize>) -> Option<&[u16]> {
+        self.codes.pages[page].then(|| &self.codes.rows[rows])
+    }
+
+    /// Gives memory of more than `limit_bytes` back.
+    pub(crate) fn trim(&mut self, limit_bytes: usize) {
+        crate::encode::trim(&mut self.values, limit_bytes);
+        self.codes.trim(limit_bytes);
     }
 }
 
-/// Reads the codes of a page behind its mode byte and checks them against the dictionary's size.
+/// Reads the codes of a page after its mode byte and checks them against the dictionary's size.
 pub(crate) fn decode_codes(
     input: &mut Input<'_>,
     values: usize,
     buffer: &mut PageBuffer,
     codes: &mut [u16],
 ) -> Result<(), DecodeError> {
-    integers::decode(input.take_rest(), buffer, codes)?;
+    inner::decode(input.take_rest(), buffer, codes)?;
     let (_, high) = crate::wide::min_max(codes, 0);
     ensure(usize::from(high) < values, "code beyond the dictionary")
 }
 
-/// Reads a page of codes behind its mode byte.
-pub(crate) fn decode_values<L: Lane>(
-    prelude: &[u8],
-    mut input: Input<'_>,
-    buffers: &mut [PageBuffer; 2],
-    out: &mut [L],
-) -> Result<(), DecodeError> {
+/// The distinct values of a prelude, as bytes without gaps.
+fn read_prelude<T>(prelude: &[u8]) -> Result<&[u8], DecodeError> {
     let mut prelude = Input::new(prelude);
     let count = prelude.read::<u32>()? as usize;
     let values = prelude.take_rest();
     ensure(
-        values.len() == count.saturating_mul(L::BYTES),
+        count <= READ_VALUES_MAX && values.len() == count * size_of::<T>(),
         "dictionary of the wrong length",
     )?;
-    let [buffer, codes] = buffers;
-    let codes = &mut codes.lanes::<u16>()[..out.len()];
-    decode_codes(&mut input, count, buffer, codes)?;
+    Ok(values)
+}
+
+/// Reads a page of codes after its mode byte.
+pub(crate) fn decode_values<T: FromBytes + IntoBytes>(
+    prelude: &[u8],
+    mut input: Input<'_>,
+    buffer: &mut PageBuffer,
+    codes: &mut LongBuffer,
+    out: &mut [T],
+) -> Result<(), DecodeError> {
+    let values = read_prelude::<T>(prelude)?;
+    let codes = codes.lanes::<u16>(out.len());
+    decode_codes(&mut input, values.len() / size_of::<T>(), buffer, codes)?;
     for (row, &code) in out.iter_mut().zip(&*codes) {
-        let start = usize::from(code) * L::BYTES;
+        let start = usize::from(code) * size_of::<T>();
         row.as_mut_bytes()
-            .copy_from_slice(&values[start..start + L::BYTES]);
+            .copy_from_slice(&values[start..start + size_of::<T>()]);
     }
     Ok(())
 }
+
+/// One value of a page of codes, after its mode byte.
+pub(crate) fn value<T: FromBytes>(
+    prelude: &[u8],
+    mut input: Input<'_>,
+    rows: usize,
+    index: usize,
+    buffers: &mut [PageBuffer; 2],
+) -> Result<T, DecodeError> {
+    let values = read_prelude::<T>(prelude)?;
+    let code = inner::value::<u16>(input.take_rest(), rows, index, buffers)?;
+    let start = usize::from(code) * size_of::<T>();
+    let value = values.get(start..start + size_of::<T>());
+    Input::new(value.ok_or(BEYOND)?).read()
+}
+
+/// A code that the dictionary has no value for.
+pub(crate) const BEYOND: DecodeError = DecodeError::new("code beyond the dictionary");
 
 /// Appends a page of codes.
 pub(crate) fn encode_codes(
@@ -215,5 +309,5 @@ pub(crate) fn encode_codes(
 ) {
     out.push(PageMode::Codes.to_byte());
     let mut plan = integers::IntegerPlan::UNKNOWN;
-    integers::encode(codes, 0, &mut plan, scratch, out);
+    inner::encode(codes, 0, &mut plan, scratch, out);
 }

@@ -8,7 +8,8 @@ use crate::chain::{CodecChain, ElementType};
 use crate::chunk::EncodedChunk;
 use crate::encode::{EncodeScratch, Settings};
 use crate::error::{DecodeError, EncodeError};
-use crate::values::{self, DecodeScratch};
+use crate::halves;
+use crate::values::{self, DecodeScratch, Floats, Integers};
 use crate::wide::Lane;
 
 pub(crate) mod sealed {
@@ -37,6 +38,14 @@ pub(crate) mod sealed {
             scratch: &mut DecodeScratch,
             out: &mut [Self],
         ) -> Result<(), DecodeError>;
+        /// Decodes the value at `place.1` of a page of `place.0` rows.
+        fn decode_value(
+            codec: CodecChain,
+            prelude: &[u8],
+            page: &[u8],
+            place: (usize, usize),
+            scratch: &mut DecodeScratch,
+        ) -> Result<Self, DecodeError>;
     }
 }
 
@@ -69,7 +78,8 @@ fn lanes_mut<T: IntoBytes + FromBytes, L: Lane>(values: &mut [T]) -> &mut [L] {
 /// Implements [`Element`]: how `$values` are encoded and `$out` is decoded.
 macro_rules! element {
     ($type:ty, $tag:ident, |$values:ident, $settings:ident, $scratch:ident, $chunk:ident| $encode:expr,
-     |$codec:ident, $prelude:ident, $page:ident, $buffers:ident, $out:ident| $decode:expr) => {
+     |$codec:ident, $prelude:ident, $page:ident, $buffers:ident, $out:ident| $decode:expr,
+     |$place:ident| $value:expr) => {
         #[expect(
             private_interfaces,
             reason = "nobody else can name or call what is sealed"
@@ -93,6 +103,16 @@ macro_rules! element {
             ) -> Result<(), DecodeError> {
                 $decode
             }
+
+            fn decode_value(
+                $codec: CodecChain,
+                $prelude: &[u8],
+                $page: &[u8],
+                $place: (usize, usize),
+                $buffers: &mut DecodeScratch,
+            ) -> Result<Self, DecodeError> {
+                $value
+            }
         }
 
         impl Element for $type {
@@ -102,14 +122,18 @@ macro_rules! element {
 }
 
 macro_rules! integers {
-    ($($type:ty => $tag:ident, $lane:ty, $flip:expr;)*) => {
+    ($($type:ty => $tag:ident;)*) => {
         $(element!(
             $type, $tag,
             |values, settings, scratch, chunk| {
-                values::encode_integers::<$lane>(lanes(values), $flip, settings, scratch, chunk)
+                values::encode_integers::<$type>(lanes(values), settings, scratch, chunk)
             },
             |codec, prelude, page, buffers, out| {
-                values::decode_integers::<$lane>(codec, prelude, page, buffers, lanes_mut(out))
+                values::decode_page::<Integers<$type>>(codec, prelude, page, buffers, lanes_mut(out))
+            },
+            |place| {
+                let value = values::decode_value::<Integers<$type>>(codec, prelude, page, place, buffers)?;
+                Ok(zerocopy::transmute!(value))
             }
         );)*
     };
@@ -123,21 +147,25 @@ macro_rules! floats {
                 values::encode_floats::<$type>(lanes(values), settings, scratch, chunk)
             },
             |codec, prelude, page, buffers, out| {
-                values::decode_floats::<$type>(codec, prelude, page, buffers, lanes_mut(out))
+                values::decode_page::<Floats<$type>>(codec, prelude, page, buffers, lanes_mut(out))
+            },
+            |place| {
+                let value = values::decode_value::<Floats<$type>>(codec, prelude, page, place, buffers)?;
+                Ok(<$type>::from_bits(value))
             }
         );)*
     };
 }
 
 integers! {
-    i8 => I8, u8, u8::SIGN;
-    i16 => I16, u16, u16::SIGN;
-    i32 => I32, u32, u32::SIGN;
-    i64 => I64, u64, u64::SIGN;
-    u8 => U8, u8, 0;
-    u16 => U16, u16, 0;
-    u32 => U32, u32, 0;
-    u64 => U64, u64, 0;
+    i8 => I8;
+    i16 => I16;
+    i32 => I32;
+    i64 => I64;
+    u8 => U8;
+    u16 => U16;
+    u32 => U32;
+    u64 => U64;
 }
 
 floats! {
@@ -148,8 +176,9 @@ floats! {
 element!(
     i128,
     I128,
-    |values, settings, scratch, chunk| values::encode_halves(values, settings, scratch, chunk),
-    |codec, prelude, page, buffers, out| values::decode_halves(codec, prelude, page, buffers, out)
+    |values, settings, scratch, chunk| halves::encode(values, settings, scratch, chunk),
+    |codec, prelude, page, buffers, out| halves::decode(codec, prelude, page, buffers, out),
+    |place| halves::decode_value(codec, prelude, page, place, buffers)
 );
 
 /// An offset of variable-length values, as Arrow has them. Sealed.
@@ -158,6 +187,8 @@ pub trait Offset: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
     fn to_index(self) -> Option<usize>;
     /// The index as an offset, unless it is too large.
     fn from_index(index: usize) -> Option<Self>;
+    /// The index as an offset; another one if it is too large.
+    fn wrapping(index: usize) -> Self;
 }
 
 macro_rules! offset {
@@ -170,6 +201,15 @@ macro_rules! offset {
             }
             fn from_index(index: usize) -> Option<Self> {
                 Self::try_from(index).ok()
+            }
+            #[inline(always)]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_possible_wrap,
+                reason = "checked by the caller"
+            )]
+            fn wrapping(index: usize) -> Self {
+                index as Self
             }
         })*
     };

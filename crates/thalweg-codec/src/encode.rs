@@ -1,12 +1,13 @@
 //! The encoder: takes a column, fills an [`EncodedChunk`].
 //!
 //! Invariants: the same values at the same level give the same bytes, whatever was encoded before;
-//! nothing is allocated per page once the buffers have grown.
+//! nothing is allocated per page once the buffers have grown; no buffer of more than
+//! [`MOST_KEPT_BYTES`] is kept from one chunk to the next.
 
 use crate::bits;
 use crate::bytes::{self, BytesScratch};
 use crate::chain::{ChunkKind, CodecChain, ElementType, LastStage};
-use crate::chunk::{EncodedChunk, MAX_CHUNK_ROWS};
+use crate::chunk::{EncodedChunk, MAX_CHUNK_ROWS, Paging};
 use crate::element::{Element, Offset};
 use crate::error::EncodeError;
 use crate::floats::{FloatScratch, ForcedWay};
@@ -44,13 +45,23 @@ pub enum ValueCodec {
     AlpDelta,
     /// Floats: ALP-RD. Integers: frame of reference.
     AlpRd,
+    /// Numbers of up to 64 bits: pco. Others: as they are.
+    Pco,
+    /// Texts: codes of frequent pieces (FSST). Others: as they are.
+    Fsst,
+    /// Texts: the index of each byte among those that occur, where they are few. Others: as they are.
+    Alphabet,
+    /// Fixed-width values of up to 64 bits: as they are, shuffled before the last stage. Others: as they are.
+    Shuffle,
 }
 
 impl ValueCodec {
     /// The mode of integer pages.
     pub(crate) fn page_mode(self) -> PageMode {
         match self {
-            Self::Plain => PageMode::Plain,
+            Self::Plain | Self::Pco | Self::Fsst | Self::Alphabet | Self::Shuffle => {
+                PageMode::Plain
+            }
             Self::FrameOfReference | Self::Dictionary | Self::Alp | Self::AlpRd => {
                 PageMode::FrameOfReference
             }
@@ -83,6 +94,12 @@ impl Settings {
     pub(crate) fn stage_rule(&self, percent: usize) -> StageRule {
         match (self.last_stage, self.level) {
             (Some(stage), _) => StageRule::Always(stage),
+            (None, Level::Fast) if self.codec == Some(ValueCodec::Shuffle) => {
+                StageRule::Always(LastStage::Lz4)
+            }
+            (None, Level::Dense) if self.codec == Some(ValueCodec::Shuffle) => {
+                StageRule::Always(LastStage::Zstd)
+            }
             // Measurements of a value codec are of that codec alone.
             (None, _) if self.codec.is_some() => StageRule::Always(LastStage::None),
             (None, Level::Fast) => StageRule::Lz4Above(percent),
@@ -148,11 +165,26 @@ impl Encoder {
         values: &[T],
         out: &mut EncodedChunk,
     ) -> Result<(), EncodeError> {
-        begin(out, T::TYPE, values.len(), size_of_val(values))?;
+        self.encode_paged(values, Paging::STREAM, out)
+    }
+
+    /// The same, cut into these pages.
+    ///
+    /// # Errors
+    /// As there, and when the pages do not fit the rows.
+    pub fn encode_paged<T: Element>(
+        &mut self,
+        values: &[T],
+        paging: Paging<'_>,
+        out: &mut EncodedChunk,
+    ) -> Result<(), EncodeError> {
+        begin(out, T::TYPE, values.len(), size_of_val(values), paging)?;
         if values.is_empty() {
             return Ok(());
         }
-        T::encode(values, &self.settings, &mut self.scratch, out)
+        let result = T::encode(values, &self.settings, &mut self.scratch, out);
+        self.trim();
+        result
     }
 
     /// Encodes variable-length values into `out`, whose contents are replaced. `offsets` has one
@@ -166,20 +198,31 @@ impl Encoder {
         data: &[u8],
         out: &mut EncodedChunk,
     ) -> Result<(), EncodeError> {
+        self.encode_bytes_paged(offsets, data, Paging::STREAM, out)
+    }
+
+    /// The same, cut into these pages.
+    ///
+    /// # Errors
+    /// As there, and when the pages do not fit the rows.
+    pub fn encode_bytes_paged<O: Offset>(
+        &mut self,
+        offsets: &[O],
+        data: &[u8],
+        paging: Paging<'_>,
+        out: &mut EncodedChunk,
+    ) -> Result<(), EncodeError> {
         let data = self.bytes.values.read(offsets, data)?;
-        begin(
-            out,
-            ElementType::Bytes,
-            self.bytes.values.rows(),
-            data.len(),
-        )?;
-        bytes::encode(
-            data,
-            &self.settings,
-            &mut self.bytes,
-            &mut self.scratch.shared,
-            out,
-        )
+        let rows = self.bytes.values.rows();
+        begin(out, ElementType::Bytes, rows, data.len(), paging)?;
+        let Self {
+            settings,
+            scratch,
+            bytes,
+        } = self;
+        let result = bytes::encode(data, settings, bytes, &mut scratch.shared, out);
+        self.trim();
+        result
     }
 
     /// Encodes `rows` bits, lowest bit of each byte first, into `out`, whose contents are replaced.
@@ -192,14 +235,45 @@ impl Encoder {
         rows: usize,
         out: &mut EncodedChunk,
     ) -> Result<(), EncodeError> {
+        self.encode_bits_paged(bits, rows, Paging::STREAM, out)
+    }
+
+    /// The same, cut into these pages.
+    ///
+    /// # Errors
+    /// As there, and when the pages do not fit the rows.
+    pub fn encode_bits_paged(
+        &mut self,
+        bits: &[u8],
+        rows: usize,
+        paging: Paging<'_>,
+        out: &mut EncodedChunk,
+    ) -> Result<(), EncodeError> {
         if bits.len() < rows.div_ceil(8) {
             return Err(EncodeError::ShortBitmap {
                 bytes: bits.len(),
                 rows,
             });
         }
-        begin(out, ElementType::Bits, rows, rows.div_ceil(8))?;
+        begin(out, ElementType::Bits, rows, rows.div_ceil(8), paging)?;
         bits::encode(bits, &self.settings, &mut self.scratch.shared, out)
+    }
+
+    /// Gives the buffers back that a large chunk has made large.
+    fn trim(&mut self) {
+        self.scratch.shared.trim(MOST_KEPT_BYTES);
+        self.bytes.trim(MOST_KEPT_BYTES);
+    }
+}
+
+/// A buffer with more bytes is not kept after a chunk: one of a million rows would keep its memory
+/// as long as its encoder lives.
+const MOST_KEPT_BYTES: usize = 4 << 20;
+
+/// Gives the memory of a buffer back if it is more than `limit_bytes`.
+pub(crate) fn trim<T>(buffer: &mut Vec<T>, limit_bytes: usize) {
+    if buffer.capacity() * size_of::<T>() > limit_bytes {
+        *buffer = Vec::new();
     }
 }
 
@@ -209,6 +283,7 @@ fn begin(
     element: ElementType,
     rows: usize,
     raw_bytes: usize,
+    paging: Paging<'_>,
 ) -> Result<(), EncodeError> {
     if rows > MAX_CHUNK_ROWS {
         return Err(EncodeError::TooManyRows {
@@ -226,5 +301,5 @@ fn begin(
     out.page_ends.clear();
     out.bytes.clear();
     out.raw_bytes = raw_bytes as u64;
-    Ok(())
+    out.set_paging(paging)
 }

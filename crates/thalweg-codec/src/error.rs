@@ -26,6 +26,14 @@ pub enum EncodeError {
         /// Index of the first bad offset.
         index: usize,
     },
+    /// The pages asked for do not cover the rows, or one of them has no row or more than [`crate::MAX_PAGE_ROWS`].
+    #[error("the pages do not fit {rows} rows, each with 1 to {limit_rows}")]
+    BadPages {
+        /// Rows of the chunk.
+        rows: usize,
+        /// The most rows of a page, [`crate::MAX_PAGE_ROWS`].
+        limit_rows: usize,
+    },
     /// A bitmap is shorter than its row count says.
     #[error("a bitmap of {bytes} bytes cannot hold {rows} rows")]
     ShortBitmap {

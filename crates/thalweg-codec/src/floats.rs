@@ -6,15 +6,17 @@
 //! from [`crate::wide`], since those of the crate allocate for each call and do not use wide
 //! registers.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::PAGE_ROWS;
 use crate::choose::Sample;
 use crate::error::{DecodeError, ensure};
+use crate::inner;
 use crate::input::Input;
-use crate::integers::{self, IntegerPlan, IntegerScratch, put_exceptions, small};
+use crate::integers::{self, IntegerPlan, IntegerScratch, exception_of, put_exceptions, small};
 use crate::mode::PageMode;
-use crate::packing::{PageBuffer, block_bytes, pack, unpack};
+use crate::packing::{PageBuffer, block_bytes, pack, unpack, value_of};
+use crate::values::Number;
 use crate::wide::{
     GROUP_ROWS, GROUPS, LEFT_PARTS, Lane, Scale, Scaled, alp_decode, alp_encode, alp_misses,
     left_part, rd_join, rd_misses, rd_split,
@@ -22,7 +24,7 @@ use crate::wide::{
 
 /// A float type with both algorithms' constants.
 pub(crate) trait Float:
-    Scaled + alp::ALPRDFloat + FromBytes + IntoBytes + Immutable
+    Scaled + alp::ALPRDFloat + Number<Lane = <Self as Scaled>::Bits>
 {
     /// The `e` whose inverse power of ten is closest to the true one, so that fewest decimals come
     /// out one bit off (up to 1 % of them; with the others 10 to 50 %).
@@ -546,13 +548,14 @@ fn encode_rd<L: Lane>(
     count
 }
 
-/// Reads a float page behind its mode byte into the floats' bits.
+/// Reads a float page of one run, after its mode byte, into the floats' bits.
 pub(crate) fn decode_mode<F: Float>(
     mode: PageMode,
     mut input: Input<'_>,
     buffers: &mut [PageBuffer; 2],
     out: &mut [F::Bits],
 ) -> Result<(), DecodeError> {
+    integers::check_rows(mode, out.len())?;
     match mode {
         PageMode::Alp => decode_alp::<F>(&mut input, &mut buffers[0], out),
         PageMode::AlpRd => decode_rd(&mut input, buffers, out),
@@ -565,15 +568,109 @@ fn decode_alp<F: Float>(
     buffer: &mut PageBuffer,
     out: &mut [F::Bits],
 ) -> Result<(), DecodeError> {
-    let [e, f] = input.read::<[u8; 2]>()?;
-    let scale = Scale::<F>::new(e, f).ok_or(DecodeError::new("ALP exponent beyond the tables"))?;
-    let count = usize::from(input.read::<u16>()?);
-    ensure(count <= out.len(), "more exceptions than rows")?;
-    let positions = input.take(count * 2)?;
-    let values = input.take(count * F::Bits::BYTES)?;
-    integers::decode(input.take_rest(), buffer, out)?;
-    alp_decode(out, scale);
-    put_exceptions(positions, values, out)
+    let header = AlpHeader::<F>::read(input, out.len())?;
+    inner::decode(input.take_rest(), buffer, out)?;
+    alp_decode(out, header.scale);
+    put_exceptions(header.positions, header.values, out)
+}
+
+/// What precedes the integers of an ALP page.
+struct AlpHeader<'a, F: Float> {
+    scale: Scale<F>,
+    positions: &'a [u8],
+    values: &'a [u8],
+}
+
+impl<'a, F: Float> AlpHeader<'a, F> {
+    fn read(input: &mut Input<'a>, rows: usize) -> Result<Self, DecodeError> {
+        let [e, f] = input.read::<[u8; 2]>()?;
+        let scale = Scale::<F>::new(e, f);
+        let scale = scale.ok_or(DecodeError::new("ALP exponent beyond the tables"))?;
+        let count = usize::from(input.read::<u16>()?);
+        ensure(count <= rows, "more exceptions than rows")?;
+        Ok(Self {
+            scale,
+            positions: input.take(count * 2)?,
+            values: input.take(count * F::Bits::BYTES)?,
+        })
+    }
+}
+
+/// The bits of one float of a page of one run, of `rows` rows, after its mode byte.
+pub(crate) fn value<F: Float>(
+    mode: PageMode,
+    mut input: Input<'_>,
+    rows: usize,
+    index: usize,
+    buffers: &mut [PageBuffer; 2],
+) -> Result<F::Bits, DecodeError> {
+    integers::check_rows(mode, rows)?;
+    match mode {
+        PageMode::Alp => {
+            let header = AlpHeader::<F>::read(&mut input, rows)?;
+            if let Some(exception) = exception_of(header.positions, index) {
+                return Input::new(&header.values[exception * F::Bits::BYTES..]).read();
+            }
+            let mut value = [inner::value(input.take_rest(), rows, index, buffers)?];
+            alp_decode(&mut value, header.scale);
+            Ok(value[0])
+        }
+        PageMode::AlpRd => RdHeader::read(&mut input, rows)?.value(input, rows, index),
+        _ => integers::value(mode, input, rows, index, buffers),
+    }
+}
+
+/// What precedes the codes of an ALP-RD page.
+struct RdHeader<'a, L> {
+    cut_bits: u32,
+    code_bits: u32,
+    /// Front parts in their place.
+    parts: [L; LEFT_PARTS],
+    positions: &'a [u8],
+    exceptions: &'a [u8],
+}
+
+impl<'a, L: Lane> RdHeader<'a, L> {
+    fn read(input: &mut Input<'a>, rows: usize) -> Result<Self, DecodeError> {
+        let [cut_bits, code_bits] = input.read::<[u8; 2]>()?.map(u32::from);
+        let front_bits = L::BITS.saturating_sub(cut_bits);
+        ensure((1..=16).contains(&front_bits), "ALP-RD cut beyond 16 bits")?;
+        ensure(code_bits <= 3, "ALP-RD codes beyond the parts")?;
+        let count = usize::from(input.read::<u16>()?);
+        ensure(count <= rows, "more exceptions than rows")?;
+        let parts = input.read::<[[u8; 2]; LEFT_PARTS]>()?;
+        Ok(Self {
+            cut_bits,
+            code_bits,
+            parts: parts.map(|part| Self::front(part, cut_bits)),
+            positions: input.take(count * 2)?,
+            exceptions: input.take(count * 2)?,
+        })
+    }
+
+    /// A front part in its place.
+    fn front(part: [u8; 2], cut_bits: u32) -> L {
+        L::truncate(u64::from(u16::from_le_bytes(part))) << cut_bits
+    }
+
+    /// What the page has at `index`.
+    fn value(&self, mut input: Input<'_>, rows: usize, index: usize) -> Result<L, DecodeError> {
+        let codes = input.take(block_bytes(rows, self.code_bits))?;
+        let rights = input.take(block_bytes(rows, self.cut_bits))?;
+        input.finish()?;
+        let right: L = value_of(self.cut_bits, rights, rows, index)?;
+        let part = match exception_of(self.positions, index) {
+            Some(at) => {
+                let part = [self.exceptions[at * 2], self.exceptions[at * 2 + 1]];
+                Self::front(part, self.cut_bits)
+            }
+            None => {
+                let code: u16 = value_of(self.code_bits, codes, rows, index)?;
+                self.parts[usize::from(code) % LEFT_PARTS]
+            }
+        };
+        Ok(part | right)
+    }
 }
 
 fn decode_rd<L: Lane>(
@@ -582,16 +679,13 @@ fn decode_rd<L: Lane>(
     out: &mut [L],
 ) -> Result<(), DecodeError> {
     let rows = out.len();
-    let [cut_bits, code_bits] = input.read::<[u8; 2]>()?.map(u32::from);
-    let front_bits = L::BITS.saturating_sub(cut_bits);
-    ensure((1..=16).contains(&front_bits), "ALP-RD cut beyond 16 bits")?;
-    ensure(code_bits <= 3, "ALP-RD codes beyond the parts")?;
-    let count = usize::from(input.read::<u16>()?);
-    ensure(count <= rows, "more exceptions than rows")?;
-    let parts = input.read::<[[u8; 2]; LEFT_PARTS]>()?;
-    let parts = parts.map(|part| L::truncate(u64::from(u16::from_le_bytes(part))) << cut_bits);
-    let positions = input.take(count * 2)?;
-    let exceptions = input.take(count * 2)?;
+    let RdHeader {
+        cut_bits,
+        code_bits,
+        parts,
+        positions,
+        exceptions,
+    } = RdHeader::<L>::read(input, rows)?;
     let [buffer, codes] = buffers;
     let codes = &mut codes.lanes::<u16>()[..rows];
     unpack(
@@ -611,7 +705,7 @@ fn decode_rd<L: Lane>(
     input.finish()?;
     // Exceptions have the first part's code: take it off and put theirs on.
     rd_join(codes, &parts, out);
-    let mask = L::MAX >> front_bits;
+    let mask = L::MAX >> (L::BITS - cut_bits);
     for (position, part) in positions.chunks_exact(2).zip(exceptions.chunks_exact(2)) {
         let position = usize::from(u16::from_le_bytes([position[0], position[1]]));
         let row = out

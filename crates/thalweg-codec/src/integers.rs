@@ -12,7 +12,7 @@ use crate::PAGE_ROWS;
 use crate::error::{DecodeError, ensure};
 use crate::input::Input;
 use crate::mode::PageMode;
-use crate::packing::{PageBuffer, block_bytes, low_bits, pack, unpack};
+use crate::packing::{PageBuffer, block_bytes, low_bits, pack, unpack, value_of};
 use crate::wide::{Lane, count_changes, count_outside, deltas, min_max};
 
 /// What a chunk's sample says about its integer pages.
@@ -266,7 +266,7 @@ pub(crate) fn write_plain<L: Lane>(values: &[L], out: &mut Vec<u8>) {
     out.extend_from_slice(values.as_bytes());
 }
 
-fn write_constant<L: Lane>(value: L, out: &mut Vec<u8>) {
+pub(crate) fn write_constant<L: Lane>(value: L, out: &mut Vec<u8>) {
     out.push(PageMode::Constant.to_byte());
     out.extend_from_slice(value.as_bytes());
 }
@@ -383,24 +383,21 @@ fn write_runs<L: Lane>(values: &[L], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a page of `out.len()` rows, mode byte included.
-pub(crate) fn decode<L: Lane>(
-    page: &[u8],
-    buffer: &mut PageBuffer,
-    out: &mut [L],
-) -> Result<(), DecodeError> {
-    let mut input = Input::new(page);
-    let mode = PageMode::from_byte(input.read()?)?;
-    decode_mode(mode, input, buffer, out)
+/// An error unless a page of `rows` rows may have this mode: only those of one value or of values
+/// as they are may be longer than a run.
+pub(crate) fn check_rows(mode: PageMode, rows: usize) -> Result<(), DecodeError> {
+    let is_run = rows <= PAGE_ROWS || matches!(mode, PageMode::Plain | PageMode::Constant);
+    ensure(is_run, "more rows than the page mode can have")
 }
 
-/// Reads a page of `out.len()` rows behind its mode byte.
+/// Reads a page of `out.len()` rows after its mode byte.
 pub(crate) fn decode_mode<L: Lane>(
     mode: PageMode,
     mut input: Input<'_>,
     buffer: &mut PageBuffer,
     out: &mut [L],
 ) -> Result<(), DecodeError> {
+    check_rows(mode, out.len())?;
     match mode {
         PageMode::Plain => {
             let values = input.take(size_of_val(out))?;
@@ -421,6 +418,36 @@ pub(crate) fn decode_mode<L: Lane>(
         _ => return Err(DecodeError::new("page mode does not fit integers")),
     }
     input.finish()
+}
+
+/// One value of a page of `rows` rows, after its mode byte.
+pub(crate) fn value<L: Lane>(
+    mode: PageMode,
+    mut input: Input<'_>,
+    rows: usize,
+    index: usize,
+    buffers: &mut [PageBuffer; 2],
+) -> Result<L, DecodeError> {
+    check_rows(mode, rows)?;
+    let value = match mode {
+        PageMode::Plain => {
+            let values = input.take(rows * L::BYTES)?;
+            Input::new(&values[index * L::BYTES..]).read()?
+        }
+        PageMode::Constant => input.read()?,
+        PageMode::FrameOfReference => {
+            FrameHeader::read(&mut input, rows)?.value(&mut input, rows, index)?
+        }
+        // A sum, and runs of any length: the whole page.
+        _ => {
+            let [buffer, values] = buffers;
+            let values = &mut values.lanes::<L>()[..rows];
+            decode_mode(mode, input, buffer, values)?;
+            return Ok(values[index]);
+        }
+    };
+    input.finish()?;
+    Ok(value)
 }
 
 /// What stands in front of packed differences.
@@ -455,6 +482,38 @@ impl<L: Lane> FrameHeader<L> {
         let values = input.take(self.outliers * L::BYTES)?;
         put_exceptions(positions, values, out)
     }
+
+    /// What [`Self::decode`] puts at `index`.
+    fn value(&self, input: &mut Input<'_>, rows: usize, index: usize) -> Result<L, DecodeError> {
+        let block = input.take(block_bytes(rows, self.width_bits))?;
+        let positions = input.take(self.outliers * 2)?;
+        let values = input.take(self.outliers * L::BYTES)?;
+        if let Some(outlier) = exception_of(positions, index) {
+            return Input::new(&values[outlier * L::BYTES..]).read();
+        }
+        let packed: L = value_of(self.width_bits, block, rows, index)?;
+        Ok(packed.wadd(self.reference))
+    }
+}
+
+/// Which of the exceptions at rising `positions` (16-bit numbers) is that of row `index`.
+pub(crate) fn exception_of(positions: &[u8], index: usize) -> Option<usize> {
+    let position = |at: usize| {
+        usize::from(u16::from_le_bytes([
+            positions[at * 2],
+            positions[at * 2 + 1],
+        ]))
+    };
+    let (mut low, mut high) = (0, positions.len() / 2);
+    while low < high {
+        let middle = low.midpoint(high);
+        if position(middle) < index {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    (low < positions.len() / 2 && position(low) == index).then_some(low)
 }
 
 /// Overwrites the rows at `positions` (16-bit numbers) with `values`.

@@ -24,5 +24,13 @@ byte_enum! {
         AlpRd = 8,
         /// Numbers of 128 bits as two pages of their halves.
         Halves = 9,
+        /// A page of the pco chunk whose metadata is the prelude.
+        Pco = 10,
+        /// Codes of the symbols in the prelude.
+        Fsst = 11,
+        /// Runs of 1,024 rows, each with a mode of its own.
+        Runs = 12,
+        /// Bytes by their index in the alphabet of the prelude.
+        Alphabet = 13,
     }
 }

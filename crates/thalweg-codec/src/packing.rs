@@ -36,6 +36,29 @@ impl PageBuffer {
     }
 }
 
+/// Room for the values of a page of any length, of any lane type. Grows to the longest page seen,
+/// which has at most 65,536 values.
+#[derive(Debug, Default)]
+pub(crate) struct LongBuffer {
+    words: Vec<u64>,
+}
+
+impl LongBuffer {
+    /// Room for `rows` lanes; they hold what was there before.
+    pub(crate) fn lanes<L: Lane>(&mut self, rows: usize) -> &mut [L] {
+        let bytes = rows * L::BYTES;
+        let words = bytes.div_ceil(size_of::<u64>());
+        if self.words.len() < words {
+            self.words.resize(words.max(PAGE_ROWS), 0);
+        }
+        match <[L]>::mut_from_bytes(&mut self.words.as_mut_bytes()[..bytes]) {
+            Ok(lanes) => lanes,
+            // Words are aligned for lanes of up to 64 bits, and the bytes are whole lanes.
+            Err(_) => unreachable!("a lane is no longer than a word"),
+        }
+    }
+}
+
 /// Bytes of a block.
 pub(crate) fn block_bytes(rows: usize, width_bits: u32) -> usize {
     (rows * width_bits as usize).div_ceil(8)
@@ -83,6 +106,57 @@ pub(crate) fn unpack<L: Lane>(
         unpack_stream(width_bits, &buffer.words, reference, out);
     }
     Ok(())
+}
+
+/// The order in which FastLanes numbers groups of eight rows; its own inverse.
+const FL_ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
+
+/// One number of a block of `rows` numbers, without the others: what [`unpack`] puts at `index`,
+/// for a reference of zero.
+pub(crate) fn value_of<L: Lane>(
+    width_bits: u32,
+    block: &[u8],
+    rows: usize,
+    index: usize,
+) -> Result<L, DecodeError> {
+    ensure(width_bits <= L::BITS, "width above that of the values")?;
+    ensure(
+        block.len() == block_bytes(rows, width_bits) && index < rows,
+        "block of the wrong length",
+    )?;
+    if width_bits == 0 {
+        return Ok(L::default());
+    }
+    let width = width_bits as usize;
+    if rows != PAGE_ROWS {
+        let start = index * width;
+        let low = word_at(block, start / 8) >> (start % 8);
+        // The bits beyond the first word, shifted twice because a shift by all 64 bits is none.
+        let high = word_at(block, start / 8 + 8) << 1 << (63 - start % 8);
+        return Ok(L::truncate((low | high) & low_bits(width_bits)));
+    }
+    let lanes = PAGE_ROWS / L::BITS as usize;
+    let lane = index % lanes;
+    let row = FL_ORDER[(index % 128 - lane) / 16] * 8 + index / 128;
+    let start = row * width;
+    let (word, shift) = (start / L::BITS as usize, start % L::BITS as usize);
+    let lane_at = |word: usize| word_at(block, (word * lanes + lane) * L::BYTES) & L::MAX.widen();
+    let mut bits = lane_at(word) >> shift;
+    if shift + width > L::BITS as usize {
+        bits |= lane_at(word + 1) << (L::BITS as usize - shift);
+    }
+    Ok(L::truncate(bits & low_bits(width_bits)))
+}
+
+/// Eight bytes from `position` on, zeros after the last one.
+pub(crate) fn word_at(bytes: &[u8], position: usize) -> u64 {
+    let mut word = [0; 8];
+    if let Some(whole) = bytes.get(position..position + 8) {
+        word.copy_from_slice(whole);
+    } else if let Some(rest) = bytes.get(position..) {
+        word[..rest.len()].copy_from_slice(rest);
+    }
+    u64::from_le_bytes(word)
 }
 
 fn pack_stream<L: Lane>(width_bits: u32, values: &[L], reference: L, out: &mut Vec<u8>) {

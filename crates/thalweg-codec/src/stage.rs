@@ -1,4 +1,4 @@
-//! The last stage: a general compressor behind the value codec, page by page.
+//! The last stage: a general compressor after the value codec, page by page.
 //!
 //! Invariants: a page is stored compressed only where that saves an eighth (LZ4) or a sixteenth
 //! (Zstandard); no page claims to grow beyond [`expands_to`] when read.
@@ -6,11 +6,14 @@
 //! A staged page starts with a tag byte, so that pages that do not compress cost one byte. A chunk
 //! in which none does is written without the stage.
 
-use crate::PAGE_ROWS;
-use crate::chain::{LastStage, byte_enum};
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::chain::{CodecChain, LastStage, byte_enum};
 use crate::chunk::EncodedChunk;
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::input::Input;
+use crate::mode::PageMode;
+use crate::shuffle;
 
 byte_enum! {
     /// The first byte of a staged page.
@@ -19,13 +22,15 @@ byte_enum! {
         Stored = 1,
         /// Its length (32 bits) and its compressed bytes follow.
         Compressed = 2,
+        /// The same, for a plain page whose bytes were shuffled before.
+        Shuffled = 3,
     }
 }
 
-/// Bytes in front of a compressed page.
+/// Bytes before a compressed page.
 const HEADER_BYTES: usize = 5;
 /// Bytes of the first page that decide whether LZ4 is used.
-const TRIED_BYTES: usize = 2048;
+pub(crate) const TRIED_BYTES: usize = 2048;
 /// Zstandard's level: the highest whose speed stays near that of the lowest.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -60,31 +65,30 @@ impl Default for Compressor {
 }
 
 impl Compressor {
-    /// The compressed form of `page`, where it pays.
-    fn compress(&mut self, stage: LastStage, page: &[u8]) -> Option<&[u8]> {
-        let (written, saving_part) = match stage {
-            LastStage::None => return None,
+    /// Compresses `bytes` into the buffer; returns how many they take.
+    fn run(&mut self, stage: LastStage, bytes: &[u8]) -> Option<usize> {
+        match stage {
+            LastStage::None => None,
             LastStage::Lz4 => {
-                self.reserve(lz4_flex::block::get_maximum_output_size(page.len()));
+                self.reserve(lz4_flex::block::get_maximum_output_size(bytes.len()));
                 let table = &mut self.lz4_table;
-                let written =
-                    lz4_flex::block::compress_into_with_table(page, &mut self.buffer, table);
-                (written.ok()?, 8)
+                lz4_flex::block::compress_into_with_table(bytes, &mut self.buffer, table).ok()
             }
             LastStage::Zstd => {
-                self.reserve(zstd::zstd_safe::compress_bound(page.len()));
+                self.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
                 if self.zstd.is_none() {
                     self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
                 }
-                (
-                    self.zstd
-                        .as_mut()?
-                        .compress_to_buffer(page, &mut self.buffer[..])
-                        .ok()?,
-                    16,
-                )
+                let zstd = self.zstd.as_mut()?;
+                zstd.compress_to_buffer(bytes, &mut self.buffer[..]).ok()
             }
-        };
+        }
+    }
+
+    /// The compressed form of `page`, where it pays.
+    fn compress(&mut self, stage: LastStage, page: &[u8]) -> Option<&[u8]> {
+        let written = self.run(stage, page)?;
+        let saving_part = if stage == LastStage::Lz4 { 8 } else { 16 };
         let staged_bytes = written + HEADER_BYTES;
         let pays = staged_bytes <= page.len() - page.len() / saving_part;
         (pays && expands_to(staged_bytes, page.len() as u64)).then(|| &self.buffer[..written])
@@ -94,6 +98,16 @@ impl Compressor {
         if self.buffer.len() < length_bytes {
             self.buffer.resize(length_bytes, 0);
         }
+    }
+
+    /// The bytes of the compressed form of some bytes, whether or not it pays.
+    pub(crate) fn compressed_bytes(&mut self, stage: LastStage, bytes: &[u8]) -> Option<usize> {
+        self.run(stage, bytes)
+    }
+
+    /// Gives a buffer of more than `limit_bytes` back.
+    pub(crate) fn trim(&mut self, limit_bytes: usize) {
+        crate::encode::trim(&mut self.buffer, limit_bytes);
     }
 
     /// Appends the smallest staged form of pages that mean the same. Says whether it is
@@ -146,7 +160,7 @@ pub(crate) enum StageRule {
 }
 
 impl PageWriter {
-    /// Will write pages behind the prelude of `out`.
+    /// Will write pages after the prelude of `out`.
     pub(crate) fn new(out: &EncodedChunk) -> Self {
         assert!(
             out.page_ends.is_empty() && out.prelude_bytes as usize == out.bytes.len(),
@@ -183,6 +197,41 @@ impl PageWriter {
         })
     }
 
+    /// The same for a page in two parts.
+    pub(crate) fn stage_parts(
+        &mut self,
+        rule: StageRule,
+        header: &[u8],
+        data: &[u8],
+        compressor: &mut Compressor,
+    ) {
+        if self.stage.is_none() {
+            let start = [header, data].map(|part| &part[..part.len().min(TRIED_BYTES)]);
+            let start = start.concat();
+            let start = &start[..start.len().min(TRIED_BYTES)];
+            self.stage(rule, start, data.len().min(TRIED_BYTES), compressor);
+        }
+    }
+
+    /// Appends a page in two parts; the second one is put behind the first where both are needed
+    /// together.
+    pub(crate) fn push_parts(
+        &mut self,
+        page: &mut Vec<u8>,
+        data: &[u8],
+        compressor: &mut Compressor,
+        out: &mut EncodedChunk,
+    ) -> Result<(), EncodeError> {
+        if matches!(self.stage, None | Some(LastStage::None)) {
+            // Without a copy in between.
+            out.bytes.extend_from_slice(page);
+            out.bytes.extend_from_slice(data);
+            return out.end_page();
+        }
+        page.extend_from_slice(data);
+        self.push(page, &[], compressor, out)
+    }
+
     /// Appends a page. `plain` is another form of it that may compress better, or empty.
     pub(crate) fn push(
         &mut self,
@@ -199,6 +248,31 @@ impl PageWriter {
             }
         }
         out.end_page()
+    }
+
+    /// Appends a page of `values`, their bytes shuffled, through `stage`; says whether that paid. If
+    /// not, the chunk is as before. `buffer` is for the shuffled bytes.
+    pub(crate) fn push_shuffled<T: IntoBytes + Immutable>(
+        &mut self,
+        stage: LastStage,
+        values: &[T],
+        buffer: &mut Vec<u8>,
+        compressor: &mut Compressor,
+        out: &mut EncodedChunk,
+    ) -> Result<bool, EncodeError> {
+        self.stage = Some(stage);
+        buffer.clear();
+        shuffle::write_shuffled(values, buffer);
+        let Some(bytes) = compressor.compress(stage, buffer) else {
+            return Ok(false);
+        };
+        out.bytes.push(Tag::Shuffled.to_byte());
+        let length_bytes: u32 = crate::integers::small(buffer.len());
+        out.bytes.extend_from_slice(&length_bytes.to_le_bytes());
+        out.bytes.extend_from_slice(bytes);
+        self.compressed_pages += 1;
+        out.end_page()?;
+        Ok(true)
     }
 
     /// Completes the chunk; takes the stage away where no page used it.
@@ -224,13 +298,22 @@ impl PageWriter {
 }
 
 impl EncodedChunk {
+    /// Notes that the prelude ends here.
+    pub(crate) fn end_prelude(&mut self) -> Result<(), EncodeError> {
+        let bytes = u32::try_from(self.bytes.len());
+        self.prelude_bytes = bytes.map_err(|_| EncodeError::TooManyBytes {
+            limit_bytes: u32::MAX as usize,
+        })?;
+        Ok(())
+    }
+
     /// Notes that the page now being written ends here.
     pub(crate) fn end_page(&mut self) -> Result<(), EncodeError> {
         let end_bytes = u32::try_from(self.bytes.len()).map_err(|_| EncodeError::TooManyBytes {
             limit_bytes: u32::MAX as usize,
         })?;
         assert!(
-            self.page_ends.len() * PAGE_ROWS < self.rows,
+            self.page_ends.len() < self.planned_pages(),
             "a page beyond the last row"
         );
         self.page_ends.push(end_bytes);
@@ -243,6 +326,7 @@ impl EncodedChunk {
 pub(crate) struct Decompressor {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
     buffer: Vec<u8>,
+    unshuffled: Vec<u8>,
 }
 
 impl std::fmt::Debug for Decompressor {
@@ -255,14 +339,16 @@ impl Decompressor {
     /// The page as the value codec left it.
     pub(crate) fn open<'a>(
         &'a mut self,
-        stage: LastStage,
+        codec: CodecChain,
         page: &'a [u8],
     ) -> Result<&'a [u8], DecodeError> {
+        let stage = codec.last_stage;
         if stage == LastStage::None {
             return Ok(page);
         }
         let mut input = Input::new(page);
-        if Tag::from_byte(input.read()?)? == Tag::Stored {
+        let tag = Tag::from_byte(input.read()?)?;
+        if tag == Tag::Stored {
             return Ok(input.take_rest());
         }
         let length_bytes = input.read::<u32>()? as usize;
@@ -293,6 +379,28 @@ impl Decompressor {
             written == length_bytes,
             "a compressed page has another length than it says",
         )?;
+        if tag == Tag::Shuffled {
+            return self.unshuffle(codec, length_bytes);
+        }
         Ok(&self.buffer[..length_bytes])
+    }
+
+    /// Undoes the shuffle of the page in the buffer.
+    fn unshuffle(&mut self, codec: CodecChain, page_bytes: usize) -> Result<&[u8], DecodeError> {
+        let width_bytes = shuffle::width_bytes(codec.element);
+        let width_bytes = width_bytes.ok_or(DecodeError::new("values that are not shuffled"))?;
+        let (&mode, shuffled) = self.buffer[..page_bytes]
+            .split_first()
+            .ok_or(DecodeError::new("page is cut short"))?;
+        ensure(
+            mode == PageMode::Plain.to_byte() && shuffled.len().is_multiple_of(width_bytes),
+            "a shuffled page that is not plain",
+        )?;
+        if self.unshuffled.len() < page_bytes {
+            self.unshuffled.resize(page_bytes, 0);
+        }
+        self.unshuffled[0] = mode;
+        shuffle::unshuffle(shuffled, width_bytes, &mut self.unshuffled[1..page_bytes]);
+        Ok(&self.unshuffled[..page_bytes])
     }
 }

@@ -1,76 +1,142 @@
-//! Chunks of fixed-width values: what the pages of integers, floats and wide numbers share.
+//! Chunks of fixed-width values: what the pages of integers and floats share.
 //!
 //! Invariants: values are handled by their bits; a chunk whose values are all the same is its
 //! prelude alone.
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::PAGE_ROWS;
 use crate::chain::{ChunkKind, CodecChain, LastStage};
 use crate::choose::Sample;
 use crate::chunk::EncodedChunk;
 use crate::dictionary::{self, ValueDictionary};
-use crate::encode::{EncodeScratch, Level, Settings, ValueCodec};
+use crate::encode::{EncodeScratch, Level, Settings, ValueCodec, trim};
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::floats::{self, Float, FloatPlan, FloatScratch};
+use crate::inner;
 use crate::input::Input;
 use crate::integers::{self, IntegerPlan, IntegerScratch};
 use crate::mode::PageMode;
-use crate::packing::{PageBuffer, block_bytes};
-use crate::stage::{Decompressor, PageWriter};
+use crate::packing::{LongBuffer, PageBuffer, block_bytes};
+use crate::pco_pages::{self, PcoReader};
+use crate::runs::Runs;
+use crate::shuffle;
+use crate::stage::{Compressor, Decompressor, PageWriter};
 use crate::wide::Lane;
 
-/// How the pages of a type are planned and written; lanes are its bits.
-trait PageCoder {
+/// A number of up to 64 bits, with the lane that has its bits.
+pub(crate) trait Number:
+    pco::data_types::Number + Default + FromBytes + IntoBytes + Immutable
+{
+    /// The unsigned integer of the same width.
     type Lane: Lane;
+}
+
+/// An integer.
+pub(crate) trait Integer: Number {
+    /// Zero for unsigned integers, [`Lane::SIGN`] for signed ones.
+    const FLIP: Self::Lane;
+}
+
+macro_rules! numbers {
+    ($($type:ty: $lane:ty $(, $flip:expr)?;)*) => {
+        $(
+            impl Number for $type {
+                type Lane = $lane;
+            }
+            $(impl Integer for $type {
+                const FLIP: $lane = $flip;
+            })?
+        )*
+    };
+}
+
+numbers! {
+    i8: u8, u8::SIGN;
+    i16: u16, u16::SIGN;
+    i32: u32, u32::SIGN;
+    i64: u64, u64::SIGN;
+    u8: u8, 0;
+    u16: u16, 0;
+    u32: u32, 0;
+    u64: u64, 0;
+    f32: u32;
+    f64: u64;
+}
+
+/// How the pages of a type are planned and written; lanes are its bits.
+pub(crate) trait PageCoder {
+    type Number: Number;
 
     /// Makes a plan from a sample; returns how many distinct values it shows, when some repeat.
     fn plan(
         &mut self,
-        values: &[Self::Lane],
+        values: &[<Self::Number as Number>::Lane],
         settings: &Settings,
         sample: &mut PageBuffer,
     ) -> Option<usize>;
-    /// What a full page should take.
-    fn page_bytes(&self) -> usize;
+    /// What a full run should take.
+    fn run_bytes(&self) -> usize;
+    /// Appends a page of one run.
+    fn encode_run(
+        &mut self,
+        run: &[<Self::Number as Number>::Lane],
+        integers: &mut IntegerScratch,
+        out: &mut Vec<u8>,
+    );
     /// Appends a page.
-    fn encode(&mut self, page: &[Self::Lane], integers: &mut IntegerScratch, out: &mut Vec<u8>);
+    fn encode(
+        &mut self,
+        page: &[<Self::Number as Number>::Lane],
+        integers: &mut IntegerScratch,
+        out: &mut Vec<u8>,
+    ) {
+        if page.len() <= PAGE_ROWS {
+            return self.encode_run(page, integers, out);
+        }
+        inner::encode_long(page, LaneOf::<Self>::default(), out, |run, out| {
+            self.encode_run(run, integers, out);
+        });
+    }
 }
+
+/// The lane of a coder's values.
+pub(crate) type LaneOf<C> = <<C as PageCoder>::Number as Number>::Lane;
 
 /// Integers, signed or not.
-struct IntegerCoder<L> {
-    flip: L,
+struct IntegerCoder<T> {
     plan: IntegerPlan,
     level: Level,
+    integer: std::marker::PhantomData<T>,
 }
 
-impl<L: Lane> PageCoder for IntegerCoder<L> {
-    type Lane = L;
+impl<T: Integer> PageCoder for IntegerCoder<T> {
+    type Number = T;
 
     fn plan(
         &mut self,
-        values: &[L],
+        values: &[T::Lane],
         settings: &Settings,
         buffer: &mut PageBuffer,
     ) -> Option<usize> {
         let sample = Sample::of_chunk(values, buffer);
         self.plan = match (settings.codec, &sample) {
             (Some(codec), _) => IntegerPlan::forced(codec.page_mode()),
-            (None, Some(sample)) => sample.plan_integers(self.flip),
+            (None, Some(sample)) => sample.plan_integers(T::FLIP),
             (None, None) => IntegerPlan::UNKNOWN,
         };
         sample?.distinct_values()
     }
 
-    fn page_bytes(&self) -> usize {
+    fn run_bytes(&self) -> usize {
         self.plan.page_bytes
     }
 
-    fn encode(&mut self, page: &[L], scratch: &mut IntegerScratch, out: &mut Vec<u8>) {
+    fn encode_run(&mut self, run: &[T::Lane], scratch: &mut IntegerScratch, out: &mut Vec<u8>) {
         if self.level == Level::Dense && !self.plan.forced {
             self.plan = IntegerPlan::UNKNOWN;
         }
-        integers::encode(page, self.flip, &mut self.plan, scratch, out);
+        integers::encode(run, T::FLIP, &mut self.plan, scratch, out);
     }
 }
 
@@ -82,7 +148,7 @@ struct FloatCoder<'a, F> {
 }
 
 impl<F: Float> PageCoder for FloatCoder<'_, F> {
-    type Lane = F::Bits;
+    type Number = F;
 
     fn plan(
         &mut self,
@@ -105,33 +171,32 @@ impl<F: Float> PageCoder for FloatCoder<'_, F> {
         distinct
     }
 
-    fn page_bytes(&self) -> usize {
+    fn run_bytes(&self) -> usize {
         self.plan.page_bytes::<F>()
     }
 
-    fn encode(&mut self, page: &[F::Bits], integers: &mut IntegerScratch, out: &mut Vec<u8>) {
-        floats::encode::<F>(page, &mut self.plan, self.scratch, integers, out);
+    fn encode_run(&mut self, run: &[F::Bits], integers: &mut IntegerScratch, out: &mut Vec<u8>) {
+        floats::encode::<F>(run, &mut self.plan, self.scratch, integers, out);
     }
 }
 
-/// Encodes integers with these bits into a chunk that is empty but for its type.
-pub(crate) fn encode_integers<L: Lane>(
-    values: &[L],
-    flip: L,
+/// Encodes integers with these bits into a chunk that is empty but for its type and pages.
+pub(crate) fn encode_integers<T: Integer>(
+    values: &[T::Lane],
     settings: &Settings,
     scratch: &mut EncodeScratch,
     out: &mut EncodedChunk,
 ) -> Result<(), EncodeError> {
-    let coder = IntegerCoder {
-        flip,
+    let coder = IntegerCoder::<T> {
         plan: IntegerPlan::UNKNOWN,
         level: settings.level,
+        integer: std::marker::PhantomData,
     };
     let EncodeScratch { shared, floats: _ } = scratch;
     encode_chunk(values, coder, settings, shared, out)
 }
 
-/// Encodes floats with these bits into a chunk that is empty but for its type.
+/// Encodes floats with these bits into a chunk that is empty but for its type and pages.
 pub(crate) fn encode_floats<F: Float>(
     values: &[F::Bits],
     settings: &Settings,
@@ -147,19 +212,33 @@ pub(crate) fn encode_floats<F: Float>(
     encode_chunk(values, coder, settings, shared, out)
 }
 
-/// Buffers of [`encode_chunk`].
+/// Buffers that all types of values share.
 #[derive(Debug, Default)]
 pub(crate) struct SharedScratch {
     pub(crate) integers: IntegerScratch,
-    pub(crate) compressor: crate::stage::Compressor,
+    pub(crate) compressor: Compressor,
     pub(crate) page: Vec<u8>,
-    sample: PageBuffer,
-    dictionary: ValueDictionary,
-    plain: Vec<u8>,
+    /// Another form of the page.
+    pub(crate) plain: Vec<u8>,
+    pub(crate) sample: PageBuffer,
+    pub(crate) lanes: LongBuffer,
+    dictionary: ValueDictionary<u64>,
+    pub(crate) wide_dictionary: ValueDictionary<u128>,
+}
+
+impl SharedScratch {
+    /// Gives buffers of more than `limit_bytes` back.
+    pub(crate) fn trim(&mut self, limit_bytes: usize) {
+        trim(&mut self.page, limit_bytes);
+        trim(&mut self.plain, limit_bytes);
+        self.compressor.trim(limit_bytes);
+        self.dictionary.trim(limit_bytes);
+        self.wide_dictionary.trim(limit_bytes);
+    }
 }
 
 fn encode_chunk<C: PageCoder>(
-    values: &[C::Lane],
+    values: &[LaneOf<C>],
     mut coder: C,
     settings: &Settings,
     scratch: &mut SharedScratch,
@@ -169,26 +248,42 @@ fn encode_chunk<C: PageCoder>(
         write_constant(values[0].as_bytes(), out);
         return Ok(());
     }
+    if let Some(order) = pco_pages::choose(values, &mut coder, settings, scratch)? {
+        coder.plan(values, settings, &mut scratch.sample);
+        if pco_pages::encode(values, order, &mut coder, scratch, out)? {
+            return Ok(());
+        }
+    }
+    encode_without_pco(values, &mut coder, settings, scratch, out)
+}
+
+/// Encodes values that are not all the same, without pco.
+pub(crate) fn encode_without_pco<C: PageCoder>(
+    values: &[LaneOf<C>],
+    coder: &mut C,
+    settings: &Settings,
+    scratch: &mut SharedScratch,
+    out: &mut EncodedChunk,
+) -> Result<(), EncodeError> {
     let distinct = coder.plan(values, settings, &mut scratch.sample);
     let dictionary = &mut scratch.dictionary;
     let is_coded = match (settings.codec, distinct) {
         (Some(codec), _) => {
-            codec == ValueCodec::Dictionary && dictionary.build(values, dictionary::VALUES_MAX)
+            codec == ValueCodec::Dictionary
+                && dictionary.build(values, Lane::widen, out, dictionary::VALUES_MAX)
         }
         (None, Some(distinct)) => {
-            build_dictionary(values, coder.page_bytes(), distinct, dictionary)
+            build_dictionary(values, coder.run_bytes(), distinct, out, dictionary)
         }
         (None, None) => false,
     };
     if is_coded {
-        out.codec.kind = ChunkKind::Dictionary;
-        scratch.dictionary.write_prelude::<C::Lane>(&mut out.bytes);
-        out.prelude_bytes = integers::small(out.bytes.len());
+        dictionary.write_prelude(<LaneOf<C>>::truncate, out);
     }
     encode_pages(values, coder, settings, scratch, out)
 }
 
-fn is_constant<L: Lane>(values: &[L]) -> bool {
+fn is_constant<T: PartialEq>(values: &[T]) -> bool {
     values
         .first()
         .is_some_and(|first| values.iter().all(|value| value == first))
@@ -199,34 +294,41 @@ pub(crate) fn write_constant(value: &[u8], out: &mut EncodedChunk) {
     out.codec.kind = ChunkKind::Constant;
     out.bytes.extend_from_slice(value);
     out.prelude_bytes = integers::small(value.len());
-    let pages = crate::chunk::page_count(out.rows);
-    out.page_ends.resize(pages, out.prelude_bytes);
+    out.page_ends.resize(out.planned_pages(), out.prelude_bytes);
 }
 
-/// Numbers the values; says whether that makes the chunk smaller.
 /// Numbers the values where that makes the chunk smaller; says whether it did. A sample has seen
 /// `distinct` values, of which there may be more.
 fn build_dictionary<L: Lane>(
     values: &[L],
-    page_bytes: usize,
+    run_bytes: usize,
     distinct: usize,
-    dictionary: &mut ValueDictionary,
+    chunk: &EncodedChunk,
+    dictionary: &mut ValueDictionary<u64>,
 ) -> bool {
-    let pages = values.len().div_ceil(PAGE_ROWS);
-    let pays = |distinct: usize| {
-        let code_bits = usize::BITS - distinct.saturating_sub(1).leading_zeros();
-        let page_codes_bytes = 8 + block_bytes(PAGE_ROWS, code_bits);
-        let coded_bytes = 4 + distinct * L::BYTES + pages * page_codes_bytes;
-        // A look-up per row is slow to read: it must save a sixteenth.
-        coded_bytes + coded_bytes / 16 < pages * page_bytes
-    };
+    let pays = |distinct| dictionary_pays(values.len(), distinct, L::BYTES, run_bytes);
     let limit = (values.len() / 4).clamp(1, dictionary::VALUES_MAX);
-    pays(distinct) && dictionary.build(values, limit) && pays(dictionary.len())
+    pays(distinct) && dictionary.build(values, Lane::widen, chunk, limit) && pays(dictionary.len())
+}
+
+/// Whether codes of `distinct` values take less than runs of `run_bytes`.
+pub(crate) fn dictionary_pays(
+    rows: usize,
+    distinct: usize,
+    value_bytes: usize,
+    run_bytes: usize,
+) -> bool {
+    let runs = rows.div_ceil(PAGE_ROWS);
+    let code_bits = usize::BITS - distinct.saturating_sub(1).leading_zeros();
+    let run_codes_bytes = 8 + block_bytes(PAGE_ROWS, code_bits);
+    let coded_bytes = 4 + distinct * value_bytes + runs * run_codes_bytes;
+    // A look-up per row is slow to read: it must save a sixteenth.
+    coded_bytes + coded_bytes / 16 < runs * run_bytes
 }
 
 fn encode_pages<C: PageCoder>(
-    values: &[C::Lane],
-    mut coder: C,
+    values: &[LaneOf<C>],
+    coder: &mut C,
     settings: &Settings,
     scratch: &mut SharedScratch,
     out: &mut EncodedChunk,
@@ -239,18 +341,33 @@ fn encode_pages<C: PageCoder>(
         plain,
         ..
     } = scratch;
-    let coded = out.codec.kind == ChunkKind::Dictionary;
+    let is_coded = out.codec.kind == ChunkKind::Dictionary;
     let rule = settings.stage_rule(50);
     let mut writer = PageWriter::new(out);
-    for (index, page_values) in values.chunks(PAGE_ROWS).enumerate() {
-        page.clear();
-        if coded && dictionary.codes.pages[index] {
-            let codes = &dictionary.codes.rows[index * PAGE_ROWS..][..page_values.len()];
-            dictionary::encode_codes(codes, integers, page);
-        } else {
-            coder.encode(page_values, integers, page);
-        }
+    let shuffled = if is_coded {
+        None
+    } else {
+        shuffle::choose(values, coder.run_bytes(), settings, compressor)
+    };
+    for index in 0..out.planned_pages() {
+        let rows = out.row_range(index);
+        let page_values = &values[rows.clone()];
         let raw_bytes = size_of_val(page_values);
+        if let Some(stage) = shuffled
+            && writer.push_shuffled(stage, page_values, plain, compressor, out)?
+        {
+            continue;
+        }
+        page.clear();
+        let codes = if is_coded {
+            dictionary.codes_of(index, rows)
+        } else {
+            None
+        };
+        match codes {
+            Some(codes) => dictionary::encode_codes(codes, integers, page),
+            None => coder.encode(page_values, integers, page),
+        }
         let stage = writer.stage(rule, page, raw_bytes, compressor);
         plain.clear();
         if stage == LastStage::Zstd && page.len() > raw_bytes / 16 {
@@ -268,6 +385,10 @@ fn encode_pages<C: PageCoder>(
 pub(crate) struct DecodeScratch {
     pub(crate) decompressor: Decompressor,
     pub(crate) buffers: [PageBuffer; 2],
+    /// Lengths, codes or halves of a page.
+    pub(crate) lanes: LongBuffer,
+    pub(crate) pco: PcoReader,
+    pub(crate) texts: crate::bytes::TextReaders,
 }
 
 /// Where the rows of a page are to be found.
@@ -278,7 +399,7 @@ pub(crate) enum Source<'a> {
     Page(PageMode, Input<'a>),
 }
 
-/// Opens a page of any kind and checks that kind and prelude go together.
+/// Opens a page of any kind and checks that kind, prelude and mode go together.
 pub(crate) fn open_page<'a>(
     codec: CodecChain,
     prelude: &[u8],
@@ -290,179 +411,168 @@ pub(crate) fn open_page<'a>(
         return Ok(Source::Constant);
     }
     ensure(
-        codec.kind == ChunkKind::Dictionary || prelude.is_empty(),
+        codec.kind != ChunkKind::Pages || prelude.is_empty(),
         "unexpected prelude",
     )?;
-    let mut input = Input::new(decompressor.open(codec.last_stage, page)?);
+    let mut input = Input::new(decompressor.open(codec, page)?);
     let mode = PageMode::from_byte(input.read()?)?;
+    let needed = match mode {
+        PageMode::Codes => Some(ChunkKind::Dictionary),
+        PageMode::Pco => Some(ChunkKind::Pco),
+        PageMode::Fsst => Some(ChunkKind::Fsst),
+        PageMode::Alphabet => Some(ChunkKind::Alphabet),
+        _ => None,
+    };
     ensure(
-        codec.kind == ChunkKind::Dictionary || mode != PageMode::Codes,
-        "codes without a dictionary",
+        needed.is_none_or(|kind| kind == codec.kind),
+        "a page mode without its prelude",
     )?;
     Ok(Source::Page(mode, input))
 }
 
-/// Decodes a page of integers.
-pub(crate) fn decode_integers<L: Lane>(
-    codec: CodecChain,
-    prelude: &[u8],
-    page: &[u8],
-    scratch: &mut DecodeScratch,
-    out: &mut [L],
-) -> Result<(), DecodeError> {
-    decode_page(
-        codec,
-        prelude,
-        page,
-        scratch,
-        out,
-        |mode, input, buffers, out| integers::decode_mode(mode, input, &mut buffers[0], out),
-    )
+/// How a type reads pages of one run, and values of these.
+pub(crate) trait RunReader {
+    type Number: Number;
+
+    /// Reads a page of one run, or of values that are all the same or as they are.
+    fn decode(
+        mode: PageMode,
+        input: Input<'_>,
+        buffers: &mut [PageBuffer; 2],
+        out: &mut [<Self::Number as Number>::Lane],
+    ) -> Result<(), DecodeError>;
+
+    /// One value of such a page of `rows` rows.
+    fn value(
+        mode: PageMode,
+        input: Input<'_>,
+        rows: usize,
+        index: usize,
+        buffers: &mut [PageBuffer; 2],
+    ) -> Result<<Self::Number as Number>::Lane, DecodeError>;
 }
 
-/// Decodes a page of floats into their bits.
-pub(crate) fn decode_floats<F: Float>(
-    codec: CodecChain,
-    prelude: &[u8],
-    page: &[u8],
-    scratch: &mut DecodeScratch,
-    out: &mut [F::Bits],
-) -> Result<(), DecodeError> {
-    decode_page(codec, prelude, page, scratch, out, floats::decode_mode::<F>)
+/// Reads integers.
+pub(crate) struct Integers<T>(std::marker::PhantomData<T>);
+
+impl<T: Integer> RunReader for Integers<T> {
+    type Number = T;
+
+    fn decode(
+        mode: PageMode,
+        input: Input<'_>,
+        buffers: &mut [PageBuffer; 2],
+        out: &mut [T::Lane],
+    ) -> Result<(), DecodeError> {
+        integers::decode_mode(mode, input, &mut buffers[0], out)
+    }
+
+    fn value(
+        mode: PageMode,
+        input: Input<'_>,
+        rows: usize,
+        index: usize,
+        buffers: &mut [PageBuffer; 2],
+    ) -> Result<T::Lane, DecodeError> {
+        integers::value(mode, input, rows, index, buffers)
+    }
 }
 
-fn decode_page<L: Lane>(
+/// Reads floats.
+pub(crate) struct Floats<F>(std::marker::PhantomData<F>);
+
+impl<F: Float> RunReader for Floats<F> {
+    type Number = F;
+
+    fn decode(
+        mode: PageMode,
+        input: Input<'_>,
+        buffers: &mut [PageBuffer; 2],
+        out: &mut [F::Bits],
+    ) -> Result<(), DecodeError> {
+        floats::decode_mode::<F>(mode, input, buffers, out)
+    }
+
+    fn value(
+        mode: PageMode,
+        input: Input<'_>,
+        rows: usize,
+        index: usize,
+        buffers: &mut [PageBuffer; 2],
+    ) -> Result<F::Bits, DecodeError> {
+        floats::value::<F>(mode, input, rows, index, buffers)
+    }
+}
+
+type ReaderLane<R> = <<R as RunReader>::Number as Number>::Lane;
+
+/// The value of a constant chunk.
+pub(crate) fn read_constant<T: FromBytes>(prelude: &[u8]) -> Result<T, DecodeError> {
+    T::read_from_bytes(prelude).map_err(|_| DecodeError::new("constant of the wrong length"))
+}
+
+/// Decodes a page.
+pub(crate) fn decode_page<R: RunReader>(
     codec: CodecChain,
     prelude: &[u8],
     page: &[u8],
     scratch: &mut DecodeScratch,
-    out: &mut [L],
-    decode_mode: impl FnOnce(
-        PageMode,
-        Input<'_>,
-        &mut [PageBuffer; 2],
-        &mut [L],
-    ) -> Result<(), DecodeError>,
+    out: &mut [ReaderLane<R>],
 ) -> Result<(), DecodeError> {
     let DecodeScratch {
         decompressor,
         buffers,
+        lanes,
+        pco,
+        ..
     } = scratch;
     match open_page(codec, prelude, page, decompressor)? {
         Source::Constant => {
-            let value = L::read_from_bytes(prelude)
-                .map_err(|_| DecodeError::new("constant of the wrong length"))?;
-            out.fill(value);
+            out.fill(read_constant(prelude)?);
             Ok(())
         }
         Source::Page(PageMode::Codes, input) => {
-            dictionary::decode_values(prelude, input, buffers, out)
+            dictionary::decode_values(prelude, input, &mut buffers[0], lanes, out)
         }
-        Source::Page(mode, input) => decode_mode(mode, input, buffers, out),
-    }
-}
-
-/// Encodes numbers of 128 bits: each page as two, of the low and of the high halves.
-pub(crate) fn encode_halves(
-    values: &[i128],
-    settings: &Settings,
-    scratch: &mut EncodeScratch,
-    out: &mut EncodedChunk,
-) -> Result<(), EncodeError> {
-    if settings.codec.is_none()
-        && values.iter().all(|value| *value == values[0])
-        && !values.is_empty()
-    {
-        write_constant(values[0].as_bytes(), out);
-        return Ok(());
-    }
-    let SharedScratch {
-        integers,
-        compressor,
-        page,
-        plain,
-        sample,
-        ..
-    } = &mut scratch.shared;
-    let mode = settings.codec.map(ValueCodec::page_mode);
-    let mut low_plan = mode.map_or(IntegerPlan::UNKNOWN, IntegerPlan::forced);
-    let mut high_plan = low_plan;
-    let rule = settings.stage_rule(50);
-    let mut writer = PageWriter::new(out);
-    for page_values in values.chunks(PAGE_ROWS) {
-        let raw_bytes = size_of_val(page_values);
-        page.clear();
-        page.extend_from_slice(&[PageMode::Halves.to_byte(), 0, 0, 0, 0]);
-        let halves = &mut sample.lanes::<u64>()[..page_values.len()];
-        split_halves(page_values, halves, 0);
-        integers::encode(halves, 0, &mut low_plan, integers, page);
-        let low_bytes: u32 = integers::small(page.len() - 5);
-        page[1..5].copy_from_slice(&low_bytes.to_le_bytes());
-        split_halves(page_values, halves, 64);
-        integers::encode(halves, u64::SIGN, &mut high_plan, integers, page);
-        plain.clear();
-        plain.push(PageMode::Plain.to_byte());
-        plain.extend_from_slice(page_values.as_bytes());
-        if page.len() >= plain.len() {
-            std::mem::swap(page, plain);
+        Source::Page(PageMode::Pco, mut input) => {
+            pco.decode::<R::Number>(prelude, input.take_rest(), out)
         }
-        writer.stage(rule, page, raw_bytes, compressor);
-        writer.push(page, plain, compressor, out)?;
-    }
-    writer.finish(out);
-    Ok(())
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "one half is what is asked for"
-)]
-fn split_halves(values: &[i128], halves: &mut [u64], shift: u32) {
-    for (&value, half) in values.iter().zip(halves) {
-        *half = (value >> shift) as u64;
+        Source::Page(PageMode::Runs, input) => {
+            inner::decode_runs(input, out, |mode, input, out| {
+                R::decode(mode, input, buffers, out)
+            })
+        }
+        Source::Page(mode, input) => R::decode(mode, input, buffers, out),
     }
 }
 
-/// Decodes a page of numbers of 128 bits.
-pub(crate) fn decode_halves(
+/// Decodes one value of a page of `rows` rows.
+pub(crate) fn decode_value<R: RunReader>(
     codec: CodecChain,
     prelude: &[u8],
     page: &[u8],
+    (rows, index): (usize, usize),
     scratch: &mut DecodeScratch,
-    out: &mut [i128],
-) -> Result<(), DecodeError> {
+) -> Result<ReaderLane<R>, DecodeError> {
     let DecodeScratch {
         decompressor,
-        buffers: [buffer, halves],
+        buffers,
+        pco,
+        ..
     } = scratch;
     match open_page(codec, prelude, page, decompressor)? {
-        Source::Constant => {
-            let value = i128::read_from_bytes(prelude)
-                .map_err(|_| DecodeError::new("constant of the wrong length"))?;
-            out.fill(value);
-            Ok(())
+        Source::Constant => read_constant(prelude),
+        Source::Page(PageMode::Codes, input) => {
+            dictionary::value(prelude, input, rows, index, buffers)
         }
-        Source::Page(PageMode::Plain, mut input) => {
-            let values = input.take(size_of_val(out))?;
-            out.as_mut_bytes().copy_from_slice(values);
-            input.finish()
+        Source::Page(PageMode::Pco, mut input) => {
+            pco.value::<R::Number>(prelude, input.take_rest(), rows, index)
         }
-        Source::Page(PageMode::Halves, mut input) => {
-            let low_bytes = input.read::<u32>()? as usize;
-            let halves = &mut halves.lanes::<u64>()[..out.len()];
-            integers::decode(input.take(low_bytes)?, buffer, halves)?;
-            for (value, &half) in out.iter_mut().zip(&*halves) {
-                *value = i128::from(half);
-            }
-            integers::decode(input.take_rest(), buffer, halves)?;
-            for (value, &half) in out.iter_mut().zip(&*halves) {
-                *value |= i128::from(half) << 64;
-            }
-            Ok(())
+        Source::Page(PageMode::Runs, input) => {
+            let run = Runs::read(input, rows)?.of_row(index)?;
+            let at = index - run.rows.start;
+            R::value(run.mode, run.input, run.rows.len(), at, buffers)
         }
-        Source::Page(..) => Err(DecodeError::new(
-            "page mode does not fit numbers of 128 bits",
-        )),
+        Source::Page(mode, input) => R::value(mode, input, rows, index, buffers),
     }
 }

@@ -2,7 +2,7 @@
 //! those with AVX2 and for those with AVX-512, chosen at run time.
 //!
 //! Invariants
-//! - With [`prefix`] the only module with unsafe code, and its only use is to call a function
+//! - With [`prefix`] and [`symbols`] the only module with unsafe code, and its only use is to call a function
 //!   compiled for features that [`registers`] has just found. The bodies are safe code which the
 //!   compiler vectorises by itself, so all versions compute the same.
 //! - No lane is read or written outside its slice: bodies index arrays of a constant length.
@@ -10,7 +10,7 @@
 //! Alternatives rejected: fastlanes' own `pack` and `unpack` are never inlined, so they would stay
 //! at the build's baseline (SSE2: half the speed); its macros expand here instead, inside the
 //! functions with features. Intrinsics would be faster still in places, but need one version per
-//! architecture: only prefix sums, which the compiler leaves scalar, are written with them. Other
+//! architecture: only prefix sums and look-ups of symbols, which the compiler leaves scalar, are written with them. Other
 //! architectures use their baseline (NEON on arm64).
 #![expect(
     unsafe_code,
@@ -344,6 +344,12 @@ macro_rules! dispatch {
         }
     };
 }
+
+mod shuffled;
+mod symbols;
+
+pub(crate) use shuffled::{shuffle_bytes, unshuffle_bytes};
+pub(crate) use symbols::{Indices, NO_INDEX, Symbols, pack_symbols, packed_bytes, unpack_symbols};
 
 dispatch! {
     /// The smallest and largest value of a slice that is not empty, in the order of

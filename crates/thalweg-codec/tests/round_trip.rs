@@ -4,14 +4,17 @@
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
     reason = "test data"
 )]
 
 mod common;
 
-use common::{Bits, CODECS, Random, STAGES, encoder, round_trip};
+use common::{
+    Bits, CODECS, Random, STAGES, encoder, places, random_row_ends, round_trip, round_trip_paged,
+};
 use proptest::prelude::*;
-use thalweg_codec::{ChunkKind, Decoder, EncodedChunk, Encoder, Level, PAGE_ROWS};
+use thalweg_codec::{ChunkKind, Decoder, EncodedChunk, Encoder, Level, PAGE_ROWS, Paging};
 
 /// How the values of a test chunk come about.
 #[derive(Debug, Clone, Copy)]
@@ -208,7 +211,16 @@ fn every_type_form_and_codec() {
     }
 }
 
-fn check_bytes(values: &[Vec<u8>], encoder: &mut Encoder, what: &str) {
+fn check_bytes(values: &[Vec<u8>], encoder: &mut Encoder, what: &str) -> EncodedChunk {
+    check_bytes_paged(values, Paging::STREAM, encoder, what)
+}
+
+fn check_bytes_paged(
+    values: &[Vec<u8>],
+    paging: Paging<'_>,
+    encoder: &mut Encoder,
+    what: &str,
+) -> EncodedChunk {
     let mut offsets = vec![7_i32];
     let mut data = vec![9; 7];
     for value in values {
@@ -217,7 +229,9 @@ fn check_bytes(values: &[Vec<u8>], encoder: &mut Encoder, what: &str) {
     }
     data.extend_from_slice(b"behind");
     let mut chunk = EncodedChunk::new();
-    encoder.encode_bytes(&offsets, &data, &mut chunk).unwrap();
+    encoder
+        .encode_bytes_paged(&offsets, &data, paging, &mut chunk)
+        .unwrap();
     let view = chunk.view().unwrap();
     let mut decoder = Decoder::new();
     let (mut all_offsets, mut all_data) = (Vec::<i64>::new(), Vec::new());
@@ -248,17 +262,23 @@ fn check_bytes(values: &[Vec<u8>], encoder: &mut Encoder, what: &str) {
             .windows(2)
             .map(|pair| data[pair[0] as usize..pair[1] as usize].to_vec())
             .collect();
-        assert_eq!(
-            back,
-            values[page * PAGE_ROWS..][..rows],
-            "{what}, page {page}"
-        );
+        let page_values = &values[view.row_range(page)];
+        assert_eq!(back, page_values, "{what}, page {page}");
+        for index in places(rows) {
+            let mut value = vec![7];
+            let bytes = view.page(page);
+            decoder
+                .decode_bytes_value(codec, prelude, bytes, rows, index, &mut value)
+                .unwrap();
+            assert_eq!(value[1..], page_values[index], "{what}, value {index}");
+        }
     }
     let back: Vec<_> = all_offsets
         .windows(2)
         .map(|pair| all_data[pair[0] as usize..pair[1] as usize].to_vec())
         .collect();
     assert_eq!(back, values, "{what}");
+    chunk
 }
 
 #[test]
@@ -322,8 +342,19 @@ fn long_equal_strings_stay_within_the_expansion_limit() {
 }
 
 fn check_bits(bits: &[u8], rows: usize, encoder: &mut Encoder) -> EncodedChunk {
+    check_bits_paged(bits, rows, Paging::STREAM, encoder)
+}
+
+fn check_bits_paged(
+    bits: &[u8],
+    rows: usize,
+    paging: Paging<'_>,
+    encoder: &mut Encoder,
+) -> EncodedChunk {
     let mut chunk = EncodedChunk::new();
-    encoder.encode_bits(bits, rows, &mut chunk).unwrap();
+    encoder
+        .encode_bits_paged(bits, rows, paging, &mut chunk)
+        .unwrap();
     let view = chunk.view().unwrap();
     let mut decoder = Decoder::new();
     for page in 0..view.page_count() {
@@ -339,13 +370,25 @@ fn check_bits(bits: &[u8], rows: usize, encoder: &mut Encoder) -> EncodedChunk {
             )
             .unwrap();
         for row in 0..out.len() * 8 {
-            let source = page * PAGE_ROWS + row;
+            let source = view.row_range(page).start + row;
             let expected = row < page_rows && bits[source / 8] >> (source % 8) & 1 == 1;
             assert_eq!(
                 out[row / 8] >> (row % 8) & 1 == 1,
                 expected,
                 "row {source} of {rows}"
             );
+        }
+        for index in places(page_rows) {
+            let bit = decoder
+                .decode_bit(
+                    view.codec(),
+                    view.prelude(),
+                    view.page(page),
+                    page_rows,
+                    index,
+                )
+                .unwrap();
+            assert_eq!(bit, out[index / 8] >> (index % 8) & 1 == 1, "bit {index}");
         }
     }
     chunk
@@ -394,6 +437,147 @@ fn constant_chunks_are_their_prelude() {
     );
 }
 
+/// Long pages, and pages of random lengths as at the far ends of grids.
+#[test]
+fn pages_of_any_length() {
+    let rows = 70_000;
+    for form in FORMS {
+        let mut random = Random(77);
+        let words = words(form, rows, &mut random);
+        let floats = floats(form, rows, &mut random);
+        let ends = random_row_ends(rows, &mut random);
+        for paging in [
+            Paging::Every(65_536),
+            Paging::Every(4_096),
+            Paging::Every(7),
+            Paging::RowEnds(&ends),
+        ] {
+            // Short pages are many, and all alike.
+            let short = paging == Paging::Every(7);
+            for codec in CODECS.into_iter().filter(|codec| !short || codec.is_none()) {
+                let what = format!("{form:?}, {codec:?}, {paging:?}");
+                let mut fast = encoder(Level::Fast, codec, None);
+                round_trip_paged(&words, paging, &mut fast, &what);
+                round_trip_paged(&floats, paging, &mut fast, &what);
+                let wide: Vec<i128> = words.iter().map(|&word| i128::from(word) << 9).collect();
+                round_trip_paged(&wide, paging, &mut fast, &what);
+                let narrow: Vec<i16> = words.iter().map(|&word| word as i16).collect();
+                round_trip_paged(&narrow, paging, &mut fast, &what);
+            }
+            let mut dense = encoder(Level::Dense, None, None);
+            round_trip_paged(&words, paging, &mut dense, &format!("{form:?}"));
+            round_trip_paged(&floats, paging, &mut dense, &format!("{form:?}"));
+        }
+    }
+}
+
+#[test]
+fn pages_of_texts_and_bits_of_any_length() {
+    let rows = 70_000;
+    let mut random = Random(78);
+    let ends = random_row_ends(rows, &mut random);
+    let names = |count: u64, random: &mut Random| -> Vec<Vec<u8>> {
+        (0..rows)
+            .map(|_| format!("line {}", random.below(count)).into_bytes())
+            .collect()
+    };
+    let (few, many) = (names(50, &mut random), names(1 << 40, &mut random));
+    let bits: Vec<u8> = (0..rows / 8)
+        .map(|byte| {
+            if byte / 900 % 2 == 0 {
+                0xFF
+            } else {
+                random.next() as u8
+            }
+        })
+        .collect();
+    for paging in [
+        Paging::Every(65_536),
+        Paging::Every(4_096),
+        Paging::Every(7),
+        Paging::RowEnds(&ends),
+    ] {
+        for codec in CODECS {
+            let what = format!("{codec:?}, {paging:?}");
+            let mut fast = encoder(Level::Fast, codec, None);
+            check_bytes_paged(&few, paging, &mut fast, &what);
+            check_bytes_paged(&many, paging, &mut fast, &what);
+            check_bits_paged(&bits, rows, paging, &mut fast);
+        }
+        let mut dense = encoder(Level::Dense, None, None);
+        check_bytes_paged(&many, paging, &mut dense, "dense");
+        check_bits_paged(&bits, rows, paging, &mut dense);
+    }
+}
+
+#[test]
+fn pages_that_do_not_fit_are_refused() {
+    let values = [1_i64; 100];
+    let mut chunk = EncodedChunk::new();
+    let mut encoder = Encoder::new(Level::Fast);
+    for paging in [
+        Paging::Every(0),
+        Paging::Every(65_537),
+        Paging::RowEnds(&[]),
+        Paging::RowEnds(&[50]),
+        Paging::RowEnds(&[50, 50, 100]),
+        Paging::RowEnds(&[60, 50, 100]),
+        Paging::RowEnds(&[101]),
+    ] {
+        assert!(
+            encoder.encode_paged(&values, paging, &mut chunk).is_err(),
+            "{paging:?}"
+        );
+    }
+    let values = vec![1_u8; 65_537];
+    let paging = Paging::RowEnds(&[65_537]);
+    assert!(encoder.encode_paged(&values, paging, &mut chunk).is_err());
+}
+
+/// An encoder is reused: what it wrote before must not show.
+#[test]
+fn bytes_depend_on_nothing_encoded_before() {
+    let mut random = Random(79);
+    let chunks: Vec<Vec<u64>> = FORMS
+        .iter()
+        .map(|&form| words(form, 5_000, &mut random))
+        .collect();
+    let texts: Vec<Vec<Vec<u8>>> = ["{:x}", "sensor ", "\u{1}\u{ff}"]
+        .iter()
+        .map(|start| {
+            (0..3_000)
+                .map(|_| format!("{start}{:x}", random.below(1 << 50)).into_bytes())
+                .collect()
+        })
+        .collect();
+    for level in [Level::Fast, Level::Dense] {
+        let mut used = Encoder::new(level);
+        for _ in 0..30 {
+            let values = &chunks[random.below(chunks.len() as u64) as usize];
+            let floats: Vec<f64> = values.iter().map(|&word| word as f64 / 8.0).collect();
+            let wide: Vec<i128> = values.iter().map(|&word| i128::from(word % 9)).collect();
+            let texts = &texts[random.below(3) as usize];
+            let mut fresh = Encoder::new(level);
+            assert_eq!(
+                round_trip(values, &mut used, "used"),
+                round_trip(values, &mut fresh, "fresh")
+            );
+            assert_eq!(
+                round_trip(&floats, &mut used, "used"),
+                round_trip(&floats, &mut Encoder::new(level), "fresh")
+            );
+            assert_eq!(
+                round_trip(&wide, &mut used, "used"),
+                round_trip(&wide, &mut Encoder::new(level), "fresh")
+            );
+            assert_eq!(
+                check_bytes(texts, &mut used, "used"),
+                check_bytes(texts, &mut fresh, "fresh")
+            );
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -427,6 +611,25 @@ proptest! {
     fn any_bytes(values in prop::collection::vec(prop::collection::vec(0_u8..4, 0..6), 0..1300), codec in 0..CODECS.len()) {
         check_bytes(&values, &mut encoder(Level::Fast, CODECS[codec], None), "any");
         check_bytes(&values, &mut encoder(Level::Dense, CODECS[codec], None), "any");
+    }
+
+    #[test]
+    fn any_texts_of_an_alphabet(
+        values in prop::collection::vec("[0-9a-f-]{0,40}", 0..1300),
+        codec in 0..CODECS.len(),
+        seed in any::<u64>(),
+    ) {
+        let values: Vec<Vec<u8>> = values.into_iter().map(String::into_bytes).collect();
+        let ends = random_row_ends(values.len(), &mut Random(seed));
+        check_bytes(&values, &mut encoder(Level::Fast, CODECS[codec], None), "any");
+        check_bytes_paged(&values, Paging::RowEnds(&ends), &mut encoder(Level::Dense, CODECS[codec], None), "any");
+    }
+
+    #[test]
+    fn any_pages(values in prop::collection::vec(any::<i32>(), 1..9000), shift in 0_u32..32, codec in 0..CODECS.len(), seed in any::<u64>()) {
+        let values: Vec<i32> = values.iter().map(|value| value >> shift).collect();
+        let ends = random_row_ends(values.len(), &mut Random(seed));
+        round_trip_paged(&values, Paging::RowEnds(&ends), &mut encoder(Level::Fast, CODECS[codec], None), "any");
     }
 
     #[test]

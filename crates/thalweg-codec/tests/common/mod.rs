@@ -8,7 +8,7 @@
 )]
 
 use thalweg_codec::{
-    ChunkView, Decoder, Element, EncodedChunk, Encoder, LastStage, Level, PAGE_ROWS, ValueCodec,
+    ChunkView, Decoder, Element, EncodedChunk, Encoder, LastStage, Level, Paging, ValueCodec,
 };
 
 /// A small random number generator (SplitMix64): the same numbers on every machine.
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-pub(crate) const CODECS: [Option<ValueCodec>; 9] = [
+pub(crate) const CODECS: [Option<ValueCodec>; 13] = [
     None,
     Some(ValueCodec::Plain),
     Some(ValueCodec::FrameOfReference),
@@ -42,7 +42,35 @@ pub(crate) const CODECS: [Option<ValueCodec>; 9] = [
     Some(ValueCodec::Alp),
     Some(ValueCodec::AlpDelta),
     Some(ValueCodec::AlpRd),
+    Some(ValueCodec::Pco),
+    Some(ValueCodec::Fsst),
+    Some(ValueCodec::Alphabet),
+    Some(ValueCodec::Shuffle),
 ];
+
+/// Ends of pages of random lengths, some longer than a run.
+pub(crate) fn random_row_ends(rows: usize, random: &mut Random) -> Vec<u32> {
+    let mut ends = Vec::new();
+    let mut end = 0;
+    while end < rows {
+        let most = [3, 1_023, 1_024, 5_000, 65_536][random.below(5) as usize];
+        end = (end + 1 + random.below(most) as usize).min(rows);
+        ends.push(u32::try_from(end).unwrap());
+    }
+    ends
+}
+
+/// Rows of a page worth reading alone: the first, the last, those around runs and groups.
+pub(crate) fn places(rows: usize) -> impl Iterator<Item = usize> {
+    let edges = [
+        0, 1, 63, 127, 128, 129, 255, 256, 777, 1_023, 1_024, 2_047, 3_000,
+    ];
+    let near_end = [1, 2, 100].map(|back| rows.wrapping_sub(back));
+    edges
+        .into_iter()
+        .chain(near_end)
+        .filter(move |&index| index < rows)
+}
 
 pub(crate) const STAGES: [Option<LastStage>; 4] = [
     None,
@@ -121,6 +149,19 @@ pub(crate) fn round_trip<T: Bits>(values: &[T], encoder: &mut Encoder, what: &st
     chunk
 }
 
+/// The same for pages of any lengths.
+pub(crate) fn round_trip_paged<T: Bits>(
+    values: &[T],
+    paging: Paging<'_>,
+    encoder: &mut Encoder,
+    what: &str,
+) -> EncodedChunk {
+    let mut chunk = EncodedChunk::new();
+    encoder.encode_paged(values, paging, &mut chunk).unwrap();
+    check_pages(&chunk.view().unwrap(), values, what);
+    chunk
+}
+
 fn check_pages<T: Bits>(view: &ChunkView<'_>, values: &[T], what: &str) {
     let mut decoder = Decoder::new();
     let mut out = vec![T::default(); 3];
@@ -134,16 +175,29 @@ fn check_pages<T: Bits>(view: &ChunkView<'_>, values: &[T], what: &str) {
     );
     out.clear();
     decoder.decode(view, from..to, &mut out).unwrap();
-    assert_same(
-        &out,
-        &values[from * PAGE_ROWS..(to * PAGE_ROWS).min(values.len())],
-        what,
-    );
-    for (page, page_values) in values.chunks(PAGE_ROWS).enumerate() {
+    if from < to {
+        let rows = view.row_range(from).start..view.row_range(to - 1).end;
+        assert_same(&out, &values[rows], what);
+    }
+    for page in 0..view.page_count() {
+        let page_values = &values[view.row_range(page)];
         let mut out = vec![T::default(); page_values.len()];
+        let (codec, prelude, bytes) = (view.codec(), view.prelude(), view.page(page));
         Decoder::new()
-            .decode_page(view.codec(), view.prelude(), view.page(page), &mut out)
+            .decode_page(codec, prelude, bytes, &mut out)
             .unwrap();
         assert_same(&out, page_values, what);
+        let rows = page_values.len();
+        for index in places(rows) {
+            let value: T = decoder
+                .decode_value(codec, prelude, bytes, rows, index)
+                .unwrap();
+            let expected = page_values[index].bits();
+            assert_eq!(
+                value.bits(),
+                expected,
+                "{what}: value {index} of page {page}"
+            );
+        }
     }
 }

@@ -47,6 +47,7 @@ fn raw_chunk(rows: usize, prelude: &[u8], page_bytes: usize) -> EncodedChunk {
         page_ends,
         bytes,
         raw_bytes: rows as u64 * 4,
+        ..EncodedChunk::new()
     }
 }
 
