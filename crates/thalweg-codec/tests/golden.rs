@@ -3,7 +3,11 @@
 //! To accept one, raise the format's version in `docs/format/codecs.md` and run the test with
 //! `GOLDEN_WRITE=1`.
 #![allow(clippy::unwrap_used, reason = "a test")]
-#![allow(clippy::cast_precision_loss, reason = "test data")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "test data"
+)]
 #![expect(clippy::disallowed_methods, reason = "a test reads its own fixtures")]
 
 mod common;
@@ -12,9 +16,20 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use common::{Bits, Random, assert_same, encoder};
-use thalweg_codec::{ChunkView, CodecChain, Decoder, EncodedChunk, LastStage, Level, ValueCodec};
+use thalweg_codec::{
+    ChunkView, CodecChain, Decoder, EncodedChunk, LastStage, Level, PAGE_ROWS, Paging, ValueCodec,
+};
 
-/// A chunk as text: its metadata, then its bytes, 32 to a line.
+/// The rows that pages of a stream end with.
+fn stream_row_ends(rows: usize) -> Vec<u32> {
+    let ends = (0..rows)
+        .step_by(PAGE_ROWS)
+        .map(|start| (start + PAGE_ROWS).min(rows));
+    ends.map(|end| u32::try_from(end).unwrap()).collect()
+}
+
+/// A chunk as text: its metadata, then its bytes, 32 to a line. Where its pages end in rows is
+/// noted unless they are those of a stream.
 fn to_text(chunk: &EncodedChunk) -> String {
     let mut text = format!(
         "chain {:?}\nrows {}\nprelude {}\nends {:?}\n",
@@ -23,6 +38,9 @@ fn to_text(chunk: &EncodedChunk) -> String {
         chunk.prelude_bytes,
         chunk.page_ends
     );
+    if chunk.page_row_ends != stream_row_ends(chunk.rows) {
+        writeln!(text, "pages {:?}", chunk.page_row_ends).unwrap();
+    }
     for line in chunk.bytes.chunks(32) {
         for byte in line {
             write!(text, "{byte:02x}").unwrap();
@@ -54,7 +72,12 @@ fn from_text(text: &str) -> EncodedChunk {
     chunk.rows = field(&mut lines, "rows").parse().unwrap();
     chunk.prelude_bytes = field(&mut lines, "prelude").parse().unwrap();
     chunk.page_ends = numbers(field(&mut lines, "ends"));
+    chunk.page_row_ends = stream_row_ends(chunk.rows);
     for line in lines {
+        if let Some(ends) = line.strip_prefix("pages ") {
+            chunk.page_row_ends = numbers(ends);
+            continue;
+        }
         for start in (0..line.len()).step_by(2) {
             chunk
                 .bytes
@@ -84,9 +107,19 @@ fn check_values<T: Bits>(
     codec: Option<ValueCodec>,
     stage: Option<LastStage>,
 ) {
+    check_paged(name, values, Paging::STREAM, codec, stage);
+}
+
+fn check_paged<T: Bits>(
+    name: &str,
+    values: &[T],
+    paging: Paging<'_>,
+    codec: Option<ValueCodec>,
+    stage: Option<LastStage>,
+) {
     let mut chunk = EncodedChunk::new();
     encoder(Level::Fast, codec, stage)
-        .encode(values, &mut chunk)
+        .encode_paged(values, paging, &mut chunk)
         .unwrap();
     check(name, &chunk, |view| {
         let mut out = Vec::new();
@@ -162,7 +195,74 @@ fn fixed_width() {
     );
 }
 
+#[test]
+fn pco() {
+    let mut random = Random(2);
+    let steps: Vec<i64> = (0..1_100).map(|row| row * row - 40_000).collect();
+    let small: Vec<u8> = (0..300).map(|row| [1, 1, 1, 7, 200][row % 5]).collect();
+    let even: Vec<i32> = (0..700).map(|row| row * 7919 % 1_000 * 60).collect();
+    let mut decimals: Vec<f64> = (0..800)
+        .map(|_| (random.unit() * 1e4).round() / 100.0)
+        .collect();
+    decimals[3] = f64::from_bits(0xFFF8_0000_0000_0042);
+    let short: Vec<f64> = (0..500).map(|_| f64::from(random.unit() as f32)).collect();
+    let codec = Some(ValueCodec::Pco);
+    check_values("pco_i64", &steps, codec, None);
+    check_values("pco_u8", &small, codec, None);
+    check_values("pco_int_mult_i32", &even, codec, None);
+    check_values("pco_float_mult_f64", &decimals, codec, None);
+    check_values("pco_float_quant_f64", &short, codec, None);
+}
+
+#[test]
+fn shuffle() {
+    let values: Vec<i64> = (0..300)
+        .map(|row| (row % 7) << 40 | (row * 37 % 256) << 8 | 3)
+        .collect();
+    let codec = Some(ValueCodec::Shuffle);
+    check_values("shuffle_lz4_i64", &values, codec, Some(LastStage::Lz4));
+    check_values("shuffle_zstd_i64", &values, codec, Some(LastStage::Zstd));
+    let narrow: Vec<u16> = (0..300).map(|row| row % 3 << 8 | row * 89 % 256).collect();
+    check_values("shuffle_lz4_u16", &narrow, codec, Some(LastStage::Lz4));
+}
+
+#[test]
+fn long_pages() {
+    let paging = Paging::Every(65_536);
+    let integers: Vec<i64> = (0..2_100)
+        .map(|row| {
+            if row < 1_024 {
+                5
+            } else {
+                row * 1_000 + row % 3
+            }
+        })
+        .collect();
+    check_paged("long_i64", &integers, paging, None, None);
+    let floats: Vec<f64> = (0..1_100).map(|row| f64::from(row % 16) / 4.0).collect();
+    check_paged("long_alp_f64", &floats, paging, Some(ValueCodec::Alp), None);
+    let repeated: Vec<u64> = (0..1_100).map(|row| [u64::MAX, 5][row / 9 % 2]).collect();
+    let codec = Some(ValueCodec::Dictionary);
+    check_paged("long_dictionary_u64", &repeated, paging, codec, None);
+    let wide: Vec<i128> = (0..1_100).map(|row| i128::from(row % 5) << 70).collect();
+    check_paged("long_dictionary_i128", &wide, paging, codec, None);
+    let halves = Some(ValueCodec::FrameOfReference);
+    check_paged("long_halves_i128", &wide, paging, halves, None);
+    let ends = [1, 1_100];
+    check_paged(
+        "pages_of_1_and_1099",
+        &integers[..1_100],
+        Paging::RowEnds(&ends),
+        None,
+        None,
+    );
+}
+
 fn check_bytes(name: &str, values: &[&str], codec: Option<ValueCodec>) {
+    check_bytes_paged(name, values, Paging::STREAM, codec);
+}
+
+fn check_bytes_paged(name: &str, values: &[&str], paging: Paging<'_>, codec: Option<ValueCodec>) {
     let mut offsets = vec![0_i64];
     for value in values {
         offsets.push(offsets.last().unwrap() + i64::try_from(value.len()).unwrap());
@@ -170,7 +270,7 @@ fn check_bytes(name: &str, values: &[&str], codec: Option<ValueCodec>) {
     let mut chunk = EncodedChunk::new();
     let stage = codec.map(|_| LastStage::None);
     encoder(Level::Fast, codec, stage)
-        .encode_bytes(&offsets, values.concat().as_bytes(), &mut chunk)
+        .encode_bytes_paged(&offsets, values.concat().as_bytes(), paging, &mut chunk)
         .unwrap();
     check(name, &chunk, |view| {
         let (mut offsets_back, mut data) = (Vec::<i64>::new(), Vec::new());
@@ -208,12 +308,30 @@ fn variable_length() {
         Some(ValueCodec::Dictionary),
     );
     check_bytes("bytes_constant", &["same"; 9], None);
+    let digits = ["00ff", "a7", "", "0123456789abcdef", "fedcba9876543210f"];
+    check_bytes("alphabet_hex", &digits, Some(ValueCodec::Alphabet));
+    let words = ["north", "south", "north by northwest", "", "thorn"];
+    check_bytes("alphabet_letters", &words, Some(ValueCodec::Alphabet));
+    let lines: Vec<String> = (0..300)
+        .map(|row| format!("sensor {} at north gate, \u{fc}ber {row}", row % 7))
+        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    check_bytes("fsst", &lines, Some(ValueCodec::Fsst));
+    let long = lines[..40].repeat(30);
+    let paging = Paging::Every(65_536);
+    check_bytes_paged("long_fsst", &long[..1_100], paging, Some(ValueCodec::Fsst));
+    let digits = digits.repeat(220);
+    check_bytes_paged("long_alphabet", &digits, paging, Some(ValueCodec::Alphabet));
 }
 
 fn check_bits(name: &str, bits: &[u8], rows: usize) {
+    check_bits_paged(name, bits, rows, Paging::STREAM);
+}
+
+fn check_bits_paged(name: &str, bits: &[u8], rows: usize, paging: Paging<'_>) {
     let mut chunk = EncodedChunk::new();
     encoder(Level::Fast, None, None)
-        .encode_bits(bits, rows, &mut chunk)
+        .encode_bits_paged(bits, rows, paging, &mut chunk)
         .unwrap();
     check(name, &chunk, |view| {
         let mut all = Vec::new();
@@ -242,4 +360,9 @@ fn single_bits() {
     gap[130] = 0xE0;
     check_bits("bits_runs", &gap, 2048);
     check_bits("bits_constant", &[0xFF; 128], 1024);
+    let mut long = vec![0xFF; 300];
+    long[3] = 0;
+    long[130..].fill(0);
+    long[299] = 0x0F;
+    check_bits_paged("long_bits", &long, 2_400, Paging::Every(65_536));
 }

@@ -16,8 +16,8 @@ mod common;
 
 use common::{CODECS, Random, encoder};
 use thalweg_codec::{
-    ChunkView, CodecChain, Decoder, Element, ElementType, EncodedChunk, Encoder, LastStage, Level,
-    PAGE_ROWS,
+    ChunkKind, ChunkView, CodecChain, Decoder, Element, ElementType, EncodedChunk, Encoder,
+    LastStage, Level, MAX_PAGE_ROWS, PAGE_ROWS, Paging, ValueCodec,
 };
 
 /// Chunks of every type, codec and stage.
@@ -36,6 +36,7 @@ fn chunks() -> Vec<EncodedChunk> {
     let noise: Vec<f32> = (0..rows).map(|_| random.unit() as f32).collect();
     let wide: Vec<i128> = steps.iter().map(|&step| i128::from(step) << 50).collect();
     let mut all = Vec::new();
+    let paging = Paging::Every(4_096);
     for codec in CODECS {
         for stage in [LastStage::None, LastStage::Lz4, LastStage::Zstd] {
             let mut encoder = encoder(Level::Fast, codec, Some(stage));
@@ -47,6 +48,9 @@ fn chunks() -> Vec<EncodedChunk> {
             add(&mut all, &mut encoder, &noise);
             add(&mut all, &mut encoder, &wide);
             add(&mut all, &mut encoder, &[3_u64; 2000]);
+            let mut chunk = EncodedChunk::new();
+            encoder.encode_paged(&steps, paging, &mut chunk).unwrap();
+            all.push(chunk);
             let values: Vec<String> = (0..rows)
                 .map(|_| format!("name {}", random.below(9)))
                 .collect();
@@ -57,6 +61,11 @@ fn chunks() -> Vec<EncodedChunk> {
             let mut chunk = EncodedChunk::new();
             encoder
                 .encode_bytes(&offsets, values.concat().as_bytes(), &mut chunk)
+                .unwrap();
+            all.push(chunk);
+            let mut chunk = EncodedChunk::new();
+            encoder
+                .encode_bytes_paged(&offsets, values.concat().as_bytes(), paging, &mut chunk)
                 .unwrap();
             all.push(chunk);
             let bits: Vec<u8> = (0..rows)
@@ -96,6 +105,15 @@ fn decode_any(view: &ChunkView<'_>, decoder: &mut Decoder) -> bool {
 }
 
 fn decode_as<T: Element>(view: &ChunkView<'_>, decoder: &mut Decoder) -> bool {
+    for page in 0..view.page_count() {
+        let (bytes, rows) = (view.page(page), view.page_rows(page));
+        for index in [0, rows / 2, rows - 1] {
+            // Any value or error will do.
+            let value: Result<T, _> =
+                decoder.decode_value(view.codec(), view.prelude(), bytes, rows, index);
+            drop(value);
+        }
+    }
     let mut out: Vec<T> = Vec::new();
     let result = decoder.decode(view, 0..view.page_count(), &mut out);
     assert_eq!(out.len(), if result.is_ok() { view.rows() } else { 0 });
@@ -116,6 +134,12 @@ fn decode_as_bytes(view: &ChunkView<'_>, decoder: &mut Decoder) -> bool {
             &mut data,
         );
         let limit_bytes = 8 * (view.prelude().len() + bytes.len()) + (16 << 20);
+        for index in [0, rows / 2, rows - 1] {
+            let mut value = Vec::new();
+            let (codec, prelude) = (view.codec(), view.prelude());
+            let result = decoder.decode_bytes_value(codec, prelude, bytes, rows, index, &mut value);
+            assert!(value.len() <= limit_bytes && (result.is_ok() || value.is_empty()));
+        }
         assert!(
             data.len() <= limit_bytes,
             "{} bytes out of {}",
@@ -134,6 +158,11 @@ fn decode_as_bytes(view: &ChunkView<'_>, decoder: &mut Decoder) -> bool {
 fn decode_as_bits(view: &ChunkView<'_>, decoder: &mut Decoder) -> bool {
     (0..view.page_count()).all(|page| {
         let rows = view.page_rows(page);
+        for index in [0, rows / 2, rows - 1] {
+            let bytes = view.page(page);
+            // Any bit or error will do.
+            drop(decoder.decode_bit(view.codec(), view.prelude(), bytes, rows, index));
+        }
         let mut out = vec![0; rows.div_ceil(8)];
         decoder
             .decode_bits_page(
@@ -178,6 +207,141 @@ fn mutated_chunks() {
     );
 }
 
+/// Damage to the metadata of pco, whose crate reads it with unsafe code.
+#[test]
+fn mutated_pco() {
+    let mut random = Random(16);
+    let mut refused = 0;
+    let mut tried = 0;
+    for chunk in chunks() {
+        if chunk.codec.kind != ChunkKind::Pco {
+            continue;
+        }
+        for _ in 0..3_000 {
+            let mut damaged = chunk.clone();
+            for _ in 0..=random.below(3) {
+                let reach = [8, damaged.prelude_bytes as usize, damaged.bytes.len()];
+                let reach = reach[random.below(3) as usize];
+                let position = random.below(reach as u64) as usize;
+                damaged.bytes[position] ^= 1 << random.below(8);
+            }
+            tried += 1;
+            let mut decoder = Decoder::new();
+            refused += usize::from(!decode_any(&damaged.view().unwrap(), &mut decoder));
+        }
+    }
+    assert!(
+        tried > 10_000 && refused > tried / 10,
+        "{refused} of {tried}"
+    );
+}
+
+/// Modes and differences of pco whose tables the metadata chooses are refused before pco sees them.
+#[test]
+fn pco_that_is_not_read() {
+    let values: Vec<i64> = (0..3_000).map(|row| row * row % 1_009).collect();
+    let mut chunk = EncodedChunk::new();
+    encoder(Level::Fast, Some(ValueCodec::Pco), None)
+        .encode(&values, &mut chunk)
+        .unwrap();
+    assert_eq!(chunk.codec.kind, ChunkKind::Pco);
+    let reason = |position: usize, byte: u8| {
+        let mut other = chunk.clone();
+        other.bytes[position] = byte;
+        let view = other.view().unwrap();
+        let mut out: Vec<i64> = Vec::new();
+        let error = Decoder::new().decode(&view, 0..1, &mut out).unwrap_err();
+        error.reason()
+    };
+    assert!(reason(0, 3).contains("version"));
+    assert!(reason(1, 2).contains("version"));
+    assert!(reason(2, 4).contains("mode"), "a dictionary");
+    assert!(reason(2, 2 << 4).contains("differences"), "lookback");
+    assert!(reason(2, 3 << 4).contains("differences"), "convolution");
+    assert!(reason(2, 9 << 4).contains("differences"), "unknown");
+}
+
+/// Pages of texts whose lengths say more than their codes can stand for.
+#[test]
+fn texts_that_would_fill_the_memory() {
+    let mut decoder = Decoder::new();
+    for (kind, prelude, mode) in [
+        (ChunkKind::Fsst, vec![1, 8, 1, 2, 3, 4, 5, 6, 7, 8], 11),
+        (ChunkKind::Alphabet, vec![2, 0, 1], 13),
+        (ChunkKind::Pages, vec![], 1),
+    ] {
+        let codec = CodecChain {
+            kind,
+            element: ElementType::Bytes,
+            last_stage: LastStage::None,
+        };
+        // Constant lengths of almost 4 GiB each.
+        let mut page = vec![mode, 5, 0, 0, 0, 2, 0xFF, 0xFF, 0xFF, 0xFF];
+        page.extend_from_slice(&[0; 2_048]);
+        for rows in [1, 1_024, MAX_PAGE_ROWS] {
+            let (mut offsets, mut data) = (Vec::<i64>::new(), Vec::new());
+            let result =
+                decoder.decode_bytes_page(codec, &prelude, &page, rows, &mut offsets, &mut data);
+            assert!(result.is_err() && data.capacity() <= 1 << 20);
+            let mut value = Vec::new();
+            let result =
+                decoder.decode_bytes_value(codec, &prelude, &page, rows, rows - 1, &mut value);
+            assert!(result.is_err() && value.capacity() <= 1 << 20);
+        }
+    }
+}
+
+#[test]
+fn tables_of_texts_that_no_encoder_writes() {
+    let mut decoder = Decoder::new();
+    let mut is_refused = |kind, prelude: &[u8], page: &[u8]| {
+        let codec = CodecChain {
+            kind,
+            element: ElementType::Bytes,
+            last_stage: LastStage::None,
+        };
+        let (mut offsets, mut data) = (Vec::<i32>::new(), Vec::new());
+        decoder
+            .decode_bytes_page(codec, prelude, page, 1, &mut offsets, &mut data)
+            .is_err()
+    };
+    // One text of two bytes, written as two indices of one bit each: 0 and 1.
+    let page = [13, 5, 0, 0, 0, 2, 2, 0, 0, 0, 0b10];
+    let alphabet = ChunkKind::Alphabet;
+    assert!(!is_refused(alphabet, &[2, 7, 9], &page));
+    assert!(is_refused(alphabet, &[2, 9, 7], &page), "not ascending");
+    assert!(is_refused(alphabet, &[2, 7, 7], &page), "twice the same");
+    assert!(is_refused(alphabet, &[1, 7], &page), "one symbol");
+    assert!(
+        is_refused(alphabet, &[2, 7, 9, 11], &page),
+        "bytes left over"
+    );
+    assert!(is_refused(alphabet, &[], &page), "none");
+    let page = [13, 5, 0, 0, 0, 2, 2, 0, 0, 0, 0b110];
+    assert!(is_refused(alphabet, &[2, 7, 9], &page), "bits left over");
+    let page = [13, 5, 0, 0, 0, 2, 2, 0, 0, 0, 0b1100];
+    assert!(
+        is_refused(alphabet, &[3, 7, 9, 11], &page),
+        "an index too high"
+    );
+    // One text of two bytes: a symbol, and an escaped byte.
+    let page = [11, 5, 0, 0, 0, 2, 2, 0, 0, 0, 0, 255, 8];
+    let fsst = ChunkKind::Fsst;
+    assert!(!is_refused(fsst, &[1, 1, 7], &page));
+    assert!(is_refused(fsst, &[0], &page), "no symbol");
+    assert!(is_refused(fsst, &[1, 0], &page), "an empty symbol");
+    assert!(
+        is_refused(fsst, &[1, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9], &page),
+        "a long one"
+    );
+    assert!(is_refused(fsst, &[1, 1, 7, 7], &page), "bytes left over");
+    assert!(is_refused(fsst, &[1, 2, 7, 7], &page), "too many bytes");
+    let page = [11, 5, 0, 0, 0, 2, 2, 0, 0, 0, 0, 255];
+    assert!(is_refused(fsst, &[1, 1, 7], &page), "nothing escaped");
+    let page = [11, 5, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    assert!(is_refused(fsst, &[1, 1, 7], &page), "an unknown code");
+}
+
 #[test]
 fn truncated_pages_are_refused() {
     let mut random = Random(13);
@@ -187,14 +351,17 @@ fn truncated_pages_are_refused() {
             continue;
         }
         for _ in 0..10 {
-            let page_start = chunk.page_ends[0];
-            let cut = page_start + random.below(u64::from(chunk.page_ends[1] - page_start)) as u32;
-            let ends = [page_start, cut];
-            let view = ChunkView::new(
+            let mut ends = chunk.page_ends.clone();
+            let page_end = ends.pop().unwrap();
+            let page_start = ends.last().copied().unwrap_or(chunk.prelude_bytes);
+            let cut = page_start + random.below(u64::from(page_end - page_start)) as u32;
+            ends.push(cut);
+            let view = ChunkView::with_pages(
                 chunk.codec,
                 chunk.rows,
+                Paging::RowEnds(&chunk.page_row_ends),
                 chunk.prelude_bytes,
-                &ends[..chunk.page_ends.len().min(2)],
+                &ends,
                 &chunk.bytes[..cut as usize],
             );
             let Ok(view) = view else { continue };
@@ -231,7 +398,7 @@ fn invented_chunks() {
     let mut decoder = Decoder::new();
     for _ in 0..20_000 {
         let chain = [
-            1 + random.below(3) as u8,
+            1 + random.below(6) as u8,
             1 + random.below(13) as u8,
             1 + random.below(3) as u8,
             0,
@@ -241,14 +408,16 @@ fn invented_chunks() {
             .map(|_| (random.next() as u8) >> random.below(8))
             .collect();
         if let Some(first) = bytes.first_mut() {
-            *first = random.below(11) as u8;
+            *first = random.below(15) as u8;
         }
-        let rows = 1 + random.below(PAGE_ROWS as u64) as usize;
+        let most = [PAGE_ROWS, MAX_PAGE_ROWS][random.below(2) as usize];
+        let rows = 1 + random.below(most as u64) as usize;
         let prelude_bytes = (random.below(2) * random.below(length as u64 + 1)) as u32;
         let ends = [length as u32];
         let codec = CodecChain::from_bytes(chain).unwrap();
-        let view = ChunkView::new(codec, rows, prelude_bytes, &ends, &bytes).unwrap();
-        decode_any(&view, &mut decoder);
+        let paging = Paging::Every(MAX_PAGE_ROWS);
+        let view = ChunkView::with_pages(codec, rows, paging, prelude_bytes, &ends, &bytes);
+        decode_any(&view.unwrap(), &mut decoder);
     }
 }
 
@@ -271,7 +440,7 @@ fn bad_metadata_is_refused() {
         [1, 0, 1, 0],
         [1, 1, 0, 0],
         [1, 1, 1, 1],
-        [4, 1, 1, 0],
+        [7, 1, 1, 0],
         [1, 14, 1, 0],
         [1, 1, 4, 0],
     ] {
@@ -343,7 +512,7 @@ fn offsets_that_outgrow_their_type_are_refused() {
     };
     assert!(decode(1, &mut offsets).is_ok());
     assert!(
-        decode(PAGE_ROWS + 1, &mut offsets).is_err(),
+        decode(MAX_PAGE_ROWS + 1, &mut offsets).is_err(),
         "more rows than a page holds"
     );
 }
