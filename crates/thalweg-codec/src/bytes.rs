@@ -321,6 +321,10 @@ fn is_constant(values: &Values, data: &[u8]) -> bool {
     if rows == 0 {
         return false;
     }
+    // Nothing to compare, which processors may take long for.
+    if data.is_empty() {
+        return true;
+    }
     let first = values.value(data, 0);
     let page_bytes = (first.len() * rows.min(MAX_PAGE_ROWS)) as u64;
     expands_to(first.len(), page_bytes) && (1..rows).all(|row| values.value(data, row) == first)
@@ -391,6 +395,7 @@ pub(crate) fn decode_page<O: Offset>(
         decompressor,
         buffers: [buffer, _],
         lanes,
+        spans,
         texts,
         ..
     } = scratch;
@@ -401,14 +406,13 @@ pub(crate) fn decode_page<O: Offset>(
     }
     let (mode, input) = match source {
         Source::Constant => {
-            let page_bytes = prelude.len() * rows;
-            check_expansion(input_bytes, page_bytes as u64)?;
-            let values = (0..rows).map(|_| 0..prelude.len());
-            return push_texts(prelude, values, page_bytes, offsets, data);
+            check_expansion(input_bytes, (prelude.len() * rows) as u64)?;
+            return push_constant(prelude, rows, offsets, data);
         }
         Source::Page(PageMode::Codes, input) => {
             let codes = DictionaryView::read(prelude)?;
-            return codes.decode(input, input_bytes, rows, (buffer, lanes), (offsets, data));
+            let buffers = (buffer, lanes, spans);
+            return codes.decode(input, input_bytes, rows, buffers, (offsets, data));
         }
         Source::Page(mode, input) => (mode, input),
     };
@@ -512,13 +516,33 @@ fn push_offsets<O: Offset>(
     Ok(())
 }
 
+/// Appends the same text `rows` times.
+fn push_constant<O: Offset>(
+    text: &[u8],
+    rows: usize,
+    offsets: &mut Vec<O>,
+    data: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    let start = data.len();
+    O::from_index(start + text.len() * rows).ok_or(BEYOND_OFFSETS)?;
+    // None exceeds the last one, which fits.
+    offsets.extend((1..=rows).map(|row| O::wrapping(start + text.len() * row)));
+    if !text.is_empty() {
+        (0..rows).for_each(|_| data.extend_from_slice(text));
+    }
+    Ok(())
+}
+
 /// Bytes that are copied at once, of texts that are no longer.
 const SHORT_BYTES: usize = 32;
 
-/// Appends the texts in these ranges of `source`, which add up to `total_bytes`.
+/// Where a text lies in others: its first byte and its length, in one word.
+type Span = u64;
+
+/// Appends the texts at these places of `source`, which add up to `total_bytes`.
 fn push_texts<O: Offset>(
     source: &[u8],
-    ranges: impl Iterator<Item = Range<usize>>,
+    spans: &[Span],
     total_bytes: usize,
     offsets: &mut Vec<O>,
     data: &mut Vec<u8>,
@@ -529,18 +553,18 @@ fn push_texts<O: Offset>(
     // A text and what follows it are copied together where there is room: a copy of a fixed length
     // is two instructions.
     data.resize(last + SHORT_BYTES, 0);
-    offsets.extend(ranges.map(|range| {
-        let length = range.len();
-        let whole = source.get(range.start..range.start + SHORT_BYTES);
+    offsets.extend(spans.iter().map(|&span| {
+        let (first, length) = ((span >> 32) as usize, (span & 0xFFFF_FFFF) as usize);
+        let whole = source.get(first..first + SHORT_BYTES);
         match (whole, data.get_mut(end..end + SHORT_BYTES)) {
             (Some(source), Some(target)) if length <= SHORT_BYTES => target.copy_from_slice(source),
-            _ => data[end..end + length].copy_from_slice(&source[range]),
+            _ => data[end..end + length].copy_from_slice(&source[first..first + length]),
         }
         end += length;
         // Below the last one, which fits.
         O::wrapping(end)
     }));
-    assert!(end == last, "ranges that do not add up");
+    assert!(end == last, "texts that do not add up");
     data.truncate(last);
     Ok(())
 }

@@ -153,10 +153,19 @@ fn dense(
         if bytes + bytes / 32 < best.1 {
             best = (form, bytes);
         }
+        bytes
     };
-    try_form(TextForm::Plain);
-    try_form(of_alphabet(sampled_alphabet(values, data, 128)));
-    try_form(of_table(train(values, data)));
+    let bytes = try_form(TextForm::Plain);
+    let alphabet = sampled_alphabet(values, data, 128);
+    let alphabet_bytes = alphabet.map_or(usize::MAX, |alphabet| {
+        try_form(TextForm::Alphabet(Box::new(alphabet)))
+    });
+    // To train a table takes long. Where Zstandard finds nothing, or only that bytes are few, there
+    // are no pieces to find.
+    let raw_bytes: usize = stretches.iter().flatten().map(|text| text.len()).sum();
+    if bytes <= raw_bytes - raw_bytes / 8 && bytes < alphabet_bytes {
+        try_form(of_table(train(values, data)));
+    }
     best.0
 }
 

@@ -387,6 +387,8 @@ pub(crate) struct DecodeScratch {
     pub(crate) buffers: [PageBuffer; 2],
     /// Lengths, codes or halves of a page.
     pub(crate) lanes: LongBuffer,
+    /// Where the texts of a page lie in their dictionary.
+    pub(crate) spans: LongBuffer,
     pub(crate) pco: PcoReader,
     pub(crate) texts: crate::bytes::TextReaders,
 }

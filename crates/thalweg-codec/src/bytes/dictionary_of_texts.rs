@@ -4,8 +4,6 @@
 
 use std::ops::Range;
 
-use zerocopy::FromBytes;
-
 use super::{Values, push_texts};
 use crate::chain::ChunkKind;
 use crate::chunk::EncodedChunk;
@@ -75,7 +73,7 @@ impl BytesDictionary {
         for row in rows {
             let value = values.value(data, row);
             let (ends, known) = (&self.ends, &self.data);
-            let is_same = |code: u16| entry(ends, known, usize::from(code)) == value;
+            let is_same = |code: u16| is_equal(entry(ends, known, usize::from(code)), value);
             let (code, is_new) = self.interner.intern(hash_bytes(value), is_same);
             self.codes.rows.push(code);
             if is_new {
@@ -124,6 +122,12 @@ impl BytesDictionary {
     }
 }
 
+/// Whether texts are equal. Empty ones are not compared byte by byte: their address may be none, and
+/// processors that are asked for no byte of it take a hundred times longer.
+fn is_equal(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && (one.is_empty() || one == other)
+}
+
 fn entry<'a>(ends: &[u32], data: &'a [u8], code: usize) -> &'a [u8] {
     let start = if code == 0 {
         0
@@ -133,9 +137,11 @@ fn entry<'a>(ends: &[u32], data: &'a [u8], code: usize) -> &'a [u8] {
     &data[start..ends[code] as usize]
 }
 
+const BEYOND_BYTES: DecodeError = DecodeError::new("dictionary entry beyond its bytes");
+
 /// A prelude of distinct values, its outline checked.
 pub(crate) struct DictionaryView<'a> {
-    ends: &'a [u8],
+    ends: &'a [[u8; 4]],
     data: &'a [u8],
 }
 
@@ -147,28 +153,30 @@ impl<'a> DictionaryView<'a> {
             count <= dictionary::READ_VALUES_MAX,
             "dictionary of too many values",
         )?;
-        let ends = input.take(count * 4)?;
+        let (ends, _) = input.take(count * 4)?.as_chunks();
         Ok(Self {
             ends,
             data: input.take_rest(),
         })
     }
 
-    fn end(&self, index: usize) -> Result<usize, DecodeError> {
-        let end = self.ends.get(index * 4..index * 4 + 4);
-        let end = u32::read_from_bytes(end.ok_or(BEYOND)?).map_err(|_| BEYOND)?;
-        Ok(end as usize)
+    /// Where a text begins and ends; both zero for a code beyond the last.
+    #[inline]
+    fn bounds(&self, code: u16) -> (u32, u32) {
+        let code = usize::from(code);
+        let end = |index: usize| {
+            self.ends
+                .get(index)
+                .map_or(0, |end| u32::from_le_bytes(*end))
+        };
+        (end(code.wrapping_sub(1)), end(code))
     }
 
-    fn range(&self, code: u16) -> Result<Range<usize>, DecodeError> {
-        let code = usize::from(code);
-        let start = if code == 0 { 0 } else { self.end(code - 1)? };
-        let end = self.end(code)?;
-        ensure(
-            start <= end && end <= self.data.len(),
-            "dictionary entry beyond its bytes",
-        )?;
-        Ok(start..end)
+    fn text(&self, code: u16) -> Result<&'a [u8], DecodeError> {
+        ensure(usize::from(code) < self.ends.len(), BEYOND.reason())?;
+        let (start, end) = self.bounds(code);
+        let text = self.data.get(start as usize..end as usize);
+        text.ok_or(BEYOND_BYTES)
     }
 
     /// Appends the texts of a page of codes, after its mode byte.
@@ -177,24 +185,30 @@ impl<'a> DictionaryView<'a> {
         mut input: Input<'_>,
         input_bytes: usize,
         rows: usize,
-        (buffer, lanes): (&mut PageBuffer, &mut LongBuffer),
+        (buffer, lanes, spans): (&mut PageBuffer, &mut LongBuffer, &mut LongBuffer),
         (offsets, data): (&mut Vec<O>, &mut Vec<u8>),
     ) -> Result<(), DecodeError> {
         let codes = lanes.lanes::<u16>(rows);
-        dictionary::decode_codes(&mut input, self.ends.len() / 4, buffer, codes)?;
-        let mut page_bytes = 0;
-        for &code in &*codes {
-            page_bytes += self.range(code)?.len();
+        dictionary::decode_codes(&mut input, self.ends.len(), buffer, codes)?;
+        let spans = spans.lanes::<u64>(rows);
+        let (mut page_bytes, mut last) = (0, 0);
+        let mut is_rising = true;
+        for (&code, span) in codes.iter().zip(&mut *spans) {
+            let (start, end) = self.bounds(code);
+            is_rising &= start <= end;
+            last = last.max(end);
+            let length = u64::from(end.wrapping_sub(start));
+            page_bytes += length;
+            *span = u64::from(start) << 32 | length;
         }
+        let is_within = is_rising && last as usize <= self.data.len();
+        ensure(is_within, BEYOND_BYTES.reason())?;
         ensure(
-            expands_to(input_bytes, page_bytes as u64),
+            expands_to(input_bytes, page_bytes),
             "a page would expand too far",
         )?;
-        let ranges = codes.iter().map(|&code| {
-            // Checked above.
-            self.range(code).unwrap_or_default()
-        });
-        push_texts(self.data, ranges, page_bytes, offsets, data)
+        let page_bytes = usize::try_from(page_bytes).map_err(|_| BEYOND_BYTES)?;
+        push_texts(self.data, spans, page_bytes, offsets, data)
     }
 
     /// Appends one text of a page of codes, after its mode byte.
@@ -206,7 +220,7 @@ impl<'a> DictionaryView<'a> {
         out: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
         let code = inner::value(input.take_rest(), rows, index, buffers)?;
-        out.extend_from_slice(&self.data[self.range(code)?]);
+        out.extend_from_slice(self.text(code)?);
         Ok(())
     }
 }
