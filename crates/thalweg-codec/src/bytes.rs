@@ -11,7 +11,7 @@ use crate::chain::{ChunkKind, CodecChain, LastStage};
 use crate::chunk::EncodedChunk;
 use crate::dictionary::{self, hash_bytes};
 use crate::element::Offset;
-use crate::encode::{Settings, ValueCodec, trim};
+use crate::encode::{Settings, ValueCodec, capacity_bytes, trim};
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::fsst_codes::{Groups, Symbols};
 use crate::inner;
@@ -89,6 +89,13 @@ pub(crate) struct BytesScratch {
 }
 
 impl BytesScratch {
+    /// The memory of the buffers.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        capacity_bytes(&self.values.ends)
+            + self.dictionary.buffer_bytes()
+            + self.lengths.buffer_bytes()
+    }
+
     /// Gives buffers of more than `limit_bytes` back.
     pub(crate) fn trim(&mut self, limit_bytes: usize) {
         trim(&mut self.values.ends, limit_bytes);

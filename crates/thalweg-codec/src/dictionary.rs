@@ -8,6 +8,7 @@ use std::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::chunk::EncodedChunk;
+use crate::encode::capacity_bytes;
 use crate::error::{DecodeError, ensure};
 use crate::inner;
 use crate::input::Input;
@@ -31,6 +32,11 @@ pub(crate) struct Interner {
 }
 
 impl Interner {
+    /// The memory of the table, which has a limit.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        capacity_bytes(&self.slots) + capacity_bytes(&self.hashes)
+    }
+
     /// Forgets all values and makes room for `limit` of them.
     pub(crate) fn reset(&mut self, limit: usize) {
         assert!(limit <= VALUES_MAX, "codes of 14 bits");
@@ -115,6 +121,11 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
+    /// The memory of the codes.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        capacity_bytes(&self.rows) + capacity_bytes(&self.pages)
+    }
+
     /// Gives memory of more than `limit_bytes` back.
     pub(crate) fn trim(&mut self, limit_bytes: usize) {
         crate::encode::trim(&mut self.rows, limit_bytes);
@@ -231,6 +242,11 @@ impl<K: Key> ValueDictionary<K> {
     /// The codes of a page, if it has some.
     pub(crate) fn codes_of(&self, page: usize, rows: Range<usize>) -> Option<&[u16]> {
         self.codes.pages[page].then(|| &self.codes.rows[rows])
+    }
+
+    /// The memory of values and codes.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.interner.buffer_bytes() + capacity_bytes(&self.values) + self.codes.buffer_bytes()
     }
 
     /// Gives memory of more than `limit_bytes` back.

@@ -259,6 +259,11 @@ impl Encoder {
         bits::encode(bits, &self.settings, &mut self.scratch.shared, out)
     }
 
+    /// The memory of the buffers that grow with what is encoded.
+    pub fn buffer_bytes(&self) -> usize {
+        self.scratch.shared.buffer_bytes() + self.bytes.buffer_bytes()
+    }
+
     /// Gives the buffers back that a large chunk has made large.
     fn trim(&mut self) {
         self.scratch.shared.trim(MOST_KEPT_BYTES);
@@ -270,9 +275,14 @@ impl Encoder {
 /// as long as its encoder lives.
 const MOST_KEPT_BYTES: usize = 4 << 20;
 
+/// The memory of a buffer.
+pub(crate) fn capacity_bytes<T>(buffer: &Vec<T>) -> usize {
+    buffer.capacity() * size_of::<T>()
+}
+
 /// Gives the memory of a buffer back if it is more than `limit_bytes`.
 pub(crate) fn trim<T>(buffer: &mut Vec<T>, limit_bytes: usize) {
-    if buffer.capacity() * size_of::<T>() > limit_bytes {
+    if capacity_bytes(buffer) > limit_bytes {
         *buffer = Vec::new();
     }
 }

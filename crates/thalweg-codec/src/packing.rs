@@ -44,6 +44,11 @@ pub(crate) struct LongBuffer {
 }
 
 impl LongBuffer {
+    /// The memory of the buffer.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        crate::encode::capacity_bytes(&self.words)
+    }
+
     /// Room for `rows` lanes; they hold what was there before.
     pub(crate) fn lanes<L: Lane>(&mut self, rows: usize) -> &mut [L] {
         let bytes = rows * L::BYTES;

@@ -105,6 +105,11 @@ impl Compressor {
         self.run(stage, bytes)
     }
 
+    /// The memory of the buffer.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        crate::encode::capacity_bytes(&self.buffer)
+    }
+
     /// Gives a buffer of more than `limit_bytes` back.
     pub(crate) fn trim(&mut self, limit_bytes: usize) {
         crate::encode::trim(&mut self.buffer, limit_bytes);

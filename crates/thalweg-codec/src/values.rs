@@ -10,7 +10,7 @@ use crate::chain::{ChunkKind, CodecChain, LastStage};
 use crate::choose::Sample;
 use crate::chunk::EncodedChunk;
 use crate::dictionary::{self, ValueDictionary};
-use crate::encode::{EncodeScratch, Level, Settings, ValueCodec, trim};
+use crate::encode::{EncodeScratch, Level, Settings, ValueCodec, capacity_bytes, trim};
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::floats::{self, Float, FloatPlan, FloatScratch};
 use crate::inner;
@@ -227,6 +227,16 @@ pub(crate) struct SharedScratch {
 }
 
 impl SharedScratch {
+    /// The memory of the buffers that grow.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        capacity_bytes(&self.page)
+            + capacity_bytes(&self.plain)
+            + self.compressor.buffer_bytes()
+            + self.lanes.buffer_bytes()
+            + self.dictionary.buffer_bytes()
+            + self.wide_dictionary.buffer_bytes()
+    }
+
     /// Gives buffers of more than `limit_bytes` back.
     pub(crate) fn trim(&mut self, limit_bytes: usize) {
         trim(&mut self.page, limit_bytes);

@@ -9,7 +9,7 @@ use crate::chain::ChunkKind;
 use crate::chunk::EncodedChunk;
 use crate::dictionary::{self, BEYOND, Codes, Interner, hash_bytes};
 use crate::element::Offset;
-use crate::encode::trim;
+use crate::encode::{capacity_bytes, trim};
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::inner;
 use crate::input::Input;
@@ -113,6 +113,13 @@ impl BytesDictionary {
     /// The codes of a page, if it has some.
     pub(super) fn codes_of(&self, page: usize, rows: Range<usize>) -> Option<&[u16]> {
         self.codes.pages[page].then(|| &self.codes.rows[rows])
+    }
+
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.interner.buffer_bytes()
+            + capacity_bytes(&self.ends)
+            + capacity_bytes(&self.data)
+            + self.codes.buffer_bytes()
     }
 
     pub(super) fn trim(&mut self, limit_bytes: usize) {

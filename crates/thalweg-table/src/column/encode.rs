@@ -21,7 +21,7 @@ use thalweg_kernel::{Error, ErrorKind, Result, TableId};
 /// Rows whose values take more than this are cut into several blocks: a block may have 64 MiB, encoded.
 pub(crate) const MAX_RAW_BYTES: usize = 32 << 20;
 
-/// An encoder with longer buffers is not kept. Those of a usual block take a tenth of it.
+/// An encoder with longer buffers is not kept. Those of a usual block take a part of it.
 const MOST_KEPT_BYTES: usize = 1 << 20;
 
 /// Encodes batches into blocks; holds what can be reused from one to the next.
@@ -78,11 +78,12 @@ impl BlockEncoder {
         }
     }
 
-    /// About the memory of its buffers; those of the codecs below are as long.
+    /// The memory of its buffers and of those of the codecs.
     fn buffer_bytes(&self) -> usize {
         let offsets_bytes = self.offsets.capacity() * size_of::<i32>();
         let chunk_bytes = self.chunk.bytes.capacity();
-        chunk_bytes + self.filled.capacity() + offsets_bytes + self.data.capacity()
+        let own_bytes = chunk_bytes + self.filled.capacity() + offsets_bytes + self.data.capacity();
+        own_bytes + self.encoder.buffer_bytes()
     }
 
     /// Appends one block with the rows of `batch` to `blocks`, or several if their values take more than 32 MiB;
