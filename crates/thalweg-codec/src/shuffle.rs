@@ -41,10 +41,12 @@ pub(crate) fn choose<L: Lane>(
     // What shuffled runs must stay below: a quarter less than packed ones.
     let limit_bytes = run_bytes - run_bytes / 4;
     let plain_bytes = PAGE_ROWS * L::BYTES;
-    // Hardly anything shrinks to an eighth; and runs that pack that well are quicker to read.
-    if limit_bytes < plain_bytes / 4
-        || quiet_bytes(values) < L::BYTES - L::BYTES * limit_bytes / plain_bytes
-    {
+    // Runs that pack to a third are quicker to read than anything compressed.
+    if limit_bytes < plain_bytes / 4 {
+        return None;
+    }
+    // Bytes that change with each value stay as they are.
+    if quiet_bytes(values) < L::BYTES - L::BYTES * limit_bytes / plain_bytes {
         return None;
     }
     let mut sample = [0; RUNS * RUN_ROWS * 8];
@@ -73,21 +75,24 @@ fn regrouped(runs: &[u8], width_bytes: usize) -> Vec<u8> {
 /// How many bytes of a value are seldom another one than in the value before: the others are
 /// noise to the last stage. Cheap, so that chunks of noise pay little for the question.
 fn quiet_bytes<L: Lane>(values: &[L]) -> usize {
-    const PAIRS: usize = 64;
-    let mut changes = [0_usize; 8];
+    const PAIRS: usize = 32;
+    const LOW_BITS: u64 = 0x7F7F_7F7F_7F7F_7F7F;
+    // Eight counters of a byte each: of at most 64 pairs.
+    let mut changes = 0_u64;
     for part in 0..2 {
-        let start = part * (values.len() - PAIRS) / 2;
-        for pair in values[start..start + PAIRS].windows(2) {
-            let changed = (pair[0] ^ pair[1]).widen().to_le_bytes();
-            for (count, byte) in changes.iter_mut().zip(changed) {
-                *count += usize::from(byte != 0);
-            }
+        let start = part * (values.len() - PAIRS - 1) / 2;
+        for pair in values[start..=start + PAIRS].windows(2) {
+            let changed = (pair[0] ^ pair[1]).widen();
+            // The highest bit of each byte that is not zero.
+            let changed = ((changed & LOW_BITS) + LOW_BITS | changed) & !LOW_BITS;
+            changes += changed >> 7;
         }
     }
-    let most = 2 * (PAIRS - 1) / 4;
-    changes[..L::BYTES]
+    let most = 2 * PAIRS / 4;
+    let counts = &changes.to_le_bytes()[..L::BYTES];
+    counts
         .iter()
-        .filter(|&&count| count <= most)
+        .filter(|&&count| usize::from(count) <= most)
         .count()
 }
 

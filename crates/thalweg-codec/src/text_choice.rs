@@ -24,8 +24,9 @@ pub(crate) enum TextForm {
 const LOOKED_VALUES: usize = 64;
 /// Bytes looked at of each of them.
 const LOOKED_VALUE_BYTES: usize = 128;
-/// At the fast level an alphabet of more symbols saves too little.
-const FAST_SYMBOLS: usize = 64;
+/// At the fast level indices take at most four bits: those are unpacked as quickly as bytes are
+/// copied, those of five and more at half the speed.
+const FAST_SYMBOLS: usize = 16;
 /// Stretches of neighbours that the dense level tries everything on.
 const STRETCHES: usize = 3;
 /// Bytes of a stretch.

@@ -4,7 +4,8 @@
 
 use std::ops::Range;
 
-use super::{Values, push_texts};
+use super::Values;
+use super::read::push_texts;
 use crate::chain::ChunkKind;
 use crate::chunk::EncodedChunk;
 use crate::dictionary::{self, BEYOND, Codes, Interner, hash_bytes};

@@ -134,6 +134,9 @@ pub(crate) fn unpack_symbols(
 }
 
 fn unpack_body(packed: &[u8], symbols: &Symbols, width_bits: u32, out: &mut [u8]) -> u8 {
+    if width_bits == 4 && out.len() >= MANY_BYTES {
+        return unpack_nibbles(packed, symbols, out);
+    }
     let steps = Steps::new(width_bits);
     let mut highest = 0;
     for (group, out) in out.chunks_mut(8).enumerate() {
@@ -144,6 +147,24 @@ fn unpack_body(packed: &[u8], symbols: &Symbols, width_bits: u32, out: &mut [u8]
         }
     }
     highest
+}
+
+/// Bytes that are worth a table of pairs.
+const MANY_BYTES: usize = 2_048;
+
+/// Indices of four bits, two at a time.
+fn unpack_nibbles(packed: &[u8], symbols: &Symbols, out: &mut [u8]) -> u8 {
+    let mut pairs = [[0; 2]; 256];
+    for (index, pair) in pairs.iter_mut().enumerate() {
+        *pair = [symbols[index % 16], symbols[index / 16]];
+    }
+    let (mut highest_low, mut highest_high) = (0, 0);
+    for (&byte, out) in packed.iter().zip(out.chunks_mut(2)) {
+        highest_low = highest_low.max(byte & 0xF);
+        highest_high = highest_high.max(byte >> 4);
+        out.copy_from_slice(&pairs[usize::from(byte)][..out.len()]);
+    }
+    highest_low.max(highest_high)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -164,7 +185,7 @@ mod tests {
                 symbols[index] = symbol;
                 indices[usize::from(symbol)] = u8::try_from(index).unwrap();
             }
-            for length in (0..70).chain([255, 256, 1_000]) {
+            for length in (0..70).chain([255, 256, 1_000, 2_048, 2_999]) {
                 let bytes: Vec<u8> = (0..length)
                     .map(|place: usize| symbols[(place * 7 + place / 5) % count])
                     .collect();
