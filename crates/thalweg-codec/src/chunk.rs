@@ -38,8 +38,11 @@ impl Paging<'_> {
                 if !(1..=MAX_PAGE_ROWS).contains(&page_rows) {
                     return Err(BAD(rows));
                 }
-                let starts = (0..rows).step_by(page_rows);
-                ends.extend(starts.map(|start| to_row_end((start + page_rows).min(rows))));
+                let mut end = 0;
+                while end < rows {
+                    end = (end + page_rows).min(rows);
+                    ends.push(to_row_end(end));
+                }
             }
             Self::RowEnds(given) => {
                 check_row_ends(given, rows).map_err(|_| BAD(rows))?;

@@ -8,11 +8,11 @@ use std::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::chunk::EncodedChunk;
-use crate::encode::capacity_bytes;
 use crate::error::{DecodeError, ensure};
 use crate::inner;
 use crate::input::Input;
 use crate::integers;
+use crate::memory::capacity_bytes;
 use crate::mode::PageMode;
 use crate::packing::{LongBuffer, PageBuffer};
 
@@ -128,8 +128,8 @@ impl Codes {
 
     /// Gives memory of more than `limit_bytes` back.
     pub(crate) fn trim(&mut self, limit_bytes: usize) {
-        crate::encode::trim(&mut self.rows, limit_bytes);
-        crate::encode::trim(&mut self.pages, limit_bytes);
+        crate::memory::trim(&mut self.rows, limit_bytes);
+        crate::memory::trim(&mut self.pages, limit_bytes);
     }
 }
 
@@ -251,7 +251,7 @@ impl<K: Key> ValueDictionary<K> {
 
     /// Gives memory of more than `limit_bytes` back.
     pub(crate) fn trim(&mut self, limit_bytes: usize) {
-        crate::encode::trim(&mut self.values, limit_bytes);
+        crate::memory::trim(&mut self.values, limit_bytes);
         self.codes.trim(limit_bytes);
     }
 }

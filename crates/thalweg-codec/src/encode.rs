@@ -12,6 +12,7 @@ use crate::element::{Element, Offset};
 use crate::error::EncodeError;
 use crate::floats::{FloatScratch, ForcedWay};
 use crate::integers::IntegerPlan;
+use crate::memory::MOST_KEPT_BYTES;
 use crate::mode::PageMode;
 use crate::stage::StageRule;
 use crate::values::SharedScratch;
@@ -183,7 +184,7 @@ impl Encoder {
             return Ok(());
         }
         let result = T::encode(values, &self.settings, &mut self.scratch, out);
-        self.trim();
+        self.trim(size_of_val(values));
         result
     }
 
@@ -221,7 +222,7 @@ impl Encoder {
             bytes,
         } = self;
         let result = bytes::encode(data, settings, bytes, &mut scratch.shared, out);
-        self.trim();
+        self.trim(data.len() + rows * size_of::<u32>());
         result
     }
 
@@ -264,26 +265,13 @@ impl Encoder {
         self.scratch.shared.buffer_bytes() + self.bytes.buffer_bytes()
     }
 
-    /// Gives the buffers back that a large chunk has made large.
-    fn trim(&mut self) {
-        self.scratch.shared.trim(MOST_KEPT_BYTES);
-        self.bytes.trim(MOST_KEPT_BYTES);
-    }
-}
-
-/// A buffer with more bytes is not kept after a chunk: one of a million rows would keep its memory
-/// as long as its encoder lives.
-const MOST_KEPT_BYTES: usize = 4 << 20;
-
-/// The memory of a buffer.
-pub(crate) fn capacity_bytes<T>(buffer: &Vec<T>) -> usize {
-    buffer.capacity() * size_of::<T>()
-}
-
-/// Gives the memory of a buffer back if it is more than `limit_bytes`.
-pub(crate) fn trim<T>(buffer: &mut Vec<T>, limit_bytes: usize) {
-    if capacity_bytes(buffer) > limit_bytes {
-        *buffer = Vec::new();
+    /// Gives the buffers back that a chunk of `raw_bytes` has made large.
+    fn trim(&mut self, raw_bytes: usize) {
+        // No buffer is four times as long as what was encoded.
+        if raw_bytes > MOST_KEPT_BYTES / 4 {
+            self.scratch.shared.trim(MOST_KEPT_BYTES);
+            self.bytes.trim(MOST_KEPT_BYTES);
+        }
     }
 }
 

@@ -549,6 +549,7 @@ fn encode_rd<L: Lane>(
 }
 
 /// Reads a float page of one run, after its mode byte, into the floats' bits.
+#[inline]
 pub(crate) fn decode_mode<F: Float>(
     mode: PageMode,
     mut input: Input<'_>,

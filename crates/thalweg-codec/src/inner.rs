@@ -51,6 +51,7 @@ pub(crate) fn encode_long<L: Lane>(
 }
 
 /// Reads an inner page, mode byte included.
+#[inline]
 pub(crate) fn decode<L: Lane>(
     page: &[u8],
     buffer: &mut PageBuffer,
@@ -58,11 +59,21 @@ pub(crate) fn decode<L: Lane>(
 ) -> Result<(), DecodeError> {
     let mut input = Input::new(page);
     match PageMode::from_byte(input.read()?)? {
-        PageMode::Runs => decode_runs(input, out, |mode, input, out| {
-            integers::decode_mode(mode, input, buffer, out)
-        }),
+        PageMode::Runs => decode_long(input, buffer, out),
         mode => integers::decode_mode(mode, input, buffer, out),
     }
+}
+
+/// Kept apart, so that the usual page of one run is read without a call.
+#[inline(never)]
+fn decode_long<L: Lane>(
+    input: Input<'_>,
+    buffer: &mut PageBuffer,
+    out: &mut [L],
+) -> Result<(), DecodeError> {
+    decode_runs(input, out, |mode, input, out| {
+        integers::decode_mode(mode, input, buffer, out)
+    })
 }
 
 /// Reads runs after the mode byte of their page, each by `decode_run`.

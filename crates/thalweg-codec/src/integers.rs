@@ -385,12 +385,14 @@ fn write_runs<L: Lane>(values: &[L], out: &mut Vec<u8>) {
 
 /// An error unless a page of `rows` rows may have this mode: only those of one value or of values
 /// as they are may be longer than a run.
+#[inline]
 pub(crate) fn check_rows(mode: PageMode, rows: usize) -> Result<(), DecodeError> {
     let is_run = rows <= PAGE_ROWS || matches!(mode, PageMode::Plain | PageMode::Constant);
     ensure(is_run, "more rows than the page mode can have")
 }
 
 /// Reads a page of `out.len()` rows after its mode byte.
+#[inline]
 pub(crate) fn decode_mode<L: Lane>(
     mode: PageMode,
     mut input: Input<'_>,

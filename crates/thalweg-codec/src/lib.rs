@@ -35,6 +35,7 @@ mod halves;
 mod inner;
 mod input;
 mod integers;
+mod memory;
 mod mode;
 mod packing;
 mod pco_pages;

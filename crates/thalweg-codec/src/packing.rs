@@ -46,7 +46,7 @@ pub(crate) struct LongBuffer {
 impl LongBuffer {
     /// The memory of the buffer.
     pub(crate) fn buffer_bytes(&self) -> usize {
-        crate::encode::capacity_bytes(&self.words)
+        crate::memory::capacity_bytes(&self.words)
     }
 
     /// Room for `rows` lanes; they hold what was there before.

@@ -107,12 +107,12 @@ impl Compressor {
 
     /// The memory of the buffer.
     pub(crate) fn buffer_bytes(&self) -> usize {
-        crate::encode::capacity_bytes(&self.buffer)
+        crate::memory::capacity_bytes(&self.buffer)
     }
 
     /// Gives a buffer of more than `limit_bytes` back.
     pub(crate) fn trim(&mut self, limit_bytes: usize) {
-        crate::encode::trim(&mut self.buffer, limit_bytes);
+        crate::memory::trim(&mut self.buffer, limit_bytes);
     }
 
     /// Appends the smallest staged form of pages that mean the same. Says whether it is

@@ -10,12 +10,13 @@ use crate::chain::{ChunkKind, CodecChain, LastStage};
 use crate::choose::Sample;
 use crate::chunk::EncodedChunk;
 use crate::dictionary::{self, ValueDictionary};
-use crate::encode::{EncodeScratch, Level, Settings, ValueCodec, capacity_bytes, trim};
+use crate::encode::{EncodeScratch, Level, Settings, ValueCodec};
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::floats::{self, Float, FloatPlan, FloatScratch};
 use crate::inner;
 use crate::input::Input;
 use crate::integers::{self, IntegerPlan, IntegerScratch};
+use crate::memory::{capacity_bytes, trim};
 use crate::mode::PageMode;
 use crate::packing::{LongBuffer, PageBuffer, block_bytes};
 use crate::pco_pages::{self, PcoReader};
@@ -428,17 +429,14 @@ pub(crate) fn open_page<'a>(
     )?;
     let mut input = Input::new(decompressor.open(codec, page)?);
     let mode = PageMode::from_byte(input.read()?)?;
-    let needed = match mode {
-        PageMode::Codes => Some(ChunkKind::Dictionary),
-        PageMode::Pco => Some(ChunkKind::Pco),
-        PageMode::Fsst => Some(ChunkKind::Fsst),
-        PageMode::Alphabet => Some(ChunkKind::Alphabet),
-        _ => None,
+    let has_prelude = match mode {
+        PageMode::Codes => codec.kind == ChunkKind::Dictionary,
+        PageMode::Pco => codec.kind == ChunkKind::Pco,
+        PageMode::Fsst => codec.kind == ChunkKind::Fsst,
+        PageMode::Alphabet => codec.kind == ChunkKind::Alphabet,
+        _ => true,
     };
-    ensure(
-        needed.is_none_or(|kind| kind == codec.kind),
-        "a page mode without its prelude",
-    )?;
+    ensure(has_prelude, "a page mode without its prelude")?;
     Ok(Source::Page(mode, input))
 }
 
@@ -470,6 +468,7 @@ pub(crate) struct Integers<T>(std::marker::PhantomData<T>);
 impl<T: Integer> RunReader for Integers<T> {
     type Number = T;
 
+    #[inline]
     fn decode(
         mode: PageMode,
         input: Input<'_>,
@@ -496,6 +495,7 @@ pub(crate) struct Floats<F>(std::marker::PhantomData<F>);
 impl<F: Float> RunReader for Floats<F> {
     type Number = F;
 
+    #[inline]
     fn decode(
         mode: PageMode,
         input: Input<'_>,
@@ -549,13 +549,21 @@ pub(crate) fn decode_page<R: RunReader>(
         Source::Page(PageMode::Pco, mut input) => {
             pco.decode::<R::Number>(prelude, input.take_rest(), out)
         }
-        Source::Page(PageMode::Runs, input) => {
-            inner::decode_runs(input, out, |mode, input, out| {
-                R::decode(mode, input, buffers, out)
-            })
-        }
+        Source::Page(PageMode::Runs, input) => decode_long::<R>(input, buffers, out),
         Source::Page(mode, input) => R::decode(mode, input, buffers, out),
     }
+}
+
+/// Kept apart, so that the usual page of one run is read without a call.
+#[inline(never)]
+fn decode_long<R: RunReader>(
+    input: Input<'_>,
+    buffers: &mut [PageBuffer; 2],
+    out: &mut [ReaderLane<R>],
+) -> Result<(), DecodeError> {
+    inner::decode_runs(input, out, |mode, input, out| {
+        R::decode(mode, input, buffers, out)
+    })
 }
 
 /// Decodes one value of a page of `rows` rows.

@@ -10,11 +10,11 @@ use crate::chain::ChunkKind;
 use crate::chunk::EncodedChunk;
 use crate::dictionary::{self, BEYOND, Codes, Interner, hash_bytes};
 use crate::element::Offset;
-use crate::encode::{capacity_bytes, trim};
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::inner;
 use crate::input::Input;
 use crate::integers::small;
+use crate::memory::{capacity_bytes, trim};
 use crate::packing::{LongBuffer, PageBuffer};
 use crate::stage::expands_to;
 
