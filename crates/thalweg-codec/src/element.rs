@@ -133,7 +133,7 @@ macro_rules! integers {
             },
             |place| {
                 let value = values::decode_value::<Integers<$type>>(codec, prelude, page, place, buffers)?;
-                Ok(zerocopy::transmute!(value))
+                Ok(values::Number::of_lane(value))
             }
         );)*
     };
@@ -151,7 +151,7 @@ macro_rules! floats {
             },
             |place| {
                 let value = values::decode_value::<Floats<$type>>(codec, prelude, page, place, buffers)?;
-                Ok(<$type>::from_bits(value))
+                Ok(values::Number::of_lane(value))
             }
         );)*
     };
@@ -203,10 +203,10 @@ macro_rules! offset {
                 Self::try_from(index).ok()
             }
             #[inline(always)]
-            #[expect(
+            #[allow(
                 clippy::cast_possible_truncation,
                 clippy::cast_possible_wrap,
-                reason = "checked by the caller"
+                reason = "checked by the caller, and some types take all"
             )]
             fn wrapping(index: usize) -> Self {
                 index as Self

@@ -84,7 +84,7 @@ fn quiet_bytes<L: Lane>(values: &[L]) -> usize {
         for pair in values[start..=start + PAIRS].windows(2) {
             let changed = (pair[0] ^ pair[1]).widen();
             // The highest bit of each byte that is not zero.
-            let changed = ((changed & LOW_BITS) + LOW_BITS | changed) & !LOW_BITS;
+            let changed = (((changed & LOW_BITS) + LOW_BITS) | changed) & !LOW_BITS;
             changes += changed >> 7;
         }
     }

@@ -31,6 +31,9 @@ pub(crate) trait Number:
 {
     /// The unsigned integer of the same width.
     type Lane: Lane;
+
+    /// The number with the bits of a lane.
+    fn of_lane(lane: Self::Lane) -> Self;
 }
 
 /// An integer.
@@ -44,6 +47,10 @@ macro_rules! numbers {
         $(
             impl Number for $type {
                 type Lane = $lane;
+
+                fn of_lane(lane: $lane) -> Self {
+                    Self::from_le_bytes(lane.to_le_bytes())
+                }
             }
             $(impl Integer for $type {
                 const FLIP: $lane = $flip;

@@ -101,7 +101,7 @@ enum Registers {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[inline]
+#[inline(always)]
 fn registers() -> Registers {
     // Looked up once by the standard library; afterwards loads and tests.
     if !(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2")) {

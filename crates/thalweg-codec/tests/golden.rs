@@ -217,12 +217,14 @@ fn pco() {
 #[test]
 fn shuffle() {
     let values: Vec<i64> = (0..300)
-        .map(|row| (row % 7) << 40 | (row * 37 % 256) << 8 | 3)
+        .map(|row| ((row % 7) << 40) | ((row * 37 % 256) << 8) | 3)
         .collect();
     let codec = Some(ValueCodec::Shuffle);
     check_values("shuffle_lz4_i64", &values, codec, Some(LastStage::Lz4));
     check_values("shuffle_zstd_i64", &values, codec, Some(LastStage::Zstd));
-    let narrow: Vec<u16> = (0..300).map(|row| row % 3 << 8 | row * 89 % 256).collect();
+    let narrow: Vec<u16> = (0..300)
+        .map(|row| ((row % 3) << 8) | (row * 89 % 256))
+        .collect();
     check_values("shuffle_lz4_u16", &narrow, codec, Some(LastStage::Lz4));
 }
 

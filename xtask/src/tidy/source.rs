@@ -13,6 +13,8 @@ const LONG_FILES: &[(&str, &str)] = &[];
 const UNSAFE_FILES: &[&str] = &[
     "crates/thalweg-codec/src/wide.rs",
     "crates/thalweg-codec/src/wide/prefix.rs",
+    "crates/thalweg-codec/src/wide/symbols.rs",
+    "crates/thalweg-codec/src/wide/symbols/x86.rs",
     "crates/thalweg-env/src/os/locks.rs",
     "crates/thalweg-python/src/interpreter.rs",
     "crates/thalweg-env/src/os/process.rs",

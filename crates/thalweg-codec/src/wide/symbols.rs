@@ -180,9 +180,9 @@ mod tests {
             let count = 1_usize << width_bits;
             let mut symbols = [0; 128];
             let mut indices = [NO_INDEX; 256];
-            for index in 0..count {
+            for (index, slot) in symbols[..count].iter_mut().enumerate() {
                 let symbol = u8::try_from(index + 40).unwrap();
-                symbols[index] = symbol;
+                *slot = symbol;
                 indices[usize::from(symbol)] = u8::try_from(index).unwrap();
             }
             for length in (0..70).chain([255, 256, 1_000, 2_048, 2_999]) {
