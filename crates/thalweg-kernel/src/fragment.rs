@@ -1,9 +1,9 @@
-//! A fragment: blocks of one table in a file of their own, with their index (docs/format/fragment.md).
+//! A fragment: blocks of one order of a table in a file of their own, with their index (docs/format/fragment.md).
 //!
 //! Invariants
 //! - A fragment is written once, front to back, and synced with its folder before anyone hears of it. A writer that is
 //!   dropped before that cuts its file to nothing, but not in a child of a fork: the file is its parent's.
-//! - It is self-contained: two ranged reads find everything in it. Its root page is an item in its table's index.
+//! - It is self-contained: two ranged reads find everything in it. Its root page is an item in the index of its order.
 //! - Header, pages and footer are sealed: bytes of another database, file or place are refused.
 
 use crate::block::EncodedBlock;
@@ -13,7 +13,7 @@ use crate::index::{Address, Entry, PageLoader, Tree};
 use crate::paths::fragment_name;
 use crate::segment_supply::SegmentSupply;
 use crate::store::Store;
-use crate::wire::{Parsed, Reader, is_sound, sealing_crc};
+use crate::wire::{Fault, Parsed, Reader, is_sound, sealing_crc};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_env::sync::Mutex;
@@ -21,7 +21,7 @@ use thalweg_env::{File, OpenMode};
 
 const MAGIC: [u8; 8] = *b"THWFRG01";
 const FOOTER_MAGIC: [u8; 8] = *b"THWFRGFT";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bytes in front of the first block.
 pub const FRAGMENT_HEADER_BYTES: usize = 64;
@@ -41,6 +41,7 @@ pub struct FragmentWriter {
     store: Arc<Store>,
     id: FileId,
     table: TableId,
+    order: u32,
     file: Arc<dyn File>,
     buffer: Vec<u8>,
     /// Where the buffer goes.
@@ -66,7 +67,7 @@ impl FragmentWriter {
     pub(crate) fn stage(
         store: &Arc<Store>,
         supply: &Arc<SegmentSupply>,
-        table: TableId,
+        (table, order): (TableId, u32),
         staged: &Arc<Mutex<Staged>>,
     ) -> Result<Self> {
         supply.check_room_for_rows(0)?;
@@ -75,7 +76,7 @@ impl FragmentWriter {
         let file = supply.next_file_id();
         files.insert(file, table);
         drop(files);
-        let made = Self::create(store, file, table, Arc::clone(staged));
+        let made = Self::create(store, file, (table, order), Arc::clone(staged));
         if made.is_err() {
             staged.lock().remove(&file);
         }
@@ -102,7 +103,7 @@ impl FragmentWriter {
     pub(crate) fn create(
         store: &Arc<Store>,
         id: FileId,
-        table: TableId,
+        (table, order): (TableId, u32),
         staged: Arc<Mutex<Staged>>,
     ) -> Result<Self> {
         let path = store.fragment_path(id);
@@ -115,11 +116,12 @@ impl FragmentWriter {
             )
         })?;
         let mut buffer = Vec::with_capacity(WRITE_BYTES);
-        put_header(store.database(), id, table, &mut buffer);
+        put_header(store.database(), id, (table, order), &mut buffer);
         Ok(Self {
             store: Arc::clone(store),
             id,
             table,
+            order,
             file,
             buffer,
             written_bytes: 0,
@@ -146,12 +148,12 @@ impl FragmentWriter {
     /// Appends a block. Blocks without a commit get that of the fragment, and numbers in the order they come here.
     ///
     /// # Errors
-    /// `Invalid` for a block of another table; whatever writing leads to, and the writer is to be dropped then.
+    /// `Invalid` for a block of another table or order; whatever writing leads to, and the writer is to be dropped then.
     ///
     /// # Panics
     /// When the block's entry is not that of its bytes.
     pub fn add_block(&mut self, block: &EncodedBlock) -> Result<()> {
-        block.check_table(self.table)?;
+        block.check_order(self.table, self.order)?;
         self.copy_block(block)
     }
 
@@ -223,7 +225,8 @@ impl FragmentWriter {
         let Some(root) = written.root().cloned() else {
             return Err(Error::new(ErrorKind::Invalid, "a fragment without blocks"));
         };
-        let footer = Footer::new(self.id, self.table, self.end(), &root).encode(store.database());
+        let owner = (self.table, self.order);
+        let footer = Footer::new(self.id, owner, self.end(), &root).encode(store.database());
         self.append(&footer)?;
         self.write_buffer()?;
         let name = fragment_name(self.id);
@@ -292,13 +295,14 @@ pub(crate) fn read_to_copy(store: &Store, entry: &Entry) -> Result<EncodedBlock>
     })
 }
 
-fn put_header(database: DatabaseId, id: FileId, table: TableId, out: &mut Vec<u8>) {
+fn put_header(database: DatabaseId, id: FileId, (table, order): (TableId, u32), out: &mut Vec<u8>) {
     let mut header = [0; FRAGMENT_HEADER_BYTES];
     header[..8].copy_from_slice(&MAGIC);
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());
     header[12..16].copy_from_slice(&table.0.to_le_bytes());
     header[16..32].copy_from_slice(&database.0);
     header[32..40].copy_from_slice(&id.0.to_le_bytes());
+    header[40..44].copy_from_slice(&order.to_le_bytes());
     let crc = sealing_crc(database, id, 0, &[&header[..HEADER_CRC_AT]]);
     header[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
     out.extend_from_slice(&header);
@@ -308,8 +312,9 @@ fn put_header(database: DatabaseId, id: FileId, table: TableId, out: &mut Vec<u8
 pub(crate) fn fragment_table(store: &Store, id: FileId) -> Option<TableId> {
     let header = store.read(id, 0, FRAGMENT_HEADER_BYTES).ok()?;
     let table = TableId(Reader::new(&header[12..16]).u32().ok()?);
+    let order = Reader::new(&header[40..44]).u32().ok()?;
     let mut expected = Vec::new();
-    put_header(store.database(), id, table, &mut expected);
+    put_header(store.database(), id, (table, order), &mut expected);
     (header == expected).then_some(table)
 }
 
@@ -318,6 +323,7 @@ pub(crate) fn fragment_table(store: &Store, id: FileId) -> Option<TableId> {
 struct Footer {
     id: FileId,
     table: TableId,
+    order: u32,
     /// Where the footer itself begins.
     offset: u64,
     root: Address,
@@ -328,11 +334,12 @@ struct Footer {
 }
 
 impl Footer {
-    fn new(id: FileId, table: TableId, offset: u64, root: &Entry) -> Self {
+    fn new(id: FileId, (table, order): (TableId, u32), offset: u64, root: &Entry) -> Self {
         let (rows, blocks, block_bytes) = (root.rows, root.blocks, root.block_bytes);
         Self {
             id,
             table,
+            order,
             offset,
             root: root.address,
             root_level: root.level,
@@ -354,6 +361,7 @@ impl Footer {
         out[56..60].copy_from_slice(&self.root.bytes.to_le_bytes());
         out[60..64].copy_from_slice(&self.root.head_crc.to_le_bytes());
         out[64] = self.root_level;
+        out[68..72].copy_from_slice(&self.order.to_le_bytes());
         out[72..80].copy_from_slice(&self.rows.to_le_bytes());
         out[80..88].copy_from_slice(&self.blocks.to_le_bytes());
         out[88..96].copy_from_slice(&self.block_bytes.to_le_bytes());
@@ -366,35 +374,31 @@ impl Footer {
     fn parse(
         database: DatabaseId,
         id: FileId,
-        table: TableId,
+        (table, order): (TableId, u32),
         offset: u64,
         bytes: &[u8],
-    ) -> Parsed<Self> {
-        if bytes.len() != FRAGMENT_FOOTER_BYTES || bytes[..8] != FOOTER_MAGIC {
-            return Err("no footer of a fragment is at its end");
-        }
-        let stored_crc = Reader::new(&bytes[FOOTER_CRC_AT..]).u32()?;
-        let crc = sealing_crc(database, id, offset, &[&bytes[..FOOTER_CRC_AT]]);
-        if !is_sound(crc, stored_crc) {
-            return Err("the checksum of its footer does not match");
-        }
-        let mut reader = Reader::new(&bytes[8..FOOTER_CRC_AT]);
-        if reader.u32()? != VERSION {
-            return Err("its footer has an unknown version");
+    ) -> Result<Self, Fault> {
+        let mut reader = Reader::new(verified_footer(database, id, offset, bytes)?);
+        let version = reader.u32()?;
+        if version != VERSION {
+            return Err(Fault::version(version, VERSION));
         }
         let of_table = TableId(reader.u32()?);
         let of_database = reader.take(16)?;
         let (of_id, of_offset) = (FileId(reader.u64()?), reader.u64()?);
         let (root_offset, root_bytes, root_crc) = (reader.u64()?, reader.u32()?, reader.u32()?);
         let root_level = reader.u8()?;
-        reader.zeros(7)?;
+        reader.reserved(3)?;
+        let of_order = reader.u32()?;
         let (rows, blocks, block_bytes) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        reader.zeros(FOOTER_CRC_AT - 96)?;
-        if (of_database, of_table, of_id, of_offset) != (&database.0[..], table, id, offset) {
-            return Err("its footer is that of another database, table or file");
+        reader.reserved(FOOTER_CRC_AT - 96)?;
+        if (of_database, of_id, of_offset) != (&database.0[..], id, offset)
+            || (of_table, of_order) != (table, order)
+        {
+            return Err("its footer is that of another database, table, order or file".into());
         }
         if root_offset.checked_add(u64::from(root_bytes)) != Some(offset) || root_level == 0 {
-            return Err("its root page is out of place");
+            return Err("its root page is out of place".into());
         }
         let root = Address {
             file: id,
@@ -406,6 +410,7 @@ impl Footer {
         Ok(Self {
             id,
             table,
+            order,
             offset,
             root,
             root_level,
@@ -416,21 +421,29 @@ impl Footer {
     }
 }
 
+/// The fields of the footer that lies at `offset` of file `id`, from the version on.
+fn verified_footer(database: DatabaseId, id: FileId, offset: u64, bytes: &[u8]) -> Parsed<&[u8]> {
+    if bytes.len() != FRAGMENT_FOOTER_BYTES || bytes[..8] != FOOTER_MAGIC {
+        return Err("no footer of a fragment is at its end");
+    }
+    let stored_crc = Reader::new(&bytes[FOOTER_CRC_AT..]).u32()?;
+    let crc = sealing_crc(database, id, offset, &[&bytes[..FOOTER_CRC_AT]]);
+    if !is_sound(crc, stored_crc) {
+        return Err("the checksum of its footer does not match");
+    }
+    Ok(&bytes[8..FOOTER_CRC_AT])
+}
+
 /// Opens a fragment from its own bytes, as the index of its table is not needed to find what is in it: reads its footer
 /// and its root page, and returns its root entry.
 ///
 /// # Errors
-/// `Corruption` when either fails its checks or the file is missing.
-pub fn open_fragment(store: &Store, id: FileId, table: TableId) -> Result<Entry> {
-    let damaged = |what: &str| {
-        let name = fragment_name(id);
-        Error::corruption(
-            name.display(),
-            format_args!("the fragment of table {} is damaged: {what}", table.0),
-        )
-    };
-    let file = store.file(id)?;
+/// `Corruption` when either fails its checks or the file is missing, `Unsupported` when another version of Thalweg wrote it.
+pub fn open_fragment(store: &Store, id: FileId, table: TableId, order: u32) -> Result<Entry> {
     let name = fragment_name(id);
+    let subject = format!("the fragment of table {}", table.0);
+    let damaged = |what: &'static str| Fault::from(what).at(name.display(), &subject);
+    let file = store.file(id)?;
     let file_bytes = file.len_bytes().map_err(|error| {
         Error::io(
             format_args!("reading the length of {}", name.display()),
@@ -440,7 +453,8 @@ pub fn open_fragment(store: &Store, id: FileId, table: TableId) -> Result<Entry>
     let offset = file_bytes.checked_sub(FRAGMENT_FOOTER_BYTES as u64);
     let offset = offset.ok_or_else(|| damaged("it ends too early"))?;
     let footer = store.read(id, offset, FRAGMENT_FOOTER_BYTES)?;
-    let footer = Footer::parse(store.database(), id, table, offset, &footer).map_err(damaged)?;
+    let footer = Footer::parse(store.database(), id, (table, order), offset, &footer)
+        .map_err(|fault| fault.at(name.display(), &subject))?;
     let leads = Entry {
         level: footer.root_level,
         address: footer.root,
@@ -460,17 +474,22 @@ pub fn open_fragment(store: &Store, id: FileId, table: TableId) -> Result<Entry>
 /// Checks header, footer and root page of a fragment. `root` is its entry.
 ///
 /// # Errors
-/// `Corruption` that names the file.
-pub(crate) fn verify_ends(store: &Store, table: TableId, root: &Entry) -> Result<Entry> {
+/// As [`open_fragment`], with the name of the file.
+pub(crate) fn verify_ends(
+    store: &Store,
+    table: TableId,
+    order: u32,
+    root: &Entry,
+) -> Result<Entry> {
     let id = root.address.file;
+    let found = open_fragment(store, id, table, order)?;
     let header = store.read(id, 0, FRAGMENT_HEADER_BYTES)?;
     let mut expected = Vec::new();
-    put_header(store.database(), id, table, &mut expected);
+    put_header(store.database(), id, (table, order), &mut expected);
     if header != expected {
         let what = format!("the header of a fragment of table {} is damaged", table.0);
         return Err(Error::corruption(fragment_name(id).display(), what));
     }
-    let found = open_fragment(store, id, table)?;
     if found.address != root.address {
         let what = "the index of its table leads to another root page than its footer";
         return Err(Error::corruption(fragment_name(id).display(), what));
@@ -481,14 +500,29 @@ pub(crate) fn verify_ends(store: &Store, table: TableId, root: &Entry) -> Result
 /// Checks every byte of a fragment and returns how many blocks and pages it has. `root` is its entry.
 ///
 /// # Errors
-/// `Corruption` that names the place.
-pub fn verify_fragment(store: &Store, table: TableId, root: &Entry) -> Result<(u64, u64)> {
-    let found = verify_ends(store, table, root)?;
+/// As [`open_fragment`], with the place.
+pub fn verify_fragment(
+    store: &Store,
+    table: TableId,
+    order: u32,
+    root: &Entry,
+) -> Result<(u64, u64)> {
+    let found = verify_ends(store, table, order, root)?;
     let tree = Tree::from_root(table, Some(found));
     let pages = tree.check_invariants(store)?;
     let mut blocks = 0;
     for entry in tree.iter(None, store) {
-        store.block(&entry?.address)?.verify()?;
+        let entry = entry?;
+        let block = store.block(&entry.address)?;
+        block.verify()?;
+        let spec = block.head().spec();
+        if (spec.table, spec.order) != (table, order) || u64::from(spec.rows) != entry.rows {
+            let what = format!(
+                "a block of table {} is of another table or order, or has other rows",
+                table.0
+            );
+            return Err(Error::corruption(entry.address, what));
+        }
         blocks += 1;
     }
     Ok((blocks, pages))

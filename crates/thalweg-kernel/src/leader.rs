@@ -16,6 +16,7 @@ mod recovery;
 mod room;
 
 use crate::announcer::Announcer;
+use crate::block::ROWS_ORDER;
 use crate::change::Change;
 use crate::commit::Durability;
 use crate::dropped::Dropped;
@@ -350,7 +351,7 @@ impl Leader {
 
     /// A file for blocks of a table.
     pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
-        FragmentWriter::stage(&self.store, &self.supply, table, &self.staged)
+        FragmentWriter::stage(&self.store, &self.supply, (table, ROWS_ORDER), &self.staged)
     }
 
     /// Frees the space of all fragments that are part of no table yet.

@@ -3,6 +3,7 @@
 //! Invariants: blocks and fragments of a commit are numbered in the order they came, each table's from 0; a block knows its
 //! place in the frame before the frame knows its place in the log.
 
+use crate::block::ROWS_ORDER;
 use crate::change::{Change, changes_of, put_edit, put_group, put_producer, put_rows};
 use crate::commit::{Commit, Edit, GroupPart};
 use crate::error::{Error, ErrorKind, Result};
@@ -93,7 +94,7 @@ fn lower_group(
     let mut entries = Vec::with_capacity(blocks.len());
     let mut bytes = Vec::with_capacity(blocks.len());
     for block in blocks {
-        block.check_table(table)?;
+        block.check_order(table, ROWS_ORDER)?;
         let mut entry = block.entry;
         let ordinal = take_ordinals(ordinals, table, 1)?;
         if covers.is_some() {

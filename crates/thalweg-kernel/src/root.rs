@@ -447,14 +447,15 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_refused_by_name() {
-        let mut bytes = root(1).encode();
-        bytes[8] = 2;
-        let crc = crc32c::crc32c(&bytes[..SLOT_BYTES - 4]).to_le_bytes();
-        bytes[SLOT_BYTES - 4..].copy_from_slice(&crc);
-        assert_eq!(
-            Root::decode(&bytes).unwrap_err().kind(),
-            ErrorKind::Unsupported
-        );
+    fn another_format_is_refused_by_name() {
+        for (version, name) in [(1, "format version 1"), (3, "format version 3")] {
+            let mut bytes = root(1).encode();
+            bytes[8] = version;
+            let crc = crc32c::crc32c(&bytes[..SLOT_BYTES - 4]).to_le_bytes();
+            bytes[SLOT_BYTES - 4..].copy_from_slice(&crc);
+            let error = Root::decode(&bytes).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.message().contains(name), "{error}");
+        }
     }
 }

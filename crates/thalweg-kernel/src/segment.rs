@@ -12,14 +12,14 @@ use crate::free_space::FreeSpace;
 use crate::ids::{DatabaseId, Epoch, FileId, LogPosition};
 use crate::paths::{list_ids, list_segments, log_dir, segment_path};
 use crate::rules::Rule;
-use crate::wire::is_sound_le;
+use crate::wire::{Fault, is_sound_le};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::{Dir, Env, File, OpenMode, is_unreadable};
 
 pub(crate) const SEGMENT_MAGIC: &[u8; 8] = b"THWLOG01";
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 128;
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 /// Size of the first segment of an epoch; each next one is twice as large, up to the option.
 pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
 /// How much is filled by one write. Linux caches what one write brings as one folio, and ext4 walks all blocks of a folio
@@ -75,9 +75,8 @@ impl SegmentHeader {
         let mut wire = Fields::new(&front[8..], "segment header");
         let version = wire.u32()?;
         if version != FORMAT_VERSION {
-            return Err(damage(&format!(
-                "format version {version}: this program reads version {FORMAT_VERSION}"
-            )));
+            let fault = Fault::version(version, FORMAT_VERSION);
+            return Err(fault.at(format_args!("{} at 0", place.display()), "the log segment"));
         }
         let epoch = Epoch(wire.u32()?);
         let database = DatabaseId(wire.id()?);

@@ -8,7 +8,7 @@
 //! - What a crash may leave is not damage: the torn end of the log, files that nothing leads to.
 
 use crate::bases::Bases;
-use crate::block;
+use crate::block::{self, ROWS_ORDER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::verify_ends;
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
@@ -352,8 +352,12 @@ impl Check<'_> {
             .read(address.file, address.offset, address.bytes as usize)?;
         self.count_bytes(address.bytes);
         let head = block::verify(&bytes, &address)?;
-        if head.spec().table != table.id {
-            let what = format!("the block is of table {}", head.spec().table.0);
+        let spec = head.spec();
+        if (spec.table, spec.order) != (table.id, ROWS_ORDER) {
+            let what = format!(
+                "the block is of order {} of table {}",
+                spec.order, spec.table.0
+            );
             return Err(Error::corruption(address, what));
         }
         if head.rows() as u64 != entry.rows {
@@ -395,7 +399,7 @@ impl Check<'_> {
         let id = entry.address.file;
         if self.store.is_fragment(id)? {
             self.report.fragments += 1;
-            return verify_ends(self.store, table.id, entry).map(|_| ());
+            return verify_ends(self.store, table.id, ROWS_ORDER, entry).map(|_| ());
         }
         self.report.segments += 1;
         let name = segment_name(id);

@@ -4,11 +4,53 @@
 //! (overlong varints are refused), so that two byte strings never mean the same; what is wrong is told as a static
 //! text, to which the caller adds the place.
 
+use crate::error::{Error, ErrorKind};
 use crate::ids::{DatabaseId, FileId};
 use crate::rules::Rule;
+use std::fmt;
 
 /// What a reader found, or what was wrong.
 pub(crate) type Parsed<T> = Result<T, &'static str>;
+
+/// Why bytes that are as they were written cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// They break a rule that all versions have.
+    Damaged(&'static str),
+    /// Another version of Thalweg wrote them; with what this one does not know.
+    Newer(String),
+}
+
+impl From<&'static str> for Fault {
+    fn from(what: &'static str) -> Self {
+        Self::Damaged(what)
+    }
+}
+
+impl Fault {
+    /// A structure of another version than `read`, the only one that this program reads.
+    pub(crate) fn version(found: impl Into<u32>, read: impl Into<u32>) -> Self {
+        let (found, read) = (found.into(), read.into());
+        Self::Newer(format!(
+            "format version {found}; this program reads version {read}"
+        ))
+    }
+
+    /// The error of a structure, named by `subject`, that lies at `place`.
+    pub(crate) fn at(self, place: impl fmt::Display, subject: impl fmt::Display) -> Error {
+        match self {
+            Self::Damaged(what) => {
+                Error::corruption(place, format_args!("{subject} is damaged: {what}"))
+            }
+            Self::Newer(what) => {
+                let message = format!(
+                    "{place}: {subject} was written by another version of Thalweg: it has {what}"
+                );
+                Error::new(ErrorKind::Unsupported, message)
+            }
+        }
+    }
+}
 
 /// A cursor over bytes from a file.
 #[derive(Clone, Debug)]
@@ -66,6 +108,16 @@ impl<'a> Reader<'a> {
             Ok(())
         } else {
             Err("a reserved byte is not zero")
+        }
+    }
+
+    /// Bytes that are zero in this version, and may mean something in a newer one.
+    pub(crate) fn reserved(&mut self, bytes: usize) -> Result<(), Fault> {
+        let taken = self.take(bytes)?;
+        if taken.iter().all(|&byte| byte == 0) {
+            Ok(())
+        } else {
+            Err(Fault::Newer("reserved bytes that are not zero".to_owned()))
         }
     }
 

@@ -3,6 +3,7 @@
 //! Invariants: a fragment that was staged becomes part of a table, or is given up, once; after closing began nobody stages or
 //! commits. The lock is given back after everything that this process may still write.
 
+use crate::block::ROWS_ORDER;
 use crate::commit::Durability;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
@@ -198,7 +199,8 @@ impl Writer {
             self.due.expect_garbage();
             self.due.call_for_garbage();
         }
-        let stage = || FragmentWriter::stage(&self.store, &self.supply, table, &self.staged);
+        let stage =
+            || FragmentWriter::stage(&self.store, &self.supply, (table, ROWS_ORDER), &self.staged);
         let staged = stage();
         if segment::is_full(&staged) && self.supply.free.is_overstated() {
             // Only a file that is made tells whether there is room again, and only the leader may make one.

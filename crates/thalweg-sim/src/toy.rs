@@ -121,7 +121,8 @@ pub fn wide_block(
         table,
         layout: 1,
         level: 0,
-        order_id: 0,
+        order: 0,
+        positions: u32::try_from(rows.len()).expect("a small block"),
         rows: u32::try_from(rows.len()).expect("a small block"),
         key: 0,
         sorted: true,
@@ -308,7 +309,7 @@ impl Toy {
 
     /// The rows of a block. Of a wide table the last column is read as well, and must follow from the values.
     pub fn block_rows(&self, entry: &Entry) -> Result<Vec<Row>> {
-        let reader = self.kernel.store().block(&entry.address)?;
+        let mut reader = self.kernel.store().block(&entry.address)?;
         let ids = || entry.columns.iter().map(|summary| summary.column_id);
         let last = ids().max().unwrap_or(VALUE_COLUMN);
         let has_keys = !reader.head().spec().implicit_key;

@@ -5,15 +5,19 @@
 //!   throughout has the validity chunk alone. A column without chunks did not exist when the block was written.
 //! - What lies in null rows says nothing and costs little: the value before (so that runs and slopes go on), an empty
 //!   string, false. So equal rows are equal bytes.
+//! - A large block has zones of its summarised columns, so that a scan reads only pages that can have what it looks for.
 //! - Values are decoded where they stay: a full page of the column's own type is written once, into the memory of the
 //!   array. Only cut pages and widened columns go through a scratch page.
 
 mod decode;
 mod encode;
+pub mod filter;
+mod zones;
 
 pub use decode::{BlockDecoder, decode_block};
 pub use encode::BlockEncoder;
 pub(crate) use encode::{Encoders, MAX_RAW_BYTES, is_long, raw_bytes};
+pub(crate) use zones::{LEAST_PAGES, Zones};
 
 /// Runs `$body` with `$native` as the type of the elements of `$element`, a number of at most 64 bits.
 macro_rules! with_number {

@@ -11,13 +11,13 @@ use crate::schema::{
     MAX_COLUMNS, check_name, fold_name, parse_type, shown_type, stored_type, type_name,
 };
 use crate::suggest::did_you_mean;
+use crate::system_columns::FIRST_SYSTEM_COLUMN;
 use crate::time::{Split, orders_rows};
 use arrow_array::timezone::Tz;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thalweg_kernel::block::MAX_COLUMN_ID;
 use thalweg_kernel::index::MAX_SUMMARIES;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
@@ -218,9 +218,10 @@ impl TableDefinition {
         if !rising || columns[0].id == 0 || columns[columns.len() - 1].id >= next_column_id {
             return Err(schema("column ids do not rise from 1 to below the next id"));
         }
-        if next_column_id > MAX_COLUMN_ID + 1 {
+        if next_column_id > FIRST_SYSTEM_COLUMN {
             return Err(limit(format!(
-                "a table has had {MAX_COLUMN_ID} columns and takes no more"
+                "a table has had {} columns and takes no more",
+                FIRST_SYSTEM_COLUMN - 1
             )));
         }
         let positions = index_names(&columns)?;

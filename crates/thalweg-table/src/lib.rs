@@ -37,6 +37,7 @@ pub mod scan;
 mod stream;
 mod summarise;
 mod sweep;
+pub mod system_columns;
 pub mod table;
 mod turns;
 pub mod wide;

@@ -2,14 +2,15 @@
 //!
 //! Invariants: what comes back has exactly the wanted columns in the wanted order, and only rows whose order key lies in
 //! the wanted range. Of a block that lies in the range only wanted columns are read; of one that sticks out the order
-//! keys too, and then only the pages with wanted rows. A reader keeps the snapshot that its blocks are from: who holds one
+//! keys too, and then only the pages with wanted rows; of a block with zones only pages that can have values of the wanted
+//! ranges, by one reader of the block that checks each prelude once. A reader keeps the snapshot that its blocks are from: who holds one
 //! may read them, however late, and whoever planned the scan may be gone by then.
 
 use crate::buffers::Buffers;
-use crate::column::BlockDecoder;
+use crate::column::{BlockDecoder, LEAST_PAGES, Zones};
 use crate::definition::TableDefinition;
 use crate::engine::Closed;
-use crate::error::invalid;
+use crate::error::{damaged, invalid};
 use crate::merge::{Arrival, Sorted};
 use crate::nans::{with_one_nan, with_one_nan_in};
 use crate::order::sorted_batch;
@@ -17,6 +18,7 @@ use crate::pool::Spare;
 use crate::range::KeyRange;
 use crate::rows::RowsDecoder;
 use crate::scan::{Counter, ScanMetrics};
+use crate::schema::element_type;
 use crate::table::TableView;
 use crate::time::order_keys;
 use arrow_array::RecordBatch;
@@ -24,9 +26,11 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::SchemaRef;
 use std::ops::Range;
 use std::sync::Arc;
+use thalweg_codec::{Decoder, PAGE_ROWS};
+use thalweg_kernel::block::BlockReader;
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::store::Store;
-use thalweg_kernel::summary::SummaryKind;
+use thalweg_kernel::summary::{SummaryKind, ValueRange};
 use thalweg_kernel::{CommitNo, Error, ErrorKind, Result, TableSnapshot};
 
 /// Reads some columns of rows with some keys.
@@ -39,6 +43,8 @@ pub(crate) struct Reader {
     ids: Vec<u32>,
     schema: SchemaRef,
     keys: KeyRange,
+    /// Columns by id, and the values that rows are wanted for: pages without one may be left out.
+    ranges: Vec<(u32, ValueRange)>,
     /// Places of the float columns in which there should be one NaN.
     one_nan: Vec<usize>,
     metrics: Arc<ScanMetrics>,
@@ -81,6 +87,7 @@ impl Reader {
             ids,
             schema,
             keys,
+            ranges: Vec::new(),
             one_nan: Vec::new(),
             metrics: Arc::default(),
             decoders: Spare::default(),
@@ -94,6 +101,12 @@ impl Reader {
         let fields = self.schema.fields().iter().enumerate();
         let floats = fields.filter(|(_, field)| is_wanted && field.data_type().is_floating());
         self.one_nan = floats.map(|(place, _)| place).collect();
+        self
+    }
+
+    /// The same reader, which may leave out rows that have no value in one of these ranges of columns, by id.
+    pub(crate) fn with_ranges(mut self, ranges: Vec<(u32, ValueRange)>) -> Self {
+        self.ranges = ranges;
         self
     }
 
@@ -127,17 +140,13 @@ impl Reader {
     pub(crate) fn blocks(&self, entries: &[Entry]) -> Result<Vec<RecordBatch>> {
         let mut decoder = self.decoder()?;
         let mut batches = Vec::with_capacity(1);
-        let mut parts = Vec::with_capacity(entries.len());
+        let mut wanted = Vec::with_capacity(entries.len());
         for entry in entries {
-            parts.push(if self.covers(entry) {
-                0..to_usize(entry.rows)
-            } else {
-                self.key_rows(entry)?.1
-            });
+            wanted.push(self.wanted_rows(entry)?);
         }
-        decoder.reserve(parts.iter().map(Range::len).sum());
-        for (entry, rows) in entries.iter().zip(parts) {
-            self.push(&mut decoder, entry, rows)?;
+        decoder.reserve(wanted.iter().map(WantedRows::len).sum());
+        for (entry, wanted) in entries.iter().zip(wanted) {
+            self.push(&mut decoder, entry, wanted)?;
             if decoder.is_full() {
                 batches.push(self.settled(decoder.finish()?, entries));
             }
@@ -157,13 +166,86 @@ impl Reader {
         })
     }
 
+    /// The wanted rows of a block.
+    fn wanted_rows(&self, entry: &Entry) -> Result<WantedRows<'_>> {
+        let all = 0..to_usize(entry.rows);
+        let covers = self.covers(entry);
+        if covers && !self.may_prune(entry) {
+            return Ok(WantedRows {
+                block: None,
+                parts: vec![all],
+            });
+        }
+        let mut block = self.open_block(entry)?;
+        let rows = if covers {
+            all
+        } else {
+            self.key_rows(&mut block, entry)?.1
+        };
+        let parts = self.parts(&mut block, entry, rows)?;
+        Ok(WantedRows {
+            block: Some(block),
+            parts,
+        })
+    }
+
+    fn open_block(&self, entry: &Entry) -> Result<BlockReader<'_>> {
+        let block = self.store.block(&entry.address)?;
+        if block.head().rows() as u64 != entry.rows {
+            let what = "a block has another number of rows than its index says";
+            return Err(damaged(entry.address, what));
+        }
+        Ok(block)
+    }
+
+    /// Whether the block is one of those that have zones, and something is looked for.
+    fn may_prune(&self, entry: &Entry) -> bool {
+        !self.ranges.is_empty() && to_usize(entry.rows).div_ceil(PAGE_ROWS) >= LEAST_PAGES
+    }
+
+    /// What of these rows lies in pages that can have a value of each wanted range.
+    fn parts(
+        &self,
+        block: &mut BlockReader<'_>,
+        entry: &Entry,
+        rows: Range<usize>,
+    ) -> Result<Vec<Range<usize>>> {
+        if rows.is_empty() || !self.may_prune(entry) {
+            return Ok(vec![rows]);
+        }
+        let mut decoder = Decoder::new();
+        let mut zones = Vec::with_capacity(self.ranges.len());
+        for (id, range) in &self.ranges {
+            let column = self.definition.position(*id);
+            let column = column.map(|position| &self.definition.columns()[position]);
+            let element = column.and_then(|column| element_type(&column.data_type));
+            if let Some(element) = element
+                && let Some(found) = Zones::read(block, &mut decoder, *id, element)?
+            {
+                zones.push((found, range));
+            }
+        }
+        let is_out = |page: usize| zones.iter().any(|(zones, range)| zones.prunes(page, range));
+        Ok(parts_of(rows, is_out))
+    }
+
     /// The rows of a block in key order, and their keys.
     pub(crate) fn sorted_block(&self, entry: &Entry) -> Result<Sorted> {
-        let (keys, rows) = self.key_rows(entry)?;
+        let mut block = self.open_block(entry)?;
+        let (keys, rows) = self.key_rows(&mut block, entry)?;
+        let parts = if entry.sorted {
+            self.parts(&mut block, entry, rows)?
+        } else {
+            vec![rows]
+        };
+        let keys = keys_of_parts(&keys, &parts);
         let mut decoder = self.decoder()?;
-        let keys = keys.slice(rows.start, rows.len());
-        decoder.reserve(rows.len());
-        self.push(&mut decoder, entry, rows)?;
+        decoder.reserve(keys.len());
+        let wanted = WantedRows {
+            block: Some(block),
+            parts,
+        };
+        self.push(&mut decoder, entry, wanted)?;
         let batch = self.settled(decoder.finish()?, std::slice::from_ref(entry));
         self.decoders.give(decoder);
         let arrival = arrival(entry);
@@ -182,10 +264,19 @@ impl Reader {
         })
     }
 
-    fn push(&self, decoder: &mut BlockDecoder, entry: &Entry, rows: Range<usize>) -> Result<()> {
+    fn push(
+        &self,
+        decoder: &mut BlockDecoder,
+        entry: &Entry,
+        wanted: WantedRows<'_>,
+    ) -> Result<()> {
         self.closed.check()?;
         let before = decoder.rows();
-        decoder.push(&self.store, &entry.address, rows)?;
+        let mut block = match wanted.block {
+            Some(block) => block,
+            None => self.open_block(entry)?,
+        };
+        decoder.push_parts(&mut block, &wanted.parts)?;
         self.metrics.add(Counter::blocks_read, 1);
         self.metrics
             .add(Counter::rows_decoded, (decoder.rows() - before) as u64);
@@ -217,14 +308,19 @@ impl Reader {
     }
 
     /// The keys of all rows of a block, and which of the rows are wanted. Of a block that is not sorted all are.
-    fn key_rows(&self, entry: &Entry) -> Result<(ScalarBuffer<i64>, Range<usize>)> {
+    fn key_rows(
+        &self,
+        block: &mut BlockReader<'_>,
+        entry: &Entry,
+    ) -> Result<(ScalarBuffer<i64>, Range<usize>)> {
         let keys = match self.definition.time() {
             Some(time) => {
                 let mut decoder = self
                     .key_decoders
                     .take(|| BlockDecoder::new(&self.definition, Some(&[time])))?;
                 decoder.reserve(to_usize(entry.rows));
-                decoder.push(&self.store, &entry.address, 0..usize::MAX)?;
+                let all = 0..block.head().rows();
+                decoder.push_parts(block, std::slice::from_ref(&all))?;
                 self.metrics
                     .add(Counter::bytes_read, decoder.take_read_bytes());
                 let keys = order_keys(decoder.finish()?.column(0))?;
@@ -325,6 +421,46 @@ impl Reader {
             batch,
             arrival: Arrival { commit, ordinal: 0 },
         })
+    }
+}
+
+/// Rows of a block that are to be decoded.
+struct WantedRows<'a> {
+    /// The block, if it was opened to find out which.
+    block: Option<BlockReader<'a>>,
+    parts: Vec<Range<usize>>,
+}
+
+impl WantedRows<'_> {
+    fn len(&self) -> usize {
+        self.parts.iter().map(Range::len).sum()
+    }
+}
+
+/// The rows that are not in one of the pages that are out, in as few ranges as can be.
+fn parts_of(rows: Range<usize>, is_out: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
+    let mut parts: Vec<Range<usize>> = Vec::new();
+    let pages = rows.start / PAGE_ROWS..rows.end.div_ceil(PAGE_ROWS);
+    for page in pages.filter(|page| !is_out(*page)) {
+        let first = page * PAGE_ROWS;
+        let part = rows.start.max(first)..rows.end.min(first + PAGE_ROWS);
+        match parts.last_mut() {
+            Some(last) if last.end == part.start => last.end = part.end,
+            _ => parts.push(part),
+        }
+    }
+    parts
+}
+
+/// The keys of some rows of a block.
+fn keys_of_parts(keys: &ScalarBuffer<i64>, parts: &[Range<usize>]) -> ScalarBuffer<i64> {
+    match parts {
+        [rows] => keys.slice(rows.start, rows.len()),
+        _ => parts
+            .iter()
+            .flat_map(|rows| &keys[rows.clone()])
+            .copied()
+            .collect(),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::conform::value_too_long;
 use crate::definition::{Column, TableDefinition};
 use crate::error::{damaged, invalid, limit, schema};
 use crate::schema::{MAX_VALUE_BYTES, element_type, widens, width_bytes};
+use crate::system_columns::check_raw;
 use crate::time::key_of_u64;
 use crate::value::Value;
 use arrow_array::cast::AsArray;
@@ -16,7 +17,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType;
 use thalweg_codec::ElementType;
-use thalweg_kernel::Result;
+use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// The version of the format, its first byte.
 const VERSION: u8 = 1;
@@ -404,14 +405,17 @@ impl RowsDecoder {
     /// Adds the rows of a payload. After an error the decoder must not be used again.
     ///
     /// # Errors
-    /// As [`decode_rows`].
+    /// As [`decode_rows`]; `Unsupported` for rows that a newer version wrote.
     pub fn push(&mut self, payload: &[u8]) -> Result<()> {
         let bad = |reason: &str| damaged("raw rows", reason);
         let Some((head, behind)) = payload.split_at_checked(HEAD_BYTES - 4) else {
             return Err(bad("the payload ends within its head"));
         };
         if head[..4] != [VERSION, 0, 0, 0] {
-            return Err(bad("unknown version or reserved bytes"));
+            return Err(match head[0] {
+                0 | VERSION => bad("unknown version or reserved bytes"),
+                newer => newer_rows(newer),
+            });
         }
         let rows = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
         if rows > MAX_PAYLOAD_ROWS || rows > payload.len() * 8 {
@@ -472,6 +476,7 @@ impl RowsDecoder {
         if id < next_id {
             return Err(bad("column ids do not rise"));
         }
+        check_raw(id)?;
         let element =
             ElementType::from_byte(tag & TAG_ELEMENT).map_err(|e| damaged("raw rows", e))?;
         let nulls = match tag & !(TAG_ELEMENT | TAG_ID_FOLLOWS) {
@@ -501,6 +506,13 @@ impl RowsDecoder {
     pub fn finish(&mut self) -> Result<RecordBatch> {
         self.batch.finish("raw rows")
     }
+}
+
+fn newer_rows(version: u8) -> Error {
+    let message = format!(
+        "raw rows of format version {version}: this program reads version {VERSION}; a newer one wrote them"
+    );
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 impl Plan {

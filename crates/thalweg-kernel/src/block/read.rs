@@ -1,17 +1,20 @@
 //! Reading parts of a block: as few reads as pay, and checksums of exactly what is used.
 //!
 //! Invariants: what [`ChunkPages`] hands out was verified; nothing is copied after it was read; reads never leave the
-//! block, whatever its head says.
+//! block, whatever its head says. A reader reads and checks the prelude of a chunk once, however many pages it is asked for.
 
-use super::{BlockHead, ChunkEntry, PageEnd, Role};
+use super::chunks::{ChunkEntry, PageEnd};
+use super::head::BlockHead;
+use super::role::Role;
 use crate::error::{Error, Result};
 use crate::index::Address;
 use crate::store::Store;
 use crate::wire::is_sound;
 use bytes::Bytes;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use thalweg_codec::{CodecChain, DecodeError, page_count, page_rows};
+use thalweg_codec::{CodecChain, DecodeError};
 
 /// Blocks up to this size are read at once when their head is not known yet.
 pub(crate) const WHOLE_BLOCK_BYTES: u32 = 128 << 10;
@@ -50,6 +53,8 @@ pub struct BlockReader<'a> {
     head: Arc<BlockHead>,
     /// All that lies behind the head, if it was read together with it. Not verified.
     body: Option<Bytes>,
+    /// Verified preludes of chunks of several pages, by the place of the chunk.
+    preludes: HashMap<usize, Bytes>,
 }
 
 /// Verified pages of one chunk, next to each other, and its prelude: slices of what was read.
@@ -84,7 +89,14 @@ impl<'a> BlockReader<'a> {
             address,
             head,
             body,
+            preludes: HashMap::new(),
         }
+    }
+
+    /// Where the block lies.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// The block's head.
@@ -97,7 +109,7 @@ impl<'a> BlockReader<'a> {
     ///
     /// # Errors
     /// `Corruption` when something wanted fails its checksum; whatever reading leads to.
-    pub fn read(&self, wanted: &[Wanted]) -> Result<Vec<Option<ChunkPages>>> {
+    pub fn read(&mut self, wanted: &[Wanted]) -> Result<Vec<Option<ChunkPages>>> {
         let parts: Vec<Option<Part>> = wanted.iter().map(|wanted| self.part(wanted)).collect();
         let runs = self.read_runs(parts.iter().flatten())?;
         parts
@@ -140,7 +152,7 @@ impl<'a> BlockReader<'a> {
     fn part(&self, wanted: &Wanted) -> Option<Part> {
         let at = self.head.find(wanted.column_id, wanted.role)?;
         let chunk = &self.head.chunks[at];
-        let count = page_count(chunk.rows as usize);
+        let count = self.head.page_count(chunk);
         let numbers = wanted.pages.start.min(count)..wanted.pages.end.min(count);
         let numbers = numbers.start..numbers.end.max(numbers.start);
         // A chunk of one page has one checksum: all of it is read.
@@ -161,7 +173,9 @@ impl<'a> BlockReader<'a> {
         for part in parts {
             let chunk = &self.head.chunks[part.at];
             let offset = chunk.offset as usize;
-            ranges.push(offset..offset + chunk.prelude_bytes as usize);
+            if !self.preludes.contains_key(&part.at) {
+                ranges.push(offset..offset + chunk.prelude_bytes as usize);
+            }
             ranges.push(offset + part.pages.start..offset + part.pages.end);
         }
         ranges.retain(|range| !range.is_empty());
@@ -201,51 +215,77 @@ impl<'a> BlockReader<'a> {
     }
 
     /// Cuts a part out of the runs and checks it.
-    fn verified(&self, part: Part, runs: &[(usize, Bytes)]) -> Result<ChunkPages> {
-        let chunk = &self.head.chunks[part.at];
-        let offset = chunk.offset as usize;
-        let cut = |range: Range<usize>| {
-            if range.is_empty() {
-                return Bytes::new();
-            }
-            let start = offset + range.start;
-            let run = runs.partition_point(|(run_start, _)| *run_start <= start) - 1;
-            let (run_start, bytes) = &runs[run];
-            bytes.slice(start - run_start..start - run_start + range.len())
-        };
-        let prelude_range = 0..chunk.prelude_bytes as usize;
+    fn verified(&mut self, part: Part, runs: &[(usize, Bytes)]) -> Result<ChunkPages> {
+        let head = Arc::clone(&self.head);
+        let chunk = &head.chunks[part.at];
+        let cut = |range: Range<usize>| cut(chunk.offset as usize, range, runs);
         let pages = cut(part.pages.clone());
-        let listed = self.head.listed_pages(chunk);
-        let intact = if listed.is_empty() {
+        let listed = head.listed_pages(chunk);
+        let prelude_range = 0..chunk.prelude_bytes as usize;
+        let prelude = if listed.is_empty() {
             let whole = cut(0..chunk.bytes as usize);
-            is_sound(crc32c::crc32c(&whole), chunk.crc)
+            is_sound(crc32c::crc32c(&whole), chunk.crc).then(|| whole.slice(prelude_range))
         } else {
-            let prelude_crc = crc32c::crc32c(&cut(prelude_range.clone()));
-            let prelude_intact = is_sound(prelude_crc, chunk.crc);
-            prelude_intact
-                && part.numbers.clone().all(|number| {
-                    let range = self.head.page_range(chunk, number);
-                    let page = &pages[range.start - part.pages.start..range.end - part.pages.start];
-                    is_sound(crc32c::crc32c(page), listed[number].crc)
-                })
+            self.prelude(part.at, chunk, || cut(prelude_range))
         };
-        if !intact {
-            return Err(self.head.damaged(chunk, &self.address));
+        let is_intact = |(number, page): (usize, &PageEnd)| {
+            let range = head.page_range(chunk, number);
+            let bytes = &pages[range.start - part.pages.start..range.end - part.pages.start];
+            is_sound(crc32c::crc32c(bytes), page.crc)
+        };
+        let wanted = listed.get(part.numbers.clone()).unwrap_or(&[]);
+        let intact = part.numbers.clone().zip(wanted).all(is_intact);
+        match prelude {
+            Some(prelude) if intact => Ok(ChunkPages {
+                head: Arc::clone(&head),
+                at: part.at,
+                prelude,
+                pages,
+                numbers: part.numbers,
+                start: part.pages.start,
+            }),
+            _ => Err(head.damaged(chunk, &self.address)),
         }
-        let prelude = cut(prelude_range);
-        let start = part.pages.start;
-        Ok(ChunkPages {
-            head: Arc::clone(&self.head),
-            at: part.at,
-            prelude,
-            pages,
-            numbers: part.numbers,
-            start,
-        })
+    }
+
+    /// The prelude of a chunk of several pages: as it was verified, or what `read` returns, which is verified now. `None` if it is
+    /// damaged.
+    fn prelude(
+        &mut self,
+        at: usize,
+        chunk: &ChunkEntry,
+        read: impl FnOnce() -> Bytes,
+    ) -> Option<Bytes> {
+        if let Some(known) = self.preludes.get(&at) {
+            return Some(known.clone());
+        }
+        let prelude = read();
+        if !is_sound(crc32c::crc32c(&prelude), chunk.crc) {
+            return None;
+        }
+        if !prelude.is_empty() {
+            self.preludes.insert(at, prelude.clone());
+        }
+        Some(prelude)
     }
 }
 
+/// A range of the chunk at `offset`, out of the runs that were read.
+fn cut(offset: usize, range: Range<usize>, runs: &[(usize, Bytes)]) -> Bytes {
+    if range.is_empty() {
+        return Bytes::new();
+    }
+    let start = offset + range.start;
+    let run = runs.partition_point(|(run_start, _)| *run_start <= start) - 1;
+    let (run_start, bytes) = &runs[run];
+    bytes.slice(start - run_start..start - run_start + range.len())
+}
+
 impl BlockHead {
+    fn page_count(&self, chunk: &ChunkEntry) -> usize {
+        self.paging().pages_of_chunk(chunk.role(), chunk.rows)
+    }
+
     /// Where a page lies in its chunk.
     fn page_range(&self, chunk: &ChunkEntry, number: usize) -> Range<usize> {
         let listed = self.listed_pages(chunk);
@@ -295,7 +335,12 @@ impl ChunkPages {
             "page {number} of {:?}",
             self.numbers
         );
-        page_rows(self.chunk_rows(), number)
+        let chunk = self.chunk();
+        let rows = self
+            .head
+            .paging()
+            .rows_of_page(chunk.role(), chunk.rows, number);
+        rows.len()
     }
 
     /// The bytes that every page needs.
@@ -325,7 +370,9 @@ impl ChunkPages {
         let info = self.chunk().info();
         let what = format!(
             "column {} ({:?}) of table {}",
-            info.column_id, info.role, self.head.spec.table.0
+            info.column_id,
+            info.role,
+            self.head.spec().table.0
         );
         Error::corruption(
             address,

@@ -1,11 +1,20 @@
 //! Blocks against their bytes, partial reads, and damage.
 
+mod grids;
+
+use super::head::{CRC_AT, head_crc};
 use super::*;
-use crate::ids::{DatabaseId, FileId};
+use crate::error::ErrorKind;
+use crate::ids::{DatabaseId, FileId, TableId};
+use crate::index::{Address, Entry};
 use crate::store::Store;
+use crate::summary::ColumnSummary;
 use proptest::prelude::*;
 use std::path::Path;
-use thalweg_codec::{ChunkKind, Decoder, ElementType, Encoder, LastStage, Level, PAGE_ROWS};
+use thalweg_codec::{
+    ChunkKind, CodecChain, Decoder, ElementType, EncodedChunk, Encoder, LastStage, Level,
+    PAGE_ROWS, page_count,
+};
 use thalweg_env::OpenMode;
 use thalweg_env::sim::SimEnv;
 
@@ -18,7 +27,8 @@ fn spec(rows: u32) -> BlockSpec {
         table: TableId(3),
         layout: 1,
         level: 2,
-        order_id: 6,
+        order: 6,
+        positions: rows,
         rows,
         key: 0x1122,
         sorted: true,
@@ -28,15 +38,32 @@ fn spec(rows: u32) -> BlockSpec {
 
 /// A chunk as no codec writes it, with bytes that are easy to recognise: page `n` is full of `n`.
 fn raw_chunk(rows: usize, prelude: &[u8], page_bytes: usize) -> EncodedChunk {
+    chunk_of(
+        ElementType::I32,
+        rows,
+        page_count(rows),
+        prelude,
+        page_bytes,
+    )
+}
+
+/// The same with any number of pages.
+fn chunk_of(
+    element: ElementType,
+    rows: usize,
+    pages: usize,
+    prelude: &[u8],
+    page_bytes: usize,
+) -> EncodedChunk {
     let mut bytes = prelude.to_vec();
     let mut page_ends = Vec::new();
-    for page in 0..page_count(rows) {
-        bytes.resize(bytes.len() + page_bytes, u8::try_from(page).unwrap());
+    for page in 0..pages {
+        bytes.resize(bytes.len() + page_bytes, u8::try_from(page % 256).unwrap());
         page_ends.push(u32::try_from(bytes.len()).unwrap());
     }
     let codec = CodecChain {
         kind: ChunkKind::Pages,
-        element: ElementType::I32,
+        element,
         last_stage: LastStage::None,
     };
     let prelude_bytes = u32::try_from(prelude.len()).unwrap();
@@ -51,67 +78,126 @@ fn raw_chunk(rows: usize, prelude: &[u8], page_bytes: usize) -> EncodedChunk {
     }
 }
 
+/// One of 1,025 positions, of which one is empty, in two pages.
 fn sample() -> EncodedBlock {
-    let mut builder = BlockBuilder::new(spec(1_025), 2);
+    sample_of(5)
+}
+
+fn sample_of(chunks: usize) -> EncodedBlock {
+    let spec = BlockSpec {
+        rows: 1_024,
+        ..spec(1_025)
+    };
+    let mut builder = BlockBuilder::new(spec, chunks);
+    let zone = chunk_of(ElementType::I32, 2, 1, &[], 3);
+    let bits = chunk_of(ElementType::Bits, 1_025, 2, &[], 2);
+    // Those of the front and those of the body come in whatever order.
+    let chunks = [
+        (0, Role::Presence, &bits),
+        (7, Role::ZoneLows, &zone),
+        (7, Role::ZoneHighs, &zone),
+        (7, Role::Values, &raw_chunk(1_025, &[0xAA; 3], 4)),
+        (8, Role::Validity, &bits),
+    ];
+    for (column_id, role, chunk) in chunks {
+        builder.add_chunk(column_id, role, chunk).unwrap();
+    }
     builder
-        .add_chunk(7, Role::Values, &raw_chunk(1_025, &[0xAA; 3], 4))
-        .unwrap();
-    builder
-        .add_chunk(8, Role::Validity, &raw_chunk(1_000, &[], 2))
-        .unwrap();
-    builder
-        .finish((-5, 90), vec![ColumnSummary::of_counts(7, 1_025, 0)])
+        .finish((-5, 90), vec![ColumnSummary::of_counts(7, 1_024, 0)])
         .unwrap()
 }
+
+/// Bytes of the head of the sample.
+const HEAD: usize = 272;
 
 #[test]
 fn a_head_has_these_bytes() {
     let block = sample();
     let head = concat!(
-        // Magic, version 1, layout 1, level 2; head of 144 bytes in a block of 157; table 3, order 6.
+        // Magic, version 2, layout 1, level 2; head of 272 bytes in a block of 297; table 3, order 6.
         "54424c4b",
-        "0100",
+        "0200",
         "01",
         "02",
-        "90000000",
-        "9d000000",
+        "10010000",
+        "29010000",
         "03000000",
         "06000000",
-        // 2 chunks, 2 columns, 1,025 rows, sorted; key; zeros; checksum.
-        "02000000",
-        "02000000",
+        // 5 chunks, 3 columns, 1,025 positions, sorted; key; 1,024 rows, pages of 1,024, front of 6 bytes; checksum.
+        "05000000",
+        "03000000",
         "01040000",
         "01000000",
         "2211000000000000",
-        "000000000000000000000000",
-        "116d987d",
-        // Column 7 values: codec, offset 0, 11 bytes, 3 of prelude, 1,025 rows, 4,100 bytes raw, checksum of the prelude.
-        "01070000",
+        "00040000",
+        "00040000",
+        "06000000",
+        "7040b195",
+        // Column 7, lows: codec, offset 0, 3 bytes, no prelude, 2 rows, 8 bytes raw, checksum of the chunk.
+        "14070000",
         "01030100",
         "00000000",
+        "03000000",
+        "00000000",
+        "02000000",
+        "08000000",
+        "7aa36460",
+        // Column 7, highs.
+        "15070000",
+        "01030100",
+        "03000000",
+        "03000000",
+        "00000000",
+        "02000000",
+        "08000000",
+        "7aa36460",
+        // Presence, of two pages: the checksum is that of the prelude.
+        "04000000",
+        "010d0100",
+        "06000000",
+        "04000000",
+        "00000000",
+        "01040000",
+        "04100000",
+        "00000000",
+        // Column 7 values: 3 bytes of prelude.
+        "01070000",
+        "01030100",
+        "0a000000",
         "0b000000",
         "03000000",
         "01040000",
         "04100000",
         "d634898a",
-        // Column 8 validity: one page, so the checksum is that of the chunk.
+        // Column 8 validity.
         "02080000",
-        "01030100",
-        "0b000000",
-        "02000000",
+        "010d0100",
+        "15000000",
+        "04000000",
         "00000000",
-        "e8030000",
-        "a00f0000",
+        "01040000",
+        "04100000",
+        "00000000",
+        // Pages of presence, of column 7, and of column 8: end and checksum.
+        "02000000",
         "d27761f1",
-        // Pages of column 7: end and checksum.
+        "04000000",
+        "a66ca810",
         "07000000",
         "c74b6748",
         "0b000000",
         "7568aad1",
+        "02000000",
+        "d27761f1",
+        "04000000",
+        "a66ca810",
     );
-    let (found, body) = block.bytes.split_at(144);
+    let (found, body) = block.bytes.split_at(HEAD);
     assert_eq!(hex(found), head);
-    assert_eq!(hex(body), concat!("aaaaaa", "00000000", "01010101", "0000"));
+    let chunks = concat!(
+        "000000", "000000", "00000101", "aaaaaa", "00000000", "01010101", "00000101",
+    );
+    assert_eq!(hex(body), chunks);
     let Entry {
         address,
         rows,
@@ -122,13 +208,11 @@ fn a_head_has_these_bytes() {
         sorted,
         ..
     } = block.entry;
-    assert_eq!(
-        (address.bytes, address.head_bytes, address.head_crc),
-        (157, 144, 0x7D98_6D11)
-    );
+    assert_eq!((address.bytes, address.head_bytes), (297, 272));
+    assert_eq!(address.head_crc.to_le_bytes(), found[CRC_AT..64]);
     assert_eq!(
         (rows, blocks, block_bytes, key_min, key_max, sorted),
-        (1_025, 1, 157, -5, 90, true)
+        (1_024, 1, 297, -5, 90, true)
     );
 }
 
@@ -136,17 +220,40 @@ fn a_head_has_these_bytes() {
 fn a_head_says_what_was_built() {
     let block = sample();
     let head = BlockHead::parse(&block.bytes, &block.entry.address).unwrap();
-    assert_eq!(head.spec(), &spec(1_025));
+    let expected = BlockSpec {
+        rows: 1_024,
+        ..spec(1_025)
+    };
+    assert_eq!(
+        (head.spec(), head.paging()),
+        (&expected, &Paging::Even(1_024))
+    );
+    assert_eq!(
+        (head.rows(), head.positions(), head.pages()),
+        (1_024, 1_025, 2)
+    );
+    assert_eq!((head.front_bytes(), head.last_column()), (6, 8));
     let columns: Vec<_> = head
         .chunks()
         .map(|chunk| (chunk.column_id, chunk.role, chunk.rows, chunk.bytes))
         .collect();
-    assert_eq!(
-        columns,
-        [(7, Role::Values, 1_025, 11), (8, Role::Validity, 1_000, 2)]
-    );
-    assert_eq!(head.chunk(8, Role::Validity).unwrap().raw_bytes, 4_000);
+    let expected = [
+        (7, Role::ZoneLows, 2, 3),
+        (7, Role::ZoneHighs, 2, 3),
+        (0, Role::Presence, 1_025, 4),
+        (7, Role::Values, 1_025, 11),
+        (8, Role::Validity, 1_025, 4),
+    ];
+    assert_eq!(columns, expected);
+    for (column_id, role, ..) in expected {
+        assert!(
+            head.chunk(column_id, role).is_some(),
+            "{column_id} {role:?}"
+        );
+    }
+    assert_eq!(head.chunk(8, Role::Validity).unwrap().raw_bytes, 4_100);
     assert!(head.chunk(8, Role::Values).is_none() && head.chunk(u32::MAX, Role::Values).is_none());
+    assert!(head.chunk(8, Role::ZoneLows).is_none() && head.chunk(7, Role::Filter).is_none());
     verify(&block.bytes, &block.entry.address).unwrap();
 }
 
@@ -154,14 +261,7 @@ fn a_head_says_what_was_built() {
 fn a_wrong_guess_of_the_number_of_chunks_changes_nothing() {
     let expected = sample().bytes;
     for guess in [0, 1, 3, 50] {
-        let mut builder = BlockBuilder::new(spec(1_025), guess);
-        builder
-            .add_chunk(7, Role::Values, &raw_chunk(1_025, &[0xAA; 3], 4))
-            .unwrap();
-        builder
-            .add_chunk(8, Role::Validity, &raw_chunk(1_000, &[], 2))
-            .unwrap();
-        assert_eq!(builder.finish((0, 0), vec![]).unwrap().bytes, expected);
+        assert_eq!(sample_of(guess).bytes, expected);
     }
 }
 
@@ -179,7 +279,7 @@ fn every_damaged_byte_of_a_block_is_noticed() {
             assert_eq!(error.kind(), ErrorKind::Corruption, "byte {at}");
         }
         assert!(
-            BlockHead::parse(&bytes[..at], &entry.address).is_err() || at >= 144,
+            BlockHead::parse(&bytes[..at], &entry.address).is_err() || at >= HEAD,
             "cut at {at}"
         );
     }
@@ -213,14 +313,14 @@ fn the_parent_vouches_for_the_head() {
     );
     refused(
         Address {
-            bytes: 158,
+            bytes: 298,
             ..address
         },
         "another length",
     );
     refused(
         Address {
-            head_bytes: 143,
+            head_bytes: 271,
             ..address
         },
         "checksum",
@@ -247,45 +347,92 @@ fn resealed(mut bytes: Vec<u8>, address: Address) -> (Vec<u8>, Address) {
     )
 }
 
+/// What a changed head is refused for.
+fn refused(at: usize, field: &[u8]) -> ErrorKind {
+    let EncodedBlock { mut bytes, entry } = sample();
+    bytes[at..at + field.len()].copy_from_slice(field);
+    let (bytes, address) = resealed(bytes, entry.address);
+    let error = BlockHead::parse(&bytes, &address).unwrap_err();
+    error.kind()
+}
+
 #[test]
 fn hostile_heads_are_refused() {
-    let EncodedBlock { bytes, entry } = sample();
-    let refused = |at: usize, field: &[u8]| {
-        let mut copy = bytes.clone();
-        copy[at..at + field.len()].copy_from_slice(field);
-        let (copy, address) = resealed(copy, entry.address);
-        assert!(
-            BlockHead::parse(&copy, &address).is_err(),
+    let changes: [(usize, &[u8]); 28] = [
+        (6, &[0]),           // layout
+        (8, &[0x11]),        // head bytes
+        (12, &[0x2A]),       // block bytes
+        (24, &[1]),          // chunks
+        (24, &[0xFF; 4]),    //
+        (28, &[2]),          // columns
+        (32, &[0; 4]),       // positions
+        (32, &[0, 4]),       // fewer than its chunks have
+        (32, &[0, 0, 0, 2]), // too many
+        (36, &[5]),          // a grid, where there is none
+        (48, &[0; 4]),       // rows
+        (48, &[2, 4]),       // more rows than positions
+        (52, &[63, 0]),      // positions of a page
+        (52, &[0; 4]),       //
+        (52, &[1, 0, 1, 0]), //
+        (56, &[5]),          // front bytes
+        (64, &[21]),         // the same role twice
+        (65, &[6]),          // lows of another column than highs
+        (69, &[2]),          // element of the lows
+        (72, &[1]),          // offset
+        (76, &[0xFF; 4]),    // bytes
+        (84, &[3]),          // rows of the lows
+        (128, &[2]),         // validity in the place of presence: nothing says what is empty
+        (129, &[1]),         // presence of a column
+        (176, &[12]),        // prelude beyond the chunk
+        (180, &[0xFF; 4]),   // rows
+        (240, &[1]),         // end of the first page before its start
+        (248, &[12]),        // end of the last page beyond the chunk
+    ];
+    for (at, field) in changes {
+        assert_eq!(
+            refused(at, field),
+            ErrorKind::Corruption,
             "{field:?} at {at}"
         );
-    };
-    refused(4, &[2]); // version
-    refused(6, &[0]); // layout
-    refused(8, &[0x91]); // head bytes
-    refused(12, &[0x9E]); // block bytes
-    refused(24, &[1]); // chunks
-    refused(24, &[0xFF; 4]);
-    refused(28, &[1]); // columns
-    refused(32, &[0; 4]); // rows
-    refused(36, &[8]); // flags
-    refused(48, &[1]); // reserved
-    refused(64, &[9]); // role
-    refused(65, &[8]); // column: now as high as the next one, whose role is higher; columns do not add up
-    refused(97, &[6]); // order
-    refused(68, &[77]); // codec
-    refused(72, &[1]); // offset
-    refused(76, &[0xFF; 4]); // bytes
-    refused(80, &[12]); // prelude beyond the chunk
-    refused(84, &[0xFF; 4]); // rows
-    refused(84, &[0x00, 0x04]); // rows of one page: no page table
-    refused(128, &[1]); // end of the first page before its start
-    refused(136, &[12]); // end of the last page behind the chunk
+    }
+}
+
+#[test]
+fn what_another_version_wrote_is_no_damage() {
+    let changes: [(usize, &[u8]); 9] = [
+        (4, &[1]),     // version
+        (4, &[3]),     //
+        (36, &[9]),    // flags
+        (64, &[16]),   // kept roles
+        (160, &[3]),   //
+        (160, &[5]),   //
+        (160, &[200]), //
+        (164, &[77]),  // codec
+        (167, &[1]),   // a reserved byte of it
+    ];
+    for (at, field) in changes {
+        assert_eq!(
+            refused(at, field),
+            ErrorKind::Unsupported,
+            "{field:?} at {at}"
+        );
+    }
+}
+
+#[test]
+fn the_version_of_a_block_is_named() {
+    let EncodedBlock { mut bytes, entry } = sample();
+    bytes[4] = 1;
+    let (bytes, address) = resealed(bytes, entry.address);
+    let error = BlockHead::parse(&bytes, &address).unwrap_err();
+    let expected = "format version 1; this program reads version 2";
+    assert!(error.message().contains(expected), "{error}");
 }
 
 proptest! {
     #[test]
     fn resealed_heads_never_panic(
-        changes in prop::collection::vec((64_usize..144, any::<u8>()), 1..6),
+        changes in prop::collection::vec((64_usize..HEAD, any::<u8>()), 1..6),
         header in prop::collection::vec((0_usize..64, any::<u8>()), 0..2),
     ) {
         let EncodedBlock { mut bytes, entry } = sample();
@@ -295,7 +442,7 @@ proptest! {
         let (bytes, address) = resealed(bytes, entry.address);
         if let Ok(head) = BlockHead::parse(&bytes, &address) {
             // Whatever it says, it stays within the block.
-            let _ = head.verify_body(&bytes[144..], &address);
+            let _ = head.verify_body(&bytes[HEAD..], &address);
             prop_assert!(head.memory_bytes() < 4_096);
         }
     }
@@ -373,7 +520,7 @@ fn parts_of_a_block_are_read_alone() {
         address.bytes
     );
     let (store, _sim) = stored(&block.bytes, 99);
-    let reader = store.block(&address).unwrap();
+    let mut reader = store.block(&address).unwrap();
     assert_eq!(
         store.counts().read_bytes,
         u64::from(address.head_bytes),
@@ -429,7 +576,7 @@ fn a_small_block_is_read_at_once() {
         ..block.entry.address
     };
     let (store, _sim) = stored(&block.bytes, 0);
-    let reader = store.block(&address).unwrap();
+    let mut reader = store.block(&address).unwrap();
     let wanted: Vec<Wanted> = (0..3)
         .map(|column_id| Wanted::all(column_id, Role::Values))
         .collect();
@@ -461,7 +608,7 @@ fn only_what_is_wanted_is_verified() {
     let damaged_at = address.head_bytes as usize + 20_000;
     bytes[damaged_at] ^= 4;
     let (store, _sim) = stored(&bytes, 0);
-    let reader = store.block(&address).unwrap();
+    let mut reader = store.block(&address).unwrap();
     let mut damaged = 0;
     for column_id in 0..40 {
         for page in 0..4 {
@@ -506,7 +653,7 @@ fn preludes_are_verified_with_every_page() {
     let mut bytes = block.bytes.clone();
     bytes[address.head_bytes as usize + 39] ^= 1;
     let (store, _sim) = stored(&bytes, 0);
-    let reader = store.block(&address).unwrap();
+    let mut reader = store.block(&address).unwrap();
     for page in 0..2 {
         assert!(
             reader
@@ -537,6 +684,47 @@ fn preludes_are_verified_with_every_page() {
 }
 
 #[test]
+fn a_prelude_is_read_once_by_a_reader() {
+    let prelude = vec![7; 300_000];
+    let mut builder = BlockBuilder::new(spec(5_000), 2);
+    for column_id in [1, 2] {
+        let chunk = raw_chunk(5_000, &prelude, 50);
+        builder.add_chunk(column_id, Role::Values, &chunk).unwrap();
+    }
+    let block = builder.finish((0, 1), vec![]).unwrap();
+    let address = Address {
+        file: FileId(5),
+        offset: 0,
+        ..block.entry.address
+    };
+    let (store, _sim) = stored(&block.bytes, 0);
+    let mut reader = store.block(&address).unwrap();
+    let page = |column_id: u32, number: usize| Wanted {
+        column_id,
+        role: Role::Values,
+        pages: number..number + 1,
+    };
+    let before = store.counts().read_bytes;
+    let parts = [page(1, 0), page(1, 2), page(1, 4)];
+    let found = reader.read(&parts).unwrap();
+    let first_bytes = store.counts().read_bytes - before;
+    assert!(first_bytes < 301_000, "{first_bytes}");
+    for number in [0, 1, 2, 3, 4] {
+        let found = reader.read(&[page(1, number)]).unwrap();
+        let pages = found[0].as_ref().unwrap();
+        assert_eq!(pages.prelude(), prelude);
+        assert_eq!(pages.page(number), [u8::try_from(number).unwrap(); 50]);
+    }
+    assert_eq!(found[2].as_ref().unwrap().page(4), [4; 50]);
+    let later_bytes = store.counts().read_bytes - before - first_bytes;
+    assert_eq!(later_bytes, 5 * 50);
+    // Of another chunk it is read and checked as well.
+    let before = store.counts().read_bytes;
+    reader.read(&[page(2, 3)]).unwrap();
+    assert!(store.counts().read_bytes - before > 300_000);
+}
+
+#[test]
 fn limits_are_errors() {
     let mut builder = BlockBuilder::new(spec(1), 1);
     let large = EncodedChunk {
@@ -555,6 +743,19 @@ fn limits_are_errors() {
         .add_chunk(1 << 24, Role::Values, &raw_chunk(1, &[], 1))
         .unwrap_err();
     assert_eq!(id.kind(), ErrorKind::Limit);
+    let pages = chunk_of(
+        ElementType::U8,
+        32 * MAX_FILTER_BLOCKS as usize,
+        4_096,
+        &[],
+        0,
+    );
+    let mut filters = BlockBuilder::new(spec(1), 1);
+    for column_id in 0..32 {
+        filters.add_chunk(column_id, Role::Filter, &pages).unwrap();
+    }
+    let one_more = filters.add_chunk(40, Role::Filter, &pages).unwrap_err();
+    assert_eq!(one_more.kind(), ErrorKind::Limit);
     for column_id in 0..=u32::try_from(MAX_BLOCK_COLUMNS).unwrap() {
         builder
             .add_chunk(column_id, Role::Values, &raw_chunk(1, &[], 1))

@@ -37,7 +37,8 @@ fn block(first: i64, rows: u32) -> EncodedBlock {
         table: TABLE,
         layout: 1,
         level: 1,
-        order_id: 0,
+        order: 0,
+        positions: rows,
         rows,
         key: 0,
         sorted: true,
@@ -52,7 +53,7 @@ fn block(first: i64, rows: u32) -> EncodedBlock {
 }
 
 fn write(store: &Arc<Store>, blocks: i64) -> Entry {
-    let mut writer = FragmentWriter::create(store, ID, TABLE, Arc::default()).unwrap();
+    let mut writer = FragmentWriter::create(store, ID, (TABLE, 0), Arc::default()).unwrap();
     // Not in order: the index is.
     for number in (0..blocks).rev() {
         writer.add_block(&block(number * 100, 100)).unwrap();
@@ -71,10 +72,10 @@ fn a_fragment_is_found_by_two_reads() {
     );
 
     let other = reopened(&sim);
-    let found = open_fragment(&other, ID, TABLE).unwrap();
+    let found = open_fragment(&other, ID, TABLE, 0).unwrap();
     assert_eq!(found, root);
     assert_eq!((other.counts().reads, other.counts().files_opened), (2, 1));
-    let (blocks, pages) = verify_fragment(&other, TABLE, &root).unwrap();
+    let (blocks, pages) = verify_fragment(&other, TABLE, 0, &root).unwrap();
     assert_eq!(blocks, 60);
     assert!(pages > 3);
 }
@@ -120,15 +121,18 @@ fn a_finished_fragment_survives_a_power_cut() {
     let (sim, store) = machine();
     let root = write(&store, 12);
     let after = sim.crash_image(&CrashChoice::DropAll);
-    assert_eq!(open_fragment(&reopened(&after), ID, TABLE).unwrap(), root);
-    verify_fragment(&reopened(&after), TABLE, &root).unwrap();
+    assert_eq!(
+        open_fragment(&reopened(&after), ID, TABLE, 0).unwrap(),
+        root
+    );
+    verify_fragment(&reopened(&after), TABLE, 0, &root).unwrap();
 }
 
 #[test]
 fn a_writer_that_gives_up_leaves_an_empty_file() {
     let (sim, store) = machine();
     let path = store.fragment_path(ID);
-    let mut writer = FragmentWriter::create(&store, ID, TABLE, Arc::default()).unwrap();
+    let mut writer = FragmentWriter::create(&store, ID, (TABLE, 0), Arc::default()).unwrap();
     writer.add_block(&block(0, 10)).unwrap();
     assert!(sim.env().storage().metadata(&path).is_ok());
     drop(writer);
@@ -138,7 +142,7 @@ fn a_writer_that_gives_up_leaves_an_empty_file() {
 #[test]
 fn a_fragment_without_blocks_is_refused() {
     let (_sim, store) = machine();
-    let writer = FragmentWriter::create(&store, ID, TABLE, Arc::default()).unwrap();
+    let writer = FragmentWriter::create(&store, ID, (TABLE, 0), Arc::default()).unwrap();
     assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Invalid);
 }
 
@@ -153,13 +157,14 @@ fn a_failed_call_fails_the_fragment_and_frees_its_space() {
         let (sim, store) = machine();
         let failing = sim.calls() + call;
         sim.set_plan(FaultPlan::fail_at(failing, Errno::NOSPC));
-        let result =
-            FragmentWriter::create(&store, ID, TABLE, Arc::default()).and_then(|mut writer| {
+        let result = FragmentWriter::create(&store, ID, (TABLE, 0), Arc::default()).and_then(
+            |mut writer| {
                 for number in 0..12 {
                     writer.add_block(&block(number * 100, 100))?;
                 }
                 writer.finish()
-            });
+            },
+        );
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DiskFull, "call {call}: {error}");
         let left = sim.env().storage().metadata(&store.fragment_path(ID));
@@ -180,6 +185,7 @@ fn a_footer_has_these_bytes() {
     let footer = Footer {
         id: ID,
         table: TABLE,
+        order: 6,
         offset: 0x1200,
         root,
         root_level: 2,
@@ -190,49 +196,52 @@ fn a_footer_has_these_bytes() {
     let bytes = footer.encode(DATABASE);
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = concat!(
-        // Magic, version 1, table 3, database, file, own offset.
+        // Magic, version 2, table 3, database, file, own offset.
         "5448574652474654",
-        "01000000",
+        "02000000",
         "03000000",
         "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a",
         "2a00000000000000",
         "0012000000000000",
-        // Root page: offset, bytes, checksum, level; rows, blocks, bytes of blocks.
+        // Root page: offset, bytes, checksum, level; order 6; rows, blocks, bytes of blocks.
         "0010000000000000",
         "00020000",
         "04030201",
         "02",
-        "00000000000000",
+        "000000",
+        "06000000",
         "7011010000000000",
         "1200000000000000",
         "a00f000000000000",
         // Zeros, checksum.
         "00000000000000000000000000000000000000000000000000000000",
-        "11924142",
+        "c8527732",
     );
     assert_eq!(hex, expected);
     assert_eq!(
-        Footer::parse(DATABASE, ID, TABLE, 0x1200, &bytes),
+        Footer::parse(DATABASE, ID, (TABLE, 6), 0x1200, &bytes),
         Ok(footer)
     );
     let mut header = Vec::new();
-    put_header(DATABASE, ID, TABLE, &mut header);
+    put_header(DATABASE, ID, (TABLE, 6), &mut header);
     let hex: String = header.iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = concat!(
         "5448574652473031",
-        "01000000",
+        "02000000",
         "03000000",
         "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a",
         "2a00000000000000",
-        "0000000000000000000000000000000000000000",
-        "f17e4b26",
+        "06000000",
+        "00000000000000000000000000000000",
+        "70249c7c",
     );
     assert_eq!(hex, expected);
     for other in [
-        Footer::parse(DatabaseId([1; 16]), ID, TABLE, 0x1200, &bytes),
-        Footer::parse(DATABASE, FileId(1), TABLE, 0x1200, &bytes),
-        Footer::parse(DATABASE, ID, TableId(1), 0x1200, &bytes),
-        Footer::parse(DATABASE, ID, TABLE, 0x1201, &bytes),
+        Footer::parse(DatabaseId([1; 16]), ID, (TABLE, 6), 0x1200, &bytes),
+        Footer::parse(DATABASE, FileId(1), (TABLE, 6), 0x1200, &bytes),
+        Footer::parse(DATABASE, ID, (TableId(1), 6), 0x1200, &bytes),
+        Footer::parse(DATABASE, ID, (TABLE, 5), 0x1200, &bytes),
+        Footer::parse(DATABASE, ID, (TABLE, 6), 0x1201, &bytes),
     ] {
         assert!(other.is_err());
     }
@@ -240,8 +249,8 @@ fn a_footer_has_these_bytes() {
 
 /// Reads everything that a fragment is asked for.
 fn read_all(store: &Store, root: &Entry) -> Result<i64> {
-    open_fragment(store, ID, TABLE)?;
-    verify_fragment(store, TABLE, root)?;
+    open_fragment(store, ID, TABLE, 0)?;
+    verify_fragment(store, TABLE, 0, root)?;
     let mut rows = 0;
     for entry in Tree::from_root(TABLE, Some(root.clone())).iter(None, store) {
         rows += i64::try_from(entry?.rows).unwrap();
@@ -300,7 +309,7 @@ fn large_fragments_are_written_in_large_pieces() {
     let (sim, store) = machine();
     let before = sim.calls();
     sim.set_trace(true);
-    let mut writer = FragmentWriter::create(&store, ID, TABLE, Arc::default()).unwrap();
+    let mut writer = FragmentWriter::create(&store, ID, (TABLE, 0), Arc::default()).unwrap();
     let noise: Vec<u8> = (0..100_000_u32)
         .map(|byte| byte.wrapping_mul(2_654_435_761).to_be_bytes()[0])
         .collect();

@@ -543,7 +543,7 @@ impl LogReader {
 }
 
 fn is_whole(replay: &Replay, frame: &Frame) -> Result<bool> {
-    Ok(blocks_verify(frame, &replay.read_whole(frame)?))
+    blocks_verify(frame, &replay.read_whole(frame)?)
 }
 
 impl Skipped {

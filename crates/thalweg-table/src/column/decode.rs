@@ -6,16 +6,17 @@ use crate::buffers::Buffers;
 use crate::definition::TableDefinition;
 use crate::error::{damaged, limit};
 use crate::schema::widens;
+use crate::system_columns::check_stream_block;
 use arrow_array::RecordBatch;
 use arrow_buffer::{ArrowNativeType, MutableBuffer};
 use arrow_schema::{Field, SchemaRef};
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_codec::{DecodeError, Decoder, Element, ElementType, PAGE_ROWS};
-use thalweg_kernel::block::{BlockHead, ChunkPages, Role, Wanted};
+use thalweg_kernel::block::{BlockHead, BlockReader, ChunkPages, Paging, Role, Wanted};
 use thalweg_kernel::index::Address;
 use thalweg_kernel::store::Store;
-use thalweg_kernel::{Error, Result};
+use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// A batch with more bytes of strings than this should be finished before more rows are added.
 const MAX_BATCH_BYTES: usize = 64 << 20;
@@ -102,16 +103,56 @@ impl BlockDecoder {
     /// error the decoder must not be used again.
     ///
     /// # Errors
-    /// `Corruption` when the block is damaged or is not one of this table; whatever reading leads to.
+    /// As [`Self::push_parts`].
     pub fn push(&mut self, store: &Store, address: &Address, rows: Range<usize>) -> Result<()> {
-        let block = store.block(address)?;
+        let mut block = store.block(address)?;
         let block_rows = block.head().rows();
         let rows = rows.start.min(block_rows)..rows.end.min(block_rows);
-        if rows.is_empty() {
+        self.push_parts(&mut block, &[rows])
+    }
+
+    /// Adds some rows of a block: ranges that ascend and do not overlap. Only the pages they lie in are read, together. After an
+    /// error the decoder must not be used again.
+    ///
+    /// # Errors
+    /// `Corruption` when the block is damaged or is not one of this table, `Unsupported` when it is one of a newer version;
+    /// whatever reading leads to.
+    ///
+    /// # Panics
+    /// When the block does not have these rows.
+    pub fn push_parts(
+        &mut self,
+        block: &mut BlockReader<'_>,
+        parts: &[Range<usize>],
+    ) -> Result<()> {
+        let head = Arc::clone(block.head());
+        let address = *block.address();
+        check_head(&head, &address)?;
+        self.check_strings(&head)?;
+        self.wanted.clear();
+        for rows in parts.iter().filter(|rows| !rows.is_empty()) {
+            assert!(rows.end <= head.rows(), "{rows:?} of {}", head.rows());
+            self.want(rows);
+        }
+        if self.wanted.is_empty() {
+            self.batch.rows += parts.iter().map(Range::len).sum::<usize>();
             return Ok(());
         }
+        let chunks = block.read(&self.wanted)?;
+        self.count_read(&chunks);
+        let of_part = 2 * self.batch.columns.len();
+        let parts = parts.iter().filter(|rows| !rows.is_empty());
+        for (rows, chunks) in parts.zip(chunks.chunks_exact(of_part)) {
+            self.append_part(&address, &head, rows, chunks)?;
+        }
+        let columns = self.batch.columns.iter();
+        self.string_bytes = columns.map(|column| column.builder.string_bytes()).sum();
+        Ok(())
+    }
+
+    /// Notes what is to be read for these rows.
+    fn want(&mut self, rows: &Range<usize>) {
         let pages = rows.start / PAGE_ROWS..rows.end.div_ceil(PAGE_ROWS);
-        self.wanted.clear();
         for column in &self.batch.columns {
             for role in [Role::Values, Role::Validity] {
                 self.wanted.push(Wanted {
@@ -121,16 +162,34 @@ impl BlockDecoder {
                 });
             }
         }
-        self.check_strings(block.head())?;
-        let chunks = block.read(&self.wanted)?;
-        let bytes = |chunk: &ChunkPages| {
+    }
+
+    /// Counts encoded bytes; of a chunk that was read in parts its prelude once.
+    fn count_read(&mut self, chunks: &[Option<ChunkPages>]) {
+        let of_part = 2 * self.batch.columns.len();
+        for (at, chunk) in chunks.iter().enumerate() {
+            let Some(chunk) = chunk else { continue };
             let pages = chunk.pages().map(|number| chunk.page(number).len());
-            chunk.prelude().len() + pages.sum::<usize>()
-        };
-        self.read_bytes += chunks.iter().flatten().map(bytes).sum::<usize>() as u64;
+            let prelude_bytes = if at < of_part {
+                chunk.prelude().len()
+            } else {
+                0
+            };
+            self.read_bytes += (prelude_bytes + pages.sum::<usize>()) as u64;
+        }
+    }
+
+    /// Adds some rows, given what was read of the chunks that they lie in.
+    fn append_part(
+        &mut self,
+        address: &Address,
+        head: &BlockHead,
+        rows: &Range<usize>,
+        chunks: &[Option<ChunkPages>],
+    ) -> Result<()> {
         let source = Source {
             address,
-            block_rows,
+            block_rows: head.rows(),
             rows: rows.clone(),
         };
         for (column, chunks) in self.batch.columns.iter_mut().zip(chunks.chunks_exact(2)) {
@@ -142,12 +201,6 @@ impl BlockDecoder {
             )?;
         }
         self.batch.rows += rows.len();
-        self.string_bytes = self
-            .batch
-            .columns
-            .iter()
-            .map(|column| column.builder.string_bytes())
-            .sum();
         Ok(())
     }
 
@@ -179,6 +232,21 @@ impl BlockDecoder {
         self.string_bytes = 0;
         self.batch.finish("the rows of a block")
     }
+}
+
+/// Refuses blocks that no stream has.
+fn check_head(head: &BlockHead, address: &Address) -> Result<()> {
+    if *head.paging() != Paging::default() {
+        let pages = head.paging().page_positions();
+        let message = format!(
+            "{address}: a block has pages of {pages} positions or a grid, which this version of Thalweg does not read"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    if head.rows() != head.positions() {
+        return Err(damaged(address, "a block of a stream has empty positions"));
+    }
+    check_stream_block(head, address)
 }
 
 fn too_long(field: &Field) -> Error {

@@ -1,6 +1,8 @@
 //! Batches into blocks.
 
+use super::filter::Filter;
 use super::with_number;
+use super::zones::{LEAST_PAGES, ZoneEncoder};
 use crate::assemble::fixed_values;
 use crate::definition::{Column, Layout, TableDefinition};
 use crate::error::{invalid, limit, schema};
@@ -14,7 +16,9 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, MutableBuffer, NullBuffer};
 use arrow_schema::DataType;
 use thalweg_codec::{Element, ElementType, EncodeError, EncodedChunk, Encoder, Level};
-use thalweg_kernel::block::{BlockBuilder, BlockSpec, EncodedBlock, Role};
+use thalweg_kernel::block::{
+    BLOCK_PAGE_POSITIONS, BlockBuilder, BlockSpec, EncodedBlock, MAX_PAGE_ENTRIES, ROWS_ORDER, Role,
+};
 use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{Error, ErrorKind, Result, TableId};
 
@@ -32,6 +36,9 @@ pub struct BlockEncoder {
     filled: MutableBuffer,
     offsets: Vec<i32>,
     data: Vec<u8>,
+    zones: ZoneEncoder,
+    /// Columns whose blocks get a filter, ascending.
+    filters: Vec<u32>,
 }
 
 /// Encoders for all who encode blocks of an engine. One is kept for each that is at work at the same time, but for those whose buffers
@@ -75,7 +82,17 @@ impl BlockEncoder {
             filled: MutableBuffer::new(0),
             offsets: Vec::new(),
             data: Vec::new(),
+            zones: ZoneEncoder::default(),
+            filters: Vec::new(),
         }
+    }
+
+    /// The same with filters of the columns with these ids. No definition names any yet.
+    #[must_use]
+    pub fn with_filters(mut self, mut ids: Vec<u32>) -> Self {
+        ids.sort_unstable();
+        self.filters = ids;
+        self
     }
 
     /// The memory of its buffers and of those of the codecs.
@@ -86,8 +103,8 @@ impl BlockEncoder {
         own_bytes + self.encoder.buffer_bytes()
     }
 
-    /// Appends one block with the rows of `batch` to `blocks`, or several if their values take more than 32 MiB;
-    /// nothing for no rows. The batch has the table's schema; `keys` are its order keys, which ascend.
+    /// Appends one block with the rows of `batch` to `blocks`, or several if their values take more than 32 MiB or have more
+    /// pages than a block; nothing for no rows. The batch has the table's schema; `keys` are its order keys, which ascend.
     ///
     /// # Errors
     /// `Limit` when a single row is too large for a block.
@@ -104,7 +121,7 @@ impl BlockEncoder {
     ) -> Result<()> {
         let rows = batch.num_rows();
         assert_eq!(keys.len(), rows, "as many keys as rows");
-        if rows > 1 && raw_bytes(batch) > MAX_RAW_BYTES {
+        if rows > 1 && !fits_one_block(batch, self.filters.len()) {
             let half = rows / 2;
             self.encode(
                 table,
@@ -151,24 +168,25 @@ impl BlockEncoder {
             table,
             layout: layout_byte(definition.layout()),
             level: 0,
-            order_id: 0,
+            order: ROWS_ORDER,
+            positions: rows,
             rows,
             key: 0,
             sorted: true,
-            implicit_key: false,
+            implicit_key: definition.time().is_none(),
         };
-        let chunks = batch
-            .columns()
-            .iter()
-            .map(|array| if array.null_count() > 0 { 2 } else { 1 })
-            .sum();
-        let mut builder = BlockBuilder::new(spec, chunks);
+        let mut builder = BlockBuilder::new(spec, chunks_of(batch));
         let mut summaries = Vec::new();
         for (position, (column, array)) in
             definition.columns().iter().zip(batch.columns()).enumerate()
         {
-            let summary = definition.is_summarised(position);
-            let summary = self.encode_column(column, array, summary, &mut builder);
+            let wants = Wants {
+                summary: definition.is_summarised(position),
+                zones: definition.is_summarised(position)
+                    && definition.time_position() != Some(position),
+                filter: self.filters.binary_search(&column.id).is_ok(),
+            };
+            let summary = self.encode_column(column, array, wants, &mut builder);
             let summary = summary.map_err(|e| {
                 Error::with_source(e.kind(), format!("column \"{}\": {e}", column.name), e)
             })?;
@@ -182,7 +200,7 @@ impl BlockEncoder {
         &mut self,
         column: &Column,
         array: &ArrayRef,
-        summarised: bool,
+        wants: Wants,
         builder: &mut BlockBuilder,
     ) -> Result<Option<ColumnSummary>> {
         let element = element_type(&column.data_type).ok_or_else(|| schema("not a stored type"))?;
@@ -192,12 +210,36 @@ impl BlockEncoder {
         if !all_null {
             self.encode_values(element, array, nulls)?;
             builder.add_chunk(id, Role::Values, &self.chunk)?;
+            self.encode_front((id, element), array, wants, builder)?;
         }
         if let Some(nulls) = nulls {
             self.encode_bits(nulls.inner())?;
             builder.add_chunk(id, Role::Validity, &self.chunk)?;
         }
-        Ok(summarised.then(|| summarise(id, array)))
+        Ok(wants.summary.then(|| summarise(id, array)))
+    }
+
+    /// Adds what decides which pages of a column are read.
+    fn encode_front(
+        &mut self,
+        (id, element): (u32, ElementType),
+        array: &ArrayRef,
+        wants: Wants,
+        builder: &mut BlockBuilder,
+    ) -> Result<()> {
+        if wants.zones && pages_of(array.len()) >= LEAST_PAGES {
+            let zones = self.zones.encode(&mut self.encoder, element, array);
+            let (lows, highs) = zones.map_err(too_much)?;
+            builder.add_chunk(id, Role::ZoneLows, lows)?;
+            builder.add_chunk(id, Role::ZoneHighs, highs)?;
+        }
+        if wants.filter {
+            let filter = Filter::of_column(array);
+            let encoded = self.encoder.encode(filter.bytes(), &mut self.chunk);
+            encoded.map_err(too_much)?;
+            builder.add_chunk(id, Role::Filter, &self.chunk)?;
+        }
+        Ok(())
     }
 
     fn encode_values(
@@ -293,6 +335,32 @@ impl BlockEncoder {
             .encode_bytes(&self.offsets, &self.data, &mut self.chunk)
             .map_err(too_much)
     }
+}
+
+/// What a block is to have of a column besides its values.
+#[derive(Clone, Copy)]
+struct Wants {
+    summary: bool,
+    zones: bool,
+    filter: bool,
+}
+
+/// Chunks that the rows of a batch become, those of the front left out.
+fn chunks_of(batch: &RecordBatch) -> usize {
+    let chunks = |array: &ArrayRef| if array.null_count() > 0 { 2 } else { 1 };
+    batch.columns().iter().map(chunks).sum()
+}
+
+fn pages_of(rows: usize) -> usize {
+    rows.div_ceil(BLOCK_PAGE_POSITIONS as usize)
+}
+
+/// Whether a block has room for all rows of a batch. A page of rows always fits.
+fn fits_one_block(batch: &RecordBatch, filters: usize) -> bool {
+    let pages = pages_of(batch.num_rows());
+    // Zones have an entry in the page table for every thousand pages, filters one for every thousand bytes: at most two bytes a row.
+    let entries = pages * (chunks_of(batch) + 2 * filters + 1);
+    raw_bytes(batch) <= MAX_RAW_BYTES && (pages == 1 || entries <= MAX_PAGE_ENTRIES)
 }
 
 /// How blocks name the layout that wrote them.

@@ -31,11 +31,13 @@ const TYPICAL_VALUE_BYTES: usize = 16;
 pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
     let (engine, definition) = (view.engine(), view.definition());
     let projection = request.projection.as_deref();
-    let reader = Reader::new(view, projection, request.keys)?.with_one_nan(request.one_nan);
-    let reader = Arc::new(reader);
     let range =
         |range: &crate::ColumnRange| Ok((column_id(definition, range.column)?, range.range));
-    let ranges = request.ranges.iter().map(range).collect::<Result<_>>()?;
+    let ranges: Vec<_> = request.ranges.iter().map(range).collect::<Result<_>>()?;
+    let reader = Reader::new(view, projection, request.keys)?
+        .with_one_nan(request.one_nan)
+        .with_ranges(ranges.clone());
+    let reader = Arc::new(reader);
     let threads = match request.threads {
         0 => engine.options().threads,
         given => given,

@@ -91,7 +91,7 @@ fn a_stored_form_that_nobody_wrote_is_refused() {
         (r#"[1,2]"#, r#"[2,1]"#),
         (r#"[1,2]"#, r#"[1,7]"#),
         (r#""next_column_id":4"#, r#""next_column_id":3"#),
-        (r#""next_column_id":4"#, r#""next_column_id":16777217"#),
+        (r#""next_column_id":4"#, r#""next_column_id":16776961"#),
         (r#""id":2"#, r#""id":3"#),
         (r#""id":1"#, r#""id":0"#),
         (r#""name":"Sys""#, r#""name":"TS""#),

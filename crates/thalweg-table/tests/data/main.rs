@@ -17,3 +17,4 @@ mod random;
 mod rows;
 mod time;
 mod types;
+mod zones;

@@ -1,0 +1,435 @@
+//! Zones: for each page of a block bounds of the values of a column, so that a scan reads only pages that can have what it
+//! looks for.
+//!
+//! Invariants: bounds are outer, they prune and never answer; a low above the high means that the page has no value.
+
+use super::with_number;
+use crate::assemble::fixed_values;
+use crate::schema::widens;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::{ArrowNativeType, NullBuffer};
+use arrow_schema::DataType;
+use std::cmp::Ordering;
+use std::ops::Range;
+use thalweg_codec::{
+    DecodeError, Decoder, Element, ElementType, EncodeError, EncodedChunk, Encoder,
+};
+use thalweg_kernel::block::{BLOCK_PAGE_POSITIONS, BlockReader, ChunkPages, Role, Wanted};
+use thalweg_kernel::summary::ValueRange;
+use thalweg_kernel::{Error, Result};
+
+/// Blocks of fewer pages have no zones.
+pub(crate) const LEAST_PAGES: usize = 8;
+
+const PAGE_ROWS: usize = BLOCK_PAGE_POSITIONS as usize;
+
+/// Bytes of a bound of strings, at most.
+const BOUND_BYTES: usize = 32;
+
+/// No bound above, or as a low: no value.
+const UNBOUNDED: [u8; BOUND_BYTES + 1] = [255; BOUND_BYTES + 1];
+
+/// The bounds of the pages of a column, ready to be encoded.
+#[derive(Debug, Default)]
+pub(crate) struct ZoneEncoder {
+    lows: EncodedChunk,
+    highs: EncodedChunk,
+}
+
+impl ZoneEncoder {
+    /// Encodes the bounds of a column, of which some rows have a value.
+    ///
+    /// # Errors
+    /// Never for the few values that these are.
+    pub(crate) fn encode(
+        &mut self,
+        encoder: &mut Encoder,
+        element: ElementType,
+        array: &ArrayRef,
+    ) -> Result<(&EncodedChunk, &EncodedChunk), EncodeError> {
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+        let pages = pages_of(array.len());
+        match element {
+            ElementType::Bits => {
+                let values = array.as_boolean().values();
+                let value = |row: usize| values.value(row);
+                let bounds = pages.map(|page| fold(page, nulls, value, (true, false)));
+                let (lows, highs): (Vec<bool>, Vec<bool>) = bounds.unzip();
+                encoder.encode_bits(&packed(&lows), lows.len(), &mut self.lows)?;
+                encoder.encode_bits(&packed(&highs), highs.len(), &mut self.highs)?;
+            }
+            ElementType::Bytes => {
+                let (lows, highs): (Vec<_>, Vec<_>) =
+                    pages.map(|page| of_bytes(array, page, nulls)).unzip();
+                encode_bytes(encoder, &lows, &mut self.lows)?;
+                encode_bytes(encoder, &highs, &mut self.highs)?;
+            }
+            ElementType::I128 => {
+                let values = fixed_values(array).typed_data::<i128>();
+                self.encode_numbers(encoder, pages.map(|page| i128::bounds(values, page, nulls)))?;
+            }
+            number => with_number!(number, Native => {
+                let values = fixed_values(array).typed_data::<Native>();
+                let bounds = pages.map(|page| Native::bounds(values, page, nulls));
+                self.encode_numbers(encoder, bounds)?;
+            }),
+        }
+        Ok((&self.lows, &self.highs))
+    }
+
+    fn encode_numbers<T: Element>(
+        &mut self,
+        encoder: &mut Encoder,
+        bounds: impl Iterator<Item = (T, T)>,
+    ) -> Result<(), EncodeError> {
+        let (lows, highs): (Vec<T>, Vec<T>) = bounds.unzip();
+        encoder.encode(&lows, &mut self.lows)?;
+        encoder.encode(&highs, &mut self.highs)
+    }
+}
+
+fn pages_of(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    let starts = (0..rows).step_by(PAGE_ROWS);
+    starts.map(move |start| start..(start + PAGE_ROWS).min(rows))
+}
+
+/// Bounds of the valid values of some rows; `none` if there are none.
+fn fold<T: Copy + PartialOrd>(
+    page: Range<usize>,
+    nulls: Option<&NullBuffer>,
+    value: impl Fn(usize) -> T,
+    none: (T, T),
+) -> (T, T) {
+    let widen = |(low, high): (T, T), value: T| {
+        (
+            if value < low { value } else { low },
+            if value > high { value } else { high },
+        )
+    };
+    match nulls {
+        None => page.map(value).fold(none, widen),
+        Some(nulls) => page
+            .filter(|&row| nulls.is_valid(row))
+            .map(value)
+            .fold(none, widen),
+    }
+}
+
+/// A number of which pages have bounds.
+trait ZoneNumber: Sized {
+    /// The bounds of the valid values of a page.
+    fn bounds(values: &[Self], page: Range<usize>, nulls: Option<&NullBuffer>) -> (Self, Self);
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => {
+        $(impl ZoneNumber for $type {
+            fn bounds(values: &[Self], page: Range<usize>, nulls: Option<&NullBuffer>) -> (Self, Self) {
+                fold(page, nulls, |row| values[row], (Self::MAX, Self::MIN))
+            }
+        })*
+    };
+}
+
+integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
+
+/// Floats by total order, with every NaN as the largest number: the bits of the others rise with them once the lower ones of
+/// negative numbers are flipped.
+macro_rules! floats {
+    ($($type:ty, $bits:ty, $shift:literal);*) => {
+        $(impl ZoneNumber for $type {
+            fn bounds(values: &[Self], page: Range<usize>, nulls: Option<&NullBuffer>) -> (Self, Self) {
+                let flip = |bits: $bits| bits ^ ((bits >> $shift).cast_unsigned() >> 1).cast_signed();
+                let numbers = |row: usize| {
+                    let bits = values[row].to_bits().cast_signed();
+                    flip(bits)
+                };
+                let rank = |row: usize| {
+                    if values[row].is_nan() { <$bits>::MAX } else { numbers(row) }
+                };
+                let (low, high) = fold(page, nulls, rank, (<$bits>::MAX, <$bits>::MIN));
+                let number = |rank: $bits, none: Self| match rank {
+                    <$bits>::MAX => Self::NAN,
+                    <$bits>::MIN => none,
+                    rank => Self::from_bits(flip(rank).cast_unsigned()),
+                };
+                (number(low, Self::NAN), number(high, Self::NEG_INFINITY))
+            }
+        })*
+    };
+}
+
+floats!(f32, i32, 31; f64, i64, 63);
+
+/// Bounds of the valid values of a page of strings or binaries.
+fn of_bytes(
+    array: &ArrayRef,
+    page: Range<usize>,
+    nulls: Option<&NullBuffer>,
+) -> (Vec<u8>, Vec<u8>) {
+    let value = |row: usize| match array.data_type() {
+        DataType::Utf8 => array.as_string::<i32>().value(row).as_bytes(),
+        _ => array.as_binary::<i32>().value(row),
+    };
+    let mut valid = page.filter(|&row| nulls.is_none_or(|nulls| nulls.is_valid(row)));
+    let Some(first) = valid.next() else {
+        return (UNBOUNDED.to_vec(), Vec::new());
+    };
+    let (low, high) = valid.fold((value(first), value(first)), |(low, high), row| {
+        let value = value(row);
+        (low.min(value), high.max(value))
+    });
+    (cut_low(low).to_vec(), cut_high(high))
+}
+
+/// A bound that is not above the value: a prefix of it.
+fn cut_low(value: &[u8]) -> &[u8] {
+    &value[..value.len().min(BOUND_BYTES)]
+}
+
+/// A bound that is not below the value: the value if it is short, else what is larger than all values that begin as it does.
+fn cut_high(value: &[u8]) -> Vec<u8> {
+    if value.len() <= BOUND_BYTES {
+        return value.to_vec();
+    }
+    let mut bound = value[..BOUND_BYTES].to_vec();
+    while bound.last() == Some(&255) {
+        bound.pop();
+    }
+    match bound.last_mut() {
+        Some(last) => *last += 1,
+        None => return UNBOUNDED.to_vec(),
+    }
+    bound
+}
+
+fn packed(bits: &[bool]) -> Vec<u8> {
+    let byte = |bits: &[bool]| {
+        let set = bits.iter().enumerate().filter(|(_, bit)| **bit);
+        set.fold(0, |byte, (at, _)| byte | 1 << at)
+    };
+    bits.chunks(8).map(byte).collect()
+}
+
+fn encode_bytes(
+    encoder: &mut Encoder,
+    bounds: &[Vec<u8>],
+    chunk: &mut EncodedChunk,
+) -> Result<(), EncodeError> {
+    let data = bounds.concat();
+    let mut offsets = vec![0_i32];
+    let mut end = 0;
+    for bound in bounds {
+        // At most 33 bytes for each of a few thousand pages.
+        end += i32::try_from(bound.len()).unwrap_or(0);
+        offsets.push(end);
+    }
+    encoder.encode_bytes(&offsets, &data, chunk)
+}
+
+/// The bounds of the pages of a column of a block.
+#[derive(Debug)]
+pub(crate) enum Zones {
+    Signed(Vec<(i64, i64)>),
+    Unsigned(Vec<(u64, u64)>),
+    Float(Vec<(f64, f64)>),
+    /// Bounds that no range is of yet.
+    Other,
+}
+
+impl Zones {
+    /// Reads the zones of a column; `None` if the block has none.
+    ///
+    /// # Errors
+    /// `Corruption` when they are damaged or of another type; whatever reading leads to.
+    pub(crate) fn read(
+        block: &mut BlockReader<'_>,
+        decoder: &mut Decoder,
+        column_id: u32,
+        element: ElementType,
+    ) -> Result<Option<Self>> {
+        let wanted = [Role::ZoneLows, Role::ZoneHighs].map(|role| Wanted::all(column_id, role));
+        let Some(chunk) = block.head().chunk(column_id, Role::ZoneLows) else {
+            return Ok(None);
+        };
+        let address = *block.address();
+        let stored = chunk.codec.element;
+        if !widens(stored, element) {
+            let what = format!("the zones of column {column_id} have another type");
+            return Err(Error::corruption(address, what));
+        }
+        if matches!(stored, ElementType::Bytes | ElementType::I128) {
+            return Ok(Some(Self::Other));
+        }
+        let found = block.read(&wanted)?;
+        let [Some(lows), Some(highs)] = &found[..] else {
+            return Ok(None);
+        };
+        let zones = Self::decode(decoder, stored, lows, highs);
+        let zones = zones.map_err(|(error, chunk)| chunk.undecodable(&address, &error))?;
+        Ok(Some(zones))
+    }
+
+    fn decode<'a>(
+        decoder: &mut Decoder,
+        stored: ElementType,
+        lows: &'a ChunkPages,
+        highs: &'a ChunkPages,
+    ) -> Result<Self, (DecodeError, &'a ChunkPages)> {
+        use ElementType as E;
+        let mut both = |wide: Wide| {
+            let lows = wide.decode(decoder, lows).map_err(|error| (error, lows))?;
+            let highs = wide
+                .decode(decoder, highs)
+                .map_err(|error| (error, highs))?;
+            Ok((lows, highs))
+        };
+        Ok(match stored {
+            E::Bits | E::I8 | E::I16 | E::I32 | E::I64 => {
+                let (lows, highs) = both(Wide(stored))?;
+                Self::Signed(zip(lows, highs, u64::cast_signed))
+            }
+            E::U8 | E::U16 | E::U32 | E::U64 => {
+                let (lows, highs) = both(Wide(stored))?;
+                Self::Unsigned(zip(lows, highs, |bits| bits))
+            }
+            E::F32 | E::F64 => {
+                let (lows, highs) = both(Wide(stored))?;
+                Self::Float(zip(lows, highs, f64::from_bits))
+            }
+            E::I128 | E::Bytes => Self::Other,
+        })
+    }
+
+    /// Whether no row of the page has a value in the range.
+    pub(crate) fn prunes(&self, page: usize, range: &ValueRange) -> bool {
+        match (self, range) {
+            (Self::Signed(bounds), ValueRange::Int(first, last)) => {
+                misses(bounds[page], (*first, *last))
+            }
+            (Self::Unsigned(bounds), ValueRange::UInt(first, last)) => {
+                misses(bounds[page], (*first, *last))
+            }
+            (
+                Self::Float(bounds),
+                ValueRange::Float {
+                    min,
+                    max,
+                    accepts_nan,
+                },
+            ) => misses_floats(bounds[page], (*min, *max), *accepts_nan),
+            _ => false,
+        }
+    }
+}
+
+fn zip<T>(lows: Vec<u64>, highs: Vec<u64>, value: impl Fn(u64) -> T) -> Vec<(T, T)> {
+    let pairs = lows.into_iter().zip(highs);
+    pairs.map(|(low, high)| (value(low), value(high))).collect()
+}
+
+fn misses<T: Copy + Ord>((low, high): (T, T), (first, last): (Option<T>, Option<T>)) -> bool {
+    low > high || first.is_some_and(|first| high < first) || last.is_some_and(|last| low > last)
+}
+
+/// A NaN as the high says that there is one, and nothing of the largest number.
+fn misses_floats(
+    (low, high): (f64, f64),
+    (min, max): (Option<f64>, Option<f64>),
+    accepts_nan: bool,
+) -> bool {
+    let has_nan = high.is_nan();
+    if has_nan && accepts_nan {
+        return false;
+    }
+    // Without a number: all are NaN, or there is no value at all.
+    if low.is_nan() || low.total_cmp(&high) == Ordering::Greater {
+        return true;
+    }
+    min.is_some_and(|min| !has_nan && high < min) || max.is_some_and(|max| low > max)
+}
+
+/// Numbers of up to 64 bits, as the 64 bits that they widen to.
+#[derive(Clone, Copy)]
+struct Wide(ElementType);
+
+impl Wide {
+    fn decode(self, decoder: &mut Decoder, chunk: &ChunkPages) -> Result<Vec<u64>, DecodeError> {
+        let mut out = Vec::with_capacity(chunk.chunk_rows());
+        for page in chunk.pages() {
+            match self.0 {
+                ElementType::Bits => decode_bits(decoder, chunk, page, &mut out)?,
+                number => with_number!(number, Native => {
+                    decode_page::<Native>(decoder, chunk, page, &mut out)?;
+                }),
+            }
+        }
+        Ok(out)
+    }
+}
+
+fn decode_bits(
+    decoder: &mut Decoder,
+    chunk: &ChunkPages,
+    page: usize,
+    out: &mut Vec<u64>,
+) -> Result<(), DecodeError> {
+    let rows = chunk.page_rows(page);
+    let mut bits = vec![0; rows.div_ceil(8)];
+    decoder.decode_bits_page(
+        chunk.codec(),
+        chunk.prelude(),
+        chunk.page(page),
+        rows,
+        &mut bits,
+    )?;
+    out.extend((0..rows).map(|row| u64::from(bits[row / 8] >> (row % 8) & 1)));
+    Ok(())
+}
+
+fn decode_page<T: Element + ArrowNativeType + WideBits>(
+    decoder: &mut Decoder,
+    chunk: &ChunkPages,
+    page: usize,
+    out: &mut Vec<u64>,
+) -> Result<(), DecodeError> {
+    let mut values = vec![T::default(); chunk.page_rows(page)];
+    decoder.decode_page(
+        chunk.codec(),
+        chunk.prelude(),
+        chunk.page(page),
+        &mut values,
+    )?;
+    out.extend(values.into_iter().map(WideBits::wide_bits));
+    Ok(())
+}
+
+/// The bits of a number widened to 64.
+pub(super) trait WideBits {
+    fn wide_bits(self) -> u64;
+}
+
+macro_rules! wide_bits {
+    ($($type:ty => $wide:expr;)*) => {
+        $(impl WideBits for $type {
+            #[inline]
+            fn wide_bits(self) -> u64 {
+                $wide(self)
+            }
+        })*
+    };
+}
+
+wide_bits! {
+    i8 => |value| i64::from(value).cast_unsigned();
+    i16 => |value| i64::from(value).cast_unsigned();
+    i32 => |value| i64::from(value).cast_unsigned();
+    i64 => |value: i64| value.cast_unsigned();
+    u8 => u64::from;
+    u16 => u64::from;
+    u32 => u64::from;
+    u64 => |value| value;
+    f32 => |value| f64::from(value).to_bits();
+    f64 => f64::to_bits;
+}
