@@ -70,7 +70,7 @@ impl Fingerprint {
 
     /// The block of a filter of so many that it is in.
     fn block(self, blocks: u32) -> usize {
-        let block = (self.0 >> 32) * u64::from(blocks) >> 32;
+        let block = ((self.0 >> 32) * u64::from(blocks)) >> 32;
         // Below the number of blocks.
         usize::try_from(block).unwrap_or(0)
     }
