@@ -3,7 +3,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use std::cell::Cell;
 use std::path::Path;
@@ -134,6 +134,36 @@ fn short_blocks_of_long_texts_become_as_full_as_blocks_may_be() {
         assert_eq!(numbers(&table), (0..96).collect::<Vec<_>>());
         assert_at_rest(engine, &sim);
     }
+}
+
+/// Columns that take next to nothing, in so many pages that a block has no room for their checksums.
+#[test]
+fn short_blocks_are_packed_up_to_the_pages_of_a_block() {
+    let sim = SimEnv::new(1);
+    let engine = open(&sim);
+    let flag = |place| Field::new(format!("c{place}"), DataType::Boolean, true);
+    let first = ["ts", "number"].map(|name| Field::new(name, DataType::Int64, false));
+    let fields: Vec<Field> = first.into_iter().chain((0..2_700).map(flag)).collect();
+    let options = CreateOptions {
+        block_rows: Some(1 << 20),
+        ..CreateOptions::stream("ts")
+    };
+    let table = engine
+        .create_table("t", &Schema::new(fields), &options)
+        .unwrap();
+    let part_rows = 10 * 1_024;
+    for part in 0..4 {
+        let rows: Vec<_> = (part * part_rows..(part + 1) * part_rows)
+            .map(|n| (n, n))
+            .collect();
+        let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true; rows.len()]));
+        append(&table, &rows, &vec![flags; 2_700]);
+    }
+    assert_eq!(table.stats().unwrap().blocks, 4);
+    table.maintain().unwrap();
+    let rows: Vec<u64> = blocks(&table).iter().map(|block| block.rows).collect();
+    assert_eq!(rows, [2 * 10 * 1_024; 2]);
+    assert_at_rest(engine, &sim);
 }
 
 #[test]

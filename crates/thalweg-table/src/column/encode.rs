@@ -14,7 +14,8 @@ use crate::time::order_keys;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, MutableBuffer, NullBuffer};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field, Schema};
+use std::sync::Arc;
 use thalweg_codec::{Element, ElementType, EncodeError, EncodedChunk, Encoder, Level};
 use thalweg_kernel::block::{
     BLOCK_PAGE_POSITIONS, BlockBuilder, BlockSpec, EncodedBlock, MAX_PAGE_ENTRIES, ROWS_ORDER, Role,
@@ -355,6 +356,14 @@ fn pages_of(rows: usize) -> usize {
     rows.div_ceil(BLOCK_PAGE_POSITIONS as usize)
 }
 
+/// Rows of which a block has room for the pages, whatever is null in them.
+pub(crate) fn most_block_rows(schema: &Schema) -> usize {
+    let chunks = |field: &Arc<Field>| if field.is_nullable() { 2 } else { 1 };
+    let chunks: usize = schema.fields().iter().map(chunks).sum();
+    let pages = MAX_PAGE_ENTRIES / (chunks + 1);
+    pages.max(1) * BLOCK_PAGE_POSITIONS as usize
+}
+
 /// Whether a block has room for all rows of a batch. A page of rows always fits.
 fn fits_one_block(batch: &RecordBatch, filters: usize) -> bool {
     let pages = pages_of(batch.num_rows());
@@ -422,9 +431,7 @@ mod tests {
     use super::*;
     use crate::{CreateOptions, Engine, EngineOptions};
     use arrow_array::{BinaryArray, Int64Array};
-    use arrow_schema::{Field, Schema};
     use std::path::Path;
-    use std::sync::Arc;
     use thalweg_env::sim::SimEnv;
 
     #[test]

@@ -433,3 +433,164 @@ wide_bits! {
     f32 => |value| f64::from(value).to_bits();
     f64 => f64::to_bits;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{BooleanArray, Float32Array, Float64Array, Int8Array, StringArray};
+    use std::path::Path;
+    use std::sync::Arc;
+    use thalweg_codec::Level;
+    use thalweg_env::sim::SimEnv;
+    use thalweg_kernel::block::{BlockBuilder, BlockSpec};
+    use thalweg_kernel::index::Address;
+    use thalweg_kernel::paths::fragment_name;
+    use thalweg_kernel::store::Store;
+    use thalweg_kernel::{DatabaseId, ErrorKind, FileId, TableId};
+
+    /// The zones of a column of a block that has nothing else, read as a column of `wanted`.
+    fn read(array: &ArrayRef, wanted: ElementType) -> Result<Zones> {
+        let rows = u32::try_from(array.len()).unwrap();
+        let spec = BlockSpec {
+            table: TableId(1),
+            layout: 1,
+            level: 0,
+            order: 0,
+            positions: rows,
+            rows,
+            key: 0,
+            sorted: true,
+            implicit_key: true,
+        };
+        let element = crate::schema::element_type(array.data_type()).unwrap();
+        let mut encoder = Encoder::new(Level::Fast);
+        let mut zones = ZoneEncoder::default();
+        let (lows, highs) = zones.encode(&mut encoder, element, array).unwrap();
+        let mut builder = BlockBuilder::new(spec, 0);
+        builder.add_chunk(1, Role::ZoneLows, lows).unwrap();
+        builder.add_chunk(1, Role::ZoneHighs, highs).unwrap();
+        let block = builder.finish((0, 0), vec![]).unwrap();
+        let (sim, file) = (SimEnv::new(1), FileId(1));
+        let path = Path::new("db").join(fragment_name(file));
+        sim.write_file(&path, &block.bytes).unwrap();
+        let store = Store::new(sim.env(), "db", DatabaseId([1; 16]), 1 << 20);
+        let address = Address {
+            file,
+            ..block.entry.address
+        };
+        let mut block = store.block(&address).unwrap();
+        let zones = Zones::read(&mut block, &mut Decoder::new(), 1, wanted)?;
+        assert!(Zones::read(&mut block, &mut Decoder::new(), 2, wanted)?.is_none());
+        Ok(zones.unwrap())
+    }
+
+    fn array(values: impl arrow_array::Array + 'static) -> ArrayRef {
+        Arc::new(values)
+    }
+
+    #[test]
+    fn zones_of_a_narrower_type_are_those_of_the_column() {
+        let values = array(Int8Array::from_iter_values(
+            (0..3_000).map(|row: i32| i8::try_from(row / 1_024 - 1).unwrap()),
+        ));
+        for wanted in [ElementType::I8, ElementType::I64] {
+            let zones = read(&values, wanted).unwrap();
+            let Zones::Signed(bounds) = &zones else {
+                panic!("{zones:?}")
+            };
+            assert_eq!(bounds, &[(-1, -1), (0, 0), (1, 1)]);
+            assert!(zones.prunes(0, &ValueRange::Int(Some(0), None)));
+            assert!(!zones.prunes(1, &ValueRange::Int(Some(0), None)));
+            assert!(!zones.prunes(0, &ValueRange::UInt(Some(0), None)));
+        }
+        for wanted in [ElementType::U64, ElementType::F64, ElementType::Bytes] {
+            let error = read(&values, wanted).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption);
+        }
+    }
+
+    #[test]
+    fn bounds_of_floats_know_zeros_and_nans() {
+        let pages: [&[Option<f64>]; 7] = [
+            &[Some(0.0), Some(-0.0)],
+            &[Some(1.5), Some(-f64::NAN), Some(-2.0)],
+            &[Some(f64::NAN), None],
+            &[None],
+            &[Some(f64::INFINITY), Some(f64::NEG_INFINITY)],
+            &[Some(f64::MIN_POSITIVE), Some(-1e300)],
+            &[Some(-f64::NAN)],
+        ];
+        let rows = |page: &[Option<f64>]| page.iter().copied().cycle().take(1_024).collect();
+        let rows: Vec<Vec<Option<f64>>> = pages.iter().map(|page| rows(page)).collect();
+        let wide = array(Float64Array::from(rows.concat()));
+        let Zones::Float(bounds) = read(&wide, ElementType::F64).unwrap() else {
+            panic!("floats")
+        };
+        let bits: Vec<(u64, u64)> = bounds
+            .iter()
+            .map(|(low, high)| (low.to_bits(), high.to_bits()))
+            .collect();
+        let nan = f64::NAN.to_bits();
+        let expected = [
+            ((-0.0_f64).to_bits(), 0.0_f64.to_bits()),
+            ((-2.0_f64).to_bits(), nan),
+            (nan, nan),
+            (nan, f64::NEG_INFINITY.to_bits()),
+            (f64::NEG_INFINITY.to_bits(), f64::INFINITY.to_bits()),
+            ((-1e300_f64).to_bits(), f64::MIN_POSITIVE.to_bits()),
+            (nan, nan),
+        ];
+        assert_eq!(bits, expected);
+        let numbers = rows[0].iter().map(|value| value.map(|_| -0.5_f32));
+        let narrow = array(numbers.collect::<Float32Array>());
+        let Zones::Float(bounds) = read(&narrow, ElementType::F64).unwrap() else {
+            panic!("floats")
+        };
+        assert_eq!(bounds, [(-0.5, -0.5)]);
+    }
+
+    #[test]
+    fn ranges_of_floats_meet_bounds_as_values() {
+        let range = |min: f64, max: f64, accepts_nan: bool| ValueRange::Float {
+            min: Some(min),
+            max: Some(max),
+            accepts_nan,
+        };
+        let zones = Zones::Float(vec![
+            (-0.0, -0.0),
+            (1.0, f64::NAN),
+            (f64::NAN, f64::NAN),
+            (f64::NAN, f64::NEG_INFINITY),
+        ]);
+        assert!(!zones.prunes(0, &range(0.0, 1.0, false)));
+        assert!(zones.prunes(0, &range(0.5, 1.0, true)));
+        // With a NaN the largest number is not known.
+        assert!(!zones.prunes(1, &range(1e300, 1e301, false)));
+        assert!(zones.prunes(1, &range(0.0, 0.5, false)));
+        assert!(!zones.prunes(1, &range(0.0, 0.5, true)));
+        assert!(zones.prunes(2, &range(0.0, 0.5, false)));
+        assert!(!zones.prunes(2, &range(0.0, 0.5, true)));
+        assert!(zones.prunes(3, &range(f64::NEG_INFINITY, f64::INFINITY, true)));
+        // An end that is NaN is open.
+        assert!(!zones.prunes(0, &range(f64::NAN, f64::NAN, false)));
+    }
+
+    #[test]
+    fn bounds_of_booleans_and_strings() {
+        let bools = array(BooleanArray::from(
+            [
+                vec![Some(true); 1_024],
+                vec![None; 1_024],
+                vec![Some(false), Some(true)],
+            ]
+            .concat(),
+        ));
+        let Zones::Signed(bounds) = read(&bools, ElementType::Bits).unwrap() else {
+            panic!("booleans")
+        };
+        assert_eq!(bounds, [(1, 1), (1, 0), (0, 1)]);
+        let strings = array(StringArray::from(vec!["a"; 2_000]));
+        let zones = read(&strings, ElementType::Bytes).unwrap();
+        assert!(!zones.prunes(0, &ValueRange::Int(None, None)));
+    }
+}

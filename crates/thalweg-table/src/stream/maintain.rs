@@ -322,7 +322,7 @@ impl Step {
                 && !group.is_empty()
                 && rows + block.rows <= most_rows
                 && bytes + block.block_bytes <= MOST_PACKED_BYTES
-                && Sizes::fit(raw.saturating_add(raw_bytes))
+                && sizes.fit(rows + block.rows, raw.saturating_add(raw_bytes))
                 && group.len() < MOST_REMOVED
                 && split_of(group.start) == split_of(at)
             {

@@ -8,9 +8,11 @@ use arrow_select::concat::concat_batches;
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_codec::Level;
+use thalweg_codec::{EncodedChunk, Encoder, Level};
 use thalweg_env::sim::SimEnv;
-use thalweg_kernel::block::EncodedBlock;
+use thalweg_kernel::block::{
+    BlockBuilder, BlockSpec, Dimension, EncodedBlock, Grid, GridOrder, Paging, Role,
+};
 use thalweg_kernel::index::Address;
 use thalweg_kernel::paths::fragment_name;
 use thalweg_kernel::store::Store;
@@ -448,4 +450,95 @@ fn batches_of_another_schema_are_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(BlockDecoder::new(&definition, Some(&[2])).is_err());
     assert!(BlockDecoder::new(&definition, Some(&[1, 1])).is_err());
+}
+
+/// A block of one column of numbers, with what a stream does not have.
+fn foreign(
+    spec: impl FnOnce(&mut BlockSpec),
+    paging: Paging,
+    more: &[(u32, Role)],
+) -> EncodedBlock {
+    let mut stream = BlockSpec {
+        table: TABLE,
+        layout: 1,
+        level: 0,
+        order: 0,
+        positions: 100,
+        rows: 100,
+        key: 0,
+        sorted: true,
+        implicit_key: true,
+    };
+    spec(&mut stream);
+    let mut builder = BlockBuilder::with_paging(stream, paging, 1);
+    let (mut encoder, mut chunk) = (Encoder::new(Level::Fast), EncodedChunk::new());
+    for (column_id, role) in more.iter().chain(&[(1, Role::Values)]) {
+        match role {
+            Role::Presence => encoder.encode_bits(&[255; 13], 100, &mut chunk),
+            _ => encoder.encode(&[7_i64; 100], &mut chunk),
+        }
+        .unwrap();
+        if *column_id <= 1 {
+            builder.add_chunk(*column_id, *role, &chunk).unwrap();
+        }
+    }
+    for (column_id, role) in more.iter().filter(|(column_id, _)| *column_id > 1) {
+        builder.add_chunk(*column_id, *role, &chunk).unwrap();
+    }
+    builder.finish((0, 0), vec![]).unwrap()
+}
+
+#[test]
+fn blocks_that_no_stream_has_are_refused() {
+    let (definition, _) = one_column(Arc::new(Int64Array::from(vec![1])));
+    let kind = |block: EncodedBlock| {
+        let file = Blocks::new(&[block]);
+        let address = &file.addresses[0];
+        let decoded = decode_block(&definition, &file.store(), address, None, 0..100);
+        decoded
+            .map(|batch| batch.num_rows())
+            .map_err(|error| error.kind())
+    };
+    let plain = || Paging::default();
+    assert_eq!(kind(foreign(|_| (), plain(), &[])), Ok(100));
+    let presence = [(0, Role::Presence)];
+    let empty = foreign(|spec| spec.rows = 99, plain(), &presence);
+    assert_eq!(kind(empty), Err(ErrorKind::Corruption));
+    let short_pages = foreign(|spec| spec.sorted = false, Paging::Even(128), &[]);
+    assert_eq!(kind(short_pages), Err(ErrorKind::Unsupported));
+    let dimension = Dimension {
+        column_id: 9,
+        first: 0,
+        step: 1,
+        extent: 100,
+        page_extent: 100,
+    };
+    let grid = Grid::new(GridOrder::RowMajor, GridOrder::RowMajor, vec![dimension]).unwrap();
+    let tile = foreign(|spec| spec.layout = 4, Paging::Grid(grid), &[]);
+    assert_eq!(kind(tile), Err(ErrorKind::Unsupported));
+    for (id, expected) in [
+        (0xFF_FEFF, Ok(100)),
+        (0xFF_FF00, Err(ErrorKind::Unsupported)),
+        (0xFF_FFFB, Err(ErrorKind::Unsupported)),
+        (0xFF_FFFC, Err(ErrorKind::Corruption)),
+        (0xFF_FFFE, Err(ErrorKind::Unsupported)),
+        (0xFF_FFFF, Err(ErrorKind::Corruption)),
+    ] {
+        let block = foreign(|_| (), plain(), &[(id, Role::Values)]);
+        assert_eq!(kind(block), expected, "{id:x}");
+    }
+}
+
+#[test]
+fn rows_of_more_pages_than_a_block_has_become_several() {
+    let (columns, rows) = (2_700, 50 * 1_024);
+    let fields =
+        (0..columns).map(|column| Field::new(format!("c{column}"), DataType::Boolean, true));
+    let schema = Schema::new(fields.collect::<Vec<_>>());
+    let definition = TableDefinition::create(&schema, &CreateOptions::default()).unwrap();
+    let column: ArrayRef = Arc::new(BooleanArray::from(vec![true; rows]));
+    let batch = RecordBatch::try_new(Arc::clone(definition.schema()), vec![column; columns]);
+    let blocks = encode(&definition, &batch.unwrap(), Level::Fast);
+    let found: Vec<u64> = blocks.iter().map(|block| block.entry.rows).collect();
+    assert_eq!(found, [25 * 1_024, 25 * 1_024]);
 }
