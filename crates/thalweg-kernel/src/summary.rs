@@ -11,7 +11,7 @@
 
 mod values;
 
-pub use values::SummaryValue;
+pub use values::{SUMMARY_CHUNK_ROWS, SummaryValue};
 
 use crate::bitmap::Bitmap;
 
@@ -122,7 +122,21 @@ impl ColumnSummary {
         values: &[T],
         validity: Option<Bitmap<'_>>,
     ) -> Self {
-        values::of_values(column_id, values, validity)
+        values::of_values(column_id, values, validity, |_| {})
+    }
+
+    /// The same, and on the way the summaries of every [`SUMMARY_CHUNK_ROWS`] values, of column 0.
+    ///
+    /// # Panics
+    /// When `validity` is not as long as `values`.
+    #[must_use]
+    pub fn of_chunks<T: SummaryValue>(
+        column_id: u32,
+        values: &[T],
+        validity: Option<Bitmap<'_>>,
+        each: impl FnMut(&Self),
+    ) -> Self {
+        values::of_values(column_id, values, validity, each)
     }
 
     /// The summary of booleans: integers 0 and 1.

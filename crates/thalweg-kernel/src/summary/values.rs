@@ -9,8 +9,10 @@
 use super::{ColumnSummary, SummaryKind, count_f64};
 use crate::bitmap::Bitmap;
 
-/// Values summarised at once.
-const CHUNK_ROWS: usize = 1024;
+/// Values summarised at once: those of a page, so that zones of blocks come out on the way.
+pub const SUMMARY_CHUNK_ROWS: usize = 1024;
+
+const CHUNK_ROWS: usize = SUMMARY_CHUNK_ROWS;
 
 /// Accumulators per quantity: enough to hide the latency of an addition, few enough for 16 vector registers.
 const LANES: usize = 4;
@@ -36,12 +38,15 @@ pub(super) fn of_values<T: SummaryValue>(
     column_id: u32,
     values: &[T],
     validity: Option<Bitmap<'_>>,
+    mut each: impl FnMut(&ColumnSummary),
 ) -> ColumnSummary {
     let mut total = ColumnSummary::empty(0, T::KIND);
     match validity {
         None => {
             for chunk in values.chunks(CHUNK_ROWS) {
-                total = total.merge(&T::summarise(chunk));
+                let summary = T::summarise(chunk);
+                each(&summary);
+                total = total.merge(&summary);
             }
         }
         Some(validity) => {
@@ -53,8 +58,12 @@ pub(super) fn of_values<T: SummaryValue>(
             let mut squeezed = [T::default(); CHUNK_ROWS];
             for (index, chunk) in values.chunks(CHUNK_ROWS).enumerate() {
                 let valid = squeeze_valid(chunk, &validity, index * CHUNK_ROWS, &mut squeezed);
-                total = total.merge(&T::summarise(valid));
-                total.null_rows += (chunk.len() - valid.len()) as u64;
+                let summary = ColumnSummary {
+                    null_rows: (chunk.len() - valid.len()) as u64,
+                    ..T::summarise(valid)
+                };
+                each(&summary);
+                total = total.merge(&summary);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::error::{invalid, limit, schema};
 use crate::order::is_ascending;
 use crate::pool::Spare;
 use crate::schema::element_type;
-use crate::summarise::summarise;
+use crate::summarise::summarise_pages;
 use crate::time::order_keys;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -208,37 +208,39 @@ impl BlockEncoder {
         let (rows, id) = (array.len(), column.id);
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
         let all_null = nulls.is_some_and(|nulls| nulls.null_count() == rows);
+        let has_zones = wants.zones && !all_null && pages_of(rows) >= LEAST_PAGES;
+        let pages = has_zones.then(|| self.zones.pages());
+        let summary = wants.summary.then(|| summarise_pages(id, array, pages));
+        if has_zones {
+            self.encode_zones((id, element), builder)?;
+        }
         if !all_null {
             self.encode_values(element, array, nulls)?;
             builder.add_chunk(id, Role::Values, &self.chunk)?;
-            self.encode_front((id, element), array, wants, builder)?;
+        }
+        if wants.filter && !all_null {
+            let filter = Filter::of_column(array);
+            let encoded = self.encoder.encode(filter.bytes(), &mut self.chunk);
+            encoded.map_err(too_much)?;
+            builder.add_chunk(id, Role::Filter, &self.chunk)?;
         }
         if let Some(nulls) = nulls {
             self.encode_bits(nulls.inner())?;
             builder.add_chunk(id, Role::Validity, &self.chunk)?;
         }
-        Ok(wants.summary.then(|| summarise(id, array)))
+        Ok(summary)
     }
 
-    /// Adds what decides which pages of a column are read.
-    fn encode_front(
+    /// Adds bounds of the pages of a column, which were summarised.
+    fn encode_zones(
         &mut self,
         (id, element): (u32, ElementType),
-        array: &ArrayRef,
-        wants: Wants,
         builder: &mut BlockBuilder,
     ) -> Result<()> {
-        if wants.zones && pages_of(array.len()) >= LEAST_PAGES {
-            let zones = self.zones.encode(&mut self.encoder, element, array);
-            let (lows, highs) = zones.map_err(too_much)?;
+        let zones = self.zones.encode(&mut self.encoder, element);
+        if let Some((lows, highs)) = zones.map_err(too_much)? {
             builder.add_chunk(id, Role::ZoneLows, lows)?;
             builder.add_chunk(id, Role::ZoneHighs, highs)?;
-        }
-        if wants.filter {
-            let filter = Filter::of_column(array);
-            let encoded = self.encoder.encode(filter.bytes(), &mut self.chunk);
-            encoded.map_err(too_much)?;
-            builder.add_chunk(id, Role::Filter, &self.chunk)?;
         }
         Ok(())
     }

@@ -4,41 +4,39 @@
 //! Invariants: bounds are outer, they prune and never answer; a low above the high means that the page has no value.
 
 use super::with_number;
-use crate::assemble::fixed_values;
 use crate::schema::widens;
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
-use arrow_buffer::{ArrowNativeType, NullBuffer};
-use arrow_schema::DataType;
+use arrow_buffer::ArrowNativeType;
 use std::cmp::Ordering;
-use std::ops::Range;
 use thalweg_codec::{
     DecodeError, Decoder, Element, ElementType, EncodeError, EncodedChunk, Encoder,
 };
 use thalweg_kernel::block::{BLOCK_PAGE_POSITIONS, BlockReader, ChunkPages, Role, Wanted};
-use thalweg_kernel::summary::ValueRange;
+use thalweg_kernel::summary::{ColumnSummary, SUMMARY_CHUNK_ROWS, ValueRange};
 use thalweg_kernel::{Error, Result};
 
 /// Blocks of fewer pages have no zones.
 pub(crate) const LEAST_PAGES: usize = 8;
 
-const PAGE_ROWS: usize = BLOCK_PAGE_POSITIONS as usize;
-
-/// Bytes of a bound of strings, at most.
-const BOUND_BYTES: usize = 32;
-
-/// No bound above, or as a low: no value.
-const UNBOUNDED: [u8; BOUND_BYTES + 1] = [255; BOUND_BYTES + 1];
+/// Bounds come out of the summary of a column.
+const _: () = assert!(SUMMARY_CHUNK_ROWS == BLOCK_PAGE_POSITIONS as usize);
 
 /// The bounds of the pages of a column, ready to be encoded.
 #[derive(Debug, Default)]
 pub(crate) struct ZoneEncoder {
+    pages: Vec<ColumnSummary>,
     lows: EncodedChunk,
     highs: EncodedChunk,
 }
 
 impl ZoneEncoder {
-    /// Encodes the bounds of a column, of which some rows have a value.
+    /// Where the summaries of the pages of a column belong, empty.
+    pub(crate) fn pages(&mut self) -> &mut Vec<ColumnSummary> {
+        self.pages.clear();
+        &mut self.pages
+    }
+
+    /// Encodes the bounds of the pages that were summarised; `None` for a type whose summaries have none: decimals, strings
+    /// and binaries.
     ///
     /// # Errors
     /// Never for the few values that these are.
@@ -46,162 +44,84 @@ impl ZoneEncoder {
         &mut self,
         encoder: &mut Encoder,
         element: ElementType,
-        array: &ArrayRef,
-    ) -> Result<(&EncodedChunk, &EncodedChunk), EncodeError> {
-        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
-        let pages = pages_of(array.len());
+    ) -> Result<Option<(&EncodedChunk, &EncodedChunk)>, EncodeError> {
         match element {
+            ElementType::I128 | ElementType::Bytes => return Ok(None),
             ElementType::Bits => {
-                let values = array.as_boolean().values();
-                let value = |row: usize| values.value(row);
-                let bounds = pages.map(|page| fold(page, nulls, value, (true, false)));
-                let (lows, highs): (Vec<bool>, Vec<bool>) = bounds.unzip();
+                let bounds = self.pages.iter().map(i8::bounds);
+                // Without a value the low is above the high: true and false.
+                let bits = bounds.map(|(low, high)| (low > 0, high > 0));
+                let (lows, highs): (Vec<bool>, Vec<bool>) = bits.unzip();
                 encoder.encode_bits(&packed(&lows), lows.len(), &mut self.lows)?;
                 encoder.encode_bits(&packed(&highs), highs.len(), &mut self.highs)?;
             }
-            ElementType::Bytes => {
-                let (lows, highs): (Vec<_>, Vec<_>) =
-                    pages.map(|page| of_bytes(array, page, nulls)).unzip();
-                encode_bytes(encoder, &lows, &mut self.lows)?;
-                encode_bytes(encoder, &highs, &mut self.highs)?;
-            }
-            ElementType::I128 => {
-                let values = fixed_values(array).typed_data::<i128>();
-                self.encode_numbers(encoder, pages.map(|page| i128::bounds(values, page, nulls)))?;
-            }
             number => with_number!(number, Native => {
-                let values = fixed_values(array).typed_data::<Native>();
-                let bounds = pages.map(|page| Native::bounds(values, page, nulls));
-                self.encode_numbers(encoder, bounds)?;
+                let (lows, highs): (Vec<Native>, Vec<Native>) =
+                    self.pages.iter().map(Native::bounds).unzip();
+                encoder.encode(&lows, &mut self.lows)?;
+                encoder.encode(&highs, &mut self.highs)?;
             }),
         }
-        Ok((&self.lows, &self.highs))
-    }
-
-    fn encode_numbers<T: Element>(
-        &mut self,
-        encoder: &mut Encoder,
-        bounds: impl Iterator<Item = (T, T)>,
-    ) -> Result<(), EncodeError> {
-        let (lows, highs): (Vec<T>, Vec<T>) = bounds.unzip();
-        encoder.encode(&lows, &mut self.lows)?;
-        encoder.encode(&highs, &mut self.highs)
-    }
-}
-
-fn pages_of(rows: usize) -> impl Iterator<Item = Range<usize>> {
-    let starts = (0..rows).step_by(PAGE_ROWS);
-    starts.map(move |start| start..(start + PAGE_ROWS).min(rows))
-}
-
-/// Bounds of the valid values of some rows; `none` if there are none.
-fn fold<T: Copy + PartialOrd>(
-    page: Range<usize>,
-    nulls: Option<&NullBuffer>,
-    value: impl Fn(usize) -> T,
-    none: (T, T),
-) -> (T, T) {
-    let widen = |(low, high): (T, T), value: T| {
-        (
-            if value < low { value } else { low },
-            if value > high { value } else { high },
-        )
-    };
-    match nulls {
-        None => page.map(value).fold(none, widen),
-        Some(nulls) => page
-            .filter(|&row| nulls.is_valid(row))
-            .map(value)
-            .fold(none, widen),
+        Ok(Some((&self.lows, &self.highs)))
     }
 }
 
 /// A number of which pages have bounds.
 trait ZoneNumber: Sized {
-    /// The bounds of the valid values of a page.
-    fn bounds(values: &[Self], page: Range<usize>, nulls: Option<&NullBuffer>) -> (Self, Self);
+    /// The bounds of the values of a page: of no value the largest number and the smallest.
+    fn bounds(page: &ColumnSummary) -> (Self, Self);
 }
 
 macro_rules! integers {
-    ($($type:ty),*) => {
+    ($($type:ty => $range:ident),*) => {
         $(impl ZoneNumber for $type {
-            fn bounds(values: &[Self], page: Range<usize>, nulls: Option<&NullBuffer>) -> (Self, Self) {
-                fold(page, nulls, |row| values[row], (Self::MAX, Self::MIN))
+            fn bounds(page: &ColumnSummary) -> (Self, Self) {
+                page.$range().map_or((Self::MAX, Self::MIN), |(low, high)| {
+                    // Values of the type, so neither is out of range.
+                    let (low, high) = (Self::try_from(low), Self::try_from(high));
+                    (low.unwrap_or(Self::MIN), high.unwrap_or(Self::MAX))
+                })
             }
         })*
     };
 }
 
-integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
+integers!(
+    i8 => int_range, i16 => int_range, i32 => int_range, i64 => int_range,
+    u8 => uint_range, u16 => uint_range, u32 => uint_range, u64 => uint_range
+);
 
-/// Floats by total order, with every NaN as the largest number: the bits of the others rise with them once the lower ones of
-/// negative numbers are flipped.
-macro_rules! floats {
-    ($($type:ty, $bits:ty, $shift:literal);*) => {
-        $(impl ZoneNumber for $type {
-            fn bounds(values: &[Self], page: Range<usize>, nulls: Option<&NullBuffer>) -> (Self, Self) {
-                let flip = |bits: $bits| bits ^ ((bits >> $shift).cast_unsigned() >> 1).cast_signed();
-                let numbers = |row: usize| {
-                    let bits = values[row].to_bits().cast_signed();
-                    flip(bits)
-                };
-                let rank = |row: usize| {
-                    if values[row].is_nan() { <$bits>::MAX } else { numbers(row) }
-                };
-                let (low, high) = fold(page, nulls, rank, (<$bits>::MAX, <$bits>::MIN));
-                let number = |rank: $bits, none: Self| match rank {
-                    <$bits>::MAX => Self::NAN,
-                    <$bits>::MIN => none,
-                    rank => Self::from_bits(flip(rank).cast_unsigned()),
-                };
-                (number(low, Self::NAN), number(high, Self::NEG_INFINITY))
+impl ZoneNumber for f64 {
+    fn bounds(page: &ColumnSummary) -> (Self, Self) {
+        let has_nan = page.nan_rows > 0;
+        match page.float_range() {
+            // Zeros of both signs are one value for a summary.
+            Some((low, high)) => (
+                if low == 0.0 { -0.0 } else { low },
+                if has_nan { Self::NAN } else { high + 0.0 },
+            ),
+            None if has_nan => (Self::NAN, Self::NAN),
+            None => (Self::NAN, Self::NEG_INFINITY),
+        }
+    }
+}
+
+impl ZoneNumber for f32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the summary of numbers of this type has them widened"
+    )]
+    fn bounds(page: &ColumnSummary) -> (Self, Self) {
+        let (low, high) = f64::bounds(page);
+        let narrow = |bound: f64| {
+            if bound.is_nan() {
+                Self::NAN
+            } else {
+                bound as Self
             }
-        })*
-    };
-}
-
-floats!(f32, i32, 31; f64, i64, 63);
-
-/// Bounds of the valid values of a page of strings or binaries.
-fn of_bytes(
-    array: &ArrayRef,
-    page: Range<usize>,
-    nulls: Option<&NullBuffer>,
-) -> (Vec<u8>, Vec<u8>) {
-    let value = |row: usize| match array.data_type() {
-        DataType::Utf8 => array.as_string::<i32>().value(row).as_bytes(),
-        _ => array.as_binary::<i32>().value(row),
-    };
-    let mut valid = page.filter(|&row| nulls.is_none_or(|nulls| nulls.is_valid(row)));
-    let Some(first) = valid.next() else {
-        return (UNBOUNDED.to_vec(), Vec::new());
-    };
-    let (low, high) = valid.fold((value(first), value(first)), |(low, high), row| {
-        let value = value(row);
-        (low.min(value), high.max(value))
-    });
-    (cut_low(low).to_vec(), cut_high(high))
-}
-
-/// A bound that is not above the value: a prefix of it.
-fn cut_low(value: &[u8]) -> &[u8] {
-    &value[..value.len().min(BOUND_BYTES)]
-}
-
-/// A bound that is not below the value: the value if it is short, else what is larger than all values that begin as it does.
-fn cut_high(value: &[u8]) -> Vec<u8> {
-    if value.len() <= BOUND_BYTES {
-        return value.to_vec();
+        };
+        (narrow(low), narrow(high))
     }
-    let mut bound = value[..BOUND_BYTES].to_vec();
-    while bound.last() == Some(&255) {
-        bound.pop();
-    }
-    match bound.last_mut() {
-        Some(last) => *last += 1,
-        None => return UNBOUNDED.to_vec(),
-    }
-    bound
 }
 
 fn packed(bits: &[bool]) -> Vec<u8> {
@@ -210,22 +130,6 @@ fn packed(bits: &[bool]) -> Vec<u8> {
         set.fold(0, |byte, (at, _)| byte | 1 << at)
     };
     bits.chunks(8).map(byte).collect()
-}
-
-fn encode_bytes(
-    encoder: &mut Encoder,
-    bounds: &[Vec<u8>],
-    chunk: &mut EncodedChunk,
-) -> Result<(), EncodeError> {
-    let data = bounds.concat();
-    let mut offsets = vec![0_i32];
-    let mut end = 0;
-    for bound in bounds {
-        // At most 33 bytes for each of a few thousand pages.
-        end += i32::try_from(bound.len()).unwrap_or(0);
-        offsets.push(end);
-    }
-    encoder.encode_bytes(&offsets, &data, chunk)
 }
 
 /// The bounds of the pages of a column of a block.
@@ -437,7 +341,7 @@ wide_bits! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{BooleanArray, Float32Array, Float64Array, Int8Array, StringArray};
+    use arrow_array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int8Array};
     use std::path::Path;
     use std::sync::Arc;
     use thalweg_codec::Level;
@@ -465,7 +369,8 @@ mod tests {
         let element = crate::schema::element_type(array.data_type()).unwrap();
         let mut encoder = Encoder::new(Level::Fast);
         let mut zones = ZoneEncoder::default();
-        let (lows, highs) = zones.encode(&mut encoder, element, array).unwrap();
+        crate::summarise::summarise_pages(1, array, Some(zones.pages()));
+        let (lows, highs) = zones.encode(&mut encoder, element).unwrap().unwrap();
         let mut builder = BlockBuilder::new(spec, 0);
         builder.add_chunk(1, Role::ZoneLows, lows).unwrap();
         builder.add_chunk(1, Role::ZoneHighs, highs).unwrap();
@@ -576,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_booleans_and_strings() {
+    fn bounds_of_booleans() {
         let bools = array(BooleanArray::from(
             [
                 vec![Some(true); 1_024],
@@ -589,8 +494,5 @@ mod tests {
             panic!("booleans")
         };
         assert_eq!(bounds, [(1, 1), (1, 0), (0, 1)]);
-        let strings = array(StringArray::from(vec!["a"; 2_000]));
-        let zones = read(&strings, ElementType::Bytes).unwrap();
-        assert!(!zones.prunes(0, &ValueRange::Int(None, None)));
     }
 }
