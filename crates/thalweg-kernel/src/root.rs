@@ -456,6 +456,18 @@ mod tests {
             let error = Root::decode(&bytes).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.message().contains(name), "{error}");
+
+            let env = thalweg_env::sim::SimEnv::new(1);
+            let (env, dir) = (env.env(), Path::new("/db"));
+            env.storage().create_dir_all(dir).unwrap();
+            let made = RootFile::create(&env, dir, root(1)).unwrap();
+            for slot in 0..2 {
+                let at = slot * SLOT_BYTES as u64;
+                made.file.write_all_at(&bytes, at).unwrap();
+            }
+            let error = RootFile::open(&env, dir, true).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.message().contains(name), "{error}");
         }
     }
 }

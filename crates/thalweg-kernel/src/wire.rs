@@ -17,8 +17,8 @@ pub(crate) type Parsed<T> = Result<T, &'static str>;
 pub(crate) enum Fault {
     /// They break a rule that all versions have.
     Damaged(&'static str),
-    /// Another version of Thalweg wrote them; with what this one does not know.
-    Newer(String),
+    /// Another version of Thalweg wrote them, with what this one does not know.
+    OtherVersion(String),
 }
 
 impl From<&'static str> for Fault {
@@ -31,7 +31,7 @@ impl Fault {
     /// A structure of another version than `read`, the only one that this program reads.
     pub(crate) fn version(found: impl Into<u32>, read: impl Into<u32>) -> Self {
         let (found, read) = (found.into(), read.into());
-        Self::Newer(format!(
+        Self::OtherVersion(format!(
             "format version {found}; this program reads version {read}"
         ))
     }
@@ -42,7 +42,7 @@ impl Fault {
             Self::Damaged(what) => {
                 Error::corruption(place, format_args!("{subject} is damaged: {what}"))
             }
-            Self::Newer(what) => {
+            Self::OtherVersion(what) => {
                 let message = format!(
                     "{place}: {subject} was written by another version of Thalweg: it has {what}"
                 );
@@ -117,7 +117,9 @@ impl<'a> Reader<'a> {
         if taken.iter().all(|&byte| byte == 0) {
             Ok(())
         } else {
-            Err(Fault::Newer("reserved bytes that are not zero".to_owned()))
+            Err(Fault::OtherVersion(
+                "reserved bytes that are not zero".to_owned(),
+            ))
         }
     }
 

@@ -222,7 +222,7 @@ fn parse_chunk(
     let role = Role::parse(key.to_le_bytes()[0])?;
     let codec = reader.u32()?.to_le_bytes();
     let codec = CodecChain::from_bytes(codec)
-        .map_err(|_| Fault::Newer(format!("chunks of codec {codec:?}")))?;
+        .map_err(|_| Fault::OtherVersion(format!("chunks of codec {codec:?}")))?;
     let (offset, bytes, prelude_bytes) = (reader.u32()?, reader.u32()?, reader.u32()?);
     let (rows, raw_bytes, crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
     if prelude_bytes > bytes {

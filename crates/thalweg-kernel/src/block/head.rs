@@ -84,7 +84,7 @@ impl Header {
         let (rows, page_positions) = (reader.u32()?, reader.u32()?);
         let (front_bytes, _crc) = (reader.u32()?, reader.u32()?);
         if flags & !FLAGS != 0 {
-            return Err(Fault::Newer(format!("the flags {flags:#x}")));
+            return Err(Fault::OtherVersion(format!("the flags {flags:#x}")));
         }
         let spec = BlockSpec {
             table,

@@ -59,7 +59,7 @@ impl Role {
 
     /// The same; others are of a newer version.
     pub(super) fn parse(byte: u8) -> Result<Self, Fault> {
-        let unknown = || Fault::Newer(format!("chunks of role {byte}"));
+        let unknown = || Fault::OtherVersion(format!("chunks of role {byte}"));
         Self::from_byte(byte).ok_or_else(unknown)
     }
 

@@ -257,7 +257,7 @@ fn hostile_grids_are_refused() {
     example(GridOrder::RowMajor, GridOrder::RowMajor).encode_into(&mut bytes);
     bytes[3] = 1;
     let parsed = Grid::parse(&mut Reader::new(&bytes));
-    assert!(matches!(parsed, Err(Fault::Newer(_))));
+    assert!(matches!(parsed, Err(Fault::OtherVersion(_))));
 }
 
 #[test]
