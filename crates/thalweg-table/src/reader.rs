@@ -173,7 +173,7 @@ impl Reader {
         if covers && !self.may_prune(entry) {
             return Ok(WantedRows {
                 block: None,
-                parts: vec![all],
+                parts: Parts::One(all),
             });
         }
         let mut block = self.open_block(entry)?;
@@ -184,7 +184,7 @@ impl Reader {
         };
         let parts = self.parts(&mut block, entry, rows)?;
         Ok(WantedRows {
-            block: Some(block),
+            block: Some(Box::new(block)),
             parts,
         })
     }
@@ -209,9 +209,9 @@ impl Reader {
         block: &mut BlockReader<'_>,
         entry: &Entry,
         rows: Range<usize>,
-    ) -> Result<Vec<Range<usize>>> {
+    ) -> Result<Parts> {
         if rows.is_empty() || !self.may_prune(entry) {
-            return Ok(vec![rows]);
+            return Ok(Parts::One(rows));
         }
         let mut decoder = Decoder::new();
         let mut zones = Vec::with_capacity(self.ranges.len());
@@ -226,7 +226,7 @@ impl Reader {
             }
         }
         let is_out = |page: usize| zones.iter().any(|(zones, range)| zones.prunes(page, range));
-        Ok(parts_of(rows, is_out))
+        Ok(Parts::Some(parts_of(rows, is_out)))
     }
 
     /// The rows of a block in key order, and their keys.
@@ -236,13 +236,13 @@ impl Reader {
         let parts = if entry.sorted {
             self.parts(&mut block, entry, rows)?
         } else {
-            vec![rows]
+            Parts::One(rows)
         };
-        let keys = keys_of_parts(&keys, &parts);
+        let keys = keys_of_parts(&keys, parts.as_slice());
         let mut decoder = self.decoder()?;
         decoder.reserve(keys.len());
         let wanted = WantedRows {
-            block: Some(block),
+            block: Some(Box::new(block)),
             parts,
         };
         self.push(&mut decoder, entry, wanted)?;
@@ -272,11 +272,11 @@ impl Reader {
     ) -> Result<()> {
         self.closed.check()?;
         let before = decoder.rows();
-        let mut block = match wanted.block {
-            Some(block) => block,
-            None => self.open_block(entry)?,
-        };
-        decoder.push_parts(&mut block, &wanted.parts)?;
+        let parts = wanted.parts.as_slice();
+        match wanted.block {
+            Some(mut block) => decoder.push_parts(&mut block, parts)?,
+            None => decoder.push_parts(&mut self.open_block(entry)?, parts)?,
+        }
         self.metrics.add(Counter::blocks_read, 1);
         self.metrics
             .add(Counter::rows_decoded, (decoder.rows() - before) as u64);
@@ -427,13 +427,28 @@ impl Reader {
 /// Rows of a block that are to be decoded.
 struct WantedRows<'a> {
     /// The block, if it was opened to find out which.
-    block: Option<BlockReader<'a>>,
-    parts: Vec<Range<usize>>,
+    block: Option<Box<BlockReader<'a>>>,
+    parts: Parts,
+}
+
+/// Ranges of rows that ascend.
+enum Parts {
+    One(Range<usize>),
+    Some(Vec<Range<usize>>),
+}
+
+impl Parts {
+    fn as_slice(&self) -> &[Range<usize>] {
+        match self {
+            Self::One(rows) => std::slice::from_ref(rows),
+            Self::Some(parts) => parts,
+        }
+    }
 }
 
 impl WantedRows<'_> {
     fn len(&self) -> usize {
-        self.parts.iter().map(Range::len).sum()
+        self.parts.as_slice().iter().map(Range::len).sum()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::chunks::{
     CHUNK_ENTRY_BYTES, ChunkEntry, PAGE_ENTRY_BYTES, PageEnd, chunk_key, count_columns,
-    has_sound_rows, listed_pages, zones_are_paired,
+    has_sound_rows, zones_are_paired,
 };
 use super::head::{BLOCK_HEADER_BYTES, CRC_AT, MAGIC, TABLE_AT, VERSION, head_crc};
 use super::paging::Paging;
@@ -111,6 +111,7 @@ impl Group {
             rows: to_u32(chunk.rows),
             raw_bytes: u32::try_from(chunk.raw_bytes).unwrap_or(u32::MAX),
             crc,
+            pages: to_u32(chunk.page_ends.len()),
             first_page,
         });
         self.bytes.extend_from_slice(&chunk.bytes);
@@ -142,7 +143,10 @@ impl BlockBuilder {
             "{} positions are not cut into {paging:?}",
             spec.positions
         );
-        let pages = chunks * listed_pages(Role::Values, spec.positions, &paging);
+        let pages = match paging.pages(spec.positions) {
+            1 => 0,
+            of_chunk => chunks * of_chunk,
+        };
         let head_bytes = head_bytes(&paging, chunks, pages.min(MAX_PAGE_ENTRIES));
         Self {
             spec,

@@ -28,6 +28,8 @@ pub(super) struct ChunkEntry {
     pub(super) raw_bytes: u32,
     /// Of the whole chunk if it has one page or none, else of the prelude.
     pub(super) crc: u32,
+    /// Its pages; not stored.
+    pub(super) pages: u32,
     /// Its first page in the table of all pages; not stored, and of no meaning with one page or none.
     pub(super) first_page: u32,
 }
@@ -64,6 +66,15 @@ impl ChunkEntry {
     pub(super) fn role(&self) -> Role {
         // Both builder and parser let only known roles in.
         Role::from_byte(self.key.to_le_bytes()[0]).unwrap_or(Role::Values)
+    }
+
+    /// Pages of it that are in the page table: none if there is only one.
+    pub(super) fn listed_pages(&self) -> usize {
+        if self.pages > 1 {
+            self.pages as usize
+        } else {
+            0
+        }
     }
 
     pub(super) fn column_id(&self) -> u32 {
@@ -116,12 +127,6 @@ pub(super) fn has_sound_rows(
     }
 }
 
-/// Pages of a chunk that are in the page table: none if there is only one.
-pub(super) fn listed_pages(role: Role, rows: u32, paging: &Paging) -> usize {
-    let pages = paging.pages_of_chunk(role, rows);
-    if pages > 1 { pages } else { 0 }
-}
-
 /// Different columns of chunks whose front and body ascend.
 pub(super) fn count_columns(front: &[ChunkEntry], body: &[ChunkEntry]) -> usize {
     let ids = |chunks: &'_ [ChunkEntry]| chunks.iter().map(ChunkEntry::column_id).collect();
@@ -155,7 +160,7 @@ impl Directory {
         let chunks = parse_chunks(reader, count, spec, paging)?;
         let front_chunks = chunks.partition_point(|chunk| chunk.role().is_front());
         check_pairs(&chunks, front_chunks, spec, paging)?;
-        let pages = parse_pages(reader, &chunks, paging)?;
+        let pages = parse_pages(reader, &chunks)?;
         Ok(Self {
             chunks,
             front_chunks,
@@ -196,7 +201,7 @@ fn parse_chunks(
         let end = chunk.offset.checked_add(chunk.bytes);
         expected_offset = end.ok_or("a chunk is out of place")?;
         chunk.first_page = u32::try_from(first_page).unwrap_or(u32::MAX);
-        first_page += listed_pages(chunk.role(), chunk.rows, paging);
+        first_page += chunk.listed_pages();
         if first_page > MAX_PAGE_ENTRIES {
             return Err("it has too many pages".into());
         }
@@ -243,6 +248,7 @@ fn parse_chunk(
         rows,
         raw_bytes,
         crc,
+        pages: u32::try_from(paging.pages_of_chunk(role, rows)).unwrap_or(u32::MAX),
         first_page: 0,
     })
 }
@@ -281,23 +287,15 @@ pub(super) fn zones_are_paired(front: &[ChunkEntry]) -> bool {
     zones(Role::ZoneLows).eq(zones(Role::ZoneHighs))
 }
 
-fn parse_pages(
-    reader: &mut Reader<'_>,
-    chunks: &[ChunkEntry],
-    paging: &Paging,
-) -> Parsed<Vec<PageEnd>> {
-    let listed = |chunk: &ChunkEntry| listed_pages(chunk.role(), chunk.rows, paging);
-    let count = chunks.iter().map(listed).sum::<usize>();
+fn parse_pages(reader: &mut Reader<'_>, chunks: &[ChunkEntry]) -> Parsed<Vec<PageEnd>> {
+    let count = chunks.iter().map(ChunkEntry::listed_pages).sum::<usize>();
     if count != reader.left_bytes() / PAGE_ENTRY_BYTES {
         return Err("it has another number of pages");
     }
     let mut pages = Vec::with_capacity(count);
-    for (chunk, count) in chunks.iter().map(|chunk| (chunk, listed(chunk))) {
-        if count == 0 {
-            continue;
-        }
+    for chunk in chunks.iter().filter(|chunk| chunk.listed_pages() > 0) {
         let mut start = chunk.prelude_bytes;
-        for _ in 0..count {
+        for _ in 0..chunk.listed_pages() {
             let (end, crc) = (reader.u32()?, reader.u32()?);
             if end < start {
                 return Err("the pages of a chunk are not in order");

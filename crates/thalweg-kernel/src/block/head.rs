@@ -1,8 +1,6 @@
 //! The head of a block, verified: which chunks it has, and where their pages lie.
 
-use super::chunks::{
-    ChunkEntry, ChunkInfo, Directory, PageEnd, chunk_key, count_columns, listed_pages,
-};
+use super::chunks::{ChunkEntry, ChunkInfo, Directory, PageEnd, chunk_key, count_columns};
 use super::grid::Grid;
 use super::paging::Paging;
 use super::role::Role;
@@ -264,8 +262,7 @@ impl BlockHead {
 
     /// The page table of a chunk of more than one page, else nothing.
     pub(super) fn listed_pages(&self, chunk: &ChunkEntry) -> &[PageEnd] {
-        let count = listed_pages(chunk.role(), chunk.rows, &self.paging);
-        &self.pages[chunk.first_page as usize..][..count]
+        &self.pages[chunk.first_page as usize..][..chunk.listed_pages()]
     }
 
     /// Checks every byte of the block behind its head. `body` is all of it.

@@ -152,7 +152,7 @@ impl<'a> BlockReader<'a> {
     fn part(&self, wanted: &Wanted) -> Option<Part> {
         let at = self.head.find(wanted.column_id, wanted.role)?;
         let chunk = &self.head.chunks[at];
-        let count = self.head.page_count(chunk);
+        let count = chunk.pages as usize;
         let numbers = wanted.pages.start.min(count)..wanted.pages.end.min(count);
         let numbers = numbers.start..numbers.end.max(numbers.start);
         // A chunk of one page has one checksum: all of it is read.
@@ -237,12 +237,12 @@ impl<'a> BlockReader<'a> {
         let intact = part.numbers.clone().zip(wanted).all(is_intact);
         match prelude {
             Some(prelude) if intact => Ok(ChunkPages {
-                head: Arc::clone(&head),
                 at: part.at,
                 prelude,
                 pages,
                 numbers: part.numbers,
                 start: part.pages.start,
+                head,
             }),
             _ => Err(head.damaged(chunk, &self.address)),
         }
@@ -282,10 +282,6 @@ fn cut(offset: usize, range: Range<usize>, runs: &[(usize, Bytes)]) -> Bytes {
 }
 
 impl BlockHead {
-    fn page_count(&self, chunk: &ChunkEntry) -> usize {
-        self.paging().pages_of_chunk(chunk.role(), chunk.rows)
-    }
-
     /// Where a page lies in its chunk.
     fn page_range(&self, chunk: &ChunkEntry, number: usize) -> Range<usize> {
         let listed = self.listed_pages(chunk);

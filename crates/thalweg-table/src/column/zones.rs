@@ -342,9 +342,10 @@ wide_bits! {
 mod tests {
     use super::*;
     use arrow_array::{ArrayRef, BooleanArray, Float32Array, Float64Array, Int8Array};
+    use proptest::prelude::*;
     use std::path::Path;
     use std::sync::Arc;
-    use thalweg_codec::Level;
+    use thalweg_codec::{CodecChain, Level};
     use thalweg_env::sim::SimEnv;
     use thalweg_kernel::block::{BlockBuilder, BlockSpec};
     use thalweg_kernel::index::Address;
@@ -354,7 +355,21 @@ mod tests {
 
     /// The zones of a column of a block that has nothing else, read as a column of `wanted`.
     fn read(array: &ArrayRef, wanted: ElementType) -> Result<Zones> {
-        let rows = u32::try_from(array.len()).unwrap();
+        let element = crate::schema::element_type(array.data_type()).unwrap();
+        let mut encoder = Encoder::new(Level::Fast);
+        let mut zones = ZoneEncoder::default();
+        crate::summarise::summarise_pages(1, array, Some(zones.pages()));
+        let (lows, highs) = zones.encode(&mut encoder, element).unwrap().unwrap();
+        read_chunks(array.len(), lows, highs, wanted)
+    }
+
+    fn read_chunks(
+        rows: usize,
+        lows: &EncodedChunk,
+        highs: &EncodedChunk,
+        wanted: ElementType,
+    ) -> Result<Zones> {
+        let rows = u32::try_from(rows).unwrap();
         let spec = BlockSpec {
             table: TableId(1),
             layout: 1,
@@ -366,11 +381,6 @@ mod tests {
             sorted: true,
             implicit_key: true,
         };
-        let element = crate::schema::element_type(array.data_type()).unwrap();
-        let mut encoder = Encoder::new(Level::Fast);
-        let mut zones = ZoneEncoder::default();
-        crate::summarise::summarise_pages(1, array, Some(zones.pages()));
-        let (lows, highs) = zones.encode(&mut encoder, element).unwrap().unwrap();
         let mut builder = BlockBuilder::new(spec, 0);
         builder.add_chunk(1, Role::ZoneLows, lows).unwrap();
         builder.add_chunk(1, Role::ZoneHighs, highs).unwrap();
@@ -387,6 +397,30 @@ mod tests {
         let zones = Zones::read(&mut block, &mut Decoder::new(), 1, wanted)?;
         assert!(Zones::read(&mut block, &mut Decoder::new(), 2, wanted)?.is_none());
         Ok(zones.unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_zones_are_an_error_or_bounds(
+            codec in (1_u8..4, 1_u8..14, 1_u8..4),
+            bytes in prop::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..60),
+            prelude_bytes in 0_usize..20,
+        ) {
+            let chain = CodecChain::from_bytes([codec.0, codec.1, codec.2, 0]);
+            let Ok(codec) = chain else { return Ok(()) };
+            let chunk = EncodedChunk {
+                codec,
+                rows: 3,
+                prelude_bytes: u32::try_from(prelude_bytes.min(bytes.len())).unwrap(),
+                page_ends: vec![u32::try_from(bytes.len()).unwrap()],
+                bytes,
+                raw_bytes: 3,
+            };
+            match read_chunks(3_000, &chunk, &chunk, codec.element) {
+                Ok(zones) => prop_assert!(!zones.prunes(2, &ValueRange::Int(None, None))),
+                Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Corruption),
+            }
+        }
     }
 
     fn array(values: impl arrow_array::Array + 'static) -> ArrayRef {
