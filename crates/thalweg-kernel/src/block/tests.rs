@@ -376,7 +376,7 @@ fn hostile_heads_are_refused() {
         (52, &[1, 0, 1, 0]), //
         (56, &[5]),          // front bytes
         (64, &[21]),         // the same role twice
-        (65, &[6]),          // lows of another column than highs
+        (65, &[0]),          // lows of another column than highs
         (69, &[2]),          // element of the lows
         (72, &[1]),          // offset
         (76, &[0xFF; 4]),    // bytes
