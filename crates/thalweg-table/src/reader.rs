@@ -226,7 +226,7 @@ impl Reader {
             }
         }
         let is_out = |page: usize| zones.iter().any(|(zones, range)| zones.prunes(page, range));
-        Ok(Parts::Some(parts_of(rows, is_out)))
+        Ok(Parts::Several(parts_of(rows, is_out)))
     }
 
     /// The rows of a block in key order, and their keys.
@@ -434,14 +434,14 @@ struct WantedRows<'a> {
 /// Ranges of rows that ascend.
 enum Parts {
     One(Range<usize>),
-    Some(Vec<Range<usize>>),
+    Several(Vec<Range<usize>>),
 }
 
 impl Parts {
     fn as_slice(&self) -> &[Range<usize>] {
         match self {
             Self::One(rows) => std::slice::from_ref(rows),
-            Self::Some(parts) => parts,
+            Self::Several(parts) => parts,
         }
     }
 }
