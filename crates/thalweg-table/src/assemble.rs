@@ -247,6 +247,7 @@ impl ColumnBuilder {
     }
 
     /// Says that the rows whose values follow are all valid.
+    #[inline]
     pub(crate) fn append_valid(&mut self, rows: usize) {
         self.nulls.append_n_non_nulls(rows);
     }
@@ -258,6 +259,7 @@ impl ColumnBuilder {
     }
 
     /// Values of `from`, which is the column's own type or one that widens to it.
+    #[inline]
     pub(crate) fn append_fixed(&mut self, from: ElementType, bytes: &[u8]) {
         let ValuesBuilder::Fixed(values) = &mut self.values else {
             unreachable!("a bug: fixed values for a column of {:?}", self.element);
@@ -424,7 +426,8 @@ fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
     array
 }
 
-/// Appends values of a narrower type.
+/// Appends values of a narrower type. Apart, as its many loops would make each append of one value save a dozen registers.
+#[inline(never)]
 fn append_widened(from: ElementType, to: ElementType, bytes: &[u8], out: &mut MutableBuffer) {
     use ElementType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     macro_rules! widen {
