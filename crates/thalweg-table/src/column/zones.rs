@@ -402,7 +402,7 @@ mod tests {
     proptest! {
         #[test]
         fn hostile_zones_are_an_error_or_bounds(
-            codec in (1_u8..4, 1_u8..14, 1_u8..4),
+            codec in (1_u8..7, 1_u8..14, 1_u8..4),
             bytes in prop::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..60),
             prelude_bytes in 0_usize..20,
         ) {
@@ -412,6 +412,7 @@ mod tests {
                 codec,
                 rows: 3,
                 prelude_bytes: u32::try_from(prelude_bytes.min(bytes.len())).unwrap(),
+                page_row_ends: vec![3],
                 page_ends: vec![u32::try_from(bytes.len()).unwrap()],
                 bytes,
                 raw_bytes: 3,
