@@ -290,7 +290,7 @@ fn remove_dead(
         needed,
         written,
         at: PinPlace {
-            epoch: snapshot.state.epoch,
+            epoch: snapshot.state().epoch,
             commit: snapshot.commit(),
         },
         dead,
@@ -420,7 +420,7 @@ fn remove_empty_fragments(cleaner: &Cleaner, dead: &mut Vec<Dead>) -> Result<usi
 /// Whether a snapshot before `floor` is in use, here or in another process, and has not been in the way for too long there.
 fn is_pinned_before(cleaner: &Cleaner, floor: PinPlace) -> Result<bool> {
     let writer = &cleaner.writer;
-    let here = writer.pins.oldest().is_some_and(|pin| pin < floor);
+    let here = writer.recent.oldest().is_some_and(|pin| pin < floor);
     let mut slots = cleaner.slots.lock();
     // Looked at in any case: for those in the way the time begins now.
     let elsewhere = slots.is_pinned_before(&writer.env, &writer.dir, floor)?;
@@ -501,7 +501,7 @@ struct KnownUses {
 fn live_files(snapshot: &Snapshot, store: &Store, known: &mut KnownUses) -> Needed {
     let mut needed = Needed::default();
     let mut with_rows = 0;
-    let tables = snapshot.state.tables.iter();
+    let tables = snapshot.state().tables.iter();
     for table in tables.filter(|table| !table.tree.is_empty()) {
         with_rows += 1;
         // Damaged or not to be read now: what is kept for nothing goes in a later round.
@@ -511,7 +511,7 @@ fn live_files(snapshot: &Snapshot, store: &Store, known: &mut KnownUses) -> Need
     }
     // Of tables that were dropped, once there are as many.
     if known.of_tables.len() > 2 * with_rows {
-        let is_there = |id: &TableId| snapshot.state.tables.get(*id).is_some();
+        let is_there = |id: &TableId| snapshot.state().tables.get(*id).is_some();
         known.of_tables.retain(|id, _| is_there(id));
     }
     needed

@@ -1,16 +1,20 @@
 //! Which snapshots of this process are in use, so that no file they need is deleted.
 //!
 //! Invariant: a snapshot is pinned before it can be used and unpinned when its last clone goes. The lock here is held for
-//! a few instructions by whoever makes or drops a snapshot and by the garbage collector, never during a write.
+//! a few instructions by whoever pins and unpins a state and by the garbage collector, never during a write. Snapshots of
+//! one state share its pin, which stands at the commit that was visible when it was made or at an earlier one of the same
+//! state: a pin never stands behind what it keeps.
 
 use crate::ids::CommitNo;
 use crate::live::PinPlace;
-use crate::state::{Pin, Published, Snapshot};
+use crate::state::{Pin, PinnedState, Published, Snapshot};
+use arc_swap::ArcSwapOption;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_env::Owner;
 use thalweg_env::sync::Mutex;
-use thalweg_env::sync::atomic::Ordering;
+use thalweg_env::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct Pins {
@@ -58,27 +62,25 @@ impl Pins {
     }
 
     /// What is published now, pinned. `now_ns` says how old it is later, where anybody asks.
-    pub(crate) fn snapshot(self: &Arc<Self>, published: &Published, now_ns: u64) -> Snapshot {
+    pub(crate) fn pin(self: &Arc<Self>, published: &Published, now_ns: u64) -> Arc<PinnedState> {
         let mut places = self.places.lock();
         // Loaded under the lock: the collector cannot look between the load and the pin.
         let state = published.load_full();
-        let commit = CommitNo(state.visible.load(Ordering::Acquire));
         let place = PinPlace {
             epoch: state.epoch,
-            commit,
+            commit: CommitNo(state.visible.load(Ordering::Acquire)),
         };
         let in_use = places.entry(place).or_default();
         in_use.snapshots += 1;
         in_use.taken_ns = in_use.taken_ns.max(now_ns);
         drop(places);
-        Snapshot {
+        Arc::new(PinnedState {
             state,
-            commit,
             pin: Some(Arc::new(Pinned {
                 pins: Arc::clone(self),
                 place,
             })),
-        }
+        })
     }
 
     /// The oldest place that a snapshot stands at.
@@ -92,4 +94,71 @@ impl Pins {
         let young = places.iter().find(|(_, in_use)| in_use.taken_ns >= ns);
         young.map(|(place, _)| *place)
     }
+}
+
+/// Groups of threads that share a pin.
+const GROUPS: usize = 16;
+
+/// The newest state as it was last pinned by each of some groups of threads, so that a snapshot of a state which is pinned
+/// already takes no lock and writes no memory that other threads write.
+///
+/// Rejected: one pin for all threads. They would count its users in one place: two threads took no more snapshots than one.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    pins: Arc<Pins>,
+    groups: [Group; GROUPS],
+}
+
+/// In a cache line of its own, and the one that is fetched beside it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Group(ArcSwapOption<PinnedState>);
+
+impl Recent {
+    pub(crate) fn new(owner: Owner) -> Self {
+        Self {
+            pins: Arc::new(Pins::new(owner)),
+            groups: Default::default(),
+        }
+    }
+
+    /// What is published now.
+    pub(crate) fn snapshot(&self, published: &Published) -> Snapshot {
+        let group = &self.groups[group_of_thread()].0;
+        let newest = published.load();
+        if let Some(pinned) = group.load_full()
+            && Arc::ptr_eq(&pinned.state, &newest)
+        {
+            return Snapshot::new(pinned);
+        }
+        let pinned = self.pins.pin(published, 0);
+        group.store(Some(Arc::clone(&pinned)));
+        Snapshot::new(pinned)
+    }
+
+    /// The oldest place that a snapshot stands at which somebody holds.
+    pub(crate) fn oldest(&self) -> Option<PinPlace> {
+        self.forget();
+        self.pins.oldest()
+    }
+
+    /// Keeps no state that no snapshot has.
+    pub(crate) fn forget(&self) {
+        for group in &self.groups {
+            group.0.store(None);
+        }
+    }
+}
+
+fn group_of_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static GROUP: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    GROUP.with(|group| {
+        if group.get() == usize::MAX {
+            group.set(THREADS.fetch_add(1, Ordering::Relaxed) % GROUPS);
+        }
+        group.get()
+    })
 }

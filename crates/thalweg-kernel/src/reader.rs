@@ -194,7 +194,7 @@ impl Reader {
                 .visible
                 .store(commit, Ordering::Release);
         }
-        let snapshot = self.pins.snapshot(&self.published, now_ns);
+        let snapshot = Snapshot::new(self.pins.pin(&self.published, now_ns));
         let oldest = self.pins.oldest_since(young_ns);
         pin(oldest.unwrap_or_else(|| snapshot.place()))?;
         Ok(snapshot)

@@ -2,9 +2,8 @@
 //!
 //! Invariants: a [`DbState`] never changes once it is shared, except that open rows are appended after its `visible`
 //! commit and `visible` then rises; as far as its tables have chunks for them, a new state begins with the first commit
-//! that they have not. A snapshot is a `DbState` and the `visible` it read; so taking one is two atomic loads, and no
-//! reader takes a lock that a writer holds. Making a state out of the last one costs the same however many tables there
-//! are.
+//! that they have not. A snapshot is a `DbState` and the `visible` it read, and no reader takes a lock that a writer holds.
+//! Making a state out of the last one costs the same however many tables there are.
 
 use crate::catalog::Catalog;
 use crate::error::Result;
@@ -13,7 +12,7 @@ use crate::live::PinPlace;
 use crate::open_rows::OpenRows;
 use crate::table_state::TableState;
 use std::sync::Arc;
-use thalweg_env::sync::atomic::AtomicU64;
+use thalweg_env::sync::atomic::{AtomicU64, Ordering};
 
 /// All tables as of one commit.
 #[derive(Debug)]
@@ -31,8 +30,14 @@ pub(crate) type Published = Arc<arc_swap::ArcSwap<DbState>>;
 /// One consistent view of the whole database. Cheap to clone; holding it keeps its files.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    pinned: Arc<PinnedState>,
+    commit: CommitNo,
+}
+
+/// A state and what keeps its files: several snapshots share one.
+#[derive(Debug)]
+pub(crate) struct PinnedState {
     pub(crate) state: Arc<DbState>,
-    pub(crate) commit: CommitNo,
     pub(crate) pin: Option<Arc<dyn Pin>>,
 }
 
@@ -40,44 +45,58 @@ pub struct Snapshot {
 pub(crate) trait Pin: std::fmt::Debug + Send + Sync {}
 
 impl Snapshot {
+    /// All that can be seen in a state now.
+    pub(crate) fn new(pinned: Arc<PinnedState>) -> Self {
+        let commit = CommitNo(pinned.state.visible.load(Ordering::Acquire));
+        Self { pinned, commit }
+    }
+
     /// The last commit in it.
     pub fn commit(&self) -> CommitNo {
         self.commit
     }
 
+    pub(crate) fn state(&self) -> &DbState {
+        &self.pinned.state
+    }
+
     /// What it pins.
     pub(crate) fn place(&self) -> PinPlace {
         PinPlace {
-            epoch: self.state.epoch,
+            epoch: self.pinned.state.epoch,
             commit: self.commit,
         }
     }
 
     /// All tables, by id.
     pub fn tables(&self) -> impl Iterator<Item = TableSnapshot> + '_ {
-        self.state.tables.iter().map(|t| self.of_table(t))
+        self.pinned.state.tables.iter().map(|t| self.of_table(t))
     }
 
     /// How many tables there are.
     pub fn table_count(&self) -> usize {
-        self.state.tables.len()
+        self.pinned.state.tables.len()
     }
 
     /// The table with an id.
     pub fn table(&self, id: TableId) -> Option<TableSnapshot> {
-        self.state.tables.get(id).map(|t| self.of_table(t))
+        self.pinned.state.tables.get(id).map(|t| self.of_table(t))
     }
 
     /// The table with a name, without regard to case.
     pub fn table_named(&self, name: &str) -> Option<TableSnapshot> {
-        self.state.tables.named(name).map(|t| self.of_table(t))
+        self.pinned
+            .state
+            .tables
+            .named(name)
+            .map(|t| self.of_table(t))
     }
 
     fn of_table(&self, table: &Arc<TableState>) -> TableSnapshot {
         TableSnapshot {
             table: Arc::clone(table),
             commit: self.commit,
-            pin: self.pin.clone(),
+            pin: self.pinned.pin.clone(),
         }
     }
 }

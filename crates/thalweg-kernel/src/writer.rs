@@ -14,7 +14,7 @@ use crate::job::Job;
 use crate::leader::{Leader, Shared};
 use crate::options::{Options, RowEncoder};
 use crate::panics::watched;
-use crate::pins::Pins;
+use crate::pins::Recent;
 use crate::queue::CommitQueue;
 use crate::reader_slots::mend_slots;
 use crate::segment;
@@ -44,7 +44,7 @@ pub(crate) struct Writer {
     /// Signalled when the encoder has made room, or failed.
     pub(crate) room: Condvar,
     pub(crate) rounds: Mutex<Rounds>,
-    pub(crate) pins: Arc<Pins>,
+    pub(crate) recent: Recent,
     /// Empty fragments that the last round of cleaning has left.
     pub(crate) empty_fragments: AtomicUsize,
     /// Files of fragments that may become part of a table any moment.
@@ -76,7 +76,7 @@ impl Writer {
         } = leader.shared();
         mend_slots(&env, &dir);
         Ok(Self {
-            pins: Arc::new(Pins::new(env.owner())),
+            recent: Recent::new(env.owner()),
             env,
             dir,
             published,
@@ -95,7 +95,7 @@ impl Writer {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.pins.snapshot(&self.published, 0)
+        self.recent.snapshot(&self.published)
     }
 
     pub(crate) fn poison(&self) -> Option<Error> {
@@ -237,6 +237,7 @@ impl Writer {
                 .and_then(|_| self.with_leader(|leader| leader.announcer().live().sync())?),
             Some(poison) => Err(refusal(&poison)),
         };
+        self.recent.forget();
         // Its files are closed with it, and nothing more is prepared.
         let leader = self.queue.close();
         self.supply.release();

@@ -187,7 +187,7 @@ impl Table {
     /// `NotFound` when it was dropped.
     pub fn view(&self) -> Result<TableView> {
         let snapshot = self.snapshot()?;
-        TableView::new(self.engine.clone(), snapshot)
+        TableView::new(self.engine.share(), snapshot)
     }
 
     /// What is known of it now.

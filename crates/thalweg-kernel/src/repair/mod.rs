@@ -25,7 +25,7 @@ use crate::options::Options;
 use crate::paths::{DATA_DIR, ROOT_NAME, data_dir, list_segments};
 use crate::root::{Root, RootFile};
 use crate::segment_supply::SegmentSupply;
-use crate::state::Snapshot;
+use crate::state::{PinnedState, Snapshot};
 use crate::store::Store;
 use crate::table_state::TableState;
 use crate::verify::{Check, Damage, VerifyReport, entry_damage, file_name};
@@ -613,11 +613,10 @@ fn check_tables(
     on_bytes: &mut dyn FnMut(u64),
     report: &mut RepairReport,
 ) -> Result<Bad> {
-    let snapshot = Snapshot {
+    let snapshot = Snapshot::new(Arc::new(PinnedState {
         state: working.publish(Epoch(0)),
-        commit: working.commit,
         pin: None,
-    };
+    }));
     let mut check = Check::new(store, on_bytes);
     for table in snapshot.tables() {
         check.table(&table)?;
