@@ -162,3 +162,90 @@ fn group_of_thread() -> usize {
         group.get()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::ids::Epoch;
+    use crate::state::DbState;
+    use thalweg_env::Env;
+    use thalweg_env::sync::atomic::AtomicU64;
+
+    fn state(commit: u64) -> Arc<DbState> {
+        Arc::new(DbState {
+            epoch: Epoch(1),
+            tables: Catalog::default(),
+            visible: AtomicU64::new(commit),
+        })
+    }
+
+    fn place(commit: u64) -> Option<PinPlace> {
+        Some(PinPlace {
+            epoch: Epoch(1),
+            commit: CommitNo(commit),
+        })
+    }
+
+    #[test]
+    fn snapshots_share_a_pin_until_there_is_a_newer_state() {
+        let recent = Recent::new(Env::os().owner());
+        let published: Published = Arc::new(arc_swap::ArcSwap::new(state(3)));
+        let first = recent.snapshot(&published);
+        published.load().visible.store(5, Ordering::Release);
+        let second = recent.snapshot(&published);
+        assert_eq!((first.commit().0, second.commit().0), (3, 5));
+        assert_eq!(recent.pins.places.lock().len(), 1);
+        drop(first);
+        // The second keeps what the first was pinned for, which is not behind it.
+        assert_eq!(recent.oldest(), place(3));
+        published.store(state(9));
+        let third = recent.snapshot(&published);
+        assert_eq!(third.commit().0, 9);
+        assert_eq!(recent.oldest(), place(3));
+        drop(second);
+        assert_eq!(recent.oldest(), place(9));
+        drop(third);
+        assert_eq!(recent.oldest(), None);
+    }
+
+    #[test]
+    fn states_that_nobody_holds_are_let_go_of() {
+        let recent = Recent::new(Env::os().owner());
+        let published: Published = Arc::new(arc_swap::ArcSwap::new(state(3)));
+        drop(recent.snapshot(&published));
+        let old = Arc::downgrade(&published.swap(state(4)));
+        assert!(old.upgrade().is_some());
+        assert_eq!(recent.oldest(), None);
+        assert!(old.upgrade().is_none());
+        // Pinned anew behind it.
+        assert_eq!(recent.snapshot(&published).commit().0, 4);
+    }
+
+    #[test]
+    fn no_thread_meets_a_state_that_is_not_pinned() {
+        let recent = Recent::new(Env::os().owner());
+        let published: Published = Arc::new(arc_swap::ArcSwap::new(state(0)));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut last = 0;
+                    while last < 2_000 {
+                        let snapshot = recent.snapshot(&published);
+                        let oldest = recent.pins.oldest().expect("one is held");
+                        assert!(oldest <= snapshot.place(), "{oldest:?} {snapshot:?}");
+                        assert!(snapshot.commit().0 >= last);
+                        last = snapshot.commit().0;
+                    }
+                });
+            }
+            for commit in 1..=2_000 {
+                published.store(state(commit));
+                if let Some(oldest) = recent.oldest() {
+                    assert!(oldest.commit.0 <= commit);
+                }
+            }
+        });
+        assert_eq!(recent.oldest(), None);
+    }
+}
