@@ -12,6 +12,7 @@
 
 mod catalog;
 mod column_words;
+mod conditions;
 mod constant_params;
 pub mod csv;
 mod ddl;
@@ -44,6 +45,7 @@ mod reverse;
 mod rules;
 mod scan;
 mod scan_exec;
+mod semi_joins;
 mod session;
 mod several;
 mod spill;
@@ -57,6 +59,7 @@ pub mod texts;
 mod threads;
 mod token_forms;
 mod token_places;
+mod unordered;
 mod unsupported_statements;
 mod wording;
 

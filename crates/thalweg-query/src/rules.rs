@@ -4,6 +4,7 @@
 //! joins, windows, set operations and DISTINCT, and leaves out what could change nothing in them. Most of the time
 //! of a small query is rules that find nothing to do.
 
+use crate::conditions::PushDownConditions;
 use crate::dependencies::NothingUniqueBehindJoins;
 use crate::hidden::HideConditions;
 use crate::meaning::Meaning;
@@ -16,7 +17,9 @@ use crate::meaning::window_keys::WindowKeys;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
 use crate::pushdown::aggregate_exec::TableAggregateExec;
 use crate::scan_exec::TableScanExec;
+use crate::semi_joins::EachKeyOnce;
 use crate::table::StoredTable;
+use crate::unordered::{HideOrders, ShowOffsets, UnorderedExec};
 use datafusion::common::ExprSchema;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -30,7 +33,6 @@ use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
 use datafusion::optimizer::eliminate_filter::EliminateFilter;
 use datafusion::optimizer::eliminate_limit::EliminateLimit;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
-use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
@@ -87,7 +89,7 @@ impl Rules {
             Arc::new(EliminateFilter::new()),
             Arc::new(EliminateLimit::new()),
             Arc::new(PushDownLimit::new()),
-            Arc::new(PushDownFilter::new()),
+            Arc::new(PushDownConditions::default()),
             Arc::new(AggregatePushdown),
             Arc::new(CommonSubexprEliminate::new()),
             Arc::new(OptimizeProjections::new()),
@@ -96,6 +98,15 @@ impl Rules {
         // It takes a column that is unique in one side of a join for unique behind the join, and drops what is sorted by after it.
         full.rules
             .retain(|rule| rule.name() != "eliminate_duplicated_expr");
+        let at = full
+            .rules
+            .iter()
+            .position(|rule| rule.name() == "push_down_filter");
+        if let Some(at) = at {
+            full.rules[at] = Arc::new(PushDownConditions::default());
+            // Conditions of joins are keys by then.
+            full.rules.insert(at + 1, Arc::new(EachKeyOnce));
+        }
         // Before common subexpressions are cut out of aggregates, which hides their columns.
         let at = full
             .rules
@@ -132,6 +143,13 @@ impl Rules {
         any.insert(at.unwrap_or(any.len()), Arc::new(SortBelowFilter));
         any.push(Arc::new(KeepTimeOrder));
         any.insert(0, Arc::new(HideConditions));
+        let at = any
+            .iter()
+            .position(|rule| rule.name() == EnsureRequirements::new().name());
+        if let Some(at) = at {
+            any.insert(at + 1, Arc::new(ShowOffsets));
+            any.insert(at, Arc::new(HideOrders));
+        }
         Self {
             short_analyzer: Analyzer::with_rules(vec![
                 Arc::new(DatesAsTimes),
@@ -146,7 +164,9 @@ impl Rules {
             chain: vec![
                 Arc::new(HideConditions),
                 Arc::new(OutputRequirements::new_add_mode()),
+                Arc::new(HideOrders),
                 Arc::new(EnsureRequirements::new()),
+                Arc::new(ShowOffsets),
                 Arc::new(CombinePartialFinalAggregate::new()),
                 Arc::new(OutputRequirements::new_remove_mode()),
                 Arc::new(LimitPushdown::new()),
@@ -479,8 +499,10 @@ fn chain_in_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execut
             None
         });
     }
-    let passes =
-        plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || plan.is::<CooperativeExec>();
+    let passes = plan.is::<FilterExec>()
+        || plan.is::<ProjectionExec>()
+        || plan.is::<CooperativeExec>()
+        || plan.is::<UnorderedExec>();
     match plan.children().as_slice() {
         [child] if passes => match chain_in_order(child)? {
             Some(child) => Ok(Some(with_child(plan, child)?)),

@@ -1,0 +1,92 @@
+//! Joins that ask whether there is a row.
+//!
+//! DataFusion's hash join goes through all rows of a key, though one answers: where the side that is asked has many rows for each key,
+//! that takes as long as all pairs. Invariant: that side has each combination of what the join looks at once.
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::{Distinct, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The rule that sees to it, once subqueries are joins.
+#[derive(Debug)]
+pub(crate) struct EachKeyOnce;
+
+impl OptimizerRule for EachKeyOnce {
+    fn name(&self) -> &'static str {
+        "thalweg_each_key_once"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Join(join) = plan else {
+            return Ok(Transformed::no(plan));
+        };
+        let asks = matches!(
+            join.join_type,
+            JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark
+        );
+        if !asks || join.on.is_empty() || has_each_once(&join.right) {
+            return Ok(Transformed::no(LogicalPlan::Join(join)));
+        }
+        let keys = columns_looked_at(&join);
+        let right = LogicalPlanBuilder::from(Arc::clone(&join.right))
+            .aggregate(keys.into_iter().map(Expr::Column), Vec::<Expr>::new())?
+            .build()?;
+        let once = Join::try_new(
+            Arc::clone(&join.left),
+            Arc::new(right),
+            join.on.clone(),
+            join.filter.clone(),
+            join.join_type,
+            join.join_constraint,
+            join.null_equality,
+            join.null_aware,
+        )?;
+        // The column of a mark is named by the tables on the right.
+        if !once.schema.iter().eq(join.schema.iter()) {
+            return Ok(Transformed::no(LogicalPlan::Join(join)));
+        }
+        Ok(Transformed::yes(LogicalPlan::Join(once)))
+    }
+}
+
+fn columns_looked_at(join: &Join) -> BTreeSet<Column> {
+    let schema = join.right.schema();
+    let keys = join.on.iter().map(|(_, key)| key);
+    keys.chain(&join.filter)
+        .flat_map(Expr::column_refs)
+        .filter(|column| schema.has_column(column))
+        .cloned()
+        .collect()
+}
+
+/// Whether a plan has equal rows at most once, as far as that is seen at once.
+fn has_each_once(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.is_empty(),
+        LogicalPlan::Distinct(Distinct::All(_)) | LogicalPlan::EmptyRelation(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => has_each_once(&alias.input),
+        LogicalPlan::Filter(filter) => has_each_once(&filter.input),
+        LogicalPlan::Projection(projection) => {
+            let is_column = |expr: &Expr| matches!(expr.clone().unalias(), Expr::Column(_));
+            projection.expr.len() == projection.input.schema().fields().len()
+                && projection.expr.iter().all(is_column)
+                && has_each_once(&projection.input)
+        }
+        _ => false,
+    }
+}
