@@ -11,6 +11,7 @@ use crate::functions::{
     bucket_origin, coalesced, described, floats, fractions, guarded, list_sum, mode, octets,
     quantile, time_patterns, time_zones, total, try_times,
 };
+use crate::meaning::correlated::nesting;
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
@@ -243,6 +244,8 @@ fn config(options: &QueryOptions) -> Result<SessionConfig> {
     settings.execution.sort_pushdown_buffer_capacity = 16 << 20;
     // Scans cut themselves where it helps; handing batches around in turn only adds threads to wait for.
     settings.optimizer.enable_round_robin_repartition = false;
+    // A union has NULL where one of its sides may have it, which the plan of operators knows better than that of the statement.
+    settings.execution.skip_physical_aggregate_schema_check = true;
     Ok(config)
 }
 
@@ -338,6 +341,9 @@ impl StatementSession {
             return Ok(LogicalPlan::Explain(explain));
         }
         check_joins(&plan)?;
+        if self.shape == Shape::Any {
+            check_nesting(&plan)?;
+        }
         let analyzed = self.planner.rules.analyzer(self.shape).execute_and_check(
             plan,
             &self.config,
@@ -384,6 +390,20 @@ fn check_joins(plan: &LogicalPlan) -> Result<()> {
     }
     let message =
         format!("a statement joins at most {MAX_JOINS} tables, EXCEPT and INTERSECT included");
+    Err(to_datafusion(Error::new(ErrorKind::Limit, message)))
+}
+
+/// Queries in the conditions and values of one another. DataFusion checks each twice as often as the one that it stands in: half a
+/// second goes by for so many.
+const MAX_NESTING: usize = 16;
+
+fn check_nesting(plan: &LogicalPlan) -> Result<()> {
+    if nesting(plan)? <= MAX_NESTING {
+        return Ok(());
+    }
+    let message = format!(
+        "at most {MAX_NESTING} subqueries stand in the conditions and values of one another: name the inner ones in WITH, and join them"
+    );
     Err(to_datafusion(Error::new(ErrorKind::Limit, message)))
 }
 

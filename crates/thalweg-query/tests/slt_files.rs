@@ -168,6 +168,7 @@ files!(
     names,
     output,
     overflow,
+    rows_outside,
     select,
     tables,
     times,

@@ -61,12 +61,16 @@ fn in_filter(filter: Filter) -> Result<Transformed<LogicalPlan>> {
 /// NOT IN as a condition of its own: rows for which it is null are left out like those for which it is false.
 fn not_in(list: InSubquery, schema: &DFSchema) -> Result<Expr> {
     let list = List::new(list, schema)?;
+    if list.depends {
+        let is_in = list.values()?.eq(list.outer()?);
+        let unknown_or_in = match list.may_be_null {
+            true => is_in.or(list.is_unknown()?),
+            false => is_in,
+        };
+        return list.exists(unknown_or_in, true);
+    }
     if !list.may_be_null {
         return Ok(list.unchanged());
-    }
-    if list.depends {
-        let unknown_or_in = list.values()?.eq(list.outer()?).or(list.is_unknown()?);
-        return list.exists(unknown_or_in, true);
     }
     if list.is_constant {
         return list.value(&mut Marks::None);

@@ -1,14 +1,15 @@
 //! Expressions that rows are grouped, sorted or looked up by, computed below as columns of their own.
 //!
-//! DataFusion takes keys that are no columns for something else in three places. A subquery that depends on the rows outside by
-//! `CAST(x AS date) = outer` is grouped by `x`, and one by any other expression is refused. An expression inside of ROLLUP and its
+//! DataFusion takes keys for something else in four places. A subquery that depends on the rows outside by
+//! `CAST(x AS date) = outer` is grouped by `x`, and one by any other expression is refused. Columns of one
+//! name in several tables of such a subquery are taken for one. An expression inside of ROLLUP and its
 //! like loses its name once it is rewritten. And the first of rows sorted by `random()` cannot be taken where no column of theirs is
 //! used above. Invariants: the schema of the node stays as it is; nothing but columns is left in those
 //! places.
 
 use super::nodes::columns_of;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::expr::{BinaryExpr, GroupingSet};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
@@ -19,7 +20,8 @@ use std::sync::Arc;
 /// Begins the names of such columns.
 const PREFIX: &str = "__key ";
 
-/// The node with its keys below; others as they are. `rewritten` is applied to the node that computes them.
+/// The node with its keys below; others as they are. `rewritten` is applied to the node that computes them,
+/// and to the node where it is another one then.
 pub(super) fn computed_below(
     plan: LogicalPlan,
     rewritten: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
@@ -91,31 +93,56 @@ fn outer_keys(
         return Ok(Transformed::no(LogicalPlan::Filter(filter)));
     }
     let mut below = Below(Vec::new());
-    let conditions = split_conjunction_owned(filter.predicate.clone());
-    let conditions = conditions.into_iter().map(|condition| match condition {
+    let conditions = split_conjunction_owned(filter.predicate.clone()).into_iter();
+    let conditions = conditions.map(|condition| {
+        let condition = with_key(condition, &mut below);
+        with_names_of_their_own(condition, filter.input.schema(), &mut below)
+    });
+    let conditions = conditions.collect::<Result<Vec<_>>>()?;
+    let predicate = conjunction(conditions).unwrap_or_else(|| lit(true));
+    if below.0.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let columns = columns_of(&filter.input);
+    let input = below.plan(&filter.input, &rewritten)?;
+    let filter = Filter::try_new(predicate, Arc::new(input))?;
+    // Its other conditions.
+    let filter = rewritten(LogicalPlan::Filter(filter))?;
+    let plan = LogicalPlanBuilder::from(filter).project(columns)?;
+    Ok(Transformed::yes(plan.build()?))
+}
+
+/// A condition with its key below, if it is `expression = outer`.
+fn with_key(condition: Expr, below: &mut Below) -> Expr {
+    match condition {
         Expr::BinaryExpr(BinaryExpr {
             left,
             op: Operator::Eq,
             right,
         }) => {
             let [left, right] = match (is_key(&left, &right), is_key(&right, &left)) {
-                (true, _) => [named_key(*left, &mut below), *right],
-                (_, true) => [*left, named_key(*right, &mut below)],
+                (true, _) => [named_key(*left, below), *right],
+                (_, true) => [*left, named_key(*right, below)],
                 _ => [*left, *right],
             };
             left.eq(right)
         }
         other => other,
-    });
-    let predicate = conjunction(conditions.collect::<Vec<_>>()).unwrap_or_else(|| lit(true));
-    if below.0.is_empty() {
-        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
     }
-    let columns = columns_of(&filter.input);
-    let input = below.plan(&filter.input, rewritten)?;
-    let filter = Filter::try_new(predicate, Arc::new(input))?;
-    let plan = LogicalPlanBuilder::from(LogicalPlan::Filter(filter)).project(columns)?;
-    Ok(Transformed::yes(plan.build()?))
+}
+
+/// A condition on rows outside whose columns are found by their names alone, without those of their tables.
+fn with_names_of_their_own(condition: Expr, schema: &DFSchema, below: &mut Below) -> Result<Expr> {
+    if !condition.contains_outer() {
+        return Ok(condition);
+    }
+    let done = condition.transform(|expr| match &expr {
+        Expr::Column(column) if schema.fields_with_unqualified_name(&column.name).len() > 1 => {
+            Ok(Transformed::yes(named_key(expr, below)))
+        }
+        _ => Ok(Transformed::no(expr)),
+    })?;
+    Ok(done.data)
 }
 
 fn named_key(key: Expr, below: &mut Below) -> Expr {
