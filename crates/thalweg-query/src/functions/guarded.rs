@@ -11,6 +11,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Float64Type};
 use datafusion::common::Result;
+use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -20,11 +21,15 @@ use thalweg_table::{Error, ErrorKind};
 
 /// `functions` with a guard before those that need it.
 pub(crate) fn guarded(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
-    let guarded = |base: Arc<ScalarUDF>| match Guard::of(base.name()) {
+    functions.into_iter().map(with_guard).collect()
+}
+
+/// The function with its guard, if it needs one.
+pub(crate) fn with_guard(base: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
+    match Guard::of(base.name()) {
         Some(guard) => Arc::new(ScalarUDF::new_from_impl(Guarded { base, guard })),
         None => base,
-    };
-    functions.into_iter().map(guarded).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,6 +142,23 @@ impl ScalarUDFImpl for Guarded {
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         self.base.simplify(args, info)
+    }
+
+    /// The times that a year has. A year beyond the type has none that could be compared with: DataFusion then compares with NULL.
+    fn preimage(
+        &self,
+        args: &[Expr],
+        value: &Expr,
+        info: &SimplifyContext,
+    ) -> Result<PreimageResult> {
+        Ok(match self.base.preimage(args, value, info)? {
+            PreimageResult::Range { interval, .. }
+                if interval.lower().is_null() || interval.upper().is_null() =>
+            {
+                PreimageResult::None
+            }
+            found => found,
+        })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
