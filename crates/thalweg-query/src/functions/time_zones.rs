@@ -213,8 +213,10 @@ pub(super) fn offset_of_clock(zone: Tz, time: NaiveDateTime, is_first: bool) -> 
     if let Some(offset) = offset {
         return offset.fix().local_minus_utc();
     }
-    // Passed over: the offset of some hours before.
-    let before = time - TimeDelta::hours(6);
-    let before = zone.offset_from_local_datetime(&before).latest();
+    // Passed over: the offset of some hours before, where a zone left out a day of the day before that.
+    let before = [6, 30].into_iter().find_map(|hours| {
+        let before = time - TimeDelta::hours(hours);
+        zone.offset_from_local_datetime(&before).latest()
+    });
     before.map_or(0, |offset| offset.fix().local_minus_utc())
 }

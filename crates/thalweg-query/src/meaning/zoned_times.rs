@@ -13,11 +13,11 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits,
-    cast, lit,
+    binary_expr, cast, lit,
 };
 use std::sync::Arc;
 
-/// Sums with intervals, and `date_trunc` to days and longer.
+/// Sums with intervals, and `date_trunc` to hours and longer.
 pub(super) fn on_clock(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
@@ -45,6 +45,18 @@ pub(super) fn on_clock(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
                 let first = first_instant.call(vec![Expr::ScalarFunction(call), zone]);
                 return Transformed::yes(cast(first, DataType::Timestamp(unit, Some(name))));
             }
+            if let [part, time] = &mut call.args[..]
+                && is_part(part, &["hour"])
+                && let Some((_, name)) = zone_of(time, schema)
+            {
+                // Back by what has passed of the hour on the clock, which may have been put forward or back in between.
+                let [at_time_zone, ..] = time_zones::functions();
+                let shown = at_time_zone.call(vec![time.clone(), lit(name.to_string())]);
+                let hour = call.func.call(vec![part.clone(), shown.clone()]);
+                let passed = binary_expr(shown, Operator::Minus, hour);
+                let time = std::mem::take(time);
+                return Transformed::yes(binary_expr(time, Operator::Minus, passed));
+            }
             Transformed::no(Expr::ScalarFunction(call))
         }
         other => Transformed::no(other),
@@ -65,14 +77,17 @@ fn zone_of(expr: &Expr, schema: &DFSchema) -> Option<(TimeUnit, Arc<str>)> {
     (!is_fixed).then_some((unit, zone))
 }
 
-/// Whether `date_trunc` goes by days or longer; shorter parts are as long everywhere.
+/// Whether `date_trunc` goes by days or longer; parts shorter than an hour are as long everywhere.
 fn is_of_days(part: &Expr) -> bool {
+    is_part(part, &["day", "week", "month", "quarter", "year"])
+}
+
+fn is_part(part: &Expr, known: &[&str]) -> bool {
     let Expr::Literal(part, _) = part else {
         return false;
     };
     let part = part.try_as_str().flatten().unwrap_or_default();
-    let days = ["day", "week", "month", "quarter", "year"];
-    days.iter().any(|known| part.eq_ignore_ascii_case(known))
+    known.iter().any(|known| part.eq_ignore_ascii_case(known))
 }
 
 /// RANGE frames of days and months over such times.
