@@ -36,6 +36,8 @@ use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
+use datafusion::physical_expr::PhysicalSortExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
@@ -416,8 +418,15 @@ fn filtered_in_order(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
     let Some(filter) = sort.input().downcast_ref::<FilterExec>() else {
         return Ok(None);
     };
-    let SortOrderPushdownResult::Exact { inner } = filter.input().try_pushdown_sort(sort.expr())?
-    else {
+    // The filter may give out other columns than it takes.
+    let order = match filter.projection() {
+        None => sort.expr().to_vec(),
+        Some(columns) => match below_projection(sort.expr(), columns)? {
+            Some(order) => order,
+            None => return Ok(None),
+        },
+    };
+    let SortOrderPushdownResult::Exact { inner } = filter.input().try_pushdown_sort(&order)? else {
         return Ok(None);
     };
     if partition_count(&inner) != 1 {
@@ -430,6 +439,31 @@ fn filtered_in_order(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
             .with_fetch(Some(rows))
             .unwrap_or_else(|| Arc::new(GlobalLimitExec::new(filtered, 0, Some(rows)))),
     }))
+}
+
+/// The keys of a sort in terms of the rows that a projection to these columns takes.
+fn below_projection(
+    order: &[PhysicalSortExpr],
+    columns: &[usize],
+) -> Result<Option<Vec<PhysicalSortExpr>>> {
+    let mut known = true;
+    let order = order.iter().map(|key| {
+        let expr = Arc::clone(&key.expr).transform(|expr| {
+            let Some(column) = expr.downcast_ref::<Column>() else {
+                return Ok(Transformed::no(expr));
+            };
+            let Some(&below) = columns.get(column.index()) else {
+                known = false;
+                return Ok(Transformed::no(expr));
+            };
+            Ok(Transformed::yes(
+                Arc::new(Column::new(column.name(), below)) as _,
+            ))
+        })?;
+        Ok(PhysicalSortExpr::new(expr.data, key.options))
+    });
+    let order = order.collect::<Result<Vec<_>>>()?;
+    Ok(known.then_some(order))
 }
 
 /// Scans are cut into partitions where that helps; where all that became of it is that rows lost their order, the
