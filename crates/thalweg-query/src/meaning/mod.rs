@@ -24,6 +24,7 @@ mod one_row_joins;
 mod parts;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
+mod unsigned_frames;
 pub(crate) mod window_keys;
 mod zoned_times;
 
@@ -65,6 +66,7 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .transform_data(rewrite_exprs)?
         .transform_data(float_keys::in_node)?
         .transform_data(zoned_times::in_frames)?
+        .transform_data(unsigned_frames::in_node)?
         .transform_data(lengths::in_node)
 }
 
