@@ -204,6 +204,13 @@ impl VisitorMut for Translator {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::Function(function) = expr {
+            windows::take_null_treatment(function);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         let translated = match expr {
             Expr::Function(function) => {

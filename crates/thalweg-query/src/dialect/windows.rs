@@ -4,12 +4,13 @@
 //! Invariant: behind this no window builds on another one; `OVER w` alone is left to DataFusion among the results of a SELECT. As in PostgreSQL, a window takes the
 //! partitions of the one that it builds on, and its order, if that has one; a frame cannot be taken over.
 
+use super::functions::plain_name;
 use super::outside_queries;
 use super::using::is_same;
 use crate::error::unsupported;
 use datafusion_sql::sqlparser::ast::{
-    Expr, Function, Ident, NamedWindowDefinition, NamedWindowExpr, Query, Select, SetExpr,
-    WindowSpec, WindowType,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
+    NamedWindowDefinition, NamedWindowExpr, Query, Select, SetExpr, WindowSpec, WindowType,
 };
 use thalweg_table::Result;
 
@@ -126,4 +127,54 @@ fn build_on(spec: &mut WindowSpec, known: &[(Ident, WindowSpec)]) -> Result<()> 
         spec.order_by = base.order_by.clone();
     }
     Ok(())
+}
+
+/// Functions that may leave out nulls.
+const OF_NULLS: [&str; 9] = [
+    "first_value",
+    "last_value",
+    "nth_value",
+    "lag",
+    "lead",
+    "first",
+    "last",
+    "array_agg",
+    "list",
+];
+
+/// Takes IGNORE NULLS from the end of the arguments, `last_value(round(v, 1) IGNORE NULLS)`: where these end with a call, the parser reads
+/// it as part of that.
+pub(super) fn take_null_treatment(function: &mut Function) {
+    if function.null_treatment.is_some() || !leaves_out_nulls(function) {
+        return;
+    }
+    let FunctionArguments::List(list) = &mut function.args else {
+        return;
+    };
+    let last = match (list.clauses.last_mut(), list.args.last_mut()) {
+        (Some(FunctionArgumentClause::OrderBy(keys)), _) => {
+            keys.last_mut().map(|key| &mut key.expr)
+        }
+        (None, Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)))) => Some(expr),
+        _ => None,
+    };
+    let call = last.and_then(last_call);
+    if let Some(call) = call.filter(|call| call.over.is_none() && !leaves_out_nulls(call)) {
+        function.null_treatment = call.null_treatment.take();
+    }
+}
+
+fn leaves_out_nulls(function: &Function) -> bool {
+    plain_name(function).is_some_and(|name| OF_NULLS.contains(&&*name))
+}
+
+/// The call that an expression ends with.
+fn last_call(expr: &mut Expr) -> Option<&mut Function> {
+    match expr {
+        Expr::Function(call) => Some(call),
+        Expr::BinaryOp { right: last, .. }
+        | Expr::UnaryOp { expr: last, .. }
+        | Expr::Between { high: last, .. } => last_call(last),
+        _ => None,
+    }
 }
