@@ -1,8 +1,9 @@
 //! `mode`: the value that is there most often.
 //!
 //! Invariants: of values that are there equally often it is the smallest, so that the order of rows and the number of
-//! threads change nothing; null is no value.
+//! threads change nothing; null is no value; 0.0 and -0.0 are one value, and so is every NaN.
 
+use super::plain_floats::plain_values;
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt64Array};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, UInt64Type};
@@ -82,7 +83,7 @@ struct Counts {
 
 impl Counts {
     fn add(&mut self, values: &ArrayRef, count: impl Fn(usize) -> u64) -> Result<()> {
-        let rows = self.rows.convert_columns(&[Arc::clone(values)])?;
+        let rows = self.rows.convert_columns(&[plain_values(values)])?;
         for (place, row) in rows.iter().enumerate() {
             if values.is_null(place) {
                 continue;
@@ -100,7 +101,7 @@ impl Counts {
     }
 
     fn take_away(&mut self, values: &ArrayRef) -> Result<()> {
-        let rows = self.rows.convert_columns(&[Arc::clone(values)])?;
+        let rows = self.rows.convert_columns(&[plain_values(values)])?;
         for (place, row) in rows.iter().enumerate() {
             if values.is_null(place) {
                 continue;

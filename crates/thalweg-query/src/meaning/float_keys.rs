@@ -23,6 +23,10 @@ pub(super) fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         LogicalPlan::Aggregate(aggregate) => {
             aggregate.aggr_expr.iter().any(has_keys) || aggregate.group_expr.iter().any(computes)
         }
+        LogicalPlan::Join(join) => join
+            .on
+            .iter()
+            .any(|(left, right)| computes(left) || computes(right)),
         LogicalPlan::Distinct(Distinct::All(input)) => return distinct(input),
         _ => false,
     };
@@ -117,6 +121,12 @@ pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
             let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
             Ok(Transformed::new_transformed(expr, changed))
         }
+        Expr::InSubquery(mut query) => {
+            let done = settled_if_computed(*query.expr, schema)?;
+            query.expr = Box::new(done.data);
+            let expr = Expr::InSubquery(query);
+            Ok(Transformed::new_transformed(expr, done.transformed))
+        }
         Expr::InList(mut list) => {
             let done = settled_if_computed(*list.expr, schema)?;
             list.expr = Box::new(done.data);
@@ -124,6 +134,16 @@ pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
                 Expr::InList(list),
                 done.transformed,
             ))
+        }
+        Expr::Case(mut case) if case.expr.is_some() => {
+            let mut changed = false;
+            let values = case.when_then_expr.iter_mut().map(|(when, _)| when);
+            for value in case.expr.iter_mut().chain(values) {
+                let done = settled_if_computed(std::mem::take(&mut **value), schema)?;
+                changed |= done.transformed;
+                **value = done.data;
+            }
+            Ok(Transformed::new_transformed(Expr::Case(case), changed))
         }
         Expr::ScalarFunction(mut call)
             if matches!(call.func.name(), "nullif" | "greatest" | "least") =>
@@ -156,7 +176,7 @@ fn settled_if_computed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
 }
 
 /// Whether an expression may make a NaN of other numbers, or change the sign of one.
-fn computes(expr: &Expr) -> bool {
+pub(super) fn computes(expr: &Expr) -> bool {
     let found = expr.exists(|expr| {
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { op, .. }) => matches!(

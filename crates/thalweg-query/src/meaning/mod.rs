@@ -6,6 +6,7 @@
 mod arithmetic;
 mod carried_values;
 pub(crate) mod casts;
+mod computed_floats;
 pub(crate) mod correlated;
 pub(crate) mod counted_sets;
 pub(crate) mod dates;
@@ -45,8 +46,8 @@ pub(crate) struct Meaning;
 
 impl AnalyzerRule for Meaning {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(rewrite_node)
-            .map(|done| done.data)
+        let plan = plan.transform_up_with_subqueries(rewrite_node)?.data;
+        computed_floats::settled(plan)
     }
 
     fn name(&self) -> &'static str {
