@@ -589,6 +589,8 @@ const OUTER_COLUMN: &str = "a column of the rows outside";
 
 /// A message in plain words.
 pub(crate) fn reworded(text: &str) -> String {
+    // Keys of ROLLUP and its like that were computed below.
+    let text = &*text.replace("__key ", "");
     known(text).unwrap_or_else(|| without_internals(without_request(text)))
 }
 

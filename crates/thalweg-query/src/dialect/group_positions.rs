@@ -1,6 +1,7 @@
-//! Positions of results inside ROLLUP, CUBE and GROUPING SETS: `GROUP BY ROLLUP (1, 2)`.
+//! Positions of results inside ROLLUP, CUBE and GROUPING SETS, `GROUP BY ROLLUP (1, 2)`, and keys that stand there twice.
 //!
-//! Invariant: a position stands for the expression of that result, as it does in a plain GROUP BY, which DataFusion knows.
+//! Invariants: a position stands for the expression of that result, as it does in a plain GROUP BY, which DataFusion knows; each set has
+//! a key once, and `ROLLUP (k, k)` the groups by `k` twice, as in PostgreSQL. DataFusion takes such a key for two columns of one name.
 
 use datafusion_sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Value};
 
@@ -24,4 +25,44 @@ pub(super) fn written_out(select: &mut Select) {
             *key = expr.clone();
         }
     }
+    keys.iter_mut().for_each(with_keys_once);
+}
+
+/// Keys of CUBE whose sets are written out: there are as many sets as subsets.
+const MOST_KEYS: usize = 10;
+
+fn with_keys_once(key: &mut Expr) {
+    let (keys, is_cube) = match key {
+        Expr::Rollup(keys) => (&*keys, false),
+        Expr::Cube(keys) if keys.len() <= MOST_KEYS => (&*keys, true),
+        _ => return,
+    };
+    let repeats = |(place, key): (usize, &Vec<Expr>)| keys[..place].contains(key);
+    if !keys.iter().enumerate().any(repeats) {
+        return;
+    }
+    let chosen: Vec<Vec<&Vec<Expr>>> = match is_cube {
+        false => (0..=keys.len())
+            .rev()
+            .map(|count| keys[..count].iter().collect())
+            .collect(),
+        true => (0..1_usize << keys.len())
+            .rev()
+            .map(|bits| {
+                let places = keys.iter().enumerate();
+                let chosen = places.filter(|(place, _)| bits >> place & 1 == 1);
+                chosen.map(|(_, key)| key).collect()
+            })
+            .collect(),
+    };
+    let sets = chosen.into_iter().map(|chosen| {
+        let mut set: Vec<Expr> = Vec::new();
+        for key in chosen.into_iter().flatten() {
+            if !set.contains(key) {
+                set.push(key.clone());
+            }
+        }
+        set
+    });
+    *key = Expr::GroupingSets(sets.collect());
 }

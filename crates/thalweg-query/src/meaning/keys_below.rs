@@ -166,12 +166,10 @@ fn grouping_set(
     rewritten: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
 ) -> Result<Transformed<LogicalPlan>> {
     let mut below = Below(Vec::new());
+    // Under names of our own: a cast is called like the column that it casts.
     let mut as_column = |expr: Expr| match expr {
         Expr::Column(_) => expr,
-        expr => {
-            let name = expr.schema_name().to_string();
-            below.column(expr, name)
-        }
+        expr => named_key(expr, &mut below),
     };
     let mut all = |exprs: Vec<Expr>| exprs.into_iter().map(&mut as_column).collect::<Vec<_>>();
     let set = match set {
@@ -184,8 +182,17 @@ fn grouping_set(
     if below.0.is_empty() {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate.clone())));
     }
-    let input = below.plan(&aggregate.input, rewritten)?;
+    let input = below.plan(&aggregate.input, &rewritten)?;
     let keys = vec![Expr::GroupingSet(set)];
     let grouped = Aggregate::try_new(Arc::new(input), keys, aggregate.aggr_expr.clone())?;
-    Ok(Transformed::yes(LogicalPlan::Aggregate(grouped)))
+    let grouped = rewritten(LogicalPlan::Aggregate(grouped))?;
+    let names = aggregate.schema.columns().into_iter();
+    let columns = names.zip(grouped.schema().columns());
+    let columns = columns.map(|(named, column)| match named == column {
+        true => Expr::Column(column),
+        false => Expr::Column(column).alias_qualified(named.relation, named.name),
+    });
+    let columns: Vec<Expr> = columns.collect();
+    let plan = LogicalPlanBuilder::from(grouped).project(columns)?;
+    Ok(Transformed::yes(plan.build()?))
 }
