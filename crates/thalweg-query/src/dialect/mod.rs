@@ -129,6 +129,7 @@ impl VisitorMut for Translator {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         order_by_positions(query);
         fetch_as_limit(query);
+        output_names::tell_sides_apart(query);
         let checked = unnested::check_order(query)
             .and_then(|()| rows::of_subqueries(query))
             .and_then(|()| windows::write_out_order(query));

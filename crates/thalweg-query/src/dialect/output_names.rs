@@ -10,9 +10,11 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Projection};
 use datafusion_sql::sqlparser::ast::{
-    Expr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut,
-    VisitorMut,
+    Expr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator,
+    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
 };
+use datafusion_sql::sqlparser::dialect::GenericDialect;
+use datafusion_sql::sqlparser::parser::Parser;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -231,6 +233,68 @@ pub(crate) fn tell_apart(statement: &mut impl VisitMut) {
     let _ = walk_mut(statement, &mut TellApart);
 }
 
+/// Makes equal names on either side of INTERSECT and EXCEPT differ: DataFusion compares columns of these by name.
+pub(super) fn tell_sides_apart(query: &mut Query) {
+    let mut sides = 0;
+    if matches!(&*query.body, SetExpr::SetOperation { .. }) {
+        tell_side_apart(&mut query.body, false, &mut sides);
+    }
+}
+
+fn tell_side_apart(body: &mut SetExpr, is_compared: bool, sides: &mut usize) {
+    match body {
+        SetExpr::SetOperation {
+            op, left, right, ..
+        } => {
+            let is_compared = is_compared || *op != SetOperator::Union;
+            tell_side_apart(left, is_compared, sides);
+            tell_side_apart(right, is_compared, sides);
+        }
+        SetExpr::Query(query) if is_compared => tell_side_apart(&mut query.body, true, sides),
+        SetExpr::Select(select) if is_compared => {
+            let has_several = select.from.len() > 1 || select.from.iter().any(has_joins);
+            if !has_several || !select.projection.iter().any(is_wildcard) {
+                tell_items_apart(select);
+                return;
+            }
+            // Only the planner knows which columns `*` stands for, and tells those of a query in FROM apart.
+            *sides += 1;
+            if let Some(outer) = in_query(select, &format!("{MARK}{sides}")) {
+                *body = outer;
+            }
+        }
+        _ => {}
+    }
+}
+
+fn has_joins(from: &TableWithJoins) -> bool {
+    !from.joins.is_empty()
+}
+
+/// `SELECT * FROM (select) AS name`.
+fn in_query(select: &Select, name: &str) -> Option<SetExpr> {
+    let written = format!("SELECT * FROM (SELECT 1) AS \"{name}\"");
+    let mut parser = Parser::new(&GenericDialect {})
+        .try_with_sql(&written)
+        .ok()?;
+    let mut outer = *parser.parse_query().ok()?.body;
+    let SetExpr::Select(all) = &mut outer else {
+        return None;
+    };
+    let TableFactor::Derived { subquery, .. } = &mut all.from.first_mut()?.relation else {
+        return None;
+    };
+    *subquery.body = SetExpr::Select(Box::new(select.clone()));
+    Some(outer)
+}
+
+fn is_wildcard(item: &SelectItem) -> bool {
+    matches!(
+        item,
+        SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
+    )
+}
+
 struct TellApart;
 
 impl VisitorMut for TellApart {
@@ -271,12 +335,6 @@ impl VisitorMut for TellApart {
 
 /// The new names of items that were given a name in the statement, by that name.
 fn tell_items_apart(select: &mut Select) -> HashMap<String, Ident> {
-    let is_wildcard = |item: &SelectItem| {
-        matches!(
-            item,
-            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
-        )
-    };
     let beside_all = usize::from(select.projection.iter().any(is_wildcard));
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut renamed = HashMap::new();
