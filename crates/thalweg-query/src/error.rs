@@ -127,10 +127,26 @@ fn message_of(error: &DataFusionError) -> String {
         },
         DataFusionError::SQL(inner, _) => syntax::reworded(&inner.to_string()),
         DataFusionError::ResourcesExhausted(text) if !text.contains("disk") => {
-            "the statement needs more memory than memory_limit: raise it, or select fewer columns or rows".to_owned()
+            format!(
+                "the statement needs more memory than memory_limit{}: raise it, or select fewer columns or rows",
+                limit_of(text)
+            )
         }
         other => plain(&other.message()),
     }
+}
+
+/// The limit that the library names, `fair(pool_size: 20.0 MB)`, in brackets. Its units are powers of 1024.
+fn limit_of(text: &str) -> String {
+    let limit = text.split_once("pool_size: ").and_then(|(_, rest)| {
+        let end = rest.find([')', ',']).unwrap_or(rest.len());
+        let (number, unit) = rest[..end].split_once(' ')?;
+        let number = number.strip_suffix(".0").unwrap_or(number);
+        let unit = unit.strip_suffix('B').unwrap_or(unit);
+        let binary = if unit.is_empty() { "" } else { "i" };
+        Some(format!(" ({number} {unit}{binary}B)"))
+    });
+    limit.unwrap_or_default()
 }
 
 fn plain(text: &str) -> String {
@@ -190,7 +206,10 @@ mod tests {
             (plan.kind(), plan.message()),
             (ErrorKind::Query, "no such column")
         );
-        let memory = from_datafusion(DataFusionError::ResourcesExhausted("sort".into()));
+        let text =
+            "no room - 0.0 B remain available for the total memory pool: fair(pool_size: 20.0 MB)";
+        let memory = from_datafusion(DataFusionError::ResourcesExhausted(text.into()));
+        assert!(memory.message().contains("memory_limit (20 MiB): raise"));
         assert_eq!(memory.kind(), ErrorKind::Limit);
         let missing = from_datafusion(DataFusionError::NotImplemented("x".into()));
         assert_eq!(missing.kind(), ErrorKind::Unsupported);

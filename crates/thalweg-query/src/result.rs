@@ -7,7 +7,7 @@ use crate::dialect::output_names::visible;
 use crate::error::{cancelled, from_arrow, from_datafusion, of_table, query};
 use crate::stack::with_room;
 use crate::stop::Stop;
-use crate::threads::{Threads, wait_for};
+use crate::threads::{Running, Threads, wait_for};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -56,7 +56,7 @@ enum Rows {
     Scan(Box<Scan>, String),
     /// Not started.
     Planned(Box<Planned>),
-    Running(Source, Arc<Threads>),
+    Running(Source, Running),
     Done,
 }
 
@@ -376,10 +376,13 @@ impl QueryResult {
     fn pull_any(&mut self, wait: Option<Duration>) -> Result<Fetched> {
         self.cancel.check()?;
         if let Rows::Planned(planned) = &self.rows {
-            self.rows = Rows::Running(Source::start(planned)?, Arc::clone(&planned.threads));
+            let running = Running::begin(&planned.threads, &planned.task);
+            self.rows = Rows::Running(Source::start(planned)?, running);
         }
         self.rows = match std::mem::replace(&mut self.rows, Rows::Done) {
-            Rows::Running(source, threads) => Rows::Running(source.moved_away(&threads), threads),
+            Rows::Running(source, running) => {
+                Rows::Running(source.moved_away(running.threads()), running)
+            }
             rows => rows,
         };
         match &mut self.rows {
@@ -388,7 +391,7 @@ impl QueryResult {
                 Some(batch) => Ok(Fetched::Batch(batch.map_err(|e| of_table(e, table))?)),
                 None => Ok(Fetched::End),
             },
-            Rows::Running(source, threads) => source.pull(threads, &self.cancel, wait),
+            Rows::Running(source, running) => source.pull(running.threads(), &self.cancel, wait),
             Rows::Planned(_) | Rows::Done => Ok(Fetched::End),
         }
     }

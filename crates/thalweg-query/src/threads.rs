@@ -2,13 +2,17 @@
 //!
 //! Invariants: whoever lets go of them last does not wait for them; a caller that is itself a thread of some runtime waits
 //! like any other, without a runtime of its own: a runtime does not start inside another. No thread of queries keeps tasks
-//! waiting while it runs code of the program.
+//! waiting while it runs code of the program. A statement that runs alone has all of the memory limit, also where tasks of one before it
+//! have not ended yet.
 
 use crate::stack::STACK_BYTES;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryLimit;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -17,9 +21,43 @@ use thalweg_table::{Error, Result};
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime, RuntimeFlavor};
 use tokio::task::{JoinHandle, block_in_place};
 
-/// The threads of queries of one connection.
+/// How long a statement waits for the memory of those before it, at most.
+const MOST_STEPS: usize = 200;
+const STEP: Duration = Duration::from_millis(1);
+
+/// The threads of queries of one connection, and how many statements run.
 #[derive(Debug)]
-pub(crate) struct Threads(Option<Runtime>, Handle);
+pub(crate) struct Threads(Option<Runtime>, Handle, AtomicUsize);
+
+/// A statement that runs on these threads, until it is dropped.
+pub(crate) struct Running(Arc<Threads>);
+
+impl Running {
+    pub(crate) fn begin(threads: &Arc<Threads>, task: &TaskContext) -> Self {
+        let others = threads.2.fetch_add(1, Ordering::AcqRel);
+        let pool = task.memory_pool();
+        if others == 0 && matches!(pool.memory_limit(), MemoryLimit::Finite(_)) {
+            // Tasks let go of their memory a little later than the caller lets go of their rows.
+            for _ in 0..MOST_STEPS {
+                if pool.reserved() == 0 {
+                    break;
+                }
+                thread::park_timeout(STEP);
+            }
+        }
+        Self(Arc::clone(threads))
+    }
+
+    pub(crate) fn threads(&self) -> &Threads {
+        &self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.2.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 impl Threads {
     pub(crate) fn start(threads: usize) -> Result<Self> {
@@ -33,7 +71,7 @@ impl Threads {
         let runtime = start_threads(|| builder.build())
             .map_err(|e| Error::io("starting the threads of queries", e))?;
         let handle = runtime.handle().clone();
-        Ok(Self(Some(runtime), handle))
+        Ok(Self(Some(runtime), handle, AtomicUsize::new(0)))
     }
 
     /// Lets what is called meanwhile start tasks on these threads.
@@ -124,5 +162,35 @@ struct Unpark(Thread);
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool};
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+
+    #[test]
+    fn a_statement_waits_for_the_memory_of_those_before_it() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(1_000));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool));
+        let task = TaskContext::default().with_runtime(runtime.build_arc().unwrap());
+        let threads = Arc::new(Threads::start(1).unwrap());
+        let kept = MemoryConsumer::new("ended").register(&pool);
+        kept.try_grow(900).unwrap();
+        threads.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            drop(kept);
+        });
+        let first = Running::begin(&threads, &task);
+        assert_eq!(pool.reserved(), 0);
+        // Beside one that runs, nothing is waited for.
+        let running = MemoryConsumer::new("running").register(&pool);
+        running.try_grow(900).unwrap();
+        let second = Running::begin(&threads, &task);
+        assert_eq!(pool.reserved(), 900);
+        drop((first, second, running));
+        assert_eq!(threads.2.load(Ordering::Acquire), 0);
     }
 }

@@ -413,7 +413,9 @@ fn memory_is_limited() {
     };
     let engine = SqlEngine::new(engine, options).unwrap();
     let wide = "SELECT array_length(array_agg(value)) FROM generate_series(1, 3000000)";
-    assert_eq!(fail(&engine, wide).0, ErrorKind::Limit);
+    let (kind, message) = fail(&engine, wide);
+    assert_eq!(kind, ErrorKind::Limit);
+    assert!(message.contains("memory_limit (2 MiB)"), "{message}");
 }
 
 #[test]
