@@ -184,33 +184,33 @@ fn option_value(key: &Ident, value: &Expr) -> Result<String> {
     )))
 }
 
-/// DROP TABLE; all of them or, when one does not exist, none. One that others drop at the same time is an error without
-/// IF EXISTS, and those before it are gone.
+/// DROP TABLE; all of them in one commit or, when one does not exist, none. One that others drop at the same time is an error without
+/// IF EXISTS.
 pub(crate) fn drop_tables(
     engine: &Engine,
     names: &[String],
     if_exists: bool,
 ) -> Result<QueryResult> {
-    let view = engine.snapshot()?;
     let forgiven = |error: &Error| if_exists && error.kind() == ErrorKind::NotFound;
-    let mut seen = HashSet::new();
-    let mut found = Vec::new();
-    // Names are the same in any case.
-    for name in names.iter().filter(|name| seen.insert(name.to_lowercase())) {
-        match view.table(name) {
+    loop {
+        let view = engine.snapshot()?;
+        let mut seen = HashSet::new();
+        let mut found: Vec<&str> = Vec::new();
+        // Names are the same in any case.
+        for name in names.iter().filter(|name| seen.insert(name.to_lowercase())) {
+            match view.table(name) {
+                Err(error) if forgiven(&error) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => return Err(error),
+                // One that cannot be read can be dropped all the same.
+                _ => found.push(name),
+            }
+        }
+        match engine.drop_tables(&found) {
+            // Others have dropped one meanwhile.
             Err(error) if forgiven(&error) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(error),
-            // One that cannot be read can be dropped all the same.
-            _ => found.push(name),
+            done => return done.map(|()| QueryResult::count(0)),
         }
     }
-    for name in found {
-        match engine.drop_table(name) {
-            Err(error) if forgiven(&error) => {}
-            done => done?,
-        }
-    }
-    Ok(QueryResult::count(0))
 }
 
 /// SHOW TABLES.

@@ -294,7 +294,7 @@ impl Engine {
             name: name.to_owned(),
             definition: definition.encode().into(),
         };
-        self.edit(edit)
+        self.edit(vec![edit])
     }
 
     /// The table of that name, in any case.
@@ -322,15 +322,46 @@ impl Engine {
         self.drop_numbered(table, name)
     }
 
+    /// Removes the tables with these names in one commit: behind a crash all of them are there, or none is.
+    ///
+    /// # Errors
+    /// `NotFound` for a name without a table; nothing was removed then.
+    pub fn drop_tables(&self, names: &[&str]) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let newest = self.newest()?;
+        let edits = names.iter().map(|name| {
+            let table = named(&newest, name)?.id;
+            Ok(Edit::DropTable { table })
+        });
+        self.edit(edits.collect::<Result<_>>()?).map_err(|error| {
+            if error.kind() != ErrorKind::NotFound {
+                return error;
+            }
+            let newest = self.newest();
+            let is_gone = |name: &&&str| {
+                newest
+                    .as_ref()
+                    .is_ok_and(|newest| newest.table_named(name).is_none())
+            };
+            let gone = names.iter().find(is_gone).unwrap_or(&names[0]);
+            dropped_meanwhile(gone, Some(error))
+        })?;
+        self.inner.has_dropped.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// Removes the table with this number, which had this name.
     pub(crate) fn drop_numbered(&self, table: TableId, name: &str) -> Result<()> {
-        self.edit(Edit::DropTable { table }).map_err(|error| {
-            match error.kind() {
-                // The kernel knows its number only.
-                ErrorKind::NotFound => dropped_meanwhile(name, Some(error)),
-                _ => error,
-            }
-        })?;
+        self.edit(vec![Edit::DropTable { table }])
+            .map_err(|error| {
+                match error.kind() {
+                    // The kernel knows its number only.
+                    ErrorKind::NotFound => dropped_meanwhile(name, Some(error)),
+                    _ => error,
+                }
+            })?;
         self.inner.has_dropped.store(true, Ordering::Release);
         Ok(())
     }
@@ -465,10 +496,10 @@ impl Engine {
     }
 
     /// Edits survive what appends do. A log that loses its end loses the rows of a table before the table.
-    fn edit(&self, edit: Edit) -> Result<CommitNo> {
+    fn edit(&self, edits: Vec<Edit>) -> Result<CommitNo> {
         self.inner.closed.check()?;
         let commit = Commit {
-            edits: vec![edit],
+            edits,
             ..Commit::default()
         };
         self.inner
