@@ -85,16 +85,16 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     let placeholders = number_placeholders(&mut tokens)?;
     let mut tokens = lists::with_brackets(tokens);
     let summarizes = take_summarize(&mut tokens);
-    begin_with_from(&mut tokens);
-    let tokens = column_words::quoted(from_first::with_select(tokens));
-    let tokens = token_forms::as_parsed(tokens);
+    let tokens = in_forms_of_parser(tokens);
     let wants_names = tokens.iter().any(|token| {
         is_quoted_with_capitals(&token.token)
             || matches!(&token.token, Token::Word(word)
                 if matches!(word.keyword, Keyword::REPLACE | Keyword::NATURAL))
     });
     let mut statements = parse_tokens(tokens).map_err(|error| {
-        let message = syntax::with_word_before(error.message(), text);
+        let inside = in_query_inside(error.message(), text);
+        let message = inside.as_deref().unwrap_or(error.message());
+        let message = syntax::with_word_before(message, text);
         Error::new(error.kind(), message)
     })?;
     let Some(mut statement) = statements.pop() else {
@@ -206,6 +206,24 @@ fn begins_value(before: Option<&Token>) -> bool {
         ),
         _ => false,
     }
+}
+
+/// The tokens in forms that the parser knows.
+fn in_forms_of_parser(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    begin_with_from(&mut tokens);
+    token_forms::as_parsed(column_words::quoted(from_first::with_select(tokens)))
+}
+
+/// The message of a query in brackets that cannot be parsed: the parser goes back from there, takes SELECT for the name of a table, and
+/// fails at the comma behind it.
+fn in_query_inside(message: &str, text: &str) -> Option<String> {
+    if !syntax::is_at_bracket(message) {
+        return None;
+    }
+    let mut tokens = tokens(text).ok()?;
+    number_placeholders(&mut tokens).ok()?;
+    let tokens = in_forms_of_parser(lists::with_brackets(tokens));
+    syntax::in_query_inside(message, &tokens)
 }
 
 /// Takes SUMMARIZE, which the parser does not know, from the front; a table behind it becomes a query of all its rows.

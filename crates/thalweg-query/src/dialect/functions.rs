@@ -67,7 +67,12 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
     (&["mod"], 2, "(a1) % (a2)"),
     (&["len"], 1, "character_length(a1)"),
     (&["regexp_matches"], 2, "regexp_like(a1, a2)"),
-    (&["string_split", "str_split"], 2, "string_to_array(a1, a2)"),
+    (
+        &["string_split", "str_split", "split"],
+        2,
+        "string_to_array(a1, a2)",
+    ),
+    (&["timezone"], 2, "at_time_zone(a2, a1)"),
     (&["approx_count_distinct"], 1, "approx_distinct(a1)"),
     (&["approx_quantile"], 2, "approx_percentile_cont(a1, a2)"),
     (&["variance"], 1, "var_samp(a1)"),

@@ -49,6 +49,9 @@ fn unknown_column(field: &Column, valid: &[Column]) -> String {
     let table = relation.table();
     let Some(columns) = tables.columns_of(table) else {
         let named = tables.names().join(", ");
+        if named.is_empty() {
+            return format!("the query has no table \"{table}\" for {table}.{name} in this place");
+        }
         return match tables.table_with(name) {
             Some(meant) => format!(
                 "the query has no table \"{table}\" for {table}.{name}; did you mean {meant}.{name}? its tables are {named}"
@@ -161,7 +164,7 @@ impl<'a> Tables<'a> {
     fn names(&self) -> Vec<&'a str> {
         let names = self.0.iter().map(|(name, _)| *name);
         names
-            .filter(|name| !name.is_empty() && !name.contains('('))
+            .filter(|name| !name.is_empty() && !name.contains('(') && !name.starts_with("__"))
             .collect()
     }
 

@@ -87,10 +87,11 @@ const TRANSLATED: &[(&[&str], &str)] = &[
     (&["mod"], "{}(a, b)"),
     (&["len"], "{}(text)"),
     (
-        &["regexp_matches", "string_split", "str_split"],
+        &["regexp_matches", "string_split", "str_split", "split"],
         "{}(text, 'pattern')",
     ),
     (&["approx_quantile"], "{}(value, 0.5)"),
+    (&["timezone"], "{}('Europe/Berlin', ts)"),
 ];
 
 /// Functions that need OVER.
@@ -180,6 +181,26 @@ const MEANT: &[(&[&str], &str)] = &[
             "to_json",
         ],
         "regexp_extract(text, '\"field\": *([^,}]*)', 1), or store the fields in columns: SQL takes no JSON",
+    ),
+    (
+        &["regexp_extract_all"],
+        "regexp_extract(text, 'pattern') for the first match, or regexp_count(text, 'pattern')",
+    ),
+    (
+        &["regexp_split_to_array", "string_split_regex"],
+        "string_to_array(text, ','), which splits at a text",
+    ),
+    (
+        &["list_aggregate", "list_aggr", "array_aggregate"],
+        "list_sum(l), list_avg(l), list_min(l) or list_max(l)",
+    ),
+    (
+        &["current_database", "current_catalog"],
+        "current_schema(): there is one database",
+    ),
+    (
+        &["bit_count"],
+        "(x & 1) + ((x >> 1) & 1) and so on, or store the number",
     ),
     (&["regexp_full_match"], "regexp_like(text, '^(?:pattern)$')"),
     (

@@ -1,5 +1,9 @@
 //! Statements that cannot be parsed.
 
+use datafusion_sql::sqlparser::dialect::GenericDialect;
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::parser::Parser;
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_table::suggest::nearest;
 
 /// Words that a statement is mistyped at.
@@ -142,6 +146,50 @@ pub(crate) fn with_word_before(message: &str, text: &str) -> String {
         (!is_it).then(|| format!("{message}; did you mean {meant} by {word}?"))
     };
     guess().unwrap_or_else(|| message.to_owned())
+}
+
+/// Queries in brackets that are parsed once more for a message.
+const MOST_INSIDE: usize = 32;
+/// Levels of brackets in them.
+const MOST_LEVELS: usize = 64;
+
+/// Whether a message is of a bracket that does not close where it should.
+pub(crate) fn is_at_bracket(message: &str) -> bool {
+    place_of(message).is_some() && message.contains(": expected ), found ")
+}
+
+/// The message of the query in brackets that fails furthest in the text, if that is behind the place of `message`.
+pub(crate) fn in_query_inside(message: &str, tokens: &[TokenWithSpan]) -> Option<String> {
+    let mut furthest = place_of(message)?;
+    let mut found = None;
+    let begins = (1..tokens.len()).filter(|&begin| {
+        let is_query = matches!(&tokens[begin].token, Token::Word(word)
+            if matches!(word.keyword, Keyword::SELECT | Keyword::WITH));
+        let mut before = tokens[..begin].iter().rev().map(|token| &token.token);
+        let before = before.find(|token| !matches!(token, Token::Whitespace(_)));
+        is_query && before == Some(&Token::LParen)
+    });
+    for begin in begins.take(MOST_INSIDE) {
+        let mut parser = Parser::new(&GenericDialect {})
+            .with_recursion_limit(MOST_LEVELS)
+            .with_tokens_with_locations(tokens[begin..].to_vec());
+        let parsed = parser.parse_query();
+        let Err(error) = parsed.and_then(|_| parser.expect_token(&Token::RParen)) else {
+            continue;
+        };
+        let words = reworded(&error.to_string());
+        if let Some(place) = place_of(&words).filter(|place| *place > furthest) {
+            (furthest, found) = (place, Some(words));
+        }
+    }
+    found
+}
+
+/// The line and column that a message begins with.
+fn place_of(message: &str) -> Option<(u64, u64)> {
+    let (place, _) = message.strip_prefix("line ")?.split_once(": ")?;
+    let (line, column) = place.split_once(", column ")?;
+    Some((line.parse().ok()?, column.parse().ok()?))
 }
 
 /// Whether a word is the end of a name with a dot and digits that was read as a number: `.5` of `PM2.5`.
