@@ -16,6 +16,7 @@ use crate::value::params;
 use arrow_schema::{DataType, Schema, TimeUnit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg::{
@@ -447,8 +448,8 @@ impl PyDatabase {
 
     /// The path it was opened by.
     #[getter]
-    fn path(&self) -> String {
-        self.path.display().to_string()
+    fn path(&self) -> OsString {
+        self.path.as_os_str().to_owned()
     }
 
     fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {

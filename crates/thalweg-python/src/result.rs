@@ -362,7 +362,12 @@ impl PyQueryResult {
         self.write(py, "write_csv", path)
     }
 
-    /// All rows as a list of tuples of Python values.
+    /// All rows as a list of tuples of Python values. An interval without months is a timedelta. One with months has no one length: it is
+    /// pyarrow's MonthDayNano, a tuple of months, days and nanoseconds, as in arrow().
+    ///
+    /// >>> import thalweg
+    /// >>> thalweg.connect(":memory:").sql("SELECT INTERVAL '36 hours', INTERVAL '1 month 2 days'").fetchall()
+    /// [(datetime.timedelta(days=1, seconds=43200), MonthDayNano(months=1, days=2, nanoseconds=0))]
     fn fetchall<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         self.with_rows(|rows| {

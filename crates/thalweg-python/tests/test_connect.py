@@ -165,3 +165,12 @@ def test_another_working_directory_leads_to_no_other_database(tmp_path, monkeypa
         assert other.sql("SELECT count(*), sum(v) FROM t").fetchone() == (2, 2.0)
     with thalweg.connect(tmp_path / "here" / "db") as db:
         assert len(db.table("own")) == 1_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have names in Unicode only")
+def test_a_path_that_is_no_text_is_given_as_python_has_it(tmp_path):
+    path = f"{tmp_path}/d\udcff"
+    with thalweg.connect(path) as db:
+        assert db.path == path
+    with thalweg.connect(path, read_only=True) as db:
+        assert db.path == path

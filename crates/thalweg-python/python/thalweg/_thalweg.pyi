@@ -442,7 +442,13 @@ class Result:
         """Writes all rows to a CSV file with a header, batch by batch, as the command line writes them."""
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows as a list of tuples of Python values."""
+        """All rows as a list of tuples of Python values. An interval without months is a timedelta. One with months has no one length: it is
+        pyarrow's MonthDayNano, a tuple of months, days and nanoseconds, as in arrow().
+
+        >>> import thalweg
+        >>> thalweg.connect(":memory:").sql("SELECT INTERVAL '36 hours', INTERVAL '1 month 2 days'").fetchall()
+        [(datetime.timedelta(days=1, seconds=43200), MonthDayNano(months=1, days=2, nanoseconds=0))]
+        """
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row as a tuple of Python values; None when there is no more. A datetime has microseconds: df(), numpy() and arrow() keep
