@@ -86,3 +86,4 @@ pub use producers::MOST_PRODUCERS;
 pub use rules::{Rule, break_rule, limit_page_entries};
 pub use state::{Snapshot, TableSnapshot};
 pub use table_state::TableState;
+pub use working::name_is_taken;

@@ -369,13 +369,7 @@ impl Working {
             None => Ok(()),
             // The repair renames the table that still has it.
             Some(_) if origin == (Origin::DamagedLog { edits_lost: true }) => Ok(()),
-            Some(taken) => {
-                let message = format!(
-                    "table \"{}\" exists already: use it as it is, or choose another name",
-                    taken.name
-                );
-                Err(Error::new(ErrorKind::AlreadyExists, message))
-            }
+            Some(taken) => Err(name_is_taken(&taken.name)),
         }
     }
 
@@ -748,6 +742,14 @@ fn refused(change: &Change, what: &str) -> Error {
 /// About what an entry takes in a directory.
 fn directory_bytes(entry: &Entry) -> u64 {
     (size_of::<Entry>() + entry.columns.len() * size_of::<ColumnSummary>()) as u64
+}
+
+/// The error for a new table with the name of another one.
+#[must_use]
+pub fn name_is_taken(name: &str) -> Error {
+    let message =
+        format!("table \"{name}\" exists already: use it as it is, or choose another name");
+    Error::new(ErrorKind::AlreadyExists, message)
 }
 
 fn names_bytes(table: &TableState) -> u64 {

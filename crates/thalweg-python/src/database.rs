@@ -183,7 +183,7 @@ impl PyDatabase {
             .map(|rows| self.result(rows))
     }
 
-    /// Makes a table with the columns of `rows` and stores them; texts in the column of times become times. Where rows cannot be
+    /// Makes a table with the columns of `rows`, which appears with them; texts in the column of times become times. Where rows cannot be
     /// stored there is no table afterwards.
     fn create_filled(
         &self,
@@ -194,16 +194,15 @@ impl PyDatabase {
     ) -> PyResult<PyTable> {
         let db = self.handle.open()?;
         let schema = with_times(nullable(&rows.schema()), options.time.as_deref());
-        let table = py
-            .detach(|| db.create_table(name, &schema, options))
+        let new = py
+            .detach(|| db.begin_table(name, &schema, options))
             .or_raise()?;
-        let made = table.clone();
-        let table = PyTable::new(Arc::clone(&self.handle), table);
+        let table = PyTable::new(Arc::clone(&self.handle), new.table().clone());
         if let Err(error) = table.append_input(py, rows) {
-            // The error that made it useless says more than one of the clean-up.
-            let _ = py.detach(|| made.drop_table());
+            py.detach(|| drop(new));
             return Err(error);
         }
+        py.detach(|| new.publish()).or_raise()?;
         Ok(table)
     }
 }

@@ -297,14 +297,14 @@ def test_a_failed_create_drops_no_table_that_has_taken_its_name(db, statement):
 
     def rows():
         yield pyarrow.record_batch([[1]], schema=schema)
-        db.drop_table("t")
+        assert db.tables() == []
         db.create_table("t", {"n": "int64"}).append({"n": list(range(100))})
         yield pyarrow.record_batch([[2]], schema=schema)
 
     reader = pyarrow.RecordBatchReader.from_batches(schema, rows())
-    with pytest.raises(thalweg.Error):
+    with pytest.raises(thalweg.AlreadyExistsError):
         db.sql(statement).fetchall() if statement else db.create_table("t", reader)
-    assert len(db.table("t")) == 100
+    assert len(db.table("t")) == 100 and db.tables() == ["t"]
 
 
 def test_a_table_that_was_made_is_the_callers_own(db):

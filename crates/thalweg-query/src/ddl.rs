@@ -13,7 +13,7 @@ use datafusion_sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::sync::Arc;
 use thalweg_table::schema::{parse_type, sql_type_name};
-use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, Result, Table};
+use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, NewTable, Result};
 
 /// The types of columns by their names in statements.
 const TYPES: &str = "types are BOOLEAN, TINYINT to BIGINT, UTINYINT to UBIGINT, REAL, DOUBLE, DECIMAL(18, 3), VARCHAR, BLOB, DATE, \
@@ -31,12 +31,12 @@ pub(crate) fn create_table(engine: &Engine, create: &CreateTable) -> Result<Quer
     Ok(QueryResult::count(0))
 }
 
-/// The table of CREATE TABLE AS, for rows of these columns; `None` where there is such a table and that is fine.
+/// The table of CREATE TABLE AS, to be filled, for rows of these columns; `None` where there is such a table and that is fine.
 pub(crate) fn create_table_for(
     engine: &Engine,
     create: &CreateTable,
     rows: &Schema,
-) -> Result<Option<Table>> {
+) -> Result<Option<NewTable>> {
     if !create.columns.is_empty() {
         return Err(unsupported(
             "CREATE TABLE with columns and AS SELECT is not offered: the columns are those of the query",
@@ -47,7 +47,7 @@ pub(crate) fn create_table_for(
         Field::new(field.name(), data_type, true)
     });
     add_table(create, fields.collect(), |name, schema, options| {
-        engine.create_table(name, schema, options)
+        engine.begin_table(name, schema, options)
     })
 }
 

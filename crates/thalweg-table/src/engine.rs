@@ -14,6 +14,7 @@ use crate::stream::{RawSizes, StreamEncoder};
 use crate::suggest::did_you_mean;
 use crate::table::{Maintained, Table, TableView};
 use crate::turns::Turns;
+use crate::unlisted::{self, NewTable, is_unlisted};
 use arrow_schema::Schema;
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +25,7 @@ use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::{Env, Owner};
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, Options, Result,
-    Snapshot, TableId, TableSnapshot,
+    Snapshot, TableId, TableSnapshot, name_is_taken,
 };
 
 /// Names of tables that a message lists.
@@ -212,7 +213,7 @@ impl Engine {
         let kernel = Kernel::open(env, path, &kernel_options(&options), encoder)?;
         // Who had it open before may have left some.
         let may_have_garbage = kernel.is_writer();
-        Ok(Self {
+        let engine = Self {
             inner: Arc::new(Arc::new(Inner {
                 kernel,
                 options,
@@ -226,7 +227,11 @@ impl Engine {
                 }),
                 has_dropped: AtomicBool::new(false),
             })),
-        })
+        };
+        if may_have_garbage {
+            unlisted::drop_left_over(&engine);
+        }
+        Ok(engine)
     }
 
     /// Opens a new database in memory, which is gone with the last clone. Durability, sync interval and segment size are
@@ -261,7 +266,10 @@ impl Engine {
         schema: &Schema,
         options: &CreateOptions,
     ) -> Result<Table> {
-        let created = self.commit_table(name, schema, options)?;
+        check_table_name(name)?;
+        let durability = self.inner.options.durability;
+        let definition = definition_of_new(name, schema, options)?;
+        let created = self.commit_table(name, &definition, durability)?;
         let table = named(&self.newest()?, name).ok();
         match table.filter(|table| table.created == created) {
             Some(table) => Table::new(self.clone(), &table),
@@ -275,26 +283,52 @@ impl Engine {
     /// # Errors
     /// As there, but for `NotFound` of the new table.
     pub fn add_table(&self, name: &str, schema: &Schema, options: &CreateOptions) -> Result<()> {
-        self.commit_table(name, schema, options).map(|_| ())
+        check_table_name(name)?;
+        let definition = definition_of_new(name, schema, options)?;
+        self.commit_table(name, &definition, self.inner.options.durability)
+            .map(|_| ())
+    }
+
+    /// Makes a table that nobody sees before [`NewTable::publish`], so that it appears together with its first rows.
+    ///
+    /// # Errors
+    /// As [`Engine::create_table`]; `Unavailable` when very many are being filled at the same time.
+    pub fn begin_table(
+        &self,
+        name: &str,
+        schema: &Schema,
+        options: &CreateOptions,
+    ) -> Result<NewTable> {
+        check_table_name(name)?;
+        let definition = definition_of_new(name, schema, options)?;
+        if let Some(taken) = self.newest()?.table_named(name) {
+            return Err(name_is_taken(&taken.name));
+        }
+        // The commits that follow are behind it in the log: they are on stable storage no sooner.
+        let durability = self.inner.options.durability.min(Durability::Process);
+        unlisted::with_free_name(|unlisted| {
+            let created = self.commit_table(unlisted, &definition, durability)?;
+            let table = self.newest()?.table_named(unlisted);
+            match table.filter(|table| table.created == created) {
+                Some(table) => Table::called(self.clone(), &table, name).map(NewTable::new),
+                None => Err(dropped_meanwhile(name, None)),
+            }
+        })
     }
 
     /// The commit that has made the table.
     fn commit_table(
         &self,
         name: &str,
-        schema: &Schema,
-        options: &CreateOptions,
+        definition: &TableDefinition,
+        durability: Durability,
     ) -> Result<CommitNo> {
-        check_name("table", name)?;
-        check_is_no_system_table(name)?;
-        let definition = TableDefinition::create(schema, options)
-            .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))?;
         let edit = Edit::CreateTable {
             table: NEW_TABLE,
             name: name.to_owned(),
             definition: definition.encode().into(),
         };
-        self.edit(vec![edit])
+        self.edit(vec![edit], durability)
     }
 
     /// The table of that name, in any case.
@@ -335,35 +369,44 @@ impl Engine {
             let table = named(&newest, name)?.id;
             Ok(Edit::DropTable { table })
         });
-        self.edit(edits.collect::<Result<_>>()?).map_err(|error| {
-            if error.kind() != ErrorKind::NotFound {
-                return error;
-            }
-            let newest = self.newest();
-            let is_gone = |name: &&&str| {
-                newest
-                    .as_ref()
-                    .is_ok_and(|newest| newest.table_named(name).is_none())
-            };
-            let gone = names.iter().find(is_gone).unwrap_or(&names[0]);
-            dropped_meanwhile(gone, Some(error))
-        })?;
+        self.edit(edits.collect::<Result<_>>()?, self.inner.options.durability)
+            .map_err(|error| {
+                if error.kind() != ErrorKind::NotFound {
+                    return error;
+                }
+                let newest = self.newest();
+                let is_gone = |name: &&&str| {
+                    newest
+                        .as_ref()
+                        .is_ok_and(|newest| newest.table_named(name).is_none())
+                };
+                let gone = names.iter().find(is_gone).unwrap_or(&names[0]);
+                dropped_meanwhile(gone, Some(error))
+            })?;
         self.inner.has_dropped.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Removes the table with this number, which had this name.
     pub(crate) fn drop_numbered(&self, table: TableId, name: &str) -> Result<()> {
-        self.edit(vec![Edit::DropTable { table }])
-            .map_err(|error| {
-                match error.kind() {
-                    // The kernel knows its number only.
-                    ErrorKind::NotFound => dropped_meanwhile(name, Some(error)),
-                    _ => error,
-                }
+        let durability = self.inner.options.durability;
+        self.edit(vec![Edit::DropTable { table }], durability)
+            .map_err(|error| match error.kind() {
+                // The kernel knows its number only.
+                ErrorKind::NotFound => dropped_meanwhile(name, Some(error)),
+                _ => error,
             })?;
         self.inner.has_dropped.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Gives the table with this number a name.
+    pub(crate) fn rename_numbered(&self, table: TableId, name: &str) -> Result<()> {
+        let rename = Edit::RenameTable {
+            table,
+            name: name.to_owned(),
+        };
+        self.edit(rename, self.inner.options.durability).map(|_| ())
     }
 
     /// One view of all tables: every commit acknowledged before the call, nothing later.
@@ -496,16 +539,29 @@ impl Engine {
     }
 
     /// Edits survive what appends do. A log that loses its end loses the rows of a table before the table.
-    fn edit(&self, edits: Vec<Edit>) -> Result<CommitNo> {
+    fn edit(&self, edits: Vec<Edit>, durability: Durability) -> Result<CommitNo> {
         self.inner.closed.check()?;
         let commit = Commit {
             edits,
             ..Commit::default()
         };
-        self.inner
-            .kernel
-            .commit(commit, self.inner.options.durability)
+        self.inner.kernel.commit(commit, durability)
     }
+}
+
+/// An error for a name that no table can have.
+fn check_table_name(name: &str) -> Result<()> {
+    check_name("table", name)?;
+    check_is_no_system_table(name)
+}
+
+fn definition_of_new(
+    name: &str,
+    schema: &Schema,
+    options: &CreateOptions,
+) -> Result<TableDefinition> {
+    TableDefinition::create(schema, options)
+        .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))
 }
 
 fn dropped_meanwhile(name: &str, source: Option<Error>) -> Error {
@@ -540,7 +596,8 @@ fn threads(options: &EngineOptions) -> Result<usize> {
 }
 
 fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
-    snapshot.table_named(name).ok_or_else(|| {
+    let table = snapshot.table_named(name);
+    table.filter(|_| !is_unlisted(name)).ok_or_else(|| {
         let message = format!("there is no table \"{name}\"; {}", listed(snapshot, name));
         Error::new(ErrorKind::NotFound, message)
     })
@@ -549,13 +606,14 @@ fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
 /// What to say of the tables that there are: only some of many, so that a failed lookup among them stays cheap.
 fn listed(snapshot: &Snapshot, wanted: &str) -> String {
     let some = snapshot.tables().take(MOST_COMPARED);
+    let some = some.filter(|table| !is_unlisted(&table.name));
     let mut names: Vec<String> = some.map(|table| table.name.to_string()).collect();
     names.sort_unstable();
     let meant = did_you_mean(wanted, names.iter().map(String::as_str));
     names.truncate(MOST_LISTED);
     let names = names.join(", ");
     match snapshot.table_count() {
-        0 => "there are no tables".to_owned(),
+        _ if names.is_empty() => "there are no tables".to_owned(),
         count if count > MOST_LISTED => format!("{meant}some of the {count} tables are {names}"),
         _ => format!("{meant}the tables are {names}"),
     }
@@ -564,6 +622,7 @@ fn listed(snapshot: &Snapshot, wanted: &str) -> String {
 fn names(snapshot: &Snapshot) -> Vec<String> {
     let mut names: Vec<String> = snapshot
         .tables()
+        .filter(|table| !is_unlisted(&table.name))
         .map(|table| table.name.to_string())
         .collect();
     names.sort_unstable();

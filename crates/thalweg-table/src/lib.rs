@@ -40,6 +40,7 @@ mod sweep;
 pub mod system_columns;
 pub mod table;
 mod turns;
+mod unlisted;
 pub mod wide;
 
 pub use aggregate::{AggregateRequest, AggregateResult, Bucket, Group};
@@ -51,3 +52,4 @@ pub use scan::{Scan, ScanMetrics, ScanRequest};
 pub use table::{Maintained, Table, TableStats, TableView};
 pub use thalweg_kernel::summary::{ColumnSummary, SummaryKind, ValueRange};
 pub use thalweg_kernel::{Durability, Error, ErrorKind, Result};
+pub use unlisted::NewTable;

@@ -64,11 +64,16 @@ impl Shape {
 
 impl Table {
     pub(crate) fn new(engine: Engine, table: &TableSnapshot) -> Result<Self> {
+        Self::called(engine, table, &table.name)
+    }
+
+    /// A handle that says another name than the one the table has yet.
+    pub(crate) fn called(engine: Engine, table: &TableSnapshot, name: &str) -> Result<Self> {
         let shape = Arc::new(ArcSwap::from_pointee(Shape::of(&engine, table)?));
         Ok(Self {
             engine,
             id: table.id,
-            name: Arc::clone(&table.name),
+            name: name.into(),
             shape,
         })
     }

@@ -315,3 +315,67 @@ fn a_scan_keeps_its_files_until_its_last_row() {
         "then they go"
     );
 }
+
+#[test]
+fn a_table_appears_together_with_its_rows() {
+    let sim = SimEnv::new(3);
+    let engine = open(&sim);
+    let schema = Schema::new(vec![
+        Field::new("ts", DataType::Int64, false),
+        Field::new("value", DataType::Float64, false),
+    ]);
+    let begin = |engine: &Engine| {
+        let new = engine.begin_table("t", &schema, &CreateOptions::stream("ts"));
+        let new = new.unwrap();
+        let table = new.table();
+        table.append([Ok(batch(table, 0, 40_000))], None).unwrap();
+        new
+    };
+    let is_there = |engine: &Engine| {
+        let names = engine.snapshot().unwrap().table_names();
+        assert_eq!(names, engine.table_names().unwrap());
+        assert!(engine.table("\u{0}0").is_err());
+        (!names.is_empty(), engine.table("t").is_ok())
+    };
+    let new = begin(&engine);
+    assert_eq!(new.table().name(), "t");
+    assert_eq!(is_there(&engine), (false, false));
+    let error = engine.table("u").unwrap_err();
+    assert!(error.message().ends_with("there are no tables"), "{error}");
+    // Given up, it leaves nothing.
+    drop(new);
+    let new = begin(&engine);
+    let other = begin(&engine);
+    assert_eq!(new.publish().unwrap().view().unwrap().row_count(), 40_000);
+    assert_eq!(is_there(&engine), (true, true));
+    let error = other.publish().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    let error = engine.begin_table("T", &schema, &CreateOptions::stream("ts"));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(engine.kernel().snapshot().unwrap().table_count(), 1);
+}
+
+#[test]
+fn a_killed_process_leaves_no_table_without_rows() {
+    let sim = SimEnv::new(4);
+    let engine = open(&sim);
+    let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
+    let options = CreateOptions::stream("ts");
+    let new = engine.begin_table("t", &schema, &options).unwrap();
+    let ts: ArrayRef = Arc::new(Int64Array::from_iter_values(0..9));
+    let rows = RecordBatch::try_new(new.table().schema(), vec![ts]).unwrap();
+    new.table().append([Ok(rows)], None).unwrap();
+    sim.kill_process(sim.process_id());
+    drop((new, engine));
+    let options_again = EngineOptions {
+        background: false,
+        ..EngineOptions::default()
+    };
+    let env = sim.env_of_process(sim.process_id() + 1);
+    let engine = Engine::open(env, Path::new("/db"), options_again).unwrap();
+    assert!(engine.table_names().unwrap().is_empty());
+    assert_eq!(engine.kernel().snapshot().unwrap().table_count(), 0);
+    let new = engine.begin_table("t", &schema, &options).unwrap();
+    new.publish().unwrap();
+    assert_eq!(engine.table_names().unwrap(), ["t"]);
+}

@@ -8,7 +8,8 @@ use thalweg_env::Env;
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::verify::VerifyReport;
 use thalweg_table::{
-    CreateOptions, DatabaseView, Durability, Engine, EngineOptions, Maintained, Result, Table,
+    CreateOptions, DatabaseView, Durability, Engine, EngineOptions, Maintained, NewTable, Result,
+    Table,
 };
 #[cfg(feature = "sql")]
 use {
@@ -183,6 +184,34 @@ impl Database {
         options: &CreateOptions,
     ) -> Result<Table> {
         self.engine.create_table(name, schema, options)
+    }
+
+    /// Makes a table that nobody sees until [`NewTable::publish`], so that it appears together with its first rows.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::{CreateOptions, Database, Value, schema_of_names};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// let new = db.begin_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// new.table().put(&[Value::Int(1), Value::Float(20.5)], None)?;
+    /// assert!(db.table_names()?.is_empty());
+    /// let room = new.publish()?;
+    /// assert_eq!(room.view()?.row_count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::create_table`].
+    pub fn begin_table(
+        &self,
+        name: &str,
+        schema: &Schema,
+        options: &CreateOptions,
+    ) -> Result<NewTable> {
+        self.engine.begin_table(name, schema, options)
     }
 
     /// The table of that name, in any case.

@@ -55,9 +55,9 @@ pub use thalweg_table::time::{
 };
 pub use thalweg_table::{
     AggregateRequest, AggregateResult, Appender, Bucket, ColumnRange, ColumnSummary, CreateOptions,
-    DatabaseView, Durability, Error, ErrorKind, Group, KeyRange, Layout, Maintained, Result, Scan,
-    ScanMetrics, ScanRequest, SummaryKind, SummaryOption, Table, TableDefinition, TableStats,
-    TableView, Value, ValueRange,
+    DatabaseView, Durability, Error, ErrorKind, Group, KeyRange, Layout, Maintained, NewTable,
+    Result, Scan, ScanMetrics, ScanRequest, SummaryKind, SummaryOption, Table, TableDefinition,
+    TableStats, TableView, Value, ValueRange,
 };
 
 #[cfg(feature = "sql")]
