@@ -23,7 +23,8 @@ use crate::stop::{Stop, stoppable};
 use crate::threads::{Threads, wait_for};
 use crate::wording::columns::with_text_as_written;
 use crate::{constant_params, ddl, insert, lists, literals, summarize, system};
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
 use chrono::Utc;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, ScalarValue};
@@ -365,7 +366,7 @@ impl SqlEngine {
         self.start(&plan, view)
     }
 
-    /// CREATE TABLE AS: two commits, the second with all rows; where it fails the table is dropped again.
+    /// CREATE TABLE AS: the table appears with all its rows, or not at all.
     fn create_table_as(
         &self,
         statement: &Statement,
@@ -379,21 +380,18 @@ impl SqlEngine {
         };
         let source = statement_of(source);
         let mut rows = self.query(statement, &source, params, extra)?;
-        let Some(table) = ddl::create_table_for(&self.0.engine, create, rows.schema())? else {
+        let Some(new) = ddl::create_table_for(&self.0.engine, create, rows.schema())? else {
             return Ok(QueryResult::count(0));
         };
-        let mut append = || {
-            let columns: Vec<usize> = (0..table.definition().columns().len()).collect();
-            let batches = std::iter::from_fn(|| next_while(&mut rows, go_on).transpose());
-            insert::append(&table, &columns, batches)
-        };
-        match append() {
-            Ok(count) => Ok(QueryResult::count(count)),
-            Err(error) => {
-                // Another may have dropped it; what is reported is why there are no rows.
-                let _ = table.drop_table();
-                Err(error)
+        let columns: Vec<usize> = (0..new.table().definition().columns().len()).collect();
+        let batches = std::iter::from_fn(|| next_while(&mut rows, go_on).transpose());
+        let count = insert::append(new.table(), &columns, batches)?;
+        match new.publish() {
+            Ok(_) => Ok(QueryResult::count(count)),
+            Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => {
+                Ok(QueryResult::count(0))
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -595,15 +593,30 @@ impl SqlEngine {
         let view = self.0.engine.snapshot()?;
         let now = Utc::now();
         let mut values = vec![ScalarValue::Null; cells.len()];
-        for (query, places) in insert::queries_of(cells)? {
+        for computing in insert::queries_of(cells)? {
+            let (places, is_numbered) = (computing.places, computing.is_numbered);
             let own = Statement::of(statement).with_now(now);
-            let mut rows = self.query_on(view.clone(), &own, &query, params, extra)?;
-            let mut places = places.into_iter();
+            let mut rows = self.query_on(view.clone(), &own, &computing.query, params, extra)?;
             while let Some(batch) = next_while(&mut rows, go_on)? {
-                for row in 0..batch.num_rows() {
-                    for (column, place) in batch.columns().iter().zip(&mut places) {
-                        values[place] =
-                            ScalarValue::try_from_array(column, row).map_err(from_datafusion)?;
+                let value_of = |column: &ArrayRef, row| {
+                    ScalarValue::try_from_array(column, row).map_err(from_datafusion)
+                };
+                match batch.columns() {
+                    [numbers, column] if is_numbered => {
+                        let numbers = numbers.as_primitive_opt::<Int64Type>();
+                        let numbers =
+                            numbers.ok_or_else(|| query("a row of VALUES has no number"))?;
+                        for (row, number) in numbers.values().iter().enumerate() {
+                            let place = usize::try_from(*number).ok().and_then(|n| places.get(n));
+                            if let Some(place) = place {
+                                values[*place] = value_of(column, row)?;
+                            }
+                        }
+                    }
+                    columns => {
+                        for (column, place) in columns.iter().zip(&places) {
+                            values[*place] = value_of(column, 0)?;
+                        }
                     }
                 }
             }

@@ -349,7 +349,7 @@ pub(crate) fn plain_values(source: &Query) -> Option<&Values> {
 fn one_batch(columns: &[Vec<ScalarValue>]) -> Result<Option<RecordBatch>> {
     let mut arrays = Vec::with_capacity(columns.len());
     for column in columns {
-        let Some(array) = array_of(column.clone())? else {
+        let Some(array) = array_of(column)? else {
             return Ok(None);
         };
         arrays.push(array);
@@ -364,9 +364,17 @@ fn one_batch(columns: &[Vec<ScalarValue>]) -> Result<Option<RecordBatch>> {
 /// Expressions of different types that are planned together: planning takes four times as long for twice as many.
 const COMPUTED_TOGETHER: usize = 64;
 
-/// Queries that compute expressions, each with the places of its values, row by row. No column of one has two types: the planner
-/// would give all of its values one.
-pub(crate) fn queries_of(cells: &[&Expr]) -> Result<Vec<(DfStatement, Vec<usize>)>> {
+/// A query that computes expressions.
+pub(crate) struct Computing {
+    pub(crate) query: DfStatement,
+    /// The places of the values of its row, or of its rows, if those are numbered.
+    pub(crate) places: Vec<usize>,
+    /// Its first column is the number of the row: rows with subqueries come in any order.
+    pub(crate) is_numbered: bool,
+}
+
+/// Queries that compute expressions. No column of one has two types: the planner would give all of its values one.
+pub(crate) fn queries_of(cells: &[&Expr]) -> Result<Vec<Computing>> {
     let mut of_one_type: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (place, cell) in cells.iter().enumerate() {
         of_one_type.entry(kind_of(cell)).or_default().push(place);
@@ -377,11 +385,23 @@ pub(crate) fn queries_of(cells: &[&Expr]) -> Result<Vec<(DfStatement, Vec<usize>
     let alone: Vec<usize> = alone.into_iter().flatten().collect();
     let rows = alone.chunks(COMPUTED_TOGETHER).map(|places| {
         let row: Vec<Expr> = places.iter().map(|place| cells[*place].clone()).collect();
-        Ok((values_of(vec![row])?, places.to_vec()))
+        Ok(Computing {
+            query: values_of(vec![row])?,
+            places: places.to_vec(),
+            is_numbered: false,
+        })
     });
     let columns = together.into_iter().map(|places| {
-        let rows = places.iter().map(|place| vec![cells[*place].clone()]);
-        Ok((values_of(rows.collect())?, places))
+        let numbered = places.iter().enumerate();
+        let rows = numbered.map(|(number, place)| {
+            let number = Value::Number(number.to_string(), false).with_empty_span();
+            vec![Expr::Value(number), cells[*place].clone()]
+        });
+        Ok(Computing {
+            query: values_of(rows.collect())?,
+            places,
+            is_numbered: true,
+        })
     });
     rows.chain(columns).collect()
 }
@@ -491,10 +511,10 @@ fn number(digits: &str, to: &DataType) -> Option<ScalarValue> {
 const MOST_EXACT_FLOAT: u64 = 1 << 53;
 
 /// One array of values that have one type, or are whole and broken numbers; `None` when they do not go together.
-fn array_of(mut values: Vec<ScalarValue>) -> Result<Option<ArrayRef>> {
+fn array_of(values: &[ScalarValue]) -> Result<Option<ArrayRef>> {
     let rows = values.len();
     let mut data_type = DataType::Null;
-    for value in &values {
+    for value in values {
         let given = value.data_type();
         data_type = match (&data_type, &given) {
             (DataType::Null, _) => given,
@@ -517,21 +537,24 @@ fn array_of(mut values: Vec<ScalarValue>) -> Result<Option<ArrayRef>> {
     if data_type == DataType::Null {
         return Ok(Some(Arc::new(NullArray::new(rows))));
     }
-    for value in &mut values {
-        if value.data_type() != data_type {
-            // The table would only see what is left of it.
-            if let ScalarValue::Int64(Some(whole)) = value
-                && data_type == DataType::Float64
-                && whole.unsigned_abs() > MOST_EXACT_FLOAT
-            {
-                return Ok(None);
-            }
-            *value = value.cast_to(&data_type).map_err(from_datafusion)?;
-        }
+    // The table would only see what is left of it.
+    let is_cut = |value: &ScalarValue| matches!(value, ScalarValue::Int64(Some(whole)) if whole.unsigned_abs() > MOST_EXACT_FLOAT);
+    if data_type == DataType::Float64 && values.iter().any(is_cut) {
+        return Ok(None);
     }
-    ScalarValue::iter_to_array(values)
-        .map(Some)
-        .map_err(from_datafusion)
+    let mut failed = None;
+    let converted = values.iter().map_while(|value| {
+        if value.data_type() == data_type {
+            return Some(value.clone());
+        }
+        let value = value.cast_to(&data_type);
+        value.map_err(|error| failed = Some(error)).ok()
+    });
+    let array = ScalarValue::iter_to_array(converted);
+    match failed {
+        Some(error) => Err(from_datafusion(error)),
+        None => array.map(Some).map_err(from_datafusion),
+    }
 }
 
 #[cfg(test)]
