@@ -468,6 +468,20 @@ struct Parts {
     next_column_id: u32,
 }
 
+/// What to store in place of values of a type that cannot be.
+fn instead_of(data_type: &DataType) -> &'static str {
+    match data_type {
+        DataType::Time32(_) | DataType::Time64(_) => {
+            ": make timestamps of them with their dates, or text, as CAST(x AS VARCHAR) does in SQL"
+        }
+        DataType::Struct(_) => ": give each of its fields a column",
+        nested if nested.is_nested() => {
+            ": give each of its values a row, as unnest(x) does in SQL, or a column"
+        }
+        _ => "",
+    }
+}
+
 fn new_column(id: u32, field: &Field) -> Result<Column> {
     if *field.data_type() == DataType::Null {
         return Err(schema(format!(
@@ -478,9 +492,10 @@ fn new_column(id: u32, field: &Field) -> Result<Column> {
     let data_type = stored_type(field.data_type()).ok_or_else(|| {
         schema(format!(
             "column \"{}\": the type {} cannot be stored; what can are numbers, decimals, booleans, strings, binaries, dates, \
-             times with a date and durations",
+             times with a date and durations{}",
             field.name(),
-            shown_type(field.data_type())
+            shown_type(field.data_type()),
+            instead_of(field.data_type())
         ))
     })?;
     if let DataType::Timestamp(_, Some(zone)) = &data_type
