@@ -1,7 +1,8 @@
 //! `Database.executemany`: one statement for many rows of parameters.
 //!
 //! Invariant: an INSERT whose VALUES is one row stores all rows in one commit. It becomes an INSERT from a table that holds
-//! the parameters as columns, so that values are converted by the same rules.
+//! the parameters as columns, so that values are converted by the same rules; or an INSERT with the VALUES of all rows, where
+//! a column would have values of several types.
 
 use crate::error::{OrRaise, raise};
 use crate::finalize::Callback;
@@ -26,9 +27,15 @@ pub(crate) fn run(
     rows: &Bound<'_, PyAny>,
 ) -> PyResult<QueryResult> {
     let rows = rows_of(rows)?;
-    if let Some((text, input)) = as_one(py, text, &rows)? {
-        let extra = [(PARAMETERS.to_owned(), input.into_extra(false)?)];
-        let run = |go_on: &dyn Fn() -> bool| db.sql_while(&text, &Params::None, &extra, go_on);
+    if let Some((text, given)) = as_one(py, text, &rows)? {
+        let (params, extra) = match given {
+            Given::Table(input) => {
+                let extra = (PARAMETERS.to_owned(), input.into_extra(false)?);
+                (Params::None, vec![extra])
+            }
+            Given::Params(params) => (params, Vec::new()),
+        };
+        let run = |go_on: &dyn Fn() -> bool| db.sql_while(&text, &params, &extra, go_on);
         return signals::run(py, run)?.or_raise();
     }
     one_by_one(py, db, text, &rows)
@@ -84,12 +91,20 @@ fn rows_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     }
 }
 
+/// What an INSERT of all rows takes its values from.
+enum Given {
+    /// A table that holds the parameters as columns.
+    Table(Input),
+    /// A parameter for each value, where those of a column are of several types.
+    Params(Params),
+}
+
 /// An INSERT of all rows, if the statement is one of one row.
 fn as_one(
     py: Python<'_>,
     text: &str,
     rows: &[Bound<'_, PyAny>],
-) -> PyResult<Option<(String, Input)>> {
+) -> PyResult<Option<(String, Given)>> {
     let _running = Callback::begin()?;
     let made = py
         .import(name!(py, "thalweg._statements"))?
@@ -97,7 +112,11 @@ fn as_one(
     if made.is_none() {
         return Ok(None);
     }
-    let (text, table): (String, Bound<'_, PyAny>) = made.extract()?;
+    type Made<'py> = (String, Bound<'py, PyAny>, Bound<'py, PyAny>);
+    let (text, table, values): Made<'_> = made.extract()?;
+    if !values.is_none() {
+        return Ok(Some((text, Given::Params(params(Some(&values))?))));
+    }
     let input = input::read(&table, &Schema::empty(), None)?;
-    Ok(input.map(|input| (text, input)))
+    Ok(input.map(|input| (text, Given::Table(input))))
 }

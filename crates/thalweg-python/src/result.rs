@@ -16,7 +16,7 @@ use crate::signals::{Stopped, next_batch};
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, FieldRef, SchemaRef};
 use arrow_select::concat::concat_batches;
-use pyo3::exceptions::PyStopIteration;
+use pyo3::exceptions::{PyAttributeError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
@@ -302,6 +302,11 @@ impl PyQueryResult {
         table.call_method(name!(py, "to_pandas"), (), Some(&options))
     }
 
+    /// The same as arrow(), by its name in DuckDB.
+    fn fetch_arrow_table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.arrow(py)
+    }
+
     /// The same as df().
     fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.df(py)
@@ -352,14 +357,35 @@ impl PyQueryResult {
         self.numpy(py)
     }
 
+    /// The same as numpy(), by its name in DuckDB.
+    fn fetchnumpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.numpy(py)
+    }
+
     /// Writes all rows to a Parquet file, batch by batch.
     fn to_parquet(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         self.write(py, "write_parquet", path)
     }
 
-    /// Writes all rows to a CSV file with a header, batch by batch, as the command line writes them.
+    /// The same as to_parquet().
+    fn write_parquet(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.to_parquet(py, path)
+    }
+
+    /// Writes all rows to a CSV file with a header, batch by batch, as the command line writes them; compressed where its name ends with
+    /// .gz or .zst.
     fn write_csv(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         self.write(py, "write_csv", path)
+    }
+
+    /// The same as write_csv().
+    fn to_csv(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.write_csv(py, path)
+    }
+
+    /// Called for names that there are none of.
+    fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
+        Err(no_attribute("Result", name))
     }
 
     /// All rows as a list of tuples of Python values. An interval without months is a timedelta. One with months has no one length: it is
@@ -523,6 +549,28 @@ impl PyQueryResult {
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.html(py, None)
     }
+}
+
+/// The error for an attribute that there is none of, with what other libraries call so by its name here.
+pub(crate) fn no_attribute(class: &str, name: &str) -> PyErr {
+    let instead = match name {
+        "to_json" | "write_json" => {
+            ": thalweg sql DATABASE QUERY --format json prints JSON, and df().to_json() makes it"
+        }
+        "to_dict" | "to_pydict" | "to_dicts" | "to_pylist" => {
+            ": arrow().to_pydict() makes a dict of lists, arrow().to_pylist() a list of dicts"
+        }
+        "to_arrow" | "fetch_arrow_table" => ": arrow() is a pyarrow.Table",
+        "to_pandas" | "fetchdf" => ": df() is a pandas.DataFrame",
+        "to_polars" => ": pl() is a polars.DataFrame",
+        "to_numpy" | "fetchnumpy" => ": numpy() is a dict of arrays",
+        "fetchall" | "fetchone" | "fetchmany" | "write_csv" | "to_csv" | "write_parquet"
+        | "to_parquet" => ": scan() gives a Result, which has it",
+        _ => "",
+    };
+    PyAttributeError::new_err(format!(
+        "'{class}' object has no attribute '{name}'{instead}"
+    ))
 }
 
 fn is_busy() -> PyErr {

@@ -8,7 +8,7 @@ use crate::finalize::Callback;
 use crate::input::{self, Input};
 use crate::options::{flag, names, optional_dict, optional_text, whole_number};
 use crate::process::ProcessLocal;
-use crate::result::PyQueryResult;
+use crate::result::{PyQueryResult, no_attribute};
 use crate::row::with_row;
 use crate::scan::{Asked, scan};
 use crate::sharing::Handle;
@@ -255,6 +255,31 @@ impl PyTable {
     /// All rows as a dict of numpy arrays by column, in order of time; masked arrays where there are nulls.
     fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.first(py, None)?.numpy(py)
+    }
+
+    /// The same as arrow().
+    fn to_arrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.arrow(py)
+    }
+
+    /// The same as df().
+    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.df(py)
+    }
+
+    /// The same as pl().
+    fn to_polars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.pl(py)
+    }
+
+    /// The same as numpy().
+    fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.numpy(py)
+    }
+
+    /// Called for names that there are none of.
+    fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
+        Err(no_attribute("Table", name))
     }
 
     /// What is known of the table, as a dict: rows, bytes, blocks, fragments, open_rows, late_rows, min_time, max_time.

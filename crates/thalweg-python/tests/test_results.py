@@ -1,6 +1,7 @@
 """The forms that results take."""
 
 import gc
+import gzip
 import threading
 import warnings
 from datetime import datetime, timedelta
@@ -14,7 +15,7 @@ import pytest
 
 import thalweg
 
-FORMS = ["arrow", "df", "pl", "numpy", "reader", "to_arrow", "to_pandas", "to_polars", "to_numpy"]
+FORMS = ["arrow", "df", "pl", "numpy", "reader", "to_arrow", "to_pandas", "to_polars", "to_numpy", "fetchnumpy", "fetch_arrow_table"]
 
 
 def test_every_form_has_the_same_rows(cpu):
@@ -410,3 +411,42 @@ def test_a_result_that_is_used_up_is_no_empty_table(db, form):
     none = db.sql("SELECT 1 AS a WHERE false")
     assert none.fetchall() == []
     assert none.arrow().num_rows == 0
+
+
+def test_csv_is_compressed_by_the_name_of_its_file(db, tmp_path):
+    def written(name):
+        db.sql("SELECT 1 AS a, 'x' AS b UNION ALL SELECT 2, NULL ORDER BY a").write_csv(tmp_path / name)
+        return (tmp_path / name).read_bytes()
+
+    plain = written("t.csv")
+    assert plain.startswith(b"a,b\n1,x\n2,")
+    assert gzip.decompress(written("t.csv.gz")) == plain
+    packed = written("T.CSV.ZST")
+    assert packed != plain and pyarrow.input_stream(pyarrow.BufferReader(packed), compression="zstd").read() == plain
+
+
+def test_names_of_other_libraries(db, tmp_path):
+    table = db.create_table("names", {"a": [1, 2]})
+
+    def result():
+        return db.sql("SELECT a FROM names ORDER BY a")
+
+    assert result().fetch_arrow_table() == result().arrow() == table.to_arrow()
+    assert list(result().fetchnumpy()["a"]) == list(table.to_numpy()["a"]) == [1, 2]
+    assert list(table.to_pandas()["a"]) == list(table.to_polars()["a"]) == [1, 2]
+    result().write_parquet(tmp_path / "t.parquet")
+    result().to_csv(tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text() == "a\n1\n2\n"
+    with pytest.raises(AttributeError, match=r"'Result' object has no attribute 'to_json': .*--format json"):
+        result().to_json
+    with pytest.raises(AttributeError, match=r"'Table' object has no attribute 'fetchall': scan\(\) gives a Result"):
+        table.fetchall
+    assert not hasattr(table, "nothing") and not hasattr(result(), "nothing")
+
+
+def test_complex_numbers_name_their_column(db):
+    for column in ([1 + 2j], numpy.array([1j])):
+        with pytest.raises(thalweg.SchemaError, match='column "z": complex numbers cannot be stored'):
+            db.create_table("complexes", pandas.DataFrame({"a": [1], "z": column}))
+        with pytest.raises(thalweg.SchemaError, match='column "z": complex numbers cannot be stored'):
+            db.create_table("complexes", {"a": [1], "z": column})

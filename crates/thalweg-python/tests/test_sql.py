@@ -253,6 +253,26 @@ def test_a_table_with_the_name_of_a_parameter(db):
     assert db.executemany('INSERT INTO "parameter 1" VALUES (?)', [[1]]).fetchone() == (1,)
 
 
+def test_executemany_takes_the_values_that_its_statement_takes_one_by_one(db):
+    db.sql("CREATE TABLE mixed (ts TIMESTAMP, v DOUBLE, note VARCHAR)")
+    rows = [
+        ("2024-01-01 00:00", 1, "a"),
+        (datetime(2024, 1, 2), "2.5", None),
+        (date(2024, 1, 3), Decimal("3.25"), "it's $1 ?"),
+    ]
+    assert db.executemany("INSERT INTO mixed VALUES (?, ?, ?)", rows).fetchone() == (3,)
+    named = [{"t": ts, "v": v, "n": note} for ts, v, note in rows]
+    assert db.executemany("INSERT INTO mixed (note, v, ts) VALUES ($n, $v + 0, $t);", [named[0], named[0]]).fetchone() == (2,)
+    text = "INSERT INTO mixed (note, ts, v) VALUES ('(' || $2, $1, $3)"
+    assert db.executemany(text, [(ts, "x", v) for ts, v, _ in rows]).fetchone() == (3,)
+    once = db.sql("SELECT * FROM mixed ORDER BY ts, note").fetchall()
+    assert [row[1] for row in once] == [1.0, 1.0, 1.0, 1.0, 2.5, 2.5, 3.25, 3.25]
+    with pytest.raises(thalweg.Error, match="warm"):
+        db.executemany("INSERT INTO mixed (v) VALUES (?)", [(1,), ("warm",)])
+    assert len(db.table("mixed")) == 8
+
+
+
 @pytest.mark.parametrize(
     ("text", "rows", "word"),
     [

@@ -34,6 +34,8 @@ _FAMILIES = (
     ("binary values", (bytes, bytearray, memoryview)),
 )
 
+_NO_COMPLEX = "complex numbers cannot be stored: give their real and imaginary parts as two columns"
+
 # Rows that come one by one are put together to batches of so many.
 _GATHERED_ROWS = 65_536
 
@@ -68,6 +70,9 @@ def from_pandas(frame, names, time):
             raise SchemaError(f'the time column "{time}" is missing; if it is the index {name!r}: df.rename_axis("{time}")')
         frame = frame.rename_axis(time).reset_index()
     frame = _with_starts_of_periods(frame)
+    for name, dtype in zip(frame.columns, frame.dtypes):
+        if getattr(dtype, "kind", "") == "c":
+            raise SchemaError(f'column "{name}": {_NO_COMPLEX}')
     try:
         # No rows: the names as pyarrow has them, and an error if two are the same.
         names = pyarrow.Table.from_pandas(frame.iloc[:0], preserve_index=False).column_names
@@ -327,7 +332,9 @@ def _from_numpy(values):
         values = _in_arrow_unit(values)
     if values.dtype.kind == "O" and mask is None:
         return _from_objects(values)
-    if values.dtype.kind in "cV" or values.dtype.kind == "f" and values.dtype.itemsize > 8:
+    if values.dtype.kind == "c":
+        raise ValueError(_NO_COMPLEX)
+    if values.dtype.kind == "V" or values.dtype.kind == "f" and values.dtype.itemsize > 8:
         raise ValueError(f"values of type {values.dtype} cannot be stored")
     return pyarrow.array(values, mask=mask, from_pandas=False)
 
@@ -451,6 +458,7 @@ _REWORDED = [
     (r"Expected bytes, got a '(.*)' object", r"a value of type \1 stands among texts: give all rows values of one type"),
     (r"PyLong is too large to fit int64|Python int too large to convert to C .*|Value .* too large to fit in C integer type", "an integer is beyond 64 bits"),
     (r"(.*) Conversion failed for column (.*) with type .*", r'column "\2": \1'),
+    (r"Could not convert .* with type \S*complex\d*: .*|Unsupported numpy type \d+", _NO_COMPLEX),
     (r"Duplicate column names found: (.*)", r"two columns have the same name among \1"),
 ]
 

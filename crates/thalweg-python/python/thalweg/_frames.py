@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import os
 
 import numpy
@@ -9,6 +10,9 @@ import pyarrow
 import pyarrow.compute
 
 from thalweg._thalweg import Error, UnsupportedError, _csv_header, _csv_rows
+
+# The compression of files by the ends of their names, which `thalweg import` reads.
+_CODECS = {".gz": "gzip", ".zst": "zstd"}
 
 # What lies under the mask of a null, by the kind of the array.
 _HIDDEN = {"b": False, "i": 0, "u": 0, "f": numpy.nan}
@@ -50,21 +54,27 @@ def write_parquet(reader, path):
 
 
 def write_csv(reader, path):
-    """Writes the rows of a reader to a CSV file, as the command line prints them."""
-    _write(reader, path, _CsvWriter)
+    """Writes the rows of a reader to a CSV file, as the command line prints them; compressed as the name of the file says."""
+    suffix = os.path.splitext(path)[1] if isinstance(path, (str, bytes, os.PathLike)) else ""
+    codec = _CODECS.get(os.fsdecode(suffix).lower())
+    _write(reader, path, functools.partial(_CsvWriter, codec=codec))
 
 
 class _CsvWriter:
-    def __init__(self, path, schema):
+    def __init__(self, path, schema, codec):
         header = _csv_header(schema)
-        self._file = open(path, "wb")
-        self._file.write(header)
+        with contextlib.ExitStack() as opened:
+            self._file = opened.enter_context(open(path, "wb"))
+            if codec is not None:
+                self._file = opened.enter_context(pyarrow.CompressedOutputStream(self._file, codec))
+            self._file.write(header)
+            self._opened = opened.pop_all()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self._file.close()
+        self._opened.close()
 
     def write_batch(self, batch):
         self._file.write(_csv_rows(batch))

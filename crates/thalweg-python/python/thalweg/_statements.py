@@ -3,7 +3,7 @@
 import re
 
 from thalweg import _data
-from thalweg._thalweg import QueryError
+from thalweg._thalweg import QueryError, SchemaError
 
 _TOKEN = re.compile(
     r"""(?P<skipped>\s+|--[^\n]*|/\*.*?\*/)
@@ -26,7 +26,9 @@ def placeholders(text):
 
 
 def insert_of_all(text, rows, table):
-    """The statement as an INSERT from `table` and that table, made of `rows`. None for every other statement."""
+    """The statement as one of all rows: an INSERT from `table`, and that table, made of `rows`; or one with VALUES of all rows, where a
+    column has values of several types, and its parameters. None for every other statement.
+    """
     tokens = _tokens(text)
     values = _values_of_one_row(tokens)
     if values is None or not rows:
@@ -44,15 +46,34 @@ def insert_of_all(text, rows, table):
         for place, column in columns.items():
             column.append(row[place])
     names = {place: f"parameter {place if isinstance(place, str) else place + 1}" for place in columns}
-    arrays = _data.from_columns({names[place]: column for place, column in columns.items()})
     head, start = text[: tokens[values][2]], tokens[values + 1][2]
     closing = tokens[-1] if tokens[-1][1] != ";" else tokens[-2]
-    body, at = [], start + 1
-    for place_start, length, place in placed:
-        body += [text[at:place_start], f'"{names[place]}"']
+    parts, at = [], start + 1
+    for place_start, length, _ in placed:
+        parts.append(text[at:place_start])
         at = place_start + length
-    body.append(text[at : closing[2]])
-    return f'{head} SELECT {"".join(body)} FROM "{table}"', arrays
+    parts.append(text[at : closing[2]])
+    places = [place for _, _, place in placed]
+    try:
+        arrays = _data.from_columns({names[place]: column for place, column in columns.items()})
+    except SchemaError:
+        return _values_of_all(head, parts, places, columns, len(rows))
+    body = _joined(parts, [f'"{names[place]}"' for place in places])
+    return f'{head} SELECT {body} FROM "{table}"', arrays, None
+
+
+def _values_of_all(head, parts, places, columns, rows):
+    """VALUES of all rows, each value with a parameter of its own, as a statement of one row takes it."""
+    number_of = {place: number for number, place in enumerate(columns)}
+    numbers = [number_of[place] for place in places]
+    firsts = range(1, rows * len(columns) + 1, len(columns))
+    body = ", ".join(f"({_joined(parts, [f'${first + number}' for number in numbers])})" for first in firsts)
+    return f"{head} VALUES {body}", None, [value for row in zip(*columns.values()) for value in row]
+
+
+def _joined(parts, between):
+    """The parts with what stands between them."""
+    return "".join(text for pair in zip(parts, [*between, ""]) for text in pair)
 
 
 def _values_of_one_row(tokens):

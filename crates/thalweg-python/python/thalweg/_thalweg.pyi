@@ -317,6 +317,18 @@ class Table:
     def numpy(self) -> dict[str, numpy.ndarray[Any, Any]]:
         """All rows as a dict of numpy arrays by column, in order of time; masked arrays where there are nulls."""
 
+    def to_arrow(self) -> pyarrow.Table:
+        """The same as arrow()."""
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The same as df()."""
+
+    def to_polars(self) -> polars.DataFrame:
+        """The same as pl()."""
+
+    def to_numpy(self) -> dict[str, numpy.ndarray[Any, Any]]:
+        """The same as numpy()."""
+
     def stats(self) -> dict[str, Any]:
         """What is known of the table, as a dict: rows, bytes, blocks, fragments, open_rows, late_rows, min_time, max_time."""
 
@@ -411,6 +423,9 @@ class Result:
         integers beyond 2**53; arrow() and pl() keep them.
         """
 
+    def fetch_arrow_table(self) -> pyarrow.Table:
+        """The same as arrow(), by its name in DuckDB."""
+
     def to_pandas(self) -> pandas.DataFrame:
         """The same as df()."""
 
@@ -435,11 +450,21 @@ class Result:
     def to_numpy(self) -> dict[str, numpy.ndarray[Any, Any]]:
         """The same as numpy()."""
 
+    def fetchnumpy(self) -> dict[str, numpy.ndarray[Any, Any]]:
+        """The same as numpy(), by its name in DuckDB."""
+
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Writes all rows to a Parquet file, batch by batch."""
 
+    def write_parquet(self, path: str | os.PathLike[str]) -> None:
+        """The same as to_parquet()."""
+
     def write_csv(self, path: str | os.PathLike[str]) -> None:
-        """Writes all rows to a CSV file with a header, batch by batch, as the command line writes them."""
+        """Writes all rows to a CSV file with a header, batch by batch, as the command line writes them; compressed where its name ends
+        with .gz or .zst."""
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """The same as write_csv()."""
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as a list of tuples of Python values. An interval without months is a timedelta. One with months has no one length: it is
