@@ -20,7 +20,7 @@ pub(crate) fn run(folder: &Path) {
     make_folder(&env, folder);
     for (name, rows) in SIZES {
         let (raw, ours) = alternate(&env, folder, rows);
-        println!(
+        figure!(
             "commit {name}: raw {:.0} us, kernel {:.0} us, rate ratio {:.2}",
             raw,
             ours,
@@ -29,7 +29,7 @@ pub(crate) fn run(folder: &Path) {
     }
     for threads in [1, 2, 4, 8] {
         let rate = threads_rate(&env, folder, threads);
-        println!("durable single rows, {threads} threads: {rate:.0} commits/s");
+        figure!("durable single rows, {threads} threads: {rate:.0} commits/s");
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn process_rate(folder: &Path) {
             .expect("committed");
     }
     let seconds = (now_us(env) - start) / 1e6;
-    println!(
+    figure!(
         "process single rows: {:.0} commits/s",
         commits as f64 / seconds
     );

@@ -69,7 +69,7 @@ pub(crate) fn tables(folder: &Path) {
     let created_us = each_us(TABLES, |n| {
         create(&many, &format!("t{n}"), 2);
     });
-    println!("tables: {:.0} created a second", 1e6 / created_us);
+    figure!("tables: {:.0} created a second", 1e6 / created_us);
     let one_of_many = many.table("t50000").expect("there");
     let row = |n: i64| [Value::Int(n), Value::Float(0.5)];
     let put = |table: &Table, count, level| {
@@ -79,7 +79,7 @@ pub(crate) fn tables(folder: &Path) {
         let rounds = (0..ROUNDS).map(|_| (call(&one, &only), call(&many, &one_of_many)));
         let (alone, among): (Vec<f64>, Vec<f64>) = rounds.unzip();
         let (alone, among) = (files::median(alone), files::median(among));
-        println!(
+        figure!(
             "tables: {what} {among:.2} us beside {alone:.2} us with one table, {:.2}",
             among / alone
         );
@@ -107,7 +107,7 @@ pub(crate) fn tables(folder: &Path) {
     one.close().expect("closed");
     let bytes = |path: &Path| files::bytes_of(&Env::os(), path);
     let of_tables = bytes(&path).saturating_sub(bytes(&folder.join("one")));
-    println!("tables: {} bytes each at rest", of_tables / TABLES as u64);
+    figure!("tables: {} bytes each at rest", of_tables / TABLES as u64);
     let opened = (0..ROUNDS).map(|_| {
         let mut engine = None;
         let took_us = each_us(1, |_| engine = Some(open(&path, options.clone())));
@@ -116,7 +116,7 @@ pub(crate) fn tables(folder: &Path) {
         took_us / 1e3
     });
     let opened: Vec<f64> = opened.collect();
-    println!("tables: opened in {:.0} ms", files::median(opened));
+    figure!("tables: opened in {:.0} ms", files::median(opened));
 }
 
 fn batch(table: &Table, rows: i64) -> RecordBatch {
@@ -154,7 +154,7 @@ pub(crate) fn snapshot(folder: &Path) {
                 .expect("stored");
             most = most.max(resident_bytes());
         }
-        println!(
+        figure!(
             "snapshot: 768 MB appended, {} held, {} MiB more resident",
             if held { "one" } else { "none" },
             most.saturating_sub(resident) >> 20
@@ -180,7 +180,7 @@ pub(crate) fn reader(folder: &Path) {
         row[0] = Value::Int(n);
         table.put(&row, Some(Durability::Process)).expect("stored");
     });
-    println!("reader: {:.0} commits a second beside it", 1e6 / took_us);
+    figure!("reader: {:.0} commits a second beside it", 1e6 / took_us);
     let ended = reader.wait().expect("a process");
     assert!(ended.success(), "{ended}");
     engine.close().expect("closed");
@@ -207,7 +207,7 @@ pub(crate) fn follow(path: &Path) {
             most_files = most_files.max(files.map_or(0, |files| files.len()));
         }
     }
-    println!(
+    figure!(
         "reader: {looks} looks at {FOLLOWED} commits of 64 columns, at most {} MiB resident and {most_files} open files",
         most_bytes >> 20
     );
@@ -224,13 +224,13 @@ pub(crate) fn memory() {
             .put(&[Value::Int(n), Value::Float(0.5)], None)
             .expect("stored");
     });
-    println!(
+    figure!(
         "memory: {:.2} million rows put a second, {} MiB more resident with all of them",
         1.0 / took_us,
         resident_bytes().saturating_sub(before) >> 20
     );
     engine.drop_table("t").expect("dropped");
-    println!(
+    figure!(
         "memory: {} MiB more once they are dropped",
         resident_bytes().saturating_sub(before) >> 20
     );

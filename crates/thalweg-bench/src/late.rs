@@ -33,7 +33,7 @@ struct Arrivals {
 }
 
 pub(crate) fn run() {
-    println!("late rows, {EVENTS} events, bulks of late ones after every {BULK}");
+    figure!("late rows, {EVENTS} events, bulks of late ones after every {BULK}");
     let cases = [
         Arrivals {
             name: "1 % uniform",
@@ -75,7 +75,7 @@ pub(crate) fn run() {
         let bulks = bulks(&case);
         let (place, beside) = (in_place(&bulks), beside(&bulks));
         for (way, cost) in [("in place", place), ("beside", beside)] {
-            println!(
+            figure!(
                 "{}, {way}: {:.0} bytes written per late row, {:.3} blocks touched per late row, {:.2} blocks merged at read (at most {})",
                 case.name,
                 cost.bytes_per_row,
