@@ -1,8 +1,10 @@
 //! What can be typed.
 
+use crate::files;
 use crate::import::Pattern;
 use crate::output::Format;
 use arrow_schema::DataType;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,6 +22,7 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     /// The folder of the database; made if it is missing
+    #[arg(value_parser = database())]
     pub(crate) database: Option<PathBuf>,
 }
 
@@ -59,6 +62,7 @@ pub(crate) struct Rest {
 #[derive(Args, Debug)]
 pub(crate) struct SqlCall {
     /// The folder of the database
+    #[arg(value_parser = database())]
     pub(crate) database: PathBuf,
     /// One or more statements, separated by semicolons [default: those on standard input]
     #[arg(conflicts_with = "file")]
@@ -74,6 +78,7 @@ pub(crate) struct SqlCall {
 #[derive(Args, Debug)]
 pub(crate) struct ImportCall {
     /// The folder of the database; made if it is missing and --create is given
+    #[arg(value_parser = database())]
     pub(crate) database: PathBuf,
     /// CSV or JSON, plain, .gz or .zst; - is standard input. Several files with the same columns are one import
     #[arg(required = true, value_name = "FILE")]
@@ -259,6 +264,7 @@ pub(crate) enum FileFormat {
 #[derive(Args, Debug)]
 pub(crate) struct StatsCall {
     /// The folder of the database
+    #[arg(value_parser = database())]
     pub(crate) database: PathBuf,
     /// Only this table
     pub(crate) table: Option<String>,
@@ -270,6 +276,7 @@ pub(crate) struct StatsCall {
 #[derive(Args, Debug)]
 pub(crate) struct VerifyCall {
     /// The folder of the database
+    #[arg(value_parser = database())]
     pub(crate) database: PathBuf,
     /// Make it whole again: keep what can be read, list what is given up
     #[arg(long)]
@@ -279,9 +286,40 @@ pub(crate) struct VerifyCall {
 #[derive(Args, Debug)]
 pub(crate) struct MaintainCall {
     /// The folder of the database
+    #[arg(value_parser = database())]
     pub(crate) database: PathBuf,
     /// Only this table
     pub(crate) table: Option<String>,
+}
+
+/// The path of a database.
+fn database() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(files::database_path)
+}
+
+/// The arguments of a call in which a statement of `thalweg sql` may begin with a comment, which looks like an option.
+pub(crate) fn with_plain_statements(
+    arguments: impl Iterator<Item = OsString>,
+) -> impl Iterator<Item = OsString> {
+    let mut is_sql = false;
+    arguments.enumerate().map(move |(place, argument)| {
+        is_sql |= place == 1 && argument == *"sql";
+        match argument.to_str() {
+            Some(text) if is_sql && begins_with_comment(text) => format!(" {text}").into(),
+            _ => argument,
+        }
+    })
+}
+
+/// Whether it is a comment of SQL, which has blanks, and no option with a value.
+fn begins_with_comment(text: &str) -> bool {
+    let name = text
+        .strip_prefix("--")
+        .and_then(|text| text.split(['=', ' ', '\t', '\n', '\r']).next());
+    name.is_some_and(|name| {
+        let rest = &text[2 + name.len()..];
+        !rest.is_empty() && !rest.starts_with('=')
+    })
 }
 
 fn parse_lines(text: &str) -> Result<u64, String> {
@@ -321,6 +359,31 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn comments_are_no_options() {
+        let plain = |words: &[&str]| {
+            let words = words.iter().map(OsString::from);
+            let seen = with_plain_statements(words).map(|word| word.into_string().unwrap());
+            seen.collect::<Vec<_>>().join("|")
+        };
+        let sql = [
+            "thalweg",
+            "sql",
+            "db",
+            "-- all\nSELECT 1",
+            "--format=csv",
+            "--format",
+        ];
+        assert_eq!(
+            plain(&sql),
+            "thalweg|sql|db| -- all\nSELECT 1|--format=csv|--format"
+        );
+        assert!(begins_with_comment("--all\nSELECT 1") && begins_with_comment("-- a=b"));
+        assert!(!begins_with_comment("--file=a b.sql") && !begins_with_comment("--help"));
+        let import = ["thalweg", "import", "db", "-- x"];
+        assert_eq!(plain(&import), "thalweg|import|db|-- x");
     }
 
     #[test]

@@ -100,6 +100,23 @@ pub(crate) fn bytes_below(folder: &Path) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
+/// Reads the path of a database as Python does: `~` in front is the home folder. A shell does it too, but not inside quotes.
+pub(crate) fn database_path(given: PathBuf) -> Result<PathBuf, String> {
+    let mut parts = given.components();
+    let first = parts.next().map(|first| first.as_os_str().to_owned());
+    let Some(first) = first.filter(|first| first.as_encoded_bytes().starts_with(b"~")) else {
+        return Ok(given);
+    };
+    match std::env::home_dir().filter(|_| first == *"~") {
+        Some(home) => Ok(home.join(parts.as_path())),
+        None => Err(format!(
+            "there is no home folder for {}; write \"./{}\" for a folder of that name",
+            first.display(),
+            given.display()
+        )),
+    }
+}
+
 /// Where the shell keeps its history; `None` for a user without a home.
 pub(crate) fn history() -> Option<PathBuf> {
     std::env::home_dir().map(|home| home.join(".thalweg_history"))

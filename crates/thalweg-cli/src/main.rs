@@ -33,13 +33,13 @@ mod statements;
 mod stats;
 mod verify;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, with_plain_statements};
 use clap::Parser;
 use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(with_plain_statements(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => return opening::explain_arguments(&error).report(),
     };

@@ -4,6 +4,7 @@
 //! prints its header.
 
 use crate::failure::Failure;
+use crate::sql::counted;
 use arrow_array::RecordBatch;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_json::writer::JsonFormat;
@@ -16,6 +17,10 @@ use thalweg::{csv, texts};
 
 /// Rows that a terminal shows of a result.
 const TERMINAL_ROWS: usize = 200;
+/// Lines of a screen beside the rows of a table: its frame, its header, the lines below it and the prompt.
+const FRAME_ROWS: usize = 7;
+/// Rows that even the smallest screen shows.
+const FEWEST_ROWS: usize = 10;
 /// Characters that a terminal shows of a value where not all fit.
 const TERMINAL_CELL: usize = 40;
 const DOTS: &str = "…";
@@ -69,6 +74,18 @@ pub(crate) struct Limits {
     rows: Option<usize>,
     /// Characters of a line.
     width: Option<usize>,
+    /// Rows beyond the limit are counted.
+    counts_others: bool,
+}
+
+/// How many rows of a result the shell shows on a terminal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ShownRows {
+    /// A screenful.
+    #[default]
+    Screen,
+    Most(usize),
+    All,
 }
 
 impl Limits {
@@ -83,7 +100,33 @@ impl Limits {
         Self {
             rows: Some(TERMINAL_ROWS),
             width: width.filter(|width| *width > 0),
+            ..Self::default()
         }
+    }
+
+    /// Those of the shell: `rows` of a result, or as many as the terminal has room for; the others are counted.
+    pub(crate) fn of_shell(rows: ShownRows) -> Self {
+        let term = Term::stdout();
+        let limits = Self::of_terminal();
+        if limits.rows.is_none() {
+            return limits;
+        }
+        let screen = term.size_checked().map_or(0, |(rows, _)| usize::from(rows));
+        let rows = match rows {
+            ShownRows::Screen => Some(screen.saturating_sub(FRAME_ROWS).max(FEWEST_ROWS)),
+            ShownRows::Most(most) => Some(most),
+            ShownRows::All => None,
+        };
+        Self {
+            rows,
+            counts_others: true,
+            ..limits
+        }
+    }
+
+    /// Whether rows that are not printed are counted.
+    pub(crate) fn counts_others(self) -> bool {
+        self.counts_others
     }
 }
 
@@ -94,6 +137,10 @@ pub(crate) struct Printer<W: Write> {
     rows: u64,
     limits: Limits,
     is_cut: bool,
+    /// Rows that were not printed, so far.
+    others: u64,
+    /// There may be more of them.
+    has_uncounted: bool,
 }
 
 enum Writer<W: Write> {
@@ -146,6 +193,8 @@ impl<W: Write> Printer<W> {
             rows: 0,
             limits,
             is_cut: false,
+            others: 0,
+            has_uncounted: false,
         })
     }
 
@@ -167,6 +216,7 @@ impl<W: Write> Printer<W> {
                 if let Some(most) = self.limits.rows {
                     let room = most.saturating_sub(usize::try_from(rows_before).unwrap_or(most));
                     self.is_cut |= batch.num_rows() > room;
+                    self.others += batch.num_rows().saturating_sub(room) as u64;
                     batch = batch.slice(0, room.min(batch.num_rows()));
                     self.rows = rows_before + batch.num_rows() as u64;
                 }
@@ -200,6 +250,11 @@ impl<W: Write> Printer<W> {
         self.is_cut
     }
 
+    /// Notes that rows come after the last ones that it was given.
+    pub(crate) fn leave_uncounted(&mut self) {
+        self.has_uncounted = true;
+    }
+
     /// Prints what is left, and says how many rows there were.
     ///
     /// # Errors
@@ -215,7 +270,14 @@ impl<W: Write> Printer<W> {
                 if waiting_rows > 0 || !printed {
                     print_table(&mut out, &self.schema, &waiting, self.limits.width)?;
                 }
-                if self.is_cut {
+                if self.is_cut && self.limits.counts_others {
+                    let more = if self.has_uncounted { "more than " } else { "" };
+                    writeln!(
+                        out,
+                        "... {more}{} (.rows all prints all of them)",
+                        counted(self.others, "more row")
+                    )?;
+                } else if self.is_cut {
                     writeln!(
                         out,
                         "the first {} rows, there are more: .mode csv or --format csv prints all of them",

@@ -5,7 +5,7 @@
 
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
-use crate::output::{Format, Limits};
+use crate::output::{Format, Limits, ShownRows};
 use crate::schema::{create_statement, quoted};
 use crate::shell_words::Words;
 use crate::sql::{counted, execute};
@@ -29,6 +29,7 @@ Statements end with a semicolon. Tab completes a word, Ctrl-C stops a query, Ctr
 .schema [TABLE]            the statements that make them
 .import FILE TABLE [...]   store the rows of a file; options as those of `thalweg import`
 .mode table|csv|json       how rows are printed
+.rows NUMBER|all|screen    how many rows of a result a terminal shows
 .timer on|off              say how long statements take
 \\dt, \\d TABLE              names of all tables; the columns of one
 .help                      this
@@ -40,6 +41,8 @@ struct Shell {
     env: Env,
     format: Format,
     timer: bool,
+    /// Rows of a result that a terminal shows.
+    rows: ShownRows,
     /// Somebody watches.
     interactive: bool,
     /// Another process writes.
@@ -80,6 +83,7 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
         env: Env::os(),
         format: Format::or_default(None),
         timer: false,
+        rows: ShownRows::default(),
         interactive,
     };
     if interactive {
@@ -214,7 +218,7 @@ impl Shell {
             &self.db,
             statement,
             self.format,
-            Limits::of_terminal(),
+            Limits::of_shell(self.rows),
             &mut BufWriter::new(io::stdout().lock()),
         );
         let outcome = outcome.map_err(|failure| self.explained(failure))?;
@@ -257,6 +261,14 @@ impl Shell {
             [".timer"] => return Err(Failure::usage("write .timer on or .timer off")),
             [".mode"] => {
                 return Err(Failure::usage("write .mode table, .mode csv or .mode json"));
+            }
+            [".rows", "all"] => self.rows = ShownRows::All,
+            [".rows", "screen"] => self.rows = ShownRows::Screen,
+            [".rows", rest @ ..] => {
+                let most = rest.first().and_then(|number| number.parse().ok());
+                self.rows = ShownRows::Most(most.filter(|_| rest.len() == 1).ok_or_else(|| {
+                    Failure::usage("write .rows and a number, .rows all or .rows screen")
+                })?);
             }
             [".timer", "on"] => self.timer = true,
             [".timer", "off"] => self.timer = false,

@@ -10,8 +10,8 @@ use rustyline::validate::Validator;
 use rustyline::{Context, Helper};
 use thalweg::Database;
 
-const COMMANDS: [&str; 8] = [
-    ".exit", ".help", ".import", ".mode", ".quit", ".schema", ".tables", ".timer",
+const COMMANDS: [&str; 9] = [
+    ".exit", ".help", ".import", ".mode", ".quit", ".rows", ".schema", ".tables", ".timer",
 ];
 const KEYWORDS: &[&str] = &[
     "ALTER TABLE",

@@ -10,9 +10,12 @@ use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 use thalweg::{Database, Error, Fetched, Params, QueryResult};
+use thalweg_env::Env;
 
 /// How often a running query looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long rows that are not printed are counted, in nanoseconds.
+const MOST_COUNTING_NS: u64 = 500_000_000;
 
 /// `thalweg sql`.
 pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
@@ -102,6 +105,7 @@ pub(crate) fn execute(
     let mut result = start(db, statement, &listening)?;
     let schema = result.schema().clone();
     let mut printer = Printer::new(format, &schema, limits, out)?;
+    let (env, mut cut_ns) = (Env::os(), None);
     loop {
         let fetched = result.poll_batch(LOOK)?;
         listening
@@ -113,8 +117,13 @@ pub(crate) fn execute(
             Fetched::End => break,
         }
         if printer.is_cut() {
-            result.cancel_handle().cancel();
-            break;
+            let clock = env.clock();
+            let began_ns = *cut_ns.get_or_insert_with(|| clock.monotonic_ns());
+            if !limits.counts_others() || clock.monotonic_ns() - began_ns > MOST_COUNTING_NS {
+                printer.leave_uncounted();
+                result.cancel_handle().cancel();
+                break;
+            }
         }
     }
     let is_cut = printer.is_cut();

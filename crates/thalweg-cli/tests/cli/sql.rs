@@ -225,6 +225,44 @@ fn statements_come_from_files_and_pipes() {
 }
 
 #[test]
+fn a_statement_may_begin_with_a_comment() {
+    let place = filled();
+    for statement in [
+        "-- one\nSELECT 1 AS n",
+        "--one\nSELECT 1 AS n",
+        "/* one */ SELECT 1 AS n",
+    ] {
+        assert_eq!(place.sql(statement), "n\n1\n", "{statement}");
+    }
+    let json = place.run(["sql", "db", "--format", "json", "-- one\nSELECT 1 AS n"]);
+    assert_eq!(json.ok(), "[{\"n\":1}]\n");
+    assert_eq!(place.run(["sql", "db", "--frobnicate"]).status, 2);
+}
+
+#[test]
+fn a_quoted_path_may_begin_with_the_home_folder() {
+    let place = Place::new();
+    let home = place.folder.path();
+    let run = |path: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        let command = command.args(["sql", path, "CREATE TABLE t (a BIGINT)"]);
+        command
+            .env("HOME", home)
+            .current_dir(home)
+            .output()
+            .unwrap()
+    };
+    assert!(run("~/y.thal").status.success());
+    assert!(home.join("y.thal").exists() && !home.join("~").exists());
+    let refused = run("~nobody/y.thal");
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && message.contains("./~nobody"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_wrong_command_is_told_in_sentences() {
     let place = Place::new();
     let message = place.run(["query", "db", "SELECT 1"]).fails(2);

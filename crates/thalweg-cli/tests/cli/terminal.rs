@@ -67,6 +67,26 @@ fn long_and_wide_results_are_cut() {
 }
 
 #[test]
+fn the_shell_shows_a_screenful() {
+    let place = Place::new();
+    let series = "SELECT value FROM generate_series(1, 12345);\n";
+    let typed = [
+        series,
+        ".rows 5\n",
+        series,
+        ".rows all\n",
+        "SELECT value + 900000 AS v FROM generate_series(1, 300);\n",
+        "quit\n",
+    ];
+    let Some(shown) = on_terminal(&place, "$DB", &typed) else {
+        return;
+    };
+    assert!(shown.contains("... 12,328 more rows (.rows all"), "{shown}");
+    assert!(shown.contains("... 12,340 more rows"), "{shown}");
+    assert!(shown.contains(" 900300 "), "{shown}");
+}
+
+#[test]
 fn lines_typed_ahead_are_not_lost() {
     let place = Place::new();
     let typed = ["SELECT 11 AS first;\nSELECT 12 AS second;\nSELECT 13 AS third;\nquit\n"];
