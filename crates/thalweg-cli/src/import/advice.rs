@@ -3,6 +3,8 @@
 //! Invariant: what is advised can be copied: into a shell, or into a statement.
 
 use super::numbers::{is_float, is_int64, is_integer, loses_digits, with_decimal_point};
+use super::times::TimeText;
+use arrow_schema::DataType;
 
 /// Text that a message shows of a value, at most.
 const SHOWN_CHARACTERS: usize = 80;
@@ -72,6 +74,11 @@ pub(super) fn digits_advice(text: &str) -> Option<String> {
         return None;
     }
     let text_shown = quoted(text);
+    if !text.starts_with('0') && text.parse::<u64>().is_ok() && !is_int64(text) {
+        return Some(format!(
+            ": {text_shown} is beyond BIGINT; --type COLUMN=ubigint holds it"
+        ));
+    }
     Some(if loses_digits(text) {
         format!(
             ": a DOUBLE does not hold all digits of {text_shown}; --type COLUMN=double cuts them"
@@ -81,6 +88,35 @@ pub(super) fn digits_advice(text: &str) -> Option<String> {
             ": a number would lose the zeros in front of {text_shown}; --type COLUMN=bigint drops them"
         )
     })
+}
+
+/// How a column of a table that is there gets a type that takes a value.
+pub(super) fn wider_advice(
+    table: &str,
+    column: &str,
+    data_type: &DataType,
+    text: &str,
+) -> Option<String> {
+    let has_clock = || TimeText::parse(text).is_some_and(|time| time.has_clock());
+    let has_letters = text.chars().any(char::is_alphabetic);
+    let wider = match data_type {
+        integer if integer.is_integer() && is_integer(text) => match text.parse::<u64>() {
+            Ok(_) if is_int64(text) => "bigint",
+            Ok(_) => "ubigint",
+            // A DOUBLE would round it.
+            Err(_) => "varchar",
+        },
+        integer if integer.is_integer() && is_float(text) => "double",
+        DataType::Date32 if has_clock() => "timestamp",
+        number if (number.is_numeric() || *number == DataType::Boolean) && has_letters => "varchar",
+        _ => return None,
+    };
+    let [quoted, table] = [column, table].map(crate::schema::quoted);
+    Some(format!(
+        "--type {column}={wider} with --create makes a column that takes it, and of a table that is there CREATE TABLE wider AS \
+         SELECT * REPLACE (CAST({quoted} AS {}) AS {quoted}) FROM {table}",
+        wider.to_uppercase()
+    ))
 }
 
 pub(super) fn quoted(text: &str) -> String {

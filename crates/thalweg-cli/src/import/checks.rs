@@ -192,10 +192,14 @@ fn ambiguous_date(name: &str, example: &Example) -> Failure {
     ))
 }
 
-pub(super) fn first_bad(row: &BadRow, options: &ImportOptions) -> Failure {
-    let hint = match options.rejects {
-        Some(_) => ": no row is a good one",
-        None => " (--rejects FILE sets bad rows apart and stores the others)",
+/// The error for the first bad row; `advice` says what would make a good one of it.
+pub(super) fn first_bad(row: &BadRow, advice: Option<&str>, options: &ImportOptions) -> Failure {
+    let hint = match (options.rejects.is_some(), advice) {
+        (true, _) => ": no row is a good one".to_owned(),
+        (false, None) => " (--rejects FILE sets bad rows apart and stores the others)".to_owned(),
+        (false, Some(advice)) => {
+            format!(": {advice}; --rejects FILE sets bad rows apart and stores the others")
+        }
     };
     let (line, reason) = (row.line, &row.reason);
     Failure::Other(format!("line {line}: {reason}; nothing was imported{hint}"))

@@ -122,6 +122,11 @@ impl ChunkBuilder {
         }
     }
 
+    /// Whether there is a row that is not bad.
+    pub(crate) fn has_rows(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.lines.len() + self.bad.len() >= CHUNK_ROWS || self.bytes >= CHUNK_BYTES
     }

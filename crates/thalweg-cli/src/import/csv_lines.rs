@@ -31,6 +31,8 @@ pub(super) struct CsvLines {
     is_row_ahead: bool,
     /// The names of the columns look like a row.
     has_odd_header: bool,
+    /// Some row had as many fields as the header.
+    has_rows: bool,
 }
 
 impl CsvLines {
@@ -60,8 +62,9 @@ impl CsvLines {
             delimiter: detected.delimiter,
             is_row_ahead: false,
             has_odd_header: false,
+            has_rows: false,
         };
-        lines.read_header(options.no_header)?;
+        lines.read_header(options.no_header, detected.ends_with_separators)?;
         Ok(lines)
     }
 
@@ -72,7 +75,7 @@ impl CsvLines {
             .map_err(|error| Failure::Other(format!("reading {name}: {error}")))
     }
 
-    fn read_header(&mut self, no_header: bool) -> Result<(), Failure> {
+    fn read_header(&mut self, no_header: bool, ends_with_separators: bool) -> Result<(), Failure> {
         if !self.read_record()? {
             let needed = if no_header {
                 "there is no row"
@@ -123,6 +126,9 @@ impl CsvLines {
                 "two columns are named \"{name}\"; if there is no header: --no-header"
             )));
         }
+        if ends_with_separators {
+            names.pop();
+        }
         self.columns = names;
         // Years or days alone may name the columns of a table that was turned on its side.
         self.has_odd_header = is_odd || has_number && has_time_of_day;
@@ -146,13 +152,23 @@ impl CsvLines {
             return bad(chunk, reason);
         }
         let columns = self.columns.len();
+        let is_blank = record.len() == 1 && raw.trim_ascii().is_empty();
+        if is_blank && columns > 1 {
+            // A line of blanks is no row, as an empty one is none.
+            return;
+        }
         // Many loggers end each row with a separator.
         let ends_with_separator =
             record.len() == columns + 1 && record.get(columns).is_some_and(<[u8]>::is_empty);
         let is_short = record.len() < columns;
         if record.len() != columns && !ends_with_separator && !(is_short && self.pads) {
+            let is_remark = record.len() == 1 && (columns > 2 || raw.starts_with(b"#"));
             let hint = match is_short {
+                true if is_remark => "",
                 true => "; --null-padding makes NULL of those that lack",
+                false if !self.has_rows => {
+                    "; --skip LINES leaves out what stands in front of the header"
+                }
                 false => "",
             };
             return bad(
@@ -215,6 +231,7 @@ impl ReadChunks for CsvLines {
         }
         while !chunk.is_full() && self.read_record()? {
             self.push_record(&mut chunk);
+            self.has_rows = self.has_rows || chunk.has_rows();
         }
         Ok(chunk.finish())
     }

@@ -28,6 +28,8 @@ pub(super) struct Detected {
     pub(super) lines: u64,
     /// How many of them are comments.
     pub(super) comments: u64,
+    /// The header and all rows that were looked at end with a separator: it makes no column.
+    pub(super) ends_with_separators: bool,
     pub(super) reader: Box<dyn BufRead>,
 }
 
@@ -52,11 +54,19 @@ pub(super) fn detect(
     let names = comments.names(&start, delimiter, quote);
     let comment_lines = comments.lines - u64::from(names.is_some());
     start.drain(..names.unwrap_or(comments.bytes));
+    let records = records(&start, delimiter, quote, is_whole);
+    let fields = records.first().map_or(0, ByteRecord::len);
+    let ends_with_separator = |record: &ByteRecord| {
+        let last = record.get(fields - 1);
+        record.len() < fields || last.is_some_and(<[u8]>::is_empty)
+    };
+    let ends_with_separators = fields > 1 && records.iter().all(ends_with_separator);
     let reader: Box<dyn BufRead> = Box::new(Cursor::new(start).chain(reader));
     Ok(Detected {
         delimiter,
         lines: u64::from(named.is_some()) + comment_lines,
         comments: comment_lines,
+        ends_with_separators,
         reader: if delimiter == b' ' {
             Box::new(BufReader::new(SingleSpaces::new(reader, quote)))
         } else {

@@ -7,7 +7,8 @@ use super::numbers::{epoch_ns, whole_number};
 use super::pattern::digits_pattern;
 use super::times::{DAY_NS, Order};
 use crate::arguments::EpochUnit;
-use arrow_schema::{DataType, TimeUnit};
+use crate::schema::quoted;
+use arrow_schema::{DataType, Field, TimeUnit};
 use thalweg::{key_to_text, sql_type_name};
 
 /// Columns that are printed one by one, at most; of more only those that need a word are.
@@ -200,6 +201,39 @@ pub(super) fn early_times(name: &str, first: &str, unit: EpochUnit) -> String {
         shown(first),
         unit.name()
     )
+}
+
+/// The line about a new table that is ordered by no column: which option orders it.
+pub(super) fn no_time(names: &[String], fields: &[Field]) -> String {
+    let is_time = |field: &&Field| {
+        matches!(
+            field.data_type(),
+            DataType::Timestamp(..) | DataType::Date32
+        )
+    };
+    if let Some(time) = fields.iter().find(is_time) {
+        return format!(
+            "  rows keep the order of the file: --time {} orders them by time",
+            word(time.name())
+        );
+    }
+    let of = |part: &str| names.iter().find(|name| name.eq_ignore_ascii_case(part));
+    if let [Some(year), Some(month)] = [of("year"), of("month")] {
+        let part = |name: &str, without: &str| {
+            of(name).map_or_else(|| without.to_owned(), |name| quoted(name))
+        };
+        return format!(
+            "  rows keep the order of the file; CREATE TABLE other WITH (time = 'ts') AS SELECT make_timestamp({}, {}, {}, {}, {}, {}) \
+             AS ts, * FROM the table makes one that is ordered by time",
+            quoted(year),
+            quoted(month),
+            part("day", "1"),
+            part("hour", "0"),
+            part("minute", "0"),
+            part("second", "0")
+        );
+    }
+    "  rows keep the order of the file, as no column is a time: --time COLUMN names the one that orders them".to_owned()
 }
 
 /// A warning that the first row may have been taken for the names of columns.

@@ -8,7 +8,7 @@ use super::advice::{digits_advice, null_option, number_advice, quoted};
 use super::chunk::Chunk;
 use super::numbers::{is_float, is_int64, whole_number, with_decimal_point};
 use super::pattern::Pattern;
-use super::times::{ORDERS, Order, TimeText};
+use super::times::{ORDERS, Order, TimeText, unread_time};
 use crate::arguments::{EpochUnit, ImportOptions};
 use arrow_schema::{DataType, TimeUnit};
 use thalweg::sql_type_name;
@@ -653,7 +653,11 @@ impl Column {
             };
             let advice = number_advice(&culprit.text).or_else(of_digits);
             if self.culprit.is_none() && advice.is_none() {
-                return self.why_the_first_is_text(rules);
+                return self.why_the_first_is_text(rules).or_else(|| {
+                    let hint = unread_time(&culprit.text)?;
+                    let (text, line) = (quoted(&culprit.text), culprit.line);
+                    Some(format!("because of {text} (line {line}): {hint}"))
+                });
             }
             let advice = advice.or_else(|| {
                 let kind = sql_type_name(&rules.data_type(self.before_culprit?)).to_lowercase();

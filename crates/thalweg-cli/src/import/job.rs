@@ -1,7 +1,7 @@
 //! One import: types, then rows, and again from the start where types turn out too narrow.
 
 use super::Imported;
-use super::advice::shown;
+use super::advice::{shown, wider_advice};
 use super::checks::{
     check_options, check_order, check_time_type, check_types, create_options, first_bad,
     time_place, told_type,
@@ -23,7 +23,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
-use thalweg::{CreateOptions, Database, Error, ErrorKind, Table, fold_name};
+use thalweg::{CreateOptions, Database, Error, ErrorKind, NewTable, Table, fold_name};
 
 /// Rows from which types are inferred, at most.
 const SAMPLE_ROWS: usize = 100_000;
@@ -135,27 +135,25 @@ impl<'a> Job<'a> {
             ..create
         });
         loop {
-            let table = match (&existing, &create, self.db) {
-                (Some(table), ..) => Some(table.clone()),
-                (None, Some(create), Some(db)) if !self.options.dry_run => {
+            // Dropped by an attempt that fails; nobody sees it before it has its rows.
+            let new = match (&create, self.db) {
+                (Some(create), Some(db)) if !self.options.dry_run => {
                     let schema = Schema::new(plan.nullable_fields());
-                    Some(db.create_table(self.table, &schema, create)?)
+                    Some(db.begin_table(self.table, &schema, create)?)
                 }
                 _ => None,
             };
+            let table = existing.as_ref().or(new.as_ref().map(NewTable::table));
             let can_widen = existing.is_none() && !sample.is_whole;
             let widening = can_widen.then_some(&inference);
             let taken = sample.take();
-            let attempt = self.append(table.as_ref(), &plan, taken, widening, listening);
-            if !matches!(attempt, Ok(Attempt::Done(_)))
-                && existing.is_none()
-                && let Some(table) = &table
-            {
-                // Why it failed is of more interest than why it cannot be undone.
-                let _ = table.drop_table();
-            }
-            match attempt? {
-                Attempt::Done(imported) => return Ok(imported),
+            match self.append(table, &plan, taken, widening, listening)? {
+                Attempt::Done(imported) => {
+                    if let Some(new) = new {
+                        new.publish()?;
+                    }
+                    return Ok(imported);
+                }
                 Attempt::TooNarrow(misfit) => {
                     self.look_at_the_rest(&mut inference, &plan.names, sample.count, listening)?;
                     sample.is_whole = true;
@@ -317,6 +315,9 @@ impl<'a> Job<'a> {
             plan.lines().iter().for_each(|line| report!("{line}"));
             let notes = self.number_times(&plan, time, &sample);
             notes.iter().for_each(|note| report!("{note}"));
+            if existing.is_none() && time.is_none() && notes.is_empty() {
+                report!("{}", findings::no_time(&plan.names, &plan.fields));
+            }
         }
         Ok((plan, inference, sample))
     }
@@ -361,7 +362,7 @@ impl<'a> Job<'a> {
             let bad = sample.chunks.iter().flat_map(|chunk| &chunk.bad);
             return bad
                 .min_by_key(|row| row.line)
-                .map_or(Ok(()), |row| Err(first_bad(row, self.options)));
+                .map_or(Ok(()), |row| Err(first_bad(row, None, self.options)));
         };
         let hinted;
         let (wanted, others, hint) =
@@ -493,6 +494,7 @@ impl<'a> Job<'a> {
         let mut sample = sample.chunks.into_iter();
         let mut early = EarlyTimes::new(plan);
         let mut is_skipped = false;
+        let (is_old, table_name) = (plan.found.is_empty(), self.table);
         // Columns of a new table that are text because no value was seen yet.
         let unknown: Vec<usize> = match widening {
             Some(inference) => (0..plan.names.len())
@@ -541,7 +543,15 @@ impl<'a> Job<'a> {
             if options.rejects.is_some() {
                 bad.into_iter().try_for_each(|row| rejects.write(&row))?;
             } else if let Some(row) = bad.into_iter().min_by_key(|row| row.line) {
-                return Err(first_bad(&row, options));
+                let mut of_row = converted
+                    .misfits
+                    .iter()
+                    .filter(|misfit| misfit.line == row.line);
+                let advice = of_row.next().filter(|_| is_old).and_then(|misfit| {
+                    let field = &plan.fields[misfit.column];
+                    wider_advice(table_name, field.name(), field.data_type(), &misfit.text)
+                });
+                return Err(first_bad(&row, advice.as_deref(), options));
             }
             early.look(&converted.batch)?;
             Ok(Some(converted.batch))

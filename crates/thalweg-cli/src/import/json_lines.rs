@@ -2,8 +2,10 @@
 //! file is read again from its start, once all names are known.
 
 use super::chunk::{Chunk, ChunkBuilder, NOT_UTF8, ReadChunks};
+use super::infer::is_marker;
 use super::json_list::{Broken, Item, ListItems};
 use super::nulls::Nulls;
+use super::numbers::is_float;
 use super::source::Source;
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
@@ -237,9 +239,13 @@ impl JsonLines {
                 Some(b'"') => {
                     let text: String = serde_json::from_str(written)
                         .map_err(|error| Unfit::Bad(not_json(&error, text)))?;
-                    Some(text)
-                        .filter(|text| !is_null(text))
-                        .inspect(|_| chunk.mark_text(place))
+                    let text = Some(text).filter(|text| !is_null(text));
+                    // What stands for a missing value leaves the column of numbers that it is in, to be named as the reason.
+                    let is_value = |text: &String| !is_marker(text) || is_float(text);
+                    if text.as_ref().is_some_and(is_value) {
+                        chunk.mark_text(place);
+                    }
+                    text
                 }
                 Some(b'[' | b'{') if self.is_text(&name) => {
                     chunk.mark_text(place);

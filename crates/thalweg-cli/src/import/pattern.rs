@@ -105,6 +105,12 @@ impl Pattern {
         if !has_any {
             return Err(refuse());
         }
+        if items.contains(&Item::Fixed(Fixed::TimezoneName)) {
+            return Err(format!(
+                "\"{text}\": %Z is the name of a zone, which is not read: %z reads offsets, as +01:00, and a name that all values have \
+                 is written as it is, as \"%H:%M:%S CET\"; SQL makes instants of such times by AT TIME ZONE 'Europe/Berlin'"
+            ));
+        }
         if !has_date {
             return Err(format!(
                 "\"{text}\" has no date, and a time without one orders nothing: the pattern takes the whole text of a column, \

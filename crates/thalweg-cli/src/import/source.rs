@@ -19,6 +19,16 @@ const ZSTD_MAGIC: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 const PARQUET_MAGIC: &[u8] = b"PAR1";
 /// Zip, which files of office programs are.
 const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
+/// Packings that are not read, and what begins with them.
+const FOREIGN_MAGIC: [(&[u8], &str, &str); 5] = [
+    (b"\xFD7zXZ\x00", "xz", "xz -dc"),
+    (b"BZh", "bzip2", "bzip2 -dc"),
+    (b"7z\xBC\xAF\x27\x1C", "7z", "7z x -so"),
+    (b"\x04\x22\x4D\x18", "lz4", "lz4 -dc"),
+    (b"\x1F\x9D", "compress", "zcat"),
+];
+/// In the head of a tar archive, behind the name of its first file and more.
+const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 const ARROW_MAGIC: &[u8] = b"ARROW1";
 /// Windows of packed files may not take more memory than this: 128 MiB, the tool's own limit.
 const ZSTD_WINDOW_LOG: u32 = 27;
@@ -126,6 +136,16 @@ impl Source {
         let fail = |error: io::Error| Failure::Other(format!("reading {name}: {error}"));
         let mut packed = BufReader::with_capacity(BUFFER_BYTES, packed);
         let magic = packed.fill_buf().map_err(fail)?;
+        let foreign = FOREIGN_MAGIC.iter();
+        if let Some((_, packing, tool)) = foreign
+            .filter(|(start, ..)| magic.starts_with(start) && !magic.is_ascii())
+            .next()
+        {
+            return Err(Failure::Other(format!(
+                "{name} is packed by {packing}, which is not read; plain files, .gz and .zst are: {tool} {name} | thalweg import \
+                 DATABASE - --table TABLE"
+            )));
+        }
         let mut reader: Box<dyn BufRead> = if magic.starts_with(GZIP_MAGIC) {
             let unpacked = flate2::bufread::MultiGzDecoder::new(packed);
             Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
@@ -140,6 +160,12 @@ impl Source {
         if start.starts_with(ZIP_MAGIC) {
             return Err(Failure::Other(format!(
                 "{name} is a zip archive or a file of an office program: save it as CSV, or unpack it"
+            )));
+        }
+        let (place, tar) = TAR_MAGIC;
+        if start.get(place..place + tar.len()) == Some(tar) {
+            return Err(Failure::Other(format!(
+                "{name} is a tar archive, which is not read: unpack it, and import the files in it; plain files, .gz and .zst are read"
             )));
         }
         let is_known = start.starts_with(PARQUET_MAGIC) || start.starts_with(ARROW_MAGIC);

@@ -181,6 +181,43 @@ pub(super) fn zone_name(text: &str) -> Option<&str> {
         .then_some(zone)
 }
 
+/// The reason why a text that looks like a time is none, and the option that reads it.
+pub(super) fn unread_time(text: &str) -> Option<String> {
+    if let Some(zone) = zone_name(text) {
+        return Some(format!(
+            "{zone} is the name of a zone, which is not read; --time-format, as '%Y-%m-%d %H:%M:%S {zone}', takes the clock as it is"
+        ));
+    }
+    let (time, zone) = text.split_once('[').unwrap_or((text, ""));
+    if zone.ends_with(']') && TimeText::parse(time).is_some() {
+        let offset = if time.ends_with('Z') { "Z" } else { "%:z" };
+        return Some(format!(
+            "the name of a zone in brackets is not read; --time-format, as '%Y-%m-%dT%H:%M:%S{offset}[{zone}', reads what is before it"
+        ));
+    }
+    let date = text.split([' ', 'T']).next()?;
+    let sign = date.chars().find(|c| matches!(c, '.' | '/' | '-'))?;
+    let parts: Vec<&str> = date.split(sign).collect();
+    let is_short =
+        |part: &&str| (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    (parts.len() == 3 && parts.iter().all(is_short)).then(|| {
+        let clock = match text[date.len()..].matches(':').count() {
+            0 => "",
+            1 => " %H:%M",
+            _ => " %H:%M:%S",
+        };
+        let order = if sign == '/' {
+            ["%m", "%d"]
+        } else {
+            ["%d", "%m"]
+        };
+        format!(
+            "years of two digits are read with --time-format, as '{}{sign}{}{sign}%y{clock}'",
+            order[0], order[1]
+        )
+    })
+}
+
 /// What is left of a text.
 struct Scan<'a>(&'a [u8]);
 

@@ -7,6 +7,7 @@
 
 mod demo;
 mod dialects;
+mod hints;
 mod import;
 mod import_options;
 mod shell;
