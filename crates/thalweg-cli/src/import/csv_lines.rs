@@ -166,7 +166,8 @@ impl CsvLines {
             let hint = match is_short {
                 true if is_remark => "",
                 true => "; --null-padding makes NULL of those that lack",
-                false if !self.has_rows => {
+                // A second line of a title looks like a row of one field.
+                false if !self.has_rows || columns == 1 => {
                     "; --skip LINES leaves out what stands in front of the header"
                 }
                 false => "",

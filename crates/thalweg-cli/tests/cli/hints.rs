@@ -87,6 +87,9 @@ fn lines_that_are_no_rows_are_met_with_what_leaves_them_out() {
     assert!(message.contains("--skip LINES"), "{message}");
     created(&place, "b.csv", title, &["--skip", "1"]);
     assert_eq!(place.sql("SELECT * FROM t"), "a,b,c\n1,2,3\n");
+    let titles = "Station Oslo\nmade in 2024\na,b,c\n1,2,3\n";
+    let message = import(&Place::new(), "d.csv", titles, &["--create"]).fails(1);
+    assert!(message.contains("--skip LINES"), "{message}");
     let footer = "a,b,c\n1,2,3\n# end of data\n";
     let message = import(&place, "c.csv", footer, &[]).fails(1);
     assert!(
