@@ -11,7 +11,7 @@ ARGUMENTS = {
     "append": [batch(0, 3)], "put": [7, 0.5], "create_table": ["new", COLUMNS], "table": ["t"], "drop_table": ["t"],
     "sql": ["SELECT 1"], "Database.execute": ["SELECT 1"], "executemany": ["INSERT INTO t VALUES (?, ?)", [(1, 0.5)]],
     "prepare": ["SELECT 1"], "array": ["a"], "__exit__": [None, None, None],
-    "to_parquet": ["a.parquet"], "write_csv": ["a.csv"],
+    "to_parquet": ["a.parquet"], "write_parquet": ["a.parquet"], "write_csv": ["a.csv"], "to_csv": ["a.csv"],
 }
 # Names and columns can be asked for, what this version lacks says so, and closing does nothing.
 HARMLESS = {"path", "name", "columns", "description", "parameters", "close", "array", "create_array", "read", "at"}

@@ -460,8 +460,8 @@ class Result:
         """The same as to_parquet()."""
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
-        """Writes all rows to a CSV file with a header, batch by batch, as the command line writes them; compressed where its name ends
-        with .gz or .zst."""
+        """Writes all rows to a CSV file with a header, batch by batch, as the command line writes them; compressed where its name ends with
+        .gz or .zst."""
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """The same as write_csv()."""
