@@ -406,7 +406,8 @@ impl Engine {
             table,
             name: name.to_owned(),
         };
-        self.edit(vec![rename], self.inner.options.durability).map(|_| ())
+        self.edit(vec![rename], self.inner.options.durability)
+            .map(|_| ())
     }
 
     /// One view of all tables: every commit acknowledged before the call, nothing later.
