@@ -6,7 +6,7 @@
 //! one: with nothing shared that is the number of threads, as far as the machine has so many processors.
 
 use arrow_schema::{DataType, Field, Schema};
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use thalweg_env::Env;
 use thalweg_table::{CreateOptions, Engine, EngineOptions, Result, Value};
 
@@ -25,10 +25,10 @@ fn main() -> Result<()> {
     engine
         .create_table("t", &schema, &options)?
         .put(&[Value::Int(1)], None)?;
-    let one_ns = time_ns(&engine, 1, snapshots);
+    let one_ns = time_ns(&engine, 1, snapshots)?;
     println!("1 thread   {one_ns:6.1} ns a snapshot");
     for threads in [2, 4, 8] {
-        let ns = time_ns(&engine, threads, snapshots);
+        let ns = time_ns(&engine, threads, snapshots)?;
         let times = f64::from(threads) * one_ns / ns;
         println!(
             "{threads} threads  {ns:6.1} ns a snapshot of each, {times:.2} times the snapshots of one"
@@ -37,34 +37,33 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn time_ns(engine: &Engine, threads: u32, snapshots: u32) -> f64 {
-    let rounds = (0..ROUNDS).map(|_| round_ns(engine, threads, snapshots));
-    rounds.fold(f64::INFINITY, f64::min)
+fn time_ns(engine: &Engine, threads: u32, snapshots: u32) -> Result<f64> {
+    let mut best_ns = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        best_ns = best_ns.min(round_ns(engine, threads, snapshots)?);
+    }
+    Ok(best_ns)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "what is measured is a program's own threads"
-)]
-fn round_ns(engine: &Engine, threads: u32, snapshots: u32) -> f64 {
-    let start = Arc::new(Barrier::new(threads as usize));
-    let took = (0..threads).map(|_| {
-        let (engine, start) = (engine.clone(), Arc::clone(&start));
-        std::thread::spawn(move || {
-            let clock = Env::os();
+fn round_ns(engine: &Engine, threads: u32, snapshots: u32) -> Result<f64> {
+    let start = Barrier::new(threads as usize);
+    let took = std::thread::scope(|scope| {
+        let take = || {
+            let (engine, env) = (engine.clone(), Env::os());
             start.wait();
-            let begun_ns = clock.clock().monotonic_ns();
+            let begun_ns = env.clock().monotonic_ns();
             for _ in 0..snapshots {
-                std::hint::black_box(engine.snapshot().expect("the database is open"));
+                std::hint::black_box(engine.snapshot()?);
             }
-            clock.clock().monotonic_ns() - begun_ns
-        })
-    });
-    let took: Vec<_> = took.collect();
-    let took = took
-        .into_iter()
-        .map(|thread| thread.join().expect("no thread panics"));
+            Ok(env.clock().monotonic_ns() - begun_ns)
+        };
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
+        let results = threads.into_iter().map(|thread| thread.join());
+        results
+            .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Result<Vec<u64>>>()
+    })?;
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-    let longest_ns = took.max().unwrap_or_default() as f64;
-    longest_ns / f64::from(snapshots)
+    let longest_ns = took.into_iter().max().unwrap_or_default() as f64;
+    Ok(longest_ns / f64::from(snapshots))
 }

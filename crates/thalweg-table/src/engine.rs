@@ -124,6 +124,10 @@ impl Default for EngineOptions {
 pub struct Engine {
     /// Counted apart for each clone, and in common for the views that it makes: threads with a clone each write no memory in
     /// common when they take snapshots.
+    #[expect(
+        clippy::redundant_allocation,
+        reason = "the outer one is a counter of its own"
+    )]
     inner: Arc<Arc<Inner>>,
 }
 

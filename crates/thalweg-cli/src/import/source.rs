@@ -136,10 +136,9 @@ impl Source {
         let fail = |error: io::Error| Failure::Other(format!("reading {name}: {error}"));
         let mut packed = BufReader::with_capacity(BUFFER_BYTES, packed);
         let magic = packed.fill_buf().map_err(fail)?;
-        let foreign = FOREIGN_MAGIC.iter();
-        if let Some((_, packing, tool)) = foreign
-            .filter(|(start, ..)| magic.starts_with(start) && !magic.is_ascii())
-            .next()
+        let mut foreign = FOREIGN_MAGIC.iter();
+        if let Some((_, packing, tool)) =
+            foreign.find(|(start, ..)| magic.starts_with(start) && !magic.is_ascii())
         {
             return Err(Failure::Other(format!(
                 "{name} is packed by {packing}, which is not read; plain files, .gz and .zst are: {tool} {name} | thalweg import \
