@@ -232,6 +232,14 @@ fn refused_on_top(node: &LogicalPlan, place: Place) -> Result<Option<&'static st
                 && depends(input)?,
         )
     };
+    if let LogicalPlan::Projection(projection) = node {
+        let is_fixed = place == Place::Other
+            && projection.expr.iter().any(|expr| is_fixed(expr, input))
+            && is_of_all(input)?;
+        return Ok(is_fixed.then_some(
+            "a constant beside an aggregate of all rows in a query that depends on the rows outside is not offered: write it in the SELECT above",
+        ));
+    }
     if !is_on_top || !is_of_all(input)? {
         return Ok(None);
     }
@@ -247,6 +255,19 @@ fn refused_on_top(node: &LogicalPlan, place: Place) -> Result<Option<&'static st
              is compared with them, in a query of its own, and join that"
         }
     }))
+}
+
+/// Whether a value is the same whatever rows there are: it would be NULL for rows outside that have none.
+fn is_fixed(expr: &Expr, input: &LogicalPlan) -> bool {
+    let known = expr.clone().transform_up(|expr| {
+        Ok(match &expr {
+            Expr::IsNull(inner) | Expr::IsNotNull(inner) if !inner.nullable(input.schema())? => {
+                Transformed::yes(lit(false))
+            }
+            _ => Transformed::no(expr),
+        })
+    });
+    known.is_ok_and(|known| !known.data.any_column_refs())
 }
 
 /// Refuses conditions in several places on columns of one name.
