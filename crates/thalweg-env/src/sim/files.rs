@@ -269,7 +269,7 @@ fn metadata(node: &Node) -> Metadata {
 }
 
 /// Opens a file; returns its path without links as well.
-fn open(
+pub(super) fn open(
     machine: &mut Machine,
     path: &Path,
     mode: OpenMode,
@@ -330,10 +330,10 @@ impl Dir for SimDir {
 
 /// An open file of the simulation.
 #[derive(Debug)]
-struct SimFile {
-    world: Arc<World>,
-    handle: Handle,
-    path: PathBuf,
+pub(super) struct SimFile {
+    pub(super) world: Arc<World>,
+    pub(super) handle: Handle,
+    pub(super) path: PathBuf,
 }
 
 impl SimFile {

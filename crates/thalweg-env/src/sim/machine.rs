@@ -106,7 +106,7 @@ pub(super) struct Handle {
 }
 
 /// Files, faults and counters behind the lock.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Machine {
     pub(super) fs: Arc<FsState>,
     pub(super) plan: FaultPlan,
@@ -580,6 +580,21 @@ impl Machine {
             kind,
         });
         Ok(true)
+    }
+
+    /// All locks: of which file, by which processes, of which range, and whether exclusive.
+    pub(super) fn named_locks(&self) -> impl Iterator<Item = (Ino, Vec<u32>, Range<u64>, bool)> {
+        self.locks.iter().map(|lock| {
+            let holders = self.descriptions.get(&lock.handle);
+            let holders = holders.map(|held| held.holders.iter().copied().collect());
+            let is_exclusive = lock.kind == LockKind::Exclusive;
+            (
+                lock.ino,
+                holders.unwrap_or_default(),
+                lock.range.clone(),
+                is_exclusive,
+            )
+        })
     }
 
     /// Whether another handle holds a lock in the range; the handle's own locks stay as they are.

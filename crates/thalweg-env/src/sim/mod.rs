@@ -29,6 +29,9 @@
 //! To crash at every call of a workload, either run it once per call with [`FaultPlan::crash_at`], or run it
 //! once with [`SimEnv::record_states`] and take [`SimEnv::state_at`] of each call: the same states, much faster.
 //!
+//! [`SimEnv::branch`] gives the same machine once more, with its processes, their locks and open files, so that a test can try
+//! what each of them may do next.
+//!
 //! Invariants
 //! - One seed gives one run, as long as the code under test starts no real threads. What is seen of calls that are under
 //!   way ([`Fault::Linger`], [`Fault::Watched`]) is drawn from it as well.
@@ -38,6 +41,7 @@
 //!   [`SimEnv::set_read_only`], and times of files.
 //! - With the cargo feature `shuttle` everything here must run inside a shuttle execution.
 
+mod branch;
 mod content;
 mod crash;
 mod fault;
@@ -56,6 +60,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use branch::HandleId;
 pub use crash::{CrashChoice, Fill, ItemFate, Kept, PAGE_BYTES, PendingItem, SECTOR_BYTES};
 pub use fault::{CallKind, Errno, Fault, FaultPlan, FaultRule, MUTATING, ReadsAfter, SYNCS};
 pub use machine::{Stats, TraceRecord};

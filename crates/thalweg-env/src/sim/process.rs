@@ -28,7 +28,7 @@ pub(super) struct Description {
 }
 
 /// Who was forked from whom.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Processes {
     /// By child.
     parents: BTreeMap<u32, u32>,
