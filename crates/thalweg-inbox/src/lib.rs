@@ -26,7 +26,7 @@ mod settle;
 mod snapshot;
 mod writer;
 
-pub use database::{Change, Database, Log, State, TableState};
+pub use database::{Build, Change, Database, Log, State, TableState};
 pub use disk::Limits;
 pub use error::{Error, Result};
 pub use inbox::{Commit, Inbox};

@@ -132,8 +132,4 @@ impl Registry {
         seen.halves[at] = Some(half);
         Ok(())
     }
-
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(Error::io("inbox/registry"))
-    }
 }
