@@ -12,6 +12,7 @@
 pub mod check;
 pub mod oracle;
 pub mod plain;
+pub mod scenarios;
 pub mod script;
 pub mod step;
 pub mod world;

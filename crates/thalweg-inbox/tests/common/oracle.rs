@@ -85,6 +85,20 @@ impl History {
         views
     }
 
+    /// How many ops of each process have ended.
+    pub fn counts(&self) -> Vec<usize> {
+        let mut counts = Vec::new();
+        for record in &self.records {
+            if counts.len() <= record.process {
+                counts.resize(record.process + 1, 0);
+            }
+            if record.outcome.is_some() {
+                counts[record.process] = counts[record.process].max(record.op_index + 1);
+            }
+        }
+        counts
+}
+
     /// All that does not hold.
     pub fn violations(&self) -> Vec<String> {
         let mut found = Vec::new();
@@ -309,7 +323,7 @@ fn check_dependent(
 /// Records of scripts that were run one after the other, all of which had ended.
 pub fn sequential(history: &mut History, scripts: &[(usize, Script, Vec<super::script::Event>)]) {
     for (process, script, events) in scripts {
-        let before: Vec<usize> = counts(history);
+        let before: Vec<usize> = history.counts();
         for event in events {
             history.records.push(Record {
                 process: *process,
@@ -322,17 +336,4 @@ pub fn sequential(history: &mut History, scripts: &[(usize, Script, Vec<super::s
             });
         }
     }
-}
-
-fn counts(history: &History) -> Vec<usize> {
-    let mut counts = Vec::new();
-    for record in &history.records {
-        if counts.len() <= record.process {
-            counts.resize(record.process + 1, 0);
-        }
-        if record.outcome.is_some() {
-            counts[record.process] = counts[record.process].max(record.op_index + 1);
-        }
-    }
-    counts
 }

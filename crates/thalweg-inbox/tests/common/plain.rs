@@ -16,7 +16,7 @@ use thalweg_inbox::{Change, Database, Error, Log, Result, State, TableState};
 pub const FOLDER: &str = "/db";
 pub const ID: [u8; 16] = *b"inbox of arrays!";
 const SLOT: usize = 96;
-const LOG_ROOM: usize = 1 << 16;
+const LOG_ROOM: usize = 1 << 14;
 
 /// One version of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -47,6 +47,9 @@ pub struct Trace {
     handles: Vec<Option<HandleId>>,
     paths: Vec<PathBuf>,
     clock_reads: usize,
+    /// Of all replies, and of all but the last one.
+    pub hash: u64,
+    hash_before: u64,
 }
 
 /// How a process got on.
@@ -70,6 +73,7 @@ struct Journal {
     clock: Vec<i64>,
     random: u64,
     made: Option<String>,
+    pins_are_steps: bool,
 }
 
 impl Journal {
@@ -93,6 +97,8 @@ impl Journal {
         }
         let reply = Arc::new(perform(&self.sim, self.process_id, &mut self.trace));
         self.trace.replies.push(Arc::clone(&reply));
+        self.trace.hash_before = self.trace.hash;
+        self.trace.hash = hash_with(self.trace.hash, &reply);
         self.at += 1;
         reply
     }
@@ -110,6 +116,7 @@ impl Stepped {
         mut trace: Trace,
         clock: Vec<i64>,
         budget: usize,
+        pins_are_steps: bool,
     ) -> Self {
         trace.clock_reads = 0;
         Stepped(Arc::new(Mutex::new(Journal {
@@ -122,6 +129,7 @@ impl Stepped {
             clock,
             random: 0,
             made: None,
+            pins_are_steps,
         })))
     }
 
@@ -298,8 +306,11 @@ impl SteppedFile {
     ) -> io::Result<Arc<Reply>> {
         let number = self.number;
         let path = self.stepped.0.lock().trace.paths.get(number).cloned();
-        let name = || format!("{what} {}", path.unwrap_or_default().display());
-        self.stepped.call(name, |sim, _, trace| {
+        let path = path.unwrap_or_default();
+        // Nobody but a writer that removes looks at pins.
+        let is_step = !path.ends_with("readers") || self.stepped.0.lock().pins_are_steps;
+        let name = || format!("{what} {}", path.display());
+        self.stepped.answered(is_step, name, |sim, _, trace| {
             let id = trace.handles[number].clone().expect("an open file");
             Reply::of(sim.on_handle(&id, call), reply)
         })
@@ -420,6 +431,7 @@ impl Clock for Stepped {
         if journal.progress.is_none() && journal.at == journal.trace.replies.len() && is_refused {
             // It tries again when a lock was let go of.
             journal.trace.replies.pop();
+            journal.trace.hash = journal.trace.hash_before;
             journal.at -= 1;
             journal.progress = Some(Progress::Blocked);
         }
@@ -442,11 +454,9 @@ impl Spawner for Stepped {
     }
 }
 
-/// Each distinct trace, to tell states apart without hashing all replies again.
-pub fn hash_of(trace: &Trace) -> u64 {
+fn hash_with(before: u64, reply: &Reply) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
-    trace.replies.hash(&mut hasher);
+    (before, reply).hash(&mut hasher);
     hasher.finish()
 }
-

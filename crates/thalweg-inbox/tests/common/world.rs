@@ -9,8 +9,8 @@ use thalweg_env::sim::SimEnv;
 use thalweg_inbox::Limits;
 
 use super::oracle::{History, Record};
-use super::script::{Event, Run, Script};
-use super::step::{Progress, Stepped, Trace, hash_of};
+use super::script::{Event, Op, Run, Script};
+use super::step::{Progress, Stepped, Trace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Status {
@@ -24,7 +24,6 @@ enum Status {
 #[derive(Clone, Debug)]
 struct Process {
     trace: Trace,
-    trace_hash: u64,
     status: Status,
     events: Rc<Vec<Event>>,
     /// For each op that has begun, how many ops of each process had ended.
@@ -38,6 +37,8 @@ pub struct World {
     processes: Vec<Process>,
     kills_left: usize,
     released: u64,
+    /// What was there before the first step.
+    earlier: Rc<History>,
     /// What was done last, and the world before.
     path: Option<Rc<Step>>,
 }
@@ -52,7 +53,6 @@ impl World {
     pub fn new(sim: SimEnv, scripts: &[Script], kills: usize) -> World {
         let process = Process {
             trace: Trace::default(),
-            trace_hash: 0,
             status: Status::Ready,
             events: Rc::default(),
             before: Vec::new(),
@@ -62,7 +62,16 @@ impl World {
             processes: vec![process; scripts.len()],
             kills_left: kills,
             released: 0,
+            earlier: Rc::default(),
             path: None,
+        }
+    }
+
+    /// Goes on from what others have done, all of which has ended.
+    pub fn with_before(self, earlier: History) -> World {
+        World {
+            earlier: Rc::new(earlier),
+            ..self
         }
     }
 
@@ -82,7 +91,7 @@ impl World {
         (self.sim.state_hash(), self.kills_left).hash(&mut hasher);
         for process in &self.processes {
             let is_over = matches!(process.status, Status::Done | Status::Killed);
-            (process.trace_hash, &process.before, is_over).hash(&mut hasher);
+            (process.trace.hash, &process.before, is_over).hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -133,7 +142,7 @@ impl World {
         let ended = self.ended();
         let process = &mut self.processes[at];
         let trace = std::mem::take(&mut process.trace);
-        let (events, stepped) = go_on(&self.sim, at, &scripts[at], trace, limits, 1);
+        let (events, stepped) = go_on(&self.sim, at, scripts, trace, limits);
         let progress = stepped.progress();
         let made = stepped.made();
         process.trace = stepped.into_trace();
@@ -150,9 +159,6 @@ impl World {
             Some(Progress::Suspended) => Status::Ready,
             Some(Progress::Blocked) => Status::Blocked(self.released),
         };
-        if process.status != Status::Blocked(self.released) {
-            process.trace_hash = hash_of(&process.trace);
-        }
         let what = made.unwrap_or_else(|| "ends".to_owned());
         if what.starts_with("unlock") || process.status == Status::Done {
             self.released += 1;
@@ -184,7 +190,8 @@ impl World {
 
     /// All that was begun.
     pub fn history(&self, scripts: &[Script]) -> History {
-        let mut history = History::default();
+        let mut history = History::clone(&self.earlier);
+        let of_earlier = history.counts();
         for (at, process) in self.processes.iter().enumerate() {
             for (event, before) in process.events.iter().zip(&process.before) {
                 history.records.push(Record {
@@ -193,13 +200,21 @@ impl World {
                     role: scripts[at].role,
                     op: scripts[at].ops[event.op].clone(),
                     outcome: event.outcome.clone(),
-                    before: before.clone(),
+                    before: joined(before, &of_earlier),
                     read_up_to: event.read_up_to,
                 });
             }
         }
         history
     }
+}
+
+/// What had ended when an op began, what was there before included.
+fn joined(before: &[usize], earlier: &[usize]) -> Vec<usize> {
+    let mut joined = before.to_vec();
+    joined.resize(before.len().max(earlier.len()), 0);
+    joined.iter_mut().zip(earlier).for_each(|(count, more)| *count += more);
+    joined
 }
 
 pub fn process_id(at: usize) -> u32 {
@@ -209,12 +224,14 @@ pub fn process_id(at: usize) -> u32 {
 fn go_on(
     sim: &SimEnv,
     at: usize,
-    script: &Script,
+    scripts: &[Script],
     trace: Trace,
     limits: Limits,
-    budget: usize,
 ) -> (Vec<Event>, Stepped) {
-    let stepped = Stepped::new(sim, process_id(at), trace, script.clock.clone(), budget);
+    let script = &scripts[at];
+    let removes = |script: &Script| script.ops.iter().any(|op| matches!(op, Op::Remove));
+    let pins = scripts.iter().any(removes);
+    let stepped = Stepped::new(sim, process_id(at), trace, script.clock.clone(), 1, pins);
     let events = Rc::new(RefCell::new(Vec::new()));
     let env = stepped.env();
     Run {
