@@ -28,7 +28,7 @@ endif
 export CARGO_TARGET_DIR
 
 # Two profiles: dev for the engine below SQL, which builds in a minute; release for everything with SQL.
-ENGINE := thalweg-env thalweg-codec thalweg-kernel thalweg-table thalweg-sim
+ENGINE := thalweg-env thalweg-codec thalweg-inbox thalweg-kernel thalweg-table thalweg-sim
 # Always this whole list in one call: cargo selects features for all packages of a call together, and another
 # list would select others and compile DataFusion again. `cargo xtask features` checks that tests agree.
 RELEASE := thalweg-planner thalweg-query thalweg thalweg-cli thalweg-python thalweg-bench

@@ -109,25 +109,32 @@ impl<D: Database> Inbox<D> {
         Ok(Some(frames.into_iter().take_while(is_shown).collect()))
     }
 
-    /// Nothing was written in this boot yet: everything in the chain is decided, and on disk.
+    /// Nothing was written in this boot yet: everything in the chain is decided, and on disk. What is found is believed only
+    /// if that still holds when it was read: beside somebody who begins a log, a header may be read before it is written, and
+    /// a frame after it.
     fn shown_before_boot(&mut self, state: &D::State, seen: &Seen) -> Result<Option<Vec<Located>>> {
-        let halves: Vec<Half> = seen.halves().copied().collect();
-        let listing = self.disk.list()?;
-        let inbox = state.inbox();
-        let known = halves.iter().map(|half| half.log).max().unwrap_or_default();
-        let last = self.disk.highest(&listing, known, &inbox.position)?;
-        let chain = self.disk.chain(last, &inbox.position)?;
-        let start = Place::of_position(&inbox.position);
-        let found = self.disk.frames(&chain, start, None, &halves);
+        let found = self.disk.chain_before_boot(state.inbox(), seen);
         let after = self.disk.read()?;
         if after.current(self.disk.boot).is_some() && Rule::StartAgainWhenCurrent.is_kept() {
             return Ok(None);
         }
-        Ok(Some(after_position(found?, inbox)))
+        found.map(Some)
     }
 }
 
 impl Disk {
+    /// The frames after the position up to the end of the chain.
+    fn chain_before_boot(&self, inbox: &InboxState, seen: &Seen) -> Result<Vec<Located>> {
+        let halves: Vec<Half> = seen.halves().copied().collect();
+        let listing = self.list()?;
+        let known = halves.iter().map(|half| half.log).max().unwrap_or_default();
+        let last = self.highest(&listing, known, &inbox.position)?;
+        let chain = self.chain(last, &inbox.position)?;
+        let start = Place::of_position(&inbox.position);
+        let found = self.frames(&chain, start, None, &halves)?;
+        Ok(after_position(found, inbox))
+    }
+
     /// The frames after the position up to *visible*.
     pub(crate) fn shown(&self, half: &Half, inbox: &InboxState) -> Result<Vec<Located>> {
         if half.last_frame <= inbox.position.frame {

@@ -35,6 +35,11 @@ const LAYERS: &[Layer] = &[
         banned: &[LOCKS, ARROW, ASYNC, PYTHON, SQL],
     },
     Layer {
+        name: "thalweg-inbox",
+        may_use: &["thalweg-env"],
+        banned: &[LOCKS, ARROW, ASYNC, PYTHON, SQL],
+    },
+    Layer {
         name: "thalweg-kernel",
         may_use: &["thalweg-codec", "thalweg-env"],
         banned: &[LOCKS, ARROW, ASYNC, PYTHON, SQL],

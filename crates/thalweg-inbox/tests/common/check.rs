@@ -12,9 +12,6 @@ use super::oracle::{History, sequential};
 use super::plain::{Cell, FOLDER};
 use super::script::{Cells, Event, Op, Outcome, Role, Run, Script, View, commit};
 
-/// Processes of a recovery have these numbers.
-const FIRST: usize = 40;
-
 /// A reader before anybody has written, a writer that adopts and removes, an array process, and all of it once more.
 fn recovery(table: u32) -> Vec<Script> {
     let writer = Script::writer(&[
@@ -99,7 +96,8 @@ pub fn recover(sim: &SimEnv, history: &History, tables: u32, limits: Limits) -> 
     let Some(table) = (1..=tables).find(|table| !dropped.contains(table)) else {
         return vec!["a test needs a table that stays".to_owned()];
     };
-    for run in run_in_order(sim, &recovery(table), FIRST, limits) {
+    let first = history.counts().len() + 1;
+    for run in run_in_order(sim, &recovery(table), first, limits) {
         let died = run.2.len() < run.1.ops.len();
         sequential(&mut history, &[run]);
         if died {

@@ -26,6 +26,8 @@ pub struct Record {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub records: Vec<Record>,
+    /// Calls failed, so that ops may fail as well.
+    pub has_faults: bool,
 }
 
 /// One commit of a record.
@@ -103,7 +105,9 @@ impl History {
     pub fn violations(&self) -> Vec<String> {
         let mut found = Vec::new();
         for record in &self.records {
-            if let Some(Outcome::Failed(error)) = &record.outcome {
+            if let Some(Outcome::Failed(error)) = &record.outcome
+                && !self.has_faults
+            {
                 found.push(format!("{} failed: {error}", name(record)));
             }
         }
@@ -140,7 +144,7 @@ impl History {
                 "definition" => has(&|op| matches!(op, Op::Define(..))),
                 "conflict" => attempt.cells.depends,
                 "expired" | "ahead" => attempt.cells.at.is_some(),
-                _ => false,
+                _ => self.has_faults && reason.starts_with("failed"),
             };
             if !is_justified {
                 found.push(format!("{} was refused: {reason}", name(attempt.record)));

@@ -561,7 +561,9 @@ impl Log for Plain {
 
     fn commit_unshown(&mut self, build: &mut thalweg_inbox::Build<'_, PlainState>) -> Result<()> {
         let writer = self.writer.as_ref().expect("only the writer commits");
-        assert!(!writer.has_failed, "a writer that failed");
+        if writer.has_failed {
+            return Err(Error::Unavailable);
+        }
         let (current, end) = (Rc::clone(&writer.current), writer.end);
         let mut number = current.at;
         number.commit += 1;

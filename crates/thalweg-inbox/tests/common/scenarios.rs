@@ -284,7 +284,7 @@ impl Scenario {
             super::oracle::sequential(&mut before, &runs);
         }
         sim.sync_everything();
-        let start = World::new(sim, &self.scripts, self.kills).with_before(before);
+        let start = World::new(sim, &self.scripts, self.kills).with_before(before, 0);
         let limits = self.limits;
         let found = explore(start, &self.scripts, &plan, |world, history, is_over| {
             let mut count = 0;

@@ -35,6 +35,8 @@ struct Process {
 pub struct World {
     pub sim: SimEnv,
     processes: Vec<Process>,
+    /// The number of the first process.
+    first: usize,
     kills_left: usize,
     released: u64,
     /// What was there before the first step.
@@ -60,6 +62,7 @@ impl World {
         World {
             sim,
             processes: vec![process; scripts.len()],
+            first: 0,
             kills_left: kills,
             released: 0,
             earlier: Rc::default(),
@@ -68,8 +71,9 @@ impl World {
     }
 
     /// Goes on from what others have done, all of which has ended.
-    pub fn with_before(self, earlier: History) -> World {
+    pub fn with_before(self, earlier: History, first: usize) -> World {
         World {
+            first,
             earlier: Rc::new(earlier),
             ..self
         }
@@ -142,7 +146,7 @@ impl World {
         let ended = self.ended();
         let process = &mut self.processes[at];
         let trace = std::mem::take(&mut process.trace);
-        let (events, stepped) = go_on(&self.sim, at, scripts, trace, limits);
+        let (events, stepped) = go_on(&self.sim, self.first, at, scripts, trace, limits);
         let progress = stepped.progress();
         let made = stepped.made();
         process.trace = stepped.into_trace();
@@ -174,7 +178,7 @@ impl World {
 
     /// Ends a process, wherever it is.
     pub fn kill(&mut self, at: usize) {
-        self.sim.kill_process(process_id(at));
+        self.sim.kill_process(process_id(self.first + at));
         self.processes[at].status = Status::Killed;
         self.released += 1;
         self.kills_left = self.kills_left.saturating_sub(1);
@@ -195,12 +199,12 @@ impl World {
         for (at, process) in self.processes.iter().enumerate() {
             for (event, before) in process.events.iter().zip(&process.before) {
                 history.records.push(Record {
-                    process: at,
+                    process: self.first + at,
                     op_index: event.op,
                     role: scripts[at].role,
                     op: scripts[at].ops[event.op].clone(),
                     outcome: event.outcome.clone(),
-                    before: joined(before, &of_earlier),
+                    before: joined(self.first, before, &of_earlier),
                     read_up_to: event.read_up_to,
                 });
             }
@@ -210,10 +214,11 @@ impl World {
 }
 
 /// What had ended when an op began, what was there before included.
-fn joined(before: &[usize], earlier: &[usize]) -> Vec<usize> {
-    let mut joined = before.to_vec();
-    joined.resize(before.len().max(earlier.len()), 0);
-    joined.iter_mut().zip(earlier).for_each(|(count, more)| *count += more);
+fn joined(first: usize, before: &[usize], earlier: &[usize]) -> Vec<usize> {
+    let mut joined = earlier.to_vec();
+    joined.resize(joined.len().max(first + before.len()), 0);
+    let of_these = joined.iter_mut().skip(first).zip(before);
+    of_these.for_each(|(count, ended)| *count = *ended);
     joined
 }
 
@@ -223,6 +228,7 @@ pub fn process_id(at: usize) -> u32 {
 
 fn go_on(
     sim: &SimEnv,
+    first: usize,
     at: usize,
     scripts: &[Script],
     trace: Trace,
@@ -231,11 +237,11 @@ fn go_on(
     let script = &scripts[at];
     let removes = |script: &Script| script.ops.iter().any(|op| matches!(op, Op::Remove));
     let pins = scripts.iter().any(removes);
-    let stepped = Stepped::new(sim, process_id(at), trace, script.clock.clone(), 1, pins);
+    let stepped = Stepped::new(sim, process_id(first + at), trace, script.clock.clone(), 1, pins);
     let events = Rc::new(RefCell::new(Vec::new()));
     let env = stepped.env();
     Run {
-        process: at,
+        process: first + at,
         env: &env,
         limits,
         calls: &|| stepped.calls(),
