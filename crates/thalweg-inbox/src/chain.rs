@@ -301,18 +301,11 @@ struct Window<'a> {
 
 impl<'a> Window<'a> {
     fn new(disk: &'a Disk, file: &'a Arc<dyn File>, log: u64) -> Self {
-        let seal = match Rule::Sealed.is_kept() {
-            true => disk.seal(log),
-            false => Seal {
-                database: [0; 16],
-                log: 0,
-            },
-        };
         Window {
             disk,
             file,
             log,
-            seal,
+            seal: disk.seal(log),
             start: 0,
             bytes: Vec::new(),
             is_last: false,

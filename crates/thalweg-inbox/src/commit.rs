@@ -32,7 +32,7 @@ impl<D: Database> Inbox<D> {
     pub fn commit(&mut self, batch: &[Commit]) -> Result<Vec<Result<Stamp>>> {
         let lock = self.disk.lock_or_fail()?;
         let result = self.commit_locked(batch);
-        lock.release()?;
+        self.disk.release(lock);
         let is_refused = |at: usize| match &result {
             Ok(outcomes) => outcomes[at].is_err(),
             Err(error) => !matches!(error, Error::OutcomeUnknown { .. }),

@@ -106,11 +106,23 @@ impl Disk {
         u32::try_from(self.env.clock().process()).unwrap_or(u32::MAX)
     }
 
-    pub(crate) fn lock(&self, patience: Patience) -> Result<Option<CommitLock>> {
-        CommitLock::take(&self.env, self.registry.file(), patience)
+    /// The commit lock. If it fails, somebody might wait for a lock that this opening has: it lets go of all.
+    pub(crate) fn lock(&mut self, patience: Patience) -> Result<Option<CommitLock>> {
+        let taken = CommitLock::take(&self.env, self.registry.file()?, patience);
+        if taken.is_err() {
+            self.registry.close();
+        }
+        taken
     }
 
-    pub(crate) fn lock_or_fail(&self) -> Result<CommitLock> {
+    /// Lets others commit. What was committed stays so if that fails; the opening is closed then.
+    pub(crate) fn release(&mut self, lock: CommitLock) {
+        if lock.release().is_err() {
+            self.registry.close();
+        }
+    }
+
+    pub(crate) fn lock_or_fail(&mut self) -> Result<CommitLock> {
         match self.lock(Patience::Usual)? {
             Some(lock) => Ok(lock),
             None => Err(Error::Locked {

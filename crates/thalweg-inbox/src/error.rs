@@ -85,6 +85,9 @@ pub enum Error {
     /// What is free is left to the writer.
     #[error("the disk is full but for what is left to the writer of the database")]
     DiskFull,
+    /// A lock could not be let go of: the opening has let go of everything.
+    #[error("the database was closed, because a lock of arrays could not be released: open it again")]
+    Closed,
     /// No half of the registry verifies, and somebody may be writing.
     #[error("the inbox cannot be read at the moment: try again")]
     Unavailable,

@@ -61,7 +61,7 @@ impl<D: Database> Inbox<D> {
         })
     }
 
-    /// The database behind it.
+    /// The database behind it, for commits that have nothing to do with arrays.
     pub fn database(&mut self) -> &mut D {
         &mut self.database
     }
@@ -102,7 +102,7 @@ impl<D: Database> Inbox<D> {
     }
 
     fn come_alive(&mut self) -> Result<u64> {
-        let alive = Alive::take(&self.disk.env, self.disk.registry.file())?;
+        let alive = Alive::take(&self.disk.env, self.disk.registry.file()?)?;
         let number = alive.number();
         self.alive = Some(alive);
         Ok(number)

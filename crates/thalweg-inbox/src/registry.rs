@@ -45,7 +45,8 @@ impl Seen {
 /// The open file.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    file: Arc<dyn File>,
+    /// Nothing: it was closed.
+    file: Option<Arc<dyn File>>,
     seal: Seal,
 }
 
@@ -53,14 +54,19 @@ impl Registry {
     pub(crate) fn open(env: &Env, path: &Path, database: [u8; 16]) -> Result<Registry> {
         let opened = env.storage().open(path, OpenMode::ReadWrite);
         Ok(Registry {
-            file: opened.map_err(Error::io("inbox/registry"))?,
+            file: Some(opened.map_err(Error::io("inbox/registry"))?),
             seal: Seal { database, log: 0 },
         })
     }
 
     /// The handle that all locks are taken through.
-    pub(crate) fn file(&self) -> &Arc<dyn File> {
-        &self.file
+    pub(crate) fn file(&self) -> Result<&Arc<dyn File>> {
+        self.file.as_ref().ok_or(Error::Closed)
+    }
+
+    /// Lets go of all locks.
+    pub(crate) fn close(&mut self) {
+        self.file = None;
     }
 
     /// Both halves. Where one of them does not verify, they are read again until they are the same twice: somebody may be
@@ -87,7 +93,7 @@ impl Registry {
 
     fn read_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; REGISTRY_BYTES];
-        let read = self.file.read_exact_at(&mut bytes, 0);
+        let read = self.file()?.read_exact_at(&mut bytes, 0);
         match read {
             Ok(()) => Ok(bytes),
             Err(error) if thalweg_env::is_unreadable(&error) => self.read_by_halves(),
@@ -99,7 +105,7 @@ impl Registry {
     fn read_by_halves(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0xFF; REGISTRY_BYTES];
         for (at, half) in bytes.chunks_mut(HALF_BYTES).enumerate() {
-            match self.file.read_exact_at(half, (at * HALF_BYTES) as u64) {
+            match self.file()?.read_exact_at(half, (at * HALF_BYTES) as u64) {
                 Err(error) if thalweg_env::is_unreadable(&error) => half.fill(0xFF),
                 read => read.map_err(Error::io("inbox/registry"))?,
             }
@@ -126,9 +132,8 @@ impl Registry {
         let bytes = half.encode(&self.seal, offset);
         // Torn or not, it is not what it was.
         seen.halves[at] = None;
-        self.file
-            .write_all_at(&bytes, offset)
-            .map_err(Error::io("inbox/registry"))?;
+        let written = self.file()?.write_all_at(&bytes, offset);
+        written.map_err(Error::io("inbox/registry"))?;
         seen.halves[at] = Some(half);
         Ok(())
     }

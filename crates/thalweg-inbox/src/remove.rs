@@ -36,7 +36,7 @@ impl<D: Log> Inbox<D> {
             return Ok(Removed::default());
         };
         let decided = self.decide_removal(&dead);
-        lock.release()?;
+        self.disk.release(lock);
         let (at, decided) = decided?;
         if decided == Removed::default() {
             return Ok(decided);
@@ -61,7 +61,7 @@ impl<D: Log> Inbox<D> {
         let own = self.alive.as_ref().map(Alive::number);
         let mut alive = BTreeSet::new();
         for owner in listed.iter().map(owner_of).collect::<BTreeSet<_>>() {
-            if own == Some(owner) || Alive::is_alive(self.disk.registry.file(), owner)? {
+            if own == Some(owner) || Alive::is_alive(self.disk.registry.file()?, owner)? {
                 alive.insert(owner);
             }
         }

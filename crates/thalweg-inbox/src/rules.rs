@@ -113,8 +113,6 @@ rules! {
     Proof,
     /// A frame continues the one before it.
     Chain,
-    /// A checksum covers the place of its structure.
-    Sealed,
 }
 
 impl Rule {

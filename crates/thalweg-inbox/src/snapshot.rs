@@ -19,6 +19,8 @@ pub struct Shown {
     pub stamp: Stamp,
     /// The cells.
     pub body: GroupBody,
+    /// Whether the log holds them: their frame is not after the position.
+    pub is_held: bool,
 }
 
 /// The database and the inbox as of one moment.
@@ -162,12 +164,20 @@ impl Disk {
             let located = self.held(group)?;
             let stamp = located.frame.head.stamp;
             let bodies = located.frame.group(group.table).cloned();
-            shown.extend(bodies.map(|body| Shown { stamp, body }));
+            shown.extend(bodies.map(|body| Shown {
+                stamp,
+                body,
+                is_held: true,
+            }));
         }
         for located in frames {
             let stamp = located.frame.head.stamp;
             let bodies = located.frame.draft.bodies.iter().cloned();
-            shown.extend(bodies.map(|body| Shown { stamp, body }));
+            shown.extend(bodies.map(|body| Shown {
+                stamp,
+                body,
+                is_held: false,
+            }));
         }
         Ok(shown)
     }

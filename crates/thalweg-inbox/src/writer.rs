@@ -48,12 +48,12 @@ impl<D: Log> Inbox<D> {
         let lock = self.disk.lock_or_fail()?;
         let done = self.in_tenure(work);
         if Rule::ShowBeforeUnlock.is_broken() {
-            lock.release()?;
+            self.disk.release(lock);
             self.database.show()?;
             return done;
         }
         let shown = done.and_then(|done| self.database.show().map(|()| done));
-        lock.release()?;
+        self.disk.release(lock);
         shown
     }
 
@@ -108,7 +108,7 @@ impl<D: Log> Inbox<D> {
         );
         let lock = self.disk.lock_or_fail()?;
         let changed = self.change_locked(change);
-        lock.release()?;
+        self.disk.release(lock);
         changed
     }
 
@@ -165,7 +165,7 @@ impl<D: Log> Inbox<D> {
             return Ok(());
         };
         let settled = self.disk.settle(&mut self.database);
-        lock.release()?;
+        self.disk.release(lock);
         settled.map(drop)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
-use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};
 use thalweg_inbox::Limits;
 
 use super::oracle::{History, sequential};
@@ -173,6 +173,7 @@ pub fn crash(
     let mut found = Vec::new();
     for choice in &choices {
         let image = sim.crash_image(choice);
+        image.set_plan(FaultPlan::none());
         let problems = recover(&image, history, tables, limits);
         if !problems.is_empty() {
             found.push(format!("{choice:?}: {}", problems.join("\n")));

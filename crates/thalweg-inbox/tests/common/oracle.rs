@@ -140,7 +140,7 @@ impl History {
                 began.any(|other| is(&other.op))
             };
             let is_justified = match reason.as_str() {
-                "not found" => has(&|op| matches!(op, Op::Drop(_))),
+                "not found" => has(&|op| matches!(op, Op::Drop(_) | Op::Create(_))),
                 "definition" => has(&|op| matches!(op, Op::Define(..))),
                 "conflict" => attempt.cells.depends,
                 "expired" | "ahead" => attempt.cells.at.is_some(),

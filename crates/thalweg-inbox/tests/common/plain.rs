@@ -15,6 +15,8 @@ use thalweg_inbox::{Change, Database, Error, Log, Result, State, TableState};
 
 pub const FOLDER: &str = "/db";
 pub const ID: [u8; 16] = *b"inbox of arrays!";
+/// In place of a table: a row outside of arrays.
+const NOTE: u32 = u32::MAX;
 const SLOT: usize = 96;
 const LOG_ROOM: usize = 1 << 14;
 
@@ -111,6 +113,8 @@ pub struct Inner {
     /// Versions that a vacuum left out.
     pub vacuumed: BTreeSet<(u32, u64, Stamp)>,
     pub problems: Vec<String>,
+    /// The highest sequence that a row outside of arrays tells of.
+    pub noted: u64,
 }
 
 /// A snapshot in use, as others see it.
@@ -202,7 +206,8 @@ impl PlainState {
 
     /// The versions that a vacuum up to a floor leaves out.
     pub fn left_out(&self, table: u32, floor: i64) -> Option<Vec<u8>> {
-        let cells = self.cells().unwrap();
+        // It may have been stopped in the middle.
+        let cells = self.cells().ok()?;
         let of_table = || cells.iter().filter(|cell| cell.table == table);
         let hides = |v: &Cell, w: &Cell| {
             w.coordinate == v.coordinate && w.stamp > v.stamp && w.stamp.time <= floor
@@ -304,8 +309,11 @@ impl Plain {
 
     fn read_log(&self, until: u64) -> Result<(Inner, u64)> {
         let mut bytes = vec![0; LOG_ROOM];
-        let read = self.log.read_at(&mut bytes, 0).map_err(Error::io("log"))?;
-        assert!(read < LOG_ROOM, "a log too long for tests");
+        let mut read = self.log.read_at(&mut bytes, 0).map_err(Error::io("log"))?;
+        while read == bytes.len() {
+            bytes = vec![0; 2 * read];
+            read = self.log.read_at(&mut bytes, 0).map_err(Error::io("log"))?;
+        }
         bytes.truncate(read);
         let (mut inner, mut end) = (Inner::default(), 0);
         while end < until
@@ -506,6 +514,10 @@ fn apply(inner: &mut Inner, change: Change) {
         }
         Change::Other(bytes) => {
             let table = u32::from_le_bytes(bytes[..4].try_into().unwrap());
+            if table == NOTE {
+                inner.noted = u64_at(&bytes, 4);
+                return;
+            }
             for version in bytes[4..].chunks(24) {
                 let time = i64::from_le_bytes(version[8..16].try_into().unwrap());
                 let sequence = u64_at(version, 16);
@@ -604,7 +616,13 @@ impl Log for Plain {
             ..writer.live
         };
         let live = writer.live;
-        self.write_live(&live)
+        match self.write_live(&live) {
+            Err(Error::Io { source, .. }) => {
+                self.writer.as_mut().unwrap().has_failed = true;
+                Err(Error::OutcomeUnknown { source })
+            }
+            written => written,
+        }
     }
 
     fn raise_garbage_floor(&mut self, to: LogCommit) -> Result<bool> {
@@ -626,6 +644,12 @@ impl Plain {
         let written = self.live.write_all_at(&encode_slot(live), at);
         written.map_err(Error::io("live"))
     }
+}
+
+/// A row outside of arrays, which tells what was seen of them.
+pub fn note(sequence: u64) -> Change {
+    let note = [&NOTE.to_le_bytes()[..], &sequence.to_le_bytes()].concat();
+    Change::Other(note)
 }
 
 /// Makes a database with arrays, everything of it on disk.

@@ -1,7 +1,9 @@
 //! Small models: what a few processes do beside each other.
 
+use std::path::Path;
 use std::time::Instant;
 
+use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter};
 use thalweg_inbox::Limits;
 
 use super::check::{Crashes, crash, recover};
@@ -10,6 +12,7 @@ use super::script::{Cells, Op, Script, commit, limits};
 use super::world::{Found, Plan, World, explore};
 
 pub const TABLES: u32 = 3;
+const REGISTRY: &str = "/db/inbox/registry";
 
 /// A model and how far it is tried.
 #[derive(Clone, Debug)]
@@ -25,6 +28,10 @@ pub struct Scenario {
     pub states: usize,
     /// What was there before.
     pub before: Vec<Script>,
+    /// A call that fails once.
+    pub fault: Option<FaultRule>,
+    /// Whether the registry is the one before the last of the processes before.
+    pub is_registry_old: bool,
     /// Whether the counts are printed.
     pub is_reported: bool,
 }
@@ -65,6 +72,32 @@ fn short_logs() -> Limits {
     }
 }
 
+/// The sync of a log fails once.
+fn failing_sync(
+    name: &'static str,
+    skip: u64,
+    reads: ReadsAfter,
+    scripts: &[Script],
+) -> Scenario {
+    let fault = Fault::FlushError {
+        errno: Errno::IO,
+        reads,
+    };
+    let rule = FaultRule::new(fault).on(&[CallKind::SyncData]).path_suffix(".log");
+    Scenario {
+        name,
+        scripts: scripts.to_vec(),
+        kills: 0,
+        crashes: Some(USUAL),
+        limits: limits(),
+        states: 60_000,
+        before: Vec::new(),
+        fault: Some(rule.skip(skip).once()),
+        is_registry_old: false,
+        is_reported: true,
+    }
+}
+
 pub fn scenarios() -> Vec<Scenario> {
     let scenario = |name, scripts: &[Script]| Scenario {
         name,
@@ -74,6 +107,8 @@ pub fn scenarios() -> Vec<Scenario> {
         limits: limits(),
         states: 60_000,
         before: Vec::new(),
+        fault: None,
+        is_registry_old: false,
         is_reported: true,
     };
     let crashing = |name, scripts: &[Script]| Scenario {
@@ -240,6 +275,70 @@ pub fn scenarios() -> Vec<Scenario> {
             &[array(&[commit(1, 1)]), array(&[Op::Snapshot])],
         )
         .after_crash(&[array(&[commit(1, 1), commit(1, 2)])]),
+        Scenario {
+            kills: 1,
+            ..crashing(
+                "another boot",
+                &[array(&[commit(1, 1)]), array(&[Op::Snapshot]).after(0)],
+            )
+        }
+        .after_crash(&[array(&[commit(1, 1)])]),
+        Scenario {
+            is_registry_old: true,
+            ..crashing("an older registry", &[array(&[commit(1, 3), Op::Snapshot])])
+        }
+        .with_before(&[array(&[commit(1, 1)]), array(&[commit(1, 2)])]),
+        Scenario {
+            is_registry_old: true,
+            ..crashing(
+                "an older registry and another log",
+                &[array(&[commit(1, 3), Op::Snapshot])],
+            )
+        }
+        .with_before(&[array(&[commit(1, 1)]), array(&[commit(1, 2)])])
+        .with_limits(short_logs()),
+        failing_sync("a failed sync", 0, ReadsAfter::New, &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])]),
+        failing_sync("a failed sync later", 1, ReadsAfter::New, &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])]),
+        failing_sync(
+            "a failed sync beside adoption",
+            1,
+            ReadsAfter::Old,
+            &[array(&[commit(1, 1), commit(1, 2)]), Script::writer(&[Op::Adopt])],
+        ),
+        scenario(
+            "a new table",
+            &[
+                array(&[commit(9, 1)]),
+                Script::writer(&[Op::Create(9)]),
+                array(&[Op::Snapshot]),
+            ],
+        ),
+        scenario(
+            "a row that tells of cells",
+            &[
+                array(&[commit(1, 1)]),
+                Script::writer(&[Op::Note]),
+                array(&[Op::Snapshot]),
+            ],
+        ),
+        killing(
+            "a killed writer and what comes after",
+            &[array(&[commit(1, 1), Op::Snapshot]), Script::writer(&[commit(1, 2)])],
+        ),
+        scenario(
+            "removal of what was dropped, beside a reader",
+            &[
+                Script::writer(&[Op::Drop(1), Op::Adopt, Op::Remove]),
+                array(&[Op::Snapshot]),
+            ],
+        )
+        .with_before(&[array(&[staged(1, 1), commit(2, 1)])]),
+        crashing(
+            "removal before adoption",
+            &[Script::writer(&[Op::Settle, Op::Remove, Op::Snapshot])],
+        )
+        .with_before(&[array(&[commit(1, 1), commit(1, 2)])])
+        .with_limits(short_logs()),
     ]
 }
 
@@ -273,17 +372,29 @@ impl Scenario {
             stop_early,
         };
         let mut sim = machine(1, TABLES);
-        let mut before = super::oracle::History::default();
+        let mut before = super::oracle::History {
+            has_faults: self.fault.is_some(),
+            ..Default::default()
+        };
+        let mut registries = Vec::new();
         for (at, script) in self.before.iter().enumerate() {
             if script.after == Some(usize::MAX) {
                 sim.sync_everything();
-                sim = sim.crash_image(&thalweg_env::sim::CrashChoice::KeepAll);
+                sim = sim.crash_image(&CrashChoice::KeepAll);
                 continue;
             }
             let runs = super::check::run_in_order(&sim, std::slice::from_ref(script), 30 + at, self.limits);
             super::oracle::sequential(&mut before, &runs);
+            registries.push(sim.read_file(Path::new(REGISTRY)).unwrap());
         }
         sim.sync_everything();
+        if self.is_registry_old {
+            let old = &registries[registries.len() - 2];
+            sim.overwrite_file(Path::new(REGISTRY), 0, old).unwrap();
+        }
+        if let Some(rule) = &self.fault {
+            sim.set_plan(FaultPlan::none().rule(rule.clone()));
+        }
         let start = World::new(sim, &self.scripts, self.kills).with_before(before, 0);
         let limits = self.limits;
         let found = explore(start, &self.scripts, &plan, |world, history, is_over| {
@@ -296,7 +407,9 @@ impl Scenario {
             }
             if is_over {
                 count += 1;
-                found.extend(recover(&world.sim.branch(), history, TABLES, limits));
+                let ended = world.sim.branch();
+                ended.set_plan(FaultPlan::none());
+                found.extend(recover(&ended, history, TABLES, limits));
             }
             (count, found)
         });

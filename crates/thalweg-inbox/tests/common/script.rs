@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use thalweg_env::Env;
 use thalweg_inbox::format::{Draft, Stamp};
-use thalweg_inbox::{Change, Commit, Error, Inbox, Limits, Result, State, TableState};
+use thalweg_inbox::{Change, Commit, Error, Inbox, Limits, Log, Result, State, TableState};
 
-use super::plain::{Cell, FOLDER, ID, Plain, PlainState, blocks, body, cells_of, staged};
+use super::plain::{Cell, FOLDER, ID, Plain, PlainState, blocks, body, cells_of, note, staged};
 
 /// One thing that a process does.
 #[derive(Clone, Debug)]
@@ -22,6 +22,10 @@ pub enum Op {
     Adopt,
     Vacuum { table: u32, time: i64 },
     Drop(u32),
+    /// Makes a table.
+    Create(u32),
+    /// Commits a row outside of arrays that tells what a snapshot showed.
+    Note,
     Define(u32, u32),
     Remove,
     Settle,
@@ -220,6 +224,11 @@ impl Run<'_> {
             }
             Op::Drop(table) => inbox.change_table(&Change::Drop(*table)),
             Op::Define(table, version) => inbox.change_table(&Change::Define(*table, *version)),
+            Op::Create(table) => {
+                let create = Change::Create(*table, 1);
+                inbox.database().commit(&mut |_, _| Ok(vec![create.clone()]))
+            }
+            Op::Note => self.note_seen(inbox),
             Op::Remove => inbox.remove().map(drop),
             Op::Settle => inbox.settle().and_then(|()| inbox.find_passed_over()),
         };
@@ -228,6 +237,11 @@ impl Run<'_> {
             Err(Error::NotFound { .. }) => Outcome::Done,
             Err(error) => Outcome::Failed(error.to_string()),
         }
+    }
+
+    fn note_seen(&self, inbox: &mut Inbox<Plain>) -> Result<()> {
+        let seen = view(inbox, self.env)?.sequence;
+        inbox.database().commit(&mut |_, _| Ok(vec![note(seen)]))
     }
 
     fn commit(&self, inbox: &mut Inbox<Plain>, role: Role, op: usize, batch: &[Cells]) -> Outcome {
@@ -297,6 +311,13 @@ impl Run<'_> {
     }
 }
 
+fn wrong(what: &'static str) -> Error {
+    Error::Damaged {
+        place: "a snapshot".to_owned(),
+        what,
+    }
+}
+
 /// A snapshot as a value.
 fn view(inbox: &mut Inbox<Plain>, env: &Env) -> Result<View> {
     let snapshot = inbox.snapshot()?;
@@ -310,8 +331,14 @@ fn view(inbox: &mut Inbox<Plain>, env: &Env) -> Result<View> {
     for shown in &snapshot.shown {
         sequence = sequence.max(shown.stamp.sequence);
         let table = shown.body.head.table;
-        if state.table(table) == TableState::Dropped {
-            continue;
+        let is_older = shown.stamp.sequence <= state.inbox().newest.sequence && !shown.is_held;
+        if is_older {
+            return Err(wrong("the inbox has cells that are older than the state"));
+        }
+        match state.table(table) {
+            TableState::Dropped => continue,
+            TableState::Unknown => return Err(wrong("cells of a table that is not there")),
+            TableState::There(_) => {}
         }
         for (coordinate, value) in cells_of(env, &shown.body).map_err(damaged)? {
             cells.push(Cell {
@@ -321,6 +348,9 @@ fn view(inbox: &mut Inbox<Plain>, env: &Env) -> Result<View> {
                 stamp: shown.stamp,
             });
         }
+    }
+    if sequence < state.inner.noted {
+        return Err(wrong("a row tells of cells that are not shown"));
     }
     cells.sort();
     let tables = state.inner.tables.iter();
