@@ -37,7 +37,7 @@ impl<D: Log> Inbox<D> {
         };
         let plan = self.plan(&state, &frames)?;
         let adopted = plan.cells.len();
-        if plan.adopt.groups.is_empty() && frames.is_empty() {
+        if plan.cells.is_empty() && frames.is_empty() {
             return Ok(0);
         }
         if Rule::PositionWithCells.is_broken() {

@@ -42,10 +42,11 @@ fn notices(rule: Rule) -> Notices {
             "the bytes at *visible* tell it as well; it is there for bytes that a failed sync takes from the cache and a disk \
              brings back, which the simulated disk does not",
         ),
-        Rule::LookAtVisible | Rule::CopyTail => Model("an older registry"),
-        Rule::LookForHigherLogs => Model("an older registry and another log"),
-        Rule::SyncTail | Rule::NumberAboveNames => Model("two array processes"),
-        Rule::SyncHeader => Model("a failed sync"),
+        Rule::LookAtVisible | Rule::CopyTail | Rule::SyncTail => Model("an older registry"),
+        Rule::LookForHigherLogs | Rule::NumberAboveNames => {
+            Model("an older registry and another log")
+        }
+        Rule::SyncHeader => Model("a failed sync, settled by the writer"),
         Rule::AppendingBeforeName => Nothing(
             "the name of a higher log tells it as well; it is there for a name that a reader of the folder misses",
         ),
@@ -60,19 +61,20 @@ fn notices(rule: Rule) -> Notices {
             "whoever commits reads `live`, which shows the commit before the lock is let go of; it is there for a `live` that \
              cannot be read",
         ),
-        Rule::HoldBeforeCells | Rule::ShowBeforeUnlock | Rule::CutBySeen => Model("a reader"),
-        Rule::ReadBeforeState => Model("a killed writer and what comes after"),
+        Rule::HoldBeforeCells | Rule::CutBySeen => Model("a reader"),
+        Rule::ShowBeforeUnlock | Rule::ReadBeforeState => Model("a killed writer and what comes after"),
         Rule::ReadAfterState => Model("a row that tells of cells"),
         Rule::StartAgainWhenCurrent => Model("settling beside a reader"),
-        Rule::AdoptVisibleOnly => Model("a failed sync beside adoption"),
+        Rule::AdoptVisibleOnly => Nothing(
+            "a frame that is adopted is decided by that, since settling begins at the position; it is there so that only whoever \
+             has the lock decides",
+        ),
         Rule::PositionWithCells
-        | Rule::ReleaseHeld
         | Rule::KeepStamps
         | Rule::KeepNamed => Model("adoption"),
-        Rule::PassDropped => Model("drop of what waits"),
-        Rule::FloorBeforeRemoval => Model("removal of what was dropped, beside a reader"),
+        Rule::PassDropped | Rule::FloorBeforeRemoval => Model("removal of what was dropped, beside a reader"),
         Rule::KeepChain => Model("removal before adoption"),
-        Rule::KeepHeldLogs => Model("removal of what is held, beside a reader"),
+        Rule::ReleaseHeld | Rule::KeepHeldLogs => Model("removal of what is held, beside a reader"),
         Rule::KeepOfLiving | Rule::ListBeforeLocks | Rule::DecideSettled => {
             Model("removal beside a process with fragments")
         }
@@ -101,7 +103,7 @@ fn full_disk() -> Vec<String> {
         first_bytes: 4096 + 256,
         ..limits()
     };
-    let ops: Vec<Op> = (0..40).map(|at| commit(1, at)).collect();
+    let ops: Vec<Op> = (0..100).map(|at| commit(1, at)).collect();
     let sim = machine(5, TABLES);
     sim.set_quota(Some(sim.used_bytes() + 3 * 4096));
     let runs = run_in_order(&sim, &[Script::other(&ops)], 0, limits);

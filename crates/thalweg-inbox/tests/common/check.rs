@@ -2,15 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use thalweg_env::sim::{CrashChoice, FaultPlan, SimEnv};
-use thalweg_inbox::Limits;
+use thalweg_inbox::{Database, Limits, State};
 
 use super::oracle::{History, sequential};
-use super::plain::{Cell, FOLDER};
-use super::script::{Cells, Event, Op, Outcome, Role, Run, Script, View, commit};
+use super::plain::{FOLDER, Plain};
+use super::script::{Cells, Event, Op, Run, Script, commit};
 
 /// A reader before anybody has written, a writer that adopts and removes, an array process, and all of it once more.
 fn recovery(table: u32) -> Vec<Script> {
@@ -106,13 +106,13 @@ pub fn recover(sim: &SimEnv, history: &History, tables: u32, limits: Limits) -> 
     }
     let mut found = history.violations();
     if found.is_empty() {
-        found.extend(leaks(sim, &history));
+        found.extend(leaks(sim));
     }
     found
 }
 
 /// Files that nobody will ever remove.
-fn leaks(sim: &SimEnv, history: &History) -> Vec<String> {
+fn leaks(sim: &SimEnv) -> Vec<String> {
     let mut found = Vec::new();
     let files = sim.files();
     let below = |folder: &str| {
@@ -124,26 +124,18 @@ fn leaks(sim: &SimEnv, history: &History) -> Vec<String> {
     if logs.len() > 1 {
         found.push(format!("logs stay: {logs:?}"));
     }
-    let fragments = below("data").len();
-    let staged: BTreeSet<Cell> = last_view(history).map_or_else(BTreeSet::new, |view| {
-        let staged = history.records.iter().filter(|record| matches!(&record.op, Op::Commit(cells) if cells.is_staged));
-        let values: BTreeSet<u64> = staged
-            .map(|record| super::script::value_of(record.process, record.op_index, 0))
-            .collect();
-        view.cells.iter().filter(|cell| values.contains(&cell.value)).copied().collect()
-    });
-    let named: BTreeSet<(u64, u32)> = staged.iter().map(|cell| (cell.value, cell.table)).collect();
-    if fragments > named.len() {
-        found.push(format!("{fragments} fragments stay, {} are named: {:?}", named.len(), below("data")));
+    let env = sim.env_of_process(7);
+    let state = Plain::open(&env).and_then(|mut plain| plain.state()).unwrap();
+    let is_named = |path: &PathBuf| {
+        let name = path.file_stem().and_then(|stem| stem.to_str());
+        let id = name.and_then(|name| u64::from_str_radix(name, 16).ok());
+        id.is_some_and(|id| state.has_fragment(id))
+    };
+    let staying: Vec<PathBuf> = below("data").into_iter().filter(|path| !is_named(path)).collect();
+    if !staying.is_empty() {
+        found.push(format!("fragments stay: {staying:?}"));
     }
     found
-}
-
-fn last_view(history: &History) -> Option<&View> {
-    history.records.iter().rev().find_map(|record| match &record.outcome {
-        Some(Outcome::Viewed(view)) if record.role == Role::Writer => Some(view),
-        _ => None,
-    })
 }
 
 /// How many ways of losing what is pending are tried.

@@ -7,6 +7,9 @@ use thalweg_inbox::format::Stamp;
 use super::plain::Cell;
 use super::script::{Cells, Op, Outcome, Role, Script, View, value_of};
 
+/// A table that is made while others run.
+pub const LATE_TABLE: u32 = 9;
+
 /// An op that was begun, and what had ended before.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -140,7 +143,10 @@ impl History {
                 began.any(|other| is(&other.op))
             };
             let is_justified = match reason.as_str() {
-                "not found" => has(&|op| matches!(op, Op::Drop(_) | Op::Create(_))),
+                "not found" => {
+                    let is_late = attempt.cells.places.iter().any(|(table, _)| *table == LATE_TABLE);
+                    is_late || has(&|op| matches!(op, Op::Drop(_)))
+                }
                 "definition" => has(&|op| matches!(op, Op::Define(..))),
                 "conflict" => attempt.cells.depends,
                 "expired" | "ahead" => attempt.cells.at.is_some(),

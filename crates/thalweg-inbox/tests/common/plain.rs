@@ -537,6 +537,9 @@ impl Database for Plain {
 
     fn state(&mut self) -> Result<PlainState> {
         if let Some(writer) = &self.writer {
+            if writer.has_failed {
+                return Err(Error::Unavailable);
+            }
             return Ok(self.state_of(Rc::clone(&writer.current), None));
         }
         let everything = self.pin(0)?;

@@ -8,6 +8,7 @@ use thalweg_inbox::Limits;
 
 use super::check::{Crashes, crash, recover};
 use super::machine;
+use super::oracle::LATE_TABLE;
 use super::script::{Cells, Op, Script, commit, limits};
 use super::world::{Found, Plan, World, explore};
 
@@ -197,7 +198,7 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario(
             "removal of what is held, beside a reader",
             &[
-                Script::writer(&[commit(1, 1), Op::Adopt, Op::Remove]),
+                Script::writer(&[commit(1, 1), Op::Remove, Op::Adopt, Op::Remove]),
                 array(&[Op::Snapshot]),
             ],
         )
@@ -279,13 +280,20 @@ pub fn scenarios() -> Vec<Scenario> {
             kills: 1,
             ..crashing(
                 "another boot",
-                &[array(&[commit(1, 1)]), array(&[Op::Snapshot]).after(0)],
+                &[
+                    array(&[commit(1, 1)]),
+                    Script::writer(&[Op::Settle, Op::Snapshot]).after(0),
+                ],
             )
         }
         .after_crash(&[array(&[commit(1, 1)])]),
         Scenario {
             is_registry_old: true,
-            ..crashing("an older registry", &[array(&[commit(1, 3), Op::Snapshot])])
+            crashes: Some(Crashes {
+                fates: 24,
+                ..USUAL
+            }),
+            ..scenario("an older registry", &[array(&[commit(1, 3), Op::Snapshot])])
         }
         .with_before(&[array(&[commit(1, 1)]), array(&[commit(1, 2)])]),
         Scenario {
@@ -298,6 +306,15 @@ pub fn scenarios() -> Vec<Scenario> {
         .with_before(&[array(&[commit(1, 1)]), array(&[commit(1, 2)])])
         .with_limits(short_logs()),
         failing_sync("a failed sync", 0, ReadsAfter::New, &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])]),
+        failing_sync(
+            "a failed sync, settled by the writer",
+            0,
+            ReadsAfter::New,
+            &[
+                array(&[commit(1, 1)]),
+                Script::writer(&[Op::Settle, Op::Snapshot]).after(0),
+            ],
+        ),
         failing_sync("a failed sync later", 1, ReadsAfter::New, &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])]),
         failing_sync(
             "a failed sync beside adoption",
@@ -308,8 +325,8 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario(
             "a new table",
             &[
-                array(&[commit(9, 1)]),
-                Script::writer(&[Op::Create(9)]),
+                array(&[commit(LATE_TABLE, 1)]),
+                Script::writer(&[Op::Create(LATE_TABLE)]),
                 array(&[Op::Snapshot]),
             ],
         ),
