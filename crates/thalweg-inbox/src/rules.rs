@@ -47,6 +47,8 @@ rules! {
     AppendingBeforeName,
     /// A new log has a number above all names in the folder.
     NumberAboveNames,
+    /// A log that the registry may name is not cut.
+    KeepWhatMayBeNamed,
     /// Frames of another boot are never followed by frames of this one in the same log.
     EndedIsEnded,
     /// Space of a log is synced zeros before frames are written into it.

@@ -206,18 +206,17 @@ impl Disk {
             };
             self.write(seen, half, is_settling).inspect_err(|_| self.give_up_new(number))?;
         }
-        let named = self.name_log(number, &made);
-        let half = named.and_then(|()| {
-            let half = self.of_new(known, inbox, basis, &made);
-            self.write(seen, half, is_settling)
-        });
-        match half {
-            Ok(half) => Ok((half, made.file)),
-            Err(error) => {
-                self.abandon(number, &made);
-                Err(error)
-            }
+        if let Err(error) = self.name_log(number, &made) {
+            self.abandon(number, &made);
+            return Err(error);
         }
+        let half = self.of_new(known, inbox, basis, &made);
+        let written = self.write(seen, half, is_settling);
+        if written.is_err() && Rule::KeepWhatMayBeNamed.is_broken() {
+            self.abandon(number, &made);
+        }
+        // If that fails, the registry may name the log all the same: it is left to whoever settles.
+        Ok((written?, made.file))
     }
 
     /// Step 1: the file, filled and synced, under a name that says nothing yet.

@@ -36,7 +36,7 @@ fn with_fault(fault: Fault, call: u64) -> (Vec<String>, u64) {
     let first = sim.calls();
     sim.set_plan(FaultPlan::none().rule(FaultRule::new(fault).at_call(first + call)));
     let mut history = History {
-        has_faults: true,
+        faulty: usize::MAX,
         ..History::default()
     };
     for (at, script) in scripts().iter().enumerate() {
@@ -89,7 +89,7 @@ fn a_full_disk_gets_in_nobodys_way_for_long() {
         let used = sim.used_bytes();
         sim.set_quota(Some(used + quota_pages * 4096));
         let mut history = History {
-            has_faults: true,
+            faulty: usize::MAX,
             ..History::default()
         };
         for (at, script) in scripts().iter().enumerate() {
@@ -97,7 +97,6 @@ fn a_full_disk_gets_in_nobodys_way_for_long() {
             sequential(&mut history, &run);
         }
         sim.set_quota(None);
-        history.has_faults = true;
         for choice in [CrashChoice::Kill, CrashChoice::DropAll, CrashChoice::KeepAll] {
             let found = recover(&sim.crash_image(&choice), &history, TABLES, limits());
             assert!(found.is_empty(), "{quota_pages} pages, {choice:?}: {found:?}");

@@ -12,7 +12,7 @@ use common::oracle::{History, sequential};
 use common::plain::{FOLDER, ID};
 use common::scenarios::{Scenario, TABLES, scenarios};
 use common::script::{Op, Outcome, Script, commit, limits};
-use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_inbox::format::{FIRST_FRAME, LogCommit};
 use thalweg_inbox::{Limits, Rule, break_rule};
 
@@ -50,6 +50,7 @@ fn notices(rule: Rule) -> Notices {
         Rule::AppendingBeforeName => Nothing(
             "the name of a higher log tells it as well; it is there for a name that a reader of the folder misses",
         ),
+        Rule::KeepWhatMayBeNamed => Check(failing_calls),
         Rule::EndedIsEnded => Model("another boot"),
         Rule::PrepareBeforeAppend => Check(full_disk),
         Rule::SyncFragments => Model("fragments"),
@@ -94,6 +95,25 @@ fn model(name: &str) -> Vec<String> {
         ..scenario
     };
     scenario.run(true).violations
+}
+
+/// Each call of a commit takes effect, and is said to have failed.
+fn failing_calls() -> Vec<String> {
+    let mut found = Vec::new();
+    for call in 1..40 {
+        let sim = machine(5, TABLES);
+        let rule = FaultRule::new(Fault::ErrorAfter(Errno::IO)).at_call(sim.calls() + call);
+        sim.set_plan(FaultPlan::none().rule(rule));
+        let mut history = History {
+            faulty: usize::MAX,
+            ..History::default()
+        };
+        let runs = run_in_order(&sim, &[Script::other(&[commit(1, 1)])], 0, limits());
+        sequential(&mut history, &runs);
+        sim.set_plan(FaultPlan::none());
+        found.extend(recover(&sim.crash_image(&CrashChoice::Kill), &history, TABLES, limits()));
+    }
+    found
 }
 
 /// A commit that finds no space is refused, and leaves nothing undecided.
@@ -219,7 +239,7 @@ fn every_rule_is_missed_when_it_is_broken() {
 
 #[test]
 fn with_all_rules_kept_the_checks_find_nothing() {
-    for check in [full_disk, new_registry, damaged_frame, frame_of_a_twin] {
+    for check in [failing_calls, full_disk, new_registry, damaged_frame, frame_of_a_twin] {
         assert_eq!(check(), Vec::<String>::new());
     }
     let (sim, history) = three_commits(9);

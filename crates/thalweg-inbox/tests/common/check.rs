@@ -97,6 +97,7 @@ pub fn recover(sim: &SimEnv, history: &History, tables: u32, limits: Limits) -> 
         return vec!["a test needs a table that stays".to_owned()];
     };
     let first = history.counts().len() + 1;
+    history.faulty = history.faulty.min(first);
     for run in run_in_order(sim, &recovery(table), first, limits) {
         let died = run.2.len() < run.1.ops.len();
         sequential(&mut history, &[run]);

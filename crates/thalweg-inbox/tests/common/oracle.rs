@@ -29,8 +29,8 @@ pub struct Record {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub records: Vec<Record>,
-    /// Calls failed, so that ops may fail as well.
-    pub has_faults: bool,
+    /// Calls of processes below this number failed, so that their ops may fail as well.
+    pub faulty: usize,
 }
 
 /// One commit of a record.
@@ -109,7 +109,7 @@ impl History {
         let mut found = Vec::new();
         for record in &self.records {
             if let Some(Outcome::Failed(error)) = &record.outcome
-                && !self.has_faults
+                && record.process >= self.faulty
             {
                 found.push(format!("{} failed: {error}", name(record)));
             }
@@ -150,7 +150,7 @@ impl History {
                 "definition" => has(&|op| matches!(op, Op::Define(..))),
                 "conflict" => attempt.cells.depends,
                 "expired" | "ahead" => attempt.cells.at.is_some(),
-                _ => self.has_faults && reason.starts_with("failed"),
+                _ => attempt.record.process < self.faulty && reason.starts_with("failed"),
             };
             if !is_justified {
                 found.push(format!("{} was refused: {reason}", name(attempt.record)));
@@ -163,8 +163,14 @@ impl History {
                     Op::Define(table, _) => attempt.cells.places.iter().any(|(of, _)| *of == table),
                     _ => false,
                 };
+                let is_below = match (&other.op, attempt.cells.at) {
+                    (Op::Vacuum { table, time }, Some(at)) => {
+                        at <= *time && attempt.cells.places.iter().any(|(of, _)| of == table)
+                    }
+                    _ => false,
+                };
                 let done = other.outcome == Some(Outcome::Done);
-                if is_against && done && precedes(other, attempt.record) {
+                if (is_against || is_below) && done && precedes(other, attempt.record) {
                     found.push(format!("{} came after {}", name(attempt.record), name(other)));
                 }
             }

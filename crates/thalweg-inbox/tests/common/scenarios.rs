@@ -13,6 +13,8 @@ use super::script::{Cells, Op, Script, commit, limits};
 use super::world::{Found, Plan, World, explore};
 
 pub const TABLES: u32 = 3;
+/// What the clock of the simulated machine shows.
+const NOW: i64 = 1_735_689_600_000_000_000;
 const REGISTRY: &str = "/db/inbox/registry";
 
 /// A model and how far it is tried.
@@ -64,6 +66,12 @@ fn at(table: u32, coordinate: u64, time: i64) -> Op {
     })
 }
 
+/// All of them where `STATES` is large; the usual number is a matter of minutes.
+fn most_states() -> usize {
+    let given = std::env::var("STATES").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(30_000)
+}
+
 /// Logs of one frame each.
 fn short_logs() -> Limits {
     Limits {
@@ -73,9 +81,10 @@ fn short_logs() -> Limits {
     }
 }
 
-/// The sync of a log fails once.
+/// The sync of a log fails once: through the handle that it was made with under the name of `.new`, or a later one.
 fn failing_sync(
     name: &'static str,
+    file: &str,
     skip: u64,
     reads: ReadsAfter,
     scripts: &[Script],
@@ -84,14 +93,14 @@ fn failing_sync(
         errno: Errno::IO,
         reads,
     };
-    let rule = FaultRule::new(fault).on(&[CallKind::SyncData]).path_suffix(".log");
+    let rule = FaultRule::new(fault).on(&[CallKind::SyncData]).path_suffix(file);
     Scenario {
         name,
         scripts: scripts.to_vec(),
         kills: 0,
         crashes: Some(USUAL),
         limits: limits(),
-        states: 60_000,
+        states: most_states(),
         before: Vec::new(),
         fault: Some(rule.skip(skip).once()),
         is_registry_old: false,
@@ -106,7 +115,7 @@ pub fn scenarios() -> Vec<Scenario> {
         kills: 0,
         crashes: None,
         limits: limits(),
-        states: 60_000,
+        states: most_states(),
         before: Vec::new(),
         fault: None,
         is_registry_old: false,
@@ -239,12 +248,16 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario(
             "vacuum",
             &[
-                array(&[at(1, 1, 950), commit(1, 1)]).clock(&[1000]),
-                Script::writer(&[Op::Vacuum { table: 1, time: 990 }]).clock(&[2000]),
+                array(&[at(1, 1, NOW - 70), commit(1, 1)]).clock(&[NOW]),
+                Script::writer(&[Op::Vacuum {
+                    table: 1,
+                    time: NOW - 40,
+                }])
+                .clock(&[NOW + 10]),
                 array(&[Op::Snapshot]),
             ],
         )
-        .with_before(&[array(&[commit(1, 1), commit(1, 1)]).clock(&[900, 980])]),
+        .with_before(&[array(&[at(1, 1, NOW - 100), at(1, 1, NOW - 50)])]),
         scenario(
             "cells that depend",
             &[array(&[dependent(1, 1)]), array(&[dependent(1, 1)])],
@@ -305,20 +318,22 @@ pub fn scenarios() -> Vec<Scenario> {
         }
         .with_before(&[array(&[commit(1, 1)]), array(&[commit(1, 2)])])
         .with_limits(short_logs()),
-        failing_sync("a failed sync", 0, ReadsAfter::New, &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])]),
+        failing_sync("a failed sync", ".new", 2, ReadsAfter::New, &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])]),
         failing_sync(
             "a failed sync, settled by the writer",
-            0,
+            ".new",
+            1,
             ReadsAfter::New,
             &[
                 array(&[commit(1, 1)]),
                 Script::writer(&[Op::Settle, Op::Snapshot]).after(0),
             ],
         ),
-        failing_sync("a failed sync later", 1, ReadsAfter::New, &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])]),
+        failing_sync("a failed sync later", ".log", 0, ReadsAfter::New, &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])]),
         failing_sync(
             "a failed sync beside adoption",
-            1,
+            ".new",
+            2,
             ReadsAfter::Old,
             &[array(&[commit(1, 1), commit(1, 2)]), Script::writer(&[Op::Adopt])],
         ),
@@ -390,7 +405,7 @@ impl Scenario {
         };
         let mut sim = machine(1, TABLES);
         let mut before = super::oracle::History {
-            has_faults: self.fault.is_some(),
+            faulty: if self.fault.is_some() { usize::MAX } else { 0 },
             ..Default::default()
         };
         let mut registries = Vec::new();
