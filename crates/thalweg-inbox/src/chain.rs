@@ -142,7 +142,9 @@ impl Disk {
             }
             (number, end) = (header.before, Some(header.before_end));
         }
-        let reaches = logs.last().map_or(position.frame, |log: &ChainLog| log.header.before_frame);
+        let reaches = logs
+            .last()
+            .map_or(position.frame, |log: &ChainLog| log.header.before_frame);
         if reaches > position.frame {
             return Err(self.damaged(last, "a log does not go on from one that is there"));
         }
@@ -151,13 +153,20 @@ impl Disk {
     }
 
     /// The highest log that counts, from the position on; 0: there is none.
-    pub(crate) fn highest(&self, listing: &Listing, known: u64, position: &Position) -> Result<u64> {
+    pub(crate) fn highest(
+        &self,
+        listing: &Listing,
+        known: u64,
+        position: &Position,
+    ) -> Result<u64> {
         let limit = known.max(position.log).saturating_add(MAX_NUMBER_STEP);
         for &number in listing.logs.range(..=limit).rev() {
             if number < position.log {
                 break;
             }
-            let Some(file) = self.open_log(number)? else { continue };
+            let Some(file) = self.open_log(number)? else {
+                continue;
+            };
             match self.header(&file, number)? {
                 HeaderFound::Counts(_) => return Ok(number),
                 HeaderFound::DoesNot => self.check_abandoned(&file, number)?,
@@ -193,14 +202,20 @@ impl Disk {
         let mut found = Frames::default();
         let from = from.filter(|from| chain.has(from.log));
         let from_log = from.map_or(0, |from| from.log);
-        for log in chain.logs.iter().filter(|log| log.header.number >= from_log) {
+        for log in chain
+            .logs
+            .iter()
+            .filter(|log| log.header.number >= from_log)
+        {
             let is_first = log.header.number == from_log;
             let start = from.filter(|_| is_first).unwrap_or_else(|| log.first());
             self.check_link(log, &start, found.end.as_ref())?;
             let end = match until {
                 Some(until) if until.log == log.header.number => Some(until.offset),
                 Some(_) if log.end.is_none() => {
-                    return Err(self.damaged(log.header.number, "a log is shown that is not in the chain"));
+                    return Err(
+                        self.damaged(log.header.number, "a log is shown that is not in the chain")
+                    );
                 }
                 _ => log.end,
             };
@@ -244,7 +259,10 @@ impl Disk {
             let frame = match decoded {
                 Ok(frame) if follows(&frame) || Rule::Chain.is_broken() => frame,
                 Err(Fault::Unsupported(what)) => {
-                    return Err(Error::of(Fault::Unsupported(what), self.log_path(number).display()));
+                    return Err(Error::of(
+                        Fault::Unsupported(what),
+                        self.log_path(number).display(),
+                    ));
                 }
                 _ => break,
             };
@@ -314,7 +332,9 @@ impl<'a> Window<'a> {
 
     /// At least so many bytes from an offset on, or all up to the end of the file.
     fn at(&mut self, offset: u64, len_bytes: usize) -> Result<&[u8]> {
-        let known = offset.checked_sub(self.start).map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+        let known = offset
+            .checked_sub(self.start)
+            .map(|at| usize::try_from(at).unwrap_or(usize::MAX));
         let has = known.is_some_and(|at| {
             at <= self.bytes.len() && (self.is_last || self.bytes.len() - at >= len_bytes)
         });
@@ -366,7 +386,9 @@ impl<'a> Window<'a> {
         let mut at = offset.next_multiple_of(8);
         while at < offset.saturating_add(limit) {
             let bytes = self.at(at, FRAME_HEADER_BYTES)?;
-            let steps = bytes.chunks_exact(8).take_while(|step| step[..4] != FRAME_MAGIC);
+            let steps = bytes
+                .chunks_exact(8)
+                .take_while(|step| step[..4] != FRAME_MAGIC);
             let skipped = steps.count() * 8;
             if skipped + FRAME_HEADER_BYTES > bytes.len() && self.is_last {
                 return Ok(false);
@@ -392,7 +414,9 @@ impl Disk {
         let file = self.open_log(log)?.ok_or(Error::Missing { number: log })?;
         match Window::new(self, &file, log).frame(offset)? {
             Ok(frame) if frame.head.number == number => Ok(Located { log, offset, frame }),
-            Err(fault @ Fault::Unsupported(_)) => Err(Error::of(fault, self.log_path(log).display())),
+            Err(fault @ Fault::Unsupported(_)) => {
+                Err(Error::of(fault, self.log_path(log).display()))
+            }
             _ => Err(self.damaged(log, "a frame that is held does not verify")),
         }
     }

@@ -54,9 +54,7 @@ impl<D: Database> Inbox<D> {
         let mut bound = half.bound;
         for commit in batch {
             let checked = self.check(commit, &half, &after_state, &drafts);
-            let stamped = checked.and_then(|state| {
-                stamp(&self.disk, &state, bound, commit)
-            });
+            let stamped = checked.and_then(|state| stamp(&self.disk, &state, bound, commit));
             if let Ok(stamp) = &stamped {
                 bound = highest(bound, *stamp);
                 drafts.push((&commit.draft, *stamp));
@@ -70,7 +68,10 @@ impl<D: Database> Inbox<D> {
             true => half.seen.max(self.seen).max(live),
             false => half.seen,
         };
-        let bytes = drafts.iter().map(|(draft, _)| draft.frame_bytes()).sum::<usize>() as u64;
+        let bytes = drafts
+            .iter()
+            .map(|(draft, _)| draft.frame_bytes())
+            .sum::<usize>() as u64;
         assert!(bytes <= self.disk.limits.batch_bytes, "a batch too large");
         let file = self.make_room(&mut seen, &mut half, bytes)?;
         self.disk.append(&mut seen, half, &file, &drafts, noted)?;
@@ -117,10 +118,13 @@ impl<D: Database> Inbox<D> {
         if let Some(above) = commit.read_up_to {
             let is_met = |draft: &Draft| {
                 let bodies = draft.bodies.iter();
-                let mut pairs = bodies.flat_map(|a| commit.draft.bodies.iter().map(move |b| (a, b)));
+                let mut pairs =
+                    bodies.flat_map(|a| commit.draft.bodies.iter().map(move |b| (a, b)));
                 pairs.any(|(a, b)| state.share_cells(a, b))
             };
-            let later = after_state.iter().filter(|l| l.frame.head.stamp.sequence > above);
+            let later = after_state
+                .iter()
+                .filter(|l| l.frame.head.stamp.sequence > above);
             let frames = later.map(|located| &located.frame.draft);
             let mut drafts = frames.chain(batch.iter().map(|(draft, _)| *draft));
             if state.meets(above, &commit.draft.bodies) || drafts.any(is_met) {
@@ -147,7 +151,8 @@ impl<D: Database> Inbox<D> {
     /// The log, with synced zeros for so many bytes at *visible*.
     fn make_room(&mut self, seen: &mut Seen, half: &mut Half, bytes: u64) -> Result<Arc<dyn File>> {
         let limits = self.disk.limits;
-        let is_full = half.visible + bytes > limits.log_bytes && half.visible > crate::format::FIRST_FRAME;
+        let is_full =
+            half.visible + bytes > limits.log_bytes && half.visible > crate::format::FIRST_FRAME;
         if half.log == 0 || half.is_ended || is_full {
             let state = match &self.state {
                 Some(state) => state.clone(),
@@ -156,7 +161,9 @@ impl<D: Database> Inbox<D> {
             let listing = self.disk.list()?;
             let position = state.inbox().position.log;
             if listing.logs.range(position + 1..).count() >= limits.logs {
-                return Err(Error::Limit { what: "too many logs" });
+                return Err(Error::Limit {
+                    what: "too many logs",
+                });
             }
             let basis = Basis {
                 base: Place::of_half(half),
@@ -171,7 +178,10 @@ impl<D: Database> Inbox<D> {
             return Ok(file);
         }
         let number = half.log;
-        let file = self.disk.open_log(number)?.ok_or(Error::Missing { number })?;
+        let file = self
+            .disk
+            .open_log(number)?
+            .ok_or(Error::Missing { number })?;
         self.disk.grow(half, &file, bytes)?;
         Ok(file)
     }
@@ -291,7 +301,10 @@ impl Disk {
             shown.bound = highest(shown.bound, *stamp);
             bytes.extend_from_slice(&encoded);
         }
-        assert!(shown.visible <= shown.prepared, "a frame beyond what is prepared");
+        assert!(
+            shown.visible <= shown.prepared,
+            "a frame beyond what is prepared"
+        );
         let append = || {
             file.write_all_at(&bytes, half.visible)?;
             match Rule::SyncFrames.is_kept() {

@@ -80,7 +80,12 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(crate) fn open(env: &Env, folder: &Path, database: [u8; 16], limits: Limits) -> Result<Disk> {
+    pub(crate) fn open(
+        env: &Env,
+        folder: &Path,
+        database: [u8; 16],
+        limits: Limits,
+    ) -> Result<Disk> {
         let boot = env.clock().boot_id();
         if boot == [0; 16] {
             return Err(Error::Unsupported {
@@ -185,7 +190,9 @@ impl Disk {
         let entries = self.env.storage().list_dir(&folder);
         let mut listing = Listing::default();
         for entry in entries.map_err(Error::io(folder.display()))? {
-            let Some(name) = entry.name.to_str() else { continue };
+            let Some(name) = entry.name.to_str() else {
+                continue;
+            };
             if let Some(number) = name.strip_suffix(".log").and_then(number_of) {
                 listing.logs.insert(number);
             } else if name.strip_suffix(".new").and_then(number_of).is_some() {
@@ -218,7 +225,9 @@ impl Disk {
         let path = self.log_path(number);
         let mut bytes = vec![0; usize::try_from(FIRST_FRAME).unwrap_or(usize::MAX)];
         match file.read_exact_at(&mut bytes, 0) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(HeaderFound::DoesNot),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Ok(HeaderFound::DoesNot);
+            }
             Err(error) if thalweg_env::is_unreadable(&error) => return Ok(HeaderFound::DoesNot),
             read => read.map_err(Error::io(path.display()))?,
         }

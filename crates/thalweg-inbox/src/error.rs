@@ -42,7 +42,9 @@ pub enum Error {
         number: u64,
     },
     /// Another process had the commit lock for ten seconds.
-    #[error("the commit lock of arrays is held, perhaps by process {process}: wait for it or end it")]
+    #[error(
+        "the commit lock of arrays is held, perhaps by process {process}: wait for it or end it"
+    )]
     Locked {
         /// Who wrote the registry last.
         process: u32,
@@ -86,7 +88,9 @@ pub enum Error {
     #[error("the disk is full but for what is left to the writer of the database")]
     DiskFull,
     /// A lock could not be let go of: the opening has let go of everything.
-    #[error("the database was closed, because a lock of arrays could not be released: open it again")]
+    #[error(
+        "the database was closed, because a lock of arrays could not be released: open it again"
+    )]
     Closed,
     /// No half of the registry verifies, and somebody may be writing.
     #[error("the inbox cannot be read at the moment: try again")]

@@ -110,7 +110,9 @@ impl<D: Database> Inbox<D> {
 
     /// Removes the fragments of cells that were refused.
     pub(crate) fn unstage(&mut self, draft: &Draft) {
-        let Some(state) = self.state.clone() else { return };
+        let Some(state) = self.state.clone() else {
+            return;
+        };
         for body in draft.bodies.iter().filter(|body| body.blocks.is_none()) {
             for id in state.fragments(body).unwrap_or_default() {
                 // What stays is an orphan once this process has ended.

@@ -41,7 +41,11 @@ pub(crate) struct CommitLock {
 
 impl CommitLock {
     /// Takes the lock; `None`: somebody else has it.
-    pub(crate) fn take(env: &Env, file: &Arc<dyn File>, patience: Patience) -> Result<Option<Self>> {
+    pub(crate) fn take(
+        env: &Env,
+        file: &Arc<dyn File>,
+        patience: Patience,
+    ) -> Result<Option<Self>> {
         if Rule::CommitLock.is_broken() {
             return Ok(Some(CommitLock {
                 file: Arc::clone(file),
@@ -80,7 +84,10 @@ impl CommitLock {
     pub(crate) fn release(mut self) -> Result<()> {
         let is_held = std::mem::take(&mut self.is_held);
         match is_held {
-            true => self.file.unlock(COMMIT).map_err(Error::io("inbox/registry")),
+            true => self
+                .file
+                .unlock(COMMIT)
+                .map_err(Error::io("inbox/registry")),
             false => Ok(()),
         }
     }

@@ -141,7 +141,8 @@ impl<D: Log> Inbox<D> {
                 let tables = located.frame.tables().into_iter();
                 let passed = tables.filter(|table| !is_held(*table));
                 let ids = passed.flat_map(|table| named(&state, located, table));
-                self.passed_over.extend(ids.filter(|id| !state.has_fragment(*id)));
+                self.passed_over
+                    .extend(ids.filter(|id| !state.has_fragment(*id)));
             }
         }
         Ok(())

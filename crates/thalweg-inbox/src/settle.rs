@@ -89,13 +89,18 @@ impl Disk {
         let read = found.frames.iter().map(|located| located.frame.head.stamp);
         let of_halves = halves.iter().map(|half| half.bound);
         let bound = read.chain(of_halves).fold(inbox.newest, highest);
-        let is_of_this_boot = chain.logs.last().is_some_and(|log| log.header.boot == self.boot);
-        if seen.current(self.boot).is_none() && (!is_of_this_boot || Rule::EndedIsEnded.is_broken()) {
+        let is_of_this_boot = chain
+            .logs
+            .last()
+            .is_some_and(|log| log.header.boot == self.boot);
+        if seen.current(self.boot).is_none() && (!is_of_this_boot || Rule::EndedIsEnded.is_broken())
+        {
             let half = self.ended(found.end, inbox, bound, state.at());
             return self.write(seen, half, true);
         }
         let base = self.base(&chain, start, &found);
-        let after = |located: &&Located| base.is_none_or(|base| located.after().rank() > base.rank());
+        let after =
+            |located: &&Located| base.is_none_or(|base| located.after().rank() > base.rank());
         let mut tail: Vec<Located> = found.frames.iter().filter(after).cloned().collect();
         if Rule::CopyTail.is_broken() {
             tail.clear();
@@ -141,7 +146,9 @@ impl Disk {
         let first = chain.logs.first().map(|log| log.first());
         let mut base = start.or(first);
         let mut raise = |place: Place| {
-            base = base.filter(|base| base.rank() >= place.rank()).or(Some(place));
+            base = base
+                .filter(|base| base.rank() >= place.rank())
+                .or(Some(place));
         };
         chain.logs.iter().skip(1).for_each(|log| raise(log.first()));
         for (at, located) in found.frames.iter().enumerate() {
@@ -149,12 +156,18 @@ impl Disk {
             let before = &found.frames[..at];
             let synced = before.iter().rev().map(Located::after);
             let is_synced = |place: &Place| place.log == located.log && place.offset <= synced_to;
-            if let Some(place) = synced.take_while(|place| place.log == located.log).find(is_synced) {
+            if let Some(place) = synced
+                .take_while(|place| place.log == located.log)
+                .find(is_synced)
+            {
                 raise(place);
             }
         }
         let last = chain.logs.last();
-        if let (Some(end), true) = (found.end, last.is_some_and(|log| log.header.boot != self.boot)) {
+        if let (Some(end), true) = (
+            found.end,
+            last.is_some_and(|log| log.header.boot != self.boot),
+        ) {
             raise(end);
         }
         base
@@ -204,7 +217,8 @@ impl Disk {
                 is_appending: true,
                 ..half
             };
-            self.write(seen, half, is_settling).inspect_err(|_| self.give_up_new(number))?;
+            self.write(seen, half, is_settling)
+                .inspect_err(|_| self.give_up_new(number))?;
         }
         if let Err(error) = self.name_log(number, &made) {
             self.abandon(number, &made);
@@ -234,7 +248,9 @@ impl Disk {
             before: base.map_or(0, |base| base.log),
             before_end: base.map_or(0, |base| base.offset),
             before_frame: base.map_or(0, |base| base.frame),
-            before_link: base.filter(|base| base.frame > 0).map_or(0, |base| base.link),
+            before_link: base
+                .filter(|base| base.frame > 0)
+                .map_or(0, |base| base.link),
             process: self.process(),
             copies_end: FIRST_FRAME + copied as u64,
         };
@@ -247,7 +263,10 @@ impl Disk {
         let mut bytes = vec![0; usize::try_from(len_bytes).unwrap_or(usize::MAX)];
         for located in tail {
             let frame = copied_frame(&located.frame.draft, &located.frame.head, &end);
-            let encoded = located.frame.draft.encode(&frame, &header.seal(), end.offset);
+            let encoded = located
+                .frame
+                .draft
+                .encode(&frame, &header.seal(), end.offset);
             let at = usize::try_from(end.offset).unwrap_or(usize::MAX);
             bytes[at..at + encoded.len()].copy_from_slice(&encoded);
             let link = u32::from_le_bytes([encoded[4], encoded[5], encoded[6], encoded[7]]);

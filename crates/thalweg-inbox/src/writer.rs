@@ -41,7 +41,8 @@ impl<D: Log> Inbox<D> {
     /// # Errors
     /// As those of [`Inbox::write`].
     pub fn raise_floor(&mut self, table: u32, time: i64) -> Result<i64> {
-        self.tenure(&Work::Floor(Floor { table, time })).map(|floor| floor.time)
+        self.tenure(&Work::Floor(Floor { table, time }))
+            .map(|floor| floor.time)
     }
 
     fn tenure(&mut self, work: &Work<'_>) -> Result<Stamp> {
@@ -153,7 +154,8 @@ impl<D: Log> Inbox<D> {
         let Some(merged) = merge(&state, floor) else {
             return Ok(());
         };
-        self.database.commit(&mut |_, _| Ok(vec![Change::Other(merged.clone())]))
+        self.database
+            .commit(&mut |_, _| Ok(vec![Change::Other(merged.clone())]))
     }
 
     /// Settles once, if nobody has the lock: at opening, and once a second.
@@ -182,14 +184,19 @@ fn check<S: State>(disk: &Disk, state: &S, half: &Half, work: &Work<'_>) -> Resu
         }
     };
     check_tables(state, &commit.draft)?;
-    let Some(above) = commit.read_up_to.filter(|_| Rule::CompareUnderLock.is_kept()) else {
+    let Some(above) = commit
+        .read_up_to
+        .filter(|_| Rule::CompareUnderLock.is_kept())
+    else {
         return Ok(());
     };
     let mut frames = disk.shown(half, state.inbox())?;
     for group in state.inbox().held.values() {
         frames.push(disk.held(group)?);
     }
-    let later = frames.iter().filter(|l| l.frame.head.stamp.sequence > above);
+    let later = frames
+        .iter()
+        .filter(|l| l.frame.head.stamp.sequence > above);
     let mut bodies = later.flat_map(|located| &located.frame.draft.bodies);
     let is_met = |a| commit.draft.bodies.iter().any(|b| state.share_cells(a, b));
     match state.meets(above, &commit.draft.bodies) || bodies.any(is_met) {

@@ -46,10 +46,17 @@ fn with_fault(fault: Fault, call: u64) -> (Vec<String>, u64) {
     let calls = sim.calls() - first;
     sim.set_plan(FaultPlan::none());
     let mut found = Vec::new();
-    for choice in [CrashChoice::Kill, CrashChoice::DropAll, CrashChoice::KeepAll] {
+    for choice in [
+        CrashChoice::Kill,
+        CrashChoice::DropAll,
+        CrashChoice::KeepAll,
+    ] {
         let problems = recover(&sim.crash_image(&choice), &history, TABLES, limits());
         if !problems.is_empty() {
-            found.push(format!("{fault:?} at call {call}, {choice:?}: {}", problems.join("\n")));
+            found.push(format!(
+                "{fault:?} at call {call}, {choice:?}: {}",
+                problems.join("\n")
+            ));
         }
     }
     (found, calls)
@@ -97,9 +104,16 @@ fn a_full_disk_gets_in_nobodys_way_for_long() {
             sequential(&mut history, &run);
         }
         sim.set_quota(None);
-        for choice in [CrashChoice::Kill, CrashChoice::DropAll, CrashChoice::KeepAll] {
+        for choice in [
+            CrashChoice::Kill,
+            CrashChoice::DropAll,
+            CrashChoice::KeepAll,
+        ] {
             let found = recover(&sim.crash_image(&choice), &history, TABLES, limits());
-            assert!(found.is_empty(), "{quota_pages} pages, {choice:?}: {found:?}");
+            assert!(
+                found.is_empty(),
+                "{quota_pages} pages, {choice:?}: {found:?}"
+            );
         }
     }
 }

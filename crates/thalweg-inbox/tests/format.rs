@@ -182,10 +182,14 @@ fn again(name: &str, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
 
 fn to_text(bytes: &[u8]) -> String {
     let mut text = String::new();
-    let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
+    let end = bytes
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |at| at + 1);
     writeln!(text, "bytes {}", bytes.len()).unwrap();
     for line in bytes[..end].chunks(32) {
-        line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
+        line.iter()
+            .for_each(|byte| write!(text, "{byte:02x}").unwrap());
         text.push('\n');
     }
     text
@@ -247,7 +251,10 @@ fn every_flipped_bit_under_a_checksum_is_noticed() {
 fn what_is_cut_is_noticed() {
     for (name, bytes) in structures() {
         for length in 0..bytes.len() {
-            assert!(again(name, &bytes[..length]).is_err(), "{name}, {length} bytes");
+            assert!(
+                again(name, &bytes[..length]).is_err(),
+                "{name}, {length} bytes"
+            );
         }
     }
 }
@@ -269,7 +276,11 @@ fn structures_of_other_places_are_refused() {
 
 /// Changes bytes and makes the checksum right again, as a newer or hostile program would.
 fn resealed(name: &str, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut bytes = structures().into_iter().find(|(of, _)| *of == name).unwrap().1;
+    let mut bytes = structures()
+        .into_iter()
+        .find(|(of, _)| *of == name)
+        .unwrap()
+        .1;
     change(&mut bytes);
     reseal(name, &mut bytes);
     bytes
@@ -300,7 +311,10 @@ fn what_is_not_known_is_unsupported() {
     let is_unsupported = |name, at: usize, value: u8| {
         let bytes = resealed(name, |bytes| bytes[at] = value);
         let fault = again(name, &bytes);
-        assert!(matches!(fault, Err(Fault::Unsupported(_))), "{name} {at}: {fault:?}");
+        assert!(
+            matches!(fault, Err(Fault::Unsupported(_))),
+            "{name} {at}: {fault:?}"
+        );
     };
     // Flags, reserved bytes.
     is_unsupported("half", 108, 4);
@@ -357,11 +371,19 @@ fn edits_move_a_state_as_the_page_says() {
         newest_time: 20,
         groups: groups.to_vec(),
     };
-    state.adopt(&adopt(0, 2, &[held(1, 1, false), held(2, 1, false)])).unwrap();
+    state
+        .adopt(&adopt(0, 2, &[held(1, 1, false), held(2, 1, false)]))
+        .unwrap();
     assert_eq!(state.newest, stamp(50, 9), "times and sequences never fall");
     assert!(state.adopt(&adopt(1, 3, &[])).is_err(), "a gap");
-    assert!(state.adopt(&adopt(2, 2, &[held(2, 1, false)])).is_err(), "held twice");
-    assert!(state.adopt(&adopt(2, 2, &[held(2, 2, true)])).is_err(), "never held");
+    assert!(
+        state.adopt(&adopt(2, 2, &[held(2, 1, false)])).is_err(),
+        "held twice"
+    );
+    assert!(
+        state.adopt(&adopt(2, 2, &[held(2, 2, true)])).is_err(),
+        "never held"
+    );
     state.adopt(&adopt(2, 2, &[held(1, 1, true)])).unwrap();
     state.raise_floor(Floor { table: 1, time: 9 });
     state.raise_floor(Floor { table: 1, time: 7 });

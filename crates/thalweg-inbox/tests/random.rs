@@ -15,7 +15,8 @@ const TABLES: u32 = 3;
 const PHASES: usize = 5;
 
 fn cells(random: &mut fastrand::Rng, newest: i64) -> Cells {
-    let places = (0..random.usize(1..3)).map(|at| (random.u32(1..=TABLES), at as u64 * 4 + random.u64(0..3)));
+    let places = (0..random.usize(1..3))
+        .map(|at| (random.u32(1..=TABLES), at as u64 * 4 + random.u64(0..3)));
     Cells {
         places: places.collect(),
         at: (random.u8(0..8) == 0).then(|| newest - random.i64(0..50)),
@@ -28,7 +29,11 @@ fn array(random: &mut fastrand::Rng, now: i64) -> Script {
     let ops: Vec<Op> = (0..random.usize(2..5))
         .map(|_| match random.u8(0..6) {
             0 => Op::Snapshot,
-            1 => Op::Batch((0..random.usize(1..4)).map(|_| cells(random, now)).collect()),
+            1 => Op::Batch(
+                (0..random.usize(1..4))
+                    .map(|_| cells(random, now))
+                    .collect(),
+            ),
             _ => Op::Commit(cells(random, now)),
         })
         .collect();
@@ -72,7 +77,9 @@ fn scripts(random: &mut fastrand::Rng, phase: usize) -> Vec<Script> {
 fn run_phase(world: &mut World, scripts: &[Script], random: &mut fastrand::Rng, limits: Limits) {
     let most = random.usize(100..900);
     for _ in 0..most {
-        let able: Vec<usize> = (0..scripts.len()).filter(|at| world.can_step(scripts, *at)).collect();
+        let able: Vec<usize> = (0..scripts.len())
+            .filter(|at| world.can_step(scripts, *at))
+            .collect();
         if able.is_empty() {
             assert!(world.is_over(), "everybody waits for a lock");
             return;
@@ -83,7 +90,11 @@ fn run_phase(world: &mut World, scripts: &[Script], random: &mut fastrand::Rng, 
             continue;
         }
         // Now and then one process gets far ahead of all others.
-        let steps = if random.u8(0..12) == 0 { random.usize(1..60) } else { 1 };
+        let steps = if random.u8(0..12) == 0 {
+            random.usize(1..60)
+        } else {
+            1
+        };
         for _ in 0..steps {
             if world.can_step(scripts, at) {
                 world.step(scripts, at, limits);
@@ -125,7 +136,11 @@ fn run(seed: u64) -> Result<usize, String> {
             let mut path = world.path();
             path.truncate(300);
             path.reverse();
-            return Err(format!("seed {seed}, phase {phase}: {}\n{}", found.join("\n"), path.join("\n")));
+            return Err(format!(
+                "seed {seed}, phase {phase}: {}\n{}",
+                found.join("\n"),
+                path.join("\n")
+            ));
         }
         sim = next_machine(&world.sim, &mut random);
         if phase + 1 == PHASES {

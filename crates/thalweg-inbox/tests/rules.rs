@@ -1,5 +1,9 @@
 //! Each rule of the inbox makes a test fail when it is broken.
-#![expect(clippy::panic, clippy::unwrap_used, reason = "a rule that nothing misses is a test that fails")]
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a rule that nothing misses is a test that fails"
+)]
 
 mod common;
 
@@ -31,10 +35,9 @@ use Notices::{Check, Model, Nothing};
 fn notices(rule: Rule) -> Notices {
     match rule {
         Rule::CommitLock => Model("two array processes"),
-        Rule::SyncFrames
-        | Rule::BoundOfRegistry
-        | Rule::TimesRise
-        | Rule::SyncLogName => Model("one array process"),
+        Rule::SyncFrames | Rule::BoundOfRegistry | Rule::TimesRise | Rule::SyncLogName => {
+            Model("one array process")
+        }
         Rule::BoundOfState => Nothing(
             "settling puts the bounds of the state into the registry, and the writer its own before it commits",
         ),
@@ -55,7 +58,9 @@ fn notices(rule: Rule) -> Notices {
         Rule::PrepareBeforeAppend => Check(full_disk),
         Rule::SyncFragments => Model("fragments"),
         Rule::RequiredState | Rule::DropRequires => Model("drop"),
-        Rule::EpochOfLive => Nothing("only a repair takes tables away by a new epoch; there is none in the model"),
+        Rule::EpochOfLive => {
+            Nothing("only a repair takes tables away by a new epoch; there is none in the model")
+        }
         Rule::SeenOfProcess => Model("a new table"),
         Rule::WriterBounds => Model("a killed writer"),
         Rule::WriterSeen => Nothing(
@@ -63,17 +68,19 @@ fn notices(rule: Rule) -> Notices {
              cannot be read",
         ),
         Rule::HoldBeforeCells | Rule::CutBySeen => Model("a reader"),
-        Rule::ShowBeforeUnlock | Rule::ReadBeforeState => Model("a killed writer and what comes after"),
+        Rule::ShowBeforeUnlock | Rule::ReadBeforeState => {
+            Model("a killed writer and what comes after")
+        }
         Rule::ReadAfterState => Model("a row that tells of cells"),
         Rule::StartAgainWhenCurrent => Model("settling beside a reader"),
         Rule::AdoptVisibleOnly => Nothing(
             "a frame that is adopted is decided by that, since settling begins at the position; it is there so that only whoever \
              has the lock decides",
         ),
-        Rule::PositionWithCells
-        | Rule::KeepStamps
-        | Rule::KeepNamed => Model("adoption"),
-        Rule::PassDropped | Rule::FloorBeforeRemoval => Model("removal of what was dropped, beside a reader"),
+        Rule::PositionWithCells | Rule::KeepStamps | Rule::KeepNamed => Model("adoption"),
+        Rule::PassDropped | Rule::FloorBeforeRemoval => {
+            Model("removal of what was dropped, beside a reader")
+        }
         Rule::KeepChain => Model("removal before adoption"),
         Rule::ReleaseHeld | Rule::KeepHeldLogs => Model("removal of what is held, beside a reader"),
         Rule::KeepOfLiving | Rule::ListBeforeLocks | Rule::DecideSettled => {
@@ -111,7 +118,12 @@ fn failing_calls() -> Vec<String> {
         let runs = run_in_order(&sim, &[Script::other(&[commit(1, 1)])], 0, limits());
         sequential(&mut history, &runs);
         sim.set_plan(FaultPlan::none());
-        found.extend(recover(&sim.crash_image(&CrashChoice::Kill), &history, TABLES, limits()));
+        found.extend(recover(
+            &sim.crash_image(&CrashChoice::Kill),
+            &history,
+            TABLES,
+            limits(),
+        ));
     }
     found
 }
@@ -129,7 +141,9 @@ fn full_disk() -> Vec<String> {
     let runs = run_in_order(&sim, &[Script::other(&ops)], 0, limits);
     let events = runs.iter().flat_map(|(_, _, events)| events);
     let unknown = events.filter(|event| event.outcome == Some(Outcome::Unknown));
-    unknown.map(|event| format!("op {} is not known", event.op)).collect()
+    unknown
+        .map(|event| format!("op {} is not known", event.op))
+        .collect()
 }
 
 /// The first array is made, and the power is cut: the registry is there, or there is none of it.
@@ -138,7 +152,10 @@ fn new_registry() -> Vec<String> {
     let env = sim.env();
     env.storage().create_dir(Path::new(FOLDER)).unwrap();
     sim.sync_everything();
-    let at = LogCommit { epoch: 1, commit: 1 };
+    let at = LogCommit {
+        epoch: 1,
+        commit: 1,
+    };
     thalweg_inbox::create_inbox(&env, Path::new(FOLDER), ID, at).unwrap();
     let image = sim.crash_image(&CrashChoice::DropAll);
     let registry = image.read_file(&Path::new(FOLDER).join("inbox/registry"));
@@ -167,7 +184,9 @@ fn is_told(sim: &SimEnv) -> Vec<String> {
     let is_view = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Viewed(_)));
     let events = runs.iter().flat_map(|(_, _, events)| events);
     let silent = events.filter(|event| is_view(&event.outcome));
-    silent.map(|event| format!("nobody is told: {:?}", event.outcome)).collect()
+    silent
+        .map(|event| format!("nobody is told: {:?}", event.outcome))
+        .collect()
 }
 
 fn damaged_frame() -> Vec<String> {
@@ -175,7 +194,8 @@ fn damaged_frame() -> Vec<String> {
     let bytes = sim.read_file(Path::new(LOG)).unwrap();
     let at = usize::try_from(FIRST_FRAME).unwrap() + 20;
     let flipped = [bytes[at] ^ 1];
-    sim.overwrite_file(Path::new(LOG), FIRST_FRAME + 20, &flipped).unwrap();
+    sim.overwrite_file(Path::new(LOG), FIRST_FRAME + 20, &flipped)
+        .unwrap();
     is_told(&sim)
 }
 
@@ -183,9 +203,17 @@ fn frame_of_a_twin() -> Vec<String> {
     let ((sim, _), (twin, _)) = (three_commits(7), three_commits(8));
     let bytes = twin.read_file(Path::new(LOG)).unwrap();
     let frames = usize::try_from(FIRST_FRAME).unwrap();
-    let length = usize::try_from(u32::from_le_bytes(bytes[frames + 48..frames + 52].try_into().unwrap())).unwrap();
+    let length = usize::try_from(u32::from_le_bytes(
+        bytes[frames + 48..frames + 52].try_into().unwrap(),
+    ))
+    .unwrap();
     let second = frames + length;
-    sim.overwrite_file(Path::new(LOG), second as u64, &bytes[second..second + length]).unwrap();
+    sim.overwrite_file(
+        Path::new(LOG),
+        second as u64,
+        &bytes[second..second + length],
+    )
+    .unwrap();
     is_told(&sim)
 }
 
@@ -225,7 +253,10 @@ fn every_rule_is_missed_when_it_is_broken() {
         break_rule(None);
         set_hook(hook);
         match found {
-            Some(text) => eprintln!("without {rule:?}: {}", text.lines().next().unwrap_or_default()),
+            Some(text) => eprintln!(
+                "without {rule:?}: {}",
+                text.lines().next().unwrap_or_default()
+            ),
             None => {
                 eprintln!("without {rule:?}: NOTHING");
                 silent.push(*rule);
@@ -239,9 +270,23 @@ fn every_rule_is_missed_when_it_is_broken() {
 
 #[test]
 fn with_all_rules_kept_the_checks_find_nothing() {
-    for check in [failing_calls, full_disk, new_registry, damaged_frame, frame_of_a_twin] {
+    for check in [
+        failing_calls,
+        full_disk,
+        new_registry,
+        damaged_frame,
+        frame_of_a_twin,
+    ] {
         assert_eq!(check(), Vec::<String>::new());
     }
     let (sim, history) = three_commits(9);
-    assert_eq!(recover(&sim.crash_image(&CrashChoice::Kill), &history, TABLES, limits()), Vec::<String>::new());
+    assert_eq!(
+        recover(
+            &sim.crash_image(&CrashChoice::Kill),
+            &history,
+            TABLES,
+            limits()
+        ),
+        Vec::<String>::new()
+    );
 }

@@ -104,7 +104,9 @@ impl SimEnv {
             hash_files(&machine.fs, &mut hasher);
             let locks = machine.named_locks();
             let mut locks: Vec<_> = locks
-                .map(|(ino, by, range, is_exclusive)| (ino, by, range.start, range.end, is_exclusive))
+                .map(|(ino, by, range, is_exclusive)| {
+                    (ino, by, range.start, range.end, is_exclusive)
+                })
                 .collect();
             locks.sort_unstable();
             (locks, &machine.killed, machine.crashed).hash(&mut hasher);

@@ -49,10 +49,7 @@ impl HeldGroup {
 }
 
 /// Groups, their number first, ascending by frame and table.
-pub(super) fn decode_groups(
-    fields: &mut Reader<'_>,
-    count: u32,
-) -> Result<Vec<HeldGroup>, Fault> {
+pub(super) fn decode_groups(fields: &mut Reader<'_>, count: u32) -> Result<Vec<HeldGroup>, Fault> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     if count > MAX_HELD || fields.left_bytes() < count * HELD_BYTES {
         return Err(Fault::Damaged("more held groups than there may be"));
@@ -61,7 +58,8 @@ pub(super) fn decode_groups(
     for _ in 0..count {
         groups.push(HeldGroup::decode(fields)?);
     }
-    let ascends = |pair: &[HeldGroup]| (pair[0].frame, pair[0].table) < (pair[1].frame, pair[1].table);
+    let ascends =
+        |pair: &[HeldGroup]| (pair[0].frame, pair[0].table) < (pair[1].frame, pair[1].table);
     match groups.windows(2).all(ascends) {
         true => Ok(groups),
         false => Err(Fault::Damaged("held groups that do not ascend")),
@@ -112,7 +110,11 @@ impl Edit {
         match self {
             Edit::Adopt(adopt) => encode_adopt(adopt, &mut fields),
             Edit::Stamp(stamp) => {
-                fields.u8(STAMP).zeros(3).i64(stamp.time).u64(stamp.sequence);
+                fields
+                    .u8(STAMP)
+                    .zeros(3)
+                    .i64(stamp.time)
+                    .u64(stamp.sequence);
             }
             Edit::Floor(floor) => {
                 fields.u8(FLOOR).zeros(3).u32(floor.table).i64(floor.time);
@@ -151,7 +153,10 @@ impl Edit {
 }
 
 fn encode_adopt(adopt: &Adopt, fields: &mut Fields) {
-    assert!(adopt.groups.len() <= MAX_HELD, "more held groups than a state may have");
+    assert!(
+        adopt.groups.len() <= MAX_HELD,
+        "more held groups than a state may have"
+    );
     fields.u8(ADOPT).zeros(3).u64(adopt.before);
     fields.u64(adopt.position.frame).u64(adopt.position.log);
     fields.u64(adopt.position.offset).u64(adopt.sequence);

@@ -125,13 +125,18 @@ impl Draft {
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         let sections = self.sections();
-        let padded = sections.iter().map(|(_, bytes)| bytes.len().next_multiple_of(8));
+        let padded = sections
+            .iter()
+            .map(|(_, bytes)| bytes.len().next_multiple_of(8));
         FRAME_HEADER_BYTES + sections.len() * ENTRY_BYTES + padded.sum::<usize>()
     }
 
     fn sections(&self) -> Vec<(SectionKind, Vec<u8>)> {
         let named = self.bodies.iter().map(|body| match body.blocks {
-            Some(_) => (SectionKind::Group, [&body.head.encode(), &body.list[..]].concat()),
+            Some(_) => (
+                SectionKind::Group,
+                [&body.head.encode(), &body.list[..]].concat(),
+            ),
             None => (
                 SectionKind::Edit,
                 [&[EDIT_ADD][..], &body.head.encode(), &body.list].concat(),
@@ -148,12 +153,25 @@ impl Draft {
     pub fn encode(&self, head: &FrameHead, seal: &Seal, offset: u64) -> Vec<u8> {
         let sections = self.sections();
         let length = self.frame_bytes();
-        assert!(length <= MAX_FRAME_BYTES && sections.len() <= MAX_SECTIONS, "a frame too large");
-        assert!(head.number > 0 && offset.is_multiple_of(8), "a frame out of place");
+        assert!(
+            length <= MAX_FRAME_BYTES && sections.len() <= MAX_SECTIONS,
+            "a frame too large"
+        );
+        assert!(
+            head.number > 0 && offset.is_multiple_of(8),
+            "a frame out of place"
+        );
         let mut rest = Fields::default();
-        rest.u64(head.number).i64(head.stamp.time).u64(head.stamp.sequence);
-        rest.u64(head.seen.commit).u32(head.seen.epoch).u32(head.before);
-        #[expect(clippy::cast_possible_truncation, reason = "both are below their limits")]
+        rest.u64(head.number)
+            .i64(head.stamp.time)
+            .u64(head.stamp.sequence);
+        rest.u64(head.seen.commit)
+            .u32(head.seen.epoch)
+            .u32(head.before);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "both are below their limits"
+        )]
         rest.u32(length as u32).u16(sections.len() as u16);
         rest.zeros(2).u64(head.synced_to).zeros(16);
         let mut bodies = Fields::default();
@@ -174,7 +192,11 @@ impl Draft {
         }
         let crc = seal.crc(offset, &rest.0);
         let mut frame = Fields::default();
-        frame.bytes(&FRAME_MAGIC).u32(crc).bytes(&rest.0).bytes(&bodies.0);
+        frame
+            .bytes(&FRAME_MAGIC)
+            .u32(crc)
+            .bytes(&rest.0)
+            .bytes(&bodies.0);
         assert_eq!(frame.0.len(), length, "the length of a frame");
         frame.0
     }
@@ -223,7 +245,11 @@ impl Frame {
     /// The tables of its groups.
     #[must_use]
     pub fn tables(&self) -> BTreeSet<u32> {
-        self.draft.bodies.iter().map(|body| body.head.table).collect()
+        self.draft
+            .bodies
+            .iter()
+            .map(|body| body.head.table)
+            .collect()
     }
 
     /// What it has of one table.
@@ -301,7 +327,9 @@ fn decode_table(
             range: next..end,
         });
         next = end.next_multiple_of(8);
-        let padding = frame.get(end..next).ok_or(Fault::Damaged("a section out of place"))?;
+        let padding = frame
+            .get(end..next)
+            .ok_or(Fault::Damaged("a section out of place"))?;
         if padding.iter().any(|&byte| byte != 0) {
             return Err(Fault::Damaged("padding that is not zero"));
         }
@@ -320,7 +348,9 @@ fn decode_sections(frame: &[u8], sections: &[Section]) -> Result<Draft, Fault> {
     let count = groups.count();
     if count != sections.iter().filter(is_blocks).count() || named.count() + count != sections.len()
     {
-        return Err(Fault::Damaged("groups and blocks that do not belong together"));
+        return Err(Fault::Damaged(
+            "groups and blocks that do not belong together",
+        ));
     }
     let mut draft = Draft::default();
     for section in sections.iter().take_while(|section| !is_blocks(section)) {

@@ -1,7 +1,7 @@
 //! The header of a log of the inbox.
 
-use super::fields::{Fault, Fields, Reader, Seal};
 use super::FIRST_FRAME;
+use super::fields::{Fault, Fields, Reader, Seal};
 
 /// Bytes of the header that are written; zeros follow up to the first frame.
 pub const LOG_HEADER_BYTES: usize = 128;
@@ -39,7 +39,10 @@ impl LogHeader {
         assert!(self.is_sound(), "a log that nobody would believe: {self:?}");
         let mut fields = Fields::default();
         fields.bytes(&MAGIC).u32(VERSION).u32(0);
-        fields.bytes(&self.database).u64(self.number).bytes(&self.boot);
+        fields
+            .bytes(&self.database)
+            .u64(self.number)
+            .bytes(&self.boot);
         fields.u64(self.before).u64(self.before_end);
         fields.u64(self.before_frame).u32(self.before_link);
         fields.u32(self.process).u64(self.copies_end).zeros(28);

@@ -39,17 +39,29 @@ impl InboxState {
     /// Part 3 of a checkpoint.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        assert!(self.held.len() <= MAX_HELD, "more held groups than a state may have");
+        assert!(
+            self.held.len() <= MAX_HELD,
+            "more held groups than a state may have"
+        );
         let mut fields = Fields::default();
         fields.u64(self.newest.sequence).i64(self.newest.time);
         fields.u64(self.position.frame).u64(self.position.log);
-        fields.u64(self.position.offset).u32(self.position.link).zeros(4);
-        fields.u32(u32::try_from(self.floors.len()).unwrap_or(u32::MAX)).zeros(4);
+        fields
+            .u64(self.position.offset)
+            .u32(self.position.link)
+            .zeros(4);
+        fields
+            .u32(u32::try_from(self.floors.len()).unwrap_or(u32::MAX))
+            .zeros(4);
         for (table, time) in &self.floors {
             fields.u32(*table).zeros(4).i64(*time);
         }
-        fields.u32(u32::try_from(self.held.len()).unwrap_or(u32::MAX)).zeros(4);
-        self.held.values().for_each(|group| group.encode(&mut fields));
+        fields
+            .u32(u32::try_from(self.held.len()).unwrap_or(u32::MAX))
+            .zeros(4);
+        self.held
+            .values()
+            .for_each(|group| group.encode(&mut fields));
         fields.0
     }
 
@@ -74,7 +86,9 @@ impl InboxState {
         fields.end()?;
         let is_held = |group: &HeldGroup| group.frame <= position.frame && !group.is_released;
         if !groups.iter().all(is_held) || (position.frame == 0 && position != Position::default()) {
-            return Err(Fault::Damaged("a position and held groups that contradict each other"));
+            return Err(Fault::Damaged(
+                "a position and held groups that contradict each other",
+            ));
         }
         let keyed = |group: HeldGroup| ((group.frame, group.table), group);
         Ok(InboxState {
@@ -91,7 +105,9 @@ impl InboxState {
     /// An *adopt* that was built for another state.
     pub fn adopt(&mut self, adopt: &Adopt) -> Result<(), Fault> {
         if adopt.before != self.position.frame || adopt.position.frame < adopt.before {
-            return Err(Fault::Damaged("an adopt that does not continue the position"));
+            return Err(Fault::Damaged(
+                "an adopt that does not continue the position",
+            ));
         }
         for group in &adopt.groups {
             let key = (group.frame, group.table);
@@ -101,7 +117,9 @@ impl InboxState {
                 false => is_new && self.held.insert(key, *group).is_none(),
             };
             if !fits {
-                return Err(Fault::Damaged("a held group that is not there, or there twice"));
+                return Err(Fault::Damaged(
+                    "a held group that is not there, or there twice",
+                ));
             }
         }
         if self.held.len() > MAX_HELD {
@@ -147,7 +165,10 @@ fn decode_floors(fields: &mut Reader<'_>) -> Result<BTreeMap<u32, i64>, Fault> {
         let table = fields.u32()?;
         fields.reserved(4)?;
         let time = fields.i64()?;
-        if floors.last_key_value().is_some_and(|(last, _)| *last >= table) {
+        if floors
+            .last_key_value()
+            .is_some_and(|(last, _)| *last >= table)
+        {
             return Err(Fault::Damaged("floors that do not ascend"));
         }
         floors.insert(table, time);

@@ -98,7 +98,8 @@ pub fn recover(sim: &SimEnv, history: &History, tables: u32, limits: Limits) -> 
     };
     let first = history.counts().len() + 1;
     history.faulty = history.faulty.min(first);
-    for run in run_in_order(sim, &recovery(table), first, limits) {
+    let skipped = usize::from(history.is_registry_old);
+    for run in run_in_order(sim, &recovery(table)[skipped..], first, limits) {
         let died = run.2.len() < run.1.ops.len();
         sequential(&mut history, &[run]);
         if died {
@@ -118,21 +119,31 @@ fn leaks(sim: &SimEnv) -> Vec<String> {
     let files = sim.files();
     let below = |folder: &str| {
         let folder = Path::new(FOLDER).join(folder);
-        let files = files.iter().filter(move |(path, _)| path.starts_with(&folder));
+        let files = files
+            .iter()
+            .filter(move |(path, _)| path.starts_with(&folder));
         files.map(|(path, _)| path.clone()).collect::<Vec<_>>()
     };
-    let logs: Vec<_> = below("inbox").into_iter().filter(|path| !path.ends_with("registry")).collect();
+    let logs: Vec<_> = below("inbox")
+        .into_iter()
+        .filter(|path| !path.ends_with("registry"))
+        .collect();
     if logs.len() > 1 {
         found.push(format!("logs stay: {logs:?}"));
     }
     let env = sim.env_of_process(7);
-    let state = Plain::open(&env).and_then(|mut plain| plain.state()).unwrap();
+    let state = Plain::open(&env)
+        .and_then(|mut plain| plain.state())
+        .unwrap();
     let is_named = |path: &PathBuf| {
         let name = path.file_stem().and_then(|stem| stem.to_str());
         let id = name.and_then(|name| u64::from_str_radix(name, 16).ok());
         id.is_some_and(|id| state.has_fragment(id))
     };
-    let staying: Vec<PathBuf> = below("data").into_iter().filter(|path| !is_named(path)).collect();
+    let staying: Vec<PathBuf> = below("data")
+        .into_iter()
+        .filter(|path| !is_named(path))
+        .collect();
     if !staying.is_empty() {
         found.push(format!("fragments stay: {staying:?}"));
     }

@@ -31,6 +31,8 @@ pub struct History {
     pub records: Vec<Record>,
     /// Calls of processes below this number failed, so that their ops may fail as well.
     pub faulty: usize,
+    /// The registry is an older one of this boot: readers may miss frames until somebody settles.
+    pub is_registry_old: bool,
 }
 
 /// One commit of a record.
@@ -51,7 +53,10 @@ impl Attempt<'_> {
 /// Whether `a` had ended before `b` began.
 fn precedes(a: &Record, b: &Record) -> bool {
     let same = a.process == b.process && a.op_index < b.op_index;
-    let ended = b.before.get(a.process).is_some_and(|count| *count > a.op_index);
+    let ended = b
+        .before
+        .get(a.process)
+        .is_some_and(|count| *count > a.op_index);
     a.outcome.is_some() && (same || ended)
 }
 
@@ -102,7 +107,7 @@ impl History {
             }
         }
         counts
-}
+    }
 
     /// All that does not hold.
     pub fn violations(&self) -> Vec<String> {
@@ -136,7 +141,9 @@ impl History {
 
     fn check_refusals(&self, attempts: &[Attempt<'_>], found: &mut Vec<String>) {
         for attempt in attempts {
-            let Some(Err(reason)) = &attempt.outcome else { continue };
+            let Some(Err(reason)) = &attempt.outcome else {
+                continue;
+            };
             let has = |is: &dyn Fn(&Op) -> bool| {
                 let others = self.records.iter();
                 let mut began = others.filter(|other| !precedes(attempt.record, other));
@@ -144,7 +151,11 @@ impl History {
             };
             let is_justified = match reason.as_str() {
                 "not found" => {
-                    let is_late = attempt.cells.places.iter().any(|(table, _)| *table == LATE_TABLE);
+                    let is_late = attempt
+                        .cells
+                        .places
+                        .iter()
+                        .any(|(table, _)| *table == LATE_TABLE);
                     is_late || has(&|op| matches!(op, Op::Drop(_)))
                 }
                 "definition" => has(&|op| matches!(op, Op::Define(..))),
@@ -171,7 +182,11 @@ impl History {
                 };
                 let done = other.outcome == Some(Outcome::Done);
                 if (is_against || is_below) && done && precedes(other, attempt.record) {
-                    found.push(format!("{} came after {}", name(attempt.record), name(other)));
+                    found.push(format!(
+                        "{} came after {}",
+                        name(attempt.record),
+                        name(other)
+                    ));
                 }
             }
         }
@@ -191,7 +206,10 @@ impl History {
 }
 
 fn name(record: &Record) -> String {
-    format!("op {} of process {} ({:?})", record.op_index, record.process, record.op)
+    format!(
+        "op {} of process {} ({:?})",
+        record.op_index, record.process, record.op
+    )
 }
 
 /// The stamp of each value that anybody was told or shown.
@@ -201,12 +219,16 @@ fn known_stamps(
     found: &mut Vec<String>,
 ) -> BTreeMap<u64, Stamp> {
     let mut known: BTreeMap<u64, Stamp> = BTreeMap::new();
-    let told = attempts.iter().filter_map(|attempt| Some((attempt.value, attempt.stamp()?)));
+    let told = attempts
+        .iter()
+        .filter_map(|attempt| Some((attempt.value, attempt.stamp()?)));
     let shown = views.iter().flat_map(|(_, view)| &view.cells);
     for (value, stamp) in told.chain(shown.map(|cell| (cell.value, cell.stamp))) {
         let before = *known.entry(value).or_insert(stamp);
         if before != stamp {
-            found.push(format!("the cells {value} have two stamps: {before:?}, {stamp:?}"));
+            found.push(format!(
+                "the cells {value} have two stamps: {before:?}, {stamp:?}"
+            ));
         }
     }
     let mut by_sequence: BTreeMap<u64, u64> = BTreeMap::new();
@@ -222,7 +244,9 @@ fn known_stamps(
 fn check_order(attempts: &[Attempt<'_>], found: &mut Vec<String>) {
     for a in attempts {
         for b in attempts {
-            let (Some(first), Some(second)) = (a.stamp(), b.stamp()) else { continue };
+            let (Some(first), Some(second)) = (a.stamp(), b.stamp()) else {
+                continue;
+            };
             if !precedes(a.record, b.record) {
                 continue;
             }
@@ -252,7 +276,10 @@ fn check_view(
         }
         let attempt = attempts.iter().find(|attempt| attempt.value == cell.value);
         if attempt.is_none_or(|attempt| matches!(attempt.outcome, Some(Err(_)))) {
-            found.push(format!("{} shows {cell:?}, which nobody committed", name(record)));
+            found.push(format!(
+                "{} shows {cell:?}, which nobody committed",
+                name(record)
+            ));
         }
     }
     for attempt in attempts {
@@ -274,9 +301,18 @@ fn check_view(
                 value: attempt.value,
                 stamp: stamp.copied().unwrap_or_default(),
             };
-            if !places.contains(&(*table, *coordinate, attempt.value)) && !is_vacuumed(view, &cell) {
-                let why = if is_told { "acknowledged before" } else { "older than what it shows" };
-                found.push(format!("{} lacks {cell:?}, {why}; it shows {:?}", name(record), view.cells));
+            if !places.contains(&(*table, *coordinate, attempt.value)) && !is_vacuumed(view, &cell)
+            {
+                let why = if is_told {
+                    "acknowledged before"
+                } else {
+                    "older than what it shows"
+                };
+                found.push(format!(
+                    "{} lacks {cell:?}, {why}; it shows {:?}",
+                    name(record),
+                    view.cells
+                ));
             }
         }
     }
@@ -287,7 +323,9 @@ fn is_vacuumed(view: &View, version: &Cell) -> bool {
     let floor = view.floors.get(&version.table);
     let hides = |cell: &Cell| {
         let is_same = cell.table == version.table && cell.coordinate == version.coordinate;
-        is_same && cell.stamp > version.stamp && floor.is_some_and(|floor| cell.stamp.time <= *floor)
+        is_same
+            && cell.stamp > version.stamp
+            && floor.is_some_and(|floor| cell.stamp.time <= *floor)
     };
     view.cells.iter().any(hides)
 }
@@ -303,7 +341,11 @@ fn check_monotonic(
     for cell in &first.cells {
         let is_gone = second.dropped.contains(&cell.table) || is_vacuumed(second, cell);
         if !shown.contains(cell) && !is_gone {
-            found.push(format!("{} shows {cell:?}, {} does not", name(earlier), name(later)));
+            found.push(format!(
+                "{} shows {cell:?}, {} does not",
+                name(earlier),
+                name(later)
+            ));
         }
     }
 }
@@ -315,13 +357,19 @@ fn check_dependent(
     found: &mut Vec<String>,
 ) {
     for attempt in attempts.iter().filter(|attempt| attempt.cells.depends) {
-        let Some(stamp) = attempt.stamp() else { continue };
+        let Some(stamp) = attempt.stamp() else {
+            continue;
+        };
         let concurrent = attempts.iter().filter(|other| {
             let is_other = other.value != attempt.value;
             is_other && other.stamp().is_some()
         });
         for other in concurrent {
-            let meets = other.cells.places.iter().any(|place| attempt.cells.places.contains(place));
+            let meets = other
+                .cells
+                .places
+                .iter()
+                .any(|place| attempt.cells.places.contains(place));
             let first = known[&other.value].sequence < stamp.sequence;
             let read = attempt.record.read_up_to.unwrap_or_default();
             let saw = known[&other.value].sequence <= read;

@@ -97,7 +97,8 @@ pub fn cells_of(env: &Env, body: &GroupBody) -> std::result::Result<Vec<(u64, u6
                 bytes.truncate(count);
                 Ok(bytes)
             };
-            let bytes = read().map_err(|_: std::io::Error| Fault::Damaged("a fragment is missing"))?;
+            let bytes =
+                read().map_err(|_: std::io::Error| Fault::Damaged("a fragment is missing"))?;
             cells_of_blocks(&bytes)
         }
     }
@@ -154,17 +155,33 @@ impl State for PlainState {
     }
 
     fn table(&self, table: u32) -> TableState {
-        self.inner.tables.get(&table).copied().unwrap_or(TableState::Unknown)
+        self.inner
+            .tables
+            .get(&table)
+            .copied()
+            .unwrap_or(TableState::Unknown)
     }
 
     fn has_fragment(&self, id: u64) -> bool {
-        let bodies = self.inner.bodies.iter().filter(|(_, body)| body.blocks.is_none());
-        bodies.map(|(_, body)| u64_at(&body.list, 0)).any(|named| named == id)
+        let bodies = self
+            .inner
+            .bodies
+            .iter()
+            .filter(|(_, body)| body.blocks.is_none());
+        bodies
+            .map(|(_, body)| u64_at(&body.list, 0))
+            .any(|named| named == id)
     }
 
     fn meets(&self, above: u64, bodies: &[GroupBody]) -> bool {
-        let later = self.inner.bodies.iter().filter(|(stamp, _)| stamp.sequence > above);
-        later.into_iter().any(|(_, a)| bodies.iter().any(|b| self.share_cells(a, b)))
+        let later = self
+            .inner
+            .bodies
+            .iter()
+            .filter(|(stamp, _)| stamp.sequence > above);
+        later
+            .into_iter()
+            .any(|(_, a)| bodies.iter().any(|b| self.share_cells(a, b)))
     }
 
     fn fragments(&self, body: &GroupBody) -> std::result::Result<Vec<u64>, Fault> {
@@ -274,7 +291,10 @@ impl Plain {
     pub fn open_writer(env: &Env) -> Result<Plain> {
         let mut plain = Plain::open(env)?;
         let lock = open(env, "lock")?;
-        while !lock.try_lock(0..1, LockKind::Exclusive).map_err(Error::io("lock"))? {
+        while !lock
+            .try_lock(0..1, LockKind::Exclusive)
+            .map_err(Error::io("lock"))?
+        {
             env.clock().sleep(Duration::from_millis(1));
         }
         let live = plain.read_live()?;
@@ -317,18 +337,29 @@ impl Plain {
         bytes.truncate(read);
         let (mut inner, mut end) = (Inner::default(), 0);
         while end < until
-            && let Some((at, changes, length)) = decode_record(&bytes[usize::try_from(end).unwrap()..], inner.at)
+            && let Some((at, changes, length)) =
+                decode_record(&bytes[usize::try_from(end).unwrap()..], inner.at)
         {
             inner.at = at;
-            changes.into_iter().for_each(|change| apply(&mut inner, change));
+            changes
+                .into_iter()
+                .for_each(|change| apply(&mut inner, change));
             end += length;
         }
-        assert!(until == u64::MAX || end == until, "the log lacks what is shown");
+        assert!(
+            until == u64::MAX || end == until,
+            "the log lacks what is shown"
+        );
         Ok((inner, end))
     }
 
     fn pin(&self, at: u64) -> Result<Pin> {
-        let known = *self.pins.borrow_mut().entry(at).and_modify(|count| *count += 1).or_insert(1);
+        let known = *self
+            .pins
+            .borrow_mut()
+            .entry(at)
+            .and_modify(|count| *count += 1)
+            .or_insert(1);
         let pin = Pin {
             file: Arc::clone(&self.readers),
             at,
@@ -336,7 +367,10 @@ impl Plain {
         };
         if known == 1 {
             let locked = self.readers.try_lock(at..at + 1, LockKind::Shared);
-            assert!(locked.map_err(Error::io("readers"))?, "nobody excludes pins");
+            assert!(
+                locked.map_err(Error::io("readers"))?,
+                "nobody excludes pins"
+            );
         }
         Ok(pin)
     }
@@ -403,9 +437,8 @@ fn take(bytes: &mut &[u8]) -> Vec<u8> {
 }
 
 fn encode_change(change: &Change) -> Vec<u8> {
-    let pair = |kind: u8, a: u32, b: u32| {
-        [&[kind][..], &a.to_le_bytes(), &b.to_le_bytes()].concat()
-    };
+    let pair =
+        |kind: u8, a: u32, b: u32| [&[kind][..], &a.to_le_bytes(), &b.to_le_bytes()].concat();
     match change {
         Change::Cells(stamp, body) => {
             let mut bytes = vec![1];
@@ -528,7 +561,9 @@ fn apply(inner: &mut Inner, change: Change) {
         }
     };
     if let Err(fault) = applied {
-        inner.problems.push(format!("commit {:?}: {fault:?}", inner.at));
+        inner
+            .problems
+            .push(format!("commit {:?}: {fault:?}", inner.at));
     }
 }
 
@@ -597,7 +632,9 @@ impl Log for Plain {
         }
         let mut inner = Inner::clone(&current);
         inner.at = number;
-        changes.into_iter().for_each(|change| apply(&mut inner, change));
+        changes
+            .into_iter()
+            .for_each(|change| apply(&mut inner, change));
         assert!(inner.problems.is_empty(), "{:?}", inner.problems);
         let writer = self.writer.as_mut().unwrap();
         writer.current = Rc::new(inner);
@@ -665,7 +702,10 @@ pub fn create(env: &Env, tables: u32) {
         let path = Path::new(FOLDER).join(name);
         storage.open(&path, OpenMode::CreateNew).unwrap();
     }
-    let at = LogCommit { epoch: 1, commit: 1 };
+    let at = LogCommit {
+        epoch: 1,
+        commit: 1,
+    };
     let changes: Vec<Change> = (1..=tables).map(|table| Change::Create(table, 1)).collect();
     let log = open(env, "log").unwrap();
     log.write_all_at(&record(at, &changes), 0).unwrap();

@@ -93,7 +93,9 @@ fn failing_sync(
         errno: Errno::IO,
         reads,
     };
-    let rule = FaultRule::new(fault).on(&[CallKind::SyncData]).path_suffix(file);
+    let rule = FaultRule::new(fault)
+        .on(&[CallKind::SyncData])
+        .path_suffix(file);
     Scenario {
         name,
         scripts: scripts.to_vec(),
@@ -147,14 +149,15 @@ pub fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             kills: 1,
-            ..crashing(
-                "fragments",
-                &[array(&[staged(1, 1), staged(1, 2)])],
-            )
+            ..crashing("fragments", &[array(&[staged(1, 1), staged(1, 2)])])
         },
         killing(
             "a killed process and a reader",
-            &[array(&[commit(1, 1)]), array(&[commit(1, 2)]), array(&[Op::Snapshot])],
+            &[
+                array(&[commit(1, 1)]),
+                array(&[commit(1, 2)]),
+                array(&[Op::Snapshot]),
+            ],
         ),
         scenario(
             "a reader",
@@ -280,7 +283,12 @@ pub fn scenarios() -> Vec<Scenario> {
             kills: 1,
             ..crashing(
                 "many logs",
-                &[array(&[commit(1, 1), commit(1, 2), commit(1, 3), Op::Snapshot])],
+                &[array(&[
+                    commit(1, 1),
+                    commit(1, 2),
+                    commit(1, 3),
+                    Op::Snapshot,
+                ])],
             )
         }
         .with_limits(short_logs()),
@@ -302,10 +310,7 @@ pub fn scenarios() -> Vec<Scenario> {
         .after_crash(&[array(&[commit(1, 1)])]),
         Scenario {
             is_registry_old: true,
-            crashes: Some(Crashes {
-                fates: 24,
-                ..USUAL
-            }),
+            crashes: Some(Crashes { fates: 24, ..USUAL }),
             ..scenario("an older registry", &[array(&[commit(1, 3), Op::Snapshot])])
         }
         .with_before(&[array(&[commit(1, 1)]), array(&[commit(1, 2)])]),
@@ -318,7 +323,13 @@ pub fn scenarios() -> Vec<Scenario> {
         }
         .with_before(&[array(&[commit(1, 1)]), array(&[commit(1, 2)])])
         .with_limits(short_logs()),
-        failing_sync("a failed sync", ".new", 2, ReadsAfter::New, &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])]),
+        failing_sync(
+            "a failed sync",
+            ".new",
+            2,
+            ReadsAfter::New,
+            &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])],
+        ),
         failing_sync(
             "a failed sync, settled by the writer",
             ".new",
@@ -329,13 +340,22 @@ pub fn scenarios() -> Vec<Scenario> {
                 Script::writer(&[Op::Settle, Op::Snapshot]).after(0),
             ],
         ),
-        failing_sync("a failed sync later", ".log", 0, ReadsAfter::New, &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])]),
+        failing_sync(
+            "a failed sync later",
+            ".log",
+            0,
+            ReadsAfter::New,
+            &[array(&[commit(1, 1), commit(1, 2), Op::Snapshot])],
+        ),
         failing_sync(
             "a failed sync beside adoption",
             ".new",
             2,
             ReadsAfter::Old,
-            &[array(&[commit(1, 1), commit(1, 2)]), Script::writer(&[Op::Adopt])],
+            &[
+                array(&[commit(1, 1), commit(1, 2)]),
+                Script::writer(&[Op::Adopt]),
+            ],
         ),
         scenario(
             "a new table",
@@ -355,7 +375,10 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         killing(
             "a killed writer and what comes after",
-            &[array(&[commit(1, 1), Op::Snapshot]), Script::writer(&[commit(1, 2)])],
+            &[
+                array(&[commit(1, 1), Op::Snapshot]),
+                Script::writer(&[commit(1, 2)]),
+            ],
         ),
         scenario(
             "removal of what was dropped, beside a reader",
@@ -406,6 +429,7 @@ impl Scenario {
         let mut sim = machine(1, TABLES);
         let mut before = super::oracle::History {
             faulty: if self.fault.is_some() { usize::MAX } else { 0 },
+            is_registry_old: self.is_registry_old,
             ..Default::default()
         };
         let mut registries = Vec::new();
@@ -415,7 +439,12 @@ impl Scenario {
                 sim = sim.crash_image(&CrashChoice::KeepAll);
                 continue;
             }
-            let runs = super::check::run_in_order(&sim, std::slice::from_ref(script), 30 + at, self.limits);
+            let runs = super::check::run_in_order(
+                &sim,
+                std::slice::from_ref(script),
+                30 + at,
+                self.limits,
+            );
             super::oracle::sequential(&mut before, &runs);
             registries.push(sim.read_file(Path::new(REGISTRY)).unwrap());
         }

@@ -20,7 +20,10 @@ pub enum Op {
     Batch(Vec<Cells>),
     Snapshot,
     Adopt,
-    Vacuum { table: u32, time: i64 },
+    Vacuum {
+        table: u32,
+        time: i64,
+    },
     Drop(u32),
     /// Makes a table.
     Create(u32),
@@ -165,9 +168,8 @@ impl Run<'_> {
             Role::Writer => Plain::open_writer(self.env),
             Role::Other => Plain::open(self.env),
         };
-        let inbox = opened.and_then(|plain| {
-            Inbox::open(self.env, Path::new(FOLDER), ID, plain, self.limits)
-        });
+        let inbox = opened
+            .and_then(|plain| Inbox::open(self.env, Path::new(FOLDER), ID, plain, self.limits));
         let mut inbox = match inbox {
             Ok(inbox) => inbox,
             Err(error) => return self.note(0, 0, Outcome::Failed(error.to_string())),
@@ -226,7 +228,9 @@ impl Run<'_> {
             Op::Define(table, version) => inbox.change_table(&Change::Define(*table, *version)),
             Op::Create(table) => {
                 let create = Change::Create(*table, 1);
-                inbox.database().commit(&mut |_, _| Ok(vec![create.clone()]))
+                inbox
+                    .database()
+                    .commit(&mut |_, _| Ok(vec![create.clone()]))
             }
             Op::Note => self.note_seen(inbox),
             Op::Remove => inbox.remove().map(drop),
@@ -266,7 +270,10 @@ impl Run<'_> {
         };
         match committed {
             Ok(outcomes) => Outcome::Committed(
-                outcomes.into_iter().map(|outcome| outcome.map_err(refusal)).collect(),
+                outcomes
+                    .into_iter()
+                    .map(|outcome| outcome.map_err(refusal))
+                    .collect(),
             ),
             Err(Error::OutcomeUnknown { .. }) => Outcome::Unknown,
             Err(error) => Outcome::Committed(vec![Err(refusal(error)); commits.len()]),
@@ -283,7 +290,10 @@ impl Run<'_> {
         let value = value_of(self.process, op, part);
         let mut by_table: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
         for (table, coordinate) in &cells.places {
-            by_table.entry(*table).or_default().push((*coordinate, value));
+            by_table
+                .entry(*table)
+                .or_default()
+                .push((*coordinate, value));
         }
         let mut draft = Draft::default();
         for (table, cells_of_table) in by_table {

@@ -210,7 +210,9 @@ impl Storage for Stepped {
                 })
             },
         )?;
-        let Reply::Opened(number) = *reply else { unreachable!() };
+        let Reply::Opened(number) = *reply else {
+            unreachable!()
+        };
         Ok(Arc::new(SteppedFile {
             stepped: self.clone(),
             number,
@@ -218,7 +220,11 @@ impl Storage for Stepped {
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let made = self.on_storage(|| name_of("mkdir", path), |s| s.create_dir(path), |()| Reply::Done);
+        let made = self.on_storage(
+            || name_of("mkdir", path),
+            |s| s.create_dir(path),
+            |()| Reply::Done,
+        );
         made.map(drop)
     }
 
@@ -228,28 +234,48 @@ impl Storage for Stepped {
             |storage| storage.list_dir(path),
             |names| Reply::Names(names.into_iter().map(|e| (e.name, e.is_dir)).collect()),
         )?;
-        let Reply::Names(names) = &*reply else { unreachable!() };
+        let Reply::Names(names) = &*reply else {
+            unreachable!()
+        };
         let names = names.iter().cloned();
-        Ok(names.map(|(name, is_dir)| DirEntry { name, is_dir }).collect())
+        Ok(names
+            .map(|(name, is_dir)| DirEntry { name, is_dir })
+            .collect())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let done = self.on_storage(|| name_of("rename to", to), |s| s.rename(from, to), |()| Reply::Done);
+        let done = self.on_storage(
+            || name_of("rename to", to),
+            |s| s.rename(from, to),
+            |()| Reply::Done,
+        );
         done.map(drop)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let done = self.on_storage(|| name_of("remove", path), |s| s.remove_file(path), |()| Reply::Done);
+        let done = self.on_storage(
+            || name_of("remove", path),
+            |s| s.remove_file(path),
+            |()| Reply::Done,
+        );
         done.map(drop)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let done = self.on_storage(|| name_of("rmdir", path), |s| s.remove_dir(path), |()| Reply::Done);
+        let done = self.on_storage(
+            || name_of("rmdir", path),
+            |s| s.remove_dir(path),
+            |()| Reply::Done,
+        );
         done.map(drop)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let done = self.on_storage(|| name_of("sync", path), |s| s.sync_dir(path), |()| Reply::Done);
+        let done = self.on_storage(
+            || name_of("sync", path),
+            |s| s.sync_dir(path),
+            |()| Reply::Done,
+        );
         done.map(drop)
     }
 
@@ -263,7 +289,9 @@ impl Storage for Stepped {
             |storage| storage.metadata(path),
             |found| Reply::Number(found.len_bytes << 1 | u64::from(found.is_dir)),
         )?;
-        let Reply::Number(number) = *reply else { unreachable!() };
+        let Reply::Number(number) = *reply else {
+            unreachable!()
+        };
         Ok(Metadata {
             len_bytes: number >> 1,
             is_dir: number & 1 == 1,
@@ -285,8 +313,14 @@ impl Storage for Stepped {
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        let reply = self.on_storage(|| name_of("statfs", path), |s| s.free_bytes(path), Reply::Number)?;
-        let Reply::Number(number) = *reply else { unreachable!() };
+        let reply = self.on_storage(
+            || name_of("statfs", path),
+            |s| s.free_bytes(path),
+            Reply::Number,
+        )?;
+        let Reply::Number(number) = *reply else {
+            unreachable!()
+        };
         Ok(number)
     }
 }
@@ -330,7 +364,9 @@ impl File for SteppedFile {
             },
             Reply::Bytes,
         )?;
-        let Reply::Bytes(bytes) = &*reply else { unreachable!() };
+        let Reply::Bytes(bytes) = &*reply else {
+            unreachable!()
+        };
         buf[..bytes.len()].copy_from_slice(bytes);
         Ok(bytes.len())
     }
@@ -339,7 +375,9 @@ impl File for SteppedFile {
         let what = format!("write {}+{}", offset, buf.len());
         let written = |count| Reply::Number(count as u64);
         let reply = self.on_file(&what, |file| file.write_at(buf, offset), written)?;
-        let Reply::Number(count) = *reply else { unreachable!() };
+        let Reply::Number(count) = *reply else {
+            unreachable!()
+        };
         Ok(usize::try_from(count).unwrap())
     }
 
@@ -350,7 +388,9 @@ impl File for SteppedFile {
 
     fn len_bytes(&self) -> io::Result<u64> {
         let reply = self.on_file("length", |file| file.len_bytes(), Reply::Number)?;
-        let Reply::Number(count) = *reply else { unreachable!() };
+        let Reply::Number(count) = *reply else {
+            unreachable!()
+        };
         Ok(count)
     }
 
@@ -364,7 +404,8 @@ impl File for SteppedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.on_file("sync", |file| file.sync_data(), |()| Reply::Done).map(drop)
+        self.on_file("sync", |file| file.sync_data(), |()| Reply::Done)
+            .map(drop)
     }
 
     fn sync_all(&self) -> io::Result<()> {
@@ -374,19 +415,24 @@ impl File for SteppedFile {
     fn try_lock(&self, range: Range<u64>, kind: LockKind) -> io::Result<bool> {
         let what = format!("lock {:x}", range.start);
         let reply = self.on_file(&what, |file| file.try_lock(range, kind), Reply::Flag)?;
-        let Reply::Flag(flag) = *reply else { unreachable!() };
+        let Reply::Flag(flag) = *reply else {
+            unreachable!()
+        };
         Ok(flag)
     }
 
     fn is_locked(&self, range: Range<u64>) -> io::Result<bool> {
         let reply = self.on_file("look at lock", |file| file.is_locked(range), Reply::Flag)?;
-        let Reply::Flag(flag) = *reply else { unreachable!() };
+        let Reply::Flag(flag) = *reply else {
+            unreachable!()
+        };
         Ok(flag)
     }
 
     fn unlock(&self, range: Range<u64>) -> io::Result<()> {
         let what = format!("unlock {:x}", range.start);
-        self.on_file(&what, |file| file.unlock(range), |()| Reply::Done).map(drop)
+        self.on_file(&what, |file| file.unlock(range), |()| Reply::Done)
+            .map(drop)
     }
 }
 
@@ -414,7 +460,12 @@ impl Clock for Stepped {
         }
         // The clock is read in the same order in each run.
         journal.trace.clock_reads += 1;
-        journal.clock.get(at).or(journal.clock.last()).copied().unwrap_or(0)
+        journal
+            .clock
+            .get(at)
+            .or(journal.clock.last())
+            .copied()
+            .unwrap_or(0)
     }
 
     fn boot_id(&self) -> [u8; 16] {
@@ -427,7 +478,11 @@ impl Clock for Stepped {
 
     fn sleep(&self, _: Duration) {
         let mut journal = self.0.lock();
-        let is_refused = journal.trace.replies.last().is_some_and(|last| **last == Reply::Flag(false));
+        let is_refused = journal
+            .trace
+            .replies
+            .last()
+            .is_some_and(|last| **last == Reply::Flag(false));
         if journal.progress.is_none() && journal.at == journal.trace.replies.len() && is_refused {
             // It tries again when a lock was let go of.
             journal.trace.replies.pop();
@@ -443,7 +498,9 @@ impl Entropy for Stepped {
         let mut journal = self.0.lock();
         journal.random += 1;
         let value = (u64::from(journal.process_id) << 8 | journal.random).to_le_bytes();
-        buf.iter_mut().zip(value.iter().cycle()).for_each(|(to, from)| *to = *from);
+        buf.iter_mut()
+            .zip(value.iter().cycle())
+            .for_each(|(to, from)| *to = *from);
         Ok(())
     }
 }

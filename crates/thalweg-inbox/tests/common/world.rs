@@ -133,7 +133,10 @@ impl World {
     }
 
     pub fn is_alive(&self, process: usize) -> bool {
-        !matches!(self.processes[process].status, Status::Done | Status::Killed)
+        !matches!(
+            self.processes[process].status,
+            Status::Done | Status::Killed
+        )
     }
 
     fn ended(&self) -> Vec<usize> {
@@ -237,7 +240,14 @@ fn go_on(
     let script = &scripts[at];
     let removes = |script: &Script| script.ops.iter().any(|op| matches!(op, Op::Remove));
     let pins = scripts.iter().any(removes);
-    let stepped = Stepped::new(sim, process_id(first + at), trace, script.clock.clone(), 1, pins);
+    let stepped = Stepped::new(
+        sim,
+        process_id(first + at),
+        trace,
+        script.clock.clone(),
+        1,
+        pins,
+    );
     let events = Rc::new(RefCell::new(Vec::new()));
     let env = stepped.env();
     Run {
@@ -306,7 +316,9 @@ pub fn explore(
             found.crashes += crashes;
             problems.extend(more);
         }
-        let able: Vec<usize> = (0..scripts.len()).filter(|at| world.can_step(scripts, *at)).collect();
+        let able: Vec<usize> = (0..scripts.len())
+            .filter(|at| world.can_step(scripts, *at))
+            .collect();
         let may_kill = world.kills_left > 0;
         if able.is_empty() && !world.is_over() && !may_kill {
             problems.push("everybody waits for a lock".to_owned());
@@ -352,5 +364,9 @@ fn report(found: &mut Found, world: &World, problems: Vec<String>) {
     let mut path = world.path();
     path.truncate(400);
     path.reverse();
-    found.violations.push(format!("{}\n  after {}", problems.join("\n"), path.join("\n        ")));
+    found.violations.push(format!(
+        "{}\n  after {}",
+        problems.join("\n"),
+        path.join("\n        ")
+    ));
 }
