@@ -9,6 +9,7 @@
 //! - Nothing below *visible* is unsynced; nothing undecided is beyond it once somebody else has the lock.
 //! - A snapshot takes no lock, and neither does adoption.
 //! - One system call is one call of the environment, so that a test can try all orders of calls.
+#![forbid(unsafe_code)]
 
 mod adopt;
 mod chain;
