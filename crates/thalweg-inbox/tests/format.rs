@@ -1,7 +1,7 @@
 //! The bytes of the inbox: fixed by golden files, refused when damaged, never a panic.
 //!
 //! To accept a change of the format, run the test with `GOLDEN_WRITE=1`.
-#![expect(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 #![expect(clippy::disallowed_methods, reason = "a test reads its own fixtures")]
 
 use std::fmt::Write as _;

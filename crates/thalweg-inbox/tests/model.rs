@@ -1,6 +1,6 @@
 //! Small models: all orders in which array processes, the writer and a reader can make their calls, one system call a step,
 //! with kills at any call and power cuts at any state of the disk.
-#![expect(clippy::panic, reason = "a step that fails is a test that fails")]
+#![allow(clippy::panic, reason = "a step that fails is a test that fails")]
 
 mod common;
 

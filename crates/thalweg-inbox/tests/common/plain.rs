@@ -67,7 +67,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 fn cells_of_blocks(bytes: &[u8]) -> std::result::Result<Vec<(u64, u64)>, Fault> {
     let mut cells = Vec::new();
-    if bytes.len() % 24 != 0 || bytes.is_empty() {
+    if !bytes.len().is_multiple_of(24) || bytes.is_empty() {
         return Err(Fault::Damaged("a block of another length"));
     }
     for cell in bytes.chunks(24) {

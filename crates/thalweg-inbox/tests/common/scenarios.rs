@@ -1,8 +1,8 @@
 //! Small models: what a few processes do beside each other.
 
 use std::path::Path;
-use std::time::Instant;
 
+use thalweg_env::Env;
 use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter};
 use thalweg_inbox::Limits;
 
@@ -418,7 +418,8 @@ impl Scenario {
 
     /// Tries it.
     pub fn run(&self, stop_early: bool) -> Found {
-        let began = Instant::now();
+        let now_ns = || Env::os().clock().monotonic_ns();
+        let began_ns = now_ns();
         let plan = Plan {
             kills: self.kills,
             crashes: self.crashes.is_some(),
@@ -481,7 +482,7 @@ impl Scenario {
                 found.states,
                 found.ends,
                 found.crashes,
-                began.elapsed().as_millis(),
+                (now_ns() - began_ns) / 1_000_000,
                 if found.is_cut { ", cut" } else { "" }
             );
         }
