@@ -159,6 +159,30 @@ pub fn scenarios() -> Vec<Scenario> {
                 array(&[Op::Snapshot]),
             ],
         ),
+        crashing(
+            "everything in order",
+            &[
+                array(&[commit(1, 1), staged(2, 1), commit(3, 1)]),
+                Script::writer(&[
+                    Op::Settle,
+                    commit(1, 1),
+                    Op::Adopt,
+                    Op::Vacuum {
+                        table: 1,
+                        time: 1000,
+                    },
+                    Op::Drop(3),
+                    Op::Adopt,
+                    Op::Remove,
+                ])
+                .after(0),
+                array(&[commit(1, 2), staged(1, 3), Op::Snapshot]).after(1),
+            ],
+        ),
+        crashing(
+            "what a reader was shown",
+            &[array(&[commit(1, 1)]), array(&[Op::Snapshot])],
+        ),
         scenario(
             "a reader",
             &[
