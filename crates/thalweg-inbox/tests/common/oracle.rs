@@ -174,9 +174,15 @@ impl History {
                     Op::Define(table, _) => attempt.cells.places.iter().any(|(of, _)| *of == table),
                     _ => false,
                 };
+                // The floor is not above the newest time that there was.
+                let is_reached = |time: i64| {
+                    let mut stamped = attempts.iter().filter_map(|a| Some((a.record, a.stamp()?)));
+                    stamped.any(|(record, stamp)| stamp.time >= time && precedes(record, other))
+                };
                 let is_below = match (&other.op, attempt.cells.at) {
                     (Op::Vacuum { table, time }, Some(at)) => {
-                        at <= *time && attempt.cells.places.iter().any(|(of, _)| of == table)
+                        let is_of_table = attempt.cells.places.iter().any(|(of, _)| of == table);
+                        at <= *time && is_of_table && is_reached(*time)
                     }
                     _ => false,
                 };

@@ -284,7 +284,11 @@ pub fn scenarios() -> Vec<Scenario> {
                 array(&[Op::Snapshot]),
             ],
         )
-        .with_before(&[array(&[at(1, 1, NOW - 100), at(1, 1, NOW - 50)])]),
+        .with_before(&[array(&[
+            at(1, 1, NOW - 100),
+            at(1, 1, NOW - 50),
+            commit(2, 9),
+        ])]),
         scenario(
             "cells that depend",
             &[array(&[dependent(1, 1)]), array(&[dependent(1, 1)])],
