@@ -2,6 +2,7 @@
 //!
 //! Invariant: a template names its arguments `a1`, `a2`, ..., and is a constant of this module: it always parses.
 
+use super::whole_times::missing_parts;
 use super::{buckets, ordered_aggregates};
 use crate::error::{query, unsupported};
 use datafusion_sql::sqlparser::ast::{
@@ -405,19 +406,47 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
         ("strptime" | "try_strptime" | "to_timestamp", &[written, format])
             if !is_whole_fraction(written) =>
         {
-            let Some(format) = text_of(format).filter(|format| has_fraction(format)) else {
+            let Some(format) = text_of(format) else {
                 return Ok(None);
             };
+            let (parts, values) = missing_parts(&format);
+            if parts.is_empty() && !has_fraction(&format) {
+                return Ok(None);
+            }
             let function = match name {
                 "strptime" => "to_timestamp",
                 name => name,
             };
-            let format = format.replace(".%f", "%.f");
+            let whole = match parts.is_empty() {
+                true => written.clone(),
+                false => filled("a1 || a2", &[written, &text(&values)])?,
+            };
+            let format = format.replace(".%f", "%.f") + &parts;
             let template = match has_fraction(&format) {
                 true => format!("{function}(whole_fraction(a1, a2), a2)"),
                 false => format!("{function}(a1, a2)"),
             };
-            filled(&template, &[written, &text(&format)])?
+            filled(&template, &[&whole, &text(&format)])?
+        }
+        (
+            "to_timestamp_seconds"
+            | "to_timestamp_millis"
+            | "to_timestamp_micros"
+            | "to_timestamp_nanos"
+            | "to_unixtime",
+            &[written, format],
+        ) => {
+            let (parts, values) = text_of(format)
+                .map(|format| missing_parts(&format))
+                .unwrap_or_default();
+            if parts.is_empty() {
+                return Ok(None);
+            }
+            let format = text_of(format).unwrap_or_default() + &parts;
+            filled(
+                &format!("{name}(a1 || a2, a3)"),
+                &[written, &text(&values), &text(&format)],
+            )?
         }
         ("to_char", &[time, format]) => match (text_of(format), format) {
             (Some(format), _) if !format.contains('%') => {

@@ -14,6 +14,7 @@ mod rows;
 mod types;
 mod unnested;
 mod using;
+mod whole_times;
 mod windows;
 
 use crate::error::unsupported;
