@@ -6,6 +6,7 @@
 //! A staged page starts with a tag byte, so that pages that do not compress cost one byte. A chunk
 //! in which none does is written without the stage.
 
+use lz4_flex::block::CompressTable;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::chain::{CodecChain, LastStage, byte_enum};
@@ -31,6 +32,8 @@ byte_enum! {
 const HEADER_BYTES: usize = 5;
 /// Bytes of the first page that decide whether LZ4 is used.
 pub(crate) const TRIED_BYTES: usize = 2048;
+/// Pages of as many bytes need a table of 32-bit positions for LZ4.
+const LARGE_LZ4_BYTES: usize = u16::MAX as usize;
 /// Zstandard's level: the highest whose speed stays near that of the lowest.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -43,7 +46,9 @@ pub(crate) fn expands_to(input_bytes: usize, output_bytes: u64) -> bool {
 
 /// Compresses pages; holds the buffers.
 pub(crate) struct Compressor {
-    lz4_table: lz4_flex::block::CompressTable,
+    lz4_table: CompressTable,
+    /// For pages of [`LARGE_LZ4_BYTES`] and more.
+    large_lz4_table: Option<CompressTable>,
     zstd: Option<zstd::bulk::Compressor<'static>>,
     buffer: Vec<u8>,
 }
@@ -57,7 +62,8 @@ impl std::fmt::Debug for Compressor {
 impl Default for Compressor {
     fn default() -> Self {
         Self {
-            lz4_table: lz4_flex::block::CompressTable::small(),
+            lz4_table: CompressTable::small(),
+            large_lz4_table: None,
             zstd: None,
             buffer: Vec::new(),
         }
@@ -71,7 +77,14 @@ impl Compressor {
             LastStage::None => None,
             LastStage::Lz4 => {
                 self.reserve(lz4_flex::block::get_maximum_output_size(bytes.len()));
-                let table = &mut self.lz4_table;
+                // A table of short pages becomes one of long pages when it meets one, and stays so:
+                // it would find other matches in the short pages after it.
+                let table = if bytes.len() < LARGE_LZ4_BYTES {
+                    &mut self.lz4_table
+                } else {
+                    self.large_lz4_table
+                        .get_or_insert_with(CompressTable::large)
+                };
                 lz4_flex::block::compress_into_with_table(bytes, &mut self.buffer, table).ok()
             }
             LastStage::Zstd => {

@@ -14,7 +14,9 @@ use common::{
     Bits, CODECS, Random, STAGES, encoder, places, random_row_ends, round_trip, round_trip_paged,
 };
 use proptest::prelude::*;
-use thalweg_codec::{ChunkKind, Decoder, EncodedChunk, Encoder, Level, PAGE_ROWS, Paging};
+use thalweg_codec::{
+    ChunkKind, Decoder, EncodedChunk, Encoder, LastStage, Level, PAGE_ROWS, Paging,
+};
 
 /// How the values of a test chunk come about.
 #[derive(Debug, Clone, Copy)]
@@ -636,4 +638,28 @@ proptest! {
     fn any_bits(bits in prop::collection::vec(any::<u8>(), 1..300), spare in 0_usize..8) {
         check_bits(&bits, bits.len() * 8 - spare, &mut Encoder::new(Level::Fast));
     }
+}
+
+/// LZ4 keeps a table from page to page, of another kind for pages of 64 KiB and more.
+#[test]
+fn bytes_do_not_depend_on_long_pages_before() {
+    let mut used = Encoder::new(Level::Fast);
+    let encode = |encoder: &mut Encoder, rows: usize, padding: usize| {
+        let mut random = Random(5);
+        let (mut offsets, mut data) = (vec![0_i32], String::new());
+        for row in 0..rows {
+            let directory = random.below(1_000);
+            data += &format!("/var/log/{directory}/host-{row}.log{:padding$}", "");
+            offsets.push(i32::try_from(data.len()).unwrap());
+        }
+        let mut chunk = EncodedChunk::new();
+        encoder
+            .encode_bytes(&offsets, data.as_bytes(), &mut chunk)
+            .unwrap();
+        assert_eq!(chunk.codec.last_stage, LastStage::Lz4);
+        chunk
+    };
+    let short = encode(&mut Encoder::new(Level::Fast), 1_000, 0);
+    encode(&mut used, PAGE_ROWS, 100);
+    assert_eq!(encode(&mut used, 1_000, 0), short);
 }
