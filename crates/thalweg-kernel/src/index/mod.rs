@@ -24,6 +24,7 @@ pub(crate) use pending::Pending;
 pub use tree::{Tree, WrittenPages};
 pub use walk::{Blocks, Step, Walk};
 
+use crate::block::MAX_POSITIONS;
 use crate::ids::{CommitNo, FileId};
 use crate::summary::{ColumnSummary, ValueRange};
 use std::fmt;
@@ -232,6 +233,10 @@ impl Entry {
         ensure(
             self.level > 0 || self.blocks == 1,
             "a block counts as several",
+        )?;
+        ensure(
+            self.level > 0 || self.rows <= u64::from(MAX_POSITIONS),
+            "a block has more rows than positions",
         )?;
         ensure(
             self.level > 0 || self.block_bytes == u64::from(self.address.bytes),

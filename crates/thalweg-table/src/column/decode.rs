@@ -235,7 +235,7 @@ impl BlockDecoder {
 }
 
 /// Refuses blocks that no stream has.
-fn check_head(head: &BlockHead, address: &Address) -> Result<()> {
+pub(super) fn check_head(head: &BlockHead, address: &Address) -> Result<()> {
     if *head.paging() != Paging::default() {
         let pages = head.paging().page_positions();
         let message = format!(

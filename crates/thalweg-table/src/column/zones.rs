@@ -3,6 +3,7 @@
 //!
 //! Invariants: bounds are outer, they prune and never answer; a low above the high means that the page has no value.
 
+use super::decode::check_head;
 use super::with_number;
 use crate::schema::widens;
 use arrow_buffer::ArrowNativeType;
@@ -143,10 +144,11 @@ pub(crate) enum Zones {
 }
 
 impl Zones {
-    /// Reads the zones of a column; `None` if the block has none.
+    /// Reads the zones of a column, one for each page of a stream; `None` if the block has none.
     ///
     /// # Errors
-    /// `Corruption` when they are damaged or of another type; whatever reading leads to.
+    /// `Corruption` when they are damaged or of another type, `Unsupported` for a block with other pages; whatever reading
+    /// leads to.
     pub(crate) fn read(
         block: &mut BlockReader<'_>,
         decoder: &mut Decoder,
@@ -158,6 +160,7 @@ impl Zones {
             return Ok(None);
         };
         let address = *block.address();
+        check_head(block.head(), &address)?;
         let stored = chunk.codec.element;
         if !widens(stored, element) {
             let what = format!("the zones of column {column_id} have another type");
@@ -347,7 +350,7 @@ mod tests {
     use std::sync::Arc;
     use thalweg_codec::{CodecChain, Level};
     use thalweg_env::sim::SimEnv;
-    use thalweg_kernel::block::{BlockBuilder, BlockSpec};
+    use thalweg_kernel::block::{BlockBuilder, BlockSpec, Paging};
     use thalweg_kernel::index::Address;
     use thalweg_kernel::paths::fragment_name;
     use thalweg_kernel::store::Store;
@@ -360,11 +363,11 @@ mod tests {
         let mut zones = ZoneEncoder::default();
         crate::summarise::summarise_pages(1, array, Some(zones.pages()));
         let (lows, highs) = zones.encode(&mut encoder, element).unwrap().unwrap();
-        read_chunks(array.len(), lows, highs, wanted)
+        read_chunks((array.len(), Paging::default()), lows, highs, wanted)
     }
 
     fn read_chunks(
-        rows: usize,
+        (rows, paging): (usize, Paging),
         lows: &EncodedChunk,
         highs: &EncodedChunk,
         wanted: ElementType,
@@ -381,7 +384,7 @@ mod tests {
             sorted: true,
             implicit_key: true,
         };
-        let mut builder = BlockBuilder::new(spec, 0);
+        let mut builder = BlockBuilder::with_paging(spec, paging, 0);
         builder.add_chunk(1, Role::ZoneLows, lows).unwrap();
         builder.add_chunk(1, Role::ZoneHighs, highs).unwrap();
         let block = builder.finish((0, 0), vec![]).unwrap();
@@ -417,7 +420,7 @@ mod tests {
                 bytes,
                 raw_bytes: 3,
             };
-            match read_chunks(3_000, &chunk, &chunk, codec.element) {
+            match read_chunks((3_000, Paging::default()), &chunk, &chunk, codec.element) {
                 Ok(zones) => prop_assert!(!zones.prunes(2, &ValueRange::Int(None, None))),
                 Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Corruption),
             }
@@ -446,6 +449,19 @@ mod tests {
         for wanted in [ElementType::U64, ElementType::F64, ElementType::Bytes] {
             let error = read(&values, wanted).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corruption);
+        }
+    }
+
+    /// A reader of a stream asks for a zone of every 1,024 rows.
+    #[test]
+    fn zones_of_other_pages_are_refused() {
+        let mut encoder = Encoder::new(Level::Fast);
+        let mut bounds = EncodedChunk::new();
+        for (page_rows, zones) in [(4_096, 2), (64, 128)] {
+            encoder.encode(&vec![1_i64; zones], &mut bounds).unwrap();
+            let pages = (8_192, Paging::Even(page_rows));
+            let error = read_chunks(pages, &bounds, &bounds, ElementType::I64).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
         }
     }
 

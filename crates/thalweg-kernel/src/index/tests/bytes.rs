@@ -1,6 +1,7 @@
 //! Entry lists and pages as bytes: golden ones, round trips, damage.
 
 use super::*;
+use crate::block::MAX_POSITIONS;
 use proptest::prelude::*;
 
 fn hex(bytes: &[u8]) -> String {
@@ -253,6 +254,22 @@ fn every_damaged_byte_of_a_page_is_noticed() {
         Page::decode(DATABASE, TABLE, &root, &vec![0; bytes.len()]).is_err(),
         "zeros"
     );
+}
+
+/// Readers take memory for the rows of an entry before they see the block.
+#[test]
+fn a_block_of_more_rows_than_positions_is_refused() {
+    let full = Entry {
+        rows: u64::from(MAX_POSITIONS),
+        ..block(1_000, 9, 4, 0)
+    };
+    let mut bytes = list(&[full]);
+    assert!(decode_entries(&bytes).is_ok());
+    let rows = bytes
+        .windows(4)
+        .position(|rows| rows == [0x80, 0x80, 0x80, 0x08]);
+    bytes[rows.unwrap()] += 1;
+    assert!(decode_entries(&bytes).is_err());
 }
 
 #[test]
