@@ -132,6 +132,14 @@ const RULES: &[(&str, &str)] = &[
         "\"{0}\" is not a time; write for example 2026-01-31, 2026-01-31T09:30:00.25 or 2026-01-31T09:30:00+02:00",
     ),
     (
+        "Error parsing '{}' as time. Tried formats: [{}]",
+        "\"{0}\" is not a time of day in the format {1}, which takes hours and minutes, as '%H:%M'",
+    ),
+    (
+        "array_concat does not support type {}",
+        "list_concat takes lists, and no NULL in their place",
+    ),
+    (
         "Cannot cast string '{}' to value of Date32 type",
         "\"{0}\" is not a date; write for example 2026-01-31",
     ),
@@ -178,7 +186,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "Invalid input syntax for type interval: {}",
-        "{0} is not an interval; write for example INTERVAL '1 day' or INTERVAL '2 hours 30 minutes'",
+        "{0} is not an interval; write for example INTERVAL '1 day', INTERVAL '2 hours 30 minutes' or, for a quarter, INTERVAL '3 months'",
     ),
     (
         "Unable to represent {} as {} in a signed 32-bit integer",
