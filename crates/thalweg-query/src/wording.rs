@@ -186,7 +186,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "Invalid input syntax for type interval: {}",
-        "{0} is not an interval; write for example INTERVAL '1 day', INTERVAL '2 hours 30 minutes' or, for a quarter, INTERVAL '3 months'",
+        "{0} is not an interval; write for example INTERVAL '1 day' or INTERVAL '2 hours 30 minutes'",
     ),
     (
         "Unable to represent {} as {} in a signed 32-bit integer",
