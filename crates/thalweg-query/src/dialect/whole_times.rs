@@ -13,10 +13,8 @@ pub(super) fn missing_parts(pattern: &str) -> (String, String) {
         if !has("mbBh") && !has("de") {
             missing.push(("%m", "01"));
         }
-        if has("mbBh") || !missing.is_empty() {
-            if !has("de") {
-                missing.push(("%d", "01"));
-            }
+        if !has("de") {
+            missing.push(("%d", "01"));
         }
     }
     if has("HIklMS") && !has("TRrcXs+") {
