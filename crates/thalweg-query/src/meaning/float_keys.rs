@@ -10,7 +10,7 @@ use crate::meaning::time_unit::compares;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::BinaryExpr;
+use datafusion::logical_expr::expr::{Between, BinaryExpr};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Operator, cast};
 use datafusion::optimizer::utils::NamePreserver;
@@ -113,36 +113,39 @@ fn in_call(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 /// Comparisons of computed floats, and functions that compare.
 pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
-            let left = settled_if_computed(*left, schema)?;
-            let right = settled_if_computed(*right, schema)?;
-            let changed = left.transformed || right.transformed;
-            let (left, right) = (Box::new(left.data), Box::new(right.data));
-            let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
-            Ok(Transformed::new_transformed(expr, changed))
+        Expr::BinaryExpr(mut binary) if compares(binary.op) => {
+            let changed = settle_computed([&mut *binary.left, &mut *binary.right], schema)?;
+            Ok(Transformed::new_transformed(
+                Expr::BinaryExpr(binary),
+                changed,
+            ))
         }
         Expr::InSubquery(mut query) => {
-            let done = settled_if_computed(*query.expr, schema)?;
-            query.expr = Box::new(done.data);
-            let expr = Expr::InSubquery(query);
-            Ok(Transformed::new_transformed(expr, done.transformed))
+            let changed = settle_computed([&mut *query.expr], schema)?;
+            Ok(Transformed::new_transformed(
+                Expr::InSubquery(query),
+                changed,
+            ))
         }
         Expr::InList(mut list) => {
-            let done = settled_if_computed(*list.expr, schema)?;
-            list.expr = Box::new(done.data);
+            let values = std::iter::once(&mut *list.expr).chain(&mut list.list);
+            let changed = settle_computed(values, schema)?;
+            Ok(Transformed::new_transformed(Expr::InList(list), changed))
+        }
+        Expr::Between(mut between) => {
+            let Between {
+                expr, low, high, ..
+            } = &mut between;
+            let changed = settle_computed([&mut **expr, low, high], schema)?;
             Ok(Transformed::new_transformed(
-                Expr::InList(list),
-                done.transformed,
+                Expr::Between(between),
+                changed,
             ))
         }
         Expr::Case(mut case) if case.expr.is_some() => {
-            let mut changed = false;
-            let values = case.when_then_expr.iter_mut().map(|(when, _)| when);
-            for value in case.expr.iter_mut().chain(values) {
-                let done = settled_if_computed(std::mem::take(&mut **value), schema)?;
-                changed |= done.transformed;
-                **value = done.data;
-            }
+            let values = case.when_then_expr.iter_mut().map(|(when, _)| &mut **when);
+            let values = case.expr.iter_mut().map(|value| &mut **value).chain(values);
+            let changed = settle_computed(values, schema)?;
             Ok(Transformed::new_transformed(Expr::Case(case), changed))
         }
         Expr::ScalarFunction(mut call)
@@ -165,6 +168,20 @@ pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Settles those of some values that are computed, and says whether one was.
+fn settle_computed<'a>(
+    values: impl IntoIterator<Item = &'a mut Expr>,
+    schema: &DFSchema,
+) -> Result<bool> {
+    let mut changed = false;
+    for value in values {
+        let done = settled_if_computed(std::mem::take(value), schema)?;
+        changed |= done.transformed;
+        *value = done.data;
+    }
+    Ok(changed)
 }
 
 /// Columns are taken as they are: what is stored is compared quickly.

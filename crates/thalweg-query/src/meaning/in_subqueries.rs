@@ -7,6 +7,7 @@
 //! through for each of them. An IN that depends on them is
 //! left as it is outside of WHERE, where it is an error.
 
+use super::float_keys::computes;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::functions_aggregate::expr_fn::{count, max};
@@ -79,6 +80,17 @@ fn not_in(list: InSubquery, schema: &DFSchema) -> Result<Expr> {
     Ok(list.unchanged())
 }
 
+/// IN where what is null may as well be false. A list of computed floats that depends on the rows outside is looked through for an equal
+/// one: DataFusion would compare their bits, of which NaN has several.
+fn is_in(list: InSubquery, schema: &DFSchema) -> Result<Expr> {
+    let list = List::new(list, schema)?;
+    if !list.depends || !list.computes_floats() {
+        return Ok(list.unchanged());
+    }
+    let is_in = list.values()?.eq(list.outer()?);
+    list.exists(is_in, false)
+}
+
 /// A condition with others around it. Below AND and OR alone, what is null may as well be false.
 fn nested(condition: Expr, schema: &DFSchema) -> Result<Expr> {
     match condition {
@@ -89,7 +101,7 @@ fn nested(condition: Expr, schema: &DFSchema) -> Result<Expr> {
             let right = Box::new(nested(*right, schema)?);
             Ok(Expr::BinaryExpr(BinaryExpr { left, op, right }))
         }
-        Expr::InSubquery(list) if !list.negated => Ok(Expr::InSubquery(list)),
+        Expr::InSubquery(list) if !list.negated => is_in(list, schema),
         other => {
             let done = other.transform_down(|expr| match expr {
                 Expr::InSubquery(list) => {
@@ -205,6 +217,12 @@ impl<'a> List<'a> {
     fn unchanged(self) -> Expr {
         let x = Box::new(self.x);
         Expr::InSubquery(InSubquery::new(x, self.subquery, self.negated))
+    }
+
+    fn computes_floats(&self) -> bool {
+        let plan = self.subquery.subquery.as_ref();
+        plan.schema().field(0).data_type().is_floating()
+            && matches!(plan, LogicalPlan::Projection(projection) if projection.expr.first().is_some_and(computes))
     }
 
     /// The column of its values.
