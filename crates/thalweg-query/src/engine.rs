@@ -5,6 +5,7 @@
 
 use crate::catalog::{Resolver, plain_name};
 use crate::dialect::output_names::{self, Named};
+use crate::dialect::plain_values;
 use crate::error::{cancelled, from_datafusion, query};
 use crate::extra::ExtraTable;
 use crate::meaning::group_keys::have_casts_beside;
@@ -560,7 +561,7 @@ impl SqlEngine {
         let columns = insert::columns(insert, &definition)?;
         let type_of = |position: &usize| &definition.columns()[*position].data_type;
         let types: Vec<_> = columns.iter().map(type_of).collect();
-        if let Some(values) = insert::plain_values(source) {
+        if let Some(values) = plain_values(source) {
             let computed =
                 |cells: Vec<&Expr>| self.computed(statement, &cells, params, extra, go_on);
             let rows = insert::rows_of_values(values, params, &types, computed)?;

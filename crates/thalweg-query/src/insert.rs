@@ -4,6 +4,7 @@
 //! numbers, numbers to narrower floats and decimals) is converted here, everything else is up to the table, which takes
 //! what loses nothing. Rows of literals never meet the planner of queries.
 
+use crate::dialect::of_subqueries;
 use crate::error::{from_arrow, from_datafusion, query, unsupported};
 use crate::functions::within_floats::{first_beyond, is_infinity};
 use crate::params::BoundParams;
@@ -333,18 +334,6 @@ pub(crate) fn rows_of_values(
     Ok(batches)
 }
 
-/// The VALUES that a query is, if it is nothing else.
-pub(crate) fn plain_values(source: &Query) -> Option<&Values> {
-    let plain = source.with.is_none()
-        && source.order_by.is_none()
-        && source.limit_clause.is_none()
-        && source.fetch.is_none();
-    match source.body.as_ref() {
-        SetExpr::Values(values) if plain => Some(values),
-        _ => None,
-    }
-}
-
 /// The rows in one batch; `None` where the values of a column do not go together.
 fn one_batch(columns: &[Vec<ScalarValue>]) -> Result<Option<RecordBatch>> {
     let mut arrays = Vec::with_capacity(columns.len());
@@ -421,14 +410,17 @@ fn values_of(rows: Vec<Vec<Expr>>) -> Result<DfStatement> {
     let mut query = written("VALUES (NULL)")?;
     if let DfStatement::Statement(statement) = &mut query
         && let SqlStatement::Query(query) = &mut **statement
-        && let SetExpr::Values(values) = &mut *query.body
-        && let Some(row) = values.rows.pop()
     {
-        let rows = rows.into_iter().map(|content| Parens {
-            content,
-            ..row.clone()
-        });
-        values.rows = rows.collect();
+        if let SetExpr::Values(values) = &mut *query.body
+            && let Some(row) = values.rows.pop()
+        {
+            let rows = rows.into_iter().map(|content| Parens {
+                content,
+                ..row.clone()
+            });
+            values.rows = rows.collect();
+        }
+        of_subqueries(query)?;
     }
     Ok(query)
 }

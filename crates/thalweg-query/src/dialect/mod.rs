@@ -17,13 +17,15 @@ mod using;
 mod whole_times;
 mod windows;
 
+pub(crate) use rows::{of_subqueries, plain_values};
+
 use crate::error::unsupported;
 use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, ExcludeSelectItem, Expr, Fetch, Function, Ident, JoinOperator,
     LimitClause, ObjectName, ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, Query, Select,
-    SelectItem, SetExpr, Subscript, TableAlias, TableFactor, TableWithJoins, UnaryOperator, Value,
-    Visit, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    SelectItem, SetExpr, Statement as SqlStatement, Subscript, TableAlias, TableFactor,
+    TableWithJoins, UnaryOperator, Value, Visit, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 use thalweg_planner::walk_mut;
@@ -33,7 +35,11 @@ use thalweg_table::{Error, ErrorKind, Result};
 /// Translates a statement.
 pub(crate) fn translate(statement: &mut DfStatement) -> Result<()> {
     match statement {
-        DfStatement::Statement(inner) => visit(&mut **inner),
+        DfStatement::Statement(inner) => {
+            let inserts_values = matches!(&**inner, SqlStatement::Insert(insert)
+                if insert.source.as_deref().and_then(plain_values).is_some());
+            visit(&mut **inner, inserts_values)
+        }
         DfStatement::Explain(explain) => translate(&mut explain.statement),
         // Refused by their kind.
         DfStatement::CopyTo(_) | DfStatement::CreateExternalTable(_) | DfStatement::Reset(_) => {
@@ -44,7 +50,7 @@ pub(crate) fn translate(statement: &mut DfStatement) -> Result<()> {
 
 /// Translates a condition.
 pub(crate) fn translate_condition(condition: &mut Expr) -> Result<()> {
-    visit(condition)
+    visit(condition, false)
 }
 
 /// A constant of SQL with this text.
@@ -70,8 +76,9 @@ pub(crate) fn time_pattern(written: &str) -> Result<String> {
     functions::pattern(written)
 }
 
-fn visit(node: &mut (impl Visit + VisitMut)) -> Result<()> {
+fn visit(node: &mut (impl Visit + VisitMut), inserts_values: bool) -> Result<()> {
     let mut translator = Translator {
+        inserts_values,
         names_value: unnested::names_value(node),
         ..Translator::default()
     };
@@ -87,6 +94,8 @@ struct Translator {
     names: Vec<Vec<Option<String>>>,
     /// The column of `generate_series` and its like is named as it is called by itself.
     names_value: bool,
+    /// The next query is the VALUES of an INSERT, which computes its subqueries value by value and keeps the order of rows.
+    inserts_values: bool,
     /// Subqueries in FROM that were given a name.
     named_subqueries: usize,
 }
@@ -132,7 +141,10 @@ impl VisitorMut for Translator {
         fetch_as_limit(query);
         output_names::tell_sides_apart(query);
         let checked = unnested::check_order(query)
-            .and_then(|()| rows::of_subqueries(query))
+            .and_then(|()| match std::mem::take(&mut self.inserts_values) {
+                true => Ok(()),
+                false => of_subqueries(query),
+            })
             .and_then(|()| windows::write_out_order(query));
         if let Err(error) = checked {
             return ControlFlow::Break(error);

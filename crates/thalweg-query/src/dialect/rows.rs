@@ -7,7 +7,7 @@ use super::functions::{arguments_of, filled};
 use crate::error::{query, unsupported};
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, SetExpr, SetOperator, SetQuantifier, TableAlias,
-    TableAliasColumnDef, TableFactor,
+    TableAliasColumnDef, TableFactor, Values,
 };
 use std::ops::ControlFlow;
 use thalweg_planner::walk_expressions;
@@ -124,8 +124,20 @@ fn values_of(row: &Expr) -> Option<Vec<&Expr>> {
     }
 }
 
-/// A VALUES with subqueries as a query for each row: the planner computes no subquery inside of VALUES.
-pub(super) fn of_subqueries(of: &mut Query) -> Result<()> {
+/// The VALUES that a query is, if it is nothing else.
+pub(crate) fn plain_values(source: &Query) -> Option<&Values> {
+    let plain = source.with.is_none()
+        && source.order_by.is_none()
+        && source.limit_clause.is_none()
+        && source.fetch.is_none();
+    match source.body.as_ref() {
+        SetExpr::Values(values) if plain => Some(values),
+        _ => None,
+    }
+}
+
+/// A VALUES with subqueries as a query for each row, in any order: the planner computes no subquery inside of VALUES.
+pub(crate) fn of_subqueries(of: &mut Query) -> Result<()> {
     let SetExpr::Values(values) = &*of.body else {
         return Ok(());
     };
