@@ -270,6 +270,9 @@ def test_executemany_takes_the_values_that_its_statement_takes_one_by_one(db):
     with pytest.raises(thalweg.Error, match="warm"):
         db.executemany("INSERT INTO mixed (v) VALUES (?)", [(1,), ("warm",)])
     assert len(db.table("mixed")) == 8
+    db.sql("CREATE TABLE shares (n BIGINT, v DOUBLE)")
+    db.executemany("INSERT INTO shares VALUES (?, 7 / ?)", [(1, 2), (2, 2.0), (3, None)])
+    assert db.sql("SELECT v FROM shares ORDER BY n").fetchall() == [(3.0,), (3.5,), (None,)]
 
 
 

@@ -54,6 +54,10 @@ def insert_of_all(text, rows, table):
         at = place_start + length
     parts.append(text[at : closing[2]])
     places = [place for _, _, place in placed]
+    # Among other words a value counts as what it is: 7 / 2 is not 7 / 2.0.
+    is_plain = all(part.strip() in ("", ",") for part in parts)
+    if not is_plain and any(len({type(value) for value in column if value is not None}) > 1 for column in columns.values()):
+        return _values_of_all(head, parts, places, columns, len(rows))
     try:
         arrays = _data.from_columns({names[place]: column for place, column in columns.items()})
     except SchemaError:
