@@ -560,10 +560,9 @@ pub(crate) fn no_attribute(class: &str, name: &str) -> PyErr {
         "to_dict" | "to_pydict" | "to_dicts" | "to_pylist" => {
             ": arrow().to_pydict() makes a dict of lists, arrow().to_pylist() a list of dicts"
         }
-        "to_arrow" | "fetch_arrow_table" => ": arrow() is a pyarrow.Table",
-        "to_pandas" | "fetchdf" => ": df() is a pandas.DataFrame",
-        "to_polars" => ": pl() is a polars.DataFrame",
-        "to_numpy" | "fetchnumpy" => ": numpy() is a dict of arrays",
+        "fetch_arrow_table" => ": arrow() is a pyarrow.Table",
+        "fetchdf" => ": df() is a pandas.DataFrame",
+        "fetchnumpy" => ": numpy() is a dict of arrays",
         "fetchall" | "fetchone" | "fetchmany" | "write_csv" | "to_csv" | "write_parquet"
         | "to_parquet" => ": scan() gives a Result, which has it",
         _ => "",

@@ -27,14 +27,20 @@ const STEP: Duration = Duration::from_millis(1);
 
 /// The threads of queries of one connection, and how many statements run.
 #[derive(Debug)]
-pub(crate) struct Threads(Option<Runtime>, Handle, AtomicUsize);
+pub(crate) struct Threads {
+    /// Taken when they end.
+    runtime: Option<Runtime>,
+    handle: Handle,
+    /// Statements that run on them.
+    running: AtomicUsize,
+}
 
 /// A statement that runs on these threads, until it is dropped.
 pub(crate) struct Running(Arc<Threads>);
 
 impl Running {
     pub(crate) fn begin(threads: &Arc<Threads>, task: &TaskContext) -> Self {
-        let others = threads.2.fetch_add(1, Ordering::AcqRel);
+        let others = threads.running.fetch_add(1, Ordering::AcqRel);
         let pool = task.memory_pool();
         if others == 0 && matches!(pool.memory_limit(), MemoryLimit::Finite(_)) {
             // Tasks let go of their memory a little later than the caller lets go of their rows.
@@ -55,7 +61,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.2.fetch_sub(1, Ordering::AcqRel);
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -71,24 +77,28 @@ impl Threads {
         let runtime = start_threads(|| builder.build())
             .map_err(|e| Error::io("starting the threads of queries", e))?;
         let handle = runtime.handle().clone();
-        Ok(Self(Some(runtime), handle, AtomicUsize::new(0)))
+        Ok(Self {
+            runtime: Some(runtime),
+            handle,
+            running: AtomicUsize::new(0),
+        })
     }
 
     /// Lets what is called meanwhile start tasks on these threads.
     pub(crate) fn enter(&self) -> EnterGuard<'_> {
-        self.1.enter()
+        self.handle.enter()
     }
 
     pub(crate) fn spawn<F>(&self, work: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        self.1.spawn(work)
+        self.handle.spawn(work)
     }
 
     /// Runs operators in the thread that calls, which must not be one of a runtime: see [`Self::may_run_here`].
     pub(crate) fn run_here<F: Future>(&self, work: F) -> F::Output {
-        self.1.block_on(work)
+        self.handle.block_on(work)
     }
 
     /// Whether operators can run in the thread that calls.
@@ -131,7 +141,7 @@ pub(crate) fn call_program<T>(call: impl FnOnce() -> T) -> T {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
@@ -191,6 +201,6 @@ mod tests {
         let second = Running::begin(&threads, &task);
         assert_eq!(pool.reserved(), 900);
         drop((first, second, running));
-        assert_eq!(threads.2.load(Ordering::Acquire), 0);
+        assert_eq!(threads.running.load(Ordering::Acquire), 0);
     }
 }

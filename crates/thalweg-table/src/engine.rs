@@ -513,7 +513,6 @@ impl Engine {
         &self.inner.closed
     }
 
-    /// Every commit acknowledged so far.
     /// The same clone, for what is made of it: cheaper than a clone of its own.
     pub(crate) fn share(&self) -> Self {
         Self {
@@ -521,6 +520,7 @@ impl Engine {
         }
     }
 
+    /// Every commit acknowledged so far.
     pub(crate) fn newest(&self) -> Result<Snapshot> {
         self.inner.closed.check()?;
         self.inner.kernel.snapshot()

@@ -436,16 +436,17 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
             | "to_unixtime",
             &[written, format],
         ) => {
-            let (parts, values) = text_of(format)
-                .map(|format| missing_parts(&format))
-                .unwrap_or_default();
+            let Some(format) = text_of(format) else {
+                return Ok(None);
+            };
+            let (parts, values) = missing_parts(&format);
             if parts.is_empty() {
                 return Ok(None);
             }
-            let format = text_of(format).unwrap_or_default() + &parts;
+            let template = format!("{name}(a1 || a2, a3)");
             filled(
-                &format!("{name}(a1 || a2, a3)"),
-                &[written, &text(&values), &text(&format)],
+                &template,
+                &[written, &text(&values), &text(&(format + &parts))],
             )?
         }
         ("to_char", &[time, format]) => match (text_of(format), format) {

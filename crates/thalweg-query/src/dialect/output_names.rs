@@ -4,6 +4,7 @@
 //! in lower case; columns of equal names differ in a suffix behind [`MARK`], which nobody sees: [`visible`] takes it away
 //! from the result.
 
+use super::functions::filled;
 use super::types;
 use crate::powers;
 use datafusion::common::SchemaError;
@@ -13,8 +14,6 @@ use datafusion_sql::sqlparser::ast::{
     Expr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator,
     TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
 };
-use datafusion_sql::sqlparser::dialect::GenericDialect;
-use datafusion_sql::sqlparser::parser::Parser;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -273,11 +272,11 @@ fn has_joins(from: &TableWithJoins) -> bool {
 
 /// `SELECT * FROM (select) AS name`.
 fn in_query(select: &Select, name: &str) -> Option<SetExpr> {
-    let written = format!("SELECT * FROM (SELECT 1) AS \"{name}\"");
-    let mut parser = Parser::new(&GenericDialect {})
-        .try_with_sql(&written)
-        .ok()?;
-    let mut outer = *parser.parse_query().ok()?.body;
+    let written = format!("(SELECT * FROM (SELECT 1) AS \"{name}\")");
+    let Ok(Expr::Subquery(query)) = filled(&written, &[]) else {
+        return None;
+    };
+    let mut outer = *query.body;
     let SetExpr::Select(all) = &mut outer else {
         return None;
     };
