@@ -592,13 +592,15 @@ const PLACES: [(&str, &str); 7] = [
     ("AggregateFunction", "an aggregate"),
 ];
 
+/// Begins the names of columns that keys are computed in.
+pub(crate) const KEY_PREFIX: &str = "__key ";
+
 /// What LATERAL takes under `=` only.
 const OUTER_COLUMN: &str = "a column of the rows outside";
 
 /// A message in plain words.
 pub(crate) fn reworded(text: &str) -> String {
-    // Keys of ROLLUP and its like that were computed below.
-    let text = &*text.replace("__key ", "");
+    let text = &*text.replace(KEY_PREFIX, "");
     known(text).unwrap_or_else(|| without_internals(without_request(text)))
 }
 

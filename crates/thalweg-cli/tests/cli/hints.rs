@@ -1,4 +1,4 @@
-//! What messages of imports advise, and that the advice works.
+//! Advice in the messages of imports, tried out.
 
 use crate::{Ended, Place};
 

@@ -8,6 +8,7 @@
 //! places.
 
 use super::nodes::columns_of;
+use crate::wording::KEY_PREFIX;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::expr::{BinaryExpr, GroupingSet};
@@ -16,9 +17,6 @@ use datafusion::logical_expr::{
     Aggregate, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Sort, lit,
 };
 use std::sync::Arc;
-
-/// Begins the names of such columns.
-const PREFIX: &str = "__key ";
 
 /// The node with its keys below; others as they are. `rewritten` is applied to the node that computes them,
 /// and to the node where it is another one then.
@@ -146,7 +144,7 @@ fn with_names_of_their_own(condition: Expr, schema: &DFSchema, below: &mut Below
 }
 
 fn named_key(key: Expr, below: &mut Below) -> Expr {
-    let name = format!("{PREFIX}{key}");
+    let name = format!("{KEY_PREFIX}{key}");
     below.column(key, name)
 }
 

@@ -26,7 +26,7 @@ use thalweg_kernel::{Error, ErrorKind, Result, TableId};
 /// Rows whose values take more than this are cut into several blocks: a block may have 64 MiB, encoded.
 pub(crate) const MAX_RAW_BYTES: usize = 32 << 20;
 
-/// An encoder with longer buffers is not kept. Those of a usual block take a part of it.
+/// An encoder with longer buffers is not kept; those of usual blocks are shorter.
 const MOST_KEPT_BYTES: usize = 1 << 20;
 
 /// Encodes batches into blocks; holds what can be reused from one to the next.
