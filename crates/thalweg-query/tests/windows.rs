@@ -275,9 +275,12 @@ fn of_pairs(function: &str, pairs: &[(f64, f64)]) -> Expected {
         "regr_sxy" => return near(sxy, most_x * most_y),
         _ => {}
     }
-    let needs_y = function == "corr" || function == "regr_r2";
-    if count < 2 || sxx == 0.0 || (needs_y && syy == 0.0) {
+    if count < 2 || sxx == 0.0 || (function == "corr" && syy == 0.0) {
         return Expected::Null;
+    }
+    if function == "regr_r2" && syy == 0.0 {
+        // A line through values that are all the same explains them, as in PostgreSQL and DuckDB.
+        return Expected::Near(1.0, 0.0);
     }
     if most_x.max(most_y) > 1e6 {
         // Quotients of what was rounded: too few digits are left to compare.
@@ -375,7 +378,8 @@ fn check(engine: &SqlEngine, rng: &mut Rng, functions: &[&str]) {
 
 fn check_many(functions: &[&str]) {
     let engine = engine();
-    for seed in (1..60).chain([fastrand::u64(..)]) {
+    // The large one has a window of two equal values of y.
+    for seed in (1..60).chain([14_528_178_952_477_046_795, fastrand::u64(..)]) {
         println!("seed {seed}"); // Shown when the test fails.
         check(&engine, &mut Rng::with_seed(seed), functions);
     }
