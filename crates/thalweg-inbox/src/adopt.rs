@@ -4,7 +4,7 @@
 //! - Adoption changes no answer: a cell is in one place for every snapshot.
 //! - It takes no commit lock, and adopts only what a current registry shows.
 
-use crate::chain::Located;
+use crate::chain::{Located, Place};
 use crate::database::{Change, Log, State, TableState};
 use crate::error::{Error, Result};
 use crate::format::{Adopt, HeldGroup, Position};
@@ -12,7 +12,7 @@ use crate::inbox::Inbox;
 use crate::rules::Rule;
 use crate::writer::{group_of, named, passing};
 
-/// What one commit adopts.
+/// A commit that adopts, before it is made.
 struct Plan {
     before: Position,
     cells: Vec<Change>,
@@ -61,7 +61,7 @@ impl<D: Log> Inbox<D> {
 
     fn all_frames(&self, log: u64, position: Position) -> Result<Vec<Located>> {
         let chain = self.disk.chain(log, &position)?;
-        let start = crate::chain::Place::of_position(&position);
+        let start = Place::of_position(&position);
         let found = self.disk.frames(&chain, start, None, &[])?;
         let frames = found.frames.into_iter();
         Ok(frames
@@ -104,20 +104,10 @@ impl<D: Log> Inbox<D> {
                 }
             }
         }
-        let adopt = match frames.last() {
-            Some(last) => passing(inbox, frames, last, groups),
-            None => Adopt {
-                before: inbox.position.frame,
-                position: inbox.position,
-                sequence: 0,
-                newest_time: 0,
-                groups,
-            },
-        };
         Ok(Plan {
             before: inbox.position,
             cells,
-            adopt,
+            adopt: passing(inbox, frames, groups),
             passed_over,
         })
     }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use thalweg_env::File;
 
-use crate::disk::{Disk, HeaderFound, Listing};
+use crate::disk::{Disk, Listing};
 use crate::error::{Error, Result};
 use crate::format::{
-    FIRST_FRAME, FRAME_HEADER_BYTES, FRAME_MAGIC, Fault, Frame, Half, LogHeader, MAX_FRAME_BYTES,
-    Position, Seal,
+    Draft, FIRST_FRAME, FRAME_HEADER_BYTES, FRAME_MAGIC, Fault, Frame, FrameHead, Half, LogHeader,
+    MAX_FRAME_BYTES, Position, Seal,
 };
 use crate::rules::Rule;
 
@@ -35,6 +35,16 @@ impl Place {
     /// Along the chain.
     pub(crate) fn rank(&self) -> (u64, u64) {
         (self.log, self.offset)
+    }
+
+    /// Where the first frame of a log begins.
+    pub(crate) fn first_of(header: &LogHeader) -> Place {
+        Place {
+            log: header.number,
+            offset: FIRST_FRAME,
+            frame: header.before_frame,
+            link: header.link(),
+        }
     }
 
     pub(crate) fn of_position(position: &Position) -> Option<Place> {
@@ -63,6 +73,20 @@ impl Place {
             link: self.link,
         }
     }
+
+    /// The bytes of the next frame, which begins here; the place moves after it. `head` has all but number and chain.
+    pub(crate) fn append(&mut self, draft: &Draft, head: FrameHead, seal: &Seal) -> Vec<u8> {
+        let head = FrameHead {
+            number: self.frame + 1,
+            before: self.link,
+            ..head
+        };
+        let bytes = draft.encode(&head, seal, self.offset);
+        self.offset += bytes.len() as u64;
+        self.frame = head.number;
+        self.link = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        bytes
+    }
 }
 
 /// A log of the chain.
@@ -76,12 +100,7 @@ pub(crate) struct ChainLog {
 
 impl ChainLog {
     pub(crate) fn first(&self) -> Place {
-        Place {
-            log: self.header.number,
-            offset: FIRST_FRAME,
-            frame: self.header.before_frame,
-            link: self.header.link(),
-        }
+        Place::first_of(&self.header)
     }
 }
 
@@ -129,13 +148,7 @@ impl Disk {
         let mut logs = Vec::new();
         let (mut number, mut end) = (last, None);
         while number > 0 {
-            let file = self.open_log(number)?.ok_or(Error::Missing { number })?;
-            let header = match self.header(&file, number)? {
-                HeaderFound::Counts(header) => header,
-                HeaderFound::DoesNot => {
-                    return Err(self.damaged(number, "a log that is needed has no header"));
-                }
-            };
+            let (file, header) = self.needed_log(number)?;
             logs.push(ChainLog { file, header, end });
             if header.before_frame <= position.frame {
                 break;
@@ -168,8 +181,8 @@ impl Disk {
                 continue;
             };
             match self.header(&file, number)? {
-                HeaderFound::Counts(_) => return Ok(number),
-                HeaderFound::DoesNot => self.check_abandoned(&file, number)?,
+                Some(_) => return Ok(number),
+                None => self.check_abandoned(&file, number)?,
             }
         }
         match position.log {

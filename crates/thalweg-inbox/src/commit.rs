@@ -12,7 +12,7 @@ use crate::chain::{Located, Place};
 use crate::database::{Database, State, TableState};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::format::{Draft, FrameHead, Half, LogCommit, MAX_FRAME_BYTES, Stamp};
+use crate::format::{Draft, FrameHead, Half, LogCommit, Stamp};
 use crate::inbox::{Commit, Inbox};
 use crate::registry::Seen;
 use crate::rules::Rule;
@@ -116,20 +116,8 @@ impl<D: Database> Inbox<D> {
         })?;
         check_tables(&state, &commit.draft)?;
         if let Some(above) = commit.read_up_to {
-            let is_met = |draft: &Draft| {
-                let bodies = draft.bodies.iter();
-                let mut pairs =
-                    bodies.flat_map(|a| commit.draft.bodies.iter().map(move |b| (a, b)));
-                pairs.any(|(a, b)| state.share_cells(a, b))
-            };
-            let later = after_state
-                .iter()
-                .filter(|l| l.frame.head.stamp.sequence > above);
-            let frames = later.map(|located| &located.frame.draft);
-            let mut drafts = frames.chain(batch.iter().map(|(draft, _)| *draft));
-            if state.meets(above, &commit.draft.bodies) || drafts.any(is_met) {
-                return Err(Error::Conflict);
-            }
+            let batch = batch.iter().map(|(draft, _)| *draft);
+            check_unchanged(&state, &commit.draft, above, after_state, batch)?;
         }
         Ok(state)
     }
@@ -141,11 +129,7 @@ impl<D: Database> Inbox<D> {
             return Ok(Vec::new());
         }
         let state = self.new_state()?;
-        let mut frames = self.disk.shown(half, state.inbox())?;
-        for group in state.inbox().held.values() {
-            frames.push(self.disk.held(group)?);
-        }
-        Ok(frames)
+        self.disk.not_in_log(half, state.inbox())
     }
 
     /// The log, with synced zeros for so many bytes at *visible*.
@@ -198,6 +182,26 @@ pub(crate) fn check_tables<S: State>(state: &S, draft: &Draft) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether no cell of a draft was changed above a sequence, in the state, in frames, or in drafts that come before it.
+pub(crate) fn check_unchanged<'a, S: State>(
+    state: &S,
+    draft: &Draft,
+    above: u64,
+    frames: &'a [Located],
+    batch: impl Iterator<Item = &'a Draft>,
+) -> Result<()> {
+    let later = frames
+        .iter()
+        .filter(|located| located.frame.head.stamp.sequence > above);
+    let drafts = later.map(|located| &located.frame.draft).chain(batch);
+    let mut bodies = drafts.flat_map(|draft| &draft.bodies);
+    let is_met = |a| draft.bodies.iter().any(|b| state.share_cells(a, b));
+    match state.meets(above, &draft.bodies) || bodies.any(is_met) {
+        true => Err(Error::Conflict),
+        false => Ok(()),
+    }
 }
 
 /// The stamp of a commit: above all that were given.
@@ -279,32 +283,38 @@ impl Disk {
         if Rule::SayAppending.is_kept() {
             self.write(seen, appending, false)?;
         }
-        let mut shown = Half {
+        let mut end = Place {
+            log: half.log,
+            offset: half.visible,
+            frame: half.last_frame,
+            link: half.link,
+        };
+        let seal = self.seal(half.log);
+        let (mut bytes, mut bound) = (Vec::new(), half.bound);
+        for (draft, stamp) in drafts {
+            let head = FrameHead {
+                number: 0,
+                stamp: *stamp,
+                seen: noted,
+                before: 0,
+                synced_to: half.visible,
+            };
+            bytes.extend(end.append(draft, head, &seal));
+            bound = highest(bound, *stamp);
+        }
+        assert!(
+            end.offset <= half.prepared,
+            "a frame beyond what is prepared"
+        );
+        let shown = Half {
+            visible: end.offset,
+            last_frame: end.frame,
+            bound,
             seen: noted,
+            link: end.link,
             is_appending: false,
             ..half
         };
-        let mut bytes = Vec::new();
-        for (draft, stamp) in drafts {
-            let head = FrameHead {
-                number: shown.last_frame + 1,
-                stamp: *stamp,
-                seen: noted,
-                before: shown.link,
-                synced_to: half.visible,
-            };
-            let encoded = draft.encode(&head, &self.seal(half.log), shown.visible);
-            assert!(encoded.len() <= MAX_FRAME_BYTES, "a frame too large");
-            shown.link = u32::from_le_bytes([encoded[4], encoded[5], encoded[6], encoded[7]]);
-            shown.last_frame = head.number;
-            shown.visible += encoded.len() as u64;
-            shown.bound = highest(shown.bound, *stamp);
-            bytes.extend_from_slice(&encoded);
-        }
-        assert!(
-            shown.visible <= shown.prepared,
-            "a frame beyond what is prepared"
-        );
         let append = || {
             file.write_all_at(&bytes, half.visible)?;
             match Rule::SyncFrames.is_kept() {

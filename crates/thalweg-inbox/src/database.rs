@@ -1,4 +1,4 @@
-//! What the inbox needs of the database: states of its log, and for the writer commits.
+//! The database as the inbox sees it: states of its log, and for the writer commits.
 //!
 //! The kernel will implement both; tests put a plain log in its place.
 
@@ -38,14 +38,14 @@ pub trait State: Clone {
     /// Verifies blocks of a body, or the fragments that it names.
     ///
     /// # Errors
-    /// What does not verify.
+    /// A block or fragment that does not verify.
     fn verify(&self, body: &GroupBody) -> std::result::Result<(), Fault>;
 
     /// Whether two bodies have a coordinate of one array in common.
     fn share_cells(&self, a: &GroupBody, b: &GroupBody) -> bool;
 }
 
-/// What every process can ask.
+/// The calls of every process.
 pub trait Database {
     /// A state.
     type State: State;
@@ -90,10 +90,10 @@ pub enum Change {
     Other(Vec<u8>),
 }
 
-/// What builds a commit once its number is known, from the state before it.
+/// Builds a commit once its number is known, from the state before it.
 pub type Build<'a, S> = dyn FnMut(LogCommit, &S) -> Result<Vec<Change>> + 'a;
 
-/// What the writer can do as well.
+/// The calls of the writer beside those.
 pub trait Log: Database {
     /// Commits what `build` returns, synced, and shows it to others. An empty commit is none.
     ///

@@ -20,17 +20,17 @@ const SETTLING_CHANGE: u64 = 1 << 32;
 pub struct Limits {
     /// A log is not made longer.
     pub log_bytes: u64,
-    /// What a log begins with, beside its tail.
+    /// Bytes of a new log, beside its tail.
     pub first_bytes: u64,
     /// A batch is not longer, and no tail is.
     pub batch_bytes: u64,
-    /// What array processes leave to the writer.
+    /// Free bytes of the disk that array processes leave to the writer.
     pub reserve_bytes: u64,
     /// Groups that are held or after the position.
     pub groups: u64,
     /// Logs above that of the position.
     pub logs: usize,
-    /// How much of a log is read at once.
+    /// Bytes of a log that are read at once.
     pub read_bytes: usize,
 }
 
@@ -55,13 +55,6 @@ pub(crate) struct Listing {
     pub(crate) logs: BTreeSet<u64>,
     /// Logs that were being made.
     pub(crate) unfinished: Vec<PathBuf>,
-}
-
-/// What is known of a header.
-#[derive(Clone, Debug)]
-pub(crate) enum HeaderFound {
-    Counts(LogHeader),
-    DoesNot,
 }
 
 /// The files of one opening.
@@ -131,15 +124,14 @@ impl Disk {
         match self.lock(Patience::Usual)? {
             Some(lock) => Ok(lock),
             None => Err(Error::Locked {
-                process: self.registry.read()?.process(self.boot),
+                process: self.read()?.process(self.boot),
             }),
         }
     }
 
     /// Reads the registry.
-    pub(crate) fn read(&mut self) -> Result<Seen> {
-        let seen = self.registry.read()?;
-        Ok(seen)
+    pub(crate) fn read(&self) -> Result<Seen> {
+        self.registry.read()
     }
 
     /// Notes the change of a registry that was believed.
@@ -220,20 +212,29 @@ impl Disk {
         }
     }
 
-    /// The header of a log.
-    pub(crate) fn header(&self, file: &Arc<dyn File>, number: u64) -> Result<HeaderFound> {
+    /// A log that something names, with its header.
+    pub(crate) fn needed_log(&self, number: u64) -> Result<(Arc<dyn File>, LogHeader)> {
+        let file = self.open_log(number)?.ok_or(Error::Missing { number })?;
+        match self.header(&file, number)? {
+            Some(header) => Ok((file, header)),
+            None => Err(self.damaged(number, "a log that is needed has no header")),
+        }
+    }
+
+    /// The header of a log; `None`: the log does not count.
+    pub(crate) fn header(&self, file: &Arc<dyn File>, number: u64) -> Result<Option<LogHeader>> {
         let path = self.log_path(number);
         let mut bytes = vec![0; usize::try_from(FIRST_FRAME).unwrap_or(usize::MAX)];
         match file.read_exact_at(&mut bytes, 0) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                return Ok(HeaderFound::DoesNot);
+                return Ok(None);
             }
-            Err(error) if thalweg_env::is_unreadable(&error) => return Ok(HeaderFound::DoesNot),
+            Err(error) if thalweg_env::is_unreadable(&error) => return Ok(None),
             read => read.map_err(Error::io(path.display()))?,
         }
         match LogHeader::decode(&bytes, &self.seal(number)) {
-            Ok(header) => Ok(HeaderFound::Counts(header)),
-            Err(Fault::Damaged(_)) => Ok(HeaderFound::DoesNot),
+            Ok(header) => Ok(Some(header)),
+            Err(Fault::Damaged(_)) => Ok(None),
             Err(fault) => Err(Error::of(fault, path.display())),
         }
     }
@@ -245,7 +246,7 @@ impl Disk {
         }
     }
 
-    /// Refuses an array process what is left to the writer.
+    /// Refuses an array process the space that is left to the writer.
     pub(crate) fn check_space(&self, bytes: u64) -> Result<()> {
         if self.limits.reserve_bytes == 0 {
             return Ok(());

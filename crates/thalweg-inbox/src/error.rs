@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller can do.
+//! Errors, by what the caller can do.
 
 use std::fmt::Display;
 use std::io;
@@ -16,7 +16,7 @@ pub enum Error {
     Io {
         /// The file.
         place: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// Bytes are not as they were written.
@@ -81,10 +81,10 @@ pub enum Error {
     /// Too much waits to be adopted.
     #[error("{what} wait in the inbox: open the database for writing")]
     Limit {
-        /// What there is too much of.
+        /// The things that are too many.
         what: &'static str,
     },
-    /// What is free is left to the writer.
+    /// The space that is free is left to the writer.
     #[error("the disk is full but for what is left to the writer of the database")]
     DiskFull,
     /// A lock could not be let go of: the opening has let go of everything.

@@ -23,7 +23,7 @@ const IMPATIENCE: u32 = 400;
 const WITHOUT_GATE: Duration = Duration::from_secs(1);
 const GIVE_UP: Duration = Duration::from_secs(10);
 
-/// How long is waited.
+/// The time that is waited for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// One try.
@@ -58,25 +58,22 @@ impl CommitLock {
                 .map_err(Error::io("inbox/registry"))
         };
         let mut has_gate = false;
-        loop {
+        let is_held = loop {
             has_gate = has_gate || lock(GATE)?;
             if (has_gate || waiting.is_long()) && lock(COMMIT)? {
-                break;
+                break true;
             }
             if patience == Patience::Once || waiting.is_over() {
-                if has_gate {
-                    file.unlock(GATE).map_err(Error::io("inbox/registry"))?;
-                }
-                return Ok(None);
+                break false;
             }
             waiting.wait(has_gate);
-        }
+        };
         if has_gate {
             file.unlock(GATE).map_err(Error::io("inbox/registry"))?;
         }
-        Ok(Some(CommitLock {
+        Ok(is_held.then(|| CommitLock {
             file: Arc::clone(file),
-            is_held: true,
+            is_held,
         }))
     }
 
@@ -102,7 +99,7 @@ impl Drop for CommitLock {
     }
 }
 
-/// How long somebody has waited.
+/// The time that somebody has waited.
 struct Waiting<'a> {
     env: &'a Env,
     waited: Duration,

@@ -15,7 +15,7 @@ use crate::lock::Alive;
 use crate::rules::Rule;
 use crate::writer::named;
 
-/// What was removed.
+/// The logs and fragments that were removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Numbers of logs.
@@ -97,11 +97,7 @@ impl<D: Log> Inbox<D> {
         let logs = listing.logs.into_iter().filter(|number| !is_needed(number));
         let logs = logs.collect();
         let mut needed: BTreeSet<u64> = BTreeSet::new();
-        let mut frames = self.disk.shown(&half, inbox)?;
-        for group in inbox.held.values() {
-            frames.push(self.disk.held(group)?);
-        }
-        for located in &frames {
+        for located in &self.disk.not_in_log(&half, inbox)? {
             let tables = located.frame.tables().into_iter();
             needed.extend(tables.flat_map(|table| named(&state, located, table)));
         }

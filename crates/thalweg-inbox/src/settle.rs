@@ -11,15 +11,15 @@ use thalweg_env::{File, OpenMode};
 
 use crate::chain::{Chain, Frames, Located, Place};
 use crate::database::{Database, State};
-use crate::disk::{Disk, HeaderFound, Listing};
+use crate::disk::{Disk, Listing};
 use crate::error::{Error, Result};
 use crate::format::{
-    Draft, FIRST_FRAME, FrameHead, Half, InboxState, LOG_HEADER_BYTES, LogCommit, LogHeader, Stamp,
+    FIRST_FRAME, Frame, FrameHead, Half, InboxState, LOG_HEADER_BYTES, LogCommit, LogHeader, Stamp,
 };
 use crate::registry::Seen;
 use crate::rules::Rule;
 
-/// What a new log goes on from, and what is known beside it.
+/// The place that a new log goes on from, and what is known beside it.
 #[derive(Debug)]
 pub(crate) struct Basis<'a> {
     pub(crate) base: Option<Place>,
@@ -176,11 +176,7 @@ impl Disk {
     /// A base before the first frame of a log is where the log before ends.
     fn before_first(&self, mut base: Option<Place>) -> Result<Option<Place>> {
         while let Some(place) = base.filter(|place| place.offset == FIRST_FRAME) {
-            let number = place.log;
-            let file = self.open_log(number)?.ok_or(Error::Missing { number })?;
-            let HeaderFound::Counts(header) = self.header(&file, number)? else {
-                return Err(self.damaged(number, "a log that is needed has no header"));
-            };
+            let (_, header) = self.needed_log(place.log)?;
             base = (header.before > 0).then_some(Place {
                 log: header.before,
                 offset: header.before_end,
@@ -254,28 +250,18 @@ impl Disk {
             process: self.process(),
             copies_end: FIRST_FRAME + copied as u64,
         };
-        let mut end = Place {
-            log: number,
-            offset: FIRST_FRAME,
-            frame: header.before_frame,
-            link: header.link(),
-        };
+        let mut end = Place::first_of(&header);
         let mut bytes = vec![0; usize::try_from(len_bytes).unwrap_or(usize::MAX)];
         for located in tail {
-            let frame = copied_frame(&located.frame.draft, &located.frame.head, &end);
-            let encoded = located
-                .frame
-                .draft
-                .encode(&frame, &header.seal(), end.offset);
-            let at = usize::try_from(end.offset).unwrap_or(usize::MAX);
-            bytes[at..at + encoded.len()].copy_from_slice(&encoded);
-            let link = u32::from_le_bytes([encoded[4], encoded[5], encoded[6], encoded[7]]);
-            end = Place {
-                log: number,
-                offset: end.offset + encoded.len() as u64,
-                frame: frame.number,
-                link,
+            let Frame { head, draft, .. } = &located.frame;
+            assert!(!draft.bodies.is_empty(), "a frame without cells");
+            let copied = FrameHead {
+                synced_to: 0,
+                ..*head
             };
+            let at = usize::try_from(end.offset).unwrap_or(usize::MAX);
+            let encoded = end.append(draft, copied, &header.seal());
+            bytes[at..at + encoded.len()].copy_from_slice(&encoded);
         }
         let path = self.new_path(number);
         let written = self.fill(number, &bytes);
@@ -362,7 +348,7 @@ impl Disk {
         }
     }
 
-    /// What was given a name and cannot be shown is cut to nothing, so that one process leaves one name at most.
+    /// Cuts a log to nothing that was given a name and cannot be shown, so that one process leaves one name at most.
     fn abandon(&mut self, number: u64, made: &Made) {
         let path = self.log_path(number);
         let _ = made.file.set_len(0);
@@ -379,16 +365,6 @@ struct Made {
     header: LogHeader,
     end: Place,
     prepared: u64,
-}
-
-fn copied_frame(draft: &Draft, head: &FrameHead, end: &Place) -> FrameHead {
-    assert!(!draft.bodies.is_empty(), "a frame without cells");
-    FrameHead {
-        number: end.frame + 1,
-        before: end.link,
-        synced_to: 0,
-        ..*head
-    }
 }
 
 /// The furthest place that the halves and the position name in the chain.

@@ -1,4 +1,4 @@
-//! What a snapshot shows: a state of the log, and the frames of the inbox that belong before or beside it.
+//! Snapshots: a state of the log, and the frames of the inbox that belong before or beside it.
 //!
 //! Invariant: what is shown is a beginning of the sequence of all commits of cells, with everything in it that was
 //! acknowledged before the snapshot began.
@@ -32,7 +32,7 @@ pub struct Snapshot<S> {
     pub shown: Vec<Shown>,
 }
 
-/// How often a snapshot starts again before it gives up.
+/// Attempts at a snapshot before it gives up.
 const ATTEMPTS: usize = 64;
 
 impl<D: Database> Inbox<D> {
@@ -151,6 +151,15 @@ impl Disk {
             return Err(self.damaged(half.log, "frames that are shown are missing"));
         }
         Ok(after_position(found, inbox))
+    }
+
+    /// The frames that are shown and not in the log: those after the position, then those of held groups.
+    pub(crate) fn not_in_log(&self, half: &Half, inbox: &InboxState) -> Result<Vec<Located>> {
+        let mut frames = self.shown(half, inbox)?;
+        for group in inbox.held.values() {
+            frames.push(self.held(group)?);
+        }
+        Ok(frames)
     }
 
     /// The frame of a held group.

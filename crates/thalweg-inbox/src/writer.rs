@@ -1,15 +1,16 @@
-//! What the writer of the database commits: cells, floors, drops and definitions of arrays.
+//! Commits of the writer of the database: cells, floors, drops and definitions of arrays.
 //!
 //! Invariants
 //! - A state of the log holds exactly the commits of cells up to its highest sequence, held groups among them.
 //! - Whoever commits cells after a drop, a definition or a floor knows of it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use thalweg_env::{Env, OpenMode};
 
 use crate::chain::Located;
-use crate::commit::{check_tables, stamp};
+use crate::commit::{check_tables, check_unchanged, stamp};
 use crate::database::{Change, Log, State, TableState};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -21,7 +22,7 @@ use crate::registry::Seen;
 use crate::rules::Rule;
 use crate::settle::highest;
 
-/// What a tenure of the writer commits.
+/// The work that a tenure of the writer commits.
 enum Work<'a> {
     Cells(&'a Commit),
     Floor(Floor),
@@ -190,22 +191,11 @@ fn check<S: State>(disk: &Disk, state: &S, half: &Half, work: &Work<'_>) -> Resu
     else {
         return Ok(());
     };
-    let mut frames = disk.shown(half, state.inbox())?;
-    for group in state.inbox().held.values() {
-        frames.push(disk.held(group)?);
-    }
-    let later = frames
-        .iter()
-        .filter(|l| l.frame.head.stamp.sequence > above);
-    let mut bodies = later.flat_map(|located| &located.frame.draft.bodies);
-    let is_met = |a| commit.draft.bodies.iter().any(|b| state.share_cells(a, b));
-    match state.meets(above, &commit.draft.bodies) || bodies.any(is_met) {
-        true => Err(Error::Conflict),
-        false => Ok(()),
-    }
+    let frames = disk.not_in_log(half, state.inbox())?;
+    check_unchanged(state, &commit.draft, above, &frames, std::iter::empty())
 }
 
-/// Step 2 of the writer: what a later commit has to be above, should this process be killed.
+/// Step 2 of the writer: writes the bounds that a later commit has to be above, should this process be killed.
 fn announce(
     disk: &mut Disk,
     seen: &mut Seen,
@@ -238,11 +228,11 @@ pub(crate) fn hold<S: State>(
     disk: &Disk,
     state: &S,
     frames: &[Located],
-    passed_over: &mut std::collections::BTreeSet<u64>,
+    passed_over: &mut BTreeSet<u64>,
 ) -> Result<Option<Adopt>> {
-    let Some(last) = frames.last() else {
+    if frames.is_empty() {
         return Ok(None);
-    };
+    }
     let mut groups = Vec::new();
     for located in frames {
         for table in located.frame.tables() {
@@ -255,7 +245,7 @@ pub(crate) fn hold<S: State>(
             }
         }
     }
-    Ok(Some(passing(state.inbox(), frames, last, groups)))
+    Ok(Some(passing(state.inbox(), frames, groups)))
 }
 
 /// The fragments that a frame names for a table.
@@ -277,17 +267,14 @@ pub(crate) fn group_of(located: &Located, table: u32) -> HeldGroup {
     }
 }
 
-pub(crate) fn passing(
-    inbox: &InboxState,
-    frames: &[Located],
-    last: &Located,
-    groups: Vec<HeldGroup>,
-) -> Adopt {
+/// An *adopt* that moves the position past frames, if there are any.
+pub(crate) fn passing(inbox: &InboxState, frames: &[Located], groups: Vec<HeldGroup>) -> Adopt {
+    let last = frames.last();
     let stamps = frames.iter().map(|located| located.frame.head.stamp);
     let newest = stamps.fold(Stamp::default(), highest);
     Adopt {
         before: inbox.position.frame,
-        position: last.after().position(),
+        position: last.map_or(inbox.position, |last| last.after().position()),
         sequence: newest.sequence,
         newest_time: newest.time,
         groups,

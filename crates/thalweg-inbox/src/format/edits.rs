@@ -1,4 +1,4 @@
-//! Edit 15 of the log of the database: what moves the position of the inbox, stamps a commit, or raises a floor.
+//! Edit 15 of the log of the database: moves the position of the inbox, stamps a commit, or raises a floor.
 
 use super::fields::{Fault, Fields, Reader};
 use super::part::{MAX_HELD, Position};

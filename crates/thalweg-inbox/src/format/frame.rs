@@ -8,7 +8,7 @@ use super::{LogCommit, Stamp};
 
 /// Bytes of the header of a frame.
 pub const FRAME_HEADER_BYTES: usize = 80;
-/// What a frame begins with.
+/// The first bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"TIFR";
 /// Most bytes of a frame.
 pub const MAX_FRAME_BYTES: usize = 2 << 20;
@@ -67,7 +67,7 @@ impl SectionKind {
 /// A section and where it lies in its frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What it is.
+    /// Its kind.
     pub kind: SectionKind,
     /// Its bytes, without padding.
     pub range: Range<usize>,
@@ -252,7 +252,7 @@ impl Frame {
             .collect()
     }
 
-    /// What it has of one table.
+    /// Its cells of one table.
     pub fn group(&self, table: u32) -> impl Iterator<Item = &GroupBody> {
         self.draft
             .bodies

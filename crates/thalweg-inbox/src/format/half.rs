@@ -10,7 +10,7 @@ const CRC_AT: usize = 124;
 const ENDED: u8 = 1;
 const APPENDING: u8 = 2;
 
-/// What one process tells the others: what may be shown, and what the next commit has to be above.
+/// The state that processes share: which frames may be shown, and which bounds the next commit has to be above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Half {
     /// The boot that it was written in.

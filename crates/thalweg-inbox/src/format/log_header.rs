@@ -9,7 +9,7 @@ const MAGIC: [u8; 8] = *b"THWINB01";
 const VERSION: u32 = 1;
 const CRC_AT: usize = 124;
 
-/// Where a log goes on from.
+/// The header of a log: the place that it goes on from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHeader {
     /// The database.

@@ -1,4 +1,4 @@
-//! What a state of the log holds of the inbox: part 3 of a checkpoint, and what each edit does to it.
+//! The inbox in a state of the log: part 3 of a checkpoint, and the effect of each edit on it.
 
 use std::collections::BTreeMap;
 
