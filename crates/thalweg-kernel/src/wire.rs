@@ -113,8 +113,7 @@ impl<'a> Reader<'a> {
 
     /// Bytes that are zero in this version, and may mean something in a newer one.
     pub(crate) fn reserved(&mut self, bytes: usize) -> Result<(), Fault> {
-        let taken = self.take(bytes)?;
-        if taken.iter().all(|&byte| byte == 0) {
+        if self.take(bytes)?.iter().all(|&byte| byte == 0) {
             Ok(())
         } else {
             Err(Fault::OtherVersion(

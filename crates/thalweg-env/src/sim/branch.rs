@@ -1,4 +1,4 @@
-//! The same machine once more: what tests need that try all orders in which processes can make their calls.
+//! Copies of a machine, for tests that try all orders in which processes can make their calls.
 //!
 //! Invariants
 //! - A branch has the files, the pending changes, the locks, the open files and the clocks of the machine that it was made
@@ -15,7 +15,7 @@ use super::fault::CallKind;
 use super::files::{SimFile, open};
 use super::machine::{Handle, Request};
 use super::paths::absolute;
-use super::state::{ByteChange, FsState, Node};
+use super::state::{FsState, Node};
 use super::{Jobs, SimEnv, World};
 use crate::storage::{File, OpenMode};
 use crate::sync::{Condvar, Mutex};
@@ -120,7 +120,7 @@ fn hash_files(fs: &FsState, hasher: &mut impl Hasher) {
         let Ok(file) = fs.file(ino) else { continue };
         (path, &file.visible, &file.durable).hash(hasher);
         for pending in file.pending.iter() {
-            hash_change(&pending.change, hasher);
+            pending.change.hash(hasher);
         }
     }
     for node in fs.nodes.values() {
@@ -133,14 +133,6 @@ fn hash_files(fs: &FsState, hasher: &mut impl Hasher) {
         for entry in &change.entries {
             (&entry.name, entry.target.is_some()).hash(hasher);
         }
-    }
-}
-
-fn hash_change(change: &ByteChange, hasher: &mut impl Hasher) {
-    match change {
-        ByteChange::Write { offset, bytes } => (0, offset, bytes).hash(hasher),
-        ByteChange::SetLen { len_bytes } => (1, len_bytes).hash(hasher),
-        ByteChange::Allocate { range } => (2, range).hash(hasher),
     }
 }
 

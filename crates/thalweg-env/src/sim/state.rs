@@ -67,7 +67,7 @@ pub(super) struct FileChange {
     pub(super) change: ByteChange,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) enum ByteChange {
     Write { offset: u64, bytes: Arc<[u8]> },
     SetLen { len_bytes: u64 },

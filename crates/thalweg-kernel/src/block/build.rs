@@ -1,8 +1,8 @@
 //! Putting encoded chunks together to a block.
 
 use super::chunks::{
-    CHUNK_ENTRY_BYTES, ChunkEntry, PAGE_ENTRY_BYTES, PageEnd, chunk_key, count_columns,
-    has_sound_rows, zones_are_paired,
+    CHUNK_ENTRY_BYTES, ChunkEntry, PAGE_ENTRY_BYTES, PageEnd, check_pairs, chunk_key,
+    count_columns, has_sound_rows,
 };
 use super::head::{BLOCK_HEADER_BYTES, CRC_AT, MAGIC, TABLE_AT, VERSION, head_crc};
 use super::paging::Paging;
@@ -64,9 +64,9 @@ pub struct BlockBuilder {
 struct Group {
     chunks: Vec<ChunkEntry>,
     pages: Vec<PageEnd>,
-    /// What is written in front of the chunks, then the chunks.
+    /// Room for the head (and the front), then the chunks.
     bytes: Vec<u8>,
-    /// What is kept in front of the chunks.
+    /// Bytes of that room.
     room_bytes: usize,
 }
 
@@ -266,24 +266,9 @@ impl BlockBuilder {
 
     /// Like [`Self::check_chunk`], of what chunks say together.
     fn check_chunks(&self) {
-        assert!(
-            zones_are_paired(&self.front.chunks),
-            "lows of pages without highs, or highs without lows"
-        );
-        assert!(
-            self.has_presence() || self.spec.rows == self.spec.positions,
-            "empty positions, and nothing says which: {:?}",
-            self.spec
-        );
-        let dimensions = self.paging.grid().map_or(&[][..], |grid| grid.dimensions());
-        let has_values = |column_id: u32| {
-            let key = chunk_key(column_id, Role::Values);
-            self.body.chunks.iter().any(|chunk| chunk.key == key)
-        };
-        assert!(
-            !dimensions.iter().any(|d| has_values(d.column_id)),
-            "a dimension of a grid has values besides"
-        );
+        let (front, body) = (&self.front.chunks, &self.body.chunks);
+        let checked = check_pairs(front, body, &self.spec, &self.paging);
+        assert_eq!(checked, Ok(()), "chunks of {:?}", self.spec);
     }
 
     /// Head, front and body.

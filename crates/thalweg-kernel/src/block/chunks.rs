@@ -41,7 +41,7 @@ pub(super) struct PageEnd {
     pub(super) crc: u32,
 }
 
-/// What the head says of one chunk.
+/// A chunk as its readers see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkInfo {
     /// The column.
@@ -159,7 +159,8 @@ impl Directory {
     ) -> Result<Self, Fault> {
         let chunks = parse_chunks(reader, count, spec, paging)?;
         let front_chunks = chunks.partition_point(|chunk| chunk.role().is_front());
-        check_pairs(&chunks, front_chunks, spec, paging)?;
+        let (front, body) = chunks.split_at(front_chunks);
+        check_pairs(front, body, spec, paging)?;
         let pages = parse_pages(reader, &chunks)?;
         Ok(Self {
             chunks,
@@ -254,13 +255,12 @@ fn parse_chunk(
 }
 
 /// Checks what several chunks say together.
-fn check_pairs(
-    chunks: &[ChunkEntry],
-    front_chunks: usize,
+pub(super) fn check_pairs(
+    front: &[ChunkEntry],
+    body: &[ChunkEntry],
     spec: &BlockSpec,
     paging: &Paging,
 ) -> Parsed<()> {
-    let (front, body) = chunks.split_at(front_chunks);
     let has = |column_id: u32, role: Role| {
         let key = chunk_key(column_id, role);
         body.binary_search_by_key(&key, |chunk| chunk.key).is_ok()
@@ -279,7 +279,7 @@ fn check_pairs(
 }
 
 /// Whether each column with lows has highs of the same element, and the other way round.
-pub(super) fn zones_are_paired(front: &[ChunkEntry]) -> bool {
+fn zones_are_paired(front: &[ChunkEntry]) -> bool {
     let zones = |role: Role| {
         let of_role = front.iter().filter(move |chunk| chunk.role() == role);
         of_role.map(|chunk| (chunk.column_id(), chunk.codec.element))

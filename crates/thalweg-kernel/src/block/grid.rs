@@ -169,7 +169,7 @@ impl Grid {
         start..start + cut
     }
 
-    /// Where in each dimension a page is the how-manieth.
+    /// The number of a page along each dimension.
     fn split_page(&self, page: usize, along: &mut [usize; MAX_DIMENSIONS]) {
         let mut rest = page;
         for at in self.page_order.slowest_first(self.dimensions.len()).rev() {
@@ -221,7 +221,7 @@ impl Grid {
             .fold(0, |page, at| page * self.dimensions[at].pages() + along[at])
     }
 
-    /// Where in each dimension the page of a position is the how-manieth, and the place of the position in the page.
+    /// The number along each dimension of the page of a position; returns the place of the position in that page.
     fn split_position(&self, position: usize, along: &mut [usize; MAX_DIMENSIONS]) -> usize {
         let positions = self.positions() as usize;
         assert!(position < positions, "position {position} of {positions}");

@@ -4,7 +4,7 @@
 //! block, whatever its head says. A reader reads and checks the prelude of a chunk once, however many pages it is asked for.
 
 use super::chunks::{ChunkEntry, PageEnd};
-use super::head::BlockHead;
+use super::head::{BlockHead, verify};
 use super::role::Role;
 use crate::error::{Error, Result};
 use crate::index::Address;
@@ -136,12 +136,10 @@ impl<'a> BlockReader<'a> {
             file,
             offset,
             bytes,
-            head_bytes,
             ..
         } = self.address;
         let whole = self.store.read(file, offset, bytes as usize)?;
-        let head = BlockHead::parse(&whole, &self.address)?;
-        head.verify_body(&whole[head_bytes as usize..], &self.address)?;
+        verify(&whole, &self.address)?;
         Ok(whole.into())
     }
 

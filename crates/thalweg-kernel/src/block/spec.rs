@@ -1,4 +1,4 @@
-//! What the header of a block says of its rows, and the limits of blocks.
+//! The fields of the header of a block that describe its rows, and the limits of blocks.
 
 use crate::ids::TableId;
 

@@ -469,6 +469,15 @@ fn stored(bytes: &[u8], offset: u64) -> (Store, SimEnv) {
     (store, sim)
 }
 
+/// Where a block lies that is stored at the start of the file.
+fn at_start(block: &EncodedBlock) -> Address {
+    Address {
+        file: FileId(5),
+        offset: 0,
+        ..block.entry.address
+    }
+}
+
 fn wide_block(columns: u32, rows: u32) -> EncodedBlock {
     let mut encoder = Encoder::new(Level::Fast);
     let mut builder = BlockBuilder::new(spec(rows), columns as usize);
@@ -570,11 +579,7 @@ fn parts_of_a_block_are_read_alone() {
 #[test]
 fn a_small_block_is_read_at_once() {
     let block = wide_block(3, 1_500);
-    let address = Address {
-        file: FileId(5),
-        offset: 0,
-        ..block.entry.address
-    };
+    let address = at_start(&block);
     let (store, _sim) = stored(&block.bytes, 0);
     let mut reader = store.block(&address).unwrap();
     let wanted: Vec<Wanted> = (0..3)
@@ -599,11 +604,7 @@ fn a_small_block_is_read_at_once() {
 #[test]
 fn only_what_is_wanted_is_verified() {
     let block = wide_block(40, 4_000);
-    let address = Address {
-        file: FileId(5),
-        offset: 0,
-        ..block.entry.address
-    };
+    let address = at_start(&block);
     let mut bytes = block.bytes.clone();
     let damaged_at = address.head_bytes as usize + 20_000;
     bytes[damaged_at] ^= 4;
@@ -645,11 +646,7 @@ fn preludes_are_verified_with_every_page() {
         .add_chunk(1, Role::Values, &raw_chunk(2_048, &[9; 40], 50))
         .unwrap();
     let block = builder.finish((0, 1), vec![]).unwrap();
-    let address = Address {
-        file: FileId(5),
-        offset: 0,
-        ..block.entry.address
-    };
+    let address = at_start(&block);
     let mut bytes = block.bytes.clone();
     bytes[address.head_bytes as usize + 39] ^= 1;
     let (store, _sim) = stored(&bytes, 0);
@@ -692,11 +689,7 @@ fn a_prelude_is_read_once_by_a_reader() {
         builder.add_chunk(column_id, Role::Values, &chunk).unwrap();
     }
     let block = builder.finish((0, 1), vec![]).unwrap();
-    let address = Address {
-        file: FileId(5),
-        offset: 0,
-        ..block.entry.address
-    };
+    let address = at_start(&block);
     let (store, _sim) = stored(&block.bytes, 0);
     let mut reader = store.block(&address).unwrap();
     let page = |column_id: u32, number: usize| Wanted {

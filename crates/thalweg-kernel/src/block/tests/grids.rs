@@ -74,11 +74,7 @@ fn a_block_with_a_grid_has_these_bytes() {
     assert_eq!(head.paging(), &Paging::Grid(grid));
     assert_eq!(head.pages(), 6);
 
-    let address = Address {
-        file: FileId(5),
-        offset: 0,
-        ..block.entry.address
-    };
+    let address = at_start(&block);
     let (store, _sim) = stored(&block.bytes, 0);
     let mut reader = store.block(&address).unwrap();
     let found = reader.read(&[Wanted::all(3, Role::Values)]).unwrap();
