@@ -7,7 +7,7 @@ use common::check::{recover, run_in_order};
 use common::machine;
 use common::oracle::{History, sequential};
 use common::script::{Cells, Op, Script, commit, limits};
-use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter};
+use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SimEnv};
 
 const TABLES: u32 = 2;
 
@@ -30,27 +30,36 @@ fn scripts() -> Vec<Script> {
     ]
 }
 
-/// Runs all with one fault, and recovers from a kill and from power cuts.
-fn with_fault(fault: Fault, call: u64) -> (Vec<String>, u64) {
-    let sim = machine(3, TABLES);
-    let first = sim.calls();
-    sim.set_plan(FaultPlan::none().rule(FaultRule::new(fault).at_call(first + call)));
+/// A kill, and power cuts without and with all that was pending.
+const CRASHES: [CrashChoice; 3] = [
+    CrashChoice::Kill,
+    CrashChoice::DropAll,
+    CrashChoice::KeepAll,
+];
+
+/// Runs all scripts, one after the other; any of their calls may fail.
+fn run_scripts(sim: &SimEnv) -> History {
     let mut history = History {
         faulty: usize::MAX,
         ..History::default()
     };
     for (at, script) in scripts().iter().enumerate() {
-        let run = run_in_order(&sim, std::slice::from_ref(script), at, limits());
+        let run = run_in_order(sim, std::slice::from_ref(script), at, limits());
         sequential(&mut history, &run);
     }
+    history
+}
+
+/// Runs all with one fault, and recovers from a kill and from power cuts.
+fn with_fault(fault: Fault, call: u64) -> (Vec<String>, u64) {
+    let sim = machine(3, TABLES);
+    let first = sim.calls();
+    sim.set_plan(FaultPlan::none().rule(FaultRule::new(fault).at_call(first + call)));
+    let history = run_scripts(&sim);
     let calls = sim.calls() - first;
     sim.set_plan(FaultPlan::none());
     let mut found = Vec::new();
-    for choice in [
-        CrashChoice::Kill,
-        CrashChoice::DropAll,
-        CrashChoice::KeepAll,
-    ] {
+    for choice in CRASHES {
         let problems = recover(&sim.crash_image(&choice), &history, TABLES, limits());
         if !problems.is_empty() {
             found.push(format!(
@@ -95,20 +104,9 @@ fn a_full_disk_gets_in_nobodys_way_for_long() {
         let sim = machine(4, TABLES);
         let used = sim.used_bytes();
         sim.set_quota(Some(used + quota_pages * 4096));
-        let mut history = History {
-            faulty: usize::MAX,
-            ..History::default()
-        };
-        for (at, script) in scripts().iter().enumerate() {
-            let run = run_in_order(&sim, std::slice::from_ref(script), at, limits());
-            sequential(&mut history, &run);
-        }
+        let history = run_scripts(&sim);
         sim.set_quota(None);
-        for choice in [
-            CrashChoice::Kill,
-            CrashChoice::DropAll,
-            CrashChoice::KeepAll,
-        ] {
+        for choice in CRASHES {
             let found = recover(&sim.crash_image(&choice), &history, TABLES, limits());
             assert!(
                 found.is_empty(),

@@ -30,6 +30,10 @@ fn registry(sim: &SimEnv) -> Arc<dyn File> {
     env.storage().open(&path, OpenMode::ReadWrite).unwrap()
 }
 
+fn lock_byte(file: &dyn File, at: u64) {
+    assert!(file.try_lock(at..at + 1, LockKind::Exclusive).unwrap());
+}
+
 fn one(sim: &SimEnv, script: &Script) -> Vec<Event> {
     run_in_order(sim, std::slice::from_ref(script), 0, limits())
         .swap_remove(0)
@@ -77,11 +81,7 @@ fn quick(sim: &SimEnv) -> Env {
 fn who_does_not_get_the_lock_for_ten_seconds_has_written_nothing() {
     let sim = machine(1, 1);
     let holder = registry(&sim);
-    assert!(
-        holder
-            .try_lock(COMMIT..COMMIT + 1, LockKind::Exclusive)
-            .unwrap()
-    );
+    lock_byte(&*holder, COMMIT);
     let env = quick(&sim);
     let plain = Plain::open(&env).unwrap();
     let mut inbox = Inbox::open(&env, Path::new(FOLDER), ID, plain, limits()).unwrap();
@@ -101,22 +101,14 @@ fn who_does_not_get_the_lock_for_ten_seconds_has_written_nothing() {
         "{waited:?}"
     );
     // What it waited with is let go of.
-    assert!(
-        holder
-            .try_lock(GATE..GATE + 1, LockKind::Exclusive)
-            .unwrap()
-    );
+    lock_byte(&*holder, GATE);
 }
 
 #[test]
 fn a_process_that_is_stopped_while_it_waits_costs_a_second() {
     let sim = machine(2, 1);
     let waiting = registry(&sim);
-    assert!(
-        waiting
-            .try_lock(GATE..GATE + 1, LockKind::Exclusive)
-            .unwrap()
-    );
+    lock_byte(&*waiting, GATE);
     let began = now(&sim);
     let events = one(&sim, &Script::other(&[commit(1, 1)]));
     assert!(matches!(&events[0].outcome, Some(Outcome::Committed(all)) if all[0].is_ok()));
@@ -132,11 +124,7 @@ fn snapshots_and_adoption_wait_for_nobody() {
     let sim = machine(3, 1);
     one(&sim, &Script::other(&[commit(1, 1)]));
     let holder = registry(&sim);
-    assert!(
-        holder
-            .try_lock(COMMIT..COMMIT + 1, LockKind::Exclusive)
-            .unwrap()
-    );
+    lock_byte(&*holder, COMMIT);
     let began = now(&sim);
     let ops = [Op::Settle, Op::Adopt, Op::Snapshot, Op::Remove];
     let events = one(&sim, &Script::writer(&ops));

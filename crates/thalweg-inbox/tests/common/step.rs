@@ -190,6 +190,17 @@ impl Stepped {
             Reply::of(call(&**env.storage()), reply)
         })
     }
+
+    /// A call that returns nothing.
+    fn done(
+        &self,
+        what: &str,
+        path: &Path,
+        call: impl FnOnce(&dyn Storage) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let reply = self.on_storage(|| name_of(what, path), call, |()| Reply::Done);
+        reply.map(drop)
+    }
 }
 
 fn name_of(what: &str, path: &Path) -> String {
@@ -220,12 +231,7 @@ impl Storage for Stepped {
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let made = self.on_storage(
-            || name_of("mkdir", path),
-            |s| s.create_dir(path),
-            |()| Reply::Done,
-        );
-        made.map(drop)
+        self.done("mkdir", path, |s| s.create_dir(path))
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
@@ -244,39 +250,19 @@ impl Storage for Stepped {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let done = self.on_storage(
-            || name_of("rename to", to),
-            |s| s.rename(from, to),
-            |()| Reply::Done,
-        );
-        done.map(drop)
+        self.done("rename to", to, |s| s.rename(from, to))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let done = self.on_storage(
-            || name_of("remove", path),
-            |s| s.remove_file(path),
-            |()| Reply::Done,
-        );
-        done.map(drop)
+        self.done("remove", path, |s| s.remove_file(path))
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let done = self.on_storage(
-            || name_of("rmdir", path),
-            |s| s.remove_dir(path),
-            |()| Reply::Done,
-        );
-        done.map(drop)
+        self.done("rmdir", path, |s| s.remove_dir(path))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let done = self.on_storage(
-            || name_of("sync", path),
-            |s| s.sync_dir(path),
-            |()| Reply::Done,
-        );
-        done.map(drop)
+        self.done("sync", path, |s| s.sync_dir(path))
     }
 
     fn open_dir(&self, _: &Path) -> io::Result<Arc<dyn Dir>> {
