@@ -82,6 +82,7 @@ fn block(input: &[u8]) -> Option<EncodedBlock> {
             codec,
             rows: chunk_rows,
             prelude_bytes: u32::from(prelude_bytes),
+            page_row_ends: vec![chunk_rows as u32],
             page_ends: vec![length as u32],
             bytes: bytes.to_vec(),
             raw_bytes: 1_000,

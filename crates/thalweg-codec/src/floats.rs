@@ -575,7 +575,7 @@ fn decode_alp<F: Float>(
     put_exceptions(header.positions, header.values, out)
 }
 
-/// What precedes the integers of an ALP page.
+/// The header of an ALP page; integers follow.
 struct AlpHeader<'a, F: Float> {
     scale: Scale<F>,
     positions: &'a [u8],
@@ -621,7 +621,7 @@ pub(crate) fn value<F: Float>(
     }
 }
 
-/// What precedes the codes of an ALP-RD page.
+/// The header of an ALP-RD page; codes follow.
 struct RdHeader<'a, L> {
     cut_bits: u32,
     code_bits: u32,
@@ -654,7 +654,7 @@ impl<'a, L: Lane> RdHeader<'a, L> {
         L::truncate(u64::from(u16::from_le_bytes(part))) << cut_bits
     }
 
-    /// What the page has at `index`.
+    /// Decodes the value of row `index`.
     fn value(&self, mut input: Input<'_>, rows: usize, index: usize) -> Result<L, DecodeError> {
         let codes = input.take(block_bytes(rows, self.code_bits))?;
         let rights = input.take(block_bytes(rows, self.cut_bits))?;

@@ -140,7 +140,7 @@ pub(crate) struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// What follows the lengths of a page of `rows` rows.
+    /// Reads the offsets and codes of a page of `rows` rows, which stand behind its lengths.
     pub(crate) fn read(mut input: Input<'a>, rows: usize) -> Result<Self, DecodeError> {
         let groups = rows.div_ceil(GROUP_ROWS);
         Ok(Self {

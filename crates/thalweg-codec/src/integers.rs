@@ -485,7 +485,7 @@ impl<L: Lane> FrameHeader<L> {
         put_exceptions(positions, values, out)
     }
 
-    /// What [`Self::decode`] puts at `index`.
+    /// Decodes one value, that of row `index`, as [`Self::decode`] does all of them.
     fn value(&self, input: &mut Input<'_>, rows: usize, index: usize) -> Result<L, DecodeError> {
         let block = input.take(block_bytes(rows, self.width_bits))?;
         let positions = input.take(self.outliers * 2)?;

@@ -96,7 +96,7 @@ impl<'a> Runs<'a> {
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) mode: PageMode,
-    /// What follows the mode byte.
+    /// The bytes of the run, without its mode byte.
     pub(crate) input: Input<'a>,
     /// Its rows in the page.
     pub(crate) rows: Range<usize>,

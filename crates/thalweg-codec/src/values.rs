@@ -83,7 +83,7 @@ pub(crate) trait PageCoder {
         settings: &Settings,
         sample: &mut PageBuffer,
     ) -> Option<usize>;
-    /// What a full run should take.
+    /// Estimated bytes of a full run.
     fn run_bytes(&self) -> usize;
     /// Appends a page of one run.
     fn encode_run(
