@@ -9,9 +9,14 @@
     reason = "a failed expectation of a model is a failed test"
 )]
 
+mod coverage;
 mod explore;
 mod makers;
 mod manifest;
 mod masks;
+mod orders;
+mod repair;
 mod rules;
 mod table;
+mod turns;
+mod waits;

@@ -24,6 +24,8 @@ pub(crate) enum Task {
     Pack(u8, u8),
     /// Writes the items with keys from the first to the last one anew, as one block without hidden rows.
     Merge(u8, u8),
+    /// Writes each row of these items into a fragment of its own.
+    Cut(u8, u8),
     /// Loses all commits that the disk has not, and recovers in place.
     Lose,
     Checkpoint,
@@ -71,7 +73,7 @@ pub(crate) struct Job {
 pub(crate) enum Source {
     /// Open rows of commits up to this one, and their block.
     Open(u8, Block),
-    Items(Vec<Name>, Option<(Name, Vec<Block>)>),
+    Items(Vec<Name>, Vec<(Name, Vec<Block>)>),
 }
 
 /// Prepares a statement from a snapshot; `None`: it has nothing to do.
@@ -172,6 +174,7 @@ pub(crate) fn job(task: &Task, table: &Table, file: u8) -> Option<Job> {
     match task {
         Task::Cover => cover(table),
         Task::Pack(from, to) => pack(&sources(*from, *to, table), table, file),
+        Task::Cut(from, to) => cut_up(&sources(*from, *to, table), table, file),
         Task::Merge(from, to) => merge(&sources(*from, *to, table), table, file),
         _ => None,
     }
@@ -248,10 +251,43 @@ fn merge(names: &[Name], table: &Table, file: u8) -> Option<Job> {
     let hidden = hidden_of(&rows, table);
     Some(Job {
         seen: table.commit,
-        source: Source::Items(names.to_vec(), Some((name, vec![block]))),
+        source: Source::Items(names.to_vec(), vec![(name, vec![block])]),
         left_out: hidden.len(),
         hidden,
         map: at.into_iter().map(|(place, at)| (place, to(at))).collect(),
+        stored: stored_of(names, table),
+    })
+}
+
+fn cut_up(names: &[Name], table: &Table, file: u8) -> Option<Job> {
+    let (rows, commit) = rows_of(names, table)?;
+    let hidden = hidden_of(&rows, table);
+    let kept = rows.iter().filter(|(place, _)| !hidden.contains(place));
+    let to =
+        |(file, (place, row)): (u8, &(Place, Row))| (*place, Name::of(&[*row], commit, file), *row);
+    let kept: Vec<_> = (file..).zip(kept).map(to).collect();
+    let map = rows.iter().map(|(place, _)| (*place, None));
+    let places = kept.iter().map(|&(place, name, _)| {
+        (
+            place,
+            Some(Place::Item {
+                name,
+                rank: 0,
+                at: 0,
+            }),
+        )
+    });
+    Some(Job {
+        seen: table.commit,
+        source: Source::Items(
+            names.to_vec(),
+            kept.iter()
+                .map(|&(_, name, row)| (name, vec![vec![row]]))
+                .collect(),
+        ),
+        left_out: hidden.len(),
+        hidden,
+        map: map.chain(places).collect(),
         stored: stored_of(names, table),
     })
 }
@@ -291,7 +327,7 @@ fn pack(names: &[Name], table: &Table, file: u8) -> Option<Job> {
     };
     Some(Job {
         seen: table.commit,
-        source: Source::Items(names.to_vec(), Some((name, blocks))),
+        source: Source::Items(names.to_vec(), vec![(name, blocks)]),
         left_out: 0,
         hidden: BTreeSet::new(),
         map: rows.iter().map(|(place, _)| (*place, to(place))).collect(),
@@ -435,7 +471,7 @@ impl Leader {
         let removed = Removed::Runs(runs);
         Ok(Section::Replace {
             removed,
-            added: None,
+            added: vec![],
             left_out,
             carried: 0,
             deleted,
@@ -464,47 +500,42 @@ impl Leader {
         };
         let places: BTreeSet<Place> = late.iter().filter_map(to).collect();
         let carried = late.len();
-        let (section, added) = match &job.source {
+        let mut rows = BTreeMap::new();
+        let section = match &job.source {
             Source::Open(to, block) => {
-                let cover = Section::Cover {
-                    to: *to,
-                    block: block.clone(),
-                    left_out: job.left_out,
+                let names = places.iter().filter_map(Place::item);
+                rows.extend(names.map(|name| (name, block.len())));
+                let (to, block, left_out) = (*to, block.clone(), job.left_out);
+                Section::Cover {
+                    to,
+                    block,
+                    left_out,
                     carried,
-                };
-                (cover, block.len())
+                }
             }
             Source::Items(names, added) => {
                 // A block all of whose rows are left out is not written.
-                let added = added
-                    .clone()
-                    .filter(|(_, blocks)| blocks.iter().any(|block| !block.is_empty()));
-                let rows = added
+                let has_rows = |(_, blocks): &&(Name, Vec<Block>)| {
+                    blocks.iter().any(|block| !block.is_empty())
+                };
+                let added: Vec<_> = added.iter().filter(has_rows).cloned().collect();
+                let measured = added
                     .iter()
-                    .flat_map(|(_, blocks)| blocks)
-                    .map(Vec::len)
-                    .sum();
+                    .map(|(name, blocks)| (*name, blocks.iter().map(Vec::len).sum()));
+                rows.extend(measured);
                 let removed = Removed::Names(names.clone());
                 let (left_out, stored) = (job.left_out, job.stored.clone());
-                (
-                    Section::Replace {
-                        removed,
-                        added,
-                        left_out,
-                        carried,
-                        deleted: 0,
-                        stored,
-                    },
-                    rows,
-                )
+                Section::Replace {
+                    removed,
+                    added,
+                    left_out,
+                    carried,
+                    deleted: 0,
+                    stored,
+                }
             }
         };
         let mut sections = vec![section];
-        let name = places.iter().find_map(|place| match place {
-            Place::Item { name, .. } => Some(*name),
-            Place::Open { .. } => None,
-        });
-        let rows = name.map(|name| (name, added)).into_iter().collect();
         sections.extend(mask_with(&places, table, &rows));
         sections
     }

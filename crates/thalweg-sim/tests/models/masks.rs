@@ -469,6 +469,18 @@ const LOST: World = world(
         Task::Delete(&[1]),
     ],
 );
+/// The same of a block, whose name is given again with its commit.
+const LOST_NAMES: World = world(
+    &[&[D]],
+    &[],
+    &[
+        Task::Encode(B),
+        Task::Lose,
+        Task::Encode(Row { id: 10, key: 20 }),
+        Task::Delete(&[3]),
+        Task::Merge(0, 99),
+    ],
+);
 /// Several changes in one commit.
 const TRANSACTIONS: World = world(
     &[&[A, A2]],
@@ -501,6 +513,7 @@ fn every_row_is_found_that_was_not_deleted_and_no_other() {
         ("runs", RUNS),
         ("merged runs", MERGED_RUNS),
         ("lost", LOST),
+        ("lost names", LOST_NAMES),
         ("transactions", TRANSACTIONS),
         ("slots", SLOTS),
     ];
@@ -527,6 +540,7 @@ fn a_rule_that_is_left_out_is_missed() {
         (MixedIsCompared, MERGED_RUNS),
         (DeletedIsNotHidden, RUNS),
         (PreparedGoes, LOST),
+        (PreparedGoes, LOST_NAMES),
         (FoldTransaction, TRANSACTIONS),
         (NoStoredForm, SLOTS),
         (WhatGoesFirst, REWRITES),

@@ -60,6 +60,15 @@ pub(crate) enum Place {
     Item { name: Name, rank: u8, at: u8 },
 }
 
+impl Place {
+    pub(crate) fn item(&self) -> Option<Name> {
+        match self {
+            Self::Item { name, .. } => Some(*name),
+            Self::Open { .. } => None,
+        }
+    }
+}
+
 /// Positions that an edit 8 hides in one item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ItemMask {
@@ -106,7 +115,7 @@ pub(crate) enum Section {
     },
     Replace {
         removed: Removed,
-        added: Option<(Name, Vec<Block>)>,
+        added: Vec<(Name, Vec<Block>)>,
         left_out: usize,
         carried: usize,
         deleted: usize,
@@ -311,7 +320,7 @@ impl Table {
             )?;
         }
         let removed = self.removed(removed, rules)?;
-        if let Some((name, blocks)) = added.as_ref().filter(|_| !rules.keep(Rule::WhatGoesFirst)) {
+        for (name, blocks) in added.iter().filter(|_| !rules.keep(Rule::WhatGoesFirst)) {
             ensure(
                 !self.items.keys().any(|item| item.key == name.key),
                 "an item has the added key",
@@ -330,12 +339,12 @@ impl Table {
         }
         self.hidden_rows -= hidden;
         self.sums_are_right(hidden, left_out + carried_rows, rules)?;
-        let added_rows = added.as_ref().map_or(0, |(_, blocks)| rows_of(blocks));
+        let added_rows: usize = added.iter().map(|(_, blocks)| rows_of(blocks)).sum();
         ensure(
             rows == added_rows + left_out + deleted,
             "replaced rows do not add up",
         )?;
-        if let Some((name, blocks)) = added {
+        for (name, blocks) in added {
             self.items.insert(*name, blocks.clone());
             carried.added.insert(*name);
         }
