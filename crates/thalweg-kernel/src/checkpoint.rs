@@ -264,10 +264,7 @@ fn fields_of(section: &[u8]) -> Result<Fields<'_>> {
     let mut wire = Fields::new(section, "checkpoint");
     match wire.u32()? {
         CHECKPOINT_VERSION => Ok(wire),
-        version => Err(Error::corruption(
-            "checkpoint",
-            format_args!("unknown version {version}"),
-        )),
+        version => Err(wire.unknown(format_args!("it has version {version}"))),
     }
 }
 

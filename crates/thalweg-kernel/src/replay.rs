@@ -211,10 +211,10 @@ impl Replay {
         if head.id.epoch != root.epoch {
             return Err(damage("the checkpoint is not the one that the root names"));
         }
-        let base = base_of(&section, own).map_err(|e| damage(e.message()))?;
+        let base = base_of(&section, own).map_err(|e| e.in_bytes_at(&place))?;
         let before = base.map(|base| read_base(env, dir, root.database, base));
         let before = before.transpose()?.unwrap_or_else(Working::empty);
-        let working = get_checkpoint(&section, own, before).map_err(|e| damage(e.message()))?;
+        let working = get_checkpoint(&section, own, before).map_err(|e| e.in_bytes_at(&place))?;
         if working.commit != root.commit || head.id.commit != root.commit {
             return Err(damage(
                 "the checkpoint is of another commit than the root says",
@@ -402,8 +402,7 @@ impl Replay {
 
     fn changes(&self, head: &FrameHead, frame: &Bytes) -> Result<Option<Vec<Change>>> {
         // The sections verified, so what does not parse was written so: damage of the program, not of the disk.
-        let mut changes =
-            changes_of(head, frame).map_err(|e| Error::corruption(self.place(), e.message()))?;
+        let mut changes = changes_of(head, frame).map_err(|e| e.in_bytes_at(self.place()))?;
         for change in changes.iter_mut().flatten() {
             // Rows stay open for long: they must not keep a whole window in memory.
             if let Change::Rows(part) = change {
@@ -424,6 +423,7 @@ impl Replay {
                 Ok(head) => return Ok(Some(head)),
                 Err(NotAFrame::Short(bytes)) => wanted = bytes,
                 Err(NotAFrame::Invalid(_)) => return Ok(None),
+                Err(NotAFrame::Newer(what)) => return Err(Error::newer(self.place(), what)),
             }
         }
     }
@@ -796,6 +796,10 @@ pub(crate) fn head_at(
             Ok(head) => return Ok(Some(head)),
             Err(NotAFrame::Short(needed)) => bytes.resize(needed, 0),
             Err(NotAFrame::Invalid(_)) => return Ok(None),
+            Err(NotAFrame::Newer(what)) => {
+                let place = format_args!("segment {:x} at {}", at.segment.0, at.offset);
+                return Err(Error::newer(place, what));
+            }
         }
     }
 }
@@ -830,7 +834,12 @@ fn read_checkpoint(
         }
     };
     let head = FrameHead::parse(&read(CHECKPOINT_HEAD_BYTES, at.offset)?, seal(database, at))
-        .map_err(|_| damage("the checkpoint that the root names is not there"))?;
+        .map_err(|wrong| match wrong {
+            NotAFrame::Newer(what) => Error::newer(&place, what),
+            NotAFrame::Short(_) | NotAFrame::Invalid(_) => {
+                damage("the checkpoint that the root names is not there")
+            }
+        })?;
     if !is_sound(head.crc, checkpoint.crc) || head.frame_bytes != checkpoint.frame_bytes {
         return Err(damage("the checkpoint is not the one that the root names"));
     }
@@ -845,12 +854,15 @@ fn read_checkpoint(
 /// The state of the full checkpoint that another one is a difference from.
 fn read_base(env: &Env, dir: &Path, database: DatabaseId, base: Place) -> Result<Working> {
     let (_, section, _) = read_checkpoint(env, dir, database, base)?;
-    let damage = |what: &str| Error::corruption(place_of(dir, base.at), what);
-    let of_base = base_of(&section, base).map_err(|e| damage(e.message()))?;
+    let place = place_of(dir, base.at);
+    let of_base = base_of(&section, base).map_err(|e| e.in_bytes_at(&place))?;
     if of_base.is_some() {
-        return Err(damage("the base of a checkpoint is not a full one"));
+        return Err(Error::corruption(
+            &place,
+            "the base of a checkpoint is not a full one",
+        ));
     }
-    get_checkpoint(&section, base, Working::empty()).map_err(|e| damage(e.message()))
+    get_checkpoint(&section, base, Working::empty()).map_err(|e| e.in_bytes_at(&place))
 }
 
 /// Says of bytes of the log that cannot be read what that means, and what can be done.

@@ -110,7 +110,7 @@ impl Root {
         let database = DatabaseId(wire.id()?);
         let sequence = wire.u64()?;
         let epoch = Epoch(wire.u32()?);
-        wire.zeros(4)?;
+        wire.reserved(4)?;
         let checkpoint = LogPosition {
             segment: FileId(wire.u64()?),
             offset: wire.u64()?,
@@ -126,7 +126,7 @@ impl Root {
             offset: wire.u64()?,
         };
         let next_file = FileId(wire.u64()?);
-        wire.zeros(SLOT_BYTES - 4 - 104)?;
+        wire.reserved(SLOT_BYTES - 4 - 104)?;
         wire.finish()?;
         Ok(Self {
             database,

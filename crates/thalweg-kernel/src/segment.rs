@@ -86,7 +86,8 @@ impl SegmentHeader {
             offset: wire.u64()?,
         };
         let previous_crc = wire.u32()?;
-        wire.zeros(64)?;
+        wire.reserved(64)
+            .map_err(|e| e.in_bytes_at(format_args!("{} at 0", place.display())))?;
         let previous = (previous != LogPosition::default()).then_some(previous);
         Ok(Some(Self {
             database,
