@@ -36,6 +36,7 @@ mod limits;
 mod live;
 mod log_writer;
 mod lowered;
+pub mod masks;
 mod open;
 mod open_rows;
 mod open_tables;
