@@ -81,6 +81,8 @@ pub(crate) struct FrameId {
     pub(crate) synced_to: LogPosition,
     /// Readers may show it as soon as it verifies, whatever `live` says.
     pub(crate) shown_on_write: bool,
+    /// When it was built, in nanoseconds since 1970-01-01 UTC on the writer's clock. Shown, and decides nothing.
+    pub(crate) time_ns: i64,
 }
 
 /// One section as the table lists it.
@@ -211,7 +213,7 @@ impl FrameBuilder {
         out.put_u32(0);
         out.put_u64(id.synced_to.segment.0);
         out.put_u64(id.synced_to.offset);
-        out.put_u64(0);
+        out.put_i64(id.time_ns);
         for entry in &self.entries {
             let base = if entry.kind == SectionKind::Blocks {
                 bulk_start
@@ -230,7 +232,8 @@ impl FrameBuilder {
     }
 }
 
-/// Gives the frame in `frame` a new place in the log: header fields that depend on it, and the CRC, which is returned.
+/// Gives the frame in `frame` a new place in the log: header fields that depend on it, and the CRC, which is returned. It
+/// keeps its time.
 pub(crate) fn restamp(frame: &mut [u8], head: &FrameHead, id: &FrameId, seal: u32) -> u32 {
     assert!(
         frame.len() == head.frame_bytes as usize && head.id.commit == id.commit,
@@ -292,13 +295,14 @@ impl Header {
             segment: FileId(wire.u64()?),
             offset: wire.u64()?,
         };
-        has_unknown |= wire.reserved(8).is_err();
+        let time_ns = wire.i64()?;
         let id = FrameId {
             commit,
             epoch,
             previous_crc,
             synced_to,
             shown_on_write: flags & FLAG_SHOWN_ON_WRITE != 0,
+            time_ns,
         };
         Ok(Self {
             id,
@@ -431,6 +435,7 @@ mod tests {
             offset: 4096,
         },
         shown_on_write: false,
+        time_ns: 1_700_000_000_000_000_000,
     };
 
     fn frame() -> (Vec<u8>, u32) {

@@ -20,6 +20,7 @@ mod dropped;
 mod due;
 pub mod error;
 mod failure;
+mod features;
 mod fields;
 mod folders;
 pub mod fragment;

@@ -78,6 +78,8 @@ struct Newer {
     at: u64,
     byte: u8,
     what: String,
+    /// Whoever only reads need not know it.
+    is_read: bool,
 }
 
 /// Where a newer version may write what this one does not know: in the frames from the last checkpoint on, and in the root.
@@ -92,6 +94,7 @@ fn newer(files: &Files) -> Vec<Newer> {
             at,
             byte,
             what,
+            is_read: false,
         });
     };
     let frames = frames(bytes);
@@ -141,7 +144,7 @@ fn newer(files: &Files) -> Vec<Newer> {
     }
     let root = Path::new(DIR).join("root");
     for slot in 0..2 {
-        for (at, byte) in [(8, 3), (12, 1), (44, 128), (104, 1), (4091, 1)] {
+        for (at, byte) in [(8, 3), (12, 1), (104, 1), (4091, 1)] {
             add(
                 &root,
                 slot * SLOT_BYTES + at,
@@ -150,6 +153,13 @@ fn newer(files: &Files) -> Vec<Newer> {
             );
         }
     }
+    all.extend((0..2).map(|slot| Newer {
+        path: root.clone(),
+        at: slot * SLOT_BYTES + 44,
+        byte: 128,
+        what: format!("a feature of writers in slot {slot}"),
+        is_read: true,
+    }));
     all
 }
 
@@ -174,6 +184,7 @@ fn what_is_unknown_is_neither_damage_nor_the_end_of_the_log() {
         at,
         byte,
         what,
+        is_read,
     } in all
     {
         let image = killed.crash_image(&CrashChoice::Kill);
@@ -185,7 +196,13 @@ fn what_is_unknown_is_neither_damage_nor_the_end_of_the_log() {
             repair(&image.env(), Path::new(DIR), &options(false), &mut |_| {}).map(|_| ());
         refuses(repaired, "a repair", &what);
         let reader = Toy::open(&image.env_of_process(READER), DIR, &options(true), 64);
-        refuses(reader.map(|_| ()), "a reader", &what);
+        match is_read {
+            true => assert_eq!(
+                reader.unwrap().kernel.snapshot().unwrap().tables().count(),
+                2
+            ),
+            false => refuses(reader.map(|_| ()), "a reader", &what),
+        }
         let without_pins = |files: Files| -> Files {
             files
                 .into_iter()

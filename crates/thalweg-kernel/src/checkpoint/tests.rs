@@ -151,10 +151,10 @@ fn lies_about_bases_are_refused() {
     };
     read(&third).unwrap();
     let mut same = third.clone();
-    same.copy_within(4..28, 44);
+    same.copy_within(12..36, 52);
     assert!(read(&same).unwrap_err().message().contains("same base"));
     let mut itself = third;
-    itself[4..12].copy_from_slice(&3_u64.to_le_bytes());
-    itself[12..20].copy_from_slice(&384_u64.to_le_bytes());
+    itself[12..20].copy_from_slice(&3_u64.to_le_bytes());
+    itself[20..28].copy_from_slice(&384_u64.to_le_bytes());
     assert!(read(&itself).unwrap_err().message().contains("behind it"));
 }

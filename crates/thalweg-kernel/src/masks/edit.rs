@@ -64,6 +64,12 @@ pub struct MaskEdit {
 }
 
 impl ItemName {
+    /// The lowest name that an item with a key can have.
+    pub(super) fn first_with(key: EntryKey) -> Self {
+        let (fragment, crc) = (FileId(0), 0);
+        Self { key, fragment, crc }
+    }
+
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.put_i64(self.key.key_min);
         out.put_u64(self.key.commit.0);
@@ -197,7 +203,7 @@ impl ItemMask {
 }
 
 impl PartMask {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let commit = CommitNo(reader.u64()?);
         let (part, rows) = (reader.u32()?, reader.u32()?);
         let mut list = sized(reader)?;
@@ -212,7 +218,7 @@ impl PartMask {
         })
     }
 
-    fn check(&self) -> Result<(), &'static str> {
+    pub(super) fn check(&self) -> Result<(), &'static str> {
         if self.commit == CommitNo(0) {
             return Err("open rows of no commit are hidden");
         }

@@ -55,6 +55,12 @@ pub struct MaskList {
     masks: BTreeMap<u32, BlockMask>,
 }
 
+/// What adding one list to another does: rows that are hidden newly, and masks as they are then.
+pub(super) struct Plan {
+    pub(super) newly: u64,
+    masks: Vec<(u32, BlockMask)>,
+}
+
 impl MaskList {
     /// A list of masks by rank.
     ///
@@ -109,25 +115,36 @@ impl MaskList {
     /// block that is to be hidden as a whole, is hidden already.
     #[must_use]
     pub fn add(&mut self, new: &Self) -> Option<u64> {
+        let plan = self.plan(new)?;
+        let newly = plan.newly;
+        self.carry_out(plan);
+        Some(newly)
+    }
+
+    /// What adding another list does, if it can be added.
+    pub(super) fn plan(&self, new: &Self) -> Option<Plan> {
         let mut newly = 0_u64;
-        let mut united = Vec::new();
+        let mut masks = Vec::new();
         for (rank, mask) in new.iter() {
-            let added = match mask {
-                BlockMask::Rows(positions) => self.united(rank, positions)?,
+            let (united, rows) = match mask {
+                BlockMask::Rows(positions) => {
+                    (self.united(rank, positions)?, positions.rows().into())
+                }
                 BlockMask::Blocks { further, rows } => {
-                    newly = newly.checked_add(self.newly_whole(rank, *further, *rows)?)?;
-                    mask.clone()
+                    (mask.clone(), self.newly_whole(rank, *further, *rows)?)
                 }
             };
-            if let BlockMask::Rows(positions) = mask {
-                newly = newly.checked_add(positions.rows().into())?;
-            }
-            united.push((rank, added));
+            newly = newly.checked_add(rows)?;
+            masks.push((rank, united));
         }
-        for (rank, mask) in united {
+        Some(Plan { newly, masks })
+    }
+
+    /// Does what was planned for the list as it is.
+    pub(super) fn carry_out(&mut self, plan: Plan) {
+        for (rank, mask) in plan.masks {
             self.set(rank, mask);
         }
-        Some(newly)
     }
 
     /// The mask of a block with these rows too.
