@@ -42,6 +42,7 @@ mod open;
 mod open_rows;
 mod open_tables;
 mod options;
+pub mod orders;
 mod panics;
 pub mod paths;
 mod pins;
