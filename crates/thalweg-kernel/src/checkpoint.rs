@@ -51,6 +51,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 const CHECKPOINT_VERSION: u32 = 2;
+/// What else there is of a table, orders and masks: nothing yet.
+const NOTHING_ELSE: u8 = 0;
 /// Bytes of the fields that name a base.
 const BASE_BYTES: usize = 40;
 
@@ -100,6 +102,8 @@ pub(crate) fn put_checkpoint(
         out.put_u8(u8::from(open.is_some_and(|open| open.has_later_blocks)));
     }
     working.producers.put(out);
+    // Further parts: none yet.
+    out.put_u32(0);
     Ok(())
 }
 
@@ -184,6 +188,7 @@ fn put_table(
     out.put_u32(definition);
     out.put_u32(table.definition_version);
     out.put_u64(table.created.0);
+    out.put_u8(NOTHING_ELSE);
     put_sized(out, |out| index::encode_entries(root.as_slice(), out))?;
     put_sized(out, |out| {
         table.tree.pending().map_or(Ok(()), |p| put_pending(p, out))
@@ -312,7 +317,7 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
         .collect::<Result<Vec<_>>>()?;
     let mut last_id = TableId(0);
     let mut added = Vec::new();
-    for _ in 0..wire.count(33)? {
+    for _ in 0..wire.count(34)? {
         let table = get_table(&mut wire, &definitions)?;
         let fits = table.id > last_id
             && table.id.0 < working.next_table
@@ -329,6 +334,7 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
         return Err(Error::corruption(what, "two tables have one name"));
     }
     working.producers = Producers::get(&mut wire, working.commit)?;
+    check_parts(&mut wire)?;
     wire.finish()?;
     let last = match base {
         Some(base) => Base {
@@ -346,6 +352,15 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
     Ok(working)
 }
 
+/// This version knows no further part of a checkpoint.
+fn check_parts(wire: &mut Fields<'_>) -> Result<()> {
+    if wire.u32()? == 0 {
+        return Ok(());
+    }
+    let kind = wire.u32()?;
+    Err(wire.unknown(format_args!("it has a part of kind {kind}")))
+}
+
 fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState> {
     let wrong = |what: &str| Error::corruption("checkpoint", what);
     let id = TableId(wire.u32()?);
@@ -354,6 +369,9 @@ fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState>
     let definition = definition.ok_or_else(|| wrong("a table without a definition"))?;
     let definition_version = wire.u32()?;
     let created = CommitNo(wire.u64()?);
+    if wire.u8()? != NOTHING_ELSE {
+        return Err(wire.unknown("a table has orders or masks"));
+    }
     let mut roots = index::decode_entries(wire.bytes()?)?.into_iter();
     let (root, None) = (roots.next(), roots.next()) else {
         return Err(wrong("a table has one root"));
