@@ -2,7 +2,11 @@
 //! nothing of the database is changed.
 //!
 //! The rule of checksums is broken here, so that a changed byte reads as one that was written so.
-#![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a step that fails is a test that fails"
+)]
 
 use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, SimEnv};

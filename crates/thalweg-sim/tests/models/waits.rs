@@ -107,10 +107,8 @@ impl World {
     }
 
     fn made(&self, state: &State) -> Result<Items, String> {
-        let changes = state.waiting.iter();
-        changes.fold(Ok(state.lost.clone()), |tree, change| {
-            self.make(change, tree?)
-        })
+        let mut changes = state.waiting.iter();
+        changes.try_fold(state.lost.clone(), |tree, change| self.make(change, tree))
     }
 
     /// Takes an item from those that wait to come; whether it was one.
