@@ -183,6 +183,7 @@ mod tests {
                 table: NEW_TABLE,
                 name: format!("t{number}"),
                 definition: Bytes::new(),
+                indexes: 0,
             };
             let commit = Commit {
                 edits: vec![edit],

@@ -213,6 +213,7 @@ mod tests {
             definition_version: 1,
             created: CommitNo(1),
             tree: Tree::empty(TableId(id)),
+            orders: None,
             open: OpenList::default(),
         })
     }

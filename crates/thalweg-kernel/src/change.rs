@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FrameHead, SectionKind};
 use crate::ids::{CommitNo, TableId};
-use crate::index::{self, Entry, EntryKey};
-use crate::limits::REMOVED_BYTES;
+use crate::index::{self, Entry, ItemName};
+use crate::orders::{AddHead, FIRST_ORDER, KIND_INDEX, MOST_ORDERS, OrdersEdit, ReplaceEdit};
+use crate::wire::{Fault, Reader};
 use bytes::Bytes;
 
 /// One section of a commit.
@@ -19,9 +20,7 @@ pub(crate) enum Change {
     Rows(RowsPart),
     /// The blocks' addresses are relative to their BLOCKS section and name no file.
     Group {
-        table: TableId,
-        definition_version: u32,
-        covers: Option<CommitNo>,
+        head: AddHead,
         entries: Vec<Entry>,
         /// Where the BLOCKS section begins in the frame.
         blocks_offset: u64,
@@ -36,30 +35,57 @@ impl Change {
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::Rows(part) => check_rows(part),
-            Self::Group {
-                covers, entries, ..
-            } => {
-                ensure(!entries.is_empty(), "a group without blocks")?;
+            Self::Group { head, entries, .. } => {
+                head.check()?;
+                // One that is complete says that the rows of the commit have no entries in an index.
+                ensure(
+                    !entries.is_empty() || head.is_complete,
+                    "a group without blocks",
+                )?;
                 ensure(
                     entries.iter().all(Entry::is_block),
                     "a group lists a page among its blocks",
                 )?;
-                check_covered(*covers)?;
                 entries.iter().try_for_each(check_item)
             }
-            Self::Edit(Edit::AddFragments { covers, roots, .. }) => {
+            Self::Edit(Edit::AddFragments { head, roots }) => {
+                head.check()?;
                 ensure(!roots.is_empty(), "an edit adds no fragment")?;
-                check_covered(*covers)?;
                 check_roots(roots)
             }
-            Self::Edit(Edit::Replace { added, .. }) => check_roots(added),
+            Self::Edit(Edit::Replace(edit)) => {
+                edit.check()?;
+                let mut lists = edit.orders.iter().map(|order| &order.added);
+                lists.try_for_each(|added| check_roots(added))
+            }
+            Self::Edit(Edit::Orders(edit)) => edit.check(),
+            Self::Edit(Edit::CreateTable { indexes, .. }) => ensure(
+                (*indexes as usize) < MOST_ORDERS,
+                "a table of more indexes than there can be",
+            ),
             Self::Edit(
-                Edit::CreateTable { .. }
-                | Edit::DropTable { .. }
-                | Edit::RenameTable { .. }
-                | Edit::SetDefinition { .. },
+                Edit::DropTable { .. } | Edit::RenameTable { .. } | Edit::SetDefinition { .. },
             )
             | Self::Producer(_) => Ok(()),
+        }
+    }
+
+    /// The table that it changes.
+    pub(crate) fn table(&self) -> Option<TableId> {
+        match self {
+            Self::Rows(part) => Some(part.table),
+            Self::Group { head, .. } => Some(head.table),
+            Self::Edit(edit) => Some(edit.table()),
+            Self::Producer(_) => None,
+        }
+    }
+
+    /// What it adds to an order by itself, and not in the place of something else: a GROUP, or fragments.
+    pub(crate) fn adds(&self) -> Option<(&AddHead, &[Entry])> {
+        match self {
+            Self::Group { head, entries, .. } => Some((head, entries)),
+            Self::Edit(Edit::AddFragments { head, roots }) => Some((head, roots)),
+            _ => None,
         }
     }
 }
@@ -71,14 +97,6 @@ fn ensure(condition: bool, what: &'static str) -> Result<(), &'static str> {
 fn check_rows(part: &RowsPart) -> Result<(), &'static str> {
     let is_sound = part.rows > 0 && part.key_min <= part.key_max;
     ensure(is_sound, "no rows, or keys the wrong way round")
-}
-
-/// Commit 0 would be read as no cover at all.
-fn check_covered(covers: Option<CommitNo>) -> Result<(), &'static str> {
-    ensure(
-        covers != Some(CommitNo(0)),
-        "rows are covered up to commit 0, before the first",
-    )
 }
 
 fn check_roots(roots: &[Entry]) -> Result<(), &'static str> {
@@ -131,31 +149,16 @@ pub(crate) fn get_rows(section: &Bytes) -> Result<RowsPart> {
     Ok(part)
 }
 
-pub(crate) fn put_group(
-    table: TableId,
-    definition_version: u32,
-    covers: Option<CommitNo>,
-    entries: &[Entry],
-    out: &mut Vec<u8>,
-) -> Result<()> {
-    out.put_u32(table.0);
-    out.put_u32(definition_version);
-    out.put_u64(covers.map_or(0, |c| c.0));
+pub(crate) fn put_group(head: &AddHead, entries: &[Entry], out: &mut Vec<u8>) -> Result<()> {
+    head.put(out);
     index::encode_entries(entries, out)
 }
 
 fn get_group(section: &[u8], blocks_offset: u64) -> Result<Change> {
-    let mut wire = Fields::new(section, "GROUP section");
-    let table = TableId(wire.u32()?);
-    let definition_version = wire.u32()?;
-    let covers = wire.u64()?;
-    let entries = index::decode_entries(wire.rest()?)?;
-    let covers = (covers != 0).then_some(CommitNo(covers));
+    let (head, list) = AddHead::decode(section)?;
     Ok(Change::Group {
-        table,
-        definition_version,
-        covers,
-        entries,
+        head,
+        entries: index::decode_entries(list)?,
         blocks_offset,
     })
 }
@@ -166,6 +169,9 @@ const EDIT_RENAME: u8 = 3;
 const EDIT_DEFINITION: u8 = 4;
 const EDIT_ADD_FRAGMENTS: u8 = 5;
 const EDIT_REPLACE: u8 = 6;
+const EDIT_ORDERS: u8 = 7;
+/// Bytes of an order of a new table.
+const NEW_ORDER_BYTES: usize = 8;
 
 pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
     match edit {
@@ -173,11 +179,13 @@ pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
             table,
             name,
             definition,
+            indexes,
         } => {
             out.put_u8(EDIT_CREATE);
             out.put_u32(table.0);
             out.put_bytes(name.as_bytes());
             out.put_bytes(definition);
+            put_indexes(*indexes, out);
         }
         Edit::DropTable { table } => {
             out.put_u8(EDIT_DROP);
@@ -198,27 +206,18 @@ pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
             out.put_u32(*expected_version);
             out.put_bytes(definition);
         }
-        Edit::AddFragments {
-            table,
-            definition_version,
-            covers,
-            roots,
-        } => {
+        Edit::AddFragments { head, roots } => {
             out.put_u8(EDIT_ADD_FRAGMENTS);
-            out.put_u32(table.0);
-            out.put_u32(*definition_version);
-            out.put_u64(covers.map_or(0, |c| c.0));
+            head.put(out);
             index::encode_entries(roots, out)?;
         }
-        Edit::Replace {
-            table,
-            removed,
-            added,
-        } => {
+        Edit::Replace(edit) => {
             out.put_u8(EDIT_REPLACE);
-            out.put_u32(table.0);
-            put_keys(removed, out);
-            index::encode_entries(added, out)?;
+            edit.put(out)?;
+        }
+        Edit::Orders(edit) => {
+            out.put_u8(EDIT_ORDERS);
+            edit.put(out);
         }
     }
     Ok(())
@@ -231,6 +230,7 @@ pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
             table: TableId(wire.u32()?),
             name: wire.string()?,
             definition: Bytes::copy_from_slice(wire.bytes()?),
+            indexes: get_indexes(&mut wire)?,
         },
         EDIT_DROP => Edit::DropTable {
             table: TableId(wire.u32()?),
@@ -245,52 +245,56 @@ pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
             definition: Bytes::copy_from_slice(wire.bytes()?),
         },
         EDIT_ADD_FRAGMENTS => {
-            let (table, definition_version) = (TableId(wire.u32()?), wire.u32()?);
-            let covers = wire.u64()?;
-            let roots = index::decode_entries(wire.rest()?)?;
-            Edit::AddFragments {
-                table,
-                definition_version,
-                covers: (covers != 0).then_some(CommitNo(covers)),
-                roots,
-            }
+            let (head, list) = AddHead::decode(wire.rest()?)?;
+            let roots = index::decode_entries(list)?;
+            Edit::AddFragments { head, roots }
         }
-        EDIT_REPLACE => {
-            let table = TableId(wire.u32()?);
-            let removed = get_keys(&mut wire)?;
-            Edit::Replace {
-                table,
-                removed,
-                added: index::decode_entries(wire.rest()?)?,
-            }
-        }
+        EDIT_REPLACE => Edit::Replace(ReplaceEdit::decode(wire.rest()?)?),
+        EDIT_ORDERS => Edit::Orders(OrdersEdit::decode(wire.rest()?)?),
         kind => return Err(wire.unknown(format_args!("an edit of kind {kind}"))),
     };
     wire.finish()?;
     Ok(edit)
 }
 
-/// Writes how many keys there are, and the keys.
-pub(crate) fn put_keys(keys: &[EntryKey], out: &mut Vec<u8>) {
-    out.put_u32(len_u32(keys.len()));
-    for key in keys {
-        out.put_i64(key.key_min);
-        out.put_u64(key.commit.0);
-        out.put_u32(key.ordinal);
+/// Writes the orders of a new table beside its rows.
+fn put_indexes(indexes: u32, out: &mut Vec<u8>) {
+    out.put_u32(indexes);
+    for order in (FIRST_ORDER..).take(indexes as usize) {
+        out.put_u32(order);
+        out.extend_from_slice(&[KIND_INDEX, 0, 0, 0]);
     }
 }
 
-/// Reads what [`put_keys`] has written.
-pub(crate) fn get_keys(wire: &mut Fields<'_>) -> Result<Vec<EntryKey>> {
-    let count = wire.count(REMOVED_BYTES)?;
-    let key = |_| {
-        Ok(EntryKey {
-            key_min: wire.i64()?,
-            commit: CommitNo(wire.u64()?),
-            ordinal: wire.u32()?,
-        })
-    };
-    (0..count).map(key).collect()
+fn get_indexes(wire: &mut Fields<'_>) -> Result<u32> {
+    let count = wire.count(NEW_ORDER_BYTES)?;
+    for expected in (FIRST_ORDER..).take(count) {
+        let (order, kind) = (wire.u32()?, wire.u8()?);
+        if kind != KIND_INDEX {
+            return Err(wire.unknown(format_args!("an order of kind {kind}")));
+        }
+        wire.reserved(3)?;
+        if order != expected {
+            let what = "the orders of a new table are not numbered in turn";
+            return Err(Error::corruption("EDIT section", what));
+        }
+    }
+    Ok(len_u32(count))
+}
+
+/// Writes how many names of items there are, and the names.
+pub(crate) fn put_names(names: &[ItemName], out: &mut Vec<u8>) {
+    out.put_u32(len_u32(names.len()));
+    names.iter().for_each(|name| name.put(out));
+}
+
+/// Reads what [`put_names`] has written.
+pub(crate) fn get_names(wire: &mut Fields<'_>) -> Result<Vec<ItemName>> {
+    let count = wire.count(ItemName::BYTES)?;
+    let mut reader = Reader::new(wire.take(count * ItemName::BYTES)?);
+    let names = (0..count).map(|_| ItemName::read(&mut reader));
+    let names = names.collect::<Result<_, Fault>>();
+    names.map_err(|fault| fault.at("checkpoint", "names of items"))
 }
 
 pub(crate) fn put_producer(producer: &Producer, out: &mut Vec<u8>) {

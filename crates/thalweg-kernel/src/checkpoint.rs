@@ -34,7 +34,7 @@
 
 use crate::bases::Place;
 use crate::bases::{Base, Bases, BuildsOn};
-use crate::change::{get_keys, get_rows, put_keys, put_rows};
+use crate::change::{get_names, get_rows, put_names, put_rows};
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::fields::{Fields, PutFields, len_u32};
@@ -42,6 +42,7 @@ use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKi
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{self, Entry, Pending, Tree, WrittenPages};
 use crate::open_rows::{OpenList, OpenRows};
+use crate::orders::{Coverage, FIRST_ORDER, KIND_INDEX, MOST_ORDERS, Order, Orders};
 use crate::producers::Producers;
 use crate::rules::Rule;
 use crate::table_state::TableState;
@@ -51,8 +52,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 const CHECKPOINT_VERSION: u32 = 2;
-/// What else there is of a table, orders and masks: nothing yet.
-const NOTHING_ELSE: u8 = 0;
+/// What else there is of a table: orders beside its rows, or there once were.
+const HAS_ORDERS: u8 = 1;
+/// States of an order.
+const ORDER_ON: u8 = 1;
+const ORDER_OFF: u8 = 2;
 /// Bytes of the fields that name a base.
 const BASE_BYTES: usize = 40;
 
@@ -60,7 +64,7 @@ const BASE_BYTES: usize = 40;
 pub(crate) const CHECKPOINT_SECTIONS: usize = 2;
 
 /// The pages that were written of the trees that have changed since the checkpoint before.
-pub(crate) type WrittenTrees = BTreeMap<TableId, WrittenPages>;
+pub(crate) type WrittenTrees = BTreeMap<(TableId, u32), WrittenPages>;
 
 /// Writes the INDEX section: of all tables, or of those that have changed since the base that it builds on. Trees that are
 /// not in `written` have all of their pages on disk.
@@ -93,11 +97,7 @@ pub(crate) fn put_checkpoint(
     let definitions = put_definitions(&tables, out);
     out.put_u32(len_u32(tables.len()));
     for (table, definition) in tables.into_iter().zip(definitions) {
-        let root = match written.get(&table.id) {
-            Some(pages) => pages.root().cloned(),
-            None => table.tree.root_entry(),
-        };
-        put_table(table, definition, root, out)?;
+        put_table(table, definition, written, out)?;
         let open = working.open.get(table.id);
         out.put_u8(u8::from(open.is_some_and(|open| open.has_later_blocks)));
     }
@@ -180,7 +180,7 @@ fn put_definitions(tables: &[&Arc<TableState>], out: &mut Vec<u8>) -> Vec<u32> {
 fn put_table(
     table: &TableState,
     definition: u32,
-    root: Option<Entry>,
+    written: &WrittenTrees,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     out.put_u32(table.id.0);
@@ -188,11 +188,11 @@ fn put_table(
     out.put_u32(definition);
     out.put_u32(table.definition_version);
     out.put_u64(table.created.0);
-    out.put_u8(NOTHING_ELSE);
-    put_sized(out, |out| index::encode_entries(root.as_slice(), out))?;
-    put_sized(out, |out| {
-        table.tree.pending().map_or(Ok(()), |p| put_pending(p, out))
-    })?;
+    out.put_u8(table.orders.as_ref().map_or(0, |_| HAS_ORDERS));
+    put_tree(table.id, (0, &table.tree), written, out)?;
+    if let Some(orders) = &table.orders {
+        put_orders(table.id, orders, written, out)?;
+    }
     let count_at = out.len();
     out.put_u32(0);
     let mut count = 0_u32;
@@ -209,10 +209,96 @@ fn put_table(
     Ok(())
 }
 
+/// Writes the root of an order, and what waits for a page of it.
+fn put_tree(
+    table: TableId,
+    (order, tree): (u32, &Tree),
+    written: &WrittenTrees,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let root = match written.get(&(table, order)) {
+        Some(pages) => pages.root().cloned(),
+        None => tree.root_entry(),
+    };
+    put_sized(out, |out| index::encode_entries(root.as_slice(), out))?;
+    put_sized(out, |out| {
+        tree.pending().map_or(Ok(()), |p| put_pending(p, out))
+    })
+}
+
+fn get_tree(wire: &mut Fields<'_>, table: TableId) -> Result<Tree> {
+    let wrong = |what: &str| Error::corruption("checkpoint", what);
+    let mut roots = index::decode_entries(wire.bytes()?)?.into_iter();
+    let (root, None) = (roots.next(), roots.next()) else {
+        return Err(wrong("an order has one root"));
+    };
+    if root.as_ref().is_some_and(Entry::is_block) {
+        return Err(wrong("the root of an index is a block"));
+    }
+    let pending = get_pending(wire.bytes()?, table)?;
+    Ok(Tree::from_root(table, root).with_pending(pending))
+}
+
+/// Writes the orders of a table beside its rows.
+fn put_orders(
+    table: TableId,
+    orders: &Orders,
+    written: &WrittenTrees,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    out.put_u32(orders.next);
+    out.put_u32(len_u32(orders.list.len()));
+    for order in &orders.list {
+        out.put_u32(order.id);
+        let state = if order.is_on { ORDER_ON } else { ORDER_OFF };
+        out.extend_from_slice(&[KIND_INDEX, state, 0, 0]);
+        put_tree(table, (order.id, &order.tree), written, out)?;
+        order.coverage.put(out);
+    }
+    Ok(())
+}
+
+fn get_orders(wire: &mut Fields<'_>, table: TableId) -> Result<Orders> {
+    let wrong = |what: &str| Error::corruption("checkpoint", what);
+    let mut orders = Orders {
+        next: wire.u32()?,
+        ..Orders::none()
+    };
+    let mut last = FIRST_ORDER - 1;
+    for _ in 0..wire.count(20)? {
+        let (id, kind, state) = (wire.u32()?, wire.u8()?, wire.u8()?);
+        if kind != KIND_INDEX {
+            return Err(wire.unknown(format_args!("an order of kind {kind}")));
+        }
+        let is_on = match state {
+            ORDER_ON => true,
+            ORDER_OFF => false,
+            _ => return Err(wire.unknown(format_args!("an order in state {state}"))),
+        };
+        wire.reserved(2)?;
+        if id <= last || id >= orders.next {
+            return Err(wrong("orders of a table that do not ascend"));
+        }
+        last = id;
+        let tree = get_tree(wire, table)?;
+        let coverage = wire.read(Coverage::read)?;
+        orders.list.push(Order {
+            id,
+            is_on,
+            tree,
+            coverage,
+        });
+    }
+    if orders.next < FIRST_ORDER || orders.list.len() >= MOST_ORDERS {
+        return Err(wrong("more orders of a table than there can be"));
+    }
+    Ok(orders)
+}
+
 /// What could not be put into the index, because a page of it cannot be read.
 fn put_pending(pending: &Pending, out: &mut Vec<u8>) -> Result<()> {
     out.put_u64(pending.since.0);
-    put_keys(&pending.removed, out);
+    put_names(&pending.removed, out);
     // Nothing limits how much comes to wait, while a list is limited.
     for entries in index::lists_of(&pending.added) {
         put_sized(out, |out| index::encode_entries(entries, out))?;
@@ -226,7 +312,7 @@ fn get_pending(bytes: &[u8], table: TableId) -> Result<Option<Pending>> {
     }
     let mut wire = Fields::new(bytes, "changes that wait for a page of an index");
     let since = CommitNo(wire.u64()?);
-    let removed = get_keys(&mut wire)?;
+    let removed = get_names(&mut wire)?;
     let mut added = Vec::new();
     while !wire.is_at_end() {
         added.extend(index::decode_entries(wire.bytes()?)?);
@@ -349,6 +435,7 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
         ..other
     });
     working.bases = Bases::of_checkpoint(last, other);
+    working.begin_at_checkpoint();
     Ok(working)
 }
 
@@ -369,24 +456,23 @@ fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState>
     let definition = definition.ok_or_else(|| wrong("a table without a definition"))?;
     let definition_version = wire.u32()?;
     let created = CommitNo(wire.u64()?);
-    if wire.u8()? != NOTHING_ELSE {
-        return Err(wire.unknown("a table has orders or masks"));
+    let what_else = wire.u8()?;
+    if what_else & !HAS_ORDERS != 0 {
+        return Err(wire.unknown("a table has masks"));
     }
-    let mut roots = index::decode_entries(wire.bytes()?)?.into_iter();
-    let (root, None) = (roots.next(), roots.next()) else {
-        return Err(wrong("a table has one root"));
+    let tree = get_tree(wire, id)?;
+    let orders = match what_else & HAS_ORDERS {
+        0 => None,
+        _ => Some(Arc::new(get_orders(wire, id)?)),
     };
-    if root.as_ref().is_some_and(Entry::is_block) {
-        return Err(wrong("the root of an index is a block"));
-    }
-    let pending = get_pending(wire.bytes()?, id)?;
     Ok(TableState {
         id,
         name,
         definition: definition.clone(),
         definition_version,
         created,
-        tree: Tree::from_root(id, root).with_pending(pending),
+        tree,
+        orders,
         open: OpenList::default(),
     })
 }

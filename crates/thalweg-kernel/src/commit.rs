@@ -3,6 +3,7 @@
 use crate::block::EncodedBlock;
 use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
+use crate::orders::{AddHead, OrdersEdit, ReplaceEdit};
 use bytes::Bytes;
 
 /// When a commit returns, named by what it survives then.
@@ -22,7 +23,7 @@ pub enum Durability {
 ///
 /// Each part fits the state before the commit, whatever the others do, and no two contradict each other: a commit that drops a
 /// table does nothing else to it; a table gets one name, one definition, one cover of its open rows and new rows in one
-/// form at most; new names differ; a replacement is the only change of its table's blocks; and a fragment is added once.
+/// form at most; new names differ; a replacement and a cover of one table do not go together; and a fragment is added once.
 /// Anything else is refused (`docs/format/log.md`, invariant 17).
 #[derive(Debug, Default)]
 pub struct Commit {
@@ -32,8 +33,8 @@ pub struct Commit {
     pub groups: Vec<GroupPart>,
     /// Changes of tables and their definitions.
     pub edits: Vec<Edit>,
-    /// The last commit of the snapshot that replacements were prepared from. They are refused if blocks of their table
-    /// were replaced since: a block that takes the key of another one would be taken for it.
+    /// The last commit of the snapshot that replacements and the ranges of a coverage were prepared from. Replacements are
+    /// refused if blocks of their table were replaced since, ranges if rows came into them since without their entries.
     pub prepared_at: Option<CommitNo>,
     /// Makes a resend of the same commit harmless.
     pub producer: Option<Producer>,
@@ -56,17 +57,13 @@ pub struct RowsPart {
     pub payload: Bytes,
 }
 
-/// Blocks of one table.
+/// Blocks of one order of a table.
 #[derive(Debug)]
 pub struct GroupPart {
-    /// The table.
-    pub table: TableId,
-    /// The version of the definition that the blocks were encoded by.
-    pub definition_version: u32,
+    /// Which order they are added to, and what becomes of open rows and coverage with them.
+    pub head: AddHead,
     /// The blocks, in the order that their ordinals get.
     pub blocks: Vec<EncodedBlock>,
-    /// These blocks hold all open rows of the table up to this commit, which are open no longer.
-    pub covers: Option<CommitNo>,
 }
 
 /// A producer's own numbering of its commits.
@@ -92,6 +89,8 @@ pub enum Edit {
         name: String,
         /// Opaque to the kernel; version 1.
         definition: Bytes,
+        /// How many indexes it has, orders 2 and on. They cover all keys, for there are no rows yet.
+        indexes: u32,
     },
     /// The table and all its rows are gone.
     DropTable {
@@ -114,44 +113,37 @@ pub enum Edit {
         /// Opaque to the kernel.
         definition: Bytes,
     },
-    /// Staged and synced fragments become part of the table.
+    /// Staged and synced fragments become part of an order of a table. Those that cover open rows have blocks with the commits
+    /// of these; rows of others are new.
     AddFragments {
-        /// The table.
-        table: TableId,
-        /// The version of the definition that their blocks were encoded by.
-        definition_version: u32,
-        /// Their blocks hold all open rows of the table up to this commit, which are open no longer; they have the commits
-        /// of their rows. `None`: their rows are new.
-        covers: Option<CommitNo>,
+        /// Which order they are added to, and what becomes of open rows and coverage with them.
+        head: AddHead,
         /// Their root pages.
         roots: Vec<Entry>,
     },
-    /// Blocks (or whole fragments) of the table are replaced by staged fragments with the same rows in a better order. Refused
-    /// unless there are as many rows as before.
-    Replace {
-        /// The table.
-        table: TableId,
-        /// What goes: all must still be there.
-        removed: Vec<crate::index::EntryKey>,
-        /// What comes.
-        added: Vec<Entry>,
-    },
+    /// Blocks (or whole fragments) of orders of a table are replaced by staged fragments, those of the rows by as many rows in a
+    /// better order.
+    Replace(ReplaceEdit),
+    /// Orders of a table are made, dropped, switched off and on. Making and dropping take a new definition in the same commit.
+    Orders(OrdersEdit),
 }
 
 impl Commit {
-    /// The roots of the fragments that it makes part of a table, with that table.
-    pub(crate) fn fragments(&self) -> impl Iterator<Item = (TableId, &Entry)> {
-        let lists = self.edits.iter().filter_map(|edit| match edit {
-            Edit::AddFragments { table, roots, .. } => Some((*table, roots)),
-            Edit::Replace { table, added, .. } => Some((*table, added)),
-            _ => None,
-        });
-        lists.flat_map(|(table, roots)| roots.iter().map(move |root| (table, root)))
+    /// The roots of the fragments that it makes part of a table, with that table and the order.
+    pub(crate) fn fragments(&self) -> impl Iterator<Item = ((TableId, u32), &Entry)> {
+        self.edits.iter().flat_map(Edit::fragments)
     }
 
     /// Does nothing but free space.
     pub(crate) fn frees_space(&self) -> bool {
-        let frees = |edit: &Edit| matches!(edit, Edit::DropTable { .. } | Edit::Replace { .. });
+        // A definition that takes the place of another one goes with the orders that it does not name any more.
+        let drops_orders = |edit: &Edit| matches!(edit, Edit::Orders(edit) if edit.frees_space());
+        let may_define = self.edits.iter().any(drops_orders);
+        let frees = |edit: &Edit| match edit {
+            Edit::DropTable { .. } | Edit::Replace(_) => true,
+            Edit::SetDefinition { .. } => may_define,
+            edit => drops_orders(edit),
+        };
         self.rows.is_empty() && self.groups.is_empty() && self.edits.iter().all(frees)
     }
 
@@ -171,5 +163,34 @@ impl Commit {
             .map(|b| b.bytes.len())
             .sum();
         rows + blocks
+    }
+}
+
+impl Edit {
+    /// The roots of the fragments that it makes part of a table, with that table and the order.
+    pub(crate) fn fragments(&self) -> Box<dyn Iterator<Item = ((TableId, u32), &Entry)> + '_> {
+        match self {
+            Self::AddFragments { head, roots } => {
+                Box::new(roots.iter().map(|root| ((head.table, head.order), root)))
+            }
+            Self::Replace(edit) => Box::new(edit.orders.iter().flat_map(|order| {
+                let place = (edit.table, order.order);
+                order.added.iter().map(move |root| (place, root))
+            })),
+            _ => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// The table that it changes or makes.
+    pub(crate) fn table(&self) -> TableId {
+        match self {
+            Self::CreateTable { table, .. }
+            | Self::DropTable { table }
+            | Self::RenameTable { table, .. }
+            | Self::SetDefinition { table, .. } => *table,
+            Self::AddFragments { head, .. } => head.table,
+            Self::Replace(edit) => edit.table,
+            Self::Orders(edit) => edit.table,
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! recovery would replay are looked at. A segment is emptied of all tables or left alone: moving some of its blocks frees
 //! nothing.
 //!
-//! Files and syncs are bounded. A round makes one fragment per table, for its blocks of all segments that are emptied. It
+//! Files and syncs are bounded. A round makes one fragment per order of a table, for its blocks of all segments that are emptied. It
 //! begins when that frees a 64th of a segment (1 MiB) for each file to be made, or eight segments, or where a quarter of the
 //! free space is as much; until then the segments stay. Small fragments of the same table are copied along, each by one that is at
 //! least half as long: so a table keeps a number of small ones that grows with the logarithm of their size.
@@ -21,10 +21,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::{FragmentWriter, read_to_copy};
 use crate::garbage::Marked;
 use crate::ids::{FileId, TableId};
-use crate::index::{Entry, EntryKey, Step, Tree};
+use crate::index::{Entry, ItemName, Step, Tree};
 use crate::job::Job;
+use crate::orders::{OrderReplace, ReplaceEdit};
 use crate::paths::{list_fragments, list_segments, segment_path};
-use crate::state::TableSnapshot;
 use crate::writer::Writer;
 use std::collections::{BTreeSet, HashSet};
 
@@ -52,7 +52,7 @@ struct Sparse<'a> {
     live_bytes: u64,
     freed_bytes: u64,
     /// With blocks in it.
-    tables: &'a [TableId],
+    orders: &'a [(TableId, u32)],
 }
 
 /// Empties segments that have become sparse, if that is worth the files it makes; `is_full`: whatever it makes, as far as
@@ -125,7 +125,7 @@ fn sparse_segments<'a>(
         let Some(live) = marked.needed.files.get(&segment) else {
             continue;
         };
-        if segment >= log_floor || live.tables.is_empty() {
+        if segment >= log_floor || live.orders.is_empty() {
             continue;
         }
         let path = segment_path(&writer.dir, segment);
@@ -139,23 +139,23 @@ fn sparse_segments<'a>(
                 segment,
                 live_bytes: live.bytes,
                 freed_bytes: found.len_bytes - live.bytes,
-                tables: &live.tables,
+                orders: &live.orders,
             });
         }
     }
     Ok(sparse)
 }
 
-/// Those first that have blocks of the fewest tables, as many as free enough for the files to be made.
+/// Those first that have blocks of the fewest orders of tables, as many as free enough for the files to be made.
 fn keep_what_is_worth_it(writer: &Writer, sparse: &mut Vec<Sparse<'_>>) {
-    sparse.sort_unstable_by_key(|sparse| (sparse.tables.len(), sparse.segment));
+    sparse.sort_unstable_by_key(|sparse| (sparse.orders.len(), sparse.segment));
     let much_bytes = (MOST_SPARSE_SEGMENTS * writer.segment_bytes)
         .min(writer.supply.free.counted_bytes() / SHARE_OF_FREE_SPACE);
-    let (mut freed_bytes, mut tables, mut worth_it) = (0, HashSet::<TableId>::new(), 0);
+    let (mut freed_bytes, mut orders, mut worth_it) = (0, HashSet::<(TableId, u32)>::new(), 0);
     for (count, sparse) in (1..).zip(&*sparse) {
         freed_bytes += sparse.freed_bytes;
-        tables.extend(sparse.tables);
-        let needed_bytes = tables.len() as u64 * small_bytes(writer);
+        orders.extend(sparse.orders);
+        let needed_bytes = orders.len() as u64 * small_bytes(writer);
         if freed_bytes >= needed_bytes.min(much_bytes) {
             worth_it = count;
         }
@@ -180,16 +180,19 @@ struct Round<'a> {
     first_error: Result<()>,
 }
 
-/// A fragment that is written, with the commit that puts it in the place of the blocks it was copied from.
+/// Fragments that are written, one for each order of a table, with the commit that puts them in the place of the blocks they
+/// were copied from.
 struct Move {
     table: TableId,
     commit: Commit,
-    file: FileId,
+    files: Vec<FileId>,
+    /// How many of them it moves.
+    blocks: usize,
     /// Blocks of the table may be left: there were more than one commit names.
     is_partial: bool,
 }
 
-/// The blocks of a table that a round moves, and its small fragments.
+/// The blocks of an order of a table that a round moves, and its small fragments.
 #[derive(Default)]
 struct Found {
     blocks: Vec<Entry>,
@@ -211,7 +214,8 @@ impl<'a> Round<'a> {
     /// Moves all blocks out of these segments.
     fn empty(&mut self, sparse: &[Sparse<'_>]) -> Result<()> {
         self.segments = sparse.iter().map(|sparse| sparse.segment).collect();
-        let tables: BTreeSet<TableId> = sparse.iter().flat_map(|s| s.tables).copied().collect();
+        let orders = sparse.iter().flat_map(|sparse| sparse.orders);
+        let tables: BTreeSet<TableId> = orders.map(|(table, _)| *table).collect();
         let mut tables: Vec<TableId> = tables.into_iter().collect();
         // Closing waits for this.
         while !tables.is_empty() && !self.writer.is_closing() {
@@ -246,7 +250,7 @@ impl<'a> Round<'a> {
         let mut failed = self.writer.store.sync_data_folder(failed_syncs);
         for moved in moves {
             if failed.is_err() {
-                self.writer.abandon_fragments([moved.file]);
+                self.writer.abandon_fragments(moved.files);
                 continue;
             }
             match (self.writer).submit(Job::Commit(moved.commit), Durability::Process) {
@@ -259,16 +263,55 @@ impl<'a> Round<'a> {
         failed.map(|()| partial)
     }
 
-    /// Copies the blocks of a table that lie in the segments, and small fragments of it, into a new fragment. `None`: there
-    /// are none, or none that can be read.
+    /// Copies the blocks of all orders of a table that lie in the segments, and small fragments of it, into a new fragment for each
+    /// order. `None`: there are none, or none that can be read.
     fn copy_table(&mut self, table: TableId) -> Result<Option<Move>> {
         // A snapshot of its own: a replacement is refused if blocks of the table were replaced since.
         let Some(table) = self.writer.snapshot().table(table) else {
             return Ok(None);
         };
-        let found = self.find(&table)?;
+        let mut moved = Move {
+            table: table.id,
+            commit: Commit {
+                prepared_at: Some(table.commit()),
+                ..Commit::default()
+            },
+            files: Vec::new(),
+            blocks: 0,
+            is_partial: false,
+        };
+        let mut edit = ReplaceEdit::of_orders(table.id);
+        let copied = table.trees().try_for_each(|(order, tree)| {
+            let copied = self.copy_order((table.id, order), tree, &mut moved)?;
+            edit.orders.extend(copied);
+            Ok(())
+        });
+        if copied.is_err() {
+            self.writer.abandon_fragments(moved.files);
+            return copied.map(|()| None);
+        }
+        if edit.orders.is_empty() {
+            return Ok(None);
+        }
+        moved.commit.edits.push(Edit::Replace(edit));
+        Ok(Some(moved))
+    }
+
+    /// The same of one order.
+    fn copy_order(
+        &mut self,
+        (table, order): (TableId, u32),
+        tree: &Tree,
+        moved: &mut Move,
+    ) -> Result<Option<OrderReplace>> {
+        let most_blocks = MOST_MOVED_BLOCKS - moved.blocks;
+        if tree.pending().is_some() && order != 0 {
+            // The rows are there without it.
+            return Ok(None);
+        }
+        let found = self.find(tree, most_blocks)?;
         let mut fragment: Option<FragmentWriter> = None;
-        let (mut removed, mut bytes): (Vec<EntryKey>, u64) = (Vec::new(), 0);
+        let (mut removed, mut bytes): (Vec<ItemName>, u64) = (Vec::new(), 0);
         for entry in found.blocks {
             if self.writer.is_closing() {
                 return Ok(None);
@@ -287,46 +330,32 @@ impl<'a> Round<'a> {
             // Not before there is something to write: one that is left empty stays until other garbage goes.
             let fragment = match &mut fragment {
                 Some(fragment) => fragment,
-                none => none.insert(self.writer.stage_fragment_anyway(table.id)?),
+                none => none.insert(self.writer.stage_fragment_anyway((table, order))?),
             };
             fragment.copy_block(&block)?;
             bytes += u64::from(entry.address.bytes);
-            removed.push(entry.key());
+            removed.push(ItemName::of(&entry));
         }
+        moved.is_partial |= found.is_partial;
         let Some(mut fragment) = fragment else {
             return Ok(None);
         };
-        self.copy_along(
-            &table,
-            found.small_fragments,
-            &mut fragment,
-            bytes,
-            &mut removed,
-        )?;
+        let room = most_blocks - removed.len();
+        let along = found.small_fragments;
+        self.copy_along(table, along, &mut fragment, bytes, room, &mut removed)?;
+        moved.blocks += removed.len();
         let file = fragment.id();
-        let replace = Edit::Replace {
-            table: table.id,
-            removed,
-            added: vec![fragment.finish_unnamed()?],
-        };
-        Ok(Some(Move {
-            table: table.id,
-            commit: Commit {
-                edits: vec![replace],
-                prepared_at: Some(table.commit()),
-                ..Commit::default()
-            },
-            file,
-            is_partial: found.is_partial,
-        }))
+        let added = vec![fragment.finish_unnamed()?];
+        moved.files.push(file);
+        Ok(Some(OrderReplace::of_items(order, removed, added)))
     }
 
-    /// Walks the index of a table, but for what is below its fragments.
-    fn find(&self, table: &TableSnapshot) -> Result<Found> {
+    /// Walks the tree of an order, but for what is below its fragments, up to so many blocks.
+    fn find(&self, tree: &Tree, most_blocks: usize) -> Result<Found> {
         let mut found = Found::default();
         let mut small_fragments = Vec::new();
         let mut is_root = true;
-        let mut walk = table.tree.walk(None, &*self.writer.store);
+        let mut walk = tree.walk(None, &*self.writer.store);
         while let Some(entry) = walk.next(|entry| {
             // A page that is not written yet has no place.
             let is_written_page = !entry.is_block() && entry.address.bytes > 0;
@@ -345,11 +374,11 @@ impl<'a> Round<'a> {
                 true => Step::Skip,
             }
         })? {
-            found.blocks.push(entry);
-            if found.blocks.len() == MOST_MOVED_BLOCKS {
+            if found.blocks.len() == most_blocks {
                 found.is_partial = true;
                 break;
             }
+            found.blocks.push(entry);
         }
         found.small_fragments = small_fragments;
         Ok(found)
@@ -358,20 +387,21 @@ impl<'a> Round<'a> {
     /// Copies small fragments of a table behind `bytes` that were copied to a new one.
     fn copy_along(
         &self,
-        table: &TableSnapshot,
+        table: TableId,
         mut small_fragments: Vec<Entry>,
         fragment: &mut FragmentWriter,
         mut bytes: u64,
-        removed: &mut Vec<EntryKey>,
+        most_blocks: usize,
+        removed: &mut Vec<ItemName>,
     ) -> Result<()> {
         let store = &self.writer.store;
-        let mut most_blocks = (MOST_MOVED_BLOCKS - removed.len()) as u64;
+        let mut most_blocks = most_blocks as u64;
         small_fragments.sort_by_key(|small| small.block_bytes);
         for small in small_fragments {
             if small.block_bytes > COPIED_ALONG * bytes || small.blocks > most_blocks {
                 break;
             }
-            let tree = Tree::from_root(table.id, Some(small.clone()));
+            let tree = Tree::from_root(table, Some(small.clone()));
             let blocks: Result<Vec<_>> = tree
                 .iter(None, &**store)
                 .map(|block| read_to_copy(store, &block?))
@@ -383,7 +413,7 @@ impl<'a> Round<'a> {
             }
             most_blocks -= small.blocks;
             bytes += small.block_bytes;
-            removed.push(small.key());
+            removed.push(ItemName::of(&small));
         }
         Ok(())
     }

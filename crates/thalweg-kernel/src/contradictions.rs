@@ -16,6 +16,7 @@ use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{FileId, TableId};
 use crate::index::{Entry, EntryKey};
+use crate::orders::{AddHead, OrderAction, OrderChange};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,8 +39,12 @@ struct Parts<'a> {
     /// The names that tables get, folded.
     names: BTreeSet<Cow<'a, str>>,
     fragments: BTreeSet<FileId>,
-    /// The places of added items in the indexes of their tables.
-    keys: Vec<(TableId, EntryKey)>,
+    /// The places of added items in the orders of their tables.
+    keys: Vec<((TableId, u32), EntryKey)>,
+    /// Orders whose items change.
+    touched: BTreeSet<(TableId, u32)>,
+    /// Orders that are made or dropped.
+    made: Vec<(TableId, u32)>,
 }
 
 /// How often a commit does what to one table.
@@ -54,6 +59,9 @@ struct Uses {
     /// Rows that are new, raw or in blocks.
     raw_rows: usize,
     new_blocks: usize,
+    /// Edits of its orders, and how many of these they make or drop.
+    orders: usize,
+    orders_made: usize,
 }
 
 impl<'a> Parts<'a> {
@@ -61,12 +69,7 @@ impl<'a> Parts<'a> {
         match change {
             Change::Producer(_) => {}
             Change::Rows(part) => self.uses(part.table).raw_rows += 1,
-            Change::Group {
-                table,
-                covers,
-                entries,
-                ..
-            } => self.add_blocks(*table, covers.is_some(), entries),
+            Change::Group { head, entries, .. } => self.add_blocks(head, entries),
             Change::Edit(edit) => self.add_edit(edit)?,
         }
         Ok(())
@@ -87,19 +90,32 @@ impl<'a> Parts<'a> {
                 self.uses(*table).definitions += 1;
                 Ok(())
             }
-            Edit::AddFragments {
-                table,
-                covers,
-                roots,
-                ..
-            } => {
-                self.add_blocks(*table, covers.is_some(), roots);
+            Edit::AddFragments { head, roots } => {
+                self.add_blocks(head, roots);
                 self.add_fragments(roots)
             }
-            Edit::Replace { table, added, .. } => {
-                self.uses(*table).replacements += 1;
-                self.add_keys(*table, added);
-                self.add_fragments(added)
+            Edit::Replace(edit) => {
+                self.uses(edit.table).replacements += 1;
+                for order in &edit.orders {
+                    self.touched.insert((edit.table, order.order));
+                    self.add_keys((edit.table, order.order), &order.added);
+                    self.add_fragments(&order.added)?;
+                }
+                Ok(())
+            }
+            Edit::Orders(edit) => {
+                let is_made = |change: &&OrderChange| {
+                    matches!(change.action, OrderAction::Make | OrderAction::Drop)
+                };
+                let made = edit.changes.iter().filter(is_made);
+                let before = self.made.len();
+                self.made
+                    .extend(made.map(|change| (edit.table, change.order)));
+                let made = self.made.len() - before;
+                let uses = self.uses(edit.table);
+                uses.orders += 1;
+                uses.orders_made += made;
+                Ok(())
             }
         }
     }
@@ -110,17 +126,18 @@ impl<'a> Parts<'a> {
         uses
     }
 
-    fn add_blocks(&mut self, table: TableId, covers: bool, items: &[Entry]) {
-        let uses = self.uses(table);
-        match covers {
+    fn add_blocks(&mut self, head: &AddHead, items: &[Entry]) {
+        let uses = self.uses(head.table);
+        match head.covers.is_some() {
             true => uses.covers += 1,
-            false => uses.new_blocks += 1,
+            false if head.is_of_new_rows() => uses.new_blocks += 1,
+            false => _ = self.touched.insert((head.table, head.order)),
         }
-        self.add_keys(table, items);
+        self.add_keys((head.table, head.order), items);
     }
 
-    fn add_keys(&mut self, table: TableId, items: &[Entry]) {
-        let keys = items.iter().map(|item| (table, item.key()));
+    fn add_keys(&mut self, place: (TableId, u32), items: &[Entry]) {
+        let keys = items.iter().map(|item| (place, item.key()));
         self.keys.extend(keys);
     }
 
@@ -150,7 +167,14 @@ impl<'a> Parts<'a> {
             let why = uses.contradiction()?;
             Some(invalid(format!("{why} (table id {})", table.0)))
         });
-        refused.map_or(Ok(()), Err)
+        refused.map_or(Ok(()), Err)?;
+        match self.made.iter().find(|place| self.touched.contains(place)) {
+            None => Ok(()),
+            Some((table, order)) => Err(invalid(format!(
+                "a commit that makes or drops index {order} of table {} changes nothing in it",
+                table.0
+            ))),
+        }
     }
 
     /// Blocks of one table with the same key would be taken for each other.
@@ -159,9 +183,9 @@ impl<'a> Parts<'a> {
         match self.keys.windows(2).find(|pair| pair[0] == pair[1]) {
             None => Ok(()),
             Some(pair) => {
-                let (table, key) = pair[0];
+                let ((table, order), key) = pair[0];
                 Err(invalid(format!(
-                    "two blocks of table {} have key {} and are number {} of commit {}",
+                    "two blocks of order {order} of table {} have key {} and are number {} of commit {}",
                     table.0, key.key_min, key.ordinal, key.commit.0
                 )))
             }
@@ -171,7 +195,6 @@ impl<'a> Parts<'a> {
 
 impl Uses {
     fn contradiction(&self) -> Option<&'static str> {
-        let block_changes = self.replacements + self.covers + self.new_blocks;
         if self.drops > 0 && self.all > 1 {
             return Some("a commit that drops a table does nothing else to it");
         }
@@ -183,12 +206,16 @@ impl Uses {
                 "a commit covers the open rows of a table once: their blocks go into one group or one edit",
             );
         }
-        // Which pages a replacement needs is found out before anything of the commit is applied, and would be others behind
-        // another change.
-        if self.replacements > 0 && block_changes > 1 {
+        if self.replacements > 1 || (self.replacements > 0 && self.covers > 0) {
             return Some(
-                "a commit that replaces blocks of a table changes no others of it: store one after the other",
+                "a commit replaces blocks of a table once, and covers none of its open rows beside that: store one after the other",
             );
+        }
+        if self.orders > 1 {
+            return Some("a commit changes the orders of a table once");
+        }
+        if self.orders_made > 0 && self.definitions == 0 {
+            return Some("indexes are made and dropped together with a new definition");
         }
         if self.raw_rows > 0 && self.new_blocks > 0 {
             return Some(

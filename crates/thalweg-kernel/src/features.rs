@@ -6,6 +6,8 @@
 use crate::error::{Error, Result};
 use std::fmt;
 
+/// Orders above 1.
+const ORDERS: u32 = 1 << 0;
 /// Page grids of blocks.
 const GRIDS: u32 = 1 << 5;
 /// Codecs beyond the first ones.
@@ -28,8 +30,14 @@ impl Features {
         to_write: CODECS,
     };
 
+    /// Those of a database with a table that has indexes.
+    pub(crate) const ORDERS: Self = Self {
+        to_read: ORDERS,
+        to_write: ORDERS,
+    };
+
     /// Those that this program knows.
-    const KNOWN: u32 = GRIDS | CODECS;
+    const KNOWN: u32 = ORDERS | GRIDS | CODECS;
 
     /// These and others.
     pub(crate) fn with(self, other: Self) -> Self {
@@ -85,7 +93,7 @@ mod tests {
         let error = newer.check_writing("root").unwrap_err();
         assert!(error.message().contains("(1, 31)"), "{error}");
         let both = newer.with(Features {
-            to_read: 1,
+            to_read: 1 << 2,
             to_write: 0,
         });
         assert!(both.check_reading("root").is_err());

@@ -5,7 +5,7 @@
 //! left; what is left over at the end is an error (`finish`).
 
 use crate::error::{Error, Result};
-use crate::wire::{Parsed, Reader};
+use crate::wire::{Fault, Parsed, Reader};
 use std::fmt;
 
 /// Appends fields to a buffer.
@@ -69,6 +69,14 @@ impl<'a> Fields<'a> {
 
     fn told<T>(&self, parsed: Parsed<T>) -> Result<T> {
         parsed.map_err(|wrong| Error::corruption(self.what, wrong))
+    }
+
+    /// A part that is read by the rules of its own.
+    pub(crate) fn read<T>(
+        &mut self,
+        part: impl FnOnce(&mut Reader<'a>) -> Result<T, Fault>,
+    ) -> Result<T> {
+        part(&mut self.reader).map_err(|fault| fault.at(self.what, "a part of it"))
     }
 
     pub(crate) fn take(&mut self, bytes: usize) -> Result<&'a [u8]> {

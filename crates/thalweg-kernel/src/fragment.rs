@@ -56,8 +56,8 @@ pub struct FragmentWriter {
     supply: Option<Arc<SegmentSupply>>,
 }
 
-/// The files of fragments that are not part of a table yet, and the table that each has blocks of.
-pub(crate) type Staged = HashMap<FileId, TableId>;
+/// The files of fragments that are not part of a table yet, and the table and order that each has blocks of.
+pub(crate) type Staged = HashMap<FileId, (TableId, u32)>;
 
 impl FragmentWriter {
     /// Creates the file of a new fragment, under an id of its own that is in `staged` from then on.
@@ -74,7 +74,7 @@ impl FragmentWriter {
         // Under the lock, so that nobody sees the id given out and the file not staged.
         let mut files = staged.lock();
         let file = supply.next_file_id();
-        files.insert(file, table);
+        files.insert(file, (table, order));
         drop(files);
         let made = Self::create(store, file, (table, order), Arc::clone(staged));
         if made.is_err() {

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::failure::refusal;
 use crate::fragment::fragment_table;
 use crate::ids::{FileId, TableId};
-use crate::index::{Address, Entry, Step};
+use crate::index::{Address, Entry, Step, Tree};
 use crate::job::Job;
 use crate::live::PinPlace;
 use crate::paths::{list_fragments, list_segments, segment_path};
@@ -27,7 +27,6 @@ use crate::segment;
 use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::Snapshot;
 use crate::store::Store;
-use crate::table_state::TableState;
 use crate::writer::{EMPTY_FRAGMENTS, Writer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -234,8 +233,8 @@ impl Needed {
 pub(crate) struct Live {
     /// Of blocks and index pages.
     pub(crate) bytes: u64,
-    /// Tables with blocks in it.
-    pub(crate) tables: Vec<TableId>,
+    /// Orders of tables with blocks in it.
+    pub(crate) orders: Vec<(TableId, u32)>,
 }
 
 /// Deletes what can go: empty fragments always, the rest if that is at least `least_bytes`.
@@ -482,7 +481,7 @@ fn unneeded(cleaner: &Cleaner, marked: &Marked) -> Result<Vec<Dead>> {
     Ok(segments.chain(fragments).collect())
 }
 
-/// What the index of a table takes of one file.
+/// What the tree of an order takes of one file.
 #[derive(Clone, Copy, Debug)]
 struct FileUse {
     file: FileId,
@@ -494,31 +493,38 @@ struct FileUse {
 /// few do. By the place of their root page, where there will never be another one.
 #[derive(Debug, Default)]
 struct KnownUses {
-    of_tables: HashMap<TableId, (Address, Box<[FileUse]>)>,
+    of_orders: HashMap<(TableId, u32), (Address, Box<[FileUse]>)>,
 }
 
 /// What the blocks and index pages of a snapshot take of each file; a file that is not there is not needed.
 fn live_files(snapshot: &Snapshot, store: &Store, known: &mut KnownUses) -> Needed {
     let mut needed = Needed::default();
-    let mut with_rows = 0;
+    let mut with_items = 0;
     let tables = snapshot.state().tables.iter();
-    for table in tables.filter(|table| !table.tree.is_empty()) {
-        with_rows += 1;
-        // Damaged or not to be read now: what is kept for nothing goes in a later round.
-        if mark_table(table, store, known, &mut needed.files).is_err() {
-            needed.unreadable.push(table.id);
+    for table in tables {
+        let trees = { table.trees() }.filter(|(_, tree)| !tree.is_empty());
+        for (order, tree) in trees {
+            with_items += 1;
+            // Damaged or not to be read now: what is kept for nothing goes in a later round.
+            if mark_order((table.id, order), tree, store, known, &mut needed.files).is_err() {
+                needed.unreadable.push(table.id);
+            }
         }
     }
-    // Of tables that were dropped, once there are as many.
-    if known.of_tables.len() > 2 * with_rows {
-        let is_there = |id: &TableId| snapshot.state().tables.get(*id).is_some();
-        known.of_tables.retain(|id, _| is_there(id));
+    // Of orders that were dropped, once there are as many.
+    if known.of_orders.len() > 2 * with_items {
+        let is_there = |(table, order): &(TableId, u32)| {
+            let table = snapshot.state().tables.get(*table);
+            table.is_some_and(|table| table.tree_of(*order).is_some())
+        };
+        known.of_orders.retain(|place, _| is_there(place));
     }
     needed
 }
 
-fn mark_table(
-    table: &TableState,
+fn mark_order(
+    place: (TableId, u32),
+    tree: &Tree,
     store: &Store,
     known: &mut KnownUses,
     live: &mut HashMap<FileId, Live>,
@@ -528,19 +534,17 @@ fn mark_table(
             let file = live.entry(used.file).or_default();
             file.bytes += used.bytes;
             if used.has_blocks {
-                file.tables.push(table.id);
+                file.orders.push(place);
             }
         }
     };
     // What waits for a page is not below it, whatever is known of the pages.
-    table.tree.check_settled()?;
+    tree.check_settled()?;
     // If something was appended since the checkpoint the root is in memory; what it leads to is marked by the walk.
-    let root = (!table.tree.is_dirty())
-        .then(|| table.tree.root_entry())
-        .flatten();
+    let root = (!tree.is_dirty()).then(|| tree.root_entry()).flatten();
     let root_place = root.as_ref().map(|root| root.address);
-    if let Some((place, uses)) = known.of_tables.get(&table.id)
-        && Some(*place) == root_place
+    if let Some((root, uses)) = known.of_orders.get(&place)
+        && Some(*root) == root_place
     {
         mark(uses);
         return Ok(());
@@ -557,7 +561,7 @@ fn mark_table(
         used.has_blocks |= entry.is_block();
     };
     root.iter().for_each(&mut count);
-    let walked = table.tree.visit(None, store, &mut |entry| {
+    let walked = tree.visit(None, store, &mut |entry| {
         count(entry);
         if entry.is_block() {
             Step::Take
@@ -569,8 +573,8 @@ fn mark_table(
     // What was found counts in any case.
     mark(&uses);
     walked?;
-    if let Some(place) = root_place {
-        known.of_tables.insert(table.id, (place, uses));
+    if let Some(root) = root_place {
+        known.of_orders.insert(place, (root, uses));
     }
     Ok(())
 }

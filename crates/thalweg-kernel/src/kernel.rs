@@ -6,6 +6,7 @@
 //! at the end of the commit that calls for it.
 
 use crate::background::Background;
+use crate::block::ROWS_ORDER;
 use crate::commit::{Commit, Durability};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::FragmentWriter;
@@ -131,7 +132,12 @@ impl Kernel {
 
     /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragments`].
     pub fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
-        self.writer()?.stage_fragment(table)
+        self.stage_fragment_of(table, ROWS_ORDER)
+    }
+
+    /// The same for blocks of one of its orders.
+    pub fn stage_fragment_of(&self, table: TableId, order: u32) -> Result<FragmentWriter> {
+        self.writer()?.stage_fragment((table, order))
     }
 
     /// Lets go of finished fragments that are not to become part of a table. Those of a commit that was refused are let go of
@@ -278,6 +284,7 @@ pub(crate) mod tests {
             table: NEW_TABLE,
             name: "t".to_owned(),
             definition: Bytes::new(),
+            indexes: 0,
         };
         let create = Commit {
             edits: vec![create],

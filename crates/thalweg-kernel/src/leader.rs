@@ -16,7 +16,6 @@ mod recovery;
 mod room;
 
 use crate::announcer::Announcer;
-use crate::block::ROWS_ORDER;
 use crate::change::Change;
 use crate::commit::Durability;
 use crate::dropped::Dropped;
@@ -349,9 +348,9 @@ impl Leader {
         self.working.since_checkpoint.is_overdue()
     }
 
-    /// A file for blocks of a table.
-    pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
-        FragmentWriter::stage(&self.store, &self.supply, (table, ROWS_ORDER), &self.staged)
+    /// A file for blocks of an order of a table.
+    pub(crate) fn stage_fragment(&self, of: (TableId, u32)) -> Result<FragmentWriter> {
+        FragmentWriter::stage(&self.store, &self.supply, of, &self.staged)
     }
 
     /// Frees the space of all fragments that are part of no table yet.

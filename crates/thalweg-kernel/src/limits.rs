@@ -8,7 +8,7 @@ use crate::block::EncodedBlock;
 use crate::commit::{Commit, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
-use crate::index::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
+use crate::index::{ItemName, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
 
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
@@ -25,8 +25,8 @@ pub const NAME_LIMIT_BYTES: usize = 255;
 /// What a table takes of that besides its name and its definition.
 pub(crate) const TABLE_BYTES: u64 = 128;
 
-/// Bytes of one removed item in an edit.
-pub(crate) const REMOVED_BYTES: usize = 20;
+/// What an order beside the rows takes of it: its coverage may take as much.
+pub(crate) const ORDER_BYTES: u64 = 25 << 10;
 
 /// More than an entry takes in the directory of a group, whatever it says.
 const MOST_ENTRY_BYTES: usize = 160;
@@ -72,8 +72,11 @@ fn edit_bytes(edit: &Edit) -> usize {
         } => name.len() + definition.len(),
         Edit::RenameTable { name, .. } => name.len(),
         Edit::SetDefinition { definition, .. } => definition.len(),
-        Edit::Replace { removed, .. } => removed.len() * REMOVED_BYTES,
-        Edit::DropTable { .. } | Edit::AddFragments { .. } => 0,
+        Edit::Replace(edit) => {
+            let removed = edit.orders.iter().map(|order| order.removed_items().len());
+            removed.sum::<usize>() * ItemName::BYTES
+        }
+        Edit::DropTable { .. } | Edit::AddFragments { .. } | Edit::Orders(_) => 0,
     }
 }
 

@@ -3,12 +3,12 @@
 //! Invariants: blocks and fragments of a commit are numbered in the order they came, each table's from 0; a block knows its
 //! place in the frame before the frame knows its place in the log.
 
-use crate::block::ROWS_ORDER;
 use crate::change::{Change, changes_of, put_edit, put_group, put_producer, put_rows};
 use crate::commit::{Commit, Edit, GroupPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_ALIGN, FrameBuilder, FrameHead, FrameId, SectionKind};
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId};
+use crate::orders::AddHead;
 use bytes::Bytes;
 
 /// A commit in the form that is written and applied.
@@ -40,7 +40,7 @@ pub(crate) fn lower(
     if rows.is_empty() && groups.is_empty() && edits.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "a commit without content"));
     }
-    let mut ordinals: Vec<(TableId, u32)> = Vec::new();
+    let mut ordinals = Ordinals::default();
     let is_small = groups.is_empty() && edits.is_empty();
     changes.extend(rows.into_iter().map(Change::Rows));
     for mut edit in edits {
@@ -49,16 +49,12 @@ pub(crate) fn lower(
             // Where there are no more, the commit is refused before it is written.
             next_table = next_table.saturating_add(1);
         }
-        if let Edit::AddFragments {
-            table,
-            covers: None,
-            roots,
-            ..
-        } = &mut edit
+        if let Edit::AddFragments { head, roots } = &mut edit
+            && head.covers.is_none()
         {
             for root in roots {
                 let blocks = u32::try_from(root.blocks).map_err(|_| too_many_blocks())?;
-                let first = take_ordinals(&mut ordinals, *table, blocks)?;
+                let first = ordinals.take(head, blocks)?;
                 *root = root.clone().committed(number, number, first);
             }
         }
@@ -82,22 +78,17 @@ pub(crate) fn lower(
 fn lower_group(
     group: GroupPart,
     number: CommitNo,
-    ordinals: &mut Vec<(TableId, u32)>,
+    ordinals: &mut Ordinals,
 ) -> Result<(Change, Vec<Vec<u8>>)> {
-    let GroupPart {
-        table,
-        definition_version,
-        blocks,
-        covers,
-    } = group;
+    let GroupPart { head, blocks } = group;
     let mut offset = 0;
     let mut entries = Vec::with_capacity(blocks.len());
     let mut bytes = Vec::with_capacity(blocks.len());
     for block in blocks {
-        block.check_order(table, ROWS_ORDER)?;
+        block.check_order(head.table, head.order)?;
         let mut entry = block.entry;
-        let ordinal = take_ordinals(ordinals, table, 1)?;
-        if covers.is_some() {
+        let ordinal = ordinals.take(&head, 1)?;
+        if head.covers.is_some() {
             entry.ordinal = ordinal;
         } else {
             entry = entry.committed(number, number, ordinal);
@@ -111,29 +102,31 @@ fn lower_group(
         entries.push(entry);
         bytes.push(block.bytes);
     }
-    Ok((
-        Change::Group {
-            table,
-            definition_version,
-            covers,
-            entries,
-            blocks_offset: 0,
-        },
-        bytes,
-    ))
+    let change = Change::Group {
+        head,
+        entries,
+        blocks_offset: 0,
+    };
+    Ok((change, bytes))
 }
 
-fn take_ordinals(ordinals: &mut Vec<(TableId, u32)>, table: TableId, count: u32) -> Result<u32> {
-    let at = ordinals
-        .iter()
-        .position(|(t, _)| *t == table)
-        .unwrap_or_else(|| {
-            ordinals.push((table, 0));
-            ordinals.len() - 1
+/// The numbers that are next among the blocks of a commit, in each order of each table.
+#[derive(Default)]
+struct Ordinals(Vec<((TableId, u32), u32)>);
+
+impl Ordinals {
+    /// Takes so many of them for what is added to an order; returns the first.
+    fn take(&mut self, to: &AddHead, count: u32) -> Result<u32> {
+        let place = (to.table, to.order);
+        let at = self.0.iter().position(|(of, _)| *of == place);
+        let at = at.unwrap_or_else(|| {
+            self.0.push((place, 0));
+            self.0.len() - 1
         });
-    let first = ordinals[at].1;
-    ordinals[at].1 = first.checked_add(count).ok_or_else(too_many_blocks)?;
-    Ok(first)
+        let first = self.0[at].1;
+        self.0[at].1 = first.checked_add(count).ok_or_else(too_many_blocks)?;
+        Ok(first)
+    }
 }
 
 fn too_many_blocks() -> Error {
@@ -157,16 +150,8 @@ pub(crate) fn build(builder: &mut FrameBuilder, lowered: &mut Lowered) -> Result
                 put_producer(producer, out);
                 Ok(())
             })?,
-            Change::Group {
-                table,
-                definition_version,
-                covers,
-                entries,
-                ..
-            } => {
-                builder.section(SectionKind::Group, |out| {
-                    put_group(*table, *definition_version, *covers, entries, out)
-                })?;
+            Change::Group { head, entries, .. } => {
+                builder.section(SectionKind::Group, |out| put_group(head, entries, out))?;
             }
         }
     }

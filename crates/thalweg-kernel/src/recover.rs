@@ -89,7 +89,7 @@ pub(crate) fn apply(working: &mut Working, frame: Frame, pages: &dyn PageLoader)
 /// Applies a frame that now begins at `at`.
 pub(crate) fn apply_at(
     working: &mut Working,
-    frame: Frame,
+    mut frame: Frame,
     at: LogPosition,
     pages: &dyn PageLoader,
 ) -> Result<()> {
@@ -109,7 +109,7 @@ pub(crate) fn apply_at(
                 format_args!("a commit that does not fit the state before it: {e}"),
             )
         })?;
-    working.apply(frame.head.id.commit, frame.changes, at, pages)
+    working.apply(frame.head.id.commit, &mut frame.changes, at, pages)
 }
 
 /// Whether the blocks of a frame are what their directory says.

@@ -30,6 +30,12 @@ pub enum Rule {
     SyncNames,
     /// Reading processes show nothing that a power cut could take, unless it was stored so.
     HideUnsynced,
+    /// An item is replaced under its name alone: its key may have been given to another one.
+    NamedItems,
+    /// Keys into which rows come without their entries are covered by an index no longer.
+    LoweredCoverage,
+    /// Ranges are complete only if no rows came into them meanwhile without their entries.
+    CompleteRanges,
     /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
     /// makes the checksums right.
     Checksum,
@@ -38,7 +44,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -51,6 +57,9 @@ impl Rule {
         Self::SyncBeforeNext,
         Self::SyncNames,
         Self::HideUnsynced,
+        Self::NamedItems,
+        Self::LoweredCoverage,
+        Self::CompleteRanges,
         Self::Checksum,
     ];
 

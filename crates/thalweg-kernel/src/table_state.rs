@@ -3,6 +3,7 @@
 use crate::ids::{CommitNo, TableId};
 use crate::index::Tree;
 use crate::open_rows::OpenList;
+use crate::orders::{Order, Orders};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -19,8 +20,53 @@ pub struct TableState {
     pub definition_version: u32,
     /// The commit that made it.
     pub created: CommitNo,
-    /// Its blocks.
+    /// Its order 0: the blocks of its rows.
     pub tree: Tree,
+    /// Its other orders; `None`: it never had one.
+    pub(crate) orders: Option<Arc<Orders>>,
     /// Its rows that are in no block yet.
     pub(crate) open: OpenList,
+}
+
+impl TableState {
+    /// Its orders beside the rows, ascending by id.
+    #[must_use]
+    pub fn orders(&self) -> &[Order] {
+        self.orders.as_ref().map_or(&[], |orders| &orders.list)
+    }
+
+    /// One of these.
+    #[must_use]
+    pub fn order(&self, id: u32) -> Option<&Order> {
+        self.orders.as_ref()?.get(id)
+    }
+
+    /// The trees of all orders, that of the rows first.
+    pub fn trees(&self) -> impl Iterator<Item = (u32, &Tree)> {
+        let others = self.orders().iter().map(|order| (order.id, &order.tree));
+        std::iter::once((0, &self.tree)).chain(others)
+    }
+
+    /// The tree of an order.
+    #[must_use]
+    pub fn tree_of(&self, order: u32) -> Option<&Tree> {
+        match order {
+            0 => Some(&self.tree),
+            id => self.order(id).map(|order| &order.tree),
+        }
+    }
+
+    /// Gives an order another tree, if it is there.
+    pub(crate) fn set_tree(&mut self, order: u32, tree: Tree) {
+        if order == 0 {
+            self.tree = tree;
+        } else if let Some(order) = self.order_mut(order) {
+            order.tree = tree;
+        }
+    }
+
+    /// An order that is to be changed: a copy of its own, where other states share it.
+    pub(crate) fn order_mut(&mut self, id: u32) -> Option<&mut Order> {
+        Arc::make_mut(self.orders.as_mut()?).get_mut(id)
+    }
 }

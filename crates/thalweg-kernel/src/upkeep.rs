@@ -16,6 +16,7 @@ use crate::job::Job;
 use crate::limits::fit_one_group;
 use crate::open_rows::OpenRows;
 use crate::options::{Options, RowEncoder};
+use crate::orders::AddHead;
 use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::TableSnapshot;
 use crate::writer::Writer;
@@ -320,29 +321,26 @@ impl Upkeep {
         mut blocks: Vec<EncodedBlock>,
         covered: CommitNo,
     ) -> Result<Commit> {
-        let (covers, definition_version) = (Some(covered), table.definition_version);
-        let table = table.id;
+        let head = AddHead {
+            covers: Some(covered),
+            ..AddHead::of_rows(table.id, table.definition_version)
+        };
         if fit_one_group(&blocks) {
-            let group = GroupPart {
-                table,
-                definition_version,
-                blocks,
-                covers,
-            };
+            let group = GroupPart { head, blocks };
             return Ok(Commit {
                 groups: vec![group],
                 ..Commit::default()
             });
         }
-        let mut fragment = self.writer.stage_fragment_anyway(table)?;
+        let mut fragment = self
+            .writer
+            .stage_fragment_anyway((head.table, head.order))?;
         for (ordinal, block) in (0..).zip(&mut blocks) {
             block.entry.ordinal = ordinal;
             fragment.add_block(block)?;
         }
         let add = Edit::AddFragments {
-            table,
-            definition_version,
-            covers,
+            head,
             roots: vec![fragment.finish()?],
         };
         Ok(Commit {

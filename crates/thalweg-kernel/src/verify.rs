@@ -151,11 +151,13 @@ pub(crate) struct Check<'a> {
     seen_for_table: Vec<FileId>,
     /// Files whose header or footer is damaged.
     pub(crate) bad_files: HashSet<FileId>,
-    /// Blocks and pages that are damaged, each with its table.
-    pub(crate) bad_entries: Vec<(TableId, Entry)>,
+    /// Blocks and pages that are damaged, each with its table and order.
+    pub(crate) bad_entries: Vec<((TableId, u32), Entry)>,
     /// An error that was not damage but a failed call; if there is one, not of a device that does not return the bytes.
     pub(crate) failed: Option<Error>,
     on_bytes: &'a mut dyn FnMut(u64),
+    /// The order that is looked at.
+    order: u32,
 }
 
 impl<'a> Check<'a> {
@@ -169,6 +171,7 @@ impl<'a> Check<'a> {
             bad_entries: Vec::new(),
             failed: None,
             on_bytes,
+            order: ROWS_ORDER,
         }
     }
 }
@@ -246,10 +249,19 @@ impl Check<'_> {
         for open in table.open_rows() {
             self.report.rows += u64::from(open.part.rows);
         }
+        for (order, tree) in table.trees() {
+            self.order(table, order, tree);
+        }
+        Ok(())
+    }
+
+    /// All that the tree of an order leads to.
+    fn order(&mut self, table: &TableSnapshot, order: u32, tree: &Tree) {
+        self.order = order;
         let damage_before = self.report.damage.len();
-        self.tree(table, &table.tree.without_pending());
-        let Some(pending) = table.tree.pending() else {
-            return Ok(());
+        self.tree(table, &tree.without_pending());
+        let Some(pending) = tree.pending() else {
+            return;
         };
         for item in &pending.added {
             match item.is_block() {
@@ -258,13 +270,12 @@ impl Check<'_> {
             }
         }
         // What waits for a page that is whole again is made part of the index by the next commit.
-        if let Err(error) = table.tree.settled(self.store)
+        if let Err(error) = tree.settled(self.store)
             && self.report.damage.len() == damage_before
         {
-            let root = table.tree.total().map_or_else(Entry::unknown, Entry::clone);
+            let root = tree.total().map_or_else(Entry::unknown, Entry::clone);
             self.damage(table, &root, &error);
         }
-        Ok(())
     }
 
     /// Takes back what was found since the check of this table began, when there were so many `damaged` places.
@@ -272,7 +283,7 @@ impl Check<'_> {
         let mut damage = std::mem::take(&mut self.report.damage);
         damage.truncate(damaged);
         self.report = VerifyReport { damage, ..counts };
-        self.bad_entries.retain(|(of, _)| *of != table);
+        self.bad_entries.retain(|((of, _), _)| *of != table);
         for id in self.seen_for_table.drain(..) {
             self.seen.remove(&id);
             self.bad_files.remove(&id);
@@ -339,7 +350,9 @@ impl Check<'_> {
         match self.check_block(table, entry) {
             Ok(()) => {
                 self.file(table, entry);
-                self.report.rows += entry.rows;
+                if self.order == ROWS_ORDER {
+                    self.report.rows += entry.rows;
+                }
             }
             Err(error) => self.damage(table, entry, &error),
         }
@@ -353,7 +366,7 @@ impl Check<'_> {
         self.count_bytes(address.bytes);
         let head = block::verify(&bytes, &address)?;
         let spec = head.spec();
-        if (spec.table, spec.order) != (table.id, ROWS_ORDER) {
+        if (spec.table, spec.order) != (table.id, self.order) {
             let what = format!(
                 "the block is of order {} of table {}",
                 spec.order, spec.table.0
@@ -399,7 +412,7 @@ impl Check<'_> {
         let id = entry.address.file;
         if self.store.is_fragment(id)? {
             self.report.fragments += 1;
-            return verify_ends(self.store, table.id, ROWS_ORDER, entry).map(|_| ());
+            return verify_ends(self.store, table.id, self.order, entry).map(|_| ());
         }
         self.report.segments += 1;
         let name = segment_name(id);
@@ -421,8 +434,10 @@ impl Check<'_> {
 
     fn damage(&mut self, table: &TableSnapshot, entry: &Entry, error: &Error) {
         self.note_failure(error);
-        self.bad_entries.push((table.id, entry.clone()));
-        let damage = entry_damage(self.name(entry.address.file), &table.name, entry, error);
+        self.bad_entries
+            .push(((table.id, self.order), entry.clone()));
+        let file = self.name(entry.address.file);
+        let damage = entry_damage(file, &table.name, self.order, entry, error);
         self.report.damage.push(damage);
     }
 
@@ -448,8 +463,26 @@ pub(crate) fn file_name(store: &Store, id: FileId) -> PathBuf {
     }
 }
 
-/// What the rows below a damaged block or page are.
-pub(crate) fn entry_damage(file: PathBuf, table: &str, entry: &Entry, error: &Error) -> Damage {
+/// What the rows below a damaged block or page are. Those of an index are in order 0 as well.
+pub(crate) fn entry_damage(
+    file: PathBuf,
+    table: &str,
+    order: u32,
+    entry: &Entry,
+    error: &Error,
+) -> Damage {
+    let what = without_place(error, &entry.address);
+    if order != ROWS_ORDER {
+        return Damage {
+            file,
+            offset: entry.address.offset,
+            table: Some(table.to_owned()),
+            keys: None,
+            rows: Some(0),
+            commits: None,
+            what: format!("{what}; it is of index {order}, which no row depends on"),
+        };
+    }
     Damage {
         file,
         offset: entry.address.offset,
@@ -457,7 +490,7 @@ pub(crate) fn entry_damage(file: PathBuf, table: &str, entry: &Entry, error: &Er
         keys: Some((entry.key_min, entry.key_max)),
         rows: Some(entry.rows),
         commits: None,
-        what: without_place(error, &entry.address),
+        what,
     }
 }
 

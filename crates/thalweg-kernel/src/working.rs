@@ -8,6 +8,8 @@
 //! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
 //! checkpoints.
 
+mod trees;
+
 use crate::bases::Place;
 use crate::bases::{Base, Bases, BuildsOn};
 use crate::catalog::{Catalog, SharedDefinitions, Unnamed, fold_name};
@@ -17,10 +19,11 @@ use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Features;
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
-use crate::index::{Entry, EntryKey, PageLoader, Pending, Tree};
-use crate::limits::{CATALOGUE_LIMIT_BYTES, TABLE_BYTES};
+use crate::index::{Entry, ItemName, PageLoader, Pending, Tree};
+use crate::limits::{CATALOGUE_LIMIT_BYTES, ORDER_BYTES, TABLE_BYTES};
 use crate::open_rows::{OpenList, OpenRows};
 use crate::open_tables::{Open, OpenTables};
+use crate::orders::{AddHead, Coverage, OrderAction, Orders, OrdersEdit, ReplaceEdit};
 use crate::producers::Producers;
 use crate::rules::Rule;
 use crate::since_checkpoint::SinceCheckpoint;
@@ -31,14 +34,15 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
+use trees::{TreeChanges, Unindexed};
 
 /// The state as of the last applied frame.
 pub(crate) struct Working {
     pub(crate) tables: Catalog,
     definitions: SharedDefinitions,
     pub(crate) open: OpenTables,
-    /// Tables whose index may have pages in memory: it was changed since the last checkpoint.
-    pub(crate) changed_trees: BTreeSet<TableId>,
+    /// Trees that may have pages in memory: they were changed since the last checkpoint.
+    pub(crate) changed_trees: BTreeSet<(TableId, u32)>,
     pub(crate) producers: Producers,
     /// What all tables take of a checkpoint besides definitions, rows and pages.
     names_bytes: u64,
@@ -48,8 +52,10 @@ pub(crate) struct Working {
     /// Tables dropped since the last checkpoint. Until then a recovery in place may bring them back, and `replaced` has to know
     /// them.
     dropped: Vec<TableId>,
-    /// Tables with changes of the log that wait for a page of their index.
+    /// Tables with changes of the log that wait for a page of one of their trees.
     pub(crate) pending: BTreeSet<TableId>,
+    /// Rows that came without entries in an index.
+    unindexed: Unindexed,
     pub(crate) next_table: u32,
     /// Those of the last checkpoint that was read.
     pub(crate) features: Features,
@@ -89,6 +95,7 @@ impl Working {
             replaced: BTreeMap::new(),
             dropped: Vec::new(),
             pending: BTreeSet::new(),
+            unindexed: Unindexed::default(),
             next_table: 1,
             features: Features::default(),
             commit: CommitNo(0),
@@ -97,6 +104,11 @@ impl Working {
             longest_page_bytes: 0,
             bases: Bases::default(),
         }
+    }
+
+    /// The state was read as of its commit: what came before that is not known in detail.
+    pub(crate) fn begin_at_checkpoint(&mut self) {
+        self.unindexed.known_from = self.commit;
     }
 
     /// The features that the next checkpoint names.
@@ -111,22 +123,20 @@ impl Working {
     /// Whether blocks that the commit replaces are still those it was prepared from.
     pub(crate) fn check_prepared(&self, commit: &Commit) -> Result<()> {
         let is_outdated = |edit: &Edit| match edit {
-            Edit::Replace { table, .. } => self.replaced.get(table).copied() > commit.prepared_at,
+            Edit::Replace(edit) => self.replaced.get(&edit.table).copied() > commit.prepared_at,
             _ => false,
         };
         if commit.prepared_at.is_some() && commit.edits.iter().any(is_outdated) {
             let message = "other blocks of the table were replaced meanwhile";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        Ok(())
+        self.check_listed_coverage(commit)
     }
 
     /// Refuses a commit that cannot be stored: called by the leader before it writes, in commit order. `pages` keeps what it
     /// loads for [`Working::apply`].
     pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, Origin::Caller, |change| {
-            self.check(change, pages, Origin::Caller)
-        })
+        self.validate_by(changes, Origin::Caller, pages)
     }
 
     /// Refuses a commit of a damaged log that does not fit what is left. `edits_lost`: the commits that are lost may have dropped
@@ -137,56 +147,46 @@ impl Working {
         pages: &dyn PageLoader,
         edits_lost: bool,
     ) -> Result<()> {
-        let origin = Origin::DamagedLog { edits_lost };
-        self.validate_by(changes, origin, |change| self.check(change, pages, origin))
+        self.validate_by(changes, Origin::DamagedLog { edits_lost }, pages)
     }
 
     /// Refuses a commit of the log that does not fit the state. Pages that cannot be read say nothing about it: what needs
     /// them is put off when it is applied.
     pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, Origin::Log, |change| {
-            match self.check(change, pages, Origin::Log) {
-                Err(error) if error.is_of_unreadable_bytes() => Ok(()),
-                checked => checked,
-            }
-        })
+        self.validate_by(changes, Origin::Log, pages)
     }
 
     /// The same for all, so that whatever is stored can be read again: each change is sound, all of them together do not
-    /// contradict each other, and `fits` finds that each of them fits the state before the commit.
+    /// contradict each other, each of them fits the state before the commit, and what they do to each tree together can be done.
     fn validate_by(
         &self,
         changes: &[Change],
         origin: Origin,
-        mut fits: impl FnMut(&Change) -> Result<()>,
+        pages: &dyn PageLoader,
     ) -> Result<()> {
         self.check_catalogue(changes, origin)?;
         check_together(changes)?;
         changes.iter().try_for_each(|change| {
             change.check().map_err(|what| refused(change, what))?;
-            fits(change)
-        })
+            self.check(change, origin)
+        })?;
+        self.check_trees(changes, pages, origin)
     }
 
-    fn check(&self, change: &Change, pages: &dyn PageLoader, origin: Origin) -> Result<()> {
+    fn check(&self, change: &Change, origin: Origin) -> Result<()> {
         match change {
             Change::Rows(part) => self.check_version(part.table, part.definition_version),
-            Change::Group {
-                table,
-                definition_version,
-                covers,
-                entries,
-                ..
-            } => {
-                self.check_version(*table, *definition_version)?;
-                if let Some(covered) = covers {
-                    self.check_cover(*table, *covered, entries)?;
-                }
-                self.check_new_items(*table, entries, pages)
-            }
-            Change::Edit(edit) => self.check_edit(edit, pages, origin),
+            Change::Group { head, entries, .. } => self.check_add(head, entries),
+            Change::Edit(edit) => self.check_edit(edit, origin),
             Change::Producer(_) => Ok(()),
         }
+    }
+
+    fn check_add(&self, head: &AddHead, items: &[Entry]) -> Result<()> {
+        self.check_version(head.table, head.definition_version)?;
+        head.covers.map_or(Ok(()), |covered| {
+            self.check_cover(head.table, covered, items)
+        })
     }
 
     /// Whether a new table has the next number or, behind lost commits, one that no table is known to have.
@@ -214,12 +214,19 @@ impl Working {
                     table,
                     name,
                     definition,
+                    indexes,
                 }) => {
                     self.check_number(*table, next_table, origin)?;
                     let next = table.0.checked_add(1);
                     let next = next.ok_or_else(|| used_up("numbers of tables", table.0.into()))?;
                     next_table = next.max(next_table);
-                    TABLE_BYTES + (name.len() + definition.len()) as u64
+                    let orders_bytes = u64::from(*indexes) * ORDER_BYTES;
+                    TABLE_BYTES + orders_bytes + (name.len() + definition.len()) as u64
+                }
+                Change::Edit(Edit::Orders(edit)) => {
+                    let made = edit.changes.iter();
+                    let made = made.filter(|change| change.action == OrderAction::Make);
+                    made.count() as u64 * ORDER_BYTES
                 }
                 Change::Edit(Edit::RenameTable { name, .. }) => name.len() as u64,
                 Change::Edit(Edit::SetDefinition {
@@ -300,20 +307,12 @@ impl Working {
         ))
     }
 
-    /// Whether items can be inserted into the index of a table. A page that cannot be read refuses the commit that needs it,
-    /// and stops nothing else.
-    fn check_new_items(&self, id: TableId, items: &[Entry], pages: &dyn PageLoader) -> Result<()> {
-        let table = self.table(id).ok_or_else(|| dropped(id))?;
-        let keys = items.iter().map(Entry::key);
-        table.tree.check_new_keys(keys, pages)
-    }
-
     /// The first commit of which rows of a table are open.
     pub(crate) fn first_open(&self, table: TableId) -> Option<CommitNo> {
         self.open.get(table)?.first_commit()
     }
 
-    fn check_edit(&self, edit: &Edit, pages: &dyn PageLoader, origin: Origin) -> Result<()> {
+    fn check_edit(&self, edit: &Edit, origin: Origin) -> Result<()> {
         match edit {
             Edit::CreateTable { name, .. } => self.check_name(name, origin),
             Edit::DropTable { table } => self
@@ -333,44 +332,37 @@ impl Working {
                 expected_version,
                 ..
             } => self.check_version(*table, *expected_version),
-            Edit::AddFragments {
-                table,
-                definition_version,
-                covers,
-                roots,
-            } => {
-                self.check_version(*table, *definition_version)?;
-                if let Some(covered) = covers {
-                    self.check_cover(*table, *covered, roots)?;
-                }
-                self.check_new_items(*table, roots, pages)
-            }
-            Edit::Replace {
-                table,
-                removed,
-                added,
-            } => {
-                let state = self.table(*table).ok_or_else(|| dropped(*table))?;
-                if added.iter().any(|item| item.commit_max > self.commit) {
-                    let message = "blocks that replace others have commits that are yet to come";
-                    return Err(Error::new(ErrorKind::Invalid, message));
-                }
-                // Done twice, here and when it is applied: replacements are rare, and a refusal must come before the write.
-                let replaced =
-                    state
-                        .tree
-                        .replace(removed, added.clone(), pages, &mut Vec::new())?;
-                let rows = |tree: &Tree| tree.total().map_or(0, |total| total.rows);
-                // Not of what is stored: blocks below damaged pages are out of reach of a repair. The totals of a tree with changes
-                // that wait are of before these.
-                let is_known = origin == Origin::Caller && state.tree.pending().is_none();
-                if is_known && rows(&replaced) != rows(&state.tree) {
-                    let message = "blocks that replace others have not as many rows as these";
-                    return Err(Error::new(ErrorKind::Invalid, message));
-                }
-                Ok(())
-            }
+            Edit::AddFragments { head, roots } => self.check_add(head, roots),
+            Edit::Replace(edit) => self.check_replacement(edit),
+            Edit::Orders(edit) => self.check_orders(edit),
         }
+    }
+
+    fn check_replacement(&self, edit: &ReplaceEdit) -> Result<()> {
+        let invalid = |message: &str| Err(Error::new(ErrorKind::Invalid, message));
+        self.table(edit.table).ok_or_else(|| dropped(edit.table))?;
+        let mut added = edit.orders.iter().flat_map(|order| &order.added);
+        if added.any(|item| item.commit_max > self.commit) {
+            return invalid("blocks that replace others have commits that are yet to come");
+        }
+        if edit.left_out + edit.carried + edit.deleted > 0 {
+            return invalid("blocks that replace others leave rows out that are not deleted");
+        }
+        Ok(())
+    }
+
+    fn check_orders(&self, edit: &OrdersEdit) -> Result<()> {
+        let state = self.table(edit.table).ok_or_else(|| dropped(edit.table))?;
+        let orders = state.orders.as_deref();
+        let checked = match orders {
+            Some(orders) => orders.check(&edit.changes),
+            None => Orders::none().check(&edit.changes),
+        };
+        let conflict = |what: &str| {
+            let message = format!("{what} (table \"{}\")", state.name);
+            Error::new(ErrorKind::Conflict, message)
+        };
+        checked.map_err(conflict)
     }
 
     fn check_name(&self, name: &str, origin: Origin) -> Result<()> {
@@ -387,38 +379,42 @@ impl Working {
         self.producers.stored_before(producer)
     }
 
-    /// Applies a commit whose frame begins at `frame`.
+    /// Applies a commit whose frame begins at `frame`; `changes` are empty after that.
     pub(crate) fn apply(
         &mut self,
         commit: CommitNo,
-        changes: impl IntoIterator<Item = Change>,
+        changes: &mut Vec<Change>,
         frame: LogPosition,
         pages: &dyn PageLoader,
     ) -> Result<()> {
         assert!(commit.follows(self.commit), "commits are applied in order");
         self.since_checkpoint.frames += 1;
-        for change in changes {
+        self.note_complete(changes);
+        let mut trees = TreeChanges::default();
+        for change in changes.drain(..) {
             match change {
                 Change::Rows(part) => self.apply_rows(commit, part),
                 Change::Group {
-                    table,
-                    covers,
-                    entries,
+                    head,
+                    mut entries,
                     blocks_offset,
-                    ..
                 } => {
-                    let blocks = LogPosition {
-                        offset: frame.offset + blocks_offset,
-                        ..frame
-                    };
-                    self.apply_group(commit, table, covers, entries, blocks, pages)?;
+                    self.since_checkpoint.groups += 1;
+                    for entry in &mut entries {
+                        self.since_checkpoint.directory_bytes += directory_bytes(entry);
+                        entry.address.file = frame.segment;
+                        entry.address.offset += frame.offset + blocks_offset;
+                    }
+                    self.apply_add(commit, &head, &entries);
+                    trees.of(head.table, head.order).added.extend(entries);
                 }
-                Change::Edit(edit) => self.apply_edit(commit, edit, pages)?,
+                Change::Edit(edit) => self.apply_edit(commit, edit, &mut trees)?,
                 Change::Producer(producer) => {
                     self.producers.note(&producer, commit);
                 }
             }
         }
+        self.change_trees(commit, trees, pages)?;
         self.commit = commit;
         Ok(())
     }
@@ -446,53 +442,37 @@ impl Working {
         self.open.push(rows);
     }
 
-    fn apply_group(
-        &mut self,
-        commit: CommitNo,
-        table: TableId,
-        covers: Option<CommitNo>,
-        mut entries: Vec<Entry>,
-        blocks: LogPosition,
-        pages: &dyn PageLoader,
-    ) -> Result<()> {
-        self.since_checkpoint.groups += 1;
-        for entry in &mut entries {
-            self.since_checkpoint.directory_bytes += directory_bytes(entry);
-            entry.address.file = blocks.segment;
-            entry.address.offset += blocks.offset;
+    /// What items that are added to an order do beside that: to open rows, and to what indexes cover.
+    fn apply_add(&mut self, commit: CommitNo, head: &AddHead, items: &[Entry]) {
+        self.apply_coverage(commit, head, items);
+        match head.covers {
+            Some(covered) => {
+                self.open.cover(head.table, covered);
+                if Rule::CoverDrops.is_kept() {
+                    // A validated table exists.
+                    let _ = self.change(head.table, |state| {
+                        state.open = state.open.after(covered);
+                        Ok(())
+                    });
+                }
+            }
+            None if head.order == 0 => self.open.note_blocks(head.table),
+            None => {}
         }
-        self.add_items(commit, table, covers, entries, pages)
     }
 
-    /// Adds blocks and fragments to the index of a table, in the place of the open rows that they cover.
-    fn add_items(
+    fn apply_edit(
         &mut self,
         commit: CommitNo,
-        table: TableId,
-        covers: Option<CommitNo>,
-        items: Vec<Entry>,
-        pages: &dyn PageLoader,
+        edit: Edit,
+        trees: &mut TreeChanges<Entry>,
     ) -> Result<()> {
-        match covers {
-            Some(covered) => _ = self.open.cover(table, covered),
-            None => self.open.note_blocks(table),
-        }
-        self.change_items(commit, table, &[], items, pages)?;
-        let Some(covered) = covers.filter(|_| Rule::CoverDrops.is_kept()) else {
-            return Ok(());
-        };
-        self.change(table, |state| {
-            state.open = state.open.after(covered);
-            Ok(())
-        })
-    }
-
-    fn apply_edit(&mut self, commit: CommitNo, edit: Edit, pages: &dyn PageLoader) -> Result<()> {
         match edit {
             Edit::CreateTable {
                 table: id,
                 name,
                 definition,
+                indexes,
             } => {
                 self.next_table = self.next_table.max(id.0 + 1);
                 let definition = self.definitions.share(&definition);
@@ -503,8 +483,12 @@ impl Working {
                     definition_version: 1,
                     created: commit,
                     tree: Tree::empty(id),
+                    orders: (indexes > 0).then(|| Arc::new(Orders::of_new_table(id, indexes))),
                     open: OpenList::default(),
                 });
+                if indexes > 0 {
+                    self.features = self.features.with(Features::ORDERS);
+                }
                 Ok(())
             }
             Edit::DropTable { table } => {
@@ -523,96 +507,74 @@ impl Working {
                     Ok(())
                 })
             }
-            Edit::AddFragments {
-                table,
-                covers,
-                roots,
-                ..
-            } => {
+            Edit::AddFragments { head, roots } => {
                 self.count_edit(&[], &roots);
-                self.add_items(commit, table, covers, roots, pages)
+                self.apply_add(commit, &head, &roots);
+                trees.of(head.table, head.order).added.extend(roots);
+                Ok(())
             }
-            Edit::Replace {
-                table,
-                removed,
-                added,
-            } => {
-                self.count_edit(&removed, &added);
-                self.replaced.insert(table, commit);
-                self.change_items(commit, table, &removed, added, pages)
+            Edit::Replace(edit) => {
+                self.replaced.insert(edit.table, commit);
+                for order in edit.orders {
+                    self.count_edit(order.removed_items(), &order.added);
+                    self.add_coverage(edit.table, order.order, &order.coverage);
+                    let change = trees.of(edit.table, order.order);
+                    change.removed.extend_from_slice(order.removed_items());
+                    change.added.extend(order.added);
+                }
+                Ok(())
             }
+            Edit::Orders(edit) => self.apply_orders(&edit),
         }
     }
 
-    fn count_edit(&mut self, removed: &[EntryKey], added: &[Entry]) {
+    fn apply_orders(&mut self, edit: &OrdersEdit) -> Result<()> {
+        self.features = self.features.with(Features::ORDERS);
+        let dropped = { edit.changes.iter() }.filter(|change| change.action == OrderAction::Drop);
+        for change in dropped {
+            self.changed_trees.remove(&(edit.table, change.order));
+            self.unindexed.forget(edit.table, change.order);
+        }
+        self.change(edit.table, |state| {
+            let orders = state.orders.get_or_insert_with(|| Arc::new(Orders::none()));
+            let orders = Arc::make_mut(orders);
+            for change in &edit.changes {
+                orders.change(state.id, change);
+            }
+            Ok(())
+        })
+    }
+
+    fn count_edit(&mut self, removed: &[ItemName], added: &[Entry]) {
         let bytes_of_added: u64 = added.iter().map(directory_bytes).sum();
         self.since_checkpoint.edit_bytes += bytes_of_added + size_of_val(removed) as u64;
-    }
-
-    /// Takes items out of the index of a table and puts others in; or notes that this is to be done, if a page that it needs
-    /// cannot be read. Validating has refused that to new commits; it is met by those of the log.
-    fn change_items(
-        &mut self,
-        commit: CommitNo,
-        table: TableId,
-        removed: &[EntryKey],
-        added: Vec<Entry>,
-        pages: &dyn PageLoader,
-    ) -> Result<()> {
-        let mut replaced = Vec::new();
-        let changed = self.change_tree(table, |state| {
-            let tree = &state.tree;
-            let defer = |added, error: Error| {
-                if error.is_of_unreadable_bytes() {
-                    Ok(tree.defer(commit, removed, added, error))
-                } else {
-                    Err(error)
-                }
-            };
-            // Insertions are many: whether they can be made is known without a copy of them.
-            let paths = match removed {
-                [] => tree.check_new_keys(added.iter().map(Entry::key), pages),
-                _ => Ok(()),
-            };
-            state.tree = match (removed, paths) {
-                (_, Err(error)) => defer(added, error)?,
-                ([], Ok(())) => tree.insert_many(added, pages, &mut replaced)?,
-                (_, Ok(())) => tree
-                    .replace(removed, added.clone(), pages, &mut replaced)
-                    .or_else(|error| defer(added, error))?,
-            };
-            Ok(())
-        });
-        for page in replaced {
-            let bytes = u64::from(page.bytes);
-            self.since_checkpoint.page_bytes += bytes;
-            self.longest_page_bytes = self.longest_page_bytes.max(bytes);
-        }
-        changed
     }
 
     /// Why changes of an index wait, of one of the tables where some do.
     pub(crate) fn pending_error(&self) -> Option<Error> {
         let tables = self.pending.iter().filter_map(|table| self.table(*table));
-        let mut pending = tables.filter_map(|table| table.tree.pending());
+        let mut pending =
+            tables.filter_map(|table| table.trees().find_map(|(_, tree)| tree.pending()));
         pending.next().map(Pending::error)
     }
 
     /// Tries to make the changes of indexes that wait for pages which could not be read.
     pub(crate) fn settle_pending(&mut self, pages: &dyn PageLoader) {
         for table in self.pending.clone() {
-            // A table that is pending exists.
-            let _ = self.change_tree(table, |state| {
-                state.tree = state.tree.settled_or_pending(pages);
-                Ok(())
-            });
+            let Some(state) = self.table(table).cloned() else {
+                continue;
+            };
+            for (order, tree) in state.trees().filter(|(_, tree)| tree.pending().is_some()) {
+                // A table that is pending exists.
+                let _ = self.change_tree(table, order, |_| Ok(tree.settled_or_pending(pages)));
+            }
         }
     }
 
     /// Adds a table of a checkpoint, without open rows; `None`: there is one with its id. Names are learnt when all tables
     /// are there.
     pub(crate) fn add_table(&mut self, table: TableState) -> Option<Unnamed> {
-        if table.tree.pending().is_some() {
+        if table.trees().any(|(_, tree)| tree.pending().is_some()) {
             self.pending.insert(table.id);
         }
         self.names_bytes += names_bytes(&table);
@@ -627,12 +589,33 @@ impl Working {
         })
     }
 
+    /// What an index covers is not known any more.
+    pub(crate) fn forget_coverage(&mut self, table: TableId, order: u32) {
+        // A table that is not there has none.
+        let _ = self.change(table, |state| {
+            if let Some(order) = state.order_mut(order) {
+                order.coverage = Coverage::default();
+            }
+            Ok(())
+        });
+    }
+
+    /// The same of all indexes.
+    pub(crate) fn forget_all_coverage(&mut self) {
+        for table in self.tables.clone().iter() {
+            for order in table.orders() {
+                self.forget_coverage(table.id, order.id);
+            }
+        }
+    }
+
     /// `None` without such a table.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
         self.bases.note_change(table);
         self.names_bytes -= names_bytes(self.table(table)?);
         self.tables.remove(table)?;
-        self.changed_trees.remove(&table);
+        self.changed_trees.retain(|(of, _)| *of != table);
+        self.unindexed.forget_table(table);
         self.pending.remove(&table);
         self.open.remove(table);
         self.changed = true;
@@ -677,9 +660,9 @@ impl Working {
         let before = self.table(table.id).map_or(0, |before| names_bytes(before));
         self.names_bytes = self.names_bytes - before + names_bytes(&table);
         self.bases.note_change(table.id);
-        match table.tree.pending() {
-            Some(_) => _ = self.pending.insert(table.id),
-            None => _ = self.pending.remove(&table.id),
+        match table.trees().any(|(_, tree)| tree.pending().is_some()) {
+            true => _ = self.pending.insert(table.id),
+            false => _ = self.pending.remove(&table.id),
         }
         self.tables.insert(Arc::new(table));
         self.changed = true;
@@ -698,29 +681,36 @@ impl Working {
         Ok(())
     }
 
-    /// Copies a table's state and lets `edit` change it.
+    /// Gives an order of a table the tree that `edit` makes of the one it has.
     pub(crate) fn change_tree(
         &mut self,
         table: TableId,
-        edit: impl FnOnce(&mut TableState) -> Result<()>,
+        order: u32,
+        edit: impl FnOnce(&Tree) -> Result<Tree>,
     ) -> Result<()> {
-        self.change(table, edit)?;
-        self.changed_trees.insert(table);
+        self.change(table, |state| {
+            let tree = state.tree_of(order).ok_or_else(|| no_order(table, order))?;
+            let tree = edit(tree)?;
+            state.set_tree(order, tree);
+            Ok(())
+        })?;
+        self.changed_trees.insert((table, order));
         Ok(())
     }
 
     /// Removes index pages that are on disk from memory.
     pub(crate) fn trim(&mut self) {
-        for table in std::mem::take(&mut self.changed_trees) {
-            if let Some(state) = self.table(table) {
-                let tree = state.tree.trim();
-                let trimmed = TableState {
-                    tree,
-                    ..TableState::clone(state)
-                };
-                self.tables.insert(Arc::new(trimmed));
-                self.changed = true;
-            }
+        for (table, order) in std::mem::take(&mut self.changed_trees) {
+            let Some(state) = self.table(table) else {
+                continue;
+            };
+            let Some(tree) = state.tree_of(order).map(Tree::trim) else {
+                continue;
+            };
+            let mut trimmed = TableState::clone(state);
+            trimmed.set_tree(order, tree);
+            self.tables.insert(Arc::new(trimmed));
+            self.changed = true;
         }
     }
 
@@ -762,7 +752,12 @@ pub fn name_is_taken(name: &str) -> Error {
 }
 
 fn names_bytes(table: &TableState) -> u64 {
-    TABLE_BYTES + table.name.len() as u64
+    TABLE_BYTES + table.name.len() as u64 + table.orders().len() as u64 * ORDER_BYTES
+}
+
+fn no_order(table: TableId, order: u32) -> Error {
+    let message = format!("index {order} of table {} was dropped", table.0);
+    Error::new(ErrorKind::Conflict, message)
 }
 
 fn dropped(table: TableId) -> Error {

@@ -3,7 +3,6 @@
 //! Invariants: a fragment that was staged becomes part of a table, or is given up, once; after closing began nobody stages or
 //! commits. The lock is given back after everything that this process may still write.
 
-use crate::block::ROWS_ORDER;
 use crate::commit::Durability;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
@@ -162,9 +161,9 @@ impl Writer {
     ///
     /// # Errors
     /// `DiskFull` where refused ones have left many names and there is no room to remove them; whatever creating a file leads to.
-    pub(crate) fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
+    pub(crate) fn stage_fragment(&self, of: (TableId, u32)) -> Result<FragmentWriter> {
         self.check_empty_fragments()?;
-        self.stage_fragment_anyway(table)
+        self.stage_fragment_anyway(of)
     }
 
     fn check_empty_fragments(&self) -> Result<()> {
@@ -191,7 +190,7 @@ impl Writer {
     }
 
     /// For whoever moves rows, which may free space.
-    pub(crate) fn stage_fragment_anyway(&self, table: TableId) -> Result<FragmentWriter> {
+    pub(crate) fn stage_fragment_anyway(&self, of: (TableId, u32)) -> Result<FragmentWriter> {
         let given_up = self.store.take_given_up(EMPTY_FRAGMENTS);
         if given_up > 0 {
             // The round that is called for counts them anew.
@@ -199,8 +198,7 @@ impl Writer {
             self.due.expect_garbage();
             self.due.call_for_garbage();
         }
-        let stage =
-            || FragmentWriter::stage(&self.store, &self.supply, (table, ROWS_ORDER), &self.staged);
+        let stage = || FragmentWriter::stage(&self.store, &self.supply, of, &self.staged);
         let staged = stage();
         if segment::is_full(&staged) && self.supply.free.is_overstated() {
             // Only a file that is made tells whether there is room again, and only the leader may make one.

@@ -494,6 +494,7 @@ impl Run<'_> {
                     table: NEW_TABLE,
                     name: "new".into(),
                     definition: Bytes::from_static(b"toy"),
+                    indexes: 0,
                 };
                 let create = Commit {
                     edits: vec![edit],

@@ -16,7 +16,8 @@ use std::path::Path;
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv, TraceRecord};
-use thalweg_kernel::index::{Entry, EntryKey, MAX_PAGE_ENTRIES, Step, Tree};
+use thalweg_kernel::index::{Entry, ItemName, MAX_PAGE_ENTRIES, Step, Tree};
+use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, NEW_TABLE, Options, Producer,
     Result, TableId, TableSnapshot,
@@ -319,6 +320,7 @@ impl Driver {
             table: NEW_TABLE,
             name: name.to_owned(),
             definition: Bytes::from_static(b"toy"),
+            indexes: 0,
         };
         self.edit(Effect::Create(name.to_owned()), edit);
     }
@@ -329,6 +331,7 @@ impl Driver {
             table: NEW_TABLE,
             name: name.to_owned(),
             definition: definition(columns),
+            indexes: 0,
         };
         self.edit(Effect::Create(name.to_owned()), edit);
     }
@@ -339,6 +342,7 @@ impl Driver {
             table: NEW_TABLE,
             name: name.clone(),
             definition: Bytes::from_static(b"toy"),
+            indexes: 0,
         };
         let commit = Commit {
             edits: names.iter().map(create).collect(),
@@ -487,10 +491,8 @@ impl Driver {
             .map(|chunk| wide_block(table, chunk.to_vec(), None, columns))
             .collect();
         let group = GroupPart {
-            table,
-            definition_version: self.version(table),
+            head: AddHead::of_rows(table, self.version(table)),
             blocks,
-            covers: None,
         };
         let commit = Commit {
             groups: vec![group],
@@ -526,9 +528,7 @@ impl Driver {
                 roots.push(stage(toy, table, part, of_block, columns)?);
             }
             let edit = Edit::AddFragments {
-                table,
-                definition_version,
-                covers: None,
+                head: AddHead::of_rows(table, definition_version),
                 roots,
             };
             let commit = Commit {
@@ -609,7 +609,7 @@ impl Driver {
                 fragment.add_block(&block)?;
             }
             let added = vec![fragment.finish()?];
-            let removed = chosen.iter().map(|item| item.key()).collect();
+            let removed = chosen.iter().map(|item| ItemName::of(item)).collect();
             let commit = replacing(table, removed, added, snapshot.commit());
             toy.kernel.commit(commit, Durability::Disk)
         });
@@ -633,10 +633,11 @@ impl Driver {
         let mut again = block(table, rows, commits);
         again.entry.key_min -= 1;
         let group = GroupPart {
-            table,
-            definition_version: state.definition_version,
+            head: AddHead {
+                covers: Some(entry.commit_max),
+                ..AddHead::of_rows(table, state.definition_version)
+            },
             blocks: vec![again],
-            covers: Some(entry.commit_max),
         };
         let commit = Commit {
             groups: vec![group],
@@ -846,16 +847,12 @@ fn arrivals_of(toy: &Toy, table: TableId, item: &Entry) -> Result<Vec<Arrived>> 
 /// A commit that puts a fragment in the place of items.
 fn replacing(
     table: TableId,
-    removed: Vec<EntryKey>,
+    removed: Vec<ItemName>,
     added: Vec<Entry>,
     prepared_at: CommitNo,
 ) -> Commit {
     Commit {
-        edits: vec![Edit::Replace {
-            table,
-            removed,
-            added,
-        }],
+        edits: vec![Edit::Replace(ReplaceEdit::of_rows(table, removed, added))],
         prepared_at: Some(prepared_at),
         ..Commit::default()
     }

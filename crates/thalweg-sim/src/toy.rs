@@ -10,6 +10,7 @@ use thalweg_codec::{Decoder, EncodedChunk, Encoder, Level};
 use thalweg_env::Env;
 use thalweg_kernel::block::{BlockBuilder, BlockSpec, EncodedBlock, Role, Wanted};
 use thalweg_kernel::index::Entry;
+use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, GroupPart, Kernel, NEW_TABLE, OpenRows, Options,
@@ -193,6 +194,7 @@ impl Toy {
             table: NEW_TABLE,
             name: name.to_owned(),
             definition: Bytes::from_static(b"toy"),
+            indexes: 0,
         };
         let commit = Commit {
             edits: vec![edit],
@@ -238,10 +240,8 @@ impl Toy {
             .map(|chunk| block(table, chunk.to_vec(), None))
             .collect();
         let group = GroupPart {
-            table,
-            definition_version: 1,
+            head: AddHead::of_rows(table, 1),
             blocks,
-            covers: None,
         };
         self.kernel.commit(
             Commit {
@@ -264,9 +264,7 @@ impl Toy {
             fragment.add_block(&block(table, chunk.to_vec(), None))?;
         }
         let edit = Edit::AddFragments {
-            table,
-            definition_version: 1,
-            covers: None,
+            head: AddHead::of_rows(table, 1),
             roots: vec![fragment.finish()?],
         };
         self.kernel.commit(

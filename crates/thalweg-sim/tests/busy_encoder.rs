@@ -79,6 +79,7 @@ fn open(sim: &SimEnv, gate: &Arc<Gate>) -> (Arc<Kernel>, TableId) {
         table: NEW_TABLE,
         name: "t".to_owned(),
         definition: bytes::Bytes::new(),
+        indexes: 0,
     };
     let created = Commit {
         edits: vec![create],

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
-use thalweg_kernel::index::Entry;
+use thalweg_kernel::index::{Entry, ItemName};
+use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{
     Commit, CommitNo, Edit, Error, ErrorKind, GroupPart, NEW_TABLE, Options, Producer, Result,
     TableId, TableSnapshot,
@@ -35,6 +36,7 @@ fn create(name: &str) -> Edit {
         table: NEW_TABLE,
         name: name.to_owned(),
         definition: definition(),
+        indexes: 0,
     }
 }
 
@@ -55,9 +57,7 @@ fn define(table: TableId) -> Edit {
 
 fn add(table: TableId, roots: Vec<Entry>) -> Edit {
     Edit::AddFragments {
-        table,
-        definition_version: 1,
-        covers: None,
+        head: AddHead::of_rows(table, 1),
         roots,
     }
 }
@@ -80,19 +80,18 @@ fn staged(toy: &Toy, table: TableId, rows: &[Row], commits: Option<(CommitNo, Co
 /// Blocks of open rows up to a commit.
 fn cover(table: TableId, rows: &[Row], commits: (CommitNo, CommitNo)) -> GroupPart {
     GroupPart {
-        table,
-        definition_version: 1,
+        head: AddHead {
+            covers: Some(commits.1),
+            ..AddHead::of_rows(table, 1)
+        },
         blocks: vec![block(table, rows.to_vec(), Some(commits))],
-        covers: Some(commits.1),
     }
 }
 
 fn group(table: TableId, of: TableId, rows: &[Row]) -> GroupPart {
     GroupPart {
-        table,
-        definition_version: 1,
+        head: AddHead::of_rows(table, 1),
         blocks: vec![block(of, rows.to_vec(), None)],
-        covers: None,
     }
 }
 
@@ -210,9 +209,10 @@ fn open_rows_are_covered_once_and_by_just_their_blocks() {
     });
     is_refused("a group and a fragment", invalid, |toy, a, _, last| {
         let edit = Edit::AddFragments {
-            table: a,
-            definition_version: 1,
-            covers: Some(last),
+            head: AddHead {
+                covers: Some(last),
+                ..AddHead::of_rows(a, 1)
+            },
             roots: vec![staged(toy, a, &[(1, 1)], Some((last, last)))],
         };
         Commit {
@@ -224,7 +224,7 @@ fn open_rows_are_covered_once_and_by_just_their_blocks() {
     is_refused("rows of its own commit", conflict, |_, a, _, last| {
         let own = last.next().unwrap();
         let mut cover = cover(a, &[(1, 1)], (last, last));
-        cover.covers = Some(own);
+        cover.head.covers = Some(own);
         Commit {
             rows: vec![rows_part(a, &[(2, 2)])],
             ..of_groups(vec![cover])
@@ -232,28 +232,24 @@ fn open_rows_are_covered_once_and_by_just_their_blocks() {
     });
     is_refused("blocks of other commits", conflict, |_, a, _, last| {
         let mut cover = cover(a, &[(1, 1)], (CommitNo(1), last));
-        cover.covers = Some(last);
+        cover.head.covers = Some(last);
         of_groups(vec![cover])
     });
     is_refused("blocks of no commit", invalid, |_, a, _, last| {
         let mut cover = group(a, a, &[(1, 1)]);
-        cover.covers = Some(last);
+        cover.head.covers = Some(last);
         of_groups(vec![cover])
     });
     is_refused("commit 0", invalid, |_, a, _, last| {
         let mut cover = cover(a, &[(1, 1)], (last, last));
-        cover.covers = Some(CommitNo(0));
+        cover.head.covers = Some(CommitNo(0));
         of_groups(vec![cover])
     });
 }
 
 #[test]
 fn a_replacement_is_the_only_change_of_blocks() {
-    let of_nothing = |table| Edit::Replace {
-        table,
-        removed: Vec::new(),
-        added: Vec::new(),
-    };
+    let of_nothing = |table| Edit::Replace(ReplaceEdit::of_rows(table, Vec::new(), Vec::new()));
     let invalid = ErrorKind::Invalid;
     is_refused("two of them", invalid, |_, a, _, _| {
         of_edits([of_nothing(a), of_nothing(a)])
@@ -346,18 +342,18 @@ fn what_cannot_be_read_again_is_not_stored() {
     });
     is_refused("blocks of commits to come", invalid, |toy, a, _, last| {
         let own = last.next().unwrap();
-        of_edits([Edit::Replace {
-            table: a,
-            removed: Vec::new(),
-            added: vec![staged(toy, a, &[(9, 9)], Some((own, own)))],
-        }])
+        of_edits([Edit::Replace(ReplaceEdit::of_rows(
+            a,
+            Vec::new(),
+            vec![staged(toy, a, &[(9, 9)], Some((own, own)))],
+        ))])
     });
     is_refused("replacements of no commit", invalid, |toy, a, _, _| {
-        of_edits([Edit::Replace {
-            table: a,
-            removed: Vec::new(),
-            added: vec![staged(toy, a, &[(9, 9)], None)],
-        }])
+        of_edits([Edit::Replace(ReplaceEdit::of_rows(
+            a,
+            Vec::new(),
+            vec![staged(toy, a, &[(9, 9)], None)],
+        ))])
     });
 }
 
@@ -371,16 +367,16 @@ fn a_replacement_brings_as_many_rows_as_it_takes() {
     let replace = |rows: &[Row]| {
         let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
         let blocks = state.tree.iter(None, &**toy.kernel.store());
-        let removed = blocks.map(|block| block.unwrap().key()).collect();
+        let removed = blocks.map(|block| ItemName::of(&block.unwrap())).collect();
         let fragments = [rows].into_iter().filter(|rows| !rows.is_empty());
         let commits = Some((stored, stored));
-        let edit = Edit::Replace {
+        let edit = Edit::Replace(ReplaceEdit::of_rows(
             table,
             removed,
-            added: fragments
+            fragments
                 .map(|rows| staged(&toy, table, rows, commits))
                 .collect(),
-        };
+        ));
         let done = toy.kernel.commit(of_edits([edit]), Disk);
         done.map(|_| ()).map_err(|error| error.kind())
     };
@@ -564,7 +560,7 @@ impl Trial {
                 let rows = self.new_rows();
                 let of = if self.one_in(20) { self.table() } else { table };
                 let mut group = group(table, of, &rows);
-                group.definition_version = definition_version;
+                group.head.definition_version = definition_version;
                 drawn.commit.groups.push(group);
                 drawn.rows.push((table, rows));
             }
@@ -593,18 +589,17 @@ impl Trial {
             let roots = vec![staged(&self.toy, table, &rows, Some(commits))];
             drawn.roots.extend_from_slice(&roots);
             drawn.commit.edits.push(Edit::AddFragments {
-                table,
-                definition_version,
-                covers,
+                head: AddHead {
+                    covers,
+                    ..AddHead::of_rows(table, definition_version)
+                },
                 roots,
             });
             return;
         }
-        drawn.commit.groups.push(GroupPart {
-            definition_version,
-            covers,
-            ..cover(table, &rows, commits)
-        });
+        let mut group = cover(table, &rows, commits);
+        (group.head.definition_version, group.head.covers) = (definition_version, covers);
+        drawn.commit.groups.push(group);
     }
 
     fn add_fragments(&mut self, drawn: &mut Drawn, table: TableId, definition_version: u32) {
@@ -621,9 +616,7 @@ impl Trial {
         }
         drawn.roots.extend_from_slice(&roots);
         drawn.commit.edits.push(Edit::AddFragments {
-            table,
-            definition_version,
-            covers: None,
+            head: AddHead::of_rows(table, definition_version),
             roots,
         });
     }
@@ -676,11 +669,11 @@ impl Trial {
         };
         let added = vec![staged(&self.toy, table, &rows, commits)];
         drawn.roots.extend_from_slice(&added);
-        drawn.commit.edits.push(Edit::Replace {
+        drawn.commit.edits.push(Edit::Replace(ReplaceEdit::of_rows(
             table,
-            removed: removed.iter().map(Entry::key).collect(),
+            removed.iter().map(ItemName::of).collect(),
             added,
-        });
+        )));
     }
 
     fn draw(&mut self) -> Drawn {

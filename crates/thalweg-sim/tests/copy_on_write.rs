@@ -619,6 +619,7 @@ fn nearly_full(sim: &SimEnv, left_bytes: u64) -> (Toy, [TableId; 2]) {
         table: NEW_TABLE,
         name,
         definition: Bytes::from_static(b"toy"),
+        indexes: 0,
     });
     let commit = Commit {
         edits: edits.collect(),

@@ -8,6 +8,7 @@
 use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::Disk;
+use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::{Commit, CommitNo, Edit, ErrorKind, Options, TableId};
 use thalweg_sim::toy::{Row, Toy, block};
@@ -32,9 +33,10 @@ fn cover(toy: &Toy, table: TableId, rows: &[Row], first: CommitNo, last: CommitN
         fragment.add_block(&block).unwrap();
     }
     let add = Edit::AddFragments {
-        table,
-        definition_version: 1,
-        covers: Some(last),
+        head: AddHead {
+            covers: Some(last),
+            ..AddHead::of_rows(table, 1)
+        },
         roots: vec![fragment.finish().unwrap()],
     };
     Commit {

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_kernel::index::ItemName;
+use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::verify::Damage as Found;
 use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, NEW_TABLE, Options, TableId};
@@ -342,11 +344,11 @@ const GO_ON: [(&str, GoOn); 5] = [
                 .committed(entry.commit_min, entry.commit_max, entry.ordinal);
             fragment.add_block(&copy).unwrap();
         }
-        let replace = Edit::Replace {
-            table: a,
-            removed: moved.iter().map(|entry| entry.key()).collect(),
-            added: vec![fragment.finish().unwrap()],
-        };
+        let replace = Edit::Replace(ReplaceEdit::of_rows(
+            a,
+            moved.iter().map(|entry| ItemName::of(entry)).collect(),
+            vec![fragment.finish().unwrap()],
+        ));
         let commit = Commit {
             edits: vec![replace],
             ..Commit::default()
@@ -610,6 +612,7 @@ fn however_much_waits_for_a_damaged_page_the_database_opens() {
         table: NEW_TABLE,
         name: "wide".to_owned(),
         definition: definition(COLUMNS),
+        indexes: 0,
     };
     toy.kernel.commit(commit(create), Durability::Disk).unwrap();
     let wide = toy
@@ -624,9 +627,7 @@ fn however_much_waits_for_a_damaged_page_the_database_opens() {
         let block = wide_block(wide, vec![(key, key)], None, COLUMNS);
         fragment.add_block(&block).unwrap();
         let add = Edit::AddFragments {
-            table: wide,
-            definition_version: 1,
-            covers: None,
+            head: AddHead::of_rows(wide, 1),
             roots: vec![fragment.finish().unwrap()],
         };
         toy.kernel.commit(commit(add), Durability::Disk).unwrap();

@@ -17,7 +17,8 @@ use thalweg_env::sim::{
     CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SYNCS, SimEnv,
 };
 use thalweg_env::sync::Mutex;
-use thalweg_kernel::index::{EntryKey, Step};
+use thalweg_kernel::index::{ItemName, Step};
+use thalweg_kernel::orders::ReplaceEdit;
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, ErrorKind, Options, TableId, TableSnapshot,
 };
@@ -411,7 +412,7 @@ fn a_fragment_that_is_committed_while_garbage_is_collected_stays() {
 fn rows_and_items(
     toy: &Toy,
     table: &TableSnapshot,
-) -> (Vec<Row>, Vec<EntryKey>, (CommitNo, CommitNo)) {
+) -> (Vec<Row>, Vec<ItemName>, (CommitNo, CommitNo)) {
     let store = &**toy.kernel.store();
     let (mut items, mut rows) = (Vec::new(), Vec::new());
     let mut commits = (CommitNo(u64::MAX), CommitNo(0));
@@ -422,7 +423,7 @@ fn rows_and_items(
             if !entry.is_block() && store.env().storage().metadata(&fragment).is_err() {
                 return Step::Descend;
             }
-            items.push(entry.key());
+            items.push(ItemName::of(entry));
             commits.0 = commits.0.min(entry.commit_min);
             commits.1 = commits.1.max(entry.commit_max);
             Step::Take
@@ -442,11 +443,11 @@ fn merge(toy: &Toy, table: TableId) -> thalweg_kernel::Result<CommitNo> {
     let (rows, removed, commits) = rows_and_items(toy, &state);
     let mut fragment = toy.kernel.stage_fragment(table)?;
     fragment.add_block(&block(table, rows, Some(commits)))?;
-    let edit = Edit::Replace {
+    let edit = Edit::Replace(ReplaceEdit::of_rows(
         table,
         removed,
-        added: vec![fragment.finish()?],
-    };
+        vec![fragment.finish()?],
+    ));
     let commit = Commit {
         edits: vec![edit],
         prepared_at: Some(snapshot.commit()),

@@ -8,7 +8,8 @@
 use thalweg_env::sim::{
     CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, MUTATING, ReadsAfter, SYNCS, SimEnv,
 };
-use thalweg_kernel::index::EntryKey;
+use thalweg_kernel::index::ItemName;
+use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, NEW_TABLE, Options, TableId};
 use thalweg_sim::oracle::contents_of;
 use thalweg_sim::toy::{Row, Toy, block, definition, random_rows, wide_block};
@@ -423,21 +424,21 @@ fn refuse_what_was_prepared_before(is_behind_checkpoint: bool) {
     let group = |first| toy.append_group(table, &rows(first), 64, Durability::Disk);
     let (first, second) = (group(1000).unwrap(), group(2000).unwrap());
     let prepared = toy.kernel.snapshot().unwrap();
-    let keys: Vec<EntryKey> = {
+    let keys: Vec<ItemName> = {
         let tree = &prepared.table(table).unwrap().tree;
         let entries = tree.iter(None, &**toy.kernel.store());
-        entries.map(|entry| entry.unwrap().key()).collect()
+        entries.map(|entry| ItemName::of(&entry.unwrap())).collect()
     };
-    let replacement = |removed: &[EntryKey], rows: Vec<Row>, last| {
+    let replacement = |removed: &[ItemName], rows: Vec<Row>, last| {
         let mut fragment = toy.kernel.stage_fragment(table).unwrap();
         let merged = block(table, rows, Some((first, last)));
         fragment.add_block(&merged).unwrap();
         Commit {
-            edits: vec![Edit::Replace {
+            edits: vec![Edit::Replace(ReplaceEdit::of_rows(
                 table,
-                removed: removed.to_vec(),
-                added: vec![fragment.finish().unwrap()],
-            }],
+                removed.to_vec(),
+                vec![fragment.finish().unwrap()],
+            ))],
             prepared_at: Some(prepared.commit()),
             ..Commit::default()
         }
@@ -674,6 +675,7 @@ fn a_drop_makes_room_whatever_added_files_have_changed_of_an_index() {
             table: NEW_TABLE,
             name: "wide".to_owned(),
             definition: definition(COLUMNS),
+            indexes: 0,
         })
         .unwrap();
         let snapshot = toy.kernel.snapshot().unwrap();
@@ -692,9 +694,7 @@ fn a_drop_makes_room_whatever_added_files_have_changed_of_an_index() {
                 let rows = vec![(*k, noise), (*k, noise >> 3)];
                 fragment.add_block(&wide_block(wide, rows, None, COLUMNS))?;
                 commit(Edit::AddFragments {
-                    table: wide,
-                    definition_version: 1,
-                    covers: None,
+                    head: AddHead::of_rows(wide, 1),
                     roots: vec![fragment.finish()?],
                 })
             };

@@ -7,6 +7,8 @@
 
 use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_kernel::index::ItemName;
+use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, NEW_TABLE, Options, Result,
     TableId,
@@ -306,6 +308,7 @@ fn wide_and_full(segment_bytes: u64) -> (SimEnv, Toy, TableId, TableId) {
         table: NEW_TABLE,
         name: "wide".to_owned(),
         definition: definition(WIDE_COLUMNS),
+        indexes: 0,
     };
     commit(&toy, edit, None).unwrap();
     let wide = toy
@@ -364,10 +367,8 @@ fn add_wide(
 ) -> Result<CommitNo> {
     let block = |key| wide_block(table, random_rows(key, 64), None, WIDE_COLUMNS);
     let group = GroupPart {
-        table,
-        definition_version: 1,
+        head: AddHead::of_rows(table, 1),
         blocks: keys.map(block).collect(),
-        covers: None,
     };
     let commit = Commit {
         groups: vec![group],
@@ -388,13 +389,9 @@ fn short_commits_that_change_many_pages_leave_room_to_drop() {
             let snapshot = toy.kernel.snapshot().unwrap();
             let store = toy.kernel.store();
             let entries = snapshot.table(wide).unwrap().tree.iter(None, &**store);
-            let keys = entries.map(|entry| entry.unwrap().key());
+            let keys = entries.map(|entry| ItemName::of(&entry.unwrap()));
             let removed = keys.step_by(usize::try_from(blocks / 2).unwrap()).collect();
-            let edit = Edit::Replace {
-                table: wide,
-                removed,
-                added: Vec::new(),
-            };
+            let edit = Edit::Replace(ReplaceEdit::of_rows(wide, removed, Vec::new()));
             refused += i32::from(commit(&toy, edit, Some(snapshot.commit())).is_err());
         } else {
             for page in 0..pages {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::block::EncodedBlock;
-use thalweg_kernel::index::Entry;
+use thalweg_kernel::index::{Entry, ItemName};
+use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::{
@@ -49,9 +50,7 @@ fn stage(toy: &Toy, table: TableId) -> Entry {
 
 fn add(table: TableId, root: Entry) -> Edit {
     Edit::AddFragments {
-        table,
-        definition_version: 1,
-        covers: None,
+        head: AddHead::of_rows(table, 1),
         roots: vec![root],
     }
 }
@@ -179,11 +178,11 @@ fn merge(toy: &Toy, table: TableId) {
     let mut fragment = toy.kernel.stage_fragment(table).unwrap();
     let merged = block(table, rows, Some(commits));
     fragment.add_block(&merged).unwrap();
-    let replace = Edit::Replace {
+    let replace = Edit::Replace(ReplaceEdit::of_rows(
         table,
-        removed: entries.iter().map(Entry::key).collect(),
-        added: vec![fragment.finish().unwrap()],
-    };
+        entries.iter().map(ItemName::of).collect(),
+        vec![fragment.finish().unwrap()],
+    ));
     edit(toy, replace);
 }
 
@@ -335,9 +334,7 @@ fn cleaning_makes_no_garbage_that_calls_for_cleaning() {
 
 fn adds(table: TableId, definition_version: u32, root: &Entry) -> Commit {
     let add = Edit::AddFragments {
-        table,
-        definition_version,
-        covers: None,
+        head: AddHead::of_rows(table, definition_version),
         roots: vec![root.clone()],
     };
     Commit {

@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
-use thalweg_kernel::index::EntryKey;
+use thalweg_kernel::index::{EntryKey, ItemName};
+use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{
     Commit, CommitNo, Edit, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, MOST_PRODUCERS, NEW_TABLE,
     Options, Producer,
@@ -57,10 +58,8 @@ fn a_commit_of_too_many_parts_is_refused() {
     check_refused(rows, "4097 parts");
     let groups = |_: &Toy, table| {
         let group = |k| GroupPart {
-            table,
-            definition_version: 1,
+            head: AddHead::of_rows(table, 1),
             blocks: vec![block(table, vec![(k, k)], None)],
-            covers: None,
         };
         let id = Producer {
             id: [1; 16],
@@ -78,6 +77,7 @@ fn a_commit_of_too_many_parts_is_refused() {
             table: NEW_TABLE,
             name: format!("t{n}"),
             definition: Bytes::from_static(b"toy"),
+            indexes: 0,
         };
         edits((0..5000).map(create).collect())
     };
@@ -106,6 +106,7 @@ fn a_commit_of_too_many_bytes_is_refused() {
             table: NEW_TABLE,
             name: "n".repeat(large),
             definition: Bytes::new(),
+            indexes: 0,
         }])
     };
     check_refused(name, "bytes does not fit one frame");
@@ -118,16 +119,21 @@ fn a_commit_of_too_many_bytes_is_refused() {
     };
     check_refused(definition, "bytes does not fit one frame");
     let removed = |_: &Toy, table| {
-        let key = EntryKey {
-            key_min: 0,
-            commit: CommitNo(1),
-            ordinal: 0,
+        let name = |ordinal| ItemName {
+            key: EntryKey {
+                key_min: 0,
+                commit: CommitNo(1),
+                ordinal,
+            },
+            fragment: FileId(0),
+            crc: 0,
         };
-        edits(vec![Edit::Replace {
+        let most = u32::try_from(large / 32).unwrap();
+        edits(vec![Edit::Replace(ReplaceEdit::of_rows(
             table,
-            removed: vec![key; large / 20],
-            added: Vec::new(),
-        }])
+            (0..=most).map(name).collect(),
+            Vec::new(),
+        ))])
     };
     check_refused(removed, "bytes does not fit one frame");
 }
@@ -152,9 +158,7 @@ fn one_edit_adds_many_fragments() {
         roots.push(fragment.finish().unwrap());
     }
     let add = Edit::AddFragments {
-        table,
-        definition_version: 1,
-        covers: None,
+        head: AddHead::of_rows(table, 1),
         roots,
     };
     let number = toy.kernel.commit(edits(vec![add]), Disk).unwrap();

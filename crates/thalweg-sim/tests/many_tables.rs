@@ -53,6 +53,7 @@ fn create(toy: &Toy, name: &str) {
             table: NEW_TABLE,
             name,
             definition,
+            indexes: 0,
         },
     )
     .unwrap();
@@ -427,6 +428,7 @@ fn definitions_are_read_of_tables_that_are_written_to() {
             table: NEW_TABLE,
             name,
             definition,
+            indexes: 0,
         },
     )
     .unwrap();

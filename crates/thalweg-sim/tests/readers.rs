@@ -17,7 +17,8 @@ use thalweg_env::sim::{
 };
 use thalweg_env::{Clock, Env};
 use thalweg_kernel::Durability::{Disk, Process};
-use thalweg_kernel::index::{Entry, MAX_PAGE_ENTRIES, Step};
+use thalweg_kernel::index::{Entry, ItemName, MAX_PAGE_ENTRIES, Step};
+use thalweg_kernel::orders::ReplaceEdit;
 use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::{
     Commit, CommitNo, Edit, ErrorKind, Options, Snapshot, TableId, limit_page_entries,
@@ -479,11 +480,11 @@ fn merging(toy: &Toy, table: TableId, range: std::ops::Range<usize>) -> Commit {
     fragment
         .add_block(&block(table, rows, Some((first, last))))
         .unwrap();
-    let edit = Edit::Replace {
+    let edit = Edit::Replace(ReplaceEdit::of_rows(
         table,
-        removed: part.iter().map(Entry::key).collect(),
-        added: vec![fragment.finish().unwrap()],
-    };
+        part.iter().map(ItemName::of).collect(),
+        vec![fragment.finish().unwrap()],
+    ));
     Commit {
         edits: vec![edit],
         prepared_at: Some(snapshot.commit()),
@@ -816,11 +817,11 @@ fn replace(toy: &Toy, table: TableId, keys: &[i64], rows: Vec<Row>) {
     let mut fragment = toy.kernel.stage_fragment(table).unwrap();
     let merged = block(table, rows, Some(commits));
     fragment.add_block(&merged).unwrap();
-    let edit = Edit::Replace {
+    let edit = Edit::Replace(ReplaceEdit::of_rows(
         table,
-        removed: removed.iter().map(Entry::key).collect(),
-        added: vec![fragment.finish().unwrap()],
-    };
+        removed.iter().map(ItemName::of).collect(),
+        vec![fragment.finish().unwrap()],
+    ));
     let commit = Commit {
         edits: vec![edit],
         ..Commit::default()

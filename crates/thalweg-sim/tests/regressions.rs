@@ -8,6 +8,7 @@ use thalweg_env::sim::{
 };
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::fragment::FragmentWriter;
+use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::{Commit, Edit, ErrorKind, TableId};
 use thalweg_sim::driver::{Driver, Shape};
@@ -405,9 +406,7 @@ fn the_fragment_of_a_commit_that_is_refused_takes_no_room_and_cannot_be_added() 
     };
     let commit = |root, definition_version| Commit {
         edits: vec![Edit::AddFragments {
-            table,
-            definition_version,
-            covers: None,
+            head: AddHead::of_rows(table, definition_version),
             roots: vec![root],
         }],
         ..Commit::default()
@@ -461,9 +460,7 @@ fn a_sync_that_fails_for_one_fragment_refuses_all_that_were_made_before_it() {
         let error = first.finish().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         let edit = Edit::AddFragments {
-            table,
-            definition_version: 1,
-            covers: None,
+            head: AddHead::of_rows(table, 1),
             roots: vec![stage(200).finish().unwrap()],
         };
         let edits = vec![edit];
@@ -490,9 +487,7 @@ fn a_sync_without_a_descriptor_fails_for_its_own_fragment_only() {
     let error = second.finish().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     let edit = Edit::AddFragments {
-        table,
-        definition_version: 1,
-        covers: None,
+        head: AddHead::of_rows(table, 1),
         roots: vec![first.finish().unwrap()],
     };
     let commit = Commit {

@@ -2,7 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SYNCS, SimEnv};
-use thalweg_kernel::index::EntryKey;
+use thalweg_kernel::index::ItemName;
+use thalweg_kernel::orders::ReplaceEdit;
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options};
 use thalweg_sim::toy::{Row, Toy, block};
 
@@ -21,21 +22,21 @@ fn check_refused_behind(lost_drop: FaultRule, recovery_fails_once: bool) {
     let append = |first| toy.append_group(table, &rows(first), 64, Durability::Disk);
     let (first, second) = (append(1000).unwrap(), append(2000).unwrap());
     let prepared = toy.kernel.snapshot().unwrap();
-    let keys: Vec<EntryKey> = {
+    let keys: Vec<ItemName> = {
         let tree = &prepared.table(table).unwrap().tree;
         let entries = tree.iter(None, &**toy.kernel.store());
-        entries.map(|entry| entry.unwrap().key()).collect()
+        entries.map(|entry| ItemName::of(&entry.unwrap())).collect()
     };
-    let replacement = |removed: &[EntryKey], rows: Vec<Row>, last| {
+    let replacement = |removed: &[ItemName], rows: Vec<Row>, last| {
         let mut fragment = toy.kernel.stage_fragment(table).unwrap();
         let merged = block(table, rows, Some((first, last)));
         fragment.add_block(&merged).unwrap();
         Commit {
-            edits: vec![Edit::Replace {
+            edits: vec![Edit::Replace(ReplaceEdit::of_rows(
                 table,
-                removed: removed.to_vec(),
-                added: vec![fragment.finish().unwrap()],
-            }],
+                removed.to_vec(),
+                vec![fragment.finish().unwrap()],
+            ))],
             prepared_at: Some(prepared.commit()),
             ..Commit::default()
         }

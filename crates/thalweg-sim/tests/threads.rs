@@ -18,6 +18,7 @@ use thalweg_env::{
 };
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::MAX_PAGE_ENTRIES;
+use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, OpenRows, Options, Result,
     RowEncoder, TableId, TableSnapshot, TableState, limit_page_entries,
@@ -418,9 +419,7 @@ fn a_child_of_a_fork_changes_no_file_of_its_parent() {
     assert_eq!(open(&sim).unwrap_err().kind(), ErrorKind::Locked);
     let root = kept.finish().unwrap();
     let edit = Edit::AddFragments {
-        table,
-        definition_version: 1,
-        covers: None,
+        head: AddHead::of_rows(table, 1),
         roots: vec![root],
     };
     let commit = Commit {
@@ -433,6 +432,7 @@ fn a_child_of_a_fork_changes_no_file_of_its_parent() {
         table: NEW_TABLE,
         name: "u".into(),
         definition: Bytes::from_static(b"toy"),
+        indexes: 0,
     };
     let commit = Commit {
         edits: vec![create],

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_env::sync::Mutex;
+use thalweg_kernel::index::ItemName;
+use thalweg_kernel::orders::ReplaceEdit;
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
 use thalweg_sim::toy::{Row, Toy, block, random_rows};
 
@@ -132,11 +134,11 @@ fn a_check_in_a_new_snapshot_forgets_no_damage() {
         let commits = Some((second.commit_min, second.commit_max));
         fragment.add_block(&block(table, rows, commits)).unwrap();
         let commit = Commit {
-            edits: vec![Edit::Replace {
+            edits: vec![Edit::Replace(ReplaceEdit::of_rows(
                 table,
-                removed: vec![second.key()],
-                added: vec![fragment.finish().unwrap()],
-            }],
+                vec![ItemName::of(&second)],
+                vec![fragment.finish().unwrap()],
+            ))],
             prepared_at: Some(prepared.commit()),
             ..Commit::default()
         };

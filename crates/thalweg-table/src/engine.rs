@@ -331,6 +331,7 @@ impl Engine {
             table: NEW_TABLE,
             name: name.to_owned(),
             definition: definition.encode().into(),
+            indexes: 0,
         };
         self.edit(vec![edit], durability)
     }

@@ -8,6 +8,7 @@ use arrow_schema::{DataType, Field, Schema};
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_kernel::orders::ReplaceEdit;
 use thalweg_kernel::{Commit, Edit};
 use thalweg_table::{
     AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, Maintained,
@@ -480,11 +481,7 @@ fn what_was_prepared_before_a_replacement_is_refused() {
     let new = filled.table.view().unwrap().snapshot().clone();
     // A block may have the key of another one by now: that all keys are there says nothing.
     let replace = |prepared_at| {
-        let edit = Edit::Replace {
-            table: old.id,
-            removed: Vec::new(),
-            added: Vec::new(),
-        };
+        let edit = Edit::Replace(ReplaceEdit::of_rows(old.id, Vec::new(), Vec::new()));
         let commit = Commit {
             edits: vec![edit],
             prepared_at: Some(prepared_at),

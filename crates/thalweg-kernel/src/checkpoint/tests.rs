@@ -30,7 +30,8 @@ impl PageLoader for NoPages {
 
 fn apply(working: &mut Working, changes: impl IntoIterator<Item = Change>) {
     let commit = working.commit.next().unwrap();
-    let applied = working.apply(commit, changes, LogPosition::default(), &NoPages);
+    let mut changes = changes.into_iter().collect();
+    let applied = working.apply(commit, &mut changes, LogPosition::default(), &NoPages);
     applied.unwrap();
 }
 
@@ -40,6 +41,7 @@ fn create(working: &mut Working, name: &str, definition: Bytes) {
         table: TableId(working.next_table),
         name,
         definition,
+        indexes: 0,
     };
     apply(working, [Change::Edit(create)]);
 }

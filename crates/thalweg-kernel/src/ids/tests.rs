@@ -50,6 +50,7 @@ fn create(name: &str) -> Commit {
             table: NEW_TABLE,
             name: name.to_owned(),
             definition,
+            indexes: 0,
         }],
         ..Commit::default()
     }

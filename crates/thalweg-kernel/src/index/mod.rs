@@ -10,6 +10,7 @@
 mod check;
 mod held;
 mod list;
+mod name;
 mod page;
 mod pending;
 mod tree;
@@ -19,6 +20,7 @@ pub(crate) use check::{check_page, unequal_totals};
 pub(crate) use held::HeldPages;
 pub(crate) use list::lists_of;
 pub use list::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, decode_entries, encode_entries};
+pub use name::ItemName;
 pub use page::{Page, PageLoader, UnsealedPage};
 pub(crate) use pending::Pending;
 pub use tree::{Tree, WrittenPages};

@@ -6,7 +6,7 @@
 //! one by one, as whoever could read the page has made them: else the items would be on other pages than those of the writer, and a
 //! file would go that a reading process needs.
 
-use super::{Entry, EntryKey};
+use super::{Entry, ItemName};
 use crate::error::{Error, ErrorKind};
 use crate::ids::CommitNo;
 
@@ -16,11 +16,11 @@ pub(crate) struct Pending {
     /// The commit of the first change: the tree is as the commits before it have left it.
     pub(crate) since: CommitNo,
     /// Items of the tree that go.
-    pub(crate) removed: Vec<EntryKey>,
+    pub(crate) removed: Vec<ItemName>,
     /// Items that come, of which no key is that of another one.
     pub(crate) added: Vec<Entry>,
     /// The same as the changes that are to be made one after the other; none: as one.
-    pub(crate) steps: Vec<(Vec<EntryKey>, Vec<Entry>)>,
+    pub(crate) steps: Vec<(Vec<ItemName>, Vec<Entry>)>,
     /// Why the page could not be read when that was last tried.
     pub(crate) cause: Error,
 }
@@ -38,23 +38,27 @@ impl Pending {
     }
 
     /// Adds a change that comes after those that wait.
-    pub(crate) fn push(&mut self, removed: &[EntryKey], added: Vec<Entry>) {
+    pub(crate) fn push(&mut self, removed: &[ItemName], added: Vec<Entry>) {
         if self.steps.is_empty() {
             // Of the checkpoint, if it has any.
             self.steps = vec![(self.removed.clone(), self.added.clone())];
         }
         self.steps.push((removed.to_vec(), added.clone()));
-        for key in removed {
-            match self.added.iter().position(|item| item.key() == *key) {
+        for name in removed {
+            match self
+                .added
+                .iter()
+                .position(|item| ItemName::of(item) == *name)
+            {
                 Some(at) => _ = self.added.swap_remove(at),
-                None => self.removed.push(*key),
+                None => self.removed.push(*name),
             }
         }
         self.added.extend(added);
     }
 
     /// The waiting changes in the order of their commits; those that a checkpoint has put together are one.
-    pub(crate) fn changes(&self) -> Vec<(&[EntryKey], &[Entry])> {
+    pub(crate) fn changes(&self) -> Vec<(&[ItemName], &[Entry])> {
         if self.steps.is_empty() {
             return vec![(&self.removed, &self.added)];
         }

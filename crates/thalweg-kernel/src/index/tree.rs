@@ -14,7 +14,7 @@
 use super::check::{check_child, check_page};
 use super::page::{Child, Page, PageLoader, UnsealedPage};
 use super::walk::{Blocks, Step, Walk};
-use super::{Address, Entry, EntryKey, Pending};
+use super::{Address, Entry, EntryKey, ItemName, Pending};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
 use std::borrow::Cow;
@@ -114,7 +114,7 @@ impl Tree {
     pub(crate) fn defer(
         &self,
         commit: CommitNo,
-        removed: &[EntryKey],
+        removed: &[ItemName],
         added: Vec<Entry>,
         cause: Error,
     ) -> Self {
@@ -136,7 +136,9 @@ impl Tree {
         };
         let changes = pending.changes().into_iter();
         let settled = { changes }.try_fold(self.without_pending(), |tree, (removed, added)| {
-            tree.replace(removed, added.to_vec(), loader, &mut Vec::new())
+            tree.check_names(removed, loader)?;
+            let removed: Vec<EntryKey> = removed.iter().map(|name| name.key).collect();
+            tree.replace(&removed, added.to_vec(), loader, &mut Vec::new())
         });
         settled.map(Cow::Owned).map_err(|cause| {
             let contradicts = matches!(cause.kind(), ErrorKind::Conflict | ErrorKind::Invalid);
@@ -276,6 +278,44 @@ impl Tree {
                     0 | 1 => None,
                     _ => before.cloned(),
                 };
+            }
+        }
+        Ok(())
+    }
+
+    /// The item of a key, if there is one.
+    ///
+    /// # Errors
+    /// When a page cannot be loaded.
+    pub(crate) fn item(&self, key: EntryKey, loader: &dyn PageLoader) -> Result<Option<Entry>> {
+        let mut next = self.root.clone();
+        while let Some(child) = next {
+            let page = page_of(self.table, &child, loader)?;
+            let children = page.children();
+            let behind = children.partition_point(|child| child.entry.key() <= key);
+            let Some(before) = behind.checked_sub(1).map(|at| &children[at]) else {
+                return Ok(None);
+            };
+            if page.level() <= 1 {
+                let found = Some(&before.entry).filter(|item| item.key() == key);
+                return Ok(found.cloned());
+            }
+            next = Some(Arc::clone(before));
+        }
+        Ok(None)
+    }
+
+    /// Whether items are there under their names.
+    ///
+    /// # Errors
+    /// `Conflict` when one is not; when a page cannot be loaded.
+    pub(crate) fn check_names(&self, names: &[ItemName], loader: &dyn PageLoader) -> Result<()> {
+        let tree = self.settled(loader)?;
+        for name in names {
+            match tree.item(name.key, loader)? {
+                Some(item) if ItemName::of(&item) == *name => {}
+                Some(_) => return Err(other_item(name.key)),
+                None => return Err(no_such_key(name.key)),
             }
         }
         Ok(())
@@ -528,6 +568,19 @@ fn no_such_key(key: EntryKey) -> Error {
     } = key;
     let what = format!(
         "block {ordinal} of commit {} with key {key_min} is not in the table any more",
+        commit.0
+    );
+    Error::new(ErrorKind::Conflict, what)
+}
+
+fn other_item(key: EntryKey) -> Error {
+    let EntryKey {
+        key_min,
+        commit,
+        ordinal,
+    } = key;
+    let what = format!(
+        "block {ordinal} of commit {} with key {key_min} is another one by now",
         commit.0
     );
     Error::new(ErrorKind::Conflict, what)

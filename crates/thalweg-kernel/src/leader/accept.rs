@@ -72,7 +72,7 @@ impl Leader {
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
-            .apply(number, changes.drain(..), at, &pages)
+            .apply(number, &mut changes, at, &pages)
             .map_err(Failure::Stale)?;
         self.changes = changes;
         if !fragments.is_empty() {
@@ -88,12 +88,13 @@ impl Leader {
             return Ok(());
         }
         let staged = self.staged.lock();
-        for (table, root) in commit.fragments() {
+        for ((table, order), root) in commit.fragments() {
             let file = root.address.file;
             let message = match staged.get(&file) {
-                Some(own) if *own == table => continue,
-                Some(own) => format!(
-                    "fragment {:x} has blocks of table {}: it cannot become part of table {}",
+                Some(own) if *own == (table, order) => continue,
+                Some((own, own_order)) => format!(
+                    "fragment {:x} has blocks of order {own_order} of table {}: it cannot become part of order {order} of \
+                     table {}",
                     file.0, own.0, table.0
                 ),
                 None => format!("fragment {:x} is not staged, or no longer", file.0),
@@ -118,9 +119,10 @@ impl Leader {
 /// The files that a change makes part of a table.
 fn fragment_files(change: &Change) -> Vec<FileId> {
     match change {
-        Change::Edit(Edit::AddFragments { roots: added, .. } | Edit::Replace { added, .. }) => {
-            added.iter().map(|root| root.address.file).collect()
-        }
+        Change::Edit(edit) => edit
+            .fragments()
+            .map(|(_, root)| root.address.file)
+            .collect(),
         _ => Vec::new(),
     }
 }
@@ -130,10 +132,11 @@ fn adds_files(change: &Change) -> bool {
 }
 
 fn frees_files(change: &Change) -> bool {
-    matches!(
-        change,
-        Change::Edit(Edit::DropTable { .. } | Edit::Replace { .. })
-    )
+    match change {
+        Change::Edit(Edit::DropTable { .. } | Edit::Replace(_)) => true,
+        Change::Edit(Edit::Orders(edit)) => edit.frees_space(),
+        _ => false,
+    }
 }
 
 fn drops_table(change: &Change) -> bool {

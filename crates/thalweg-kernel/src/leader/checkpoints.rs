@@ -227,17 +227,18 @@ impl Leader {
         let mut written = WrittenTrees::new();
         builder.clear();
         builder.section(SectionKind::Pages, |out| {
-            for id in &working.changed_trees {
-                let Some(table) = working.table(*id) else {
+            for (id, order) in &working.changed_trees {
+                let table = working.table(*id);
+                let Some(tree) = table.and_then(|table| table.tree_of(*order)) else {
                     continue;
                 };
-                let pages = table.tree.write_dirty(&mut |page| {
+                let pages = tree.write_dirty(&mut |page| {
                     let address =
                         page.seal_into(database, at.segment, first_page + out.len() as u64, out);
                     out.resize(out.len().next_multiple_of(FRAME_ALIGN), 0);
                     Ok(address)
                 })?;
-                written.insert(*id, pages);
+                written.insert((*id, *order), pages);
             }
             Ok(())
         })?;

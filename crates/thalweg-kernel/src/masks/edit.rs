@@ -7,24 +7,13 @@ use super::list::{BlockMask, MaskList};
 use super::positions::Positions;
 use crate::error::Result;
 use crate::fields::{PutFields, len_u32};
-use crate::ids::{CommitNo, FileId, TableId};
-use crate::index::EntryKey;
+use crate::ids::{CommitNo, TableId};
+use crate::index::ItemName;
 use crate::wire::{Fault, Reader};
 
 /// Bytes of an item or a part without what it hides.
 const ITEM_BYTES: usize = 48;
 const PART_BYTES: usize = 16;
-
-/// The name of an item: no other one of order 0 has the same key and fragment, ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ItemName {
-    /// Its key; a commit of 0 is that of the frame in which the name stands.
-    pub key: EntryKey,
-    /// The fragment; file 0 for a block of a GROUP.
-    pub fragment: FileId,
-    /// CRC of the head of the block or of the root page.
-    pub crc: u32,
-}
 
 /// Rows that are hidden newly in one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,32 +50,6 @@ pub struct MaskEdit {
     pub items: Vec<ItemMask>,
     /// Parts of open rows, ascending by commit and number.
     pub parts: Vec<PartMask>,
-}
-
-impl ItemName {
-    /// The lowest name that an item with a key can have.
-    pub(super) fn first_with(key: EntryKey) -> Self {
-        let (fragment, crc) = (FileId(0), 0);
-        Self { key, fragment, crc }
-    }
-
-    pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        out.put_i64(self.key.key_min);
-        out.put_u64(self.key.commit.0);
-        out.put_u32(self.key.ordinal);
-        out.put_u64(self.fragment.0);
-        out.put_u32(self.crc);
-    }
-
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let key = EntryKey {
-            key_min: reader.i64()?,
-            commit: CommitNo(reader.u64()?),
-            ordinal: reader.u32()?,
-        };
-        let (fragment, crc) = (FileId(reader.u64()?), reader.u32()?);
-        Ok(Self { key, fragment, crc })
-    }
 }
 
 impl MaskEdit {

@@ -17,7 +17,8 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use edit::{ItemMask, ItemName, MaskEdit, PartMask};
+pub use crate::index::ItemName;
+pub use edit::{ItemMask, MaskEdit, PartMask};
 pub use list::{BlockMask, MaskList};
 pub use positions::Positions;
 pub use state::{Masked, OpenMask, TableMasks};

@@ -3,13 +3,13 @@
 //! Invariants: there is no mask without an item or an open part (its owner takes it away with these); hidden rows and bytes
 //! are those of the masks that are there, added up as they come and go; what is refused changes nothing.
 
-use super::edit::{ItemMask, ItemName, PartMask};
+use super::edit::{ItemMask, PartMask};
 use super::list::MaskList;
 use super::positions::Positions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{PutFields, len_u32};
 use crate::ids::CommitNo;
-use crate::index::EntryKey;
+use crate::index::{EntryKey, ItemName};
 use crate::wire::{Fault, Reader};
 use std::collections::BTreeMap;
 use std::ops::Range;

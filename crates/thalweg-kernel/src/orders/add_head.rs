@@ -1,6 +1,6 @@
 //! What stands in front of the entries that a commit adds: a GROUP, or the fragments of an edit 5.
 
-use super::coverage::{CoverageRange, put_ranges, read_ranges};
+use super::coverage::{CoverageRange, check_ranges, put_ranges, read_ranges};
 use crate::error::Result;
 use crate::fields::{PutFields, len_u32};
 use crate::ids::{CommitNo, TableId};
@@ -30,6 +30,30 @@ pub struct AddHead {
 }
 
 impl AddHead {
+    /// The head of new rows.
+    #[must_use]
+    pub fn of_rows(table: TableId, definition_version: u32) -> Self {
+        Self {
+            table,
+            definition_version,
+            ..Self::default()
+        }
+    }
+
+    /// The head of entries of an index.
+    #[must_use]
+    pub fn of_index(table: TableId, order: u32, definition_version: u32) -> Self {
+        Self {
+            order,
+            ..Self::of_rows(table, definition_version)
+        }
+    }
+
+    /// Whether rows come with it that were not in the table before.
+    pub(crate) fn is_of_new_rows(&self) -> bool {
+        self.order == 0 && self.covers.is_none()
+    }
+
     /// Appends the head.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.put_u32(self.table.0);
@@ -94,6 +118,10 @@ impl AddHead {
         if self.covers.is_none() && (self.left_out, self.carried) != (0, 0) {
             return Err("rows are left out or carried where none are covered");
         }
-        Ok(())
+        // Commit 0 would be read as no cover at all.
+        if self.covers == Some(CommitNo(0)) {
+            return Err("rows are covered up to commit 0, before the first");
+        }
+        check_ranges(&self.coverage)
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: ranges ascend and are disjoint; neighbours with the same commit are one; there are at most
 //! [`MOST_RANGES`] after each section of a commit ([`Coverage::end_section`]).
 
-use crate::fields::PutFields;
+use crate::fields::{PutFields, len_u32};
 use crate::ids::CommitNo;
 use crate::wire::{Fault, Reader};
 
@@ -175,6 +175,18 @@ impl Coverage {
         });
     }
 
+    /// Appends it as a checkpoint has it.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.put_u32(len_u32(self.ranges.len()));
+        put_ranges(&self.ranges, out);
+    }
+
+    /// Reads it as a checkpoint has it.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let count = reader.u32()? as usize;
+        Ok(Self::of_ranges(read_ranges(count, reader)?)?)
+    }
+
     /// A coverage of ranges that were read.
     ///
     /// # Errors
@@ -209,17 +221,25 @@ pub(super) fn read_ranges(
     }
     let mut ranges: Vec<CoverageRange> = Vec::with_capacity(count);
     for _ in 0..count {
-        let (key_min, key_max) = (reader.i64()?, reader.i64()?);
-        let commit = CommitNo(reader.u64()?);
-        let follows = ranges.last().is_none_or(|before| before.key_max < key_min);
-        if key_min > key_max || !follows {
-            return Err("ranges of a coverage do not ascend".into());
-        }
         ranges.push(CoverageRange {
-            key_min,
-            key_max,
-            commit,
+            key_min: reader.i64()?,
+            key_max: reader.i64()?,
+            commit: CommitNo(reader.u64()?),
         });
     }
+    check_ranges(&ranges)?;
     Ok(ranges)
+}
+
+/// Whether ranges ascend and are disjoint, and not too many.
+pub(super) fn check_ranges(ranges: &[CoverageRange]) -> Result<(), &'static str> {
+    let is_right_way = |range: &CoverageRange| range.key_min <= range.key_max;
+    let ascend = ranges.is_sorted_by(|before, next| before.key_max < next.key_min);
+    if ranges.len() > MOST_RANGES {
+        return Err("more ranges of a coverage than there can be");
+    }
+    if !ascend || !ranges.iter().all(is_right_way) {
+        return Err("ranges of a coverage do not ascend");
+    }
+    Ok(())
 }

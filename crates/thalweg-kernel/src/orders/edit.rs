@@ -6,10 +6,10 @@ use crate::ids::TableId;
 use crate::wire::{Fault, Reader};
 
 /// The one kind of order beside the rows that this version knows.
-const KIND_INDEX: u8 = 3;
+pub(crate) const KIND_INDEX: u8 = 3;
 const CHANGE_BYTES: usize = 24;
 /// Orders from here on are given to what is derived from the rows.
-const FIRST_ORDER: u32 = 2;
+pub(crate) const FIRST_ORDER: u32 = 2;
 
 /// What becomes of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,10 +83,31 @@ impl OrdersEdit {
         }
         let changes = (0..count).map(|_| OrderChange::read(&mut reader));
         let changes = changes.collect::<Result<Vec<_>, Fault>>()?;
-        if !changes.is_sorted_by(|a, b| a.order < b.order) {
-            return Err("changes of orders do not ascend".into());
+        let edit = Self { table, changes };
+        edit.check()?;
+        Ok(edit)
+    }
+
+    /// Checks the edit on its own: called before it is written, and after it was read.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if self.changes.is_empty() {
+            return Err("an edit that changes no order");
         }
-        Ok(Self { table, changes })
+        if !self.changes.is_sorted_by(|a, b| a.order < b.order) {
+            return Err("changes of orders do not ascend");
+        }
+        self.changes.iter().try_for_each(OrderChange::check)
+    }
+
+    /// Whether it does nothing but free space.
+    pub(crate) fn frees_space(&self) -> bool {
+        let frees = |change: &OrderChange| {
+            matches!(
+                change.action,
+                OrderAction::Drop | OrderAction::SwitchOff { .. }
+            )
+        };
+        self.changes.iter().all(frees)
     }
 }
 
@@ -106,16 +127,24 @@ impl OrderChange {
             4 => OrderAction::SwitchOn,
             _ => return Err(Fault::OtherVersion(format!("action {action} on an order"))),
         };
-        if key_min > key_max {
-            return Err("keys the wrong way round".into());
-        }
         let has_keys = matches!(action, OrderAction::SwitchOff { .. });
         if !has_keys && (key_min, key_max) != (0, 0) {
             return Err("keys of a change that has none".into());
         }
-        if order < FIRST_ORDER {
-            return Err("an order that is never made".into());
+        let change = Self { order, action };
+        change.check()?;
+        Ok(change)
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if let OrderAction::SwitchOff { key_min, key_max } = self.action
+            && key_min > key_max
+        {
+            return Err("keys the wrong way round");
         }
-        Ok(Self { order, action })
+        if self.order < FIRST_ORDER {
+            return Err("an order that is never made");
+        }
+        Ok(())
     }
 }

@@ -1,18 +1,16 @@
 //! Edit 6: items of one or more orders go, and others come in their place.
 
-use super::coverage::{CoverageRange, put_ranges, read_ranges};
+use super::coverage::{CoverageRange, check_ranges, put_ranges, read_ranges};
+use super::state::MOST_ORDERS;
 use crate::error::Result;
 use crate::fields::{PutFields, len_u32};
 use crate::ids::{CommitNo, TableId};
-use crate::index::{self, Entry};
-use crate::masks::ItemName;
+use crate::index::{self, Entry, ItemName};
 use crate::wire::{Fault, Reader};
 
 const FLAG_RUNS: u32 = 1;
-const MOST_ORDERS: usize = 1_024;
 const MOST_NAMES: usize = 131_072;
 const MOST_RUNS: usize = 32_768;
-const NAME_BYTES: usize = 32;
 const RUN_BYTES: usize = 80;
 
 /// All items of an order with keys from that of the first one to that of the last one.
@@ -95,7 +93,7 @@ impl Removed {
         let (most, bytes) = if has_runs {
             (MOST_RUNS, RUN_BYTES)
         } else {
-            (MOST_NAMES, NAME_BYTES)
+            (MOST_NAMES, ItemName::BYTES)
         };
         if count > most || count * bytes > reader.left_bytes() {
             return Err("more items are replaced than there can be".into());
@@ -161,6 +159,18 @@ impl Run {
 }
 
 impl OrderReplace {
+    /// Items of an order in the place of others, in whatever order these are named.
+    #[must_use]
+    pub fn of_items(order: u32, mut removed: Vec<ItemName>, added: Vec<Entry>) -> Self {
+        removed.sort_unstable();
+        Self {
+            order,
+            removed: Removed::Items(removed),
+            coverage: Vec::new(),
+            added,
+        }
+    }
+
     fn put(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u32(self.order);
         out.put_u32(len_u32(self.removed.len()));
@@ -208,11 +218,39 @@ impl OrderReplace {
         if self.added.iter().any(Entry::is_block) {
             return Err("a replacement adds a block in the place of a fragment");
         }
-        Ok(())
+        check_ranges(&self.coverage)
+    }
+
+    /// The items that go by name; none where they go by runs.
+    pub(crate) fn removed_items(&self) -> &[ItemName] {
+        match &self.removed {
+            Removed::Items(items) => items,
+            Removed::Runs(_) => &[],
+        }
     }
 }
 
 impl ReplaceEdit {
+    /// Items of the rows of a table in the place of others, in whatever order these are named.
+    #[must_use]
+    pub fn of_rows(table: TableId, removed: Vec<ItemName>, added: Vec<Entry>) -> Self {
+        let mut edit = Self::of_orders(table);
+        edit.orders.push(OrderReplace::of_items(0, removed, added));
+        edit
+    }
+
+    /// No item of any order yet.
+    #[must_use]
+    pub fn of_orders(table: TableId) -> Self {
+        Self {
+            table,
+            left_out: 0,
+            carried: 0,
+            deleted: 0,
+            orders: Vec::new(),
+        }
+    }
+
     /// Appends the edit behind its kind.
     ///
     /// # Errors
@@ -272,6 +310,9 @@ impl ReplaceEdit {
 
     /// Checks the edit on its own: called before it is written, and after it was read.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if !(1..=MOST_ORDERS).contains(&self.orders.len()) {
+            return Err("a replacement of no orders, or of more than a table has");
+        }
         if !self.orders.is_sorted_by(|a, b| a.order < b.order) {
             return Err("orders of a replacement do not ascend");
         }

@@ -25,12 +25,15 @@ use thalweg_env::File;
 #[derive(Default)]
 pub(crate) struct Catalogue {
     items: Vec<Item>,
-    /// The last commit that took an item out of its table.
-    removals: HashMap<(TableId, EntryKey), CommitNo>,
+    /// The last commit that took an item out of its order.
+    removals: HashMap<(Order, EntryKey), CommitNo>,
 }
 
+/// An order of a table.
+type Order = (TableId, u32);
+
 struct Item {
-    table: TableId,
+    of: Order,
     commit: CommitNo,
     /// Where its frame lies: recovery may have written it twice, and the later one counts.
     segment: FileId,
@@ -86,46 +89,49 @@ impl Catalogue {
     }
 
     fn note_change(&mut self, at: LogPosition, commit: CommitNo, change: Change) {
-        let (table, entries) = match change {
+        match change {
             Change::Group {
-                table,
+                head,
                 mut entries,
                 blocks_offset,
-                ..
             } => {
                 for entry in &mut entries {
                     entry.address.file = at.segment;
                     entry.address.offset += at.offset + blocks_offset;
                 }
-                (table, entries)
+                self.note_items(at, commit, (head.table, head.order), entries);
             }
-            Change::Edit(Edit::AddFragments { table, roots, .. }) => (table, roots),
-            Change::Edit(Edit::Replace {
-                table,
-                removed,
-                added,
-            }) => {
-                for key in removed {
-                    let last = self.removals.entry((table, key)).or_default();
-                    *last = commit.max(*last);
+            Change::Edit(Edit::AddFragments { head, roots }) => {
+                self.note_items(at, commit, (head.table, head.order), roots);
+            }
+            Change::Edit(Edit::Replace(edit)) => {
+                for order in edit.orders {
+                    let of = (edit.table, order.order);
+                    for name in order.removed_items() {
+                        let last = self.removals.entry((of, name.key)).or_default();
+                        *last = commit.max(*last);
+                    }
+                    self.note_items(at, commit, of, order.added);
                 }
-                (table, added)
             }
-            _ => return,
-        };
+            _ => {}
+        }
+    }
+
+    fn note_items(&mut self, at: LogPosition, commit: CommitNo, of: Order, entries: Vec<Entry>) {
         self.items.extend(entries.into_iter().map(|entry| Item {
-            table,
+            of,
             commit,
             segment: at.segment,
             entry,
         }));
     }
 
-    /// The items below a page of the index of a table, if they can be told.
-    pub(crate) fn items_below(&self, table: TableId, page: &Entry) -> Option<Vec<Entry>> {
+    /// The items below a page of an order of a table, if they can be told.
+    pub(crate) fn items_below(&self, of: Order, page: &Entry) -> Option<Vec<Entry>> {
         let is_live = |item: &&Item| {
-            let removed = self.removals.get(&(table, item.entry.key()));
-            item.table == table
+            let removed = self.removals.get(&(of, item.entry.key()));
+            item.of == of
                 && item.entry.key() >= page.key()
                 && removed.is_none_or(|removed| *removed <= item.commit)
         };

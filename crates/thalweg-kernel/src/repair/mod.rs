@@ -14,11 +14,12 @@ mod names;
 mod salvage;
 mod start;
 
+use crate::block::ROWS_ORDER;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::Failure;
 use crate::folders::restore_folders;
 use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId, check_countable};
-use crate::index::{Entry, EntryKey, Step, Tree};
+use crate::index::{Entry, EntryKey, ItemName, Step, Tree};
 use crate::leader::Leader;
 use crate::open::{free_file_id, hold_folder, look_for_database, take_lock};
 use crate::options::Options;
@@ -449,6 +450,8 @@ struct LostPages {
     found: HashSet<(TableId, EntryKey)>,
     /// Rows below them that replacements in the log have brought back, by table.
     replaced_rows: HashMap<TableId, u64>,
+    /// Indexes that lack entries since.
+    indexes: HashSet<(TableId, u32)>,
 }
 
 struct LostPage {
@@ -523,60 +526,86 @@ fn leave_out_lost_pages(working: &mut Working, store: &Store) -> Result<LostPage
     let mut all = LostPages::default();
     let mut catalogue = None;
     for table in working.tables.clone().iter() {
-        let mut lost: Vec<(Entry, Damage)> = Vec::new();
-        let pages = table.tree.without_pending();
-        let mut items = pages.whole_items(store, &mut |page, error| {
-            let file = file_name(store, page.address.file);
-            lost.push((page.clone(), entry_damage(file, &table.name, page, error)));
-        })?;
-        let pending = table.tree.pending();
-        if lost.is_empty() && pending.is_none() {
-            continue;
+        for (order, tree) in table.trees() {
+            leave_out_pages_of(
+                working,
+                store,
+                (table, order, tree),
+                &mut catalogue,
+                &mut all,
+            )?;
         }
-        let of_then;
-        let catalogue = match (pending, &mut catalogue) {
-            // The pages are of before that.
-            (Some(pending), _) if !lost.is_empty() => {
-                of_then = Catalogue::read(store, CommitNo(pending.since.0.saturating_sub(1)))?;
-                &of_then
-            }
-            (_, Some(catalogue)) => catalogue,
-            (_, none) => none.insert(Catalogue::read(store, working.commit)?),
-        };
-        let mut known: HashSet<EntryKey> = items.iter().map(Entry::key).collect();
-        for (page, damage) in lost {
-            let is_known = |item: &Entry| !known.insert(item.key());
-            let below = catalogue.items_below(table.id, &page);
-            let below = below.filter(|below| !below.iter().any(is_known));
-            let damage = match below {
-                Some(below) => {
-                    let keys = below.iter().map(|item| (table.id, item.key()));
-                    all.found.extend(keys);
-                    items.extend(below);
-                    Damage {
-                        rows: Some(0),
-                        what: format!("{}; what lies below it was found", damage.what),
-                        ..damage
-                    }
-                }
-                None => damage,
-            };
-            all.pages.push(LostPage {
-                table: table.id,
-                at: position(&page),
-                is_missing: is_missing(store, page.address.file)?,
-                damage,
-            });
-        }
-        if let Some(pending) = pending {
-            // What goes and is not there lay below a lost page.
-            let removed: HashSet<EntryKey> = pending.removed.iter().copied().collect();
-            items.retain(|item| !removed.contains(&item.key()));
-            items.extend_from_slice(&pending.added);
-        }
-        set_items(working, table, items, store)?;
     }
     Ok(all)
+}
+
+fn leave_out_pages_of(
+    working: &mut Working,
+    store: &Store,
+    (table, order, tree): (&TableState, u32, &Tree),
+    catalogue: &mut Option<Catalogue>,
+    all: &mut LostPages,
+) -> Result<()> {
+    let mut lost: Vec<(Entry, Damage)> = Vec::new();
+    let pages = tree.without_pending();
+    let mut items = pages.whole_items(store, &mut |page, error| {
+        let file = file_name(store, page.address.file);
+        let damage = entry_damage(file, &table.name, order, page, error);
+        lost.push((page.clone(), damage));
+    })?;
+    let pending = tree.pending();
+    if lost.is_empty() && pending.is_none() {
+        return Ok(());
+    }
+    let of_then;
+    let catalogue = match (pending, catalogue) {
+        // The pages are of before that.
+        (Some(pending), _) if !lost.is_empty() => {
+            of_then = Catalogue::read(store, CommitNo(pending.since.0.saturating_sub(1)))?;
+            &of_then
+        }
+        (_, Some(catalogue)) => catalogue,
+        (_, none) => none.insert(Catalogue::read(store, working.commit)?),
+    };
+    let mut known: HashSet<EntryKey> = items.iter().map(Entry::key).collect();
+    for (page, damage) in lost {
+        let is_known = |item: &Entry| !known.insert(item.key());
+        let below = catalogue.items_below((table.id, order), &page);
+        let below = below.filter(|below| !below.iter().any(is_known));
+        let damage = match below {
+            Some(below) => {
+                if order == ROWS_ORDER {
+                    let keys = below.iter().map(|item| (table.id, item.key()));
+                    all.found.extend(keys);
+                }
+                items.extend(below);
+                Damage {
+                    rows: Some(0),
+                    what: format!("{}; what lies below it was found", damage.what),
+                    ..damage
+                }
+            }
+            None => {
+                if order != ROWS_ORDER {
+                    all.indexes.insert((table.id, order));
+                }
+                damage
+            }
+        };
+        all.pages.push(LostPage {
+            table: table.id,
+            at: position(&page),
+            is_missing: is_missing(store, page.address.file)?,
+            damage,
+        });
+    }
+    if let Some(pending) = pending {
+        // What goes and is not there lay below a lost page.
+        let removed: HashSet<ItemName> = pending.removed.iter().copied().collect();
+        items.retain(|item| !removed.contains(&ItemName::of(item)));
+        items.extend_from_slice(&pending.added);
+    }
+    set_items(working, (table.id, order), items, store)
 }
 
 fn is_missing(store: &Store, file: FileId) -> Result<bool> {
@@ -589,15 +618,12 @@ fn is_missing(store: &Store, file: FileId) -> Result<bool> {
 
 fn set_items(
     working: &mut Working,
-    table: &TableState,
+    (table, order): (TableId, u32),
     items: Vec<Entry>,
     store: &Store,
 ) -> Result<()> {
-    let tree = Tree::empty(table.id).insert_many(items, store, &mut Vec::new())?;
-    working.change_tree(table.id, |state| {
-        state.tree = tree;
-        Ok(())
-    })
+    let tree = Tree::empty(table).insert_many(items, store, &mut Vec::new())?;
+    working.change_tree(table, order, |_| Ok(tree))
 }
 
 /// What is damaged of that to which the tables lead.
@@ -605,6 +631,8 @@ struct Bad {
     files: HashSet<FileId>,
     /// Blocks and pages, by their places.
     places: HashSet<(FileId, u64)>,
+    /// Indexes that lose some of it.
+    indexes: HashSet<(TableId, u32)>,
 }
 
 fn check_tables(
@@ -635,9 +663,12 @@ fn check_tables(
     }
     report.checked = check.report;
     let places = check.bad_entries.iter().map(|(_, entry)| place(entry));
+    let indexes = check.bad_entries.iter().map(|(of, _)| *of);
+    let indexes = indexes.filter(|(_, order)| *order != ROWS_ORDER);
     Ok(Bad {
         files: check.bad_files,
         places: places.collect(),
+        indexes: indexes.collect(),
     })
 }
 
@@ -725,7 +756,12 @@ impl Repair {
     fn switch(&self, env: &Env, dir: &Path, leader: &mut Leader, epoch: Epoch) -> Result<u64> {
         let mut moved_blocks = 0;
         for table in leader.working().tables.clone().iter() {
-            moved_blocks += self.renew_index(leader, table)?;
+            for (order, tree) in table.trees() {
+                moved_blocks += self.renew_tree(leader, (table.id, order), tree)?;
+            }
+        }
+        for (table, order) in &self.bad.indexes {
+            leader.working_mut().forget_coverage(*table, *order);
         }
         sync_folder(env, dir)?;
         // What it was read from may be damaged elsewhere, or go: nothing is built on it.
@@ -736,12 +772,17 @@ impl Repair {
         Ok(moved_blocks)
     }
 
-    /// Gives a table an index without what is damaged. Whole blocks of a file that is damaged elsewhere, and of the log
+    /// Gives an order a tree without what is damaged. Whole blocks of a file that is damaged elsewhere, and of the log
     /// where it may not be on disk yet, move to a new fragment. Returns how many.
-    fn renew_index(&self, leader: &mut Leader, table: &TableState) -> Result<u64> {
+    fn renew_tree(
+        &self,
+        leader: &mut Leader,
+        (table, order): (TableId, u32),
+        tree: &Tree,
+    ) -> Result<u64> {
         let store = leader.shared().store;
         let mut lost = None;
-        let items = table.tree.whole_items(&*store, &mut |_, error| {
+        let items = tree.whole_items(&*store, &mut |_, error| {
             lost.get_or_insert_with(|| error.clone());
         })?;
         if let Some(error) = lost {
@@ -758,7 +799,7 @@ impl Repair {
             } else if item.is_block() {
                 move_out.push(item);
             } else {
-                move_out.extend(self.whole_blocks(table.id, item, &store)?);
+                move_out.extend(self.whole_blocks(table, item, &store)?);
             }
         }
         // Pages may lie in a segment whose header is damaged.
@@ -767,10 +808,10 @@ impl Repair {
         }
         let moved = move_out.len() as u64;
         if moved > 0 {
-            let fragment = leader.stage_fragment(table.id)?;
+            let fragment = leader.stage_fragment((table, order))?;
             stay.push(fragment.copy_of(&store, &move_out)?);
         }
-        set_items(leader.working_mut(), table, stay, &store)?;
+        set_items(leader.working_mut(), (table, order), stay, &store)?;
         Ok(moved)
     }
 

@@ -11,12 +11,14 @@
 use super::names::DisplacedTables;
 use super::start::{EpochLog, Start, UNKNOWN};
 use super::{LostPages, RepairReport};
+use crate::block::ROWS_ORDER;
 use crate::change::Change;
 use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
-use crate::index::{EntryKey, Tree};
+use crate::index::{EntryKey, ItemName, Tree};
+use crate::orders::Removed;
 use crate::paths::segment_name;
 use crate::recover::blocks_verify;
 use crate::replay::{Frame, Replay, Skipped};
@@ -68,6 +70,7 @@ pub(crate) fn salvage(
         told: start.told,
         lost_rows,
         found: &lost.found,
+        indexes: &lost.indexes,
         displaced: DisplacedTables::default(),
         left_out: Vec::new(),
         replaced_rows: HashMap::new(),
@@ -108,6 +111,8 @@ struct Salvage<'a> {
     /// Items that were found below lost pages. In their place may have been a fragment with copies of them, which has the key of
     /// the first: who takes that out means all of them.
     found: &'a HashSet<(TableId, EntryKey)>,
+    /// Indexes that have lost entries below lost pages.
+    indexes: &'a HashSet<(TableId, u32)>,
     /// Tables whose names later commits have given to others.
     displaced: DisplacedTables,
     /// Commits that are left out and change one table alone: which list of the report they are in, their place there, the table.
@@ -267,7 +272,7 @@ impl Salvage<'_> {
                 // Behind a hole in the numbers as well.
                 self.working.commit = CommitNo(commit.0.saturating_sub(1));
                 self.working
-                    .apply(commit, frame.changes, frame.at, self.store)
+                    .apply(commit, &mut frame.changes, frame.at, self.store)
             }
             Some(why) => {
                 self.leave_out(&frame, &why);
@@ -278,30 +283,35 @@ impl Salvage<'_> {
     }
 
     /// Blocks below a lost page cannot be taken out, nor need they be: what replaces them has their rows. Returns how many, by table.
+    /// Of an index all that is there goes, whatever else is lost of it: no row depends on it.
     fn forget_unreachable(&self, changes: &mut [Change]) -> Result<Vec<(TableId, u64)>> {
         let mut regained = Vec::new();
-        for change in changes.iter_mut().filter(|_| self.exact) {
-            let Change::Edit(Edit::Replace {
-                table,
-                removed,
-                added,
-            }) = change
-            else {
+        for change in changes {
+            let Change::Edit(Edit::Replace(edit)) = change else {
                 continue;
             };
-            let Some(state) = self.working.table(*table) else {
+            let Some(state) = self.working.table(edit.table) else {
                 continue;
             };
-            if self.lost_rows.contains_key(table) {
-                let items = state.tree.whole_items(self.store, &mut |_, _| {})?;
-                let rows_of = items.iter().map(|item| (item.key(), item.rows));
-                let rows_of: HashMap<EntryKey, u64> = rows_of.collect();
-                let keys = removed.len();
-                removed.retain(|key| rows_of.contains_key(key));
-                if removed.len() < keys {
-                    let taken: u64 = removed.iter().filter_map(|key| rows_of.get(key)).sum();
-                    let brought: u64 = added.iter().map(|item| item.rows).sum();
-                    regained.push((*table, brought.saturating_sub(taken)));
+            for replaced in &mut edit.orders {
+                let place = (edit.table, replaced.order);
+                let is_lost = match replaced.order {
+                    ROWS_ORDER => self.exact && self.lost_rows.contains_key(&edit.table),
+                    _ => !self.exact || self.indexes.contains(&place),
+                };
+                let tree = state.tree_of(replaced.order).filter(|_| is_lost);
+                let (Some(tree), Removed::Items(removed)) = (tree, &mut replaced.removed) else {
+                    continue;
+                };
+                let items = tree.whole_items(self.store, &mut |_, _| {})?;
+                let rows_of = items.iter().map(|item| (ItemName::of(item), item.rows));
+                let rows_of: HashMap<ItemName, u64> = rows_of.collect();
+                let names = removed.len();
+                removed.retain(|name| rows_of.contains_key(name));
+                if removed.len() < names && replaced.order == ROWS_ORDER {
+                    let taken: u64 = removed.iter().filter_map(|name| rows_of.get(name)).sum();
+                    let brought: u64 = replaced.added.iter().map(|item| item.rows).sum();
+                    regained.push((edit.table, brought.saturating_sub(taken)));
                 }
             }
         }
@@ -333,29 +343,33 @@ impl Salvage<'_> {
     /// means something else here than it did when it was stored: a fragment has the key of its first block, and an earlier repair
     /// has moved blocks to a fragment without a commit.
     fn keeps_rows(&self, change: &Change, regained: &[(TableId, u64)]) -> Result<bool> {
-        let Change::Edit(Edit::Replace {
-            table,
-            removed,
-            added,
-        }) = change
-        else {
+        let Change::Edit(Edit::Replace(edit)) = change else {
             return Ok(true);
         };
-        let Some(state) = self.working.table(*table) else {
+        let rows = edit
+            .orders
+            .first()
+            .filter(|order| order.order == ROWS_ORDER);
+        let (Some(state), Some(rows)) = (self.working.table(edit.table), rows) else {
             return Ok(true);
         };
-        let mut of_table = regained.iter().filter(|(other, _)| other == table);
+        let table = edit.table;
+        let mut of_table = regained.iter().filter(|(other, _)| *other == table);
         let regained = of_table.next().map_or(0, |(_, rows)| *rows);
-        let before = self.replaced_rows.get(table).copied().unwrap_or_default();
-        let lost = self.lost_rows.get(table).copied().unwrap_or_default();
-        let is_found = |key: &EntryKey| self.found.contains(&(*table, *key));
+        let before = self.replaced_rows.get(&table).copied().unwrap_or_default();
+        let lost = self.lost_rows.get(&table).copied().unwrap_or_default();
+        let removed: Vec<EntryKey> = { rows.removed_items().iter() }
+            .map(|name| name.key)
+            .collect();
+        let is_found = |key: &EntryKey| self.found.contains(&(table, *key));
         if before.saturating_add(regained) > lost || (regained > 0 && removed.iter().any(is_found))
         {
             return Ok(false);
         }
+        let added = rows.added.clone();
         let replaced = state
             .tree
-            .replace(removed, added.clone(), self.store, &mut Vec::new())?;
+            .replace(&removed, added, self.store, &mut Vec::new())?;
         let rows = |tree: &Tree| tree.total().map_or(0, |total| total.rows);
         Ok(rows(&replaced) == rows(&state.tree).saturating_add(regained))
     }
@@ -365,28 +379,22 @@ impl Salvage<'_> {
     fn rests_on_lost(&self, change: &Change) -> Option<&'static str> {
         let is_new = matches!(change, Change::Edit(Edit::CreateTable { .. }));
         match change {
-            _ if !is_new && table_of(change).is_some_and(|id| self.working.table(id).is_none()) => {
+            _ if !is_new && { change.table() }
+                .is_some_and(|id| self.working.table(id).is_none()) =>
+            {
                 Some("its table was made by a commit that is given up")
             }
-            Change::Edit(Edit::Replace { table, .. })
-                if self.edits_lost || self.replacements_lost.contains(table) =>
+            Change::Edit(Edit::Replace(edit))
+                if self.edits_lost || self.replacements_lost.contains(&edit.table) =>
             {
                 Some("other blocks may have been replaced before")
             }
-            Change::Group {
-                table,
-                covers: Some(_),
-                entries,
-                ..
-            }
-            | Change::Edit(Edit::AddFragments {
-                table,
-                covers: Some(_),
-                roots: entries,
-                ..
-            }) if !self.exact => {
+            change if !self.exact => {
+                let (head, entries) = change.adds()?;
+                head.covers?;
                 let first = entries.iter().map(|entry| entry.commit_min).min();
-                (self.working.first_open(*table) != first).then_some("not just its rows are open")
+                let is_open = self.working.first_open(head.table) == first;
+                (!is_open).then_some("not just its rows are open")
             }
             _ => None,
         }
@@ -398,12 +406,12 @@ impl Salvage<'_> {
         for change in changes {
             match change {
                 // Where its table is known, so is what later ones may not rest on.
-                Change::Edit(Edit::Replace { table, .. }) => {
-                    self.replacements_lost.insert(*table);
+                Change::Edit(Edit::Replace(edit)) => {
+                    self.replacements_lost.insert(edit.table);
                 }
                 change => self.edits_lost |= matches!(change, Change::Edit(_)),
             }
-            if let Some(table) = table_of(change) {
+            if let Some(table) = change.table() {
                 let behind = table.0.saturating_add(1);
                 self.working.next_table = self.working.next_table.max(behind);
             }
@@ -448,6 +456,13 @@ impl Salvage<'_> {
             list.of(self.report)[place].table = name;
         }
         self.displaced.report(self.working, self.report);
+        if !self.exact {
+            // Rows may have come in the commits that are given up, or entries.
+            self.working.forget_all_coverage();
+        }
+        for (table, order) in self.indexes {
+            self.working.forget_coverage(*table, *order);
+        }
         self.replaced_rows
     }
 }
@@ -560,72 +575,42 @@ impl Skipped {
 
 /// The table of all changes, if it is one.
 fn only_table(changes: &[Change]) -> Option<TableId> {
-    let mut tables = changes.iter().filter_map(table_of);
+    let mut tables = changes.iter().filter_map(Change::table);
     let first = tables.next()?;
     tables.all(|table| table == first).then_some(first)
 }
 
-fn table_of(change: &Change) -> Option<TableId> {
-    match change {
-        Change::Rows(part) => Some(part.table),
-        Change::Group { table, .. } => Some(*table),
-        Change::Producer(_) => None,
-        Change::Edit(
-            Edit::CreateTable { table, .. }
-            | Edit::DropTable { table }
-            | Edit::RenameTable { table, .. }
-            | Edit::SetDefinition { table, .. }
-            | Edit::AddFragments { table, .. }
-            | Edit::Replace { table, .. },
-        ) => Some(*table),
-    }
-}
-
 /// Rows that come with a change, and not from elsewhere in the database.
 fn rows_of(change: &Change) -> u64 {
-    match change {
-        Change::Rows(part) => u64::from(part.rows),
-        Change::Group {
-            covers: None,
-            entries,
-            ..
-        } => entries.iter().map(|entry| entry.rows).sum(),
-        Change::Edit(Edit::AddFragments {
-            covers: None,
-            roots,
-            ..
-        }) => roots.iter().map(|root| root.rows).sum(),
+    if let Change::Rows(part) = change {
+        return u64::from(part.rows);
+    }
+    match change.adds() {
+        Some((head, items)) if head.is_of_new_rows() => items.iter().map(|item| item.rows).sum(),
         _ => 0,
     }
 }
 
 fn keys_of(changes: &[Change]) -> Option<(i64, i64)> {
-    let ranges = changes.iter().flat_map(|change| match change {
-        Change::Rows(part) => vec![(part.key_min, part.key_max)],
-        Change::Group { entries, .. } => entries.iter().map(|e| (e.key_min, e.key_max)).collect(),
-        Change::Edit(Edit::AddFragments { roots, .. }) => roots
-            .iter()
-            .map(|root| (root.key_min, root.key_max))
-            .collect(),
-        _ => Vec::new(),
-    });
+    let ranges = changes
+        .iter()
+        .flat_map(|change| match (change, change.adds()) {
+            (Change::Rows(part), _) => vec![(part.key_min, part.key_max)],
+            (_, Some((head, items))) if head.order == ROWS_ORDER => items
+                .iter()
+                .map(|item| (item.key_min, item.key_max))
+                .collect(),
+            _ => Vec::new(),
+        });
     ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
+/// Whether no row of the table comes or goes with a change.
 fn only_moves_rows(change: &Change) -> bool {
-    matches!(
-        change,
-        Change::Group {
-            covers: Some(_),
-            ..
-        } | Change::Edit(
-            Edit::Replace { .. }
-                | Edit::AddFragments {
-                    covers: Some(_),
-                    ..
-                }
-        )
-    )
+    match change.adds() {
+        Some((head, _)) => !head.is_of_new_rows(),
+        None => matches!(change, Change::Edit(Edit::Replace(_))),
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl Driver {
                 fragment.add_block(&copy)?;
             }
             let added = vec![fragment.finish()?];
-            let removed = items_of(toy, &state)?.iter().map(Entry::key).collect();
+            let removed = items_of(toy, &state)?.iter().map(ItemName::of).collect();
             let commit = replacing(table, removed, added, snapshot.commit());
             toy.kernel.commit(commit, Durability::Disk)
         });

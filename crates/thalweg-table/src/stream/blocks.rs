@@ -9,7 +9,7 @@ use crate::table::TableView;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
-use thalweg_kernel::index::{Entry, EntryKey, Step};
+use thalweg_kernel::index::{Entry, ItemName, Step};
 use thalweg_kernel::{FileId, OpenRows, Result};
 
 /// All blocks of a view.
@@ -22,7 +22,7 @@ pub(super) struct BlockList {
 /// A file of blocks.
 pub(super) struct Fragment {
     /// The item of the index that leads to it.
-    pub(super) item: EntryKey,
+    pub(super) item: ItemName,
     /// Bytes of its blocks.
     pub(super) bytes: u64,
 }
@@ -52,7 +52,7 @@ impl BlockList {
             // page that is not written yet has no place.
             if !entry.is_block() && entry.address.bytes > 0 {
                 files.entry(entry.address.file).or_insert_with(|| Fragment {
-                    item: entry.key(),
+                    item: ItemName::of(entry),
                     bytes: entry.block_bytes,
                 });
             }

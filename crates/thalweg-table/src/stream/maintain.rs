@@ -43,7 +43,8 @@ use arrow_array::RecordBatch;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use thalweg_kernel::block::EncodedBlock;
-use thalweg_kernel::index::{Address, Entry, EntryKey};
+use thalweg_kernel::index::{Address, Entry, ItemName};
+use thalweg_kernel::orders::ReplaceEdit;
 use thalweg_kernel::{Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileId, Result};
 
 /// Blocks that are cut from merged rows at once.
@@ -468,14 +469,14 @@ impl Step {
                 .filter(|at| packed[*at] && self.list.fragments.contains_key(&file_of(*at)))
                 .map(file_of),
         );
-        let mut removed: Vec<EntryKey> = Vec::new();
+        let mut removed: Vec<ItemName> = Vec::new();
         let mut parts: Vec<(i64, Part)> = Vec::new();
         let mut between = Vec::new();
         for (at, block) in self.list.blocks.iter().enumerate() {
             let is_touched = packed[at] || !self.cuts[at].is_empty();
             let in_fragment = self.list.fragments.contains_key(&file_of(at));
             if is_touched && !in_fragment {
-                removed.push(block.key());
+                removed.push(ItemName::of(block));
             } else if !is_touched && rewritten.contains(&file_of(at)) {
                 if self.merged.contains(&block.first_commit) {
                     parts.push((block.key_min, Part::Copy(at)));
@@ -517,11 +518,11 @@ impl Step {
         if !writer.ran.has_changed {
             return Ok(writer.ran);
         }
-        let edit = Edit::Replace {
-            table: table.id(),
+        let edit = Edit::Replace(ReplaceEdit::of_rows(
+            table.id(),
             removed,
-            added: writer.output.into_fragments()?,
-        };
+            writer.output.into_fragments()?,
+        ));
         let commit = Commit {
             edits: vec![edit],
             prepared_at: Some(view.snapshot().commit()),

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::fragment::FragmentWriter;
 use thalweg_kernel::index::{Entry, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, encode_entries};
+use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, GroupRoom, Result,
     RowsPart,
@@ -412,18 +413,14 @@ impl Output {
         self.finish_fragment()?;
         let (table, definition_version) = (table.id(), shape.version);
         let add = |roots| Edit::AddFragments {
-            table,
-            definition_version,
-            covers: None,
+            head: AddHead::of_rows(table, definition_version),
             roots,
         };
         let roots = std::mem::take(&mut self.fragments);
         let edits = lists(roots).into_iter().map(add).collect();
         let group = GroupPart {
-            table,
-            definition_version,
+            head: AddHead::of_rows(table, definition_version),
             blocks: std::mem::take(&mut self.blocks),
-            covers: None,
         };
         let groups = if group.blocks.is_empty() {
             Vec::new()
