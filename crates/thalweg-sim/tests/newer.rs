@@ -148,7 +148,7 @@ fn newer(files: &Files) -> Vec<Newer> {
     }
     let root = Path::new(DIR).join("root");
     for slot in 0..2 {
-        for (at, byte) in [(8, 3), (12, 1), (104, 1), (4091, 1)] {
+        for (at, byte) in [(8, 255), (12, 1), (104, 1), (4091, 1)] {
             add(
                 &root,
                 slot * SLOT_BYTES + at,
