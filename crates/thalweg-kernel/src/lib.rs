@@ -83,7 +83,7 @@ pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 pub use kernel::Kernel;
 pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, NAME_LIMIT_BYTES};
 pub use open_rows::OpenRows;
-pub use options::{Options, RowEncoder};
+pub use options::{IndexBlocks, Options, RowEncoder};
 pub use producers::MOST_PRODUCERS;
 #[cfg(feature = "broken-rules")]
 pub use rules::{Rule, break_rule, limit_page_entries};

@@ -51,4 +51,23 @@ pub trait RowEncoder: Send + Sync {
     /// Encodes all of `rows` as blocks. Rows before and after one with [`OpenRows::begins_section`] are never in one
     /// block. Each block's entry says the commits of its rows.
     fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>>;
+
+    /// Encodes the entries that the indexes of the table get for all of `rows`, those of each index that is on. An index that
+    /// is left out covers the rows no longer.
+    fn encode_entries(
+        &self,
+        _table: &TableSnapshot,
+        _rows: &[OpenRows],
+    ) -> Result<Vec<IndexBlocks>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Entries of an index.
+#[derive(Debug)]
+pub struct IndexBlocks {
+    /// The order.
+    pub order: u32,
+    /// Its blocks; none where the rows have no entries.
+    pub blocks: Vec<EncodedBlock>,
 }

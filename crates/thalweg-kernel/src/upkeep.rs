@@ -13,9 +13,9 @@ use crate::failure::refusal;
 use crate::garbage::Cleaner;
 use crate::ids::{CommitNo, TableId};
 use crate::job::Job;
-use crate::limits::fit_one_group;
+use crate::limits::{FRAME_LIMIT_BYTES, fit_one_group};
 use crate::open_rows::OpenRows;
-use crate::options::{Options, RowEncoder};
+use crate::options::{IndexBlocks, Options, RowEncoder};
 use crate::orders::AddHead;
 use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::TableSnapshot;
@@ -294,7 +294,35 @@ impl Upkeep {
         let Some(last) = rows.last() else {
             return Ok(false);
         };
-        let blocks = self.encoder.encode(&table, &rows)?;
+        let cover = self.cover(&table, &rows, last.commit)?;
+        let plain_blocks = cover.groups.len() + cover.edits.len();
+        let entries = self.encoder.encode_entries(&table, &rows)?;
+        let with_entries = with_entries(&table, cover, entries);
+        let has_entries = with_entries.groups.len() + with_entries.edits.len() > plain_blocks;
+        let done = match self.submit_cover(with_entries) {
+            // The rows become blocks without it: they are read where the index does not cover them.
+            Err(error) if has_entries && error.is_of_unreadable_bytes() => {
+                self.submit_cover(self.cover(&table, &rows, last.commit)?)
+            }
+            done => done,
+        };
+        match done {
+            Ok(_) => Ok(true),
+            // Dropped or altered meanwhile: the next round looks again.
+            Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn submit_cover(&self, commit: Commit) -> Result<CommitNo> {
+        self.writer.submit(Job::Commit(commit), Durability::Memory)
+    }
+
+    /// The commit that puts blocks in the place of the open rows up to `covered`. Blocks that do not fit one frame go to a
+    /// fragment: rows between many barriers, or in many splits, make a block each, and rows once stored must become blocks
+    /// however wide or scattered they are.
+    fn cover(&self, table: &TableSnapshot, rows: &[OpenRows], covered: CommitNo) -> Result<Commit> {
+        let mut blocks = self.encoder.encode(table, rows)?;
         let encoded: u64 = blocks.iter().map(|b| b.entry.rows).sum();
         let given: u64 = rows.iter().map(|r| u64::from(r.part.rows)).sum();
         // Nothing but the rows themselves tells whether what is said of them is true.
@@ -303,24 +331,6 @@ impl Upkeep {
             let what = format_args!("they are said to be {given}, and {encoded} are there");
             return Err(Error::corruption(place, what));
         }
-        let commit = self.cover(&table, blocks, last.commit)?;
-        match self.writer.submit(Job::Commit(commit), Durability::Memory) {
-            Ok(_) => Ok(true),
-            // Dropped or altered meanwhile: the next round looks again.
-            Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(true),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// The commit that puts blocks in the place of the open rows up to `covered`. Blocks that do not fit one frame go to a
-    /// fragment: rows between many barriers, or in many splits, make a block each, and rows once stored must become blocks
-    /// however wide or scattered they are.
-    fn cover(
-        &self,
-        table: &TableSnapshot,
-        mut blocks: Vec<EncodedBlock>,
-        covered: CommitNo,
-    ) -> Result<Commit> {
         let head = AddHead {
             covers: Some(covered),
             ..AddHead::of_rows(table.id, table.definition_version)
@@ -353,6 +363,27 @@ impl Upkeep {
         let _one_at_a_time = self.cleaning.lock();
         self.writer.work(CLEANING, || self.cleaner.collect_all())
     }
+}
+
+/// The commit with entries of its rows in indexes of the table, as far as there is room for them in its frame. An index with a
+/// page that cannot be read takes none.
+fn with_entries(table: &TableSnapshot, mut commit: Commit, entries: Vec<IndexBlocks>) -> Commit {
+    let mut room_bytes = usize::try_from(FRAME_LIMIT_BYTES / 2).unwrap_or(usize::MAX);
+    room_bytes = room_bytes.saturating_sub(commit.bytes());
+    for IndexBlocks { order, blocks } in entries {
+        let tree = table.tree_of(order);
+        let bytes: usize = blocks.iter().map(|block| block.bytes.len()).sum();
+        let takes_them = tree.is_some_and(|tree| tree.pending().is_none());
+        if takes_them && bytes <= room_bytes && fit_one_group(&blocks) {
+            room_bytes -= bytes;
+            let head = AddHead {
+                is_complete: true,
+                ..AddHead::of_index(table.id, order, table.definition_version)
+            };
+            commit.groups.push(GroupPart { head, blocks });
+        }
+    }
+    commit
 }
 
 /// Without a log no table can be encoded, whatever it was that kept the log from being recovered.

@@ -4,7 +4,7 @@
 //! panic. What no checksum can tell, because every file is a true older one of the same moment, is named by a test.
 
 use crate::driver::{DIR, Driver, Shape};
-use crate::oracle::{Contents, Violation, contents_of, difference};
+use crate::oracle::{Contents, Violation, contents_of, contents_of_repaired, difference};
 use crate::report::{Dice, panic_text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -131,6 +131,22 @@ pub fn files_of(sim: &SimEnv) -> Files {
 
 /// Opens a database, for writing or reading, and reads everything.
 pub fn open_and_read(shape: &Shape, image: &SimEnv, read_only: bool) -> End {
+    open_and_read_by(shape, image, read_only, |toy| {
+        contents_of(toy).map(|(_, contents)| contents)
+    })
+}
+
+/// The same of a database that was repaired.
+pub fn open_and_read_repaired(shape: &Shape, image: &SimEnv, read_only: bool) -> End {
+    open_and_read_by(shape, image, read_only, contents_of_repaired)
+}
+
+fn open_and_read_by(
+    shape: &Shape,
+    image: &SimEnv,
+    read_only: bool,
+    contents_of: impl Fn(&Toy) -> Result<Contents, Violation>,
+) -> End {
     let read = || {
         let env = image.env();
         let opened = if read_only {
@@ -139,7 +155,7 @@ pub fn open_and_read(shape: &Shape, image: &SimEnv, read_only: bool) -> End {
             shape.open(&env)
         };
         let toy = opened.map_err(|e| format!("{:?}: {e}", e.kind()))?;
-        contents_of(&toy).map(|(_, contents)| contents)
+        contents_of(&toy)
     };
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(contents)) => End::Rows(contents),

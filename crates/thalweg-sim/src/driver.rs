@@ -4,6 +4,7 @@
 //! with faults an error is an outcome, and the operations after it are tried all the same.
 
 mod copies;
+mod indexes;
 
 use crate::checkpoints::CheckpointCounts;
 use crate::follower::Follower;
@@ -494,10 +495,11 @@ impl Driver {
             head: AddHead::of_rows(table, self.version(table)),
             blocks,
         };
-        let commit = Commit {
+        let mut commit = Commit {
             groups: vec![group],
             ..Commit::default()
         };
+        commit.groups.extend(self.entry_groups(table, &rows));
         self.commit(Effect::Append(name.to_owned(), rows), commit, level);
     }
 
@@ -531,10 +533,12 @@ impl Driver {
                 head: AddHead::of_rows(table, definition_version),
                 roots,
             };
-            let commit = Commit {
+            let mut commit = Commit {
                 edits: vec![edit],
                 ..Commit::default()
             };
+            let entries = Self::stage_entries(toy, table, definition_version, &rows, of_block)?;
+            commit.edits.extend(entries);
             toy.kernel.commit(commit, Durability::Disk)
         });
     }
@@ -797,9 +801,14 @@ fn stage(toy: &Toy, table: TableId, rows: &[Row], of_block: usize, columns: u32)
 
 /// The items of a table: blocks of the log, and fragments as a whole, whose blocks go with them.
 fn items_of(toy: &Toy, state: &TableSnapshot) -> Result<Vec<Entry>> {
+    items_below(toy, &state.tree)
+}
+
+/// The items of a tree.
+fn items_below(toy: &Toy, tree: &Tree) -> Result<Vec<Entry>> {
     let store = &**toy.kernel.store();
     let mut items = Vec::new();
-    state.tree.visit(None, store, &mut |entry| {
+    tree.visit(None, store, &mut |entry| {
         let fragment = store.fragment_path(entry.address.file);
         let in_fragment = store.env().storage().metadata(&fragment).is_ok();
         if entry.is_block() || in_fragment {

@@ -17,6 +17,7 @@ pub mod errors;
 pub mod follower;
 pub mod hooks;
 pub mod oracle;
+pub mod orders;
 pub mod repair;
 pub mod report;
 pub mod resources;

@@ -5,7 +5,7 @@
 //! up is seen in the contents. Rows come in the order of their keys, those of equal keys in the order they arrived: by
 //! commit, and within a commit as they were given (docs/format/stream.md, invariants 1 to 3).
 
-use crate::toy::{KEY_COLUMN, Row, Toy, VALUE_COLUMN, columns_of, derived, unpack};
+use crate::toy::{KEY_COLUMN, Row, Toy, VALUE_COLUMN, columns_of, derived, entries_of, unpack};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::summary::ColumnSummary;
@@ -221,6 +221,17 @@ pub fn contents_at(toy: &Toy, snapshot: &Snapshot) -> Result<Contents, Violation
     Ok(contents)
 }
 
+/// Reads everything of a database that was repaired: indexes may have entries of rows that are lost.
+pub fn contents_of_repaired(toy: &Toy) -> Result<Contents, Violation> {
+    let snapshot = toy.kernel.snapshot().map_err(failed("taking a snapshot"))?;
+    let mut contents = Contents::new();
+    for table in snapshot.tables() {
+        let rows = rows_in_orders(toy, &table, true)?;
+        contents.insert(table.name.to_string(), rows);
+    }
+    Ok(contents)
+}
+
 /// Where a row stands among those of its key: its commit or the first one of its block, the number of its block or part in
 /// that commit, its place there.
 pub type Arrival = (CommitNo, u32, usize);
@@ -230,6 +241,15 @@ pub type Arrived = (i64, Arrival, i64);
 
 /// The rows of a table by key and arrival. Index, summaries and rows must agree.
 pub fn rows_of(toy: &Toy, table: &TableSnapshot) -> Result<Vec<Row>, Violation> {
+    rows_in_orders(toy, table, false)
+}
+
+/// The same. `has_lost_rows`: indexes may have entries of rows that are not there.
+fn rows_in_orders(
+    toy: &Toy,
+    table: &TableSnapshot,
+    has_lost_rows: bool,
+) -> Result<Vec<Row>, Violation> {
     let store = &**toy.kernel.store();
     let mut rows: Vec<Arrived> = Vec::new();
     let (mut keys, mut values) = (Vec::new(), Vec::new());
@@ -268,10 +288,61 @@ pub fn rows_of(toy: &Toy, table: &TableSnapshot) -> Result<Vec<Row>, Violation> 
         rows.extend((0..).zip(part).map(|(at, r)| (r.0, of_part(at), r.1)));
     }
     rows.sort_unstable();
-    Ok(rows
+    let rows: Vec<Row> = rows
         .into_iter()
         .map(|(key, _, value)| (key, value))
-        .collect())
+        .collect();
+    check_indexes(toy, table, &rows, has_lost_rows)?;
+    Ok(rows)
+}
+
+/// The entries of each index are those of rows that there are, and all rows have some in blocks that it covers.
+fn check_indexes(
+    toy: &Toy,
+    table: &TableSnapshot,
+    rows: &[Row],
+    has_lost_rows: bool,
+) -> Result<(), Violation> {
+    let store = &**toy.kernel.store();
+    for index in table.orders() {
+        let known: HashSet<Row> = entries_of(index.id, rows).into_iter().collect();
+        let mut entries: Vec<Row> = Vec::new();
+        for block in index.tree.iter(None, store) {
+            let block = block.map_err(failed("walking another order"))?;
+            let of_block = toy.block_rows(&block).map_err(failed("reading entries"))?;
+            check_entry(&block, &of_block)?;
+            entries.extend(of_block);
+        }
+        if let Some(total) = index.tree.total() {
+            let [keys, values]: [Vec<i64>; 2] = [
+                entries.iter().map(|entry| entry.0).collect(),
+                entries.iter().map(|entry| entry.1).collect(),
+            ];
+            check_summaries(total, 2, &keys, &values)?;
+        }
+        let entries: HashSet<Row> = entries.into_iter().collect();
+        let is_made_up = |entry: &&Row| !has_lost_rows && !known.contains(entry);
+        if let Some(made_up) = entries.iter().find(is_made_up) {
+            let id = index.id;
+            return Err(format!("entry {made_up:?} of index {id} is of no row"));
+        }
+        for block in table.tree.iter(None, store) {
+            let block = block.map_err(failed("walking the index"))?;
+            let (first, last) = (block.key_min, block.key_max);
+            if !index.coverage.covers(first, last, block.commit_max) {
+                continue;
+            }
+            let rows = toy.block_rows(&block).map_err(failed("reading a block"))?;
+            let of_rows = entries_of(index.id, &rows);
+            if let Some(missing) = of_rows.iter().find(|entry| !entries.contains(entry)) {
+                return Err(format!(
+                    "index {} covers keys {first} to {last} and lacks the entry {missing:?}",
+                    index.id
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The total of a table speaks for all columns of all rows in blocks.

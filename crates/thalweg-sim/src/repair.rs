@@ -20,7 +20,7 @@ pub use pages::{
 };
 pub use slots::lose_slots;
 
-use crate::damage::{End, Files, files_of, open_and_read};
+use crate::damage::{End, Files, files_of, open_and_read_repaired};
 use crate::driver::{DIR, Driver, Shape};
 use crate::oracle::{Contents, Effect, Ledger, Op, Outcome, Violation, difference};
 use crate::report::{Dice, panic_text};
@@ -399,7 +399,7 @@ pub fn repair_and_check(shape: &Shape, image: &SimEnv) -> Result<Repaired, Viola
 }
 
 fn rows_of(shape: &Shape, image: &SimEnv, read_only: bool) -> Result<Contents, Violation> {
-    match open_and_read(shape, image, read_only) {
+    match open_and_read_repaired(shape, image, read_only) {
         End::Rows(rows) => Ok(rows),
         End::Error(text) | End::Panic(text) => Err(format!("opening: {text}")),
     }

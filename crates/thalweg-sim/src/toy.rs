@@ -13,8 +13,8 @@ use thalweg_kernel::index::Entry;
 use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{
-    Commit, CommitNo, Durability, Edit, Error, GroupPart, Kernel, NEW_TABLE, OpenRows, Options,
-    Result, RowEncoder, RowsPart, TableId, TableSnapshot, TableState,
+    Commit, CommitNo, Durability, Edit, Error, GroupPart, IndexBlocks, Kernel, NEW_TABLE, OpenRows,
+    Options, Result, RowEncoder, RowsPart, TableId, TableSnapshot, TableState,
 };
 
 /// A key and a value.
@@ -82,6 +82,52 @@ impl RowEncoder for ToyEncoder {
         }
         Ok(blocks)
     }
+
+    fn encode_entries(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<IndexBlocks>> {
+        let rows = rows.iter().flat_map(|rows| unpack(&rows.part.payload));
+        let rows: Vec<Row> = rows.collect();
+        // Of the last index the encoder knows nothing: its coverage shrinks.
+        let on = table.orders().iter().filter(|order| order.is_on);
+        let known = on.filter(|order| order.id != LAST_INDEX);
+        let entries = known.map(|order| IndexBlocks {
+            order: order.id,
+            blocks: index_blocks(table.id, order.id, &rows, self.block_rows as usize),
+        });
+        Ok(entries.collect())
+    }
+}
+
+/// An index to which only appends of blocks bring entries, and builds.
+pub const LAST_INDEX: u32 = 4;
+
+/// The key of the value of a row in an index: each has another order.
+pub fn index_key(order: u32, value: i64) -> i64 {
+    match order % 2 {
+        0 => value,
+        _ => -value,
+    }
+}
+
+/// The entries of rows in an index: key and the key of the row. The value of the row follows from the key.
+pub fn entries_of(order: u32, rows: &[Row]) -> Vec<Row> {
+    let entry = |(key, value): &Row| (index_key(order, *value), *key);
+    let mut entries: Vec<Row> = rows.iter().map(entry).collect();
+    entries.sort_unstable();
+    entries
+}
+
+/// Blocks of the entries of rows in an index.
+pub fn index_blocks(
+    table: TableId,
+    order: u32,
+    rows: &[Row],
+    block_rows: usize,
+) -> Vec<EncodedBlock> {
+    let entries = entries_of(order, rows);
+    let blocks = entries.chunks(block_rows.max(1));
+    blocks
+        .map(|chunk| block_of_order((table, order), chunk.to_vec(), None, 2))
+        .collect()
 }
 
 /// The raw form of rows.
@@ -113,6 +159,16 @@ pub fn block(
 /// A block of rows of a table of so many columns. Rows of equal keys stay in the order they come in.
 pub fn wide_block(
     table: TableId,
+    rows: Vec<Row>,
+    commits: Option<(CommitNo, CommitNo)>,
+    columns: u32,
+) -> EncodedBlock {
+    block_of_order((table, 0), rows, commits, columns)
+}
+
+/// The same of an order of a table.
+pub fn block_of_order(
+    (table, order): (TableId, u32),
     mut rows: Vec<Row>,
     commits: Option<(CommitNo, CommitNo)>,
     columns: u32,
@@ -122,7 +178,7 @@ pub fn wide_block(
         table,
         layout: 1,
         level: 0,
-        order: 0,
+        order,
         positions: u32::try_from(rows.len()).expect("a small block"),
         rows: u32::try_from(rows.len()).expect("a small block"),
         key: 0,

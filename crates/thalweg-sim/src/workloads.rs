@@ -86,7 +86,7 @@ const fn workload(
 }
 
 /// All of them.
-pub const WORKLOADS: [Workload; 34] = [
+pub const WORKLOADS: [Workload; 37] = [
     // The slow ones first, so that no thread is left with one at the end.
     workload("index levels", 32768, 2, index_levels)
         .with_pages(6)
@@ -133,6 +133,11 @@ pub const WORKLOADS: [Workload; 34] = [
     workload("reader that follows", 8192, 4, reader_that_follows).large(2),
     workload("reader that holds", 4096, 4, reader_that_holds).large(2),
     workload("drops", 4096, 4, drops).large(2),
+    workload("indexes", 8192, 4, indexes).large(2),
+    workload("indexes that change", 8192, 4, indexes_that_change).large(2),
+    workload("index pages", 16384, 2, index_pages)
+        .with_pages(4)
+        .large(3),
 ];
 
 /// Rows that are covered once, and nothing behind them.
@@ -645,6 +650,82 @@ fn reader_that_holds(db: &mut Driver) {
     db.checkpoint();
     db.collect();
     db.stop_following();
+}
+
+/// Two and three orders: entries come with groups, covers and fragments, or are left out; all orders are merged at once.
+fn indexes(db: &mut Driver) {
+    db.create_indexed("t", 2);
+    db.create_indexed("u", 1);
+    db.append_group("t", 0..12, Process);
+    db.append("t", 12..15, Process);
+    db.append_group("u", 3..9, Disk);
+    db.checkpoint();
+    db.append("t", 15..19, Disk);
+    db.append_fragment("t", 5..20);
+    db.kill();
+    db.encode("t");
+    db.merge_orders("t");
+    db.append_group("t", 20..26, Disk);
+    db.append("u", [1, 2, 30, 31], Process);
+    db.collect();
+    db.reopen();
+    db.merge_orders("u");
+    db.append_group("t", 1..7, Disk);
+    db.drop_table("u");
+    db.collect();
+}
+
+/// Indexes are made, built, switched off and on, and dropped, with checkpoints and recoveries in between.
+fn indexes_that_change(db: &mut Driver) {
+    db.create("t");
+    db.append_group("t", 0..10, Process);
+    db.append("t", 10..12, Process);
+    db.make_index("t");
+    db.append_group("t", 12..18, Disk);
+    db.build_index("t", 2);
+    db.checkpoint();
+    db.append("t", 3..6, Process);
+    db.make_index("t");
+    db.switch_index("t", 2, false);
+    db.append_group("t", 14..30, Process);
+    db.build_index("t", 3);
+    db.kill();
+    db.switch_index("t", 2, true);
+    db.make_index("t");
+    db.append("t", 30..36, Process);
+    db.drop_index("t", 3);
+    db.build_index("t", 2);
+    db.build_index("t", 4);
+    db.checkpoint();
+    db.append_group("t", 18..24, Disk);
+    db.make_index("t");
+    db.drop_index("t", 5);
+    db.collect();
+    db.append_fragment("t", 0..9);
+    db.encode("t");
+    db.merge_orders("t");
+}
+
+/// Pages of two orders split, join and move, while a reader follows.
+fn index_pages(db: &mut Driver) {
+    db.create_indexed("t", 2);
+    db.append_group("t", 0..40, Process);
+    db.follow();
+    db.checkpoint();
+    db.append_group("t", 30..60, Process);
+    db.append_group("t", 10..16, Process);
+    db.hold();
+    db.merge_orders("t");
+    db.checkpoint();
+    db.append_group("t", 20..44, Disk);
+    db.collect();
+    db.release();
+    db.kill();
+    db.append_group("t", 60..80, Process);
+    db.merge_orders("t");
+    db.checkpoint();
+    db.collect();
+    db.append("t", 80..83, Disk);
 }
 
 /// A reader reads tables of many files, which are then dropped.

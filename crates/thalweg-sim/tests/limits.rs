@@ -7,8 +7,8 @@ use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::index::{EntryKey, ItemName};
 use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{
-    Commit, CommitNo, Edit, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, MOST_PRODUCERS, NEW_TABLE,
-    Options, Producer,
+    Commit, CommitNo, Edit, ErrorKind, FRAME_LIMIT_BYTES, FileId, GroupPart, MOST_PRODUCERS,
+    NEW_TABLE, Options, Producer,
 };
 use thalweg_sim::toy::{Row, Toy, block, rows_part};
 

@@ -10,6 +10,7 @@ use thalweg_sim::damage::{
     one_slot_of_the_root_lost, specimen,
 };
 use thalweg_sim::oracle::Violation;
+use thalweg_sim::orders::{replacement_of_a_key_that_was_used_again, rows_beside_a_build};
 use thalweg_sim::report::{say, seed};
 use thalweg_sim::workloads::{ONE_COVER, Workload, named};
 
@@ -45,6 +46,9 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
         Rule::OwnSectors => damage_sectors(&with_differences(3, true)).1,
         Rule::SyncBeforeNext | Rule::SyncNames => crashes(named("rolls")),
         Rule::HideUnsynced => crashes(named("raw rows to disk")),
+        Rule::NamedItems => replacement_of_a_key_that_was_used_again(),
+        Rule::CompleteRanges => rows_beside_a_build(),
+        Rule::LoweredCoverage => crashes(named("indexes")),
         Rule::Checksum => {
             let specimen = specimen();
             files_of(&specimen.sim)

@@ -214,7 +214,7 @@ pub fn fail_reads(patient: &Patient) -> RepairStage {
                     .push(format!("{what}: a repair changed files"));
             }
             repaired.set_plan(FaultPlan::none());
-            match open_and_read(&patient.shape, &repaired, false) {
+            match open_and_read_repaired(&patient.shape, &repaired, false) {
                 End::Rows(rows) if rows == patient.contents => {}
                 other => stage
                     .violations
@@ -233,7 +233,7 @@ pub fn fail_reads(patient: &Patient) -> RepairStage {
                 Err(error) => stage.violations.push(format!("{what}: opening: {error:?}")),
             }
             opened.set_plan(FaultPlan::none());
-            match open_and_read(&patient.shape, &opened, false) {
+            match open_and_read_repaired(&patient.shape, &opened, false) {
                 End::Rows(rows) if rows == patient.contents => {}
                 other => stage.violations.push(format!("{what}: later: {other:?}")),
             }

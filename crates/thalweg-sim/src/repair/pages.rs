@@ -214,7 +214,7 @@ pub fn damage_pages_beside_another_slot(patient: &Patient, dice: &mut Dice) -> R
             Err(_) => stage.errors += 1,
         }
         let calls = repaired.calls();
-        let kept = open_and_read(&patient.shape, &repaired, false);
+        let kept = open_and_read_repaired(&patient.shape, &repaired, false);
         for state in (1..=calls).filter_map(|call| repaired.state_at(call)) {
             if !is_from_other {
                 break;
@@ -225,7 +225,7 @@ pub fn damage_pages_beside_another_slot(patient: &Patient, dice: &mut Dice) -> R
                 let crashed = state.crash_image(&choice);
                 stage.repairs += 1;
                 let again = repair_once(&patient.shape, &crashed);
-                let found = open_and_read(&patient.shape, &crashed, false);
+                let found = open_and_read_repaired(&patient.shape, &crashed, false);
                 if again.is_err() || found != kept {
                     let what = format!("{}: the page at {page}, {choice:?}", patient.name);
                     let what = format!("{what}: {again:?}, {found:?} instead of {kept:?}");
