@@ -137,7 +137,7 @@ fn newer(files: &Files) -> Vec<Newer> {
                 format!("a reserved byte of a section in the frame at {frame}"),
             );
             if kind == EDIT {
-                for edit in [7, 9, 14, 200] {
+                for edit in [9, 14, 200] {
                     add(path, section, edit, format!("edit {edit}"));
                 }
             }
@@ -148,7 +148,7 @@ fn newer(files: &Files) -> Vec<Newer> {
     }
     let root = Path::new(DIR).join("root");
     for slot in 0..2 {
-        for (at, byte) in [(8, 255), (12, 1), (104, 1), (4091, 1)] {
+        for (at, byte) in [(8, 255), (12, 4), (104, 1), (4091, 1)] {
             add(
                 &root,
                 slot * SLOT_BYTES + at,

@@ -5,6 +5,7 @@ use crate::change::Change;
 use crate::commit::{Edit, RowsPart};
 use crate::error::ErrorKind;
 use crate::index::{Page, PageLoader};
+use crate::orders::{OrderAction, OrderChange, OrdersEdit};
 
 /// Where checkpoint `n` lies.
 fn place(n: u64) -> Place {
@@ -145,6 +146,91 @@ fn many_changes_are_worth_a_full_one() {
     }
 }
 
+/// A table with an index that is on and one that is off, whose coverage has a gap.
+fn with_indexes() -> Working {
+    let mut working = Working::empty();
+    let create = Edit::CreateTable {
+        table: TableId(1),
+        name: "boiler".to_owned(),
+        definition: Bytes::from_static(b"two columns"),
+        indexes: 2,
+    };
+    apply(&mut working, [Change::Edit(create)]);
+    let switch_off = OrdersEdit {
+        table: TableId(1),
+        changes: vec![OrderChange {
+            order: 3,
+            action: OrderAction::SwitchOff {
+                key_min: 10,
+                key_max: 20,
+            },
+        }],
+    };
+    apply(&mut working, [Change::Edit(Edit::Orders(switch_off))]);
+    working
+}
+
+#[test]
+fn indexes_read_back_as_they_were_written() {
+    let mut written = with_indexes();
+    let section = write(&mut written, 1);
+    let mut read = get_checkpoint(&section, place(1), Working::empty()).unwrap();
+    let table = read.table(TableId(1)).unwrap();
+    let orders: Vec<(u32, bool, usize)> = { table.orders().iter() }
+        .map(|order| (order.id, order.is_on, order.coverage.ranges().len()))
+        .collect();
+    assert_eq!(orders, [(2, true, 1), (3, false, 2)]);
+    assert_eq!(read.features_written().to_read & 1, 1);
+    // An id is not given again, though its order is gone.
+    let change = |order, action| OrdersEdit {
+        table: TableId(1),
+        changes: vec![OrderChange { order, action }],
+    };
+    let drop = Change::Edit(Edit::Orders(change(3, OrderAction::Drop)));
+    for working in [&mut read, &mut written] {
+        apply(working, [drop.clone()]);
+        let state = working.table(TableId(1)).unwrap();
+        let orders = state.orders.as_deref().unwrap();
+        let make = |order| orders.check(&change(order, OrderAction::Make).changes);
+        assert!(make(3).is_err() && make(4).is_ok());
+    }
+    assert_eq!(write(&mut read, 2), write(&mut written, 2));
+}
+
+#[test]
+fn golden_bytes_of_indexes() {
+    let section = write(&mut with_indexes(), 1);
+    let name = { section.windows(6) }.position(|bytes| bytes == b"boiler");
+    // What else there is, no root, nothing that waits; then the orders.
+    let orders = &section[name.unwrap() + 22..];
+    let hex: String = orders[..137].iter().map(|b| format!("{b:02x}")).collect();
+    let ends = |min: i64, max: i64| {
+        let hex = |bytes: [u8; 8]| bytes.map(|b| format!("{b:02x}")).concat();
+        format!(
+            "{}{}{}",
+            hex(min.to_le_bytes()),
+            hex(max.to_le_bytes()),
+            "f".repeat(16)
+        )
+    };
+    let no_tree = "02000000000000000000";
+    let golden = [
+        "01",
+        no_tree,
+        "0400000002000000",
+        "0200000003010000",
+        no_tree,
+        "01000000",
+        &ends(i64::MIN, i64::MAX),
+        "0300000003020000",
+        no_tree,
+        "02000000",
+        &ends(i64::MIN, 9),
+        &ends(21, i64::MAX),
+    ];
+    assert_eq!(hex, golden.concat());
+}
+
 #[test]
 fn lies_about_bases_are_refused() {
     let (_, [first, _, third]) = three();
@@ -171,7 +257,7 @@ fn what_a_newer_version_keeps_of_a_table_is_unsupported() {
         .unwrap();
     let what_else = name + 6 + 16;
     let parts = first.len() - 4;
-    for (at, byte) in [(0, 3), (4, 1), (what_else, 1), (what_else, 4), (parts, 1)] {
+    for (at, byte) in [(0, 3), (4, 4), (what_else, 2), (what_else, 4), (parts, 1)] {
         let mut section = first.clone();
         section[at] = byte;
         if at == parts {
