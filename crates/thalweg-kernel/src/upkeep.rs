@@ -4,7 +4,6 @@
 //! are visible; an append waits while the open rows of all tables that can be encoded exceed their limit, and fails when encoding
 //! fails meanwhile for a reason that concerns all tables. One that concerns a table leaves that one aside (`due`).
 
-use crate::block::EncodedBlock;
 use crate::commit::{Commit, Durability, Edit, GroupPart};
 use crate::compact::compact_segments;
 use crate::due::not_stored;

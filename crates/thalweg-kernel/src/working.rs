@@ -669,7 +669,7 @@ impl Working {
     }
 
     /// Copies a table's state and lets `edit` change it, all but its tree.
-    fn change(
+    pub(crate) fn change(
         &mut self,
         table: TableId,
         edit: impl FnOnce(&mut TableState) -> Result<()>,

@@ -6,6 +6,7 @@
 use crate::driver::{DIR, Driver, Shape};
 use crate::oracle::{Contents, Violation, contents_of, contents_of_repaired, difference};
 use crate::report::{Dice, panic_text};
+use crate::toy::Toy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

@@ -203,7 +203,7 @@ fn golden_bytes_of_indexes() {
     let name = { section.windows(6) }.position(|bytes| bytes == b"boiler");
     // What else there is, no root, nothing that waits; then the orders.
     let orders = &section[name.unwrap() + 22..];
-    let hex: String = orders[..137].iter().map(|b| format!("{b:02x}")).collect();
+    let hex: String = orders[..135].iter().map(|b| format!("{b:02x}")).collect();
     let ends = |min: i64, max: i64| {
         let hex = |bytes: [u8; 8]| bytes.map(|b| format!("{b:02x}")).concat();
         format!(

@@ -155,7 +155,7 @@ fn the_last_numbers_are_refused_before_anything_is_written() {
                 table.definition_version = u32::MAX;
                 Ok(())
             };
-            leader.working_mut().change_tree(id, spend).unwrap();
+            leader.working_mut().change(id, spend).unwrap();
         }),
     ];
     for (what, spend) in spent {

@@ -239,7 +239,8 @@ pub fn damage_pages_beside_another_slot(patient: &Patient, dice: &mut Dice) -> R
             let root = Path::new(DIR).join("root");
             let changed = image.overwrite_file(&root, 4096 * slot + 20, &[0x5A, 0xA5, 0x77]);
             changed.expect("a root");
-            if kept != whole && open_and_read(&patient.shape, &image, false) == whole {
+            if kept != whole && crate::damage::open_and_read(&patient.shape, &image, false) == whole
+            {
                 let what = format!("{}: the page at {page}: slot {slot}", patient.name);
                 stage
                     .violations
