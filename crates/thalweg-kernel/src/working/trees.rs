@@ -380,6 +380,8 @@ impl Unindexed {
     }
 
     pub(super) fn forget_table(&mut self, table: TableId) {
-        self.of.retain(|(of, _), _| *of != table);
+        if !self.of.is_empty() {
+            self.of.retain(|(of, _), _| *of != table);
+        }
     }
 }
