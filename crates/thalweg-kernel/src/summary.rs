@@ -9,8 +9,10 @@
 //! - NaN sorts above every number; `min` and `max` speak of the other values, and `nan_rows` of the NaNs.
 //! - An infinity among the values makes `m2` NaN, as it does in a row-by-row computation.
 
+mod decimals;
 mod values;
 
+pub(crate) use decimals::MAX_SHIFT;
 pub use values::{SUMMARY_CHUNK_ROWS, SummaryValue};
 
 use crate::bitmap::Bitmap;
@@ -19,7 +21,7 @@ use crate::bitmap::Bitmap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SummaryKind {
-    /// Only rows and nulls are counted (strings, binary, decimals).
+    /// Only rows and nulls are counted (strings, binary).
     Count = 1,
     /// Signed integers, dates, timestamps, durations and booleans, as i64.
     Int = 2,
@@ -27,15 +29,23 @@ pub enum SummaryKind {
     UInt = 3,
     /// Floating point, as f64 (f32 widened: exact).
     Float = 4,
+    /// Decimals, as i128: bounds are rounded outwards where they do not fit i64.
+    Decimal = 6,
 }
 
 impl SummaryKind {
     /// The kind of a byte read from a file.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Count, Self::Int, Self::UInt, Self::Float]
-            .into_iter()
-            .find(|&kind| kind as u8 == byte)
+        [
+            Self::Count,
+            Self::Int,
+            Self::UInt,
+            Self::Float,
+            Self::Decimal,
+        ]
+        .into_iter()
+        .find(|&kind| kind as u8 == byte)
     }
 }
 
@@ -46,6 +56,9 @@ pub struct ColumnSummary {
     pub column_id: u32,
     /// How `min`, `max` and `sum` are to be read.
     pub kind: SummaryKind,
+    /// Of decimals: `min` and `max` are in units of 2^shift. Unless it is 0 they are outer bounds, and the sum and the
+    /// squares are not known.
+    pub shift: u8,
     /// Rows that are null.
     pub null_rows: u64,
     /// Rows that are NaN (floats only).
@@ -70,6 +83,8 @@ pub enum ValueRange {
     Int(Option<i64>, Option<i64>),
     /// Of a column of kind [`SummaryKind::UInt`].
     UInt(Option<u64>, Option<u64>),
+    /// Of a column of kind [`SummaryKind::Decimal`], in units of its scale.
+    Decimal(Option<i128>, Option<i128>),
     /// Of a column of kind [`SummaryKind::Float`]. Ends that are NaN count as open.
     Float {
         /// The smallest accepted number.
@@ -88,6 +103,7 @@ impl ColumnSummary {
         Self {
             column_id,
             kind,
+            shift: 0,
             null_rows: 0,
             nan_rows: 0,
             value_rows: 0,
@@ -186,6 +202,7 @@ impl ColumnSummary {
         if self.value_rows == 0 || other.value_rows == 0 {
             let from = if self.value_rows == 0 { other } else { self };
             return Self {
+                shift: from.shift,
                 min: from.min,
                 max: from.max,
                 sum: from.sum,
@@ -206,12 +223,20 @@ impl ColumnSummary {
                     .cast_unsigned(),
             ),
             SummaryKind::UInt => (self.min.min(other.min), self.max.max(other.max)),
+            SummaryKind::Decimal => {
+                let (shift, min, max) = decimals::merged_bounds(self, other);
+                merged.shift = shift;
+                (min, max)
+            }
             // By total order: of two zeros the negative one is the smaller, whichever comes first.
             SummaryKind::Float => (
                 std::cmp::min_by(self.min, other.min, total_order),
                 std::cmp::max_by(self.max, other.max, total_order),
             ),
         };
+        if merged.shift > 0 {
+            return merged;
+        }
         merged.sum = match self.kind {
             SummaryKind::Float => values::join_sum(values::add_sums(
                 values::split_sum(self.sum),
@@ -247,10 +272,10 @@ impl ColumnSummary {
         mean_offset(self) - mean_offset(other)
     }
 
-    /// The minimum of a column of integers.
+    /// The minimum of a column of integers, or of decimals in units of their shift.
     pub(crate) fn wide_min(&self) -> Option<i128> {
         match self.kind {
-            SummaryKind::Int => Some(i128::from(self.min.cast_signed())),
+            SummaryKind::Int | SummaryKind::Decimal => Some(i128::from(self.min.cast_signed())),
             SummaryKind::UInt => Some(i128::from(self.min)),
             SummaryKind::Count | SummaryKind::Float => None,
         }
@@ -291,11 +316,11 @@ impl ColumnSummary {
         })
     }
 
-    /// The mean of the values, nulls and NaNs left out.
+    /// The mean of the values, nulls and NaNs left out; of decimals it is not computed.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let sum = match self.kind {
-            SummaryKind::Count => return None,
+            SummaryKind::Count | SummaryKind::Decimal => return None,
             SummaryKind::Int | SummaryKind::UInt => values::rounded_f64(self.sum.cast_signed()),
             SummaryKind::Float => self.float_sum()?,
         };
@@ -305,7 +330,7 @@ impl ColumnSummary {
     /// The sum of squared distances from the mean, nulls and NaNs left out: variance times count.
     #[must_use]
     pub fn squared_distances(&self) -> Option<f64> {
-        (self.kind != SummaryKind::Count).then_some(self.m2)
+        (!matches!(self.kind, SummaryKind::Count | SummaryKind::Decimal)).then_some(self.m2)
     }
 
     /// Whether none of the summarised rows can lie in `range`. In doubt (another kind) they can.
@@ -318,6 +343,9 @@ impl ColumnSummary {
             ValueRange::UInt(low, high) if self.kind == SummaryKind::UInt => self
                 .uint_range()
                 .is_none_or(|(min, max)| apart(min, max, low, high)),
+            ValueRange::Decimal(low, high) if self.kind == SummaryKind::Decimal => self
+                .decimal_range()
+                .is_none_or(|(min, max, _)| apart(min, max, low, high)),
             ValueRange::Float {
                 min: low,
                 max: high,
@@ -340,6 +368,7 @@ impl PartialEq for ColumnSummary {
             let Self {
                 column_id,
                 kind,
+                shift,
                 null_rows,
                 nan_rows,
                 value_rows,
@@ -351,6 +380,7 @@ impl PartialEq for ColumnSummary {
             (
                 column_id,
                 kind,
+                shift,
                 null_rows,
                 nan_rows,
                 value_rows,

@@ -1,6 +1,6 @@
 //! Summaries of columns that are in memory: the same ones that blocks carry.
 //!
-//! Invariants: what a type's summary can say depends on the type alone (counts only for strings, binary and decimals), so
+//! Invariants: what a type's summary can say depends on the type alone (counts only for strings and binary), so
 //! that summaries of rows and of blocks merge.
 
 use crate::assemble::fixed_values;
@@ -21,7 +21,8 @@ pub(crate) fn summary_kind(data_type: &DataType) -> SummaryKind {
         Some(E::I8 | E::I16 | E::I32 | E::I64 | E::Bits) => SummaryKind::Int,
         Some(E::U8 | E::U16 | E::U32 | E::U64) => SummaryKind::UInt,
         Some(E::F32 | E::F64) => SummaryKind::Float,
-        Some(E::I128 | E::Bytes) | None => SummaryKind::Count,
+        Some(E::I128) => SummaryKind::Decimal,
+        Some(E::Bytes) | None => SummaryKind::Count,
     }
 }
 
@@ -46,7 +47,11 @@ pub(crate) fn summarise_pages(
             }
             ColumnSummary::of_bools(column_id, bitmap(values), validity)
         }
-        Some(ElementType::I128 | ElementType::Bytes) | None => {
+        Some(ElementType::I128) => {
+            let values = fixed_values(array).typed_data::<i128>();
+            ColumnSummary::of_values(column_id, values, validity)
+        }
+        Some(ElementType::Bytes) | None => {
             ColumnSummary::of_counts(column_id, array.len() as u64, array.null_count() as u64)
         }
         Some(number) => with_number!(number, Native => {

@@ -8,7 +8,7 @@
 use super::{Address, Entry, MAX_SUMMARIES, Summaries};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, FileId};
-use crate::summary::{ColumnSummary, SummaryKind};
+use crate::summary::{ColumnSummary, MAX_SHIFT, SummaryKind};
 use crate::wire::{Parsed, Reader, put_varint, put_zigzag};
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ const COLUMN_CONSTANT: u8 = 8;
 const COLUMN_LOST: u8 = 16;
 const COLUMN_M2: u8 = 32;
 const COLUMN_FLAGS: u8 = 63;
+/// Of decimals alone: the sum and the squares are not known; the bounds are outer ones. Both or neither are set.
+const COLUMN_OUTER: u8 = 64 | 128;
 
 /// The columns that an entry summarises, and how; entries of one list nearly always share one set.
 type ColumnSet = Vec<(u32, SummaryKind)>;
@@ -236,11 +238,12 @@ fn encode_column(column: &ColumnSummary, entry_rows: u64, out: &mut Vec<u8>) {
     } else {
         0
     };
-    flags |= if has_values && column.min == column.max {
+    flags |= if has_values && column.shift == 0 && column.min == column.max {
         COLUMN_CONSTANT
     } else {
         0
     };
+    flags |= if column.shift > 0 { COLUMN_OUTER } else { 0 };
     flags |= if lost { COLUMN_LOST } else { 0 };
     flags |= if has_values && column.m2.to_bits() != 0 {
         COLUMN_M2
@@ -269,6 +272,7 @@ fn encode_column(column: &ColumnSummary, entry_rows: u64, out: &mut Vec<u8>) {
                 .wrapping_mul(u128::from(column.value_rows));
             put_varint(column.sum.wrapping_sub(least), out);
         }
+        SummaryKind::Decimal => encode_decimals(column, out),
         SummaryKind::Float => {
             out.extend_from_slice(&column.min.to_le_bytes());
             if column.min != column.max {
@@ -280,6 +284,25 @@ fn encode_column(column: &ColumnSummary, entry_rows: u64, out: &mut Vec<u8>) {
     }
     if flags & COLUMN_M2 != 0 {
         out.extend_from_slice(&column.m2.to_bits().to_le_bytes());
+    }
+}
+
+fn encode_decimals(column: &ColumnSummary, out: &mut Vec<u8>) {
+    debug_assert!(
+        column.shift == 0 || column.sum == 0 && column.m2 == 0.0,
+        "a sum beside outer bounds"
+    );
+    out.push(column.shift);
+    let min = column.wide_min().unwrap_or_default();
+    put_zigzag(min, out);
+    if column.shift > 0 || column.min != column.max {
+        put_varint(u128::from(column.max.wrapping_sub(column.min)), out);
+    }
+    if column.shift == 0 {
+        let least = min
+            .cast_unsigned()
+            .wrapping_mul(u128::from(column.value_rows));
+        put_varint(column.sum.wrapping_sub(least), out);
     }
 }
 
@@ -476,7 +499,12 @@ fn parse_column(
     entry_rows: u64,
 ) -> Parsed<ColumnSummary> {
     let flags = reader.u8()?;
-    if flags & !COLUMN_FLAGS != 0 {
+    let known = if kind == SummaryKind::Decimal {
+        COLUMN_FLAGS | COLUMN_OUTER
+    } else {
+        COLUMN_FLAGS
+    };
+    if flags & !known != 0 {
         return Err("a summary has unknown flags");
     }
     let mut counts = [0_u64; 3];
@@ -515,10 +543,10 @@ fn parse_column(
             Err("a summary without values has a range")
         };
     }
-    if kind == SummaryKind::Float {
-        parse_floats(reader, flags, &mut column)?;
-    } else {
-        parse_integers(reader, flags, &mut column)?;
+    match kind {
+        SummaryKind::Float => parse_floats(reader, flags, &mut column)?,
+        SummaryKind::Decimal => parse_decimals(reader, flags, &mut column)?,
+        _ => parse_integers(reader, flags, &mut column)?,
     }
     if flags & COLUMN_M2 != 0 {
         column.m2 = f64::from_bits(reader.u64()?);
@@ -529,8 +557,9 @@ fn parse_column(
     Ok(column)
 }
 
+const OUT_OF_RANGE: &str = "a summarised value is out of range";
+
 fn parse_integers(reader: &mut Reader<'_>, flags: u8, column: &mut ColumnSummary) -> Parsed<()> {
-    const OUT_OF_RANGE: &str = "a summarised value is out of range";
     if flags & COLUMN_LOST != 0 {
         return Err("a summary of integers has a rounding error");
     }
@@ -543,7 +572,7 @@ fn parse_integers(reader: &mut Reader<'_>, flags: u8, column: &mut ColumnSummary
     if span == 0 && flags & COLUMN_CONSTANT == 0 {
         return Err("a summary spells out a zero");
     }
-    (column.min, column.max) = if column.kind == SummaryKind::Int {
+    (column.min, column.max) = if column.kind != SummaryKind::UInt {
         let min = i64::try_from(min).map_err(|_| OUT_OF_RANGE)?;
         (
             min.cast_unsigned(),
@@ -559,6 +588,29 @@ fn parse_integers(reader: &mut Reader<'_>, flags: u8, column: &mut ColumnSummary
         .cast_unsigned()
         .wrapping_mul(u128::from(column.value_rows));
     column.sum = reader.varint()?.wrapping_add(least);
+    Ok(())
+}
+
+fn parse_decimals(reader: &mut Reader<'_>, flags: u8, column: &mut ColumnSummary) -> Parsed<()> {
+    column.shift = reader.u8()?;
+    if column.shift > MAX_SHIFT {
+        return Err("decimals are shifted too far");
+    }
+    let outer = if column.shift > 0 { COLUMN_OUTER } else { 0 };
+    if flags & COLUMN_OUTER != outer {
+        return Err("the shift of decimals does not agree with the flags");
+    }
+    if outer == 0 {
+        return parse_integers(reader, flags, column);
+    }
+    if flags & (COLUMN_CONSTANT | COLUMN_LOST | COLUMN_M2) != 0 {
+        return Err("outer bounds of decimals have flags of exact ones");
+    }
+    let min = i64::try_from(reader.zigzag()?).map_err(|_| OUT_OF_RANGE)?;
+    let max = min
+        .checked_add_unsigned(reader.varint_u64()?)
+        .ok_or(OUT_OF_RANGE)?;
+    (column.min, column.max) = (min.cast_unsigned(), max.cast_unsigned());
     Ok(())
 }
 

@@ -59,16 +59,18 @@ impl PageLoader for Disk {
     }
 }
 
-/// Three rows with values from `value` on: an integer column, sometimes a float column and a counted one.
+/// Three rows with values from `value` on: an integer column, sometimes a float column, a counted one and others.
 pub(super) fn block(key_min: i64, key_span: u32, value: i64, columns: usize) -> Entry {
     let ints = [value, value + 1, value + 5];
     let floats = ints.map(|value| value as f64 / 8.0);
+    let large = ints.map(|value| i128::from(value) << 40);
     let all = vec![
         ColumnSummary::of_values(1, &ints, None),
         ColumnSummary::of_values(4, &floats, None),
         ColumnSummary::of_counts(5, 3, 1),
         ColumnSummary::of_values(6, &ints.map(i64::unsigned_abs), None),
         ColumnSummary::of_values(900, &[f64::NAN, 1.0, f64::INFINITY], None),
+        ColumnSummary::of_values(901, &large.map(|large| large << (value & 63)), None),
     ];
     let mut columns: Vec<_> = all.into_iter().take(columns).collect();
     columns.shrink_to_fit();

@@ -12,7 +12,7 @@ use crate::bitmap::Bitmap;
 /// Values summarised at once: those of a page, so that zones of blocks come out on the way.
 pub const SUMMARY_CHUNK_ROWS: usize = 1024;
 
-const CHUNK_ROWS: usize = SUMMARY_CHUNK_ROWS;
+pub(super) const CHUNK_ROWS: usize = SUMMARY_CHUNK_ROWS;
 
 /// Accumulators per quantity: enough to hide the latency of an addition, few enough for 16 vector registers.
 const LANES: usize = 4;
@@ -30,7 +30,7 @@ pub trait SummaryValue: Copy + Default + sealed::Sealed {
     fn summarise(values: &[Self]) -> ColumnSummary;
 }
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
 }
 

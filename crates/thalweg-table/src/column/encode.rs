@@ -9,7 +9,7 @@ use crate::error::{invalid, limit, schema};
 use crate::order::is_ascending;
 use crate::pool::Spare;
 use crate::schema::element_type;
-use crate::summarise::summarise_pages;
+use crate::summarise::{summarise_pages, summary_kind};
 use crate::time::order_keys;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -228,7 +228,9 @@ impl BlockEncoder {
             self.encode_bits(nulls.inner())?;
             builder.add_chunk(id, Role::Validity, &self.chunk)?;
         }
-        Ok(summary)
+        // Decimals with too many digits have no summary.
+        let is_whole = |summary: &ColumnSummary| summary.kind == summary_kind(array.data_type());
+        Ok(summary.filter(is_whole))
     }
 
     /// Adds bounds of the pages of a column, which were summarised.

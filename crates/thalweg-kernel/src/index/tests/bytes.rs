@@ -181,6 +181,64 @@ fn a_page_has_these_bytes() {
     assert_eq!(page.total(), root);
 }
 
+/// An entry with a summary of decimals alone, and the bytes of that summary in its list.
+fn decimals_as_bytes(values: &[i128]) -> (Entry, Vec<u8>) {
+    let rows = values.len() as u64;
+    let with = |columns: Vec<ColumnSummary>| Entry {
+        rows,
+        columns: columns.into(),
+        ..block(0, 0, 1, 0)
+    };
+    let entry = with(vec![ColumnSummary::of_values(9, values, None)]);
+    let bytes = list(&[entry.clone()]);
+    let before = list(&[with(vec![ColumnSummary::of_counts(9, rows, 0)])]).len() - 1;
+    (entry, bytes[before..].to_vec())
+}
+
+#[test]
+fn summaries_of_decimals_have_these_bytes() {
+    let golden = [
+        // Shift 0, least 4, span 5, sum 12 + 6, squared distances 14.
+        (
+            vec![4, 9, 5],
+            "20".to_owned() + "00" + "08" + "05" + "06" + "0000000000002c40",
+        ),
+        // Smallest = largest.
+        (vec![-3, -3], "08".to_owned() + "00" + "05" + "00"),
+        // Units of 2: 2^62 to 2^62 + 2, and no sum.
+        (
+            vec![(1 << 63) + 1, (1 << 63) + 3],
+            "c0".to_owned() + "01" + "80808080808080808001" + "02",
+        ),
+    ];
+    for (values, expected) in golden {
+        let (entry, bytes) = decimals_as_bytes(&values);
+        assert_eq!(hex(&bytes), expected, "{values:?}");
+        assert_eq!(decode_entries(&list(&[entry.clone()])).unwrap(), [entry]);
+    }
+}
+
+#[test]
+fn other_spellings_of_decimals_are_refused() {
+    let (entry, summary) = decimals_as_bytes(&[(1 << 63) + 1, (1 << 63) + 3]);
+    let whole = list(&[entry]);
+    let start = whole.len() - summary.len();
+    let refused = |at: usize, byte: u8, what: &str| {
+        let mut bytes = whole.clone();
+        bytes[start + at] = byte;
+        let error = decode_entries(&bytes).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    for flags in [0x40, 0x80] {
+        refused(0, flags, "does not agree with the flags");
+    }
+    for flags in [0xc8, 0xd0, 0xe0] {
+        refused(0, flags, "have flags of exact ones");
+    }
+    refused(1, 0, "does not agree with the flags");
+    refused(1, 65, "shifted too far");
+}
+
 #[test]
 fn a_page_elsewhere_is_refused() {
     let (bytes, root) = sample_page();
@@ -331,7 +389,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         .prop_map(|(min, span)| (min, min.saturating_add_unsigned(span)));
     let commits = (any::<u32>(), any::<u32>(), any::<u32>());
     let address = (any::<u64>(), 0_u64..1 << 60, any::<u32>(), any::<u32>());
-    (keys, commits, address, 0_u8..3, -100_i64..100, 0_usize..6).prop_map(
+    (keys, commits, address, 0_u8..3, -100_i64..100, 0_usize..7).prop_map(
         |(keys, commits, address, level, value, columns)| {
             let first = u64::from(commits.0);
             let last = first + u64::from(commits.1);
