@@ -83,8 +83,8 @@ fn check_covered(covers: Option<CommitNo>) -> Result<(), &'static str> {
 
 fn check_roots(roots: &[Entry]) -> Result<(), &'static str> {
     ensure(
-        !roots.iter().any(Entry::is_block),
-        "an edit adds a block in the place of a fragment",
+        roots.iter().all(|root| root.fragment),
+        "an edit adds a block, or a page that is no fragment, in the place of a fragment",
     )?;
     roots.iter().try_for_each(check_item)
 }

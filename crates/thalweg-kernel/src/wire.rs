@@ -36,6 +36,11 @@ impl Fault {
         ))
     }
 
+    /// Something that no version up to this one writes.
+    pub(crate) fn unknown(what: impl fmt::Display) -> Self {
+        Self::OtherVersion(format!("{what}, which this program does not know"))
+    }
+
     /// The error of a structure, named by `subject`, that lies at `place`.
     pub(crate) fn at(self, place: impl fmt::Display, subject: impl fmt::Display) -> Error {
         match self {

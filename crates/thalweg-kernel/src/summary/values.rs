@@ -444,9 +444,10 @@ pub(super) fn settled(m2: f64) -> f64 {
     }
 }
 
-/// A float sum and what its rounding lost, as a summary stores them.
+/// A float sum and what its rounding lost, as a summary stores them: with one NaN only, for machines differ in its bits.
 pub(super) fn join_sum((sum, lost): (f64, f64)) -> u128 {
-    u128::from(sum.to_bits()) | u128::from(lost.to_bits()) << 64
+    let bits = |float: f64| u128::from(if float.is_nan() { f64::NAN } else { float }.to_bits());
+    bits(sum) | bits(lost) << 64
 }
 
 /// See [`join_sum`].

@@ -35,6 +35,7 @@ fn sample() -> Vec<Entry> {
     let fragment = Entry {
         level: 2,
         sorted: false,
+        fragment: true,
         rows: 1_000_000,
         blocks: 400,
         block_bytes: 5_000_000,
@@ -117,8 +118,8 @@ fn a_list_has_these_bytes() {
         "000000000000cc3f",
         "01",
         "01",
-        // A page of level 2, 400 blocks of 5,000,000 bytes, leftmost commit 2 + 1; column set 1.
-        "06",
+        // The root of a fragment of level 2, 400 blocks of 5,000,000 bytes, leftmost commit 2 + 1; column set 1.
+        "0e",
         "02",
         "9003",
         "c096b102",
@@ -164,11 +165,11 @@ fn sample_page() -> (Vec<u8>, Entry) {
 fn a_page_has_these_bytes() {
     let (bytes, root) = sample_page();
     let (header, body) = bytes.split_at(32);
-    // Magic, version 1, level 1, table 3, three entries, length of the body, zeros, checksum.
+    // Magic, version 1, level 1, table 3, three entries, length of the body, order 0, zeros, checksum.
     assert_eq!(
         hex(header),
         format!(
-            "54495047 0100 01 00 03000000 03000000 {:02x}000000 0000000000000000 b67ae950",
+            "54495047 0100 01 00 03000000 03000000 {:02x}000000 0000000000000000 fe030589",
             body.len()
         )
         .replace(' ', "")
@@ -232,9 +233,10 @@ fn other_spellings_of_decimals_are_refused() {
     for flags in [0x40, 0x80] {
         refused(0, flags, "does not agree with the flags");
     }
-    for flags in [0xc8, 0xd0, 0xe0] {
+    for flags in [0xc8, 0xe0] {
         refused(0, flags, "have flags of exact ones");
     }
+    refused(0, 0xd0, "flags 0xd0, which this program does not know");
     refused(1, 0, "does not agree with the flags");
     refused(1, 65, "shifted too far");
 }
@@ -389,7 +391,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         .prop_map(|(min, span)| (min, min.saturating_add_unsigned(span)));
     let commits = (any::<u32>(), any::<u32>(), any::<u32>());
     let address = (any::<u64>(), 0_u64..1 << 60, any::<u32>(), any::<u32>());
-    (keys, commits, address, 0_u8..3, -100_i64..100, 0_usize..7).prop_map(
+    (keys, commits, address, 0_u8..3, -100_i64..100, 0_usize..8).prop_map(
         |(keys, commits, address, level, value, columns)| {
             let first = u64::from(commits.0);
             let last = first + u64::from(commits.1);

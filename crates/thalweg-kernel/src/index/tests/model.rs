@@ -5,6 +5,7 @@ use super::*;
 use crate::summary::ValueRange;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -24,7 +25,7 @@ enum Op {
 }
 
 fn blocks() -> impl Strategy<Value = Vec<(i64, u32, i64, usize)>> {
-    prop::collection::vec((-12_i64..12, 0_u32..9, -40_i64..40, 0_usize..6), 1..12)
+    prop::collection::vec((-12_i64..12, 0_u32..9, -40_i64..40, 0_usize..8), 1..12)
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -106,6 +107,7 @@ impl World {
             .disk
             .checkpoint(&tree)
             .unwrap()
+            .as_fragment()
             .committed(commit, commit, first);
         let written = self.disk.written.borrow();
         self.fragment_pages
