@@ -7,6 +7,8 @@
 //!   covers fewer rows than the entry; only [`Entry::covering_summary`] may be used to answer or to prune.
 //! - Pages are immutable and hold entries by value: whoever refers to a page or block vouches for its head by checksum.
 
+mod changed;
+mod changes;
 mod check;
 mod held;
 mod list;
@@ -15,8 +17,10 @@ mod pending;
 mod summaries;
 mod summary_bytes;
 mod tree;
+mod update;
 mod walk;
 
+pub use changes::Run;
 pub(crate) use check::{check_page, unequal_totals};
 pub(crate) use held::HeldPages;
 pub(crate) use list::lists_of;
@@ -221,7 +225,7 @@ impl Entry {
     /// About how many bytes it takes in a directory or page.
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
-        24 + self.columns.len() * 32
+        24 + self.columns.encoded_bytes()
     }
 
     /// Adds all that lies below this entry to `parent`: counts, ranges, summaries.

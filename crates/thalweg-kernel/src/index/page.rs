@@ -31,12 +31,33 @@ pub(super) struct Child {
     /// Its address is of no meaning while `page` is there: the page knows its own.
     pub(super) entry: Entry,
     pub(super) page: Option<Arc<Page>>,
+    /// About what the entry takes in a page: measured once.
+    bytes: u32,
 }
 
 impl Child {
     /// A child to be found by its address: a block, or a page that is on disk.
     pub(super) fn on_disk(entry: Entry) -> Arc<Self> {
-        Arc::new(Self { entry, page: None })
+        Self::new(entry, None)
+    }
+
+    /// A child with its page.
+    pub(super) fn in_memory(entry: Entry, page: Page) -> Arc<Self> {
+        Self::new(entry, Some(Arc::new(page)))
+    }
+
+    fn new(entry: Entry, page: Option<Arc<Page>>) -> Arc<Self> {
+        let bytes = u32::try_from(entry.encoded_bytes()).unwrap_or(u32::MAX);
+        Arc::new(Self { entry, page, bytes })
+    }
+
+    /// The bytes of the page that it leads to, or about what they will be if it is not on disk yet.
+    pub(super) fn page_bytes(&self) -> u64 {
+        let Some(page) = &self.page else {
+            return self.entry.address.bytes.into();
+        };
+        let address = page.address();
+        address.map_or_else(|| page.encoded_bytes(), |address| address.bytes.into())
     }
 
     /// Its entry with the address of its page, if that has one by now.
@@ -58,6 +79,8 @@ struct Mark {
     key_max: i64,
     /// How many column summaries they have.
     summaries: usize,
+    /// About what their entries take in a page.
+    bytes: u64,
 }
 
 /// One immutable page.
@@ -137,12 +160,14 @@ impl Page {
         let mut last = marks.last().copied().unwrap_or(Mark {
             key_max: i64::MIN,
             summaries: 0,
+            bytes: 0,
         });
-        for Child { entry, .. } in children[marks.len()..].iter().map(AsRef::as_ref) {
+        for Child { entry, bytes, .. } in children[marks.len()..].iter().map(AsRef::as_ref) {
             let key_max = last.key_max.max(entry.key_max);
             last = Mark {
                 key_max,
                 summaries: last.summaries + entry.columns.len(),
+                bytes: last.bytes + u64::from(*bytes),
             };
             marks.push(last);
         }
@@ -263,6 +288,11 @@ impl Page {
         self.marks.last().map_or(0, |mark| mark.summaries)
     }
 
+    /// About what the page takes on disk.
+    pub(super) fn encoded_bytes(&self) -> u64 {
+        PAGE_HEADER_BYTES as u64 + self.marks.last().map_or(0, |mark| mark.bytes)
+    }
+
     /// Whether a page may hold so many entries with so many summaries.
     pub(super) fn fits(entries: usize, summaries: usize) -> bool {
         entries <= page_entries() && (summaries <= MAX_PAGE_SUMMARIES || entries <= MIN_PAGE_FANOUT)
@@ -369,6 +399,25 @@ pub(super) fn check_children<'a>(
             Err("an entry has the wrong level")
         }
     })
+}
+
+/// The page of an entry, from memory if it is there.
+pub(super) fn page_of(table: TableId, child: &Child, loader: &dyn PageLoader) -> Result<Arc<Page>> {
+    match &child.page {
+        Some(page) => Ok(Arc::clone(page)),
+        None => loader.load_page(table, &child.entry),
+    }
+}
+
+/// What the pages below an entry that are not on disk will take there, its own one included.
+pub(super) fn unwritten_below(child: &Child) -> u64 {
+    let Some(page) = { child.page.as_ref() }.filter(|page| page.address().is_none()) else {
+        return 0;
+    };
+    let below: u64 = { page.children().iter() }
+        .map(|below| unwritten_below(below))
+        .sum();
+    page.encoded_bytes() + below
 }
 
 /// The bytes of a page that does not know yet where it will lie.

@@ -9,6 +9,7 @@
 mod bytes;
 mod flags;
 mod model;
+mod runs;
 mod texts;
 
 use super::*;

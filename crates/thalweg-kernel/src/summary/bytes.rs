@@ -138,6 +138,12 @@ impl ByteBounds {
         common_bytes(self.low.as_slice(), self.high.as_slice())
     }
 
+    /// What the bounds take where they are stored, without the numbers beside them.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        let both = usize::from(self.low.len) + usize::from(self.high.len);
+        both - self.common_bytes()
+    }
+
     /// Bounds of the values of both.
     #[must_use]
     pub fn merge(&self, other: &Self) -> Self {
