@@ -90,7 +90,7 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     let mut done = Maintained::default();
     let mut conflicts = 0;
     let mut size = StepSize::new(&table.view()?);
-    let mut most_steps = None;
+    let mut steps_from_here = None;
     let Maintenance {
         has_garbage,
         raw_sizes,
@@ -105,7 +105,7 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
         let Some(step) = step.map_err(|e| table.name_error(e))? else {
             break;
         };
-        let most_steps = *most_steps.get_or_insert_with(|| step.most_steps(until));
+        let most_steps = *steps_from_here.get_or_insert_with(|| step.most_steps(until));
         if steps >= most_steps {
             let what = "it names other keys than the blocks below it have, so that the rows cannot be put in order";
             return Err(table.name_error(Error::corruption("the index", what)));
@@ -129,7 +129,7 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
             // Its blocks lie on too many pages of the index for one commit.
             Err(e) if e.kind() == ErrorKind::Limit && size.shrunk().is_some() => {
                 size = size.shrunk().unwrap_or(size);
-                (steps, most_steps) = (0, None);
+                (steps, steps_from_here) = (0, None);
             }
             Err(e) => return Err(table.name_error(e)),
         }
