@@ -17,10 +17,13 @@ use thalweg_sim::toy::{Row, Toy};
 use thalweg_table::{AppendLimits, CreateOptions, Engine, EngineOptions, ScanRequest, Table};
 
 const LIMIT_BYTES: u64 = 8_000;
+/// In proportion to the pages as the real limit is: some hundred of the longest ones.
+const ENGINE_LIMIT_BYTES: u64 = 90_000;
 
-fn small_pages() {
+/// Index pages of few entries; one commit changes so many bytes of them.
+fn small_pages(changed_bytes: u64) {
     limit_page_entries(8);
-    limit_changed_bytes(LIMIT_BYTES);
+    limit_changed_bytes(changed_bytes);
 }
 
 fn open_toy(sim: &SimEnv) -> Toy {
@@ -51,7 +54,7 @@ fn filled(toy: &Toy) -> TableId {
 
 #[test]
 fn a_commit_that_changes_too_many_pages_is_refused() {
-    small_pages();
+    small_pages(LIMIT_BYTES);
     let sim = SimEnv::new(1);
     let toy = open_toy(&sim);
     let table = filled(&toy);
@@ -77,7 +80,7 @@ fn a_commit_that_changes_too_many_pages_is_refused() {
 
 #[test]
 fn pages_that_wait_to_be_written_are_bounded() {
-    small_pages();
+    small_pages(LIMIT_BYTES);
     let sim = SimEnv::new(2);
     let toy = open_toy(&sim);
     let table = filled(&toy);
@@ -153,7 +156,7 @@ fn keys_of(table: &Table) -> Vec<i64> {
 
 #[test]
 fn maintenance_takes_smaller_steps_where_pages_are_too_many() {
-    small_pages();
+    small_pages(ENGINE_LIMIT_BYTES);
     let sim = SimEnv::new(3);
     let engine = open_engine(&sim);
     let table = create(&engine);
@@ -182,11 +185,11 @@ fn maintenance_takes_smaller_steps_where_pages_are_too_many() {
 
 #[test]
 fn many_blocks_with_one_first_key_are_no_error() {
-    small_pages();
+    small_pages(ENGINE_LIMIT_BYTES);
     let sim = SimEnv::new(4);
     let engine = open_engine(&sim);
     let table = create(&engine);
-    for part in 0..300 {
+    for part in 0..600 {
         append(
             &table,
             (0..64).map(|row| if row == 0 { 5 } else { 5 + part * row }),
