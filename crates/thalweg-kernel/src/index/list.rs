@@ -274,9 +274,8 @@ pub(super) fn parse_entries(bytes: &[u8]) -> Result<Vec<Entry>, Fault> {
         if start + sets[set].len() > MAX_LIST_SUMMARIES {
             return Err("too many column summaries".into());
         }
-        for &(column_id, kind) in &sets[set] {
-            let (column, bounds) = parse_column(&mut reader, column_id, kind, entry.rows)?;
-            columns.push(column, bounds);
+        for &column in &sets[set] {
+            parse_column(&mut reader, column, entry.rows, &mut columns)?;
         }
         before = Before::of(&entry, set, &before);
         entries.push(Entry {

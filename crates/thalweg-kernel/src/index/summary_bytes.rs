@@ -3,6 +3,7 @@
 //! Invariants: every summary has exactly one spelling, and parsing accepts no other; a flag that its kind does not have is of a
 //! newer version.
 
+use super::SummaryList;
 use crate::summary::{ByteBounds, ColumnSummary, MAX_BOUND_BYTES, MAX_SHIFT, SummaryKind};
 use crate::wire::{Fault, Parsed, Reader, put_varint, put_zigzag};
 
@@ -147,13 +148,13 @@ fn put_short(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads the summary of a column of an entry over `entry_rows` rows.
+/// Reads the summary of a column of an entry over `entry_rows` rows, and adds it to those before it.
 pub(super) fn parse_column(
     reader: &mut Reader<'_>,
-    column_id: u32,
-    kind: SummaryKind,
+    (column_id, kind): (u32, SummaryKind),
     entry_rows: u64,
-) -> Result<(ColumnSummary, Option<ByteBounds>), Fault> {
+    list: &mut SummaryList,
+) -> Result<(), Fault> {
     let flags = reader.u8()?;
     if flags & !known_flags(kind) != 0 {
         let what = format_args!("summaries of kind {} with flags {flags:#x}", kind as u8);
@@ -165,13 +166,17 @@ pub(super) fn parse_column(
         if flags & !COUNTS != 0 {
             return Err("a summary without values has a range".into());
         }
-        return Ok((column, None));
+        list.push(column, None);
+        return Ok(());
     }
-    let mut bounds = None;
     match kind {
         SummaryKind::Float => parse_floats(reader, flags, &mut column)?,
         SummaryKind::Decimal => parse_decimals(reader, flags, &mut column)?,
-        SummaryKind::Bytes => bounds = Some(parse_bytes(reader, flags, &mut column)?),
+        SummaryKind::Bytes => {
+            let bounds = parse_bytes(reader, flags, &mut column)?;
+            list.push(column, Some(bounds));
+            return Ok(());
+        }
         _ => parse_integers(reader, flags, &mut column)?,
     }
     if flags & M2 != 0 {
@@ -180,7 +185,8 @@ pub(super) fn parse_column(
             return Err("a summary spells out a zero".into());
         }
     }
-    Ok((column, bounds))
+    list.push(column, None);
+    Ok(())
 }
 
 /// A summary of which only the rows are known.
