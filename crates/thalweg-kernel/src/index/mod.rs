@@ -186,7 +186,7 @@ impl Entry {
 
     /// The same entry as the root of a fragment, which is an item of the tree.
     #[must_use]
-    pub(crate) fn as_fragment(self) -> Self {
+    pub(crate) fn into_fragment(self) -> Self {
         Self {
             fragment: true,
             ..self

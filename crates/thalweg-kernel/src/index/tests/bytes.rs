@@ -191,7 +191,7 @@ fn decimals_as_bytes(values: &[i128]) -> (Entry, Vec<u8>) {
         ..block(0, 0, 1, 0)
     };
     let entry = with(vec![ColumnSummary::of_values(9, values, None)]);
-    let bytes = list(&[entry.clone()]);
+    let bytes = list(std::slice::from_ref(&entry));
     let before = list(&[with(vec![ColumnSummary::of_counts(9, rows, 0)])]).len() - 1;
     (entry, bytes[before..].to_vec())
 }
@@ -215,7 +215,10 @@ fn summaries_of_decimals_have_these_bytes() {
     for (values, expected) in golden {
         let (entry, bytes) = decimals_as_bytes(&values);
         assert_eq!(hex(&bytes), expected, "{values:?}");
-        assert_eq!(decode_entries(&list(&[entry.clone()])).unwrap(), [entry]);
+        assert_eq!(
+            decode_entries(&list(std::slice::from_ref(&entry))).unwrap(),
+            [entry]
+        );
     }
 }
 

@@ -111,7 +111,7 @@ impl World {
             .disk
             .checkpoint(&tree)
             .unwrap()
-            .as_fragment()
+            .into_fragment()
             .committed(commit, commit, first);
         let written = self.disk.written.borrow();
         self.fragment_pages

@@ -58,7 +58,10 @@ fn summaries_of_strings_have_these_bytes() {
             bytes_of(&entry).escape_ascii().to_string(),
             expected.escape_ascii().to_string()
         );
-        assert_eq!(decode_entries(&list(&[entry.clone()])).unwrap(), [entry]);
+        assert_eq!(
+            decode_entries(&list(std::slice::from_ref(&entry))).unwrap(),
+            [entry]
+        );
     }
     let unknown = Entry {
         rows: 1,
@@ -69,7 +72,7 @@ fn summaries_of_strings_have_these_bytes() {
     };
     assert_eq!(bytes_of(&unknown), [0xc0, 0, 0, 255, 0xac, 2]);
     assert_eq!(
-        decode_entries(&list(&[unknown.clone()])).unwrap(),
+        decode_entries(&list(std::slice::from_ref(&unknown))).unwrap(),
         [unknown]
     );
 }
