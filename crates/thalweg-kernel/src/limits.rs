@@ -20,10 +20,6 @@ pub(crate) const OPEN_LIMIT_BYTES: u64 = 8 << 20;
 /// Names and definitions of all tables together: a checkpoint holds them all, in one frame.
 pub(crate) const CATALOGUE_LIMIT_BYTES: u64 = 1 << 30;
 
-/// Most bytes of index pages that one commit makes anew, as [`Tree::changed_bytes`](crate::index::Tree::changed_bytes) counts
-/// them: it bounds what a checkpoint writes, and what a replay reads.
-pub(crate) const CHANGED_LIMIT_BYTES: u64 = 256 << 20;
-
 /// Longest name of a table that the layers above take; a repair makes up none that is longer.
 pub const NAME_LIMIT_BYTES: usize = 255;
 

@@ -112,10 +112,14 @@ pub fn limit_page_entries(entries: usize) {
     PAGE_ENTRIES.set(entries);
 }
 
+/// Most bytes of index pages that one commit makes anew, as `Tree::changed_bytes` counts them: it bounds what a checkpoint
+/// writes, and what a replay reads.
+const CHANGED_LIMIT_BYTES: u64 = 256 << 20;
+
 /// The most bytes of index pages that one commit makes anew.
 #[cfg(not(feature = "broken-rules"))]
 pub(crate) const fn changed_limit_bytes() -> u64 {
-    crate::limits::CHANGED_LIMIT_BYTES
+    CHANGED_LIMIT_BYTES
 }
 
 /// The most bytes of index pages that one commit makes anew.
@@ -127,7 +131,7 @@ pub(crate) fn changed_limit_bytes() -> u64 {
 #[cfg(feature = "broken-rules")]
 thread_local! {
     static CHANGED_BYTES: std::cell::Cell<u64> =
-        const { std::cell::Cell::new(crate::limits::CHANGED_LIMIT_BYTES) };
+        const { std::cell::Cell::new(CHANGED_LIMIT_BYTES) };
 }
 
 /// Limits the bytes of index pages that one commit makes anew, in this thread and in those of the databases that it opens from

@@ -238,13 +238,13 @@ fn common_bytes(a: &[u8], b: &[u8]) -> usize {
 
 /// The smallest and the largest of the values; `None` without any.
 ///
-/// All values between two of them begin with what these have in common. After that, eight bytes tell nearly always that a
-/// value is neither the smallest nor the largest so far.
+/// All values between two of them begin with what these have in common. After that, eight bytes tell nearly always how a value
+/// compares with both, also where each is larger than all before it.
 fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<(&'a [u8], &'a [u8])> {
     let first = values.next()?;
     let mut found = Extremes::new(first, first);
     for value in values {
-        if found.is_inside(value) {
+        if found.takes_quickly(value) {
             continue;
         }
         match value.cmp(found.smallest) {
@@ -279,14 +279,24 @@ impl<'a> Extremes<'a> {
         }
     }
 
-    /// Whether a value is for certain larger than the smallest and smaller than the largest.
+    /// Takes a value in if its first bytes after the common ones tell how it compares with both extremes. A new extreme leaves the
+    /// common bytes as they are: beyond the old one it differs from the other one at the same place.
     #[inline]
-    fn is_inside(&self, value: &[u8]) -> bool {
+    fn takes_quickly(&mut self, value: &'a [u8]) -> bool {
+        let Some(rest) = value.strip_prefix(self.common) else {
+            return false;
+        };
         let (smallest, largest) = self.words;
-        value.strip_prefix(self.common).is_some_and(|rest| {
-            let word = word(rest);
-            smallest < word && word < largest
-        })
+        let word = word(rest);
+        if smallest == largest || word == smallest || word == largest {
+            return false;
+        }
+        if word > largest {
+            (self.largest, self.words.1) = (value, word);
+        } else if word < smallest {
+            (self.smallest, self.words.0) = (value, word);
+        }
+        true
     }
 }
 
