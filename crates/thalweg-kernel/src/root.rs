@@ -448,7 +448,8 @@ mod tests {
 
     #[test]
     fn another_format_is_refused_by_name() {
-        for (version, name) in [(1, "format version 1"), (3, "format version 3")] {
+        for version in [1, 2, 4] {
+            let name = &format!("format version {version},")[..];
             let mut bytes = root(1).encode();
             bytes[8] = version;
             let crc = crc32c::crc32c(&bytes[..SLOT_BYTES - 4]).to_le_bytes();
