@@ -131,7 +131,7 @@ pub(crate) fn get_rows(section: &Bytes) -> Result<RowsPart> {
     let table = TableId(wire.u32()?);
     let definition_version = wire.u32()?;
     let rows = wire.u32()?;
-    wire.zeros(4)?;
+    wire.reserved(4)?;
     let (key_min, key_max) = (wire.i64()?, wire.i64()?);
     let part = RowsPart {
         table,
@@ -239,8 +239,7 @@ pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
 }
 
 pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
-    let what = "EDIT section";
-    let mut wire = Fields::new(section, what);
+    let mut wire = Fields::new(section, "EDIT section");
     let edit = match wire.u8()? {
         EDIT_CREATE => Edit::CreateTable {
             table: TableId(wire.u32()?),
@@ -279,12 +278,7 @@ pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
                 added: index::decode_entries(wire.rest()?)?,
             }
         }
-        kind => {
-            return Err(Error::corruption(
-                what,
-                format_args!("edit of unknown kind {kind}"),
-            ));
-        }
+        kind => return Err(wire.unknown(format_args!("an edit of kind {kind}"))),
     };
     wire.finish()?;
     Ok(edit)

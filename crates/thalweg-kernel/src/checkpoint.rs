@@ -36,6 +36,7 @@ use crate::bases::Place;
 use crate::bases::{Base, Bases, BuildsOn};
 use crate::change::{get_keys, get_rows, put_keys, put_rows};
 use crate::error::{Error, Result};
+use crate::features::Features;
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
@@ -49,7 +50,9 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-const CHECKPOINT_VERSION: u32 = 1;
+const CHECKPOINT_VERSION: u32 = 2;
+/// What else there is of a table, orders and masks: nothing yet.
+const NOTHING_ELSE: u8 = 0;
 /// Bytes of the fields that name a base.
 const BASE_BYTES: usize = 40;
 
@@ -70,6 +73,9 @@ pub(crate) fn put_checkpoint(
     let bases = &working.bases;
     let (base, other) = (bases.base(builds_on), bases.base_after(builds_on));
     out.put_u32(CHECKPOINT_VERSION);
+    let features = working.features_written();
+    out.put_u32(features.to_read);
+    out.put_u32(features.to_write);
     put_base(base, out);
     put_base(other, out);
     put_ids(other.map(|other| bases.changed_since(other)), out);
@@ -96,6 +102,8 @@ pub(crate) fn put_checkpoint(
         out.put_u8(u8::from(open.is_some_and(|open| open.has_later_blocks)));
     }
     working.producers.put(out);
+    // Further parts: none yet.
+    out.put_u32(0);
     Ok(())
 }
 
@@ -180,6 +188,7 @@ fn put_table(
     out.put_u32(definition);
     out.put_u32(table.definition_version);
     out.put_u64(table.created.0);
+    out.put_u8(NOTHING_ELSE);
     put_sized(out, |out| index::encode_entries(root.as_slice(), out))?;
     put_sized(out, |out| {
         table.tree.pending().map_or(Ok(()), |p| put_pending(p, out))
@@ -249,32 +258,35 @@ fn put_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) 
 
 /// The full checkpoint that the one at `own` is a difference from; `None`: it is a full one itself.
 pub(crate) fn base_of(section: &[u8], own: Place) -> Result<Option<Place>> {
-    let base = get_base(&mut fields_of(section)?, own)?;
+    let base = get_base(&mut fields_of(section)?.0, own)?;
     Ok(base.map(|base| base.place))
 }
 
 /// Both full checkpoints that the one at `own` names: its base, and the one whose turn comes next.
 pub(crate) fn bases_of(section: &[u8], own: Place) -> Result<Vec<Place>> {
-    let mut wire = fields_of(section)?;
+    let (mut wire, _) = fields_of(section)?;
     let both = [get_base(&mut wire, own)?, get_base(&mut wire, own)?];
     Ok(both.into_iter().flatten().map(|base| base.place).collect())
 }
 
-fn fields_of(section: &[u8]) -> Result<Fields<'_>> {
-    let mut wire = Fields::new(section, "checkpoint");
-    match wire.u32()? {
-        CHECKPOINT_VERSION => Ok(wire),
-        version => Err(Error::corruption(
-            "checkpoint",
-            format_args!("unknown version {version}"),
-        )),
+/// The features that a checkpoint names, and the fields behind them.
+fn fields_of(section: &[u8]) -> Result<(Fields<'_>, Features)> {
+    let what = "checkpoint";
+    let mut wire = Fields::new(section, what);
+    let version = wire.u32()?;
+    if version != CHECKPOINT_VERSION {
+        return Err(wire.unknown(format_args!("it has version {version}")));
     }
+    let (to_read, to_write) = (wire.u32()?, wire.u32()?);
+    let features = Features { to_read, to_write };
+    features.check_reading(what)?;
+    Ok((wire, features))
 }
 
 /// Reads the INDEX section of the checkpoint at `own`: `working` is the state of its base, or an empty one.
 pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -> Result<Working> {
     let what = "checkpoint";
-    let mut wire = fields_of(section)?;
+    let (mut wire, features) = fields_of(section)?;
     let base = get_base(&mut wire, own)?;
     let other = get_base(&mut wire, own)?;
     let changed_since_other = get_ids(&mut wire)?;
@@ -286,6 +298,7 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
         return Err(Error::corruption(what, "the next one has the same base"));
     }
     let (base_commit, base_next) = (working.commit, working.next_table);
+    working.features = features;
     working.commit = CommitNo(wire.u64()?);
     working.next_table = wire.u32()?;
     if working.next_table == 0 {
@@ -304,7 +317,7 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
         .collect::<Result<Vec<_>>>()?;
     let mut last_id = TableId(0);
     let mut added = Vec::new();
-    for _ in 0..wire.count(33)? {
+    for _ in 0..wire.count(34)? {
         let table = get_table(&mut wire, &definitions)?;
         let fits = table.id > last_id
             && table.id.0 < working.next_table
@@ -321,6 +334,7 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
         return Err(Error::corruption(what, "two tables have one name"));
     }
     working.producers = Producers::get(&mut wire, working.commit)?;
+    check_parts(&mut wire)?;
     wire.finish()?;
     let last = match base {
         Some(base) => Base {
@@ -338,6 +352,15 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
     Ok(working)
 }
 
+/// This version knows no further part of a checkpoint.
+fn check_parts(wire: &mut Fields<'_>) -> Result<()> {
+    if wire.u32()? == 0 {
+        return Ok(());
+    }
+    let kind = wire.u32()?;
+    Err(wire.unknown(format_args!("it has a part of kind {kind}")))
+}
+
 fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState> {
     let wrong = |what: &str| Error::corruption("checkpoint", what);
     let id = TableId(wire.u32()?);
@@ -346,6 +369,9 @@ fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState>
     let definition = definition.ok_or_else(|| wrong("a table without a definition"))?;
     let definition_version = wire.u32()?;
     let created = CommitNo(wire.u64()?);
+    if wire.u8()? != NOTHING_ELSE {
+        return Err(wire.unknown("a table has orders or masks"));
+    }
     let mut roots = index::decode_entries(wire.bytes()?)?.into_iter();
     let (root, None) = (roots.next(), roots.next()) else {
         return Err(wrong("a table has one root"));

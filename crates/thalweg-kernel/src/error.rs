@@ -84,6 +84,26 @@ impl Error {
         Self::new(ErrorKind::Corruption, format!("{place}: {what}"))
     }
 
+    /// Bytes that are as they were written, by a version of Thalweg that knows more than this one: neither damage nor the
+    /// end of anything.
+    pub(crate) fn newer(place: impl fmt::Display, what: impl fmt::Display) -> Self {
+        let message = format!(
+            "{place}: {what}: it was written by a newer version of Thalweg; open the database with that one"
+        );
+        Self::new(ErrorKind::Unsupported, message)
+    }
+
+    /// What is wrong with bytes that lie at `place`: damage, unless a newer version has written them.
+    pub(crate) fn in_bytes_at(&self, place: impl fmt::Display) -> Self {
+        match self.kind() {
+            ErrorKind::Unsupported => Self::new(
+                ErrorKind::Unsupported,
+                format!("{place}: {}", self.message()),
+            ),
+            _ => Self::corruption(place, self.message()),
+        }
+    }
+
     /// What the operating system said while `doing`; a full disk gets a kind of its own.
     pub fn io(doing: impl fmt::Display, source: std::io::Error) -> Self {
         if let Some(error) = source.get_ref().and_then(|e| e.downcast_ref::<NotOwner>()) {

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::wire::{Parsed, Reader};
+use std::fmt;
 
 /// Appends fields to a buffer.
 pub(crate) trait PutFields {
@@ -138,10 +139,21 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reserved bytes are zero.
-    pub(crate) fn zeros(&mut self, bytes: usize) -> Result<()> {
-        let parsed = self.reader.zeros(bytes);
-        self.told(parsed)
+    /// Bytes that are zero in this version, and mean something in a newer one where they are not.
+    ///
+    /// # Errors
+    /// `Unsupported` where they are not zero.
+    pub(crate) fn reserved(&mut self, bytes: usize) -> Result<()> {
+        if self.take(bytes)?.iter().all(|&byte| byte == 0) {
+            Ok(())
+        } else {
+            Err(self.unknown("bytes that are reserved are not zero"))
+        }
+    }
+
+    /// The error of a kind, flag or version that only a newer version knows.
+    pub(crate) fn unknown(&self, what: impl fmt::Display) -> Error {
+        Error::newer(self.what, what)
     }
 
     /// Nothing is left over.

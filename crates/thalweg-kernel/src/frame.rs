@@ -18,6 +18,8 @@ pub(crate) const SECTION_ENTRY_BYTES: usize = 16;
 pub(crate) const FRAME_ALIGN: usize = 8;
 /// Where the flags lie in the field of the number of sections.
 const FLAGS_SHIFT: u32 = 16;
+/// Readers show the frame once it is written.
+const FLAG_SHOWN_ON_WRITE: u8 = 1;
 /// The frame that ends a segment and names the next one.
 pub(crate) const NEXT_FRAME_BYTES: u64 = (FRAME_HEADER_BYTES + SECTION_ENTRY_BYTES + 8) as u64;
 /// A frame that holds nothing but zeros, without them.
@@ -79,6 +81,8 @@ pub(crate) struct FrameId {
     pub(crate) synced_to: LogPosition,
     /// Readers may show it as soon as it verifies, whatever `live` says.
     pub(crate) shown_on_write: bool,
+    /// When it was built, in nanoseconds since 1970-01-01 UTC on the writer's clock. Shown, and decides nothing.
+    pub(crate) time_ns: i64,
 }
 
 /// One section as the table lists it.
@@ -209,7 +213,7 @@ impl FrameBuilder {
         out.put_u32(0);
         out.put_u64(id.synced_to.segment.0);
         out.put_u64(id.synced_to.offset);
-        out.put_u64(0);
+        out.put_i64(id.time_ns);
         for entry in &self.entries {
             let base = if entry.kind == SectionKind::Blocks {
                 bulk_start
@@ -228,7 +232,8 @@ impl FrameBuilder {
     }
 }
 
-/// Gives the frame in `frame` a new place in the log: header fields that depend on it, and the CRC, which is returned.
+/// Gives the frame in `frame` a new place in the log: header fields that depend on it, and the CRC, which is returned. It
+/// keeps its time.
 pub(crate) fn restamp(frame: &mut [u8], head: &FrameHead, id: &FrameId, seal: u32) -> u32 {
     assert!(
         frame.len() == head.frame_bytes as usize && head.id.commit == id.commit,
@@ -251,6 +256,8 @@ pub(crate) enum NotAFrame {
     Short(usize),
     /// No frame begins here, or one that is torn, stale or damaged.
     Invalid(&'static str),
+    /// It verifies, and has what this version does not know: no end of the log, and no damage.
+    Newer(&'static str),
 }
 
 /// What a frame whose header has this CRC begins with.
@@ -259,6 +266,57 @@ pub(crate) fn frame_front(crc: u32) -> [u8; FRAME_FRONT_BYTES] {
     front[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
     front[4..].copy_from_slice(&crc.to_le_bytes());
     front
+}
+
+/// The fields of a frame header, before its checksum is known to be right.
+struct Header {
+    id: FrameId,
+    crc: u32,
+    frame_bytes: u32,
+    sections: u16,
+    /// There are flags, or bytes in reserved places, that only a newer version knows.
+    has_unknown: bool,
+}
+
+impl Header {
+    fn read(bytes: &[u8]) -> Result<Self> {
+        let mut wire = Fields::new(&bytes[4..FRAME_HEADER_BYTES], "frame header");
+        let crc = wire.u32()?;
+        let commit = CommitNo(wire.u64()?);
+        let epoch = Epoch(wire.u32()?);
+        let previous_crc = wire.u32()?;
+        let frame_bytes = wire.u32()?;
+        let mut has_unknown = wire.reserved(4).is_err();
+        let sections = wire.u16()?;
+        let flags = wire.u8()?;
+        has_unknown |= flags & !FLAG_SHOWN_ON_WRITE != 0;
+        has_unknown |= wire.reserved(5).is_err();
+        let synced_to = LogPosition {
+            segment: FileId(wire.u64()?),
+            offset: wire.u64()?,
+        };
+        let time_ns = wire.i64()?;
+        let id = FrameId {
+            commit,
+            epoch,
+            previous_crc,
+            synced_to,
+            shown_on_write: flags & FLAG_SHOWN_ON_WRITE != 0,
+            time_ns,
+        };
+        Ok(Self {
+            id,
+            crc,
+            frame_bytes,
+            sections,
+            has_unknown,
+        })
+    }
+}
+
+/// Whether an entry of the section table has a kind or a reserved byte that only a newer version knows.
+fn is_unknown(entry: &[u8]) -> bool {
+    SectionKind::from_u8(entry[0]).is_none() || entry[1..4] != [0; 3]
 }
 
 impl FrameHead {
@@ -270,64 +328,36 @@ impl FrameHead {
         if bytes[..4] != FRAME_MAGIC.to_le_bytes() {
             return Err(NotAFrame::Invalid("no frame magic"));
         }
-        let fields = Self::fields(bytes).map_err(|_| NotAFrame::Invalid("header fields"))?;
-        let (id, crc, frame_bytes, section_count) = fields;
-        if section_count > FRAME_MAX_SECTIONS {
-            return Err(NotAFrame::Invalid("too many sections"));
-        }
+        let header = Header::read(bytes).map_err(|_| NotAFrame::Invalid("header fields"))?;
+        let section_count = usize::from(header.sections);
         let head_bytes = FRAME_HEADER_BYTES + section_count * SECTION_ENTRY_BYTES;
         if bytes.len() < head_bytes {
             return Err(NotAFrame::Short(head_bytes));
         }
-        if !is_sound(crc32c::crc32c_append(seal, &bytes[8..head_bytes]), crc) {
+        if !is_sound(
+            crc32c::crc32c_append(seal, &bytes[8..head_bytes]),
+            header.crc,
+        ) {
             return Err(NotAFrame::Invalid("header checksum"));
         }
-        let sections = Self::sections(
-            &bytes[FRAME_HEADER_BYTES..head_bytes],
-            head_bytes,
-            frame_bytes,
-        )
-        .map_err(|_| NotAFrame::Invalid("section table"))?;
+        let table = &bytes[FRAME_HEADER_BYTES..head_bytes];
+        if header.has_unknown {
+            return Err(NotAFrame::Newer("a frame with unknown flags"));
+        }
+        if table.chunks_exact(SECTION_ENTRY_BYTES).any(is_unknown) {
+            return Err(NotAFrame::Newer("a section of an unknown kind"));
+        }
+        if section_count > FRAME_MAX_SECTIONS {
+            return Err(NotAFrame::Invalid("too many sections"));
+        }
+        let sections = Self::sections(table, head_bytes, header.frame_bytes)
+            .map_err(|_| NotAFrame::Invalid("section table"))?;
         Ok(Self {
-            id,
-            crc,
-            frame_bytes,
+            id: header.id,
+            crc: header.crc,
+            frame_bytes: header.frame_bytes,
             sections,
         })
-    }
-
-    fn fields(bytes: &[u8]) -> Result<(FrameId, u32, u32, usize)> {
-        let mut wire = Fields::new(&bytes[4..FRAME_HEADER_BYTES], "frame header");
-        let crc = wire.u32()?;
-        let commit = CommitNo(wire.u64()?);
-        let epoch = Epoch(wire.u32()?);
-        let previous_crc = wire.u32()?;
-        let frame_bytes = wire.u32()?;
-        wire.zeros(4)?;
-        let section_count = usize::from(wire.u16()?);
-        let shown_on_write = match wire.u8()? {
-            0 => false,
-            1 => true,
-            _ => return Err(Error::corruption("frame header", "unknown flags")),
-        };
-        wire.zeros(5)?;
-        let synced_to = LogPosition {
-            segment: FileId(wire.u64()?),
-            offset: wire.u64()?,
-        };
-        wire.zeros(8)?;
-        Ok((
-            FrameId {
-                commit,
-                epoch,
-                previous_crc,
-                synced_to,
-                shown_on_write,
-            },
-            crc,
-            frame_bytes,
-            section_count,
-        ))
     }
 
     fn sections(table: &[u8], head_bytes: usize, frame_bytes: u32) -> Result<Vec<SectionEntry>> {
@@ -336,9 +366,9 @@ impl FrameHead {
         let mut at = head_bytes;
         let mut sections = Vec::with_capacity(table.len() / SECTION_ENTRY_BYTES);
         while sections.len() < table.len() / SECTION_ENTRY_BYTES {
-            let kind = SectionKind::from_u8(wire.u8()?)
-                .ok_or_else(|| Error::corruption(what, "a section of an unknown kind"))?;
-            wire.zeros(3)?;
+            let kind = SectionKind::from_u8(wire.u8()?);
+            let kind = kind.ok_or_else(|| wire.unknown("a section of an unknown kind"))?;
+            wire.reserved(3)?;
             let entry = SectionEntry {
                 kind,
                 offset: wire.u32()?,
@@ -405,6 +435,7 @@ mod tests {
             offset: 4096,
         },
         shown_on_write: false,
+        time_ns: 1_700_000_000_000_000_000,
     };
 
     fn frame() -> (Vec<u8>, u32) {
@@ -462,17 +493,45 @@ mod tests {
         assert_eq!(hex, golden.split_whitespace().collect::<String>());
     }
 
-    #[test]
-    fn flags_read_back_and_unknown_ones_are_refused() {
+    /// A frame with one byte changed and a right checksum.
+    fn forged(at: usize, byte: u8) -> Result<FrameHead, NotAFrame> {
         let (mut bytes, seal) = frame();
+        bytes[at] = byte;
         let head_bytes = FrameBuilder::sections_offset(3);
-        for (flags, shown) in [(0, Some(false)), (1, Some(true)), (2, None), (128, None)] {
-            bytes[34] = flags;
-            let crc = crc32c::crc32c_append(seal, &bytes[8..head_bytes]);
-            bytes[4..8].copy_from_slice(&crc.to_le_bytes());
-            let head = FrameHead::parse(&bytes, seal).ok();
-            assert_eq!(head.map(|h| h.id.shown_on_write), shown);
+        let crc = crc32c::crc32c_append(seal, &bytes[8..head_bytes]);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        FrameHead::parse(&bytes, seal)
+    }
+
+    #[test]
+    fn flags_read_back() {
+        for (flags, shown) in [(0, false), (1, true)] {
+            assert_eq!(forged(34, flags).unwrap().id.shown_on_write, shown);
         }
+    }
+
+    #[test]
+    fn what_is_unknown_is_of_a_newer_version() {
+        let second = FRAME_HEADER_BYTES + SECTION_ENTRY_BYTES;
+        let unknown = [(34, 2), (34, 129), (28, 1), (31, 9), (35, 1), (39, 1)];
+        let kinds = [
+            (second, 0),
+            (second, 10),
+            (second, 255),
+            (second + 1, 1),
+            (second + 3, 7),
+        ];
+        for (at, byte) in unknown.into_iter().chain(kinds) {
+            let read = forged(at, byte);
+            assert!(matches!(read, Err(NotAFrame::Newer(_))), "{at}: {read:?}");
+            // With a wrong checksum it says nothing.
+            let (mut bytes, seal) = frame();
+            bytes[at] = byte;
+            let read = FrameHead::parse(&bytes, seal);
+            assert_eq!(read.unwrap_err(), NotAFrame::Invalid("header checksum"));
+        }
+        // A known kind in a wrong place is damage.
+        assert!(matches!(forged(second + 4, 9), Err(NotAFrame::Invalid(_))));
     }
 
     #[test]

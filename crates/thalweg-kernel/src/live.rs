@@ -106,7 +106,7 @@ impl Live {
             let boot = wire.id()?;
             let sequence = wire.u64()?;
             let epoch = Epoch(wire.u32()?);
-            wire.zeros(4)?;
+            wire.reserved(4)?;
             let database = DatabaseId(wire.id()?);
             let synced = LogPosition {
                 segment: FileId(wire.u64()?),
@@ -121,7 +121,7 @@ impl Live {
                 segment: FileId(wire.u64()?),
                 offset: wire.u64()?,
             };
-            wire.zeros(16)?;
+            wire.reserved(16)?;
             Ok(Self {
                 boot,
                 sequence,

@@ -15,9 +15,10 @@ use crate::rules::Rule;
 use crate::segment::{Prepared, SEGMENT_HEADER_BYTES, SegmentHeader};
 use std::io::IoSlice;
 use std::sync::Arc;
-use thalweg_env::File;
+use thalweg_env::{Env, File};
 
 pub(crate) struct LogWriter {
+    env: Env,
     database: DatabaseId,
     epoch: Epoch,
     file: Arc<dyn File>,
@@ -48,6 +49,7 @@ const ZEROS: [u8; FRAME_ALIGN] = [0; FRAME_ALIGN];
 impl LogWriter {
     /// Goes on in a prepared segment; `previous` is where the log ended and the last header's CRC.
     pub(crate) fn begin(
+        env: &Env,
         database: DatabaseId,
         epoch: Epoch,
         prepared: Prepared,
@@ -65,6 +67,7 @@ impl LogWriter {
             offset: 0,
         };
         Self {
+            env: env.clone(),
             database,
             epoch,
             file: prepared.file,
@@ -98,6 +101,7 @@ impl LogWriter {
             self.sync()?;
         }
         *self = Self::begin(
+            &self.env,
             self.database,
             self.epoch,
             prepared,
@@ -190,6 +194,7 @@ impl LogWriter {
             previous_crc: self.previous_crc,
             synced_to: self.synced,
             shown_on_write,
+            time_ns: self.env.clock().wall_ns(),
         }
     }
 

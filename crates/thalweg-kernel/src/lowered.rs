@@ -196,6 +196,7 @@ fn reads_back(builder: &FrameBuilder) -> bool {
         previous_crc: 0,
         synced_to: LogPosition::default(),
         shown_on_write: false,
+        time_ns: 0,
     };
     let mut frame = Vec::new();
     builder.finish(&id, 0, &mut frame);

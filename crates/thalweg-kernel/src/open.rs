@@ -10,6 +10,7 @@ use crate::bases::BuildsOn;
 use crate::checkpoint::{WrittenTrees, put_checkpoint};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::Failure;
+use crate::features::Features;
 use crate::folders::{make_database_folder, make_folders};
 use crate::frame::{FRAME_MAGIC, FrameBuilder, SectionKind};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, counts_as_used};
@@ -210,7 +211,7 @@ fn create_with(
     supply: Arc<SegmentSupply>,
 ) -> Result<Leader> {
     let prepared = supply.take(Wanted::default()).map_err(Failure::error)?;
-    let mut log = LogWriter::begin(database, Epoch(1), prepared, None);
+    let mut log = LogWriter::begin(env, database, Epoch(1), prepared, None);
     let mut builder = FrameBuilder::default();
     builder.section(SectionKind::Pages, |_| Ok(()))?;
     builder.section(SectionKind::Index, |out| {
@@ -234,6 +235,7 @@ fn create_with(
         commit: CommitNo(0),
         proven: log.synced(),
         next_file: supply.file_id_bound(),
+        features: Features::WRITTEN,
     };
     let root = RootFile::create(env, dir, root)?;
     let mut leader = Leader::new(env, dir, options, root, supply, Working::empty())?;

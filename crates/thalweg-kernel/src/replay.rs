@@ -4,9 +4,11 @@
 //! an end, and whether it is a torn one or damage is decided by [`Replay::judge_end`] alone. Only a repair goes on behind
 //! damage ([`Replay::skip_damage`]).
 
+mod checkpoints;
+
 use crate::bases::Place;
 use crate::change::{Change, changes_of};
-use crate::checkpoint::{CHECKPOINT_HEAD_BYTES, base_of, bases_of, get_checkpoint, index_section};
+use crate::checkpoint::{base_of, bases_of, get_checkpoint};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::Fields;
 use crate::frame::{
@@ -18,9 +20,9 @@ use crate::paths::{list_segments, segment_path};
 use crate::root::Root;
 use crate::rules::Rule;
 use crate::segment::{self, SEGMENT_HEADER_BYTES, open_segment};
-use crate::wire::is_sound;
 use crate::working::Working;
 use bytes::Bytes;
+use checkpoints::{check_header, place_of, read_base, read_checkpoint};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::{Env, File, is_unreadable};
@@ -211,10 +213,10 @@ impl Replay {
         if head.id.epoch != root.epoch {
             return Err(damage("the checkpoint is not the one that the root names"));
         }
-        let base = base_of(&section, own).map_err(|e| damage(e.message()))?;
+        let base = base_of(&section, own).map_err(|e| e.in_bytes_at(&place))?;
         let before = base.map(|base| read_base(env, dir, root.database, base));
         let before = before.transpose()?.unwrap_or_else(Working::empty);
-        let working = get_checkpoint(&section, own, before).map_err(|e| damage(e.message()))?;
+        let working = get_checkpoint(&section, own, before).map_err(|e| e.in_bytes_at(&place))?;
         if working.commit != root.commit || head.id.commit != root.commit {
             return Err(damage(
                 "the checkpoint is of another commit than the root says",
@@ -402,8 +404,7 @@ impl Replay {
 
     fn changes(&self, head: &FrameHead, frame: &Bytes) -> Result<Option<Vec<Change>>> {
         // The sections verified, so what does not parse was written so: damage of the program, not of the disk.
-        let mut changes =
-            changes_of(head, frame).map_err(|e| Error::corruption(self.place(), e.message()))?;
+        let mut changes = changes_of(head, frame).map_err(|e| e.in_bytes_at(self.place()))?;
         for change in changes.iter_mut().flatten() {
             // Rows stay open for long: they must not keep a whole window in memory.
             if let Change::Rows(part) = change {
@@ -424,6 +425,7 @@ impl Replay {
                 Ok(head) => return Ok(Some(head)),
                 Err(NotAFrame::Short(bytes)) => wanted = bytes,
                 Err(NotAFrame::Invalid(_)) => return Ok(None),
+                Err(NotAFrame::Newer(what)) => return Err(Error::newer(self.place(), what)),
             }
         }
     }
@@ -796,61 +798,12 @@ pub(crate) fn head_at(
             Ok(head) => return Ok(Some(head)),
             Err(NotAFrame::Short(needed)) => bytes.resize(needed, 0),
             Err(NotAFrame::Invalid(_)) => return Ok(None),
-        }
-    }
-}
-
-fn place_of(dir: &Path, at: LogPosition) -> String {
-    format!(
-        "{} at {}",
-        segment_path(dir, at.segment).display(),
-        at.offset
-    )
-}
-
-/// The head and the INDEX section of a checkpoint, and the open segment that it lies in.
-fn read_checkpoint(
-    env: &Env,
-    dir: &Path,
-    database: DatabaseId,
-    checkpoint: Place,
-) -> Result<(FrameHead, Vec<u8>, Arc<dyn File>)> {
-    let at = checkpoint.at;
-    let place = place_of(dir, at);
-    let file = open_segment(env, &segment_path(dir, at.segment))?;
-    let damage = |what: &str| Error::corruption(&place, what);
-    let read = |bytes: usize, offset: u64| {
-        let mut out = vec![0; bytes];
-        match file.read_exact_at(&mut out, offset) {
-            Ok(()) => Ok(out),
-            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Err(damage("the file ends before it"))
+            Err(NotAFrame::Newer(what)) => {
+                let place = format_args!("segment {:x} at {}", at.segment.0, at.offset);
+                return Err(Error::newer(place, what));
             }
-            Err(e) => Err(Error::io(format_args!("reading {place}"), e)),
         }
-    };
-    let head = FrameHead::parse(&read(CHECKPOINT_HEAD_BYTES, at.offset)?, seal(database, at))
-        .map_err(|_| damage("the checkpoint that the root names is not there"))?;
-    if !is_sound(head.crc, checkpoint.crc) || head.frame_bytes != checkpoint.frame_bytes {
-        return Err(damage("the checkpoint is not the one that the root names"));
     }
-    let entry = index_section(&head).ok_or_else(|| damage("the frame is no checkpoint"))?;
-    let section = read(entry.bytes as usize, at.offset + u64::from(entry.offset))?;
-    if !is_sound(crc32c::crc32c(&section), entry.crc) {
-        return Err(damage("checksum of the checkpoint"));
-    }
-    Ok((head, section, file))
-}
-
-/// The state of the full checkpoint that another one is a difference from.
-fn read_base(env: &Env, dir: &Path, database: DatabaseId, base: Place) -> Result<Working> {
-    let (_, section, _) = read_checkpoint(env, dir, database, base)?;
-    let damage = |what: &str| Error::corruption(place_of(dir, base.at), what);
-    let of_base = base_of(&section, base).map_err(|e| damage(e.message()))?;
-    if of_base.is_some() {
-        return Err(damage("the base of a checkpoint is not a full one"));
-    }
-    get_checkpoint(&section, base, Working::empty()).map_err(|e| damage(e.message()))
 }
 
 /// Says of bytes of the log that cannot be read what that means, and what can be done.
@@ -863,22 +816,6 @@ fn may_be_commits(error: Error) -> Error {
          so, copy the folder with a tool that fills in what cannot be read, and open the copy"
     );
     Error::with_source(error.kind(), message, error)
-}
-
-fn check_header(file: &dyn File, path: &Path, root: &Root) -> Result<()> {
-    match segment::read_header(file, path)? {
-        Some(h)
-            if h.database == root.database
-                && h.file == root.checkpoint.segment
-                && h.epoch == root.epoch =>
-        {
-            Ok(())
-        }
-        _ => Err(Error::corruption(
-            path.display(),
-            "not the segment that the root names",
-        )),
-    }
 }
 
 /// Fills `buf` as far as the file goes. A read that ends before the file does is an error: it must not pass for the end.

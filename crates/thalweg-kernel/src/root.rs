@@ -6,6 +6,7 @@
 
 use crate::bases::Place;
 use crate::error::{Error, ErrorKind, Result};
+use crate::features::Features;
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE, check_countable};
 use crate::paths::{ROOT_NAME, ROOT_TEMPORARY};
@@ -32,6 +33,8 @@ pub(crate) struct Root {
     pub(crate) commit: CommitNo,
     pub(crate) proven: LogPosition,
     pub(crate) next_file: FileId,
+    /// Those of its checkpoint.
+    pub(crate) features: Features,
 }
 
 impl Root {
@@ -56,11 +59,11 @@ impl Root {
         let mut out = Vec::with_capacity(SLOT_BYTES);
         out.extend_from_slice(ROOT_MAGIC);
         out.put_u32(FORMAT_VERSION);
-        out.put_u32(0);
+        out.put_u32(self.features.to_read);
         out.extend_from_slice(&self.database.0);
         out.put_u64(self.sequence);
         out.put_u32(self.epoch.0);
-        out.put_u32(0);
+        out.put_u32(self.features.to_write);
         out.put_u64(self.checkpoint.segment.0);
         out.put_u64(self.checkpoint.offset);
         out.put_u32(self.checkpoint_bytes);
@@ -100,17 +103,13 @@ impl Root {
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let flags = wire.u32()?;
-        if flags != 0 {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("the database uses unknown features ({flags:#x})"),
-            ));
-        }
+        let to_read = wire.u32()?;
         let database = DatabaseId(wire.id()?);
         let sequence = wire.u64()?;
         let epoch = Epoch(wire.u32()?);
-        wire.zeros(4)?;
+        let to_write = wire.u32()?;
+        let features = Features { to_read, to_write };
+        features.check_reading("the database")?;
         let checkpoint = LogPosition {
             segment: FileId(wire.u64()?),
             offset: wire.u64()?,
@@ -126,7 +125,7 @@ impl Root {
             offset: wire.u64()?,
         };
         let next_file = FileId(wire.u64()?);
-        wire.zeros(SLOT_BYTES - 4 - 104)?;
+        wire.reserved(SLOT_BYTES - 4 - 104)?;
         wire.finish()?;
         Ok(Self {
             database,
@@ -138,6 +137,7 @@ impl Root {
             commit,
             proven,
             next_file,
+            features,
         })
     }
 }
@@ -232,6 +232,10 @@ impl RootFile {
             .map_err(|e| Error::io(format_args!("opening {}", path.display()), e))?;
         let read = Self::read_slots(file, &path)?;
         if writable {
+            let slots = std::iter::once(&read.current).chain(&read.other);
+            for slot in slots {
+                slot.features.check_writing("the database")?;
+            }
             read.current.check_numbers(&path)?;
         }
         Ok(read)
@@ -383,6 +387,7 @@ mod tests {
                 offset: 640,
             },
             next_file: FileId(3),
+            features: Features::WRITTEN,
         }
     }
 
@@ -448,10 +453,10 @@ mod tests {
 
     #[test]
     fn another_format_is_refused_by_name() {
-        for version in [1, 2, 4] {
-            let name = &format!("format version {version},")[..];
+        for version in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
+            let name = &*format!("format version {version}");
             let mut bytes = root(1).encode();
-            bytes[8] = version;
+            bytes[8..12].copy_from_slice(&version.to_le_bytes());
             let crc = crc32c::crc32c(&bytes[..SLOT_BYTES - 4]).to_le_bytes();
             bytes[SLOT_BYTES - 4..].copy_from_slice(&crc);
             let error = Root::decode(&bytes).unwrap_err();

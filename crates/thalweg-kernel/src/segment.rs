@@ -19,7 +19,7 @@ use thalweg_env::{Dir, Env, File, OpenMode, is_unreadable};
 
 pub(crate) const SEGMENT_MAGIC: &[u8; 8] = b"THWLOG01";
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 128;
-pub(crate) const FORMAT_VERSION: u32 = 3;
+pub(crate) const FORMAT_VERSION: u32 = 4;
 /// Size of the first segment of an epoch; each next one is twice as large, up to the option.
 pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
 /// How much is filled by one write. Linux caches what one write brings as one folio, and ext4 walks all blocks of a folio
@@ -86,7 +86,8 @@ impl SegmentHeader {
             offset: wire.u64()?,
         };
         let previous_crc = wire.u32()?;
-        wire.zeros(64)?;
+        wire.reserved(64)
+            .map_err(|e| e.in_bytes_at(format_args!("{} at 0", place.display())))?;
         let previous = (previous != LogPosition::default()).then_some(previous);
         Ok(Some(Self {
             database,

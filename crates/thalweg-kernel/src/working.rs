@@ -15,6 +15,7 @@ use crate::change::Change;
 use crate::commit::{Commit, Edit, NEW_TABLE, Producer, RowsPart};
 use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
+use crate::features::Features;
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
 use crate::index::{Entry, EntryKey, PageLoader, Pending, Tree};
 use crate::limits::{CATALOGUE_LIMIT_BYTES, TABLE_BYTES};
@@ -51,6 +52,8 @@ pub(crate) struct Working {
     /// Tables with changes of the log that wait for a page of their index.
     pub(crate) pending: BTreeSet<TableId>,
     pub(crate) next_table: u32,
+    /// Those of the last checkpoint that was read.
+    pub(crate) features: Features,
     pub(crate) commit: CommitNo,
     /// Tables changed since the last [`Working::publish`] in more than what their published states can show.
     pub(crate) changed: bool,
@@ -88,12 +91,18 @@ impl Working {
             dropped: Vec::new(),
             pending: BTreeSet::new(),
             next_table: 1,
+            features: Features::default(),
             commit: CommitNo(0),
             changed: true,
             since_checkpoint: SinceCheckpoint::default(),
             longest_page_bytes: 0,
             bases: Bases::default(),
         }
+    }
+
+    /// The features that the next checkpoint names.
+    pub(crate) fn features_written(&self) -> Features {
+        self.features.with(Features::WRITTEN)
     }
 
     pub(crate) fn table(&self, id: TableId) -> Option<&Arc<TableState>> {

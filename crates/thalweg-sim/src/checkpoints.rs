@@ -20,6 +20,8 @@ use thalweg_kernel::{Durability, FileId};
 const SEGMENT_HEADER_BYTES: usize = 128;
 const FRAME_HEADER_BYTES: usize = 64;
 const SECTION_ENTRY_BYTES: usize = 16;
+/// Where the base of a checkpoint stands in its INDEX section: behind the version and the features.
+const BASE_AT: usize = 12;
 const KIND_INDEX: u8 = 6;
 const KIND_PAGES: u8 = 7;
 
@@ -69,8 +71,8 @@ fn checkpoint_at(path: &Path, segment: &[u8], at: usize) -> Option<CheckpointFra
     };
     let (pages, index) = (section(0, KIND_PAGES)?, section(1, KIND_INDEX)?);
     let base = (
-        u64_at(segment, index.start + 4)?,
-        u64_at(segment, index.start + 12)?,
+        u64_at(segment, index.start + BASE_AT)?,
+        u64_at(segment, index.start + BASE_AT + 8)?,
     );
     let id = u64::from_str_radix(path.file_stem()?.to_str()?, 16).ok()?;
     Some(CheckpointFrame {

@@ -5,11 +5,11 @@
 //! column can order rows and is not nullable; every type is a stored type. The bytes are described in
 //! `docs/format/definition.md`.
 
+mod stored;
+
 use crate::error::{invalid, limit, schema};
 use crate::options::CreateOptions;
-use crate::schema::{
-    MAX_COLUMNS, check_name, fold_name, parse_type, shown_type, stored_type, type_name,
-};
+use crate::schema::{MAX_COLUMNS, check_name, fold_name, shown_type, stored_type};
 use crate::suggest::did_you_mean;
 use crate::system_columns::FIRST_SYSTEM_COLUMN;
 use crate::time::{Split, orders_rows};
@@ -18,11 +18,10 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use stored::Stored;
 use thalweg_kernel::index::MAX_SUMMARIES;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
-/// The version of the stored form that this code writes, and the only one it reads.
-const VERSION: u32 = 1;
 /// Rows of a block of a stream, unless told otherwise.
 pub const DEFAULT_BLOCK_ROWS: u32 = 4_096;
 /// What `block_rows` may be.
@@ -31,8 +30,7 @@ pub const BLOCK_ROWS_RANGE: std::ops::RangeInclusive<u32> = 64..=1 << 20;
 pub const MAX_SUMMARISED_COLUMNS: usize = 64;
 
 /// How a table's rows are ordered into blocks and found again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Timestamped events, ordered by time.
     #[default]
@@ -423,37 +421,14 @@ impl TableDefinition {
     /// Reads the bytes of [`Self::encode`] back.
     ///
     /// # Errors
-    /// `Unsupported` for another version, `Corruption` for everything that `encode` does not write.
+    /// `Unsupported` for what another version has written, `Corruption` for what no version writes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let damaged =
-            |reason: &dyn std::fmt::Display| Error::corruption("table definition", reason);
-        let version: StoredVersion = serde_json::from_slice(bytes).map_err(|e| damaged(&e))?;
-        if version.version != VERSION {
-            let message = format!(
-                "the table definition has version {}; this version of Thalweg reads version {VERSION}",
-                version.version
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        let stored: Stored = serde_json::from_slice(bytes).map_err(|e| damaged(&e))?;
-        let parts = stored.into_parts().map_err(|e| damaged(&e))?;
-        Self::check(parts).map_err(|e| damaged(&e))
+        let parts = Stored::read(bytes)?.into_parts()?;
+        Self::check(parts).map_err(|e| Error::corruption("table definition", e))
     }
 
     fn stored(&self) -> Stored {
-        Stored {
-            version: VERSION,
-            layout: self.layout,
-            time: self.time,
-            split: self.split.map(|split| StoredSplit {
-                every: split.every(),
-                origin: split.origin(),
-            }),
-            block_rows: self.block_rows,
-            summaries: self.summaries.clone(),
-            next_column_id: self.next_column_id,
-            columns: self.columns.iter().map(StoredColumn::of).collect(),
-        }
+        Stored::of(self.clone().into_parts())
     }
 }
 
@@ -536,87 +511,4 @@ fn index_names(columns: &[Column]) -> Result<BTreeMap<String, usize>> {
         }
     }
     Ok(positions)
-}
-
-/// Only the version, whatever else is there.
-#[derive(Deserialize)]
-struct StoredVersion {
-    version: u32,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Stored {
-    version: u32,
-    layout: Layout,
-    time: Option<u32>,
-    split: Option<StoredSplit>,
-    block_rows: u32,
-    summaries: Summaries,
-    next_column_id: u32,
-    columns: Vec<StoredColumn>,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StoredSplit {
-    every: i64,
-    origin: i64,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StoredColumn {
-    id: u32,
-    name: String,
-    #[serde(rename = "type")]
-    type_name: String,
-    nullable: bool,
-}
-
-impl StoredColumn {
-    fn of(column: &Column) -> Self {
-        let Column {
-            id,
-            name,
-            data_type,
-            nullable,
-        } = column;
-        Self {
-            id: *id,
-            name: name.clone(),
-            type_name: type_name(data_type),
-            nullable: *nullable,
-        }
-    }
-}
-
-impl Stored {
-    fn into_parts(self) -> Result<Parts> {
-        let column = |stored: StoredColumn| {
-            let data_type = parse_type(&stored.type_name)?;
-            Ok(Column {
-                id: stored.id,
-                name: stored.name,
-                data_type,
-                nullable: stored.nullable,
-            })
-        };
-        Ok(Parts {
-            layout: self.layout,
-            time: self.time,
-            split: self
-                .split
-                .map(|split| Split::new(split.every, split.origin))
-                .transpose()?,
-            block_rows: self.block_rows,
-            summaries: self.summaries,
-            columns: self
-                .columns
-                .into_iter()
-                .map(column)
-                .collect::<Result<_>>()?,
-            next_column_id: self.next_column_id,
-        })
-    }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::change::Change;
 use crate::commit::{Edit, RowsPart};
+use crate::error::ErrorKind;
 use crate::index::{Page, PageLoader};
 
 /// Where checkpoint `n` lies.
@@ -151,10 +152,34 @@ fn lies_about_bases_are_refused() {
     };
     read(&third).unwrap();
     let mut same = third.clone();
-    same.copy_within(4..28, 44);
+    same.copy_within(12..36, 52);
     assert!(read(&same).unwrap_err().message().contains("same base"));
     let mut itself = third;
-    itself[4..12].copy_from_slice(&3_u64.to_le_bytes());
-    itself[12..20].copy_from_slice(&384_u64.to_le_bytes());
+    itself[12..20].copy_from_slice(&3_u64.to_le_bytes());
+    itself[20..28].copy_from_slice(&384_u64.to_le_bytes());
     assert!(read(&itself).unwrap_err().message().contains("behind it"));
+}
+
+#[test]
+fn what_a_newer_version_keeps_of_a_table_is_unsupported() {
+    let (_, [first, ..]) = three();
+    let name = first
+        .windows(6)
+        .position(|bytes| bytes == b"boiler")
+        .unwrap();
+    let what_else = name + 6 + 16;
+    let parts = first.len() - 4;
+    for (at, byte) in [(0, 3), (4, 1), (what_else, 1), (what_else, 4), (parts, 1)] {
+        let mut section = first.clone();
+        section[at] = byte;
+        if at == parts {
+            section.extend_from_slice(&[7, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        let read = get_checkpoint(&section, place(1), Working::empty()).map(|_| ());
+        assert_eq!(
+            read.unwrap_err().kind(),
+            ErrorKind::Unsupported,
+            "byte {at}"
+        );
+    }
 }

@@ -125,6 +125,7 @@ impl Leader {
             commit: self.working.commit,
             proven: log.synced(),
             next_file: self.supply.file_id_bound(),
+            features: self.working.features_written(),
         };
         Ok(Stored {
             root,

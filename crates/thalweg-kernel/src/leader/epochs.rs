@@ -82,7 +82,7 @@ impl Leader {
             self.supply.take_first(tail_bytes, checkpoint_bytes)?
         };
         let (first, unnamed) = (prepared.id, prepared.unnamed.clone());
-        let mut log = LogWriter::begin(self.database, epoch, prepared, None);
+        let mut log = LogWriter::begin(&self.env, self.database, epoch, prepared, None);
         for (frame, bytes) in tail {
             let at = log.push_again(&frame.head, bytes);
             if let Err(error) = apply_at(&mut self.working, frame, at, &*self.store) {

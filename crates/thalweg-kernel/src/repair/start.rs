@@ -9,6 +9,7 @@
 use super::{RepairReport, file_damage};
 use crate::checkpoint::index_section;
 use crate::error::{Error, ErrorKind, Result};
+use crate::features::Features;
 use crate::frame::FrameHead;
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::live::{Live, LiveFile};
@@ -658,6 +659,7 @@ fn as_root(database: DatabaseId, at: LogPosition, head: &FrameHead) -> Root {
         commit: head.id.commit,
         proven: LogPosition::default(),
         next_file: FileId(0),
+        features: Features::default(),
     }
 }
 

@@ -60,11 +60,12 @@ fn a_definition_has_what_was_asked_for() {
 #[test]
 fn the_stored_form_is_fixed() {
     let golden = concat!(
-        r#"{"version":1,"layout":"stream","time":1,"split":{"every":86400000,"origin":0},"block_rows":4096,"#,
-        r#""summaries":{"columns":[1,2]},"next_column_id":4,"columns":["#,
-        r#"{"id":1,"name":"ts","type":"timestamp(ms, UTC)","nullable":false},"#,
-        r#"{"id":2,"name":"Sys","type":"float64","nullable":true},"#,
-        r#"{"id":3,"name":"user","type":"string","nullable":false}]}"#,
+        r#"{"version":1,"layout":{"kind":"stream","time":1,"split":{"every":86400000,"origin":0},"block_rows":4096},"#,
+        r#""summaries":{"columns":[1,2]},"unique":null,"indexes":[],"filters":[],"retention":null,"#,
+        r#""next_column_id":4,"columns":["#,
+        r#"{"id":1,"name":"ts","type":"timestamp(ms, UTC)","nullable":false,"default":null,"fill":null,"codec":"auto"},"#,
+        r#"{"id":2,"name":"Sys","type":"float64","nullable":true,"default":null,"fill":null,"codec":"auto"},"#,
+        r#"{"id":3,"name":"user","type":"string","nullable":false,"default":null,"fill":null,"codec":"auto"}]}"#,
     );
     let definition = sensor_definition();
     assert_eq!(String::from_utf8(definition.encode()).unwrap(), golden);
@@ -78,10 +79,6 @@ fn the_stored_form_is_fixed() {
 fn a_stored_form_that_nobody_wrote_is_refused() {
     let good = String::from_utf8(sensor_definition().encode()).unwrap();
     let kind = |text: &str| TableDefinition::decode(text.as_bytes()).unwrap_err().kind();
-    assert_eq!(
-        kind(&good.replace(r#""version":1"#, r#""version":2"#)),
-        ErrorKind::Unsupported
-    );
     let edits = [
         (r#""time":1"#, r#""time":9"#),
         (r#""time":1"#, r#""time":3"#),
@@ -96,14 +93,13 @@ fn a_stored_form_that_nobody_wrote_is_refused() {
         (r#""id":1"#, r#""id":0"#),
         (r#""name":"Sys""#, r#""name":"TS""#),
         (r#""name":"Sys""#, r#""name":"""#),
-        (r#""type":"float64""#, r#""type":"float65""#),
-        (
-            r#""nullable":false},{"id":2"#,
-            r#""nullable":true},{"id":2"#,
-        ),
-        (r#""layout":"stream""#, r#""layout":"pond""#),
-        (r#""layout""#, r#""new":1,"layout""#),
-        (r#""layout":"stream","#, ""),
+        (r#""nullable":false"#, r#""nullable":true"#),
+        (r#""nullable":false"#, r#""nullable":null"#),
+        (r#""kind":"stream","#, ""),
+        (r#""layout":{"#, r#""layout":"stream","old":{"#),
+        (r#""block_rows":4096}"#, r#""block_rows":"many"}"#),
+        (r#""indexes":[],"#, ""),
+        (r#","codec":"auto""#, ""),
         ("]}", "]} x"),
     ];
     for (from, to) in edits {
@@ -116,6 +112,48 @@ fn a_stored_form_that_nobody_wrote_is_refused() {
     }
     for cut in 0..good.len() {
         assert_eq!(kind(&good[..cut]), ErrorKind::Corruption);
+    }
+}
+
+#[test]
+fn what_a_newer_version_has_written_is_unsupported() {
+    let good = String::from_utf8(sensor_definition().encode()).unwrap();
+    let edits = [
+        (r#""version":1"#, r#""version":2"#),
+        // Fields, kinds and words that no page lists.
+        (r#""layout""#, r#""new":1,"layout""#),
+        (r#""kind":"stream""#, r#""kind":"pond""#),
+        (r#""every""#, r#""slack":3,"every""#),
+        (
+            r#""every":86400000,"origin":0"#,
+            r#""calendar":"month","count":1"#,
+        ),
+        (r#"{"columns":[1,2]}"#, r#""some""#),
+        (r#""fill":null"#, r#""fill":null,"unit":"K""#),
+        (r#""type":"float64""#, r#""type":"float65""#),
+        // What a page lists and this version does not offer.
+        (r#""kind":"stream""#, r#""kind":"points""#),
+        (r#""unique":null"#, r#""unique":{"order":2}"#),
+        (
+            r#""indexes":[]"#,
+            r#""indexes":[{"order":2,"kind":"values","columns":[3]}]"#,
+        ),
+        (r#""filters":[]"#, r#""filters":[3]"#),
+        (r#""retention":null"#, r#""retention":{"column":1,"age":7}"#),
+        (r#""default":null"#, r#""default":"0""#),
+        (r#""fill":null"#, r#""fill":"0""#),
+        (r#""codec":"auto""#, r#""codec":"dense""#),
+        (r#""codec":"auto""#, r#""codec":{"kind":1,"stage":0}"#),
+    ];
+    for (from, to) in edits {
+        assert!(good.contains(from), "{from}");
+        let changed = good.replacen(from, to, 1);
+        let error = TableDefinition::decode(changed.as_bytes()).unwrap_err();
+        assert_eq!(
+            error.kind(),
+            ErrorKind::Unsupported,
+            "{from} -> {to}: {error}"
+        );
     }
 }
 

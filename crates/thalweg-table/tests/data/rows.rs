@@ -432,9 +432,12 @@ fn rows_are_read_under_a_later_definition() {
         &CreateOptions::default(),
     );
     let later = concat!(
-        r#"{"version":1,"layout":"stream","time":null,"split":null,"block_rows":4096,"summaries":"auto","next_column_id":7,"#,
-        r#""columns":[{"id":1,"name":"A","type":"int64","nullable":true},{"id":3,"name":"f","type":"float64","nullable":true},"#,
-        r#"{"id":4,"name":"u","type":"uint32","nullable":true},{"id":6,"name":"new","type":"string","nullable":true}]}"#
+        r#"{"version":1,"layout":{"kind":"stream","time":null,"split":null,"block_rows":4096},"summaries":"auto","#,
+        r#""unique":null,"indexes":[],"filters":[],"retention":null,"next_column_id":7,"columns":["#,
+        r#"{"id":1,"name":"A","type":"int64","nullable":true,"default":null,"fill":null,"codec":"auto"},"#,
+        r#"{"id":3,"name":"f","type":"float64","nullable":true,"default":null,"fill":null,"codec":"auto"},"#,
+        r#"{"id":4,"name":"u","type":"uint32","nullable":true,"default":null,"fill":null,"codec":"auto"},"#,
+        r#"{"id":6,"name":"new","type":"string","nullable":true,"default":null,"fill":null,"codec":"auto"}]}"#
     );
     let later = TableDefinition::decode(later.as_bytes()).unwrap();
     let columns: Vec<ArrayRef> = vec![

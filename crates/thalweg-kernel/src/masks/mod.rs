@@ -1,0 +1,23 @@
+//! Masks: which rows of a table are deleted (`docs/design/next-format/masks.md`).
+//!
+//! Invariants
+//! - A list of positions and a mask list have one spelling: what is decoded and encoded again gives the same bytes.
+//! - Positions stay in the form that they are stored in. Walking them, uniting them and comparing them expands nothing; a
+//!   union builds one mask at a time.
+//! - Masks only grow. What is added is new: two edits that hide one row, of which one would be counted twice, are refused by
+//!   the second one ([`MaskList::add`]).
+//! - Whatever is decoded, memory is bounded by the bytes that are there.
+//!
+//! Nothing in a commit or a checkpoint brings masks yet: these are what those sections will hold, and their state.
+
+mod edit;
+mod list;
+mod positions;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use edit::{ItemMask, ItemName, MaskEdit, PartMask};
+pub use list::{BlockMask, MaskList};
+pub use positions::Positions;
+pub use state::{Masked, OpenMask, TableMasks};

@@ -1,0 +1,345 @@
+//! Positions of the rows that are hidden in one block, or in the rows of one ROWS section.
+//!
+//! Invariant: of the two forms a list has the shorter one, of equally long ones the runs; it is never empty, and no position
+//! reaches 2^24.
+
+use crate::wire::{Fault, Reader, put_varint};
+use std::ops::Range;
+
+const FORM_RUNS: u8 = 1;
+const FORM_BITMAP: u8 = 2;
+/// No block has a row with this position, or a later one.
+const POSITIONS_LIMIT: u32 = 1 << 24;
+
+/// A list of positions in the form in which it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Positions {
+    /// The bytes behind the form.
+    bytes: Box<[u8]>,
+    form: Form,
+    rows: u32,
+    end: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Number of runs, then of each where it begins and how long it is.
+    Runs,
+    /// Length, then one bit for each position.
+    Bitmap,
+}
+
+/// The positions of a list as ascending runs between which others lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Runs<'a>(Walk<'a>);
+
+#[derive(Clone, Debug)]
+enum Walk<'a> {
+    Runs {
+        rest: Reader<'a>,
+        left: u64,
+        end: u32,
+        is_first: bool,
+    },
+    Bits {
+        bytes: &'a [u8],
+        at: u32,
+    },
+}
+
+impl Positions {
+    /// A list of ascending runs, of which neighbours may touch.
+    ///
+    /// # Panics
+    /// Where they are none, or not ascending, or too high: whoever has read the block knows what is in it.
+    #[must_use]
+    pub fn of_runs(runs: impl IntoIterator<Item = Range<u32>>) -> Self {
+        let runs = joined(runs);
+        let end = runs.last().map_or(0, |run| run.end);
+        assert!(end > 0, "a mask hides something");
+        assert!(
+            end <= POSITIONS_LIMIT,
+            "a position of {} or more",
+            POSITIONS_LIMIT
+        );
+        let rows = runs.iter().map(|run| run.end - run.start).sum();
+        let mut bytes = Vec::new();
+        put_runs(&runs, &mut bytes);
+        let bitmap_bytes = end.div_ceil(8);
+        let form = if bytes.len() <= bitmap_len(bitmap_bytes) {
+            Form::Runs
+        } else {
+            bytes.clear();
+            put_bitmap(&runs, bitmap_bytes, &mut bytes);
+            Form::Bitmap
+        };
+        Self {
+            bytes: bytes.into_boxed_slice(),
+            form,
+            rows,
+            end,
+        }
+    }
+
+    /// A list of ascending positions.
+    ///
+    /// # Panics
+    /// As [`Positions::of_runs`].
+    #[must_use]
+    pub fn of_rows(rows: impl IntoIterator<Item = u32>) -> Self {
+        Self::of_runs(rows.into_iter().map(|row| row..row.saturating_add(1)))
+    }
+
+    /// How many rows it hides.
+    #[must_use]
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// The position behind the last one.
+    #[must_use]
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// Its runs, ascending.
+    pub(crate) fn runs(&self) -> Runs<'_> {
+        let mut reader = Reader::new(&self.bytes);
+        // It was counted when the list was made.
+        let count = reader.varint_u64().unwrap_or(0);
+        let rest = &self.bytes[self.bytes.len() - reader.left_bytes()..];
+        Runs(match self.form {
+            Form::Runs => Walk::Runs {
+                rest: reader,
+                left: count,
+                end: 0,
+                is_first: true,
+            },
+            Form::Bitmap => Walk::Bits { bytes: rest, at: 0 },
+        })
+    }
+
+    /// The hidden positions, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.runs().flatten()
+    }
+
+    /// Whether a position is hidden.
+    #[must_use]
+    pub fn contains(&self, position: u32) -> bool {
+        let mut runs = self.runs();
+        runs.find(|run| run.end > position)
+            .is_some_and(|run| run.start <= position)
+    }
+
+    /// All positions of both lists; `None` where one position is in both.
+    #[must_use]
+    pub fn union_of_new(&self, new: &Self) -> Option<Self> {
+        let (mut old, mut added) = (self.runs().peekable(), new.runs().peekable());
+        let mut runs = Vec::new();
+        let mut end = 0;
+        while let Some(next) = match (old.peek(), added.peek()) {
+            (Some(a), Some(b)) if a.start <= b.start => old.next(),
+            (Some(_), None) => old.next(),
+            _ => added.next(),
+        } {
+            if next.start < end {
+                return None;
+            }
+            end = next.end;
+            runs.push(next);
+        }
+        Some(Self::of_runs(runs))
+    }
+
+    /// Appends the list as it is stored.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.push(match self.form {
+            Form::Runs => FORM_RUNS,
+            Form::Bitmap => FORM_BITMAP,
+        });
+        out.extend_from_slice(&self.bytes);
+    }
+
+    /// Bytes that [`Positions::put`] appends.
+    pub(crate) fn len_bytes(&self) -> usize {
+        1 + self.bytes.len()
+    }
+
+    /// Reads a list behind its form.
+    pub(crate) fn read(form: u8, reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        match form {
+            FORM_RUNS => Ok(read_runs(reader)?),
+            FORM_BITMAP => Ok(read_bitmap(reader)?),
+            form => Err(Fault::OtherVersion(format!("positions of form {form}"))),
+        }
+    }
+}
+
+/// Runs of which no two touch.
+fn joined(runs: impl IntoIterator<Item = Range<u32>>) -> Vec<Range<u32>> {
+    let mut all: Vec<Range<u32>> = Vec::new();
+    for run in runs {
+        assert!(run.start < run.end, "an empty run");
+        match all.last_mut() {
+            Some(last) if last.end == run.start => last.end = run.end,
+            last => {
+                assert!(last.is_none_or(|last| last.end < run.start), "runs ascend");
+                all.push(run);
+            }
+        }
+    }
+    all
+}
+
+fn put_runs(runs: &[Range<u32>], out: &mut Vec<u8>) {
+    put_varint(runs.len() as u128, out);
+    let mut next = 0;
+    for run in runs {
+        put_varint(u128::from(run.start - next), out);
+        put_varint(u128::from(run.end - run.start - 1), out);
+        next = run.end + 1;
+    }
+}
+
+fn put_bitmap(runs: &[Range<u32>], bytes: u32, out: &mut Vec<u8>) {
+    put_varint(bytes.into(), out);
+    let start = out.len();
+    out.resize(start + bytes as usize, 0);
+    for position in runs.iter().cloned().flatten() {
+        out[start + position as usize / 8] |= 1 << (position % 8);
+    }
+}
+
+/// Length of a bitmap of so many bytes behind its form.
+fn bitmap_len(bytes: u32) -> usize {
+    varint_len(bytes.into()) + bytes as usize
+}
+
+/// Bytes of a number in base 128.
+pub(super) fn varint_len(value: u64) -> usize {
+    let bits = u64::BITS - value.leading_zeros();
+    bits.div_ceil(7).max(1) as usize
+}
+
+fn read_runs(reader: &mut Reader<'_>) -> Result<Positions, &'static str> {
+    let before = reader.clone();
+    let count = reader.varint_u64()?;
+    if count == 0 {
+        return Err("a mask without positions");
+    }
+    let (mut rows, mut end, mut is_first) = (0, 0, true);
+    for _ in 0..count {
+        let run = read_run(reader, end, is_first)?;
+        rows += run.end - run.start;
+        (end, is_first) = (run.end, false);
+    }
+    let taken = before.left_bytes() - reader.left_bytes();
+    if taken > bitmap_len(end.div_ceil(8)) {
+        return Err("positions are not in their shorter form");
+    }
+    let bytes = before.clone().take(taken)?;
+    Ok(Positions {
+        bytes: bytes.into(),
+        form: Form::Runs,
+        rows,
+        end,
+    })
+}
+
+/// Reads a run that follows another one, or is the first.
+fn read_run(
+    reader: &mut Reader<'_>,
+    before: u32,
+    is_first: bool,
+) -> Result<Range<u32>, &'static str> {
+    let gap = u64::from(reader.varint_u32()?);
+    let start = u64::from(before) + gap + u64::from(!is_first);
+    let end = start + u64::from(reader.varint_u32()?) + 1;
+    match (u32::try_from(start), u32::try_from(end)) {
+        (Ok(start), Ok(end)) if end <= POSITIONS_LIMIT => Ok(start..end),
+        _ => Err("a position that no block has"),
+    }
+}
+
+fn read_bitmap(reader: &mut Reader<'_>) -> Result<Positions, &'static str> {
+    let before = reader.clone();
+    let bitmap_bytes = reader.varint_u32()?;
+    if bitmap_bytes > POSITIONS_LIMIT / 8 {
+        return Err("a position that no block has");
+    }
+    let bits = reader.take(bitmap_bytes as usize)?;
+    let last = bits.last().filter(|last| **last != 0);
+    let last = last.ok_or("a bitmap of positions ends with zeros")?;
+    let end = bitmap_bytes * 8 - last.leading_zeros();
+    let rows = bits.iter().map(|byte| byte.count_ones()).sum();
+    let taken = before.left_bytes() - reader.left_bytes();
+    let mut runs_len = 0;
+    let mut count = 0_u64;
+    let mut next = 0;
+    for run in Runs(Walk::Bits { bytes: bits, at: 0 }) {
+        count += 1;
+        runs_len +=
+            varint_len((run.start - next).into()) + varint_len((run.end - run.start - 1).into());
+        next = run.end + 1;
+    }
+    if varint_len(count) + runs_len <= taken {
+        return Err("positions are not in their shorter form");
+    }
+    let bytes = before.clone().take(taken)?;
+    Ok(Positions {
+        bytes: bytes.into(),
+        form: Form::Bitmap,
+        rows,
+        end,
+    })
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Range<u32>;
+
+    fn next(&mut self) -> Option<Range<u32>> {
+        match &mut self.0 {
+            Walk::Runs {
+                rest,
+                left,
+                end,
+                is_first,
+            } => {
+                *left = left.checked_sub(1)?;
+                let run = read_run(rest, *end, *is_first).ok()?;
+                (*end, *is_first) = (run.end, false);
+                Some(run)
+            }
+            Walk::Bits { bytes, at } => {
+                let start = next_bit(bytes, *at, true)?;
+                let end = next_bit(bytes, start, false).unwrap_or(bits_of(bytes));
+                *at = end;
+                Some(start..end)
+            }
+        }
+    }
+}
+
+/// All bits of a bitmap, which is at most 2 MiB long.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "no bitmap reaches 2^24 bits"
+)]
+fn bits_of(bytes: &[u8]) -> u32 {
+    bytes.len() as u32 * 8
+}
+
+/// The next bit from `at` on that is set, or is not.
+fn next_bit(bytes: &[u8], at: u32, is_set: bool) -> Option<u32> {
+    let wanted = |byte: u8| if is_set { byte } else { !byte };
+    let first = at as usize / 8;
+    let byte = wanted(*bytes.get(first)?) & (0xff << (at % 8));
+    if byte != 0 {
+        return Some(at / 8 * 8 + byte.trailing_zeros());
+    }
+    let rest = &bytes[first + 1..];
+    let skipped = rest.iter().position(|byte| wanted(*byte) != 0)?;
+    let found = bits_of(&bytes[..first + 1 + skipped]);
+    Some(found + wanted(rest[skipped]).trailing_zeros())
+}

@@ -1,0 +1,21 @@
+//! Orders of a table: what commits say of its trees, and which rows an index covers (`docs/design/next-format/log.md`).
+//!
+//! Invariants
+//! - Each structure has one spelling; what is decoded and encoded again gives the same bytes.
+//! - What a later version may put in a place (a kind, an action, a flag, a reserved byte) is unsupported; what contradicts
+//!   the page is damage. Counts are compared with the bytes that are there before anything is allocated.
+//! - Coverage may always be less than it could be, never more.
+//!
+//! Nothing in a commit or a checkpoint brings orders yet: these are what those sections will hold, and their state.
+
+mod add_head;
+mod coverage;
+mod edit;
+mod replace;
+#[cfg(test)]
+mod tests;
+
+pub use add_head::AddHead;
+pub use coverage::{Coverage, CoverageRange, EVERY_COMMIT, MOST_RANGES};
+pub use edit::{OrderAction, OrderChange, OrdersEdit};
+pub use replace::{OrderReplace, Removed, ReplaceEdit, Run};

@@ -1,0 +1,315 @@
+//! Edit 6: items of one or more orders go, and others come in their place.
+
+use super::coverage::{CoverageRange, put_ranges, read_ranges};
+use crate::error::Result;
+use crate::fields::{PutFields, len_u32};
+use crate::ids::{CommitNo, TableId};
+use crate::index::{self, Entry};
+use crate::masks::ItemName;
+use crate::wire::{Fault, Reader};
+
+const FLAG_RUNS: u32 = 1;
+const MOST_ORDERS: usize = 1_024;
+const MOST_NAMES: usize = 131_072;
+const MOST_RUNS: usize = 32_768;
+const NAME_BYTES: usize = 32;
+const RUN_BYTES: usize = 80;
+
+/// All items of an order with keys from that of the first one to that of the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first item.
+    pub first: ItemName,
+    /// The last item, which may be the first one.
+    pub last: ItemName,
+    /// Blocks below all of them.
+    pub blocks: u64,
+    /// Rows below them.
+    pub rows: u64,
+}
+
+/// The items that go from an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// By name, ascending.
+    Items(Vec<ItemName>),
+    /// By runs, ascending, without common keys.
+    Runs(Vec<Run>),
+}
+
+/// What goes from one order, and what comes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OrderReplace {
+    /// The order.
+    pub order: u32,
+    /// What goes.
+    pub removed: Removed,
+    /// Ranges that are complete with this commit.
+    pub coverage: Vec<CoverageRange>,
+    /// Root pages of the fragments that come.
+    pub added: Vec<Entry>,
+}
+
+/// Items of a table that are replaced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplaceEdit {
+    /// The table.
+    pub table: TableId,
+    /// Rows of order 0 that are left out, because masks hide them.
+    pub left_out: u64,
+    /// Rows in what comes that masks of this commit hide.
+    pub carried: u64,
+    /// Further rows that this commit deletes.
+    pub deleted: u64,
+    /// The orders, ascending. All of them have names, or all have runs.
+    pub orders: Vec<OrderReplace>,
+}
+
+impl Removed {
+    fn len(&self) -> usize {
+        match self {
+            Self::Items(items) => items.len(),
+            Self::Runs(runs) => runs.len(),
+        }
+    }
+
+    fn has_runs(&self) -> bool {
+        matches!(self, Self::Runs(_))
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Items(items) => items.iter().for_each(|name| name.put(out)),
+            Self::Runs(runs) => {
+                for run in runs {
+                    run.first.put(out);
+                    run.last.put(out);
+                    out.put_u64(run.blocks);
+                    out.put_u64(run.rows);
+                }
+            }
+        }
+    }
+
+    fn read(count: usize, has_runs: bool, reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let (most, bytes) = if has_runs {
+            (MOST_RUNS, RUN_BYTES)
+        } else {
+            (MOST_NAMES, NAME_BYTES)
+        };
+        if count > most || count * bytes > reader.left_bytes() {
+            return Err("more items are replaced than there can be".into());
+        }
+        if has_runs {
+            let runs = (0..count).map(|_| Run::read(reader));
+            return Ok(Self::Runs(runs.collect::<Result<_, Fault>>()?));
+        }
+        let names = (0..count).map(|_| ItemName::read(reader));
+        Ok(Self::Items(names.collect::<Result<_, Fault>>()?))
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        let is_of_frame = |name: &ItemName| name.key.commit == CommitNo(0);
+        match self {
+            Self::Items(names) => {
+                if names.iter().any(is_of_frame) {
+                    return Err("a commit replaces an item of its own");
+                }
+                // Two items never have one key.
+                if !names.is_sorted_by(|a, b| a.key < b.key) {
+                    return Err("replaced items do not ascend");
+                }
+            }
+            Self::Runs(runs) => {
+                if runs
+                    .iter()
+                    .any(|run| is_of_frame(&run.first) || is_of_frame(&run.last))
+                {
+                    return Err("a commit replaces an item of its own");
+                }
+                if !runs.is_sorted_by(|a, b| a.last.key < b.first.key) {
+                    return Err("replaced runs do not ascend");
+                }
+                if !runs.iter().all(Run::is_sound) {
+                    return Err("a run without blocks, without rows, or the wrong way round");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let (first, last) = (ItemName::read(reader)?, ItemName::read(reader)?);
+        let (blocks, rows) = (reader.u64()?, reader.u64()?);
+        Ok(Self {
+            first,
+            last,
+            blocks,
+            rows,
+        })
+    }
+
+    fn is_sound(&self) -> bool {
+        let is_one = self.first.key == self.last.key;
+        self.first.key <= self.last.key
+            && (!is_one || self.first == self.last)
+            && self.blocks >= 1
+            && self.rows >= self.blocks
+    }
+}
+
+impl OrderReplace {
+    fn put(&self, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u32(self.order);
+        out.put_u32(len_u32(self.removed.len()));
+        out.put_u32(len_u32(self.coverage.len()));
+        out.put_u32(0);
+        self.removed.put(out);
+        put_ranges(&self.coverage, out);
+        let at = out.len();
+        out.put_u32(0);
+        index::encode_entries(&self.added, out)?;
+        let bytes = len_u32(out.len() - at - 4);
+        out[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
+        Ok(())
+    }
+
+    /// An order without what comes into it, and the list of that.
+    fn read<'a>(has_runs: bool, reader: &mut Reader<'a>) -> Result<(Self, &'a [u8]), Fault> {
+        let order = reader.u32()?;
+        let (removed, ranges) = (reader.u32()? as usize, reader.u32()? as usize);
+        reader.reserved(4)?;
+        let removed = Removed::read(removed, has_runs, reader)?;
+        let coverage = read_ranges(ranges, reader)?;
+        let bytes = reader.u32()? as usize;
+        let list = reader.take(bytes)?;
+        let added = Vec::new();
+        Ok((
+            Self {
+                order,
+                removed,
+                coverage,
+                added,
+            },
+            list,
+        ))
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        self.removed.check()?;
+        if self.order == 1 {
+            return Err("items of order 1, which there never is");
+        }
+        if self.order == 0 && !self.coverage.is_empty() {
+            return Err("the rows of a table cover no rows");
+        }
+        if self.added.iter().any(Entry::is_block) {
+            return Err("a replacement adds a block in the place of a fragment");
+        }
+        Ok(())
+    }
+}
+
+impl ReplaceEdit {
+    /// Appends the edit behind its kind.
+    ///
+    /// # Errors
+    /// `Limit` where its list of added entries is too long.
+    pub fn put(&self, out: &mut Vec<u8>) -> Result<()> {
+        let has_runs = self.orders.iter().any(|order| order.removed.has_runs());
+        out.put_u32(self.table.0);
+        out.put_u32(if has_runs { FLAG_RUNS } else { 0 });
+        out.put_u64(self.left_out);
+        out.put_u64(self.carried);
+        out.put_u64(self.deleted);
+        out.put_u32(len_u32(self.orders.len()));
+        out.put_u32(0);
+        self.orders.iter().try_for_each(|order| order.put(out))
+    }
+
+    /// Reads an edit behind its kind.
+    ///
+    /// # Errors
+    /// `Corruption`, or `Unsupported` where a newer version has written it.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let fault = |fault: Fault| fault.at("EDIT section", "a replacement");
+        let mut reader = Reader::new(bytes);
+        let (mut edit, orders, has_runs) = Self::read_head(&mut reader).map_err(fault)?;
+        for _ in 0..orders {
+            let (order, list) = OrderReplace::read(has_runs, &mut reader).map_err(fault)?;
+            let added = index::decode_entries(list)?;
+            edit.orders.push(OrderReplace { added, ..order });
+        }
+        reader.end().map_err(|what| fault(what.into()))?;
+        edit.check().map_err(|what| fault(what.into()))?;
+        Ok(edit)
+    }
+
+    /// The edit without its orders, how many these are, and whether they name runs.
+    fn read_head(reader: &mut Reader<'_>) -> Result<(Self, usize, bool), Fault> {
+        let table = TableId(reader.u32()?);
+        let flags = reader.u32()?;
+        if flags & !FLAG_RUNS != 0 {
+            return Err(Fault::OtherVersion(format!("flags {flags:#x}")));
+        }
+        let (left_out, carried, deleted) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let orders = reader.u32()? as usize;
+        reader.reserved(4)?;
+        if !(1..=MOST_ORDERS).contains(&orders) {
+            return Err("a replacement of no orders, or of more than a table has".into());
+        }
+        let edit = Self {
+            table,
+            left_out,
+            carried,
+            deleted,
+            orders: Vec::new(),
+        };
+        Ok((edit, orders, flags & FLAG_RUNS != 0))
+    }
+
+    /// Checks the edit on its own: called before it is written, and after it was read.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if !self.orders.is_sorted_by(|a, b| a.order < b.order) {
+            return Err("orders of a replacement do not ascend");
+        }
+        let has_runs = |order: &OrderReplace| order.removed.has_runs();
+        let with_runs = self.orders.iter().filter(|order| has_runs(order)).count();
+        if with_runs != 0 && with_runs != self.orders.len() {
+            return Err("some orders of a replacement have runs, and others names");
+        }
+        self.orders.iter().try_for_each(OrderReplace::check)?;
+        self.check_rows()
+    }
+
+    /// Checks the rows of order 0 as far as the edit tells them.
+    fn check_rows(&self) -> Result<(), &'static str> {
+        let named = [self.left_out, self.carried, self.deleted];
+        let Some(rows) = self.orders.first().filter(|order| order.order == 0) else {
+            let is_none = named == [0; 3];
+            return if is_none {
+                Ok(())
+            } else {
+                Err("rows of a replacement that has none")
+            };
+        };
+        let added = sum(rows.added.iter().map(|root| root.rows));
+        let Removed::Runs(runs) = &rows.removed else {
+            return Ok(());
+        };
+        let removed = sum(runs.iter().map(|run| run.rows));
+        let adds_up =
+            removed == sum([added, self.left_out.into(), self.deleted.into()].into_iter());
+        if adds_up {
+            Ok(())
+        } else {
+            Err("rows of the replaced runs do not add up")
+        }
+    }
+}
+
+fn sum(rows: impl Iterator<Item = impl Into<u128>>) -> u128 {
+    rows.map(Into::into).sum()
+}
