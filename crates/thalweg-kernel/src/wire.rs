@@ -107,15 +107,6 @@ impl<'a> Reader<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// Reserved bytes.
-    pub(crate) fn zeros(&mut self, bytes: usize) -> Parsed<()> {
-        if self.take(bytes)?.iter().all(|&byte| byte == 0) {
-            Ok(())
-        } else {
-            Err("a reserved byte is not zero")
-        }
-    }
-
     /// Bytes that are zero in this version, and may mean something in a newer one.
     pub(crate) fn reserved(&mut self, bytes: usize) -> Result<(), Fault> {
         if self.take(bytes)?.iter().all(|&byte| byte == 0) {
