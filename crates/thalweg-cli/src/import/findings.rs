@@ -182,8 +182,21 @@ pub(super) fn number_times<'a>(mut values: impl Iterator<Item = &'a str>) -> Opt
 }
 
 impl NumberTimes {
-    /// The line about such a column before rows are stored; `names_time`: no column orders them yet.
-    pub(super) fn line(&self, name: &str, names_time: bool) -> String {
+    /// The line about such a column before rows are stored; `names_time`: no column orders them yet. `clock`: the column with
+    /// the clock of its dates, and a value of it.
+    pub(super) fn line(&self, name: &str, names_time: bool, clock: Option<(&str, &str)>) -> String {
+        if names_time
+            && self.option == "--time-format %Y%m%d"
+            && let Some((clock, text)) = clock
+            && let Some(pattern) = clock_pattern(text)
+        {
+            return format!(
+                "  {name} stays a number; --time {} --time-format '%Y%m%d {pattern}' reads {} {text} as {}T{text}",
+                word(&format!("{name},{clock}")),
+                self.number,
+                self.time
+            );
+        }
         let Self {
             number,
             time,
@@ -248,6 +261,34 @@ pub(super) fn early_times(name: &str, first: &str, unit: EpochUnit) -> String {
     )
 }
 
+/// The column with the clock of a date: the next one of clocks.
+pub(super) fn clock_of(
+    fields: &[Field],
+    date: usize,
+    is_clock: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    // `--time` divides the two by a comma.
+    let has_comma = |place: usize| fields[place].name().contains(',');
+    let is_text = |place: usize| *fields[place].data_type() == DataType::Utf8;
+    let clocks =
+        (0..fields.len()).filter(|place| is_text(*place) && is_clock(*place) && !has_comma(*place));
+    clocks
+        .min_by_key(|place| place.abs_diff(date))
+        .filter(|_| !has_comma(date))
+}
+
+/// The pattern of a clock of digits and colons.
+fn clock_pattern(clock: &str) -> Option<&'static str> {
+    let is_plain = clock
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b':');
+    match clock.matches(':').count() {
+        1 if is_plain => Some("%H:%M"),
+        2 if is_plain => Some("%H:%M:%S"),
+        _ => None,
+    }
+}
+
 /// The value of `--time` that names the column of times of a file, if there is one: a full time, a date and a clock that has
 /// a column of its own, or a date. `is_clock`: whether the column at a place is one of clocks.
 fn time_word(fields: &[Field], is_clock: impl Fn(usize) -> bool) -> Option<String> {
@@ -257,13 +298,8 @@ fn time_word(fields: &[Field], is_clock: impl Fn(usize) -> bool) -> Option<Strin
     }
     let is_date = |field: &Field| *field.data_type() == DataType::Date32;
     let date = fields.iter().position(is_date)?;
-    let has_comma = |place: usize| fields[place].name().contains(',');
-    let clocks = (0..fields.len()).filter(|place| {
-        *fields[*place].data_type() == DataType::Utf8 && is_clock(*place) && !has_comma(*place)
-    });
-    // The next one belongs to it.
-    let clock = clocks.min_by_key(|place| place.abs_diff(date));
-    Some(match clock.filter(|_| !has_comma(date)) {
+    let clock = clock_of(fields, date, is_clock);
+    Some(match clock {
         Some(clock) => word(&format!("{},{}", fields[date].name(), fields[clock].name())),
         None => word(fields[date].name()),
     })

@@ -320,17 +320,20 @@ impl<'a> Job<'a> {
         if !self.is_quiet {
             opened.iter().for_each(|file| tell_file(file, &plan.names));
             plan.lines().iter().for_each(|line| report!("{line}"));
+            let is_clock = |place: usize| {
+                let first = inference.first_value(place);
+                first.is_some_and(|first| is_clock(&first.text))
+            };
             let numbers = self.number_times(&plan, time, &sample);
             for (place, times) in &numbers {
                 let name = &plan.names[*place];
-                report!("{}", times.line(name, time.is_none()));
+                let clock = findings::clock_of(&plan.fields, *place, is_clock).and_then(|clock| {
+                    Some((&*plan.names[clock], &*inference.first_value(clock)?.text))
+                });
+                report!("{}", times.line(name, time.is_none(), clock));
                 self.time_note = time.map(|_| times.stored_line(name, self.table));
             }
             if existing.is_none() && time.is_none() && numbers.is_empty() {
-                let is_clock = |place: usize| {
-                    let first = inference.first_value(place);
-                    first.is_some_and(|first| is_clock(&first.text))
-                };
                 report!("{}", findings::no_time(&plan.names, &plan.fields, is_clock));
             }
         }

@@ -64,6 +64,10 @@ fn a_time_is_named_before_numbers_that_look_like_times() {
         ),
         ("a b,Time\n2024-01-01,10:00\n", "--time 'a b,Time' orders"),
         ("day,note\n2024-01-01,x\n", "--time day orders"),
+        (
+            "d,clock\n20240101,10:00\n",
+            "--time d,clock --time-format '%Y%m%d %H:%M' reads 20240101 10:00 as 2024-01-01T10:00\n",
+        ),
         ("taxi_id,v\n1704067200,1\n", "as no column is a time"),
         (
             "taxi_id,start\n1704067200,1704067201\n",
