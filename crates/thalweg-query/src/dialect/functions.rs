@@ -306,6 +306,9 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             "count(DISTINCT *) is not offered: write SELECT count(*) FROM (SELECT DISTINCT * FROM ...)",
         ));
     }
+    if matches!(&*name, "sum" | "avg") && list.args.iter().any(is_wildcard) {
+        return Err(query(format!("{name} takes a column, not *")));
+    }
     if let Some(expr) = ordered_aggregates::from_the_end(function, &name)? {
         return Ok(Some(expr));
     }

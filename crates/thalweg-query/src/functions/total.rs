@@ -119,6 +119,13 @@ impl Exact {
 
     /// `None` where DataFusion's own is exact, or is all there is.
     fn wide(&self, argument: &DataType) -> Option<Wide> {
+        if argument.is_null() {
+            let result = self.type_of_nulls();
+            return Some(Wide {
+                argument: result.clone(),
+                result,
+            });
+        }
         match self.function {
             Function::Sum => {
                 let wide = wide_type(argument)?;
@@ -137,6 +144,14 @@ impl Exact {
                     ),
                 })
             }
+        }
+    }
+
+    /// The type of the result, NULL, for NULLs of no type.
+    fn type_of_nulls(&self) -> DataType {
+        match self.function {
+            Function::Sum => DataType::Int64,
+            Function::Avg => DataType::Float64,
         }
     }
 
@@ -183,6 +198,7 @@ impl AggregateUDFImpl for Exact {
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         match arg_types {
             [time] if is_time(time) => Ok(time.clone()),
+            [DataType::Null] => Ok(self.type_of_nulls()),
             _ => self.base.return_type(arg_types),
         }
     }
@@ -301,6 +317,7 @@ fn widened_times(array: &ArrayRef) -> Result<Option<ArrayRef>> {
 
 fn wide_values(values: &[ArrayRef], to: &Wide) -> Result<Vec<ArrayRef>> {
     let widen = |array: &ArrayRef| match widened_times(array)? {
+        None if array.data_type().is_null() => Ok(cast(array, &to.argument)?),
         Some(wide) if wide.data_type() == &to.argument => Ok(wide),
         // The average wants fewer digits than there are.
         Some(wide) => Ok(cast(&wide, &to.argument)?),
@@ -347,6 +364,7 @@ impl Back {
             (T::Decimal128(..), T::Decimal256(..)) => {
                 self.decimals::<Decimal256Type, Decimal128Type>(wide, |value| value.to_i128())?
             }
+            (to, from) if to == from => Arc::clone(wide),
             (to, from) => return internal_err!("there is no way from {from} back to {to}"),
         })
     }

@@ -393,7 +393,7 @@ fn part_of_text(call: &str) -> Option<String> {
         .strip_prefix("array_slice(")
         .or_else(|| call.strip_prefix("array_element("))?;
     arguments.starts_with("varchar").then(|| {
-        "[ ] takes parts of lists; of texts: substr(text, first, how_many), left(text, n), right(text, n)".to_owned()
+        "[ ] takes parts of lists; of texts: substr(text, first), substr(text, first, how_many), left(text, n), right(text, n)".to_owned()
     })
 }
 
