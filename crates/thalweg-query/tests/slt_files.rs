@@ -158,6 +158,7 @@ files!(
     decimals,
     dialect,
     errors,
+    everyday,
     explain,
     float_lists,
     floats,
