@@ -259,10 +259,12 @@ impl Working {
         self.names_bytes + self.definitions.bytes() + self.open.bytes()
     }
 
-    /// About how much else is in it, and in no other one: index pages that have changed.
+    /// About how much else is in it, and in no other one: index pages that have changed, with the entries that have come. Where
+    /// edits have added and removed more than is left of it, that is taken.
     pub(crate) fn unsaved_bytes(&self) -> u64 {
         let since = &self.since_checkpoint;
-        since.directory_bytes + since.edit_bytes + since.page_bytes
+        let come_bytes = since.directory_bytes + since.edit_bytes;
+        come_bytes.max(since.page_bytes)
     }
 
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
