@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_kernel::{Durability, ErrorKind, Options, TableId};
-use thalweg_sim::driver::Shape;
 use thalweg_sim::report::{Dice, effort, say, seed};
+use thalweg_sim::shape::Shape;
 use thalweg_sim::toy::{Row, Toy};
 
 /// A reader looked while the name of the next segment was half written, and never went on there.

@@ -6,9 +6,10 @@ use thalweg_kernel::{Rule, break_rule};
 use thalweg_sim::checkpoints::{damage_checkpoints, damage_sectors, with_differences};
 use thalweg_sim::crash::{CrashPlan, crash_everywhere};
 use thalweg_sim::damage::{
-    change_every_byte, damage_of_a_crashed_database, files_of, files_of_a_twin,
-    one_slot_of_the_root_lost, specimen,
+    change_every_byte, damage_of_a_crashed_database, files_of_a_twin, one_slot_of_the_root_lost,
+    specimen,
 };
+use thalweg_sim::files::files_of;
 use thalweg_sim::oracle::Violation;
 use thalweg_sim::report::{say, seed};
 use thalweg_sim::workloads::{ONE_COVER, Workload, named};
