@@ -27,7 +27,9 @@ fn main() -> Result<(), Failure> {
         (Some("open"), Some(directory)) => open(Path::new(directory)),
         _ => {
             let rows = first.map_or(Ok(10_000_000), str::parse)?;
-            let directory = arguments.get(1).map_or_else(std::env::temp_dir, PathBuf::from);
+            let directory = arguments
+                .get(1)
+                .map_or_else(std::env::temp_dir, PathBuf::from);
             let rounds = arguments.get(2).map_or(Ok(10), |text| text.parse())?;
             measure(rows, &directory, rounds)
         }
@@ -70,7 +72,10 @@ fn run_and_kill(arguments: &[&str]) -> Result<String, Failure> {
         .stdout(Stdio::piped())
         .spawn()?;
     let mut line = String::new();
-    let said = child.stdout.take().ok_or("the other process has no output")?;
+    let said = child
+        .stdout
+        .take()
+        .ok_or("the other process has no output")?;
     BufReader::new(said).read_line(&mut line)?;
     child.kill()?;
     child.wait()?;
@@ -104,8 +109,7 @@ fn make(directory: &Path, rows: i64) -> Result<(), Failure> {
     let mut start = 0;
     while start < rows {
         let end = rows.min(start + BATCH_ROWS);
-        let mut columns: Vec<ArrayRef> =
-            vec![Arc::new(Int64Array::from_iter_values(start..end))];
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(start..end))];
         for _ in 0..3 {
             let values = (start..end).map(|_| normal());
             columns.push(Arc::new(Float64Array::from_iter_values(values)));
