@@ -1,7 +1,7 @@
 //! Work that a second thread does while the calling one goes on.
 //!
 //! Invariants: whoever starts it waits for its end, also where it returns early or unwinds: nothing is read or written any more
-//! once a caller was told of a failure. Where no thread may be started, or none can be, the work is done at once.
+//! once a caller was told of a failure. Where no thread may be started, or none can be, whoever waits for the work does it.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::rules::Chosen;
@@ -9,44 +9,38 @@ use std::sync::Arc;
 use thalweg_env::sync::Mutex;
 use thalweg_env::{Env, JoinHandle};
 
-/// Work that was begun.
+type Work<T> = Box<dyn FnOnce() -> T + Send>;
+
+/// Work that was begun, or is still to be.
 pub(crate) struct Beside<T> {
+    work: Arc<Mutex<Option<Work<T>>>>,
     done: Arc<Mutex<Option<T>>>,
     thread: Option<JoinHandle>,
 }
 
 impl<T: Send + 'static> Beside<T> {
-    /// Begins it: on a thread of this name, if `may_start` one.
+    /// Begins it on a thread of this name, if `may_start` one.
     pub(crate) fn start(
         env: &Env,
         name: &str,
         may_start: bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Self {
-        let work = Arc::new(Mutex::new(Some(work)));
+        let work: Arc<Mutex<Option<Work<T>>>> = Arc::new(Mutex::new(Some(Box::new(work))));
         let done = Arc::new(Mutex::new(None));
-        let run = {
-            let (work, done) = (Arc::clone(&work), Arc::clone(&done));
-            move || {
-                let work = work.lock().take();
+        let mut thread = None;
+        if may_start {
+            let chosen = Chosen::here();
+            let (own_work, own_done) = (Arc::clone(&work), Arc::clone(&done));
+            let job = move || {
+                chosen.choose();
+                let work = own_work.lock().take();
                 let result = work.map(|work| work());
-                *done.lock() = result;
-            }
-        };
-        let chosen = Chosen::here();
-        let job = run.clone();
-        let job = move || {
-            chosen.choose();
-            job();
-        };
-        let thread = match may_start {
-            true => env.spawner().spawn(name, Box::new(job)).ok(),
-            false => None,
-        };
-        if thread.is_none() {
-            run();
+                *own_done.lock() = result;
+            };
+            thread = env.spawner().spawn(name, Box::new(job)).ok();
         }
-        Self { done, thread }
+        Self { work, done, thread }
     }
 
     /// Waits for its end, and returns its result.
@@ -60,8 +54,12 @@ impl<T: Send + 'static> Beside<T> {
             Error::new(ErrorKind::Unavailable, message)
         };
         ended.map_err(|panic| panicked(&panic.message))?;
+        let work = self.work.lock().take();
         let done = self.done.lock().take();
-        done.ok_or_else(|| panicked("no result"))
+        match work {
+            Some(work) => Ok(work()),
+            None => done.ok_or_else(|| panicked("no result")),
+        }
     }
 }
 

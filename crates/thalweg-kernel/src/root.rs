@@ -10,6 +10,7 @@ use crate::features::Features;
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE, check_countable};
 use crate::paths::{ROOT_NAME, ROOT_TEMPORARY};
+use crate::rules::Rule;
 use crate::segment::FORMAT_VERSION;
 use crate::wire::is_sound_le;
 use std::path::Path;
@@ -389,6 +390,9 @@ impl Confirmation {
     /// A process that was killed may have left the slot in the cache only, where a power cut could take it while the other one is
     /// half written. It is written again, not just synced: after a failed sync the cache looks clean.
     pub(crate) fn write(&self) -> Result<()> {
+        if !Rule::ConfirmRoot.is_kept() {
+            return Ok(());
+        }
         match &self.again {
             Some((slot, root)) => write_slot(&*self.file, *slot, root),
             None => {
