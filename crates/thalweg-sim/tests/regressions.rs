@@ -9,7 +9,7 @@ use thalweg_env::sim::{
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::fragment::FragmentWriter;
 use thalweg_kernel::repair::repair;
-use thalweg_kernel::{Commit, Edit, ErrorKind, Options, TableId};
+use thalweg_kernel::{Commit, Edit, ErrorKind, TableId};
 use thalweg_sim::driver::Driver;
 use thalweg_sim::oracle::{Contents, contents_of};
 use thalweg_sim::shape::Shape;
@@ -894,53 +894,4 @@ fn a_root_that_was_removed_does_not_come_back_without_its_log() {
         }
     }
     assert!(images > 1_000, "{images}");
-}
-
-#[test]
-fn what_an_opening_with_two_threads_shows_is_on_disk() {
-    for rows in [1, 60, 600] {
-        let sim = SimEnv::new(11);
-        let shape = Shape::new(16 << 10, 1000);
-        let mut db = Driver::start(&sim, shape.clone(), false);
-        db.create("t");
-        db.append("t", 0..5, Disk);
-        db.append_group("t", 5..5 + rows, Process);
-        let killed = sim.crash_image(&CrashChoice::Kill);
-        let shown = open(&shape, &sim.crash_image(&CrashChoice::Kill));
-        killed.record_states(true);
-        let options = Options {
-            segment_bytes: 16 << 10,
-            background: true,
-            ..Options::default()
-        };
-        // Whatever the two threads have done at a call is kept, lost or torn.
-        let toy = Toy::open(&killed.env(), "/db", &options, 1000).unwrap();
-        let opened = killed.calls();
-        for call in 1..=opened {
-            let Some(state) = killed.state_at(call) else {
-                continue;
-            };
-            for seed in 0..16 {
-                let unreadable = seed % 4 == 0;
-                let image = state.crash_image(&CrashChoice::Random { seed, unreadable });
-                let found = shape
-                    .open(&image.env())
-                    .and_then(|toy| toy.rows(TableId(1)));
-                let Ok(found) = found else {
-                    // A sector that cannot be read may be one that was acknowledged.
-                    assert!(unreadable, "call {call}, seed {seed}: {found:?}");
-                    continue;
-                };
-                let all = found.len() == 5 + usize::try_from(rows).unwrap();
-                assert!(all || found.len() == 5, "call {call}, seed {seed}");
-            }
-        }
-        // From here on none of it may be lost.
-        for seed in 0..64 {
-            let unreadable = false;
-            let image = killed.crash_image(&CrashChoice::Random { seed, unreadable });
-            assert_eq!(open(&shape, &image), shown, "{rows} rows, seed {seed}");
-        }
-        assert_eq!(contents_of(&toy).unwrap().1, shown);
-    }
 }
