@@ -5,8 +5,9 @@
 use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::{Options, TableId};
-use thalweg_sim::driver::{Driver, Shape};
+use thalweg_sim::driver::Driver;
 use thalweg_sim::oracle::{Contents, contents_of};
+use thalweg_sim::shape::Shape;
 use thalweg_sim::toy::Toy;
 
 const SEGMENT_BYTES: u64 = 16 << 10;
