@@ -31,6 +31,20 @@ pub(crate) enum Change {
 }
 
 impl Change {
+    /// The table whose index it changes, the keys of the items that go from it, and those that come.
+    pub(crate) fn items(&self) -> Option<(TableId, &[EntryKey], &[Entry])> {
+        match self {
+            Self::Group { table, entries, .. } => Some((*table, &[], entries)),
+            Self::Edit(Edit::AddFragments { table, roots, .. }) => Some((*table, &[], roots)),
+            Self::Edit(Edit::Replace {
+                table,
+                removed,
+                added,
+            }) => Some((*table, removed, added)),
+            _ => None,
+        }
+    }
+
     /// Checks a change on its own, without the state and the other changes of its commit: called before it is written and
     /// after it was read. `Err` says what is wrong.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
@@ -83,8 +97,8 @@ fn check_covered(covers: Option<CommitNo>) -> Result<(), &'static str> {
 
 fn check_roots(roots: &[Entry]) -> Result<(), &'static str> {
     ensure(
-        !roots.iter().any(Entry::is_block),
-        "an edit adds a block in the place of a fragment",
+        roots.iter().all(|root| root.fragment),
+        "an edit adds a block, or a page that is no fragment, in the place of a fragment",
     )?;
     roots.iter().try_for_each(check_item)
 }

@@ -376,8 +376,8 @@ fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState>
     let (root, None) = (roots.next(), roots.next()) else {
         return Err(wrong("a table has one root"));
     };
-    if root.as_ref().is_some_and(Entry::is_block) {
-        return Err(wrong("the root of an index is a block"));
+    if { root.as_ref() }.is_some_and(|root| root.is_block() || root.fragment) {
+        return Err(wrong("the root of an index is a block or a fragment"));
     }
     let pending = get_pending(wire.bytes()?, id)?;
     Ok(TableState {

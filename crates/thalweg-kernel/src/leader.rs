@@ -256,6 +256,13 @@ impl Leader {
         let mut sync = false;
         for (done, (job, durability)) in jobs.enumerate() {
             let outcome = match job {
+                Job::Commit(commit) if self.working.since_checkpoint.is_full() => {
+                    self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
+                    *settled = done;
+                    // More index pages would wait to be written than a checkpoint takes.
+                    let written = self.ordinary_checkpoint(false);
+                    written.and_then(|_| self.accept(commit))
+                }
                 Job::Commit(commit) => self.accept(commit),
                 Job::Flush => Ok(self.working.commit),
                 Job::Checkpoint { always } => {

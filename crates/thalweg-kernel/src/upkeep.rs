@@ -13,7 +13,7 @@ use crate::failure::refusal;
 use crate::garbage::Cleaner;
 use crate::ids::{CommitNo, TableId};
 use crate::job::Job;
-use crate::limits::fit_one_group;
+use crate::limits::{are_few_pages, fit_one_group};
 use crate::open_rows::OpenRows;
 use crate::options::{Options, RowEncoder};
 use crate::space_estimates::CLEANING_CHECKPOINTS;
@@ -311,6 +311,15 @@ impl Upkeep {
         }
     }
 
+    /// Whether a commit can put these blocks into the index of a table one by one. What cannot be read is met by the commit.
+    fn lie_on_few_pages(&self, table: &TableSnapshot, blocks: &[EncodedBlock]) -> bool {
+        let keys = blocks.iter().map(|block| block.entry.key());
+        let changed = table
+            .tree
+            .changed_bytes(&[], &[], keys, &*self.writer.store);
+        changed.map_or(true, are_few_pages)
+    }
+
     /// The commit that puts blocks in the place of the open rows up to `covered`. Blocks that do not fit one frame go to a
     /// fragment: rows between many barriers, or in many splits, make a block each, and rows once stored must become blocks
     /// however wide or scattered they are.
@@ -321,8 +330,8 @@ impl Upkeep {
         covered: CommitNo,
     ) -> Result<Commit> {
         let (covers, definition_version) = (Some(covered), table.definition_version);
-        let table = table.id;
-        if fit_one_group(&blocks) {
+        let (table_now, table) = (table, table.id);
+        if fit_one_group(&blocks) && self.lie_on_few_pages(table_now, &blocks) {
             let group = GroupPart {
                 table,
                 definition_version,

@@ -27,6 +27,7 @@ use crate::since_checkpoint::SinceCheckpoint;
 use crate::state::DbState;
 use crate::summary::ColumnSummary;
 use crate::table_state::TableState;
+use crate::tree_changes::{TreeChange, TreeChanges};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -397,6 +398,7 @@ impl Working {
     ) -> Result<()> {
         assert!(commit.follows(self.commit), "commits are applied in order");
         self.since_checkpoint.frames += 1;
+        let mut trees = TreeChanges::default();
         for change in changes {
             match change {
                 Change::Rows(part) => self.apply_rows(commit, part),
@@ -411,13 +413,17 @@ impl Working {
                         offset: frame.offset + blocks_offset,
                         ..frame
                     };
-                    self.apply_group(commit, table, covers, entries, blocks, pages)?;
+                    self.apply_group(table, covers, entries, blocks, &mut trees)?;
                 }
-                Change::Edit(edit) => self.apply_edit(commit, edit, pages)?,
+                Change::Edit(edit) => self.apply_edit(commit, edit, &mut trees)?,
                 Change::Producer(producer) => {
                     self.producers.note(&producer, commit);
                 }
             }
+        }
+        // Each tree changes once, whatever the commit has for it: the pages of all who apply it are the same.
+        for change in trees.one_per_table() {
+            self.change_items(commit, change, pages)?;
         }
         self.commit = commit;
         Ok(())
@@ -448,12 +454,11 @@ impl Working {
 
     fn apply_group(
         &mut self,
-        commit: CommitNo,
         table: TableId,
         covers: Option<CommitNo>,
         mut entries: Vec<Entry>,
         blocks: LogPosition,
-        pages: &dyn PageLoader,
+        trees: &mut TreeChanges,
     ) -> Result<()> {
         self.since_checkpoint.groups += 1;
         for entry in &mut entries {
@@ -461,23 +466,22 @@ impl Working {
             entry.address.file = blocks.segment;
             entry.address.offset += blocks.offset;
         }
-        self.add_items(commit, table, covers, entries, pages)
+        self.add_items(table, covers, entries, trees)
     }
 
     /// Adds blocks and fragments to the index of a table, in the place of the open rows that they cover.
     fn add_items(
         &mut self,
-        commit: CommitNo,
         table: TableId,
         covers: Option<CommitNo>,
         items: Vec<Entry>,
-        pages: &dyn PageLoader,
+        trees: &mut TreeChanges,
     ) -> Result<()> {
         match covers {
             Some(covered) => _ = self.open.cover(table, covered),
             None => self.open.note_blocks(table),
         }
-        self.change_items(commit, table, &[], items, pages)?;
+        trees.add(table, Vec::new(), items);
         let Some(covered) = covers.filter(|_| Rule::CoverDrops.is_kept()) else {
             return Ok(());
         };
@@ -487,7 +491,7 @@ impl Working {
         })
     }
 
-    fn apply_edit(&mut self, commit: CommitNo, edit: Edit, pages: &dyn PageLoader) -> Result<()> {
+    fn apply_edit(&mut self, commit: CommitNo, edit: Edit, trees: &mut TreeChanges) -> Result<()> {
         match edit {
             Edit::CreateTable {
                 table: id,
@@ -530,7 +534,7 @@ impl Working {
                 ..
             } => {
                 self.count_edit(&[], &roots);
-                self.add_items(commit, table, covers, roots, pages)
+                self.add_items(table, covers, roots, trees)
             }
             Edit::Replace {
                 table,
@@ -539,7 +543,8 @@ impl Working {
             } => {
                 self.count_edit(&removed, &added);
                 self.replaced.insert(table, commit);
-                self.change_items(commit, table, &removed, added, pages)
+                trees.add(table, removed, added);
+                Ok(())
             }
         }
     }
@@ -554,11 +559,15 @@ impl Working {
     fn change_items(
         &mut self,
         commit: CommitNo,
-        table: TableId,
-        removed: &[EntryKey],
-        added: Vec<Entry>,
+        change: TreeChange,
         pages: &dyn PageLoader,
     ) -> Result<()> {
+        let TreeChange {
+            table,
+            removed,
+            added,
+        } = change;
+        let removed = &removed[..];
         let mut replaced = Vec::new();
         let changed = self.change_tree(table, |state| {
             let tree = &state.tree;
@@ -584,9 +593,7 @@ impl Working {
             Ok(())
         });
         for page in replaced {
-            let bytes = u64::from(page.bytes);
-            self.since_checkpoint.page_bytes += bytes;
-            self.longest_page_bytes = self.longest_page_bytes.max(bytes);
+            self.longest_page_bytes = self.longest_page_bytes.max(page.bytes.into());
         }
         changed
     }
@@ -630,6 +637,7 @@ impl Working {
     /// `None` without such a table.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
         self.bases.note_change(table);
+        self.count_unwritten(self.unwritten_bytes(table), 0);
         self.names_bytes -= names_bytes(self.table(table)?);
         self.tables.remove(table)?;
         self.changed_trees.remove(&table);
@@ -704,9 +712,44 @@ impl Working {
         table: TableId,
         edit: impl FnOnce(&mut TableState) -> Result<()>,
     ) -> Result<()> {
+        let before = self.unwritten_bytes(table);
         self.change(table, edit)?;
         self.changed_trees.insert(table);
+        self.count_unwritten(before, self.unwritten_bytes(table));
         Ok(())
+    }
+
+    /// Of the index pages of a table that the next checkpoint writes.
+    fn unwritten_bytes(&self, table: TableId) -> u64 {
+        let table = self.table(table);
+        table.map_or(0, |table| table.tree.unwritten_bytes())
+    }
+
+    fn count_unwritten(&mut self, before: u64, now: u64) {
+        let since = &mut self.since_checkpoint;
+        since.page_bytes = (since.page_bytes + now).saturating_sub(before);
+    }
+
+    /// The bytes of index pages that a commit makes anew.
+    ///
+    /// # Errors
+    /// When a page that it needs cannot be loaded.
+    pub(crate) fn changed_bytes(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<u64> {
+        let mut of_tables: BTreeMap<TableId, (Vec<EntryKey>, Vec<EntryKey>)> = BTreeMap::new();
+        for change in changes {
+            if let Some((table, removed, added)) = change.items() {
+                let (all_removed, all_added) = of_tables.entry(table).or_default();
+                all_removed.extend_from_slice(removed);
+                all_added.extend(added.iter().map(Entry::key));
+            }
+        }
+        let trees = of_tables.into_iter().filter_map(|(table, keys)| {
+            let table = self.table(table)?;
+            Some((&table.tree, keys))
+        });
+        trees
+            .map(|(tree, (removed, added))| tree.changed_bytes(&removed, &[], added, pages))
+            .sum()
     }
 
     /// Removes index pages that are on disk from memory.

@@ -32,7 +32,7 @@ pub struct AggregateRequest {
     /// Groups of equal width along the key; `None` makes one group of all rows.
     pub bucket: Option<Bucket>,
     /// Places in the schema of the columns to aggregate; none at all just counts rows. A column of a type that has no
-    /// sum (strings, binary, decimals) gets counts only.
+    /// sum (strings, binary) gets counts and the bytes of its values, one of decimals bounds and, where they fit 64 bits, a sum.
     pub columns: Vec<usize>,
 }
 
