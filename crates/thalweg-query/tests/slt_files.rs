@@ -154,6 +154,7 @@ macro_rules! files {
 files!(
     aggregate,
     blocks,
+    bounds,
     decimals,
     dialect,
     errors,
