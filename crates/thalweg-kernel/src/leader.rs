@@ -95,6 +95,8 @@ pub(crate) struct Leader {
     /// What was synced of an epoch before a recovery in this handle.
     known_synced: (Epoch, LogPosition),
     dropped: Dropped,
+    /// Whether opening may have a second thread do what need not wait for the rest.
+    may_start_threads: bool,
 }
 
 impl Leader {
@@ -140,6 +142,7 @@ impl Leader {
             full_disk: FullDisk::default(),
             known_synced: (Epoch::default(), LogPosition::default()),
             dropped: Dropped::default(),
+            may_start_threads: options.background,
         })
     }
 
@@ -202,6 +205,7 @@ impl Leader {
         wants: Wants,
         answer: &mut impl FnMut(Result<CommitNo>),
     ) -> Result<(), Broken> {
+        self.supply.end_pause();
         if self.awaits_recovery() {
             self.resume(wants.freed_space)?;
         }

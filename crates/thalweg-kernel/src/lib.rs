@@ -8,6 +8,7 @@
 mod announcer;
 mod background;
 mod bases;
+mod beside;
 pub mod bitmap;
 pub mod block;
 mod catalog;

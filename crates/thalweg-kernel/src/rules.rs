@@ -20,6 +20,8 @@ pub enum Rule {
     RewriteTail,
     /// A new epoch is in both slots of the root before anything of it is acknowledged.
     BothSlots,
+    /// The slot of the root that counts is on disk before the other one is written.
+    ConfirmRoot,
     /// Checkpoints build on two bases in turn.
     TwoBases,
     /// A checkpoint shares no sector with what lies before it.
@@ -38,7 +40,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -46,6 +48,7 @@ impl Rule {
         Self::CoverCounts,
         Self::RewriteTail,
         Self::BothSlots,
+        Self::ConfirmRoot,
         Self::TwoBases,
         Self::OwnSectors,
         Self::SyncBeforeNext,

@@ -9,16 +9,19 @@
     reason = "a failed expectation of the test layer is a failed test"
 )]
 
+pub mod checkpoint_frames;
 pub mod checkpoints;
 pub mod crash;
 pub mod damage;
 pub mod driver;
 pub mod errors;
+pub mod files;
 pub mod follower;
 pub mod hooks;
 pub mod oracle;
 pub mod repair;
 pub mod report;
 pub mod resources;
+pub mod shape;
 pub mod toy;
 pub mod workloads;

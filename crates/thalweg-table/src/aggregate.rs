@@ -97,8 +97,19 @@ impl Bucket {
     }
 }
 
+impl TableView {
+    /// Aggregates rows by ranges of the order key.
+    ///
+    /// # Errors
+    /// `Invalid` for columns that do not exist and buckets without width.
+    pub fn aggregate(&self, request: &AggregateRequest) -> Result<AggregateResult> {
+        let result = aggregate(self, request);
+        result.map_err(|error| self.named().in_words(error))
+    }
+}
+
 /// Aggregates the rows of a view.
-pub(crate) fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<AggregateResult> {
+fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<AggregateResult> {
     if let Some(bucket) = request.bucket
         && bucket.width <= 0
     {

@@ -17,7 +17,7 @@
 //!   rewritten for them lose a block for every `split_fragment_bytes`. A lone block is no file to be rewritten; a small file
 //!   is rewritten for one short block, a large one for as many as make it worth its size. What remains are the few short
 //!   blocks of large files in order, and what is rewritten has none left, so that no file is rewritten again and again.
-//! - Blocks are packed only where their rows fit in one block, so that no rows are written for nothing (`raw_sizes`).
+//! - Blocks are packed only where their rows fit in one block, so that no rows are written for nothing (`sizes`).
 //!
 //! Arrival. Blocks come in the order of their first commits, and of their numbers where these are equal. A step takes all
 //! blocks with keys in a range whose first commits lie between two commits, the last of them at most that of the beginning of
@@ -31,8 +31,8 @@
 
 use super::blocks::{BlockList, runs};
 use super::overlaps::{Commits, Search, StepSize, cost, is_old, open_parts};
-use super::raw_sizes::Sizes;
 use super::read::scan_blocks;
+use super::sizes::Sizes;
 use super::write::{Output, concat, cutter, raw_bytes};
 use crate::engine::Maintenance;
 use crate::merge::Sorted;

@@ -7,9 +7,10 @@
 //! Few rows are committed raw and become blocks later, together with others; more are encoded here, in the threads of
 //! the caller and the pool; a large append goes to files of its own, which one small frame makes part of the table.
 
+use crate::closed::Closed;
 use crate::conform::conform;
 use crate::definition::TableDefinition;
-use crate::engine::{AppendLimits, Closed, Engine};
+use crate::engine::{AppendLimits, Engine};
 use crate::order::{Cutter, sorted_batch};
 use crate::pool::Ticket;
 use crate::reader::keys_of;
