@@ -7,14 +7,16 @@ use zerocopy::FromBytes;
 use crate::PAGE_ROWS;
 use crate::chain::CodecChain;
 use crate::chunk::EncodedChunk;
-use crate::encode::{Level, Settings, ValueCodec};
+use crate::constant;
+use crate::encode_scratch::SharedScratch;
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::input::Input;
 use crate::integers::{check_rows, small};
 use crate::mode::PageMode;
+use crate::open_page::{DecodeScratch, Source, open_page};
 use crate::runs::{self, Runs};
+use crate::settings::{Level, Settings, ValueCodec};
 use crate::stage::{PageWriter, StageRule};
-use crate::values::{DecodeScratch, SharedScratch, Source, open_page, write_constant};
 
 /// Bytes of a full run's bits.
 const RUN_BITS_BYTES: usize = PAGE_ROWS / 8;
@@ -30,7 +32,7 @@ pub(crate) fn encode(
     if settings.codec.is_none()
         && let Some(bit) = constant_bit(bits, rows)
     {
-        write_constant(&[u8::from(bit)], out);
+        constant::write(&[u8::from(bit)], out);
         return Ok(());
     }
     let SharedScratch {

@@ -8,77 +8,25 @@ use std::ops::Range;
 use crate::MAX_PAGE_ROWS;
 use crate::chain::{ChunkKind, LastStage};
 use crate::chunk::EncodedChunk;
+use crate::constant;
 use crate::dictionary::{self, hash_bytes};
-use crate::element::Offset;
-use crate::encode::{Settings, ValueCodec};
+use crate::encode_scratch::SharedScratch;
 use crate::error::EncodeError;
 use crate::inner;
 use crate::integers::{IntegerPlan, IntegerScratch, small};
-use crate::memory::{capacity_bytes, trim};
 use crate::mode::PageMode;
 use crate::packing::LongBuffer;
-use crate::stage::{PageWriter, expands_to};
+use crate::settings::{Settings, ValueCodec};
+use crate::stage::{PageWriter, StageRule, expands_to};
 use crate::text_choice::{self, TextForm};
-use crate::values::{SharedScratch, write_constant};
+use crate::variable_length::Values;
 
+mod append;
 mod dictionary_of_texts;
 mod read;
 
 use dictionary_of_texts::BytesDictionary;
 pub(crate) use read::{TextReaders, decode_page, decode_value};
-
-/// Variable-length values: bytes without gaps, and where each value ends in them.
-#[derive(Debug, Default)]
-pub(crate) struct Values {
-    /// Where each value ends, relative to the first.
-    ends: Vec<u32>,
-}
-
-impl Values {
-    /// Checks the offsets and takes the ends; returns the bytes they span.
-    pub(crate) fn read<'a, O: Offset>(
-        &mut self,
-        offsets: &[O],
-        data: &'a [u8],
-    ) -> Result<&'a [u8], EncodeError> {
-        const LIMIT: EncodeError = EncodeError::TooManyBytes {
-            limit_bytes: u32::MAX as usize,
-        };
-        self.ends.clear();
-        let Some(first) = offsets.first() else {
-            return Ok(&[]);
-        };
-        let start = first.to_index().filter(|&start| start <= data.len());
-        let start = start.ok_or(EncodeError::BadOffsets { index: 0 })?;
-        let mut end = start;
-        self.ends.reserve(offsets.len() - 1);
-        for (index, offset) in offsets.iter().enumerate().skip(1) {
-            let next = offset
-                .to_index()
-                .filter(|&next| next >= end && next <= data.len());
-            end = next.ok_or(EncodeError::BadOffsets { index })?;
-            self.ends
-                .push(u32::try_from(end - start).map_err(|_| LIMIT)?);
-        }
-        Ok(&data[start..end])
-    }
-
-    pub(crate) fn rows(&self) -> usize {
-        self.ends.len()
-    }
-
-    pub(crate) fn start(&self, row: usize) -> usize {
-        if row == 0 {
-            0
-        } else {
-            self.ends[row - 1] as usize
-        }
-    }
-
-    pub(crate) fn value<'a>(&self, data: &'a [u8], row: usize) -> &'a [u8] {
-        &data[self.start(row)..self.ends[row] as usize]
-    }
-}
 
 /// Buffers of [`encode`].
 #[derive(Debug, Default)]
@@ -91,14 +39,12 @@ pub(crate) struct BytesScratch {
 impl BytesScratch {
     /// The memory of the buffers.
     pub(crate) fn buffer_bytes(&self) -> usize {
-        capacity_bytes(&self.values.ends)
-            + self.dictionary.buffer_bytes()
-            + self.lengths.buffer_bytes()
+        self.values.buffer_bytes() + self.dictionary.buffer_bytes() + self.lengths.buffer_bytes()
     }
 
     /// Gives buffers of more than `limit_bytes` back.
     pub(crate) fn trim(&mut self, limit_bytes: usize) {
-        trim(&mut self.values.ends, limit_bytes);
+        self.values.trim(limit_bytes);
         self.dictionary.trim(limit_bytes);
     }
 }
@@ -124,7 +70,7 @@ pub(crate) fn encode(
         lengths,
     } = scratch;
     if settings.codec.is_none() && is_constant(values, data) {
-        write_constant(values.value(data, 0), out);
+        constant::write(values.value(data, 0), out);
         return Ok(());
     }
     let forced = settings.codec == Some(ValueCodec::Dictionary);
@@ -167,7 +113,7 @@ impl<'a> Texts<'a> {
     ) {
         let lengths = self.lengths.lanes::<u32>(rows.len());
         let mut start = self.values.start(rows.start);
-        for (&end, length) in self.values.ends[rows.clone()].iter().zip(&mut *lengths) {
+        for (&end, length) in self.values.ends()[rows.clone()].iter().zip(&mut *lengths) {
             // Of 32 bits, as ends are.
             *length = small(end as usize - start);
             start = end as usize;
@@ -268,9 +214,9 @@ fn encode_texts(
 const MOST_FAILURES: usize = 2;
 
 /// The last stage of pages that are packed already: at the fast level LZ4 finds nothing more.
-fn packed_rule(settings: &Settings) -> crate::stage::StageRule {
+fn packed_rule(settings: &Settings) -> StageRule {
     match settings.stage_rule(0) {
-        crate::stage::StageRule::Lz4Above(_) => crate::stage::StageRule::Always(LastStage::None),
+        StageRule::Lz4Above(_) => StageRule::Always(LastStage::None),
         rule => rule,
     }
 }

@@ -5,17 +5,20 @@
 
 use std::ops::Range;
 
+use crate::bytes::{self, TextReaders};
 use crate::chain::{CodecChain, ElementType};
 use crate::chunk::ChunkView;
-use crate::element::{Element, Offset};
+use crate::element::Element;
 use crate::error::{DecodeError, ensure};
-use crate::values::DecodeScratch;
-use crate::{MAX_PAGE_ROWS, bits, bytes};
+use crate::offset::Offset;
+use crate::open_page::DecodeScratch;
+use crate::{MAX_PAGE_ROWS, bits};
 
 /// Decodes pages; holds the buffers that decoding reuses.
 #[derive(Debug, Default)]
 pub struct Decoder {
     scratch: DecodeScratch,
+    texts: TextReaders,
 }
 
 impl Decoder {
@@ -120,7 +123,8 @@ impl Decoder {
             "the chunk holds another element type",
         )?;
         ensure(rows <= MAX_PAGE_ROWS, "more rows than a page holds")?;
-        bytes::decode_page(codec, prelude, page, rows, &mut self.scratch, offsets, data)
+        let scratch = (&mut self.scratch, &mut self.texts);
+        bytes::decode_page(codec, prelude, page, rows, scratch, (offsets, data))
     }
 
     /// Appends the variable-length value at `index` of a page of `rows` rows to `out`. On error
@@ -144,7 +148,8 @@ impl Decoder {
         check_place(rows, index)?;
         let before = out.len();
         let place = (rows, index);
-        let result = bytes::decode_value(codec, prelude, page, place, &mut self.scratch, out);
+        let scratch = (&mut self.scratch, &mut self.texts);
+        let result = bytes::decode_value(codec, prelude, page, place, scratch, out);
         if result.is_err() {
             out.truncate(before);
         }

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::PAGE_ROWS;
 use crate::chunk::EncodedChunk;
 use crate::error::{DecodeError, ensure};
 use crate::inner;
@@ -14,7 +15,7 @@ use crate::input::Input;
 use crate::integers;
 use crate::memory::capacity_bytes;
 use crate::mode::PageMode;
-use crate::packing::{LongBuffer, PageBuffer};
+use crate::packing::{LongBuffer, PageBuffer, block_bytes};
 
 /// Most values of a dictionary that is written: codes take at most 14 bits.
 pub(crate) const VALUES_MAX: usize = 1 << 14;
@@ -254,6 +255,16 @@ impl<K: Key> ValueDictionary<K> {
         crate::memory::trim(&mut self.values, limit_bytes);
         self.codes.trim(limit_bytes);
     }
+}
+
+/// Whether codes of `distinct` values take less than runs of `run_bytes`.
+pub(crate) fn pays(rows: usize, distinct: usize, value_bytes: usize, run_bytes: usize) -> bool {
+    let runs = rows.div_ceil(PAGE_ROWS);
+    let code_bits = usize::BITS - distinct.saturating_sub(1).leading_zeros();
+    let run_codes_bytes = 8 + block_bytes(PAGE_ROWS, code_bits);
+    let coded_bytes = 4 + distinct * value_bytes + runs * run_codes_bytes;
+    // A look-up per row is slow to read: it must save a sixteenth.
+    coded_bytes + coded_bytes / 16 < runs * run_bytes
 }
 
 /// Reads the codes of a page after its mode byte and checks them against the dictionary's size.

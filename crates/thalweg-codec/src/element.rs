@@ -6,16 +6,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::chain::{CodecChain, ElementType};
 use crate::chunk::EncodedChunk;
-use crate::encode::{EncodeScratch, Settings};
+use crate::encode_scratch::EncodeScratch;
 use crate::error::{DecodeError, EncodeError};
 use crate::halves;
-use crate::values::{self, DecodeScratch, Floats, Integers};
+use crate::number::Number;
+use crate::open_page::DecodeScratch;
+use crate::settings::Settings;
+use crate::values::{self, Floats, Integers};
 use crate::wide::Lane;
 
 pub(crate) mod sealed {
     use super::*;
-
-    pub trait Sealed {}
 
     /// What the crate does with the values of a type.
     #[expect(
@@ -133,7 +134,7 @@ macro_rules! integers {
             },
             |place| {
                 let value = values::decode_value::<Integers<$type>>(codec, prelude, page, place, buffers)?;
-                Ok(values::Number::of_lane(value))
+                Ok(Number::of_lane(value))
             }
         );)*
     };
@@ -151,7 +152,7 @@ macro_rules! floats {
             },
             |place| {
                 let value = values::decode_value::<Floats<$type>>(codec, prelude, page, place, buffers)?;
-                Ok(values::Number::of_lane(value))
+                Ok(Number::of_lane(value))
             }
         );)*
     };
@@ -180,39 +181,3 @@ element!(
     |codec, prelude, page, buffers, out| halves::decode(codec, prelude, page, buffers, out),
     |place| halves::decode_value(codec, prelude, page, place, buffers)
 );
-
-/// An offset of variable-length values, as Arrow has them. Sealed.
-pub trait Offset: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
-    /// The offset as an index, unless it is negative.
-    fn to_index(self) -> Option<usize>;
-    /// The index as an offset, unless it is too large.
-    fn from_index(index: usize) -> Option<Self>;
-    /// The index as an offset; another one if it is too large.
-    fn wrapping(index: usize) -> Self;
-}
-
-macro_rules! offset {
-    ($($type:ty),*) => {
-        $(impl sealed::Sealed for $type {}
-
-        impl Offset for $type {
-            fn to_index(self) -> Option<usize> {
-                usize::try_from(self).ok()
-            }
-            fn from_index(index: usize) -> Option<Self> {
-                Self::try_from(index).ok()
-            }
-            #[inline(always)]
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::cast_possible_wrap,
-                reason = "checked by the caller, and some types take all"
-            )]
-            fn wrapping(index: usize) -> Self {
-                index as Self
-            }
-        })*
-    };
-}
-
-offset!(i32, i64, u32);

@@ -8,113 +8,12 @@ use crate::bits;
 use crate::bytes::{self, BytesScratch};
 use crate::chain::{ChunkKind, CodecChain, ElementType, LastStage};
 use crate::chunk::{EncodedChunk, MAX_CHUNK_ROWS, Paging};
-use crate::element::{Element, Offset};
+use crate::element::Element;
+use crate::encode_scratch::EncodeScratch;
 use crate::error::EncodeError;
-use crate::floats::{FloatScratch, ForcedWay};
-use crate::integers::IntegerPlan;
 use crate::memory::MOST_KEPT_BYTES;
-use crate::mode::PageMode;
-use crate::stage::StageRule;
-use crate::values::SharedScratch;
-
-/// How much work an encoder puts into a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Level {
-    /// For the path of fresh rows: cheap codecs only.
-    Fast,
-    /// For background rewrites: slower codecs too.
-    Dense,
-}
-
-/// A value codec to use instead of the one that sampling would choose, for measurements and tests.
-/// Pages that it would make larger are stored plain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ValueCodec {
-    /// Values as they are.
-    Plain,
-    /// Differences from the page's smallest value, packed.
-    FrameOfReference,
-    /// Differences from the value before, packed.
-    Delta,
-    /// Runs of equal values.
-    RunLength,
-    /// Codes of distinct values.
-    Dictionary,
-    /// Floats: ALP, its integers by frame of reference. Integers: frame of reference.
-    Alp,
-    /// Floats: ALP, its integers by differences. Integers: differences.
-    AlpDelta,
-    /// Floats: ALP-RD. Integers: frame of reference.
-    AlpRd,
-    /// Numbers of up to 64 bits: pco. Others: as they are.
-    Pco,
-    /// Texts: codes of frequent pieces (FSST). Others: as they are.
-    Fsst,
-    /// Texts: the index of each byte among those that occur, where they are few. Others: as they are.
-    Alphabet,
-    /// Fixed-width values of up to 64 bits: as they are, shuffled before the last stage. Others: as they are.
-    Shuffle,
-}
-
-impl ValueCodec {
-    /// The mode of integer pages.
-    pub(crate) fn page_mode(self) -> PageMode {
-        match self {
-            Self::Plain | Self::Pco | Self::Fsst | Self::Alphabet | Self::Shuffle => {
-                PageMode::Plain
-            }
-            Self::FrameOfReference | Self::Dictionary | Self::Alp | Self::AlpRd => {
-                PageMode::FrameOfReference
-            }
-            Self::Delta | Self::AlpDelta => PageMode::Delta,
-            Self::RunLength => PageMode::RunLength,
-        }
-    }
-
-    /// The way of float pages, and the mode of the integers it ends in.
-    pub(crate) fn float_way(self) -> (ForcedWay, IntegerPlan) {
-        let way = match self {
-            Self::Alp | Self::AlpDelta => ForcedWay::Alp,
-            Self::AlpRd => ForcedWay::Rd,
-            _ => ForcedWay::Bits,
-        };
-        (way, IntegerPlan::forced(self.page_mode()))
-    }
-}
-
-/// What an encoder was told.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Settings {
-    pub(crate) level: Level,
-    pub(crate) codec: Option<ValueCodec>,
-    pub(crate) last_stage: Option<LastStage>,
-}
-
-impl Settings {
-    /// How a chunk decides on its last stage, where LZ4 is tried above `percent` of the values.
-    pub(crate) fn stage_rule(&self, percent: usize) -> StageRule {
-        match (self.last_stage, self.level) {
-            (Some(stage), _) => StageRule::Always(stage),
-            (None, Level::Fast) if self.codec == Some(ValueCodec::Shuffle) => {
-                StageRule::Always(LastStage::Lz4)
-            }
-            (None, Level::Dense) if self.codec == Some(ValueCodec::Shuffle) => {
-                StageRule::Always(LastStage::Zstd)
-            }
-            // Measurements of a value codec are of that codec alone.
-            (None, _) if self.codec.is_some() => StageRule::Always(LastStage::None),
-            (None, Level::Fast) => StageRule::Lz4Above(percent),
-            (None, Level::Dense) => StageRule::ZstdWherePaying,
-        }
-    }
-}
-
-/// Buffers of fixed-width values.
-#[derive(Debug, Default)]
-pub(crate) struct EncodeScratch {
-    pub(crate) shared: SharedScratch,
-    pub(crate) floats: FloatScratch,
-}
+use crate::offset::Offset;
+use crate::settings::{Level, Settings, ValueCodec};
 
 /// Encodes columns; holds the buffers that encoding reuses.
 #[derive(Debug)]

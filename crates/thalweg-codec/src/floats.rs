@@ -15,8 +15,8 @@ use crate::inner;
 use crate::input::Input;
 use crate::integers::{self, IntegerPlan, IntegerScratch, exception_of, put_exceptions, small};
 use crate::mode::PageMode;
+use crate::number::Number;
 use crate::packing::{PageBuffer, block_bytes, pack, unpack, value_of};
-use crate::values::Number;
 use crate::wide::{
     GROUP_ROWS, GROUPS, LEFT_PARTS, Lane, Scale, Scaled, alp_decode, alp_encode, alp_misses,
     left_part, rd_join, rd_misses, rd_split,

@@ -8,19 +8,17 @@ use crate::PAGE_ROWS;
 use crate::chain::{ChunkKind, CodecChain};
 use crate::choose::distinct_values;
 use crate::chunk::EncodedChunk;
-use crate::dictionary;
-use crate::encode::{EncodeScratch, Settings, ValueCodec};
+use crate::encode_scratch::{EncodeScratch, SharedScratch};
 use crate::error::{DecodeError, EncodeError, ensure};
-use crate::inner;
 use crate::input::Input;
 use crate::integers::{self, IntegerPlan, IntegerScratch};
 use crate::mode::PageMode;
+use crate::open_page::{DecodeScratch, Source, open_page};
 use crate::packing::LongBuffer;
+use crate::settings::{Settings, ValueCodec};
 use crate::stage::PageWriter;
-use crate::values::{
-    DecodeScratch, SharedScratch, Source, dictionary_pays, open_page, read_constant, write_constant,
-};
 use crate::wide::Lane;
+use crate::{constant, dictionary, inner};
 
 /// How the halves of pages are tried.
 struct Plans {
@@ -37,7 +35,7 @@ pub(crate) fn encode(
 ) -> Result<(), EncodeError> {
     let is_constant = values.iter().all(|value| *value == values[0]);
     if settings.codec.is_none() && is_constant && !values.is_empty() {
-        write_constant(values[0].as_bytes(), out);
+        constant::write(values[0].as_bytes(), out);
         return Ok(());
     }
     let plan = settings
@@ -80,7 +78,7 @@ fn is_coded(
     };
     page.clear();
     write_halves(&values[..PAGE_ROWS], &mut plans, lanes, integers, page);
-    let pays = |distinct| dictionary_pays(values.len(), distinct, size_of::<i128>(), page.len());
+    let pays = |distinct| dictionary::pays(values.len(), distinct, size_of::<i128>(), page.len());
     let limit = (values.len() / 4).clamp(1, dictionary::VALUES_MAX);
     pays(distinct) && build(limit) && pays(dictionary.len())
 }
@@ -176,7 +174,7 @@ pub(crate) fn decode(
     } = scratch;
     match open_page(codec, prelude, page, decompressor)? {
         Source::Constant => {
-            out.fill(read_constant(prelude)?);
+            out.fill(constant::read(prelude)?);
             Ok(())
         }
         Source::Page(PageMode::Codes, input) => {
@@ -226,7 +224,7 @@ pub(crate) fn decode_value(
         ..
     } = scratch;
     match open_page(codec, prelude, page, decompressor)? {
-        Source::Constant => read_constant(prelude),
+        Source::Constant => constant::read(prelude),
         Source::Page(PageMode::Codes, input) => {
             dictionary::value(prelude, input, rows, index, buffers)
         }

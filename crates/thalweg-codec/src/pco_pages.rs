@@ -16,10 +16,13 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::PAGE_ROWS;
 use crate::chain::{ChunkKind, LastStage};
 use crate::chunk::{EncodedChunk, Paging};
-use crate::encode::{Level, Settings, ValueCodec};
+use crate::encode_scratch::SharedScratch;
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::mode::PageMode;
-use crate::values::{LaneOf, Number, PageCoder, SharedScratch, encode_without_pco};
+use crate::number::Number;
+use crate::packed_pages;
+use crate::page_coder::{LaneOf, PageCoder};
+use crate::settings::{Level, Settings, ValueCodec};
 use crate::wide::Lane;
 
 /// The longest prelude that is read or written.
@@ -58,7 +61,7 @@ pub(crate) fn choose<C: PageCoder>(
     let mut trial = EncodedChunk::new();
     trial.rows = sample.len();
     trial.set_paging(Paging::STREAM)?;
-    encode_without_pco(&sample, coder, settings, scratch, &mut trial)?;
+    packed_pages::encode(&sample, coder, settings, scratch, &mut trial)?;
     // An eighth: less is not worth reading at a fraction of the speed.
     Ok((bytes + bytes / 7 < trial.bytes.len()).then_some(order))
 }

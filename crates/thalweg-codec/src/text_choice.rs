@@ -4,11 +4,11 @@
 //! the level.
 
 use crate::alphabet::{Alphabet, SeenBytes};
-use crate::bytes::Values;
 use crate::chain::LastStage;
-use crate::encode::{Level, Settings, ValueCodec};
 use crate::fsst_codes::Table;
+use crate::settings::{Level, Settings, ValueCodec};
 use crate::stage::{Compressor, TRIED_BYTES};
+use crate::variable_length::Values;
 
 /// How the pages of a chunk are tried that have no codes of a dictionary.
 pub(crate) enum TextForm {

@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::rules::Chosen;
+use crate::segment_supply::PAUSE;
 use crate::upkeep::Upkeep;
 use crate::writer::Writer;
 use std::sync::Arc;
@@ -72,7 +73,10 @@ impl Background {
                 }
             }
         })?;
-        self.spawn(env, "thalweg-cleaning", upkeep, |upkeep, stopping| {
+        let timer = Arc::clone(&self.timer);
+        self.spawn(env, "thalweg-cleaning", upkeep, move |upkeep, stopping| {
+            // What an earlier process has left can wait for what is asked for first.
+            timer.pause();
             while !stopping.load(Ordering::Acquire) {
                 // Nobody calls when a reading process lets go of a snapshot.
                 let look_again = upkeep.waits_for_pins().then_some(LOOK_AGAIN_AFTER);
@@ -127,6 +131,14 @@ impl Background {
 }
 
 impl Timer {
+    /// Lets a moment pass behind an opening, or less if the database is closed.
+    fn pause(&self) {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.stop.wait_for(&mut stopped, PAUSE);
+        }
+    }
+
     /// Syncs what `Process` commits have left, `interval` after the first of them; where nothing is unsynced it sleeps.
     fn run(&self, interval: Duration, writer: &Writer) {
         let interval = interval.max(LEAST_SYNC_INTERVAL);

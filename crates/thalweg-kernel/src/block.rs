@@ -17,6 +17,7 @@ mod read;
 mod role;
 mod spec;
 
+pub use crate::ids::ROWS_ORDER;
 pub use build::{BlockBuilder, EncodedBlock};
 pub use chunks::{CHUNK_ENTRY_BYTES, ChunkInfo};
 pub use grid::{Dimension, Grid, GridOrder, MAX_DIMENSIONS};
@@ -27,7 +28,7 @@ pub use read::{BlockReader, ChunkPages, Wanted};
 pub use role::{FILTER_BLOCK_BYTES, MAX_FILTER_BLOCKS, Role};
 pub use spec::{
     BLOCK_PAGE_POSITIONS, BlockSpec, MAX_BLOCK_BYTES, MAX_BLOCK_COLUMNS, MAX_COLUMN_ID,
-    MAX_PAGE_ENTRIES, MAX_PAGE_POSITIONS, MAX_POSITIONS, MIN_PAGE_POSITIONS, ROWS_ORDER,
+    MAX_PAGE_ENTRIES, MAX_PAGE_POSITIONS, MAX_POSITIONS, MIN_PAGE_POSITIONS,
 };
 
 #[cfg(test)]

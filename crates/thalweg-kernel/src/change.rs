@@ -101,8 +101,8 @@ fn check_rows(part: &RowsPart) -> Result<(), &'static str> {
 
 fn check_roots(roots: &[Entry]) -> Result<(), &'static str> {
     ensure(
-        !roots.iter().any(Entry::is_block),
-        "an edit adds a block in the place of a fragment",
+        roots.iter().all(|root| root.fragment),
+        "an edit adds a block, or a page that is no fragment, in the place of a fragment",
     )?;
     roots.iter().try_for_each(check_item)
 }

@@ -40,7 +40,7 @@ use crate::features::Features;
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
-use crate::index::{self, Entry, Pending, Tree, WrittenPages};
+use crate::index::{self, Pending, Tree, WrittenPages};
 use crate::open_rows::{OpenList, OpenRows};
 use crate::orders::{Coverage, FIRST_ORDER, KIND_INDEX, MOST_ORDERS, Order, Orders};
 use crate::producers::Producers;
@@ -232,8 +232,8 @@ fn get_tree(wire: &mut Fields<'_>, table: TableId) -> Result<Tree> {
     let (root, None) = (roots.next(), roots.next()) else {
         return Err(wrong("an order has one root"));
     };
-    if root.as_ref().is_some_and(Entry::is_block) {
-        return Err(wrong("the root of an index is a block"));
+    if { root.as_ref() }.is_some_and(|root| root.is_block() || root.fragment) {
+        return Err(wrong("the root of an index is a block or a fragment"));
     }
     let pending = get_pending(wire.bytes()?, table)?;
     Ok(Tree::from_root(table, root).with_pending(pending))

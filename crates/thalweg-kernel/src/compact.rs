@@ -21,8 +21,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::{FragmentWriter, read_to_copy};
 use crate::garbage::Marked;
 use crate::ids::{FileId, TableId};
-use crate::index::{Entry, ItemName, Step, Tree};
+use crate::index::{Entry, EntryKey, ItemName, Step, Tree};
 use crate::job::Job;
+use crate::limits::are_few_pages;
 use crate::orders::{OrderReplace, ReplaceEdit};
 use crate::paths::{list_fragments, list_segments, segment_path};
 use crate::writer::Writer;
@@ -381,7 +382,32 @@ impl<'a> Round<'a> {
             found.blocks.push(entry);
         }
         found.small_fragments = small_fragments;
+        self.leave_out_pages(tree, &mut found)?;
         Ok(found)
+    }
+
+    /// Leaves blocks and small fragments to a later round while these lie on more pages of the index than one commit changes.
+    fn leave_out_pages(&self, tree: &Tree, found: &mut Found) -> Result<()> {
+        let store = &*self.writer.store;
+        let are_few = |found: &Found| {
+            let items = found.blocks.iter().chain(&found.small_fragments);
+            let keys: Vec<EntryKey> = items.map(Entry::key).collect();
+            let added = keys.first().copied();
+            tree.changed_bytes(&keys, &[], added, store)
+                .map(are_few_pages)
+        };
+        while !are_few(found)? {
+            let (blocks, fragments) = (found.blocks.len(), found.small_fragments.len());
+            if fragments > 0 {
+                found.small_fragments.truncate(fragments / 2);
+            } else if blocks > 1 {
+                found.blocks.truncate(blocks / 2);
+                found.is_partial = true;
+            } else {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Copies small fragments of a table behind `bytes` that were copied to a new one.

@@ -222,7 +222,7 @@ impl FragmentWriter {
             self.append(&page_bytes)?;
             Ok(address)
         })?;
-        let Some(root) = written.root().cloned() else {
+        let Some(root) = written.root().cloned().map(Entry::into_fragment) else {
             return Err(Error::new(ErrorKind::Invalid, "a fragment without blocks"));
         };
         let owner = (self.table, self.order);
@@ -460,7 +460,7 @@ pub fn open_fragment(store: &Store, id: FileId, table: TableId, order: u32) -> R
         address: footer.root,
         ..Entry::unknown()
     };
-    let root = store.load_page(table, &leads)?.total();
+    let root = store.load_page(table, &leads)?.total().into_fragment();
     if (root.rows, root.blocks, root.block_bytes)
         != (footer.rows, footer.blocks, footer.block_bytes)
     {

@@ -26,6 +26,9 @@ pub struct FileId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u32);
 
+/// The order of a table that its rows are in; others are derived from it.
+pub const ROWS_ORDER: u32 = 0;
+
 /// The place of a commit in the one order of all commits, from 1 on. 0 is "before the first".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitNo(pub u64);

@@ -94,6 +94,8 @@ pub(crate) struct Leader {
     /// What was synced of an epoch before a recovery in this handle.
     known_synced: (Epoch, LogPosition),
     dropped: Dropped,
+    /// Whether opening may have a second thread do what need not wait for the rest.
+    may_start_threads: bool,
 }
 
 impl Leader {
@@ -139,6 +141,7 @@ impl Leader {
             full_disk: FullDisk::default(),
             known_synced: (Epoch::default(), LogPosition::default()),
             dropped: Dropped::default(),
+            may_start_threads: options.background,
         })
     }
 
@@ -201,6 +204,7 @@ impl Leader {
         wants: Wants,
         answer: &mut impl FnMut(Result<CommitNo>),
     ) -> Result<(), Broken> {
+        self.supply.end_pause();
         if self.awaits_recovery() {
             self.resume(wants.freed_space)?;
         }
@@ -251,6 +255,13 @@ impl Leader {
         let mut sync = false;
         for (done, (job, durability)) in jobs.enumerate() {
             let outcome = match job {
+                Job::Commit(commit) if self.working.since_checkpoint.is_full() => {
+                    self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
+                    *settled = done;
+                    // More index pages would wait to be written than a checkpoint takes.
+                    let written = self.ordinary_checkpoint(false);
+                    written.and_then(|_| self.accept(commit))
+                }
                 Job::Commit(commit) => self.accept(commit),
                 Job::Flush => Ok(self.working.commit),
                 Job::Checkpoint { always } => {

@@ -8,6 +8,7 @@
 mod announcer;
 mod background;
 mod bases;
+mod beside;
 pub mod bitmap;
 pub mod block;
 mod catalog;
@@ -81,12 +82,12 @@ pub use commit::{Commit, Durability, Edit, GroupPart, NEW_TABLE, Producer, RowsP
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 pub use kernel::Kernel;
-pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, NAME_LIMIT_BYTES};
+pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, NAME_LIMIT_BYTES, are_few_pages};
 pub use open_rows::OpenRows;
 pub use options::{IndexBlocks, Options, RowEncoder};
 pub use producers::MOST_PRODUCERS;
 #[cfg(feature = "broken-rules")]
-pub use rules::{Rule, break_rule, limit_page_entries};
+pub use rules::{Rule, break_rule, limit_changed_bytes, limit_page_entries};
 pub use state::{Snapshot, TableSnapshot};
 pub use table_state::TableState;
 pub use working::name_is_taken;

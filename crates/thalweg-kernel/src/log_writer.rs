@@ -40,7 +40,7 @@ pub(crate) struct LogWriter {
 #[derive(Default)]
 struct Pending {
     bytes: Vec<u8>,
-    /// Blocks, and how many of `bytes` come before each.
+    /// Blocks, and frames that are written again; how many of `bytes` come before each.
     blocks: Vec<(usize, Vec<u8>)>,
 }
 
@@ -236,7 +236,8 @@ impl LogWriter {
             seal(self.database, at),
         );
         self.end.offset += frame.len() as u64;
-        self.pending.bytes.extend_from_slice(&frame);
+        // Not copied, like blocks.
+        self.pending.blocks.push((self.pending.bytes.len(), frame));
         at
     }
 

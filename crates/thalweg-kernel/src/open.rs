@@ -349,6 +349,7 @@ fn recover_leader(env: &Env, dir: &Path, options: &Options) -> Result<Leader> {
     )?);
     let mut leader = Leader::new(env, dir, options, root, supply, Working::empty())?;
     leader.recover_at_opening()?;
+    leader.shared().supply.pause();
     Ok(leader)
 }
 

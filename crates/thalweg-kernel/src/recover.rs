@@ -3,6 +3,7 @@
 //! Invariants: nothing is written before everything is decided; frames that a power cut could still take are written again
 //! before anybody sees them; what recovery does can be interrupted at any call and done again from the start.
 
+use crate::beside::Beside;
 use crate::block;
 use crate::change::Change;
 use crate::error::{Error, ErrorKind, Result};
@@ -27,50 +28,59 @@ pub(crate) struct Recovered {
     pub(crate) frames: u64,
 }
 
-/// Reads the checkpoint and the frames behind it. `also_proven`: what is known to be synced from elsewhere. `told`: the last
-/// commit that a writer at work has told of; what follows is read where it may be shown once it is written. `None`: all
-/// that is there. `may_be_torn`: there may have been a power cut since.
+/// What is known of a log before it is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// So much is synced, as far as is known from elsewhere than the log and its root.
+    pub(crate) proven: LogPosition,
+    /// The last commit that a writer at work has told of; what follows is read where it may be shown once it is written.
+    /// `None`: all that is there.
+    pub(crate) told: Option<CommitNo>,
+    /// There may have been a power cut since it was written.
+    pub(crate) may_be_torn: bool,
+    /// A second thread may look behind its end.
+    pub(crate) may_start_threads: bool,
+}
+
+/// Reads the checkpoint and the frames behind it.
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
     root: &Root,
-    also_proven: LogPosition,
-    told: Option<CommitNo>,
-    may_be_torn: bool,
+    known: &Known,
     pages: &dyn PageLoader,
 ) -> Result<Recovered> {
     let (mut replay, mut working) = Replay::start(env, dir, root)?;
-    if may_be_torn {
+    if known.may_be_torn {
         replay.expect_torn_end();
     }
+    let told = known.told;
     let mut frames = Vec::new();
-    let mut proven = root.proven.max(also_proven).max(replay.at());
+    let mut proven = root.proven.max(known.proven).max(replay.at());
     while let Some(frame) = replay.next(told.unwrap_or(CommitNo(u64::MAX)))? {
         proven = proven.max(frame.head.id.synced_to);
         frames.push(frame);
     }
     // While a writer is at work the end is where it writes, behind all that it has told of.
     let last = { frames.last() }.map_or(root.commit, |frame: &Frame| frame.head.id.commit);
-    if told.is_none_or(|told| last < told) {
-        replay.judge_end(proven)?;
-    }
+    let is_end = told.is_none_or(|told| last < told) && Rule::Proof.is_kept();
+    let search = match is_end {
+        true => {
+            replay.check_proven(proven)?;
+            let search = replay.proof_search();
+            let may_start = known.may_start_threads;
+            // Nothing is there, most likely, and that takes as long to see as it takes to read all the rest.
+            let looking = Beside::start(env, "thalweg-opening", may_start, move || search.find());
+            Some(looking)
+        }
+        false => None,
+    };
     let count = frames.len() as u64;
-    let mut tail = Vec::new();
-    let mut intact = true;
-    for frame in frames {
-        if !intact {
-            break;
-        }
-        if frame.end() <= proven || !Rule::RewriteTail.is_kept() {
-            apply(&mut working, frame, pages)?;
-            continue;
-        }
-        let whole = replay.read_whole(&frame)?;
-        intact = blocks_verify(&frame, &whole)?;
-        if intact {
-            tail.push((frame, whole));
-        }
+    let tail = read_tail(frames, proven, &replay, &mut working, pages);
+    if let Some(search) = search {
+        replay.check_proof(search.finish()??)?;
     }
+    let tail = tail?;
     working.settle_pending(pages);
     Ok(Recovered {
         working,
@@ -78,6 +88,29 @@ pub(crate) fn recover(
         replay,
         frames: count,
     })
+}
+
+/// Applies the frames up to a place, and reads those behind it, up to one that does not verify.
+fn read_tail(
+    frames: Vec<Frame>,
+    proven: LogPosition,
+    replay: &Replay,
+    working: &mut Working,
+    pages: &dyn PageLoader,
+) -> Result<Vec<(Frame, Vec<u8>)>> {
+    let mut tail = Vec::new();
+    for frame in frames {
+        if frame.end() <= proven || !Rule::RewriteTail.is_kept() {
+            apply(working, frame, pages)?;
+            continue;
+        }
+        let whole = replay.read_whole(&frame)?;
+        if !blocks_verify(&frame, &whole)? {
+            break;
+        }
+        tail.push((frame, whole));
+    }
+    Ok(tail)
 }
 
 /// Applies a frame where it stands.

@@ -5,6 +5,7 @@
 //! damage ([`Replay::skip_damage`]).
 
 mod checkpoints;
+mod search;
 
 use crate::bases::Place;
 use crate::change::{Change, changes_of};
@@ -23,14 +24,16 @@ use crate::segment::{self, SEGMENT_HEADER_BYTES, open_segment};
 use crate::working::Working;
 use bytes::Bytes;
 use checkpoints::{check_header, place_of, read_base, read_checkpoint};
+pub(crate) use search::find_frame;
+use search::{Proof, ProofSearch};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::{Env, File, is_unreadable};
 
-/// How much is read ahead.
+/// How much is read ahead at most.
 const WINDOW_BYTES: usize = 256 << 10;
-/// No frame that proves a lost one begins further behind it (invariant 8 of the format page).
-pub(crate) const PROOF_WINDOW_BYTES: u64 = 24 << 20;
+/// How much is read first, and where the bulk of the frame before was passed over.
+const LEAST_WINDOW_BYTES: usize = 8 << 10;
 
 /// Larger than the sectors of any disk, and a page of the cache that reads go through: so much cannot be read at once.
 const UNREADABLE_BYTES: usize = 4096;
@@ -52,6 +55,8 @@ pub(crate) struct Replay {
     named: Option<FileId>,
     window: Bytes,
     window_start: u64,
+    /// How much was read ahead last.
+    ahead_bytes: usize,
     /// A power cut may have been in the way of what was written last.
     may_be_torn: bool,
     /// Why the frame at the end of the chain cannot be read, if that is how it ends.
@@ -142,6 +147,7 @@ impl Replay {
             named: None,
             window: Bytes::new(),
             window_start: 0,
+            ahead_bytes: 0,
             may_be_torn: false,
             torn: None,
             named_checkpoints: Vec::new(),
@@ -238,6 +244,7 @@ impl Replay {
             named: None,
             window: Bytes::new(),
             window_start: 0,
+            ahead_bytes: 0,
             may_be_torn: false,
             torn: None,
             named_checkpoints: Vec::new(),
@@ -304,7 +311,8 @@ impl Replay {
         if let Some(skip) = skip.filter(|s| s.saturating_add(bytes) <= self.window.len()) {
             return Ok(self.window.slice(skip..));
         }
-        let mut window = vec![0; bytes.max(WINDOW_BYTES)];
+        self.ahead_bytes = self.next_ahead();
+        let mut window = vec![0; bytes.max(self.ahead_bytes)];
         let mut filled = read_up_to(&*self.file, &mut window, self.at.offset);
         if filled.as_ref().is_err_and(is_unreadable) {
             // What cannot be read may lie behind the end of the log, where a power cut has torn a write.
@@ -315,6 +323,16 @@ impl Replay {
         window.truncate(filled);
         (self.window, self.window_start) = (Bytes::from(window), self.at.offset);
         Ok(self.window.clone())
+    }
+
+    /// How much is worth reading ahead: more and more of frames that are read whole, little where each has a bulk of blocks that
+    /// is passed over.
+    fn next_ahead(&self) -> usize {
+        let window_end = self.window_start + self.window.len() as u64;
+        match self.at.offset > window_end {
+            true => LEAST_WINDOW_BYTES,
+            false => (2 * self.ahead_bytes).clamp(LEAST_WINDOW_BYTES, WINDOW_BYTES),
+        }
     }
 
     /// What becomes of an error of reading where the log may go on.
@@ -483,71 +501,59 @@ impl Replay {
     }
 
     /// The chain has ended here: an error if anything proves that it went on.
-    pub(crate) fn judge_end(&mut self, proven: LogPosition) -> Result<()> {
+    pub(crate) fn judge_end(&self, proven: LogPosition) -> Result<()> {
         if !Rule::Proof.is_kept() {
             return Ok(());
         }
-        let place = self.place();
-        // What cannot be read is not damage, but neither an end if something was there for certain.
-        let unreadable = self.torn.clone();
-        let damage = |why: String| {
-            let what = format_args!("the log is damaged: {why}");
-            Err(unreadable.unwrap_or_else(|| Error::corruption(&place, what)))
+        self.check_proven(proven)?;
+        self.check_proof(self.later_proof()?)
+    }
+
+    /// The part of it that is known: an error if the chain ends before a place that was synced.
+    pub(crate) fn check_proven(&self, proven: LogPosition) -> Result<()> {
+        if proven <= self.at {
+            return Ok(());
+        }
+        Err(self.goes_on(format_args!(
+            "frames up to {} of segment {:x} were synced",
+            proven.offset, proven.segment.0
+        )))
+    }
+
+    /// The part of it that is looked for: an error if there is a proof.
+    pub(crate) fn check_proof(&self, proof: Option<Proof>) -> Result<()> {
+        let Some((at, _)) = proof else {
+            return Ok(());
         };
-        if proven > self.at {
-            return damage(format!(
-                "frames up to {} of segment {:x} were synced",
-                proven.offset, proven.segment.0
-            ));
-        }
-        match self.later_proof()? {
-            Some((at, _)) => {
-                let (segment, offset) = (at.segment.0, at.offset);
-                damage(format!(
-                    "the frame at {offset} of segment {segment:x} was written after this place was synced"
-                ))
-            }
-            None => Ok(()),
-        }
+        Err(self.goes_on(format_args!(
+            "the frame at {} of segment {:x} was written after this place was synced",
+            at.offset, at.segment.0
+        )))
+    }
+
+    fn goes_on(&self, why: std::fmt::Arguments<'_>) -> Error {
+        // What cannot be read is not damage, but neither an end if something was there for certain.
+        self.torn.clone().unwrap_or_else(|| {
+            Error::corruption(self.place(), format_args!("the log is damaged: {why}"))
+        })
     }
 
     /// Where a valid frame lies behind the end of the chain that was built when bytes behind that end were synced, and up to
     /// where these were.
-    pub(crate) fn later_proof(&self) -> Result<Option<(LogPosition, LogPosition)>> {
-        let end = self.at;
-        let mut budget_bytes = PROOF_WINDOW_BYTES;
-        let mut found = self.proof_in(&Arc::clone(&self.file), end, end, &mut budget_bytes)?;
-        for id in list_segments(&self.env, &self.dir)?
-            .into_iter()
-            .filter(|id| *id > end.segment)
-        {
-            if found.is_some() || budget_bytes == 0 {
-                break;
-            }
-            let file = open_segment(&self.env, &segment_path(&self.dir, id))?;
-            let start = LogPosition {
-                segment: id,
-                offset: SEGMENT_HEADER_BYTES as u64,
-            };
-            found = self.proof_in(&file, start, end, &mut budget_bytes)?;
-        }
-        Ok(found)
+    pub(crate) fn later_proof(&self) -> Result<Option<Proof>> {
+        self.proof_search().find()
     }
 
-    /// The same in one file, from `start` on.
-    fn proof_in(
-        &self,
-        file: &Arc<dyn File>,
-        start: LogPosition,
-        end: LogPosition,
-        budget_bytes: &mut u64,
-    ) -> Result<Option<(LogPosition, LogPosition)>> {
-        let is_proof = |at: LogPosition, head: &FrameHead| {
-            at != end && self.is_of_this_epoch(head.id.epoch) && head.id.synced_to > end
-        };
-        // The frame at the end was read, and is none: it takes a second fault to hide the proof that it was one.
-        let found = search(&**file, start, self.database, budget_bytes, true, is_proof)?;
-        Ok(found.map(|(at, head)| (at, head.id.synced_to)))
+    /// The search for one, which another thread can do.
+    pub(crate) fn proof_search(&self) -> ProofSearch {
+        ProofSearch {
+            env: self.env.clone(),
+            dir: self.dir.clone(),
+            database: self.database,
+            epoch: self.epoch,
+            file: Arc::clone(&self.file),
+            end: self.at,
+        }
     }
 
     /// Goes on with the next frame of the epoch behind bytes that are damaged; says what lies between. That frame is the
@@ -643,7 +649,10 @@ impl Replay {
     pub(crate) fn read_whole(&self, frame: &Frame) -> Result<Vec<u8>> {
         let path = segment_path(&self.dir, frame.at.segment);
         let mut bytes = vec![0; frame.head.frame_bytes as usize];
-        let file = open_segment(&self.env, &path)?;
+        let file = match frame.at.segment == self.at.segment {
+            true => Arc::clone(&self.file),
+            false => open_segment(&self.env, &path)?,
+        };
         let filled = read_up_to(&*file, &mut bytes, frame.at.offset).map_err(|e| {
             Error::io(
                 format_args!("reading {} at {}", path.display(), frame.at.offset),
@@ -684,75 +693,6 @@ pub(crate) struct Skipped {
 type FoundFrame = (LogPosition, Arc<dyn File>, FrameHead);
 /// A checkpoint that a slot names: where it lies, the last commit before it, and its segment.
 type FoundCheckpoint = (LogPosition, CommitNo, Arc<dyn File>);
-
-/// The first frame from `start` on in a file that is sealed with its place and that `accept` takes. `budget_bytes`: how
-/// much is looked at, and what is left of it.
-pub(crate) fn find_frame(
-    file: &dyn File,
-    start: LogPosition,
-    database: DatabaseId,
-    budget_bytes: &mut u64,
-    accept: impl FnMut(LogPosition, &FrameHead) -> bool,
-) -> Result<Option<(LogPosition, FrameHead)>> {
-    search(file, start, database, budget_bytes, false, accept)
-}
-
-/// The same. `skips`: what cannot be read is passed over, as if no frame were there.
-fn search(
-    file: &dyn File,
-    start: LogPosition,
-    database: DatabaseId,
-    budget_bytes: &mut u64,
-    skips: bool,
-    mut accept: impl FnMut(LogPosition, &FrameHead) -> bool,
-) -> Result<Option<(LogPosition, FrameHead)>> {
-    let magic = FRAME_MAGIC.to_le_bytes();
-    let mut window = vec![0; WINDOW_BYTES];
-    let mut at = start;
-    while *budget_bytes > 0 {
-        let mut wanted_bytes = window.len();
-        let mut filled = read_up_to(file, &mut window, at.offset);
-        if skips && filled.as_ref().is_err_and(is_unreadable) {
-            let next = (at.offset + 1).next_multiple_of(UNREADABLE_BYTES as u64);
-            let piece_bytes = next - at.offset;
-            wanted_bytes = usize::try_from(piece_bytes).unwrap_or(UNREADABLE_BYTES);
-            filled = read_up_to(file, &mut window[..wanted_bytes], at.offset);
-            if filled.as_ref().is_err_and(is_unreadable) {
-                at.offset += piece_bytes;
-                *budget_bytes = budget_bytes.saturating_sub(piece_bytes);
-                continue;
-            }
-        }
-        let filled = filled.map_err(|e| {
-            Error::io(
-                format_args!("looking for frames in segment {:x}", at.segment.0),
-                e,
-            )
-        })?;
-        for (index, piece) in window[..filled].chunks_exact(FRAME_ALIGN).enumerate() {
-            let here = LogPosition {
-                offset: at.offset + (index * FRAME_ALIGN) as u64,
-                ..at
-            };
-            if piece[..4] != magic {
-                continue;
-            }
-            let head = match head_at(file, here, database) {
-                Err(error) if skips && error.is_unreadable() => None,
-                head => head?,
-            };
-            if let Some(head) = head.filter(|head| accept(here, head)) {
-                return Ok(Some((here, head)));
-            }
-        }
-        if filled < wanted_bytes {
-            break;
-        }
-        at.offset += filled as u64;
-        *budget_bytes = budget_bytes.saturating_sub(filled as u64);
-    }
-    Ok(None)
-}
 
 /// Whether a frame has unreadable sectors, and each of them holds bytes of this frame and of no other.
 fn only_inside_is_unreadable(file: &dyn File, start: u64, frame_bytes: u64) -> bool {

@@ -10,6 +10,7 @@ use crate::features::Features;
 use crate::fields::{Fields, PutFields};
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, UNCOUNTABLE, check_countable};
 use crate::paths::{ROOT_NAME, ROOT_TEMPORARY};
+use crate::rules::Rule;
 use crate::segment::FORMAT_VERSION;
 use crate::wire::is_sound_le;
 use std::path::Path;
@@ -314,22 +315,30 @@ impl RootFile {
         epoch <= self.highest_epoch
     }
 
+    /// What makes the slot that counts durable, if it is not known to be. It comes before the other slot is written, and may be
+    /// done while something else is.
+    pub(crate) fn confirmation(&self) -> Option<Confirmation> {
+        // Where the other slot is lost this one is on disk, or the other would not have been written to; and it is all there is:
+        // a power cut in the midst of writing it again could leave it unreadable.
+        let again = self.other.is_some();
+        (!self.is_durable).then(|| Confirmation {
+            file: Arc::clone(&self.file),
+            again: again.then_some((self.current_slot, self.current)),
+        })
+    }
+
+    /// The slot that counts was made durable.
+    pub(crate) fn note_confirmed(&mut self) {
+        self.is_durable = true;
+    }
+
     /// Writes and syncs the slot that does not count, which then counts.
     pub(crate) fn switch(&mut self, mut root: Root) -> Result<()> {
         assert!(root.epoch >= self.current.epoch && root.database == self.current.database);
         root.sequence = self.current.sequence + 1;
-        if !self.is_durable {
-            // A process that was killed may have left it in the cache only, where a power cut could take it while the
-            // other slot is half written. Written again, not just synced: after a failed sync the cache looks clean.
-            // Where the other slot is lost this one is on disk, or the other would not have been written to; and it is all
-            // there is: a power cut in the midst of writing it again could leave it unreadable.
-            if self.other.is_some() {
-                self.write_slot(self.current_slot, &self.current)?;
-            } else {
-                let synced = self.file.sync_data();
-                synced.map_err(|e| Error::io("syncing the root", e))?;
-            }
-            self.is_durable = true;
+        if let Some(confirmation) = self.confirmation() {
+            confirmation.write()?;
+            self.note_confirmed();
         }
         let slot = SLOTS - 1 - self.current_slot;
         self.highest_epoch = root.epoch;
@@ -358,11 +367,39 @@ impl RootFile {
 
 impl RootFile {
     fn write_slot(&self, slot: usize, root: &Root) -> Result<()> {
-        let fail = |e| Error::io("writing the root", e);
-        self.file
-            .write_all_at(&root.encode(), (slot * SLOT_BYTES) as u64)
-            .map_err(fail)?;
-        self.file.sync_data().map_err(fail)
+        write_slot(&*self.file, slot, root)
+    }
+}
+
+fn write_slot(file: &dyn File, slot: usize, root: &Root) -> Result<()> {
+    let fail = |e| Error::io("writing the root", e);
+    file.write_all_at(&root.encode(), (slot * SLOT_BYTES) as u64)
+        .map_err(fail)?;
+    file.sync_data().map_err(fail)
+}
+
+/// See [`RootFile::confirmation`].
+#[derive(Debug)]
+pub(crate) struct Confirmation {
+    file: Arc<dyn File>,
+    /// The slot that counts, and what it says, where it is written again.
+    again: Option<(usize, Root)>,
+}
+
+impl Confirmation {
+    /// A process that was killed may have left the slot in the cache only, where a power cut could take it while the other one is
+    /// half written. It is written again, not just synced: after a failed sync the cache looks clean.
+    pub(crate) fn write(&self) -> Result<()> {
+        if !Rule::ConfirmRoot.is_kept() {
+            return Ok(());
+        }
+        match &self.again {
+            Some((slot, root)) => write_slot(&*self.file, *slot, root),
+            None => {
+                let synced = self.file.sync_data();
+                synced.map_err(|e| Error::io("syncing the root", e))
+            }
+        }
     }
 }
 

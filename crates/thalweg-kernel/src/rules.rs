@@ -20,6 +20,8 @@ pub enum Rule {
     RewriteTail,
     /// A new epoch is in both slots of the root before anything of it is acknowledged.
     BothSlots,
+    /// The slot of the root that counts is on disk before the other one is written.
+    ConfirmRoot,
     /// Checkpoints build on two bases in turn.
     TwoBases,
     /// A checkpoint shares no sector with what lies before it.
@@ -44,7 +46,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -52,6 +54,7 @@ impl Rule {
         Self::CoverCounts,
         Self::RewriteTail,
         Self::BothSlots,
+        Self::ConfirmRoot,
         Self::TwoBases,
         Self::OwnSectors,
         Self::SyncBeforeNext,
@@ -121,6 +124,35 @@ pub fn limit_page_entries(entries: usize) {
     PAGE_ENTRIES.set(entries);
 }
 
+/// Most bytes of index pages that one commit makes anew, as `Tree::changed_bytes` counts them: it bounds what a checkpoint
+/// writes, and what a replay reads.
+const CHANGED_LIMIT_BYTES: u64 = 256 << 20;
+
+/// The most bytes of index pages that one commit makes anew.
+#[cfg(not(feature = "broken-rules"))]
+pub(crate) const fn changed_limit_bytes() -> u64 {
+    CHANGED_LIMIT_BYTES
+}
+
+/// The most bytes of index pages that one commit makes anew.
+#[cfg(feature = "broken-rules")]
+pub(crate) fn changed_limit_bytes() -> u64 {
+    CHANGED_BYTES.get()
+}
+
+#[cfg(feature = "broken-rules")]
+thread_local! {
+    static CHANGED_BYTES: std::cell::Cell<u64> =
+        const { std::cell::Cell::new(CHANGED_LIMIT_BYTES) };
+}
+
+/// Limits the bytes of index pages that one commit makes anew, in this thread and in those of the databases that it opens from
+/// now on. What is stored is the same as without.
+#[cfg(feature = "broken-rules")]
+pub fn limit_changed_bytes(bytes: u64) {
+    CHANGED_BYTES.set(bytes);
+}
+
 /// The broken rule and the page limit of a thread, handed on to the threads that it starts: with different limits, the threads of a
 /// database would make different index pages of the same commits.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +161,8 @@ pub(crate) struct Chosen {
     broken: Option<Rule>,
     #[cfg(feature = "broken-rules")]
     page_entries: usize,
+    #[cfg(feature = "broken-rules")]
+    changed_limit_bytes: u64,
 }
 
 impl Chosen {
@@ -139,6 +173,8 @@ impl Chosen {
             broken: BROKEN.get(),
             #[cfg(feature = "broken-rules")]
             page_entries: page_entries(),
+            #[cfg(feature = "broken-rules")]
+            changed_limit_bytes: changed_limit_bytes(),
         }
     }
 
@@ -155,6 +191,7 @@ impl Chosen {
         {
             break_rule(self.broken);
             limit_page_entries(self.page_entries);
+            limit_changed_bytes(self.changed_limit_bytes);
         }
     }
 }

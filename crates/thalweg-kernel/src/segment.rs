@@ -19,7 +19,7 @@ use thalweg_env::{Dir, Env, File, OpenMode, is_unreadable};
 
 pub(crate) const SEGMENT_MAGIC: &[u8; 8] = b"THWLOG01";
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 128;
-pub(crate) const FORMAT_VERSION: u32 = 4;
+pub(crate) const FORMAT_VERSION: u32 = 5;
 /// Size of the first segment of an epoch; each next one is twice as large, up to the option.
 pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
 /// How much is filled by one write. Linux caches what one write brings as one folio, and ext4 walks all blocks of a folio
@@ -196,7 +196,10 @@ pub(crate) fn make_spare(
     free: &FreeSpace,
 ) -> Result<Spare> {
     let path = spare_path(database, number);
-    let file = make_filled(env, &path, capacity_bytes, true, free)?;
+    let file = create(env, &path, capacity_bytes, free, |file| {
+        fill_with_zeros(file, 0..capacity_bytes)?;
+        file.sync_all()
+    })?;
     Ok(Spare {
         path,
         file,
@@ -207,15 +210,22 @@ pub(crate) fn make_spare(
 /// Makes the first segment of an epoch, under the name of a spare and not synced: the one sync of its frames does for the
 /// zeros as well, and [`name_first`] then names it. Under its own name what a power cut leaves of it could be bytes that
 /// the disk held before: of a segment with the same id and epoch, where the name of that one was lost.
+///
+/// All of it gets its space, and the part behind `front_bytes` its zeros: what is before that is written before the first sync.
 pub(crate) fn make_first(
     env: &Env,
     database: &Path,
     id: FileId,
-    capacity_bytes: u64,
+    (front_bytes, capacity_bytes): (u64, u64),
     free: &FreeSpace,
 ) -> Result<Prepared> {
     let path = spare_path(database, id);
-    let file = make_filled(env, &path, capacity_bytes, false, free)?;
+    let file = create(env, &path, capacity_bytes, free, |file| {
+        if front_bytes > 0 {
+            file.allocate(0, capacity_bytes)?;
+        }
+        fill_with_zeros(file, front_bytes..capacity_bytes)
+    })?;
     Ok(Prepared {
         id,
         unnamed: Some(path),
@@ -225,21 +235,19 @@ pub(crate) fn make_first(
     })
 }
 
-fn make_filled(
+fn create(
     env: &Env,
     path: &Path,
     capacity_bytes: u64,
-    sync: bool,
     free: &FreeSpace,
+    fill: impl FnOnce(&dyn File) -> std::io::Result<()>,
 ) -> Result<Arc<dyn File>> {
     let fail = |e| Error::io(format_args!("preparing log segment {}", path.display()), e);
     let file = env
         .storage()
         .open(path, OpenMode::CreateNew)
         .map_err(fail)?;
-    let filled = fill_with_zeros(&*file, capacity_bytes)
-        .and_then(|()| if sync { file.sync_all() } else { Ok(()) });
-    match filled {
+    match fill(&*file) {
         Ok(()) => Ok(file),
         Err(e) => {
             let error = fail(e);
@@ -274,7 +282,7 @@ pub(crate) fn adopt_spare(env: &Env, path: &Path) -> Result<Option<Spare>> {
 /// them elsewhere, so that what is written there later finds room as well, unless somebody takes it before.
 pub(crate) fn overwrite(spare: &Spare) -> Result<bool> {
     let fail = |e| Error::io(format_args!("writing {}", spare.path.display()), e);
-    let written = fill_with_zeros(&*spare.file, spare.capacity_bytes).map_err(fail);
+    let written = fill_with_zeros(&*spare.file, 0..spare.capacity_bytes).map_err(fail);
     let lacks_room = is_full(&written);
     if !lacks_room {
         written?;
@@ -428,18 +436,16 @@ pub(crate) fn spare_path(database: &Path, number: FileId) -> PathBuf {
     log_dir(database).join(format!("{:016x}{SPARE_SUFFIX}", number.0))
 }
 
-fn fill_with_zeros(file: &dyn File, bytes: u64) -> std::io::Result<()> {
-    let zeros = vec![
-        0;
+fn fill_with_zeros(file: &dyn File, range: std::ops::Range<u64>) -> std::io::Result<()> {
+    let piece_bytes = |bytes: u64| {
         usize::try_from(bytes)
             .unwrap_or(ZERO_FILL_BYTES)
             .min(ZERO_FILL_BYTES)
-    ];
-    let mut at = 0;
-    while at < bytes {
-        let n = usize::try_from(bytes - at)
-            .unwrap_or(ZERO_FILL_BYTES)
-            .min(zeros.len());
+    };
+    let mut at = range.start;
+    let zeros = vec![0; piece_bytes(range.end.saturating_sub(at))];
+    while at < range.end {
+        let n = piece_bytes(range.end - at).min(zeros.len());
         file.write_all_at(&zeros[..n], at)?;
         at += n as u64;
     }

@@ -44,12 +44,16 @@ use crate::paths::segment_path;
 use crate::segment::{self, Prepared, Spare};
 use crate::space_estimates::{CLEANING_CHECKPOINTS, IN_PLACE_BYTES, SpaceEstimates, WRITTEN_TWICE};
 use std::path::PathBuf;
+use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_env::sync::{Condvar, Mutex, MutexGuard};
 
 /// The reserve takes no more than this part of the free space where it has room for what is in no checkpoint yet.
 const UNSAVED_SHARE: u64 = 8;
+
+/// How long nothing is prepared behind an opening.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// A spare and a reserve are what an earlier process had.
 const KEPT_LEFTOVERS: usize = 2;
@@ -66,6 +70,8 @@ pub(crate) struct SegmentSupply {
     reserve_bytes: AtomicU64,
     /// The largest reserve that the preparing thread was called for.
     called_for_bytes: AtomicU64,
+    /// See [`SegmentSupply::pause`].
+    may_be_paused: AtomicBool,
     /// The space of the reserve is free for commits that free space. Only changed with the state locked.
     is_given_back: AtomicBool,
     state: Mutex<State>,
@@ -92,6 +98,8 @@ struct State {
     /// The reserve is too small for the next checkpoints.
     wants_reserve: bool,
     preparing: bool,
+    /// The database was just opened: nothing is prepared before the first job of the leader, or a moment later.
+    is_paused: bool,
 }
 
 /// The sizes that a new segment, and the reserve beside it, must have.
@@ -141,6 +149,7 @@ impl SegmentSupply {
             sizes: SpaceEstimates::new(limit_bytes),
             reserve_bytes: AtomicU64::new(0),
             called_for_bytes: AtomicU64::new(0),
+            may_be_paused: AtomicBool::new(false),
             is_given_back: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -567,8 +576,8 @@ impl SegmentSupply {
         })
     }
 
-    /// A segment for the beginning of an epoch, with room for `frame_bytes` and, up to the usual size of segments, for
-    /// `more_bytes`; not synced, and, unless the disk is full, not named.
+    /// A segment for the beginning of an epoch, with room for `frame_bytes`, which are written before it is synced, and, up to the
+    /// usual size of segments, for `more_bytes`; not synced, and, unless the disk is full, not named.
     pub(crate) fn take_first(&self, frame_bytes: u64, more_bytes: u64) -> Outcome<Prepared> {
         self.thin_leftovers();
         let wanted_bytes = (frame_bytes + more_bytes)
@@ -576,7 +585,12 @@ impl SegmentSupply {
             .max(frame_bytes);
         let capacity_bytes = segment::next_capacity(0, self.limit_bytes, wanted_bytes);
         let id = self.next_file_id();
-        let made = segment::make_first(&self.env, &self.dir, id, capacity_bytes, &self.free);
+        let front_bytes = match frame_bytes {
+            0 => 0,
+            frame_bytes => segment::SEGMENT_HEADER_BYTES as u64 + frame_bytes,
+        };
+        let sizes = (front_bytes, capacity_bytes);
+        let made = segment::make_first(&self.env, &self.dir, id, sizes, &self.free);
         match made {
             // What was prepared in better times can still be had.
             Err(error) if error.kind() == ErrorKind::DiskFull => self.take(Wanted {
@@ -679,6 +693,25 @@ impl SegmentSupply {
         let mut state = self.state.lock();
         while !stop() && (state.preparing || (state.wanted_bytes == 0 && !state.wants_reserve)) {
             self.changed.wait(&mut state);
+        }
+        if state.is_paused && !stop() {
+            self.changed.wait_for(&mut state, PAUSE);
+            state.is_paused = false;
+        }
+    }
+
+    /// Lets a moment pass before something is prepared: what is asked for first behind an opening would wait for that.
+    pub(crate) fn pause(&self) {
+        self.state.lock().is_paused = true;
+        self.may_be_paused.store(true, Ordering::Relaxed);
+    }
+
+    /// The log is about to be written to.
+    pub(crate) fn end_pause(&self) {
+        if self.may_be_paused.load(Ordering::Relaxed) {
+            self.may_be_paused.store(false, Ordering::Relaxed);
+            self.state.lock().is_paused = false;
+            self.changed.notify_all();
         }
     }
 

@@ -1,5 +1,7 @@
 //! How much has come since the last checkpoint, and how much calls for the next one.
 
+use crate::rules::changed_limit_bytes;
+
 /// What has happened since the last checkpoint: it calls for the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SinceCheckpoint {
@@ -10,7 +12,7 @@ pub(crate) struct SinceCheckpoint {
     /// Of the entries that edits have added, and the keys of those that they have removed.
     pub(crate) edit_bytes: u64,
     pub(crate) rows_bytes: u64,
-    /// Index pages in which something has changed, as large as they were: the next checkpoint writes them anew.
+    /// Index pages that the next checkpoint writes, each once, about as long as they are now.
     pub(crate) page_bytes: u64,
 }
 
@@ -25,6 +27,12 @@ impl SinceCheckpoint {
         self.reaches(OVERDUE)
     }
 
+    /// Whether the next commit waits for a checkpoint: the pages that it may make anew are too much with those that wait to be
+    /// written.
+    pub(crate) fn is_full(&self) -> bool {
+        self.page_bytes > UNWRITTEN_LIMITS * changed_limit_bytes() - changed_limit_bytes()
+    }
+
     fn reaches(&self, times: u64) -> bool {
         let due = &CHECKPOINT_DUE;
         self.frames >= times * due.frames
@@ -35,6 +43,9 @@ impl SinceCheckpoint {
             || self.page_bytes >= times * due.page_bytes
     }
 }
+
+/// Index pages wait to be written up to so many times what one commit makes anew at most.
+const UNWRITTEN_LIMITS: u64 = 2;
 
 /// How many times as much as calls for a checkpoint calls for one before full blocks of open rows are encoded. Encoded first they
 /// are in no checkpoint, which copies what is open.

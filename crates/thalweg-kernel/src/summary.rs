@@ -9,17 +9,23 @@
 //! - NaN sorts above every number; `min` and `max` speak of the other values, and `nan_rows` of the NaNs.
 //! - An infinity among the values makes `m2` NaN, as it does in a row-by-row computation.
 
+mod bytes;
+mod decimals;
 mod values;
 
+pub use bytes::{ByteBounds, MAX_BOUND_BYTES, successor};
+
+pub(crate) use decimals::MAX_SHIFT;
 pub use values::{SUMMARY_CHUNK_ROWS, SummaryValue};
 
 use crate::bitmap::Bitmap;
+use std::sync::Arc;
 
 /// How the values of a column are summarised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SummaryKind {
-    /// Only rows and nulls are counted (strings, binary, decimals).
+    /// Only rows and nulls are counted.
     Count = 1,
     /// Signed integers, dates, timestamps, durations and booleans, as i64.
     Int = 2,
@@ -27,15 +33,26 @@ pub enum SummaryKind {
     UInt = 3,
     /// Floating point, as f64 (f32 widened: exact).
     Float = 4,
+    /// Strings and binaries: bounds, which lie beside the summary ([`ByteBounds`]), and the bytes of all values.
+    Bytes = 5,
+    /// Decimals, as i128: bounds are rounded outwards where they do not fit i64.
+    Decimal = 6,
 }
 
 impl SummaryKind {
     /// The kind of a byte read from a file.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Count, Self::Int, Self::UInt, Self::Float]
-            .into_iter()
-            .find(|&kind| kind as u8 == byte)
+        [
+            Self::Count,
+            Self::Int,
+            Self::UInt,
+            Self::Float,
+            Self::Bytes,
+            Self::Decimal,
+        ]
+        .into_iter()
+        .find(|&kind| kind as u8 == byte)
     }
 }
 
@@ -46,30 +63,45 @@ pub struct ColumnSummary {
     pub column_id: u32,
     /// How `min`, `max` and `sum` are to be read.
     pub kind: SummaryKind,
+    /// Of decimals: `min` and `max` are in units of 2^shift. Unless it is 0 they are outer bounds, and the sum and the
+    /// squares are not known.
+    pub shift: u8,
     /// Rows that are null.
     pub null_rows: u64,
     /// Rows that are NaN (floats only).
     pub nan_rows: u64,
     /// Rows that are neither null nor NaN.
     pub value_rows: u64,
-    /// The smallest and the largest of the `value_rows`, as bits of `kind`; zero when there are none.
+    /// The smallest and the largest of the `value_rows`, as bits of `kind`; zero when there are none. Of strings the bounds
+    /// are elsewhere: `min` is their place beside the summaries of one entry, and no part of what the summary says.
     pub min: u64,
     /// See `min`.
     pub max: u64,
     /// The sum: of integers an i128 in two's complement, of floats the bits of the sum (low half) and of what its
-    /// rounding lost (high half).
+    /// rounding lost (high half), of strings the bytes of all values.
     pub sum: u128,
     /// Sum of squared distances from the mean.
     pub m2: f64,
 }
 
 /// Values that a predicate on one column accepts, both ends included; `None` is an open end. Nulls are never accepted.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ValueRange {
     /// Of a column of kind [`SummaryKind::Int`].
     Int(Option<i64>, Option<i64>),
     /// Of a column of kind [`SummaryKind::UInt`].
     UInt(Option<u64>, Option<u64>),
+    /// Of a column of kind [`SummaryKind::Decimal`], in units of its scale.
+    Decimal(Option<i128>, Option<i128>),
+    /// Of a column of kind [`SummaryKind::Bytes`].
+    Bytes {
+        /// The smallest accepted value.
+        first: Option<Arc<[u8]>>,
+        /// The largest accepted value.
+        last: Option<Arc<[u8]>>,
+        /// Whether `last` itself is not accepted, but only what is smaller.
+        is_open: bool,
+    },
     /// Of a column of kind [`SummaryKind::Float`]. Ends that are NaN count as open.
     Float {
         /// The smallest accepted number.
@@ -88,6 +120,7 @@ impl ColumnSummary {
         Self {
             column_id,
             kind,
+            shift: 0,
             null_rows: 0,
             nan_rows: 0,
             value_rows: 0,
@@ -186,6 +219,7 @@ impl ColumnSummary {
         if self.value_rows == 0 || other.value_rows == 0 {
             let from = if self.value_rows == 0 { other } else { self };
             return Self {
+                shift: from.shift,
                 min: from.min,
                 max: from.max,
                 sum: from.sum,
@@ -195,6 +229,10 @@ impl ColumnSummary {
         }
         (merged.min, merged.max) = match self.kind {
             SummaryKind::Count => return merged,
+            SummaryKind::Bytes => {
+                merged.sum = self.sum.wrapping_add(other.sum);
+                return merged;
+            }
             SummaryKind::Int => (
                 self.min
                     .cast_signed()
@@ -206,12 +244,20 @@ impl ColumnSummary {
                     .cast_unsigned(),
             ),
             SummaryKind::UInt => (self.min.min(other.min), self.max.max(other.max)),
+            SummaryKind::Decimal => {
+                let (shift, min, max) = decimals::merged_bounds(self, other);
+                merged.shift = shift;
+                (min, max)
+            }
             // By total order: of two zeros the negative one is the smaller, whichever comes first.
             SummaryKind::Float => (
                 std::cmp::min_by(self.min, other.min, total_order),
                 std::cmp::max_by(self.max, other.max, total_order),
             ),
         };
+        if merged.shift > 0 {
+            return merged;
+        }
         merged.sum = match self.kind {
             SummaryKind::Float => values::join_sum(values::add_sums(
                 values::split_sum(self.sum),
@@ -247,12 +293,12 @@ impl ColumnSummary {
         mean_offset(self) - mean_offset(other)
     }
 
-    /// The minimum of a column of integers.
+    /// The minimum of a column of integers, or of decimals in units of their shift.
     pub(crate) fn wide_min(&self) -> Option<i128> {
         match self.kind {
-            SummaryKind::Int => Some(i128::from(self.min.cast_signed())),
+            SummaryKind::Int | SummaryKind::Decimal => Some(i128::from(self.min.cast_signed())),
             SummaryKind::UInt => Some(i128::from(self.min)),
-            SummaryKind::Count | SummaryKind::Float => None,
+            SummaryKind::Count | SummaryKind::Float | SummaryKind::Bytes => None,
         }
     }
 
@@ -291,11 +337,11 @@ impl ColumnSummary {
         })
     }
 
-    /// The mean of the values, nulls and NaNs left out.
+    /// The mean of the values, nulls and NaNs left out; of decimals it is not computed.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let sum = match self.kind {
-            SummaryKind::Count => return None,
+            SummaryKind::Count | SummaryKind::Bytes | SummaryKind::Decimal => return None,
             SummaryKind::Int | SummaryKind::UInt => values::rounded_f64(self.sum.cast_signed()),
             SummaryKind::Float => self.float_sum()?,
         };
@@ -305,12 +351,27 @@ impl ColumnSummary {
     /// The sum of squared distances from the mean, nulls and NaNs left out: variance times count.
     #[must_use]
     pub fn squared_distances(&self) -> Option<f64> {
-        (self.kind != SummaryKind::Count).then_some(self.m2)
+        use SummaryKind as K;
+        matches!(self.kind, K::Int | K::UInt | K::Float).then_some(self.m2)
     }
 
     /// Whether none of the summarised rows can lie in `range`. In doubt (another kind) they can.
     #[must_use]
     pub fn prunes(&self, range: &ValueRange) -> bool {
+        self.prunes_with(None, range)
+    }
+
+    /// The same with the bounds of a column of strings.
+    pub(crate) fn prunes_with(&self, bounds: Option<&ByteBounds>, range: &ValueRange) -> bool {
+        if let ValueRange::Bytes {
+            first,
+            last,
+            is_open,
+        } = range
+            && let Some(bounds) = bounds
+        {
+            return bounds.misses(first.as_deref(), last.as_deref(), *is_open);
+        }
         match *range {
             ValueRange::Int(low, high) if self.kind == SummaryKind::Int => self
                 .int_range()
@@ -318,6 +379,9 @@ impl ColumnSummary {
             ValueRange::UInt(low, high) if self.kind == SummaryKind::UInt => self
                 .uint_range()
                 .is_none_or(|(min, max)| apart(min, max, low, high)),
+            ValueRange::Decimal(low, high) if self.kind == SummaryKind::Decimal => self
+                .decimal_range()
+                .is_none_or(|(min, max, _)| apart(min, max, low, high)),
             ValueRange::Float {
                 min: low,
                 max: high,
@@ -340,6 +404,7 @@ impl PartialEq for ColumnSummary {
             let Self {
                 column_id,
                 kind,
+                shift,
                 null_rows,
                 nan_rows,
                 value_rows,
@@ -348,17 +413,13 @@ impl PartialEq for ColumnSummary {
                 sum,
                 m2,
             } = *summary;
-            (
-                column_id,
-                kind,
-                null_rows,
-                nan_rows,
-                value_rows,
-                min,
-                max,
-                sum,
-                m2.to_bits(),
-            )
+            let bounds = if kind == SummaryKind::Bytes {
+                (0, 0)
+            } else {
+                (min, max)
+            };
+            let rows = (null_rows, nan_rows, value_rows);
+            (column_id, kind, shift, rows, bounds, sum, m2.to_bits())
         };
         bits(self) == bits(other)
     }

@@ -4,6 +4,7 @@
 //! are visible; an append waits while the open rows of all tables that can be encoded exceed their limit, and fails when encoding
 //! fails meanwhile for a reason that concerns all tables. One that concerns a table leaves that one aside (`due`).
 
+use crate::block::EncodedBlock;
 use crate::commit::{Commit, Durability, Edit, GroupPart};
 use crate::compact::compact_segments;
 use crate::due::not_stored;
@@ -12,7 +13,7 @@ use crate::failure::refusal;
 use crate::garbage::Cleaner;
 use crate::ids::{CommitNo, TableId};
 use crate::job::Job;
-use crate::limits::{FRAME_LIMIT_BYTES, fit_one_group};
+use crate::limits::{FRAME_LIMIT_BYTES, are_few_pages, fit_one_group};
 use crate::open_rows::OpenRows;
 use crate::options::{IndexBlocks, Options, RowEncoder};
 use crate::orders::AddHead;
@@ -317,6 +318,15 @@ impl Upkeep {
         self.writer.submit(Job::Commit(commit), Durability::Memory)
     }
 
+    /// Whether a commit can put these blocks into the index of a table one by one. What cannot be read is met by the commit.
+    fn lie_on_few_pages(&self, table: &TableSnapshot, blocks: &[EncodedBlock]) -> bool {
+        let keys = blocks.iter().map(|block| block.entry.key());
+        let changed = table
+            .tree
+            .changed_bytes(&[], &[], keys, &*self.writer.store);
+        changed.map_or(true, are_few_pages)
+    }
+
     /// The commit that puts blocks in the place of the open rows up to `covered`. Blocks that do not fit one frame go to a
     /// fragment: rows between many barriers, or in many splits, make a block each, and rows once stored must become blocks
     /// however wide or scattered they are.
@@ -334,7 +344,7 @@ impl Upkeep {
             covers: Some(covered),
             ..AddHead::of_rows(table.id, table.definition_version)
         };
-        if fit_one_group(&blocks) {
+        if fit_one_group(&blocks) && self.lie_on_few_pages(table, &blocks) {
             let group = GroupPart { head, blocks };
             return Ok(Commit {
                 groups: vec![group],

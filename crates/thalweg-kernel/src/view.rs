@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::ids::{CommitNo, Epoch, LogPosition};
 use crate::live::{Told, same_boot};
 use crate::paths::ROOT_NAME;
-use crate::recover::{Recovered, recover};
+use crate::recover::{Known, Recovered, recover};
 use crate::root::{Root, RootFile};
 use crate::store::Store;
 use std::path::Path;
@@ -80,7 +80,12 @@ impl View {
 
     /// Reads the checkpoint and what may be shown of the log behind it.
     pub(crate) fn recover(&self, env: &Env, dir: &Path, store: &Store) -> Result<Recovered> {
-        let (from, limit) = (&self.from, self.limit);
-        recover(env, dir, from, self.proven, limit, self.may_be_torn, store)
+        let known = Known {
+            proven: self.proven,
+            told: self.limit,
+            may_be_torn: self.may_be_torn,
+            may_start_threads: false,
+        };
+        recover(env, dir, &self.from, &known, store)
     }
 }

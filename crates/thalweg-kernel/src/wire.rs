@@ -36,6 +36,11 @@ impl Fault {
         ))
     }
 
+    /// Something that no version up to this one writes.
+    pub(crate) fn unknown(what: impl fmt::Display) -> Self {
+        Self::OtherVersion(format!("{what}, which this program does not know"))
+    }
+
     /// The error of a structure, named by `subject`, that lies at `place`.
     pub(crate) fn at(self, place: impl fmt::Display, subject: impl fmt::Display) -> Error {
         match self {
@@ -100,15 +105,6 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn i64(&mut self) -> Parsed<i64> {
         self.array().map(i64::from_le_bytes)
-    }
-
-    /// Reserved bytes.
-    pub(crate) fn zeros(&mut self, bytes: usize) -> Parsed<()> {
-        if self.take(bytes)?.iter().all(|&byte| byte == 0) {
-            Ok(())
-        } else {
-            Err("a reserved byte is not zero")
-        }
     }
 
     /// Bytes that are zero in this version, and may mean something in a newer one.

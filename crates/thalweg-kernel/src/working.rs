@@ -265,10 +265,12 @@ impl Working {
         self.names_bytes + self.definitions.bytes() + self.open.bytes()
     }
 
-    /// About how much else is in it, and in no other one: index pages that have changed.
+    /// About how much else is in it, and in no other one: index pages that have changed, with the entries that have come. Where
+    /// edits have added and removed more than is left of it, that is taken.
     pub(crate) fn unsaved_bytes(&self) -> u64 {
         let since = &self.since_checkpoint;
-        since.directory_bytes + since.edit_bytes + since.page_bytes
+        let come_bytes = since.directory_bytes + since.edit_bytes;
+        come_bytes.max(since.page_bytes)
     }
 
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
@@ -414,6 +416,7 @@ impl Working {
                 }
             }
         }
+        // Each tree changes once, whatever the commit has for it: the pages of all who apply it are the same.
         self.change_trees(commit, trees, pages)?;
         self.commit = commit;
         Ok(())
@@ -532,6 +535,7 @@ impl Working {
         self.features = self.features.with(Features::ORDERS);
         let dropped = { edit.changes.iter() }.filter(|change| change.action == OrderAction::Drop);
         for change in dropped {
+            self.count_unwritten(self.unwritten_bytes(edit.table, change.order), 0);
             self.changed_trees.remove(&(edit.table, change.order));
             self.unindexed.forget(edit.table, change.order);
         }
@@ -612,6 +616,9 @@ impl Working {
     /// `None` without such a table.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Option<()> {
         self.bases.note_change(table);
+        let trees = self.table(table)?.trees();
+        let unwritten: u64 = trees.map(|(_, tree)| tree.unwritten_bytes()).sum();
+        self.count_unwritten(unwritten, 0);
         self.names_bytes -= names_bytes(self.table(table)?);
         self.tables.remove(table)?;
         let trees = self.changed_trees.range((table, 0)..=(table, u32::MAX));
@@ -691,6 +698,7 @@ impl Working {
         order: u32,
         edit: impl FnOnce(&Tree) -> Result<Tree>,
     ) -> Result<()> {
+        let before = self.unwritten_bytes(table, order);
         self.change(table, |state| {
             let tree = state.tree_of(order).ok_or_else(|| no_order(table, order))?;
             let tree = edit(tree)?;
@@ -698,7 +706,20 @@ impl Working {
             Ok(())
         })?;
         self.changed_trees.insert((table, order));
+        self.count_unwritten(before, self.unwritten_bytes(table, order));
         Ok(())
+    }
+
+    /// Of the pages of a tree that the next checkpoint writes.
+    fn unwritten_bytes(&self, table: TableId, order: u32) -> u64 {
+        let table = self.table(table);
+        let tree = table.and_then(|table| table.tree_of(order));
+        tree.map_or(0, Tree::unwritten_bytes)
+    }
+
+    fn count_unwritten(&mut self, before: u64, now: u64) {
+        let since = &mut self.since_checkpoint;
+        since.page_bytes = (since.page_bytes + now).saturating_sub(before);
     }
 
     /// Removes index pages that are on disk from memory.

@@ -154,9 +154,11 @@ macro_rules! files {
 files!(
     aggregate,
     blocks,
+    bounds,
     decimals,
     dialect,
     errors,
+    everyday,
     explain,
     float_lists,
     floats,

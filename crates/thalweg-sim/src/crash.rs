@@ -5,11 +5,11 @@
 //! does not change it for the next check: each check has its own copy. Whatever opens an image has a bounded number of
 //! storage calls: what neither returns nor fails by then makes no progress.
 
-use crate::checkpoints::CheckpointCounts;
-use crate::driver::{DIR, Shape};
+use crate::checkpoint_frames::CheckpointCounts;
 use crate::oracle::{Bounds, Contents, Prefixes, Violation, check_prefix, contents_of, difference};
 use crate::report::{Dice, panic_text};
 use crate::resources::{check_closed, check_open_files, check_space_after_drops};
+use crate::shape::{DIR, Shape};
 use crate::toy::{Toy, columns_of};
 use crate::workloads::Workload;
 use bytes::Bytes;
@@ -61,6 +61,20 @@ impl CrashPlan {
             third_every: 48,
             early_every: 16,
             stop_early: false,
+        }
+    }
+
+    /// The plan for a database of the workload's size: every call is crashed at, in fewer ways.
+    fn thinned(&self, workload: &Workload) -> Self {
+        let one_in = workload.one_in();
+        let share = one_in as u64;
+        Self {
+            subsets: self.subsets.div_ceil(one_in),
+            tears: self.tears.div_ceil(one_in),
+            fates: self.fates.div_ceil(one_in),
+            again_every: self.again_every * share,
+            third_every: self.third_every * share,
+            ..*self
         }
     }
 }
@@ -143,7 +157,7 @@ pub fn crash_everywhere(workload: &Workload, plan: &CrashPlan) -> CrashReport {
     sim.record_states(true);
     let mut driver = workload.run(&sim, false);
     let calls = sim.calls();
-    let plan = &workload.thinned(plan);
+    let plan = &plan.thinned(workload);
     let prefixes = driver.ledger.prefixes();
     let mut run = Run {
         shape: workload.shape(),

@@ -3,19 +3,18 @@
 //! Invariants: a damaged database gives an error that names a file, or the rows it always gave; never other rows, never a
 //! panic. What no checksum can tell, because every file is a true older one of the same moment, is named by a test.
 
-use crate::driver::{DIR, Driver, Shape};
+use crate::driver::Driver;
+use crate::files::{Files, files_of};
 use crate::oracle::{Contents, Violation, contents_of, contents_of_repaired, difference};
 use crate::report::{Dice, panic_text};
+use crate::shape::{DIR, Shape};
 use crate::toy::Toy;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::index::Address;
-
-/// The files of a database.
-pub type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 /// How opening and reading a damaged database ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,17 +116,6 @@ fn blocks_of(db: &Driver) -> Vec<Address> {
         }
     }
     blocks
-}
-
-/// All files of a machine with their bytes.
-pub fn files_of(sim: &SimEnv) -> Files {
-    sim.files()
-        .into_iter()
-        .map(|(path, _)| {
-            let bytes = sim.read_file(&path).expect("a file that is listed");
-            (path, bytes)
-        })
-        .collect()
 }
 
 /// Opens a database, for writing or reading, and reads everything.

@@ -6,73 +6,26 @@
 mod copies;
 mod indexes;
 
-use crate::checkpoints::CheckpointCounts;
+use crate::checkpoint_frames::CheckpointCounts;
 use crate::follower::Follower;
-use crate::hooks;
 use crate::oracle::{Arrived, Contents, Effect, Ledger, Op, Outcome, Violation, contents_of};
 use crate::resources::{check_closed, check_open_files, memory_of};
+use crate::shape::{DIR, Shape};
 use crate::toy::{Row, Toy, block, columns_of, definition, rows_part, wide_block};
 use bytes::Bytes;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv, TraceRecord};
-use thalweg_kernel::index::{Entry, ItemName, MAX_PAGE_ENTRIES, Step, Tree};
+use thalweg_kernel::index::{Entry, ItemName, Step, Tree};
 use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{
-    Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, NEW_TABLE, Options, Producer,
-    Result, TableId, TableSnapshot,
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, NEW_TABLE, Producer, Result,
+    TableId, TableSnapshot,
 };
-
-/// Where all test databases lie.
-pub const DIR: &str = "/db";
 
 /// The process of [`Driver::follow`].
 const FOLLOWER: u32 = 77;
-
-/// The shape of a test database.
-#[derive(Clone, Debug)]
-pub struct Shape {
-    /// Open rows that make a block.
-    pub block_rows: u32,
-    /// Most entries of an index page, where the test binary can choose it.
-    pub page_entries: usize,
-    /// Options of every opening.
-    pub options: Options,
-}
-
-impl Shape {
-    /// Everything in the calling thread, small segments.
-    pub fn new(segment_bytes: u64, block_rows: u32) -> Self {
-        let options = Options {
-            segment_bytes,
-            background: false,
-            cache_bytes: 1 << 20,
-            ..Options::default()
-        };
-        Self {
-            block_rows,
-            page_entries: MAX_PAGE_ENTRIES,
-            options,
-        }
-    }
-
-    /// Opens the database of an environment for writing.
-    pub fn open(&self, env: &Env) -> Result<Toy> {
-        hooks::limit_page_entries(self.page_entries);
-        Toy::open(env, DIR, &self.options, self.block_rows)
-    }
-
-    /// Opens it for reading.
-    pub fn open_read_only(&self, env: &Env) -> Result<Toy> {
-        hooks::limit_page_entries(self.page_entries);
-        let options = Options {
-            read_only: true,
-            ..self.options.clone()
-        };
-        Toy::open(env, DIR, &options, self.block_rows)
-    }
-}
 
 /// The database under test, and what was asked of it.
 pub struct Driver {

@@ -3,11 +3,12 @@
 //! Invariants: a case is one run of a workload with one fault; it ends in errors or success, and the ledger must explain
 //! what the open database shows, what a kill leaves and what a power cut leaves. No panic, no endless loop.
 
-use crate::checkpoints::CheckpointCounts;
-use crate::driver::{Driver, Shape};
+use crate::checkpoint_frames::CheckpointCounts;
+use crate::driver::Driver;
 use crate::hooks::allocated_bytes;
 use crate::oracle::{Contents, Lost, Outcome, Violation, check_answers, contents_of};
 use crate::report::panic_text;
+use crate::shape::Shape;
 use crate::workloads::Workload;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

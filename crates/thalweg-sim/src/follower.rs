@@ -4,11 +4,11 @@
 //! submitted, the contents of one moment. A snapshot that it holds never changes. An answer may be an error only where calls
 //! fail.
 
-use crate::driver::Shape;
 use crate::oracle::{
     Contents, Ledger, Lost, Violation, check_answers, check_prefix, contents_at, difference,
 };
 use crate::resources::check_reader_files;
+use crate::shape::Shape;
 use crate::toy::Toy;
 use thalweg_env::sim::SimEnv;
 use thalweg_kernel::{CommitNo, Snapshot};

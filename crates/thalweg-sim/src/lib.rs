@@ -9,11 +9,13 @@
     reason = "a failed expectation of the test layer is a failed test"
 )]
 
+pub mod checkpoint_frames;
 pub mod checkpoints;
 pub mod crash;
 pub mod damage;
 pub mod driver;
 pub mod errors;
+pub mod files;
 pub mod follower;
 pub mod hooks;
 pub mod oracle;
@@ -21,5 +23,6 @@ pub mod orders;
 pub mod repair;
 pub mod report;
 pub mod resources;
+pub mod shape;
 pub mod toy;
 pub mod workloads;

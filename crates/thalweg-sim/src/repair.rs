@@ -20,10 +20,12 @@ pub use pages::{
 };
 pub use slots::lose_slots;
 
-use crate::damage::{End, Files, files_of, open_and_read_repaired};
-use crate::driver::{DIR, Driver, Shape};
+use crate::damage::{End, open_and_read_repaired};
+use crate::driver::Driver;
+use crate::files::{Files, files_of};
 use crate::oracle::{Contents, Effect, Ledger, Op, Outcome, Violation, difference};
 use crate::report::{Dice, panic_text};
+use crate::shape::{DIR, Shape};
 use crate::toy::Row;
 use expected::Expected;
 use std::collections::{BTreeMap, BTreeSet};

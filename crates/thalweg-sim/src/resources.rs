@@ -3,9 +3,9 @@
 //! Invariants: every bound follows from the data alone, so that a leak grows out of it; the constants leave room for
 //! caches and headers of small databases, not for growth.
 
-use crate::driver::{DIR, Shape};
 use crate::hooks::allocated_bytes;
 use crate::oracle::Violation;
+use crate::shape::{DIR, Shape};
 use crate::toy::Toy;
 use std::path::Path;
 use thalweg_env::sim::SimEnv;

@@ -2,8 +2,8 @@
 //!
 //! Each is as short as it can be and still meet its subject: every storage call of it is a place to crash at.
 
-use crate::crash::CrashPlan;
-use crate::driver::{Driver, Shape};
+use crate::driver::Driver;
+use crate::shape::Shape;
 use thalweg_env::sim::SimEnv;
 use thalweg_kernel::Durability::{Disk, Memory, Process};
 
@@ -42,19 +42,6 @@ impl Workload {
     /// Of so many cases that others get, how many this one is to have one of.
     pub fn one_in(&self) -> usize {
         self.one_in
-    }
-
-    /// The plan for a database of its size: every call is crashed at, in fewer ways.
-    pub(crate) fn thinned(&self, plan: &CrashPlan) -> CrashPlan {
-        let share = self.one_in as u64;
-        CrashPlan {
-            subsets: plan.subsets.div_ceil(self.one_in),
-            tears: plan.tears.div_ceil(self.one_in),
-            fates: plan.fates.div_ceil(self.one_in),
-            again_every: plan.again_every * share,
-            third_every: plan.third_every * share,
-            ..*plan
-        }
     }
 
     const fn with_pages(self, entries: usize) -> Self {

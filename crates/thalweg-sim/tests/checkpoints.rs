@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::{CommitNo, Durability};
+use thalweg_sim::checkpoint_frames::checkpoints_of;
 use thalweg_sim::checkpoints::{
-    CheckpointStage, checkpoints_of, crash_then_damage, damage_checkpoints, damage_sectors,
-    damage_then_go_on, damaged, needed_by_slots, rows_after_repair, with_differences, without_head,
+    CheckpointStage, crash_then_damage, damage_checkpoints, damage_sectors, damage_then_go_on,
+    damaged, needed_by_slots, rows_after_repair, with_differences, without_head,
 };
-use thalweg_sim::damage::files_of;
-use thalweg_sim::driver::{Driver, Shape};
+use thalweg_sim::driver::Driver;
+use thalweg_sim::files::files_of;
 use thalweg_sim::repair::{Repaired, repair_and_check};
 use thalweg_sim::report::{Stopwatch, effort, say, seed};
+use thalweg_sim::shape::Shape;
 use thalweg_sim::workloads::{long_names, named};
 
 #[test]

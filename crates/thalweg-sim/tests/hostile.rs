@@ -4,7 +4,8 @@
 use thalweg_env::sim::CrashChoice;
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::{Rule, break_rule};
-use thalweg_sim::damage::{HostileReport, files_of, lie, specimen};
+use thalweg_sim::damage::{HostileReport, lie, specimen};
+use thalweg_sim::files::files_of;
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::workloads::named;
 

@@ -9,9 +9,9 @@ use thalweg_env::OpenMode::ReadWrite;
 use thalweg_env::sim::{CrashChoice, ItemFate, Kept, PendingItem, SECTOR_BYTES, SimEnv};
 use thalweg_kernel::Durability::Disk;
 use thalweg_kernel::Options;
-use thalweg_sim::driver::Shape;
 use thalweg_sim::oracle::contents_of;
 use thalweg_sim::report::{say, seed};
+use thalweg_sim::shape::Shape;
 use thalweg_sim::toy::{Toy, random_rows};
 use thalweg_sim::workloads::named;
 

@@ -18,8 +18,8 @@ use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, ErrorKind, Kernel, NEW_TABLE, OpenRows, Options, Result,
     RowEncoder, RowsPart, TableId, TableSnapshot, TableState,
 };
-use thalweg_sim::checkpoints::{CheckpointFrame, checkpoints_of};
-use thalweg_sim::damage::files_of;
+use thalweg_sim::checkpoint_frames::{CheckpointFrame, checkpoints_of};
+use thalweg_sim::files::files_of;
 use thalweg_sim::toy::{Row, Toy, ToyEncoder, rows_part};
 
 const TABLES: usize = 2_000;

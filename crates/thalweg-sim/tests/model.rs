@@ -7,9 +7,10 @@ use proptest::test_runner::RngSeed;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::{CommitNo, Durability, ErrorKind, Snapshot};
-use thalweg_sim::driver::{Driver, Shape};
+use thalweg_sim::driver::Driver;
 use thalweg_sim::oracle::{Contents, Effect, Outcome, apply, contents_of, difference, rows_of};
 use thalweg_sim::report::{effort, say, seed};
+use thalweg_sim::shape::Shape;
 use thalweg_sim::toy::Toy;
 
 const SEQUENCES: u32 = 600;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::{Durability, ErrorKind, Options, Rule, break_rule};
-use thalweg_sim::damage::{Files, files_of};
+use thalweg_sim::files::{Files, files_of};
 use thalweg_sim::toy::{Row, Toy};
 
 const DIR: &str = "/db";

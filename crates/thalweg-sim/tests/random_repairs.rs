@@ -5,13 +5,14 @@
 use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
-use thalweg_sim::driver::{DIR, Driver, Shape};
+use thalweg_sim::driver::Driver;
 use thalweg_sim::oracle::Outcome;
 use thalweg_sim::repair::{
     Patient, RepairStage, Repaired, coarse_damage, crash_repair, fail_repair, lose_slots,
     several_places,
 };
 use thalweg_sim::report::{Dice, effort, say, seed};
+use thalweg_sim::shape::{DIR, Shape};
 
 /// The tables of a life, and what is counted in it.
 #[derive(Default)]

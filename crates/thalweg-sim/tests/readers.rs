@@ -23,8 +23,8 @@ use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::{
     Commit, CommitNo, Edit, ErrorKind, Options, Snapshot, TableId, limit_page_entries,
 };
-use thalweg_sim::driver::Shape;
 use thalweg_sim::oracle::contents_of;
+use thalweg_sim::shape::Shape;
 use thalweg_sim::toy::{Row, Toy, block, random_rows};
 
 const WRITER: u32 = 1;

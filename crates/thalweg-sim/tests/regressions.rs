@@ -11,8 +11,9 @@ use thalweg_kernel::fragment::FragmentWriter;
 use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::{Commit, Edit, ErrorKind, TableId};
-use thalweg_sim::driver::{Driver, Shape};
+use thalweg_sim::driver::Driver;
 use thalweg_sim::oracle::{Contents, contents_of};
+use thalweg_sim::shape::Shape;
 use thalweg_sim::toy::{Row, Toy, block, rows_part};
 
 fn crash_at(kind: CallKind, path: &str) -> FaultPlan {

@@ -8,7 +8,7 @@ use thalweg_kernel::Durability::Disk;
 use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::verify::Damage;
-use thalweg_sim::driver::{DIR, Driver, Shape};
+use thalweg_sim::driver::Driver;
 use thalweg_sim::repair::{
     Patient, RepairStage, closed, coarse_damage, crash_repair, damage_only_checkpoint,
     damage_pages, damage_pages_and_frames, damage_pages_beside_another_slot, damage_stretches,
@@ -17,6 +17,7 @@ use thalweg_sim::repair::{
     removed_between, repair_what_is_only_cached, several_places,
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
+use thalweg_sim::shape::{DIR, Shape};
 use thalweg_sim::workloads::{WORKLOADS, named};
 
 fn conclude(what: &str, stage: &RepairStage, seed: u64, clock: &Stopwatch) {

@@ -8,9 +8,10 @@ use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::index::Step;
 use thalweg_kernel::repair::{RepairReport, repair};
-use thalweg_sim::driver::{DIR, Driver, Shape};
+use thalweg_sim::driver::Driver;
 use thalweg_sim::oracle::{Contents, contents_of};
 use thalweg_sim::report::say;
+use thalweg_sim::shape::{DIR, Shape};
 
 fn repair_once(shape: &Shape, image: &SimEnv) -> RepairReport {
     let report = repair(&image.env(), Path::new(DIR), &shape.options, &mut |_| {});

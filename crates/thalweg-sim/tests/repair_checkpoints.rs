@@ -8,8 +8,9 @@ use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::verify::Damage;
 use thalweg_kernel::{ErrorKind, FileId, Result, TableId};
-use thalweg_sim::driver::{DIR, Driver, Shape};
+use thalweg_sim::driver::Driver;
 use thalweg_sim::oracle::contents_of;
+use thalweg_sim::shape::{DIR, Shape};
 use thalweg_sim::toy::Row;
 
 const SLOT_BYTES: usize = 4096;

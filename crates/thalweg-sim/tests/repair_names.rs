@@ -7,12 +7,13 @@ use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::Disk;
 use thalweg_kernel::repair::{RenamedTable, RepairReport, repair};
 use thalweg_kernel::{CommitNo, TableId};
-use thalweg_sim::driver::{DIR, Driver, Shape};
+use thalweg_sim::driver::Driver;
 use thalweg_sim::oracle::{Contents, contents_of};
 use thalweg_sim::repair::{
     RepairStage, Repaired, crash_repair, damage_frames_of, names_given_again,
 };
 use thalweg_sim::report::{Dice, effort, say, seed};
+use thalweg_sim::shape::{DIR, Shape};
 use thalweg_sim::toy::Row;
 
 fn repair_once(shape: &Shape, image: &SimEnv) -> RepairReport {

@@ -32,7 +32,7 @@ pub struct AggregateRequest {
     /// Groups of equal width along the key; `None` makes one group of all rows.
     pub bucket: Option<Bucket>,
     /// Places in the schema of the columns to aggregate; none at all just counts rows. A column of a type that has no
-    /// sum (strings, binary, decimals) gets counts only.
+    /// sum (strings, binary) gets counts and the bytes of its values, one of decimals bounds and, where they fit 64 bits, a sum.
     pub columns: Vec<usize>,
 }
 
@@ -97,8 +97,19 @@ impl Bucket {
     }
 }
 
+impl TableView {
+    /// Aggregates rows by ranges of the order key.
+    ///
+    /// # Errors
+    /// `Invalid` for columns that do not exist and buckets without width.
+    pub fn aggregate(&self, request: &AggregateRequest) -> Result<AggregateResult> {
+        let result = aggregate(self, request);
+        result.map_err(|error| self.named().in_words(error))
+    }
+}
+
 /// Aggregates the rows of a view.
-pub(crate) fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<AggregateResult> {
+fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<AggregateResult> {
     if let Some(bucket) = request.bucket
         && bucket.width <= 0
     {

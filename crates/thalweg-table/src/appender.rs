@@ -43,6 +43,14 @@ impl fmt::Debug for Appender {
     }
 }
 
+impl Table {
+    /// Collects rows that are put one by one and appends them in batches.
+    #[must_use]
+    pub fn appender(&self) -> Appender {
+        Appender::new(self.clone())
+    }
+}
+
 impl Appender {
     pub(crate) fn new(table: Table) -> Self {
         Self {

@@ -102,7 +102,7 @@ impl From<Option<RangeInclusive<i64>>> for KeyRange {
 
 /// The values that a reader wants of a column. It only *prunes*: blocks whose summary has no such value are not read,
 /// but rows of the blocks that are read must still be filtered. Nulls are not wanted.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ColumnRange {
     /// The column's place in the schema.
     pub column: usize,

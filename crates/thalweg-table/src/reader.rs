@@ -7,9 +7,9 @@
 //! may read them, however late, and whoever planned the scan may be gone by then.
 
 use crate::buffers::Buffers;
+use crate::closed::Closed;
 use crate::column::{BlockDecoder, LEAST_PAGES, Zones};
 use crate::definition::TableDefinition;
-use crate::engine::Closed;
 use crate::error::{damaged, invalid};
 use crate::merge::{Arrival, Sorted};
 use crate::nans::{with_one_nan, with_one_nan_in};

@@ -1,7 +1,7 @@
 //! Scans: what is asked for, the batches that come back, and what it took to find them. The same for every layout.
 
+use crate::closed::Closed;
 use crate::definition::TableDefinition;
-use crate::engine::Closed;
 use crate::range::{ColumnRange, KeyRange};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;

@@ -4,23 +4,16 @@
 //! changes. What is written was checked against the newest definition: a handle that knows an older one learns the newer
 //! one when the kernel refuses its commit.
 
-use crate::aggregate::{AggregateRequest, AggregateResult};
-use crate::appender::Appender;
 use crate::definition::TableDefinition;
 use crate::engine::Engine;
 use crate::range::KeyRange;
-use crate::rows::{RowWriter, decode_rows};
-use crate::scan::{NamedTable, Scan, ScanRequest};
-use crate::stream;
-use crate::value::Value;
+use crate::rows::RowWriter;
+use crate::scan::NamedTable;
 use arc_swap::ArcSwap;
-use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::fmt;
 use std::sync::Arc;
-use thalweg_kernel::{
-    Commit, Durability, Error, ErrorKind, Result, RowsPart, TableId, TableSnapshot,
-};
+use thalweg_kernel::{Error, ErrorKind, Result, TableId, TableSnapshot};
 
 /// A definition that changes while a commit is prepared makes it start again, so often at most.
 const MOST_ATTEMPTS: usize = 16;
@@ -118,74 +111,6 @@ impl Table {
         self.engine.drop_numbered(self.id, &self.name)
     }
 
-    /// Appends all batches in one commit, whole or not at all, however many there are, and says how many rows they had.
-    /// Columns are matched by name; rows may be in any order. `None` takes the durability of the engine.
-    ///
-    /// # Errors
-    /// The first error of `batches`; `Schema`, `OutOfDomain` and `Limit` when rows do not fit the table. Nothing was
-    /// stored then.
-    pub fn append(
-        &self,
-        batches: impl IntoIterator<Item = Result<RecordBatch>>,
-        durability: Option<Durability>,
-    ) -> Result<u64> {
-        self.append_while(batches, durability, &|| true)
-    }
-
-    /// The same, cancelled when `go_on` returns false. It is called once for every 32 MiB of rows or so, before the commit; the
-    /// commit itself is not cancelled.
-    ///
-    /// # Errors
-    /// As [`Self::append`]; `Query` when it was cancelled, and nothing was stored then.
-    pub fn append_while(
-        &self,
-        batches: impl IntoIterator<Item = Result<RecordBatch>>,
-        durability: Option<Durability>,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<u64> {
-        self.engine.closed().check()?;
-        let durability = durability.unwrap_or(self.engine.options().durability);
-        stream::append(self, &mut batches.into_iter(), durability, go_on)
-    }
-
-    /// Appends one row, its values in the order of the schema.
-    ///
-    /// # Errors
-    /// `Schema`, `OutOfDomain` and `Limit` when it does not fit the table.
-    pub fn put(&self, row: &[Value<'_>], durability: Option<Durability>) -> Result<()> {
-        let durability = durability.unwrap_or(self.engine.options().durability);
-        self.with_newest_shape(|shape| {
-            let mut payload = Vec::with_capacity(shape.writer.usual_bytes());
-            let key = shape
-                .writer
-                .write(row, &mut payload)
-                .map_err(|e| self.name_error(e))?;
-            if payload.len() >= self.engine.options().append_limits.raw_bytes {
-                let batch = decode_rows(&shape.definition, [&payload[..]])?;
-                return self.append([Ok(batch)], Some(durability)).map(|_| ());
-            }
-            let part = RowsPart {
-                table: self.id,
-                definition_version: shape.version,
-                rows: 1,
-                key_min: key,
-                key_max: key,
-                payload: payload.into(),
-            };
-            let commit = Commit {
-                rows: vec![part],
-                ..Commit::default()
-            };
-            self.engine.kernel().commit(commit, durability).map(|_| ())
-        })
-    }
-
-    /// Collects rows that are put one by one and appends them in batches.
-    #[must_use]
-    pub fn appender(&self) -> Appender {
-        Appender::new(self.clone())
-    }
-
     /// The table now: every commit acknowledged before the call, nothing later.
     ///
     /// # Errors
@@ -193,34 +118,6 @@ impl Table {
     pub fn view(&self) -> Result<TableView> {
         let snapshot = self.snapshot()?;
         TableView::new(self.engine.share(), snapshot)
-    }
-
-    /// What is known of it now.
-    ///
-    /// # Errors
-    /// `NotFound` when it was dropped.
-    pub fn stats(&self) -> Result<TableStats> {
-        self.view()?.stats()
-    }
-
-    /// Puts late rows in order and short blocks together, as far as they were committed before the call, so that scans
-    /// need not merge them; rows that are in no block yet become blocks. Readers and writers go on meanwhile.
-    ///
-    /// # Errors
-    /// `Unavailable` for a database that was opened read-only; whatever reading and writing leads to. Each step is stored
-    /// whole or not at all.
-    pub fn maintain(&self) -> Result<Maintained> {
-        self.maintain_while(&|| true)
-    }
-
-    /// The same, until `go_on` returns false. It is called before each step, and while another thread maintains a table of this
-    /// database, which is waited for; it must not call `maintain` itself, which would wait for this call.
-    ///
-    /// # Errors
-    /// As [`Self::maintain`]; `Query` when it was ended, and what was put in order before stays so.
-    pub fn maintain_while(&self, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
-        self.engine.closed().check()?;
-        stream::maintain(self, go_on)
     }
 
     pub(crate) fn snapshot(&self) -> Result<TableSnapshot> {
@@ -386,23 +283,6 @@ impl TableView {
             .map(|(first, last)| KeyRange { first, last })
     }
 
-    /// What is known of it.
-    ///
-    /// # Errors
-    /// When the index cannot be read.
-    pub fn stats(&self) -> Result<TableStats> {
-        self.engine.closed().check()?;
-        stream::stats(self)
-    }
-
-    /// Starts a scan. Nothing is read before the first batch is asked for.
-    ///
-    /// # Errors
-    /// `Invalid` for columns that do not exist.
-    pub fn scan(&self, request: &ScanRequest) -> Result<Scan> {
-        stream::scan(self, request).map_err(|error| self.named().in_words(error))
-    }
-
     /// The table for errors.
     pub(crate) fn named(&self) -> NamedTable {
         NamedTable {
@@ -410,32 +290,5 @@ impl TableView {
             name: self.name().to_owned(),
             definition: Arc::clone(&self.definition),
         }
-    }
-
-    /// Up to `count` scans that together return what one scan would: each a range of keys behind the one before, with
-    /// about as many rows. A limit holds for each of them.
-    ///
-    /// # Errors
-    /// As [`Self::scan`].
-    pub fn scan_partitions(&self, request: &ScanRequest, count: usize) -> Result<Vec<Scan>> {
-        let ranges = stream::partitions(self, request.keys, count)?;
-        ranges
-            .into_iter()
-            .map(|keys| {
-                self.scan(&ScanRequest {
-                    keys,
-                    ..request.clone()
-                })
-            })
-            .collect()
-    }
-
-    /// Aggregates rows by ranges of the order key.
-    ///
-    /// # Errors
-    /// `Invalid` for columns that do not exist and buckets without width.
-    pub fn aggregate(&self, request: &AggregateRequest) -> Result<AggregateResult> {
-        let result = crate::aggregate::aggregate(self, request);
-        result.map_err(|error| self.named().in_words(error))
     }
 }

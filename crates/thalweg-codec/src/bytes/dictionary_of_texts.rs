@@ -4,19 +4,19 @@
 
 use std::ops::Range;
 
-use super::Values;
-use super::read::push_texts;
+use super::append::push_texts;
 use crate::chain::ChunkKind;
 use crate::chunk::EncodedChunk;
 use crate::dictionary::{self, BEYOND, Codes, Interner, hash_bytes};
-use crate::element::Offset;
 use crate::error::{DecodeError, EncodeError, ensure};
 use crate::inner;
 use crate::input::Input;
 use crate::integers::small;
 use crate::memory::{capacity_bytes, trim};
+use crate::offset::Offset;
 use crate::packing::{LongBuffer, PageBuffer};
 use crate::stage::expands_to;
+use crate::variable_length::Values;
 
 /// Distinct values and the codes of the rows.
 #[derive(Debug, Default)]

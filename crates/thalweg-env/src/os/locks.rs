@@ -11,17 +11,13 @@
 //!
 //! # Forks while other threads open, lock and close files
 //! A lock belongs to the open file description, so what a child must not keep is each description that the parent locks,
-//! before the fork *or later*. Therefore every file is listed in [`LISTED`], by its descriptor, and not only those that are
-//! locked. The list has no mutex: the child of a fork has only the thread that forked, and a mutex that another thread held
-//! would stay locked for good.
+//! before the fork *or later*. Therefore every file is listed ([`super::descriptors`]), and not only those that are locked.
 //! - A file counts as open once no fork can have come between opening and listing it: [`open_listed`] waits for forks that
 //!   are under way, and opens it again if one began meanwhile. (The description that such a child may share is closed here
 //!   without ever having had a lock.)
 //! - A file gives back its locks, leaves the list and is closed, in this order. So a child that does not find it in the list
 //!   inherits a description without a lock. The kernel copies descriptors and memory one after the other, and not both at
 //!   one instant: either copy may be the older one, and the rule holds for both.
-//! - Once the child has replaced a descriptor it never looks at the number again: programs close all descriptors they do not
-//!   know after a fork, and the number may mean something else when the child forks in turn.
 //!
 //! `posix_spawn`, `vfork` and a bare `clone` do not call the handler; the descriptors are close-on-exec, so such a child
 //! loses them with its `exec`.
@@ -30,10 +26,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::process;
+use super::{descriptors, process};
 use crate::storage::LockKind;
 
 /// The first descriptor behind those of the standard streams.
@@ -77,7 +72,7 @@ pub fn beyond_standard_streams(file: File) -> io::Result<File> {
 impl ListedFile {
     fn new(file: File) -> ListedFile {
         ListedFile {
-            is_listed: LISTED.set(file.as_raw_fd(), true),
+            is_listed: descriptors::set(file.as_raw_fd(), true),
             file,
             has_locks: AtomicBool::new(false),
         }
@@ -113,7 +108,7 @@ impl Drop for ListedFile {
             // In a child of a fork this is a descriptor of `/dev/null`.
             let _ = imp::unlock(&self.file, WHOLE_FILE);
         }
-        LISTED.set(self.file.as_raw_fd(), false);
+        descriptors::set(self.file.as_raw_fd(), false);
     }
 }
 
@@ -128,53 +123,12 @@ fn range_of(range: &Range<u64>) -> io::Result<StartAndLen> {
     Ok((range.start, len_bytes.ok_or(ErrorKind::InvalidInput)?))
 }
 
-/// Which descriptors of this process are those of its files.
-static LISTED: Descriptors = Descriptors([const { OnceLock::new() }; PARTS]);
-
-const PART_DESCRIPTORS: usize = 1024;
-const PARTS: usize = 1024;
-
-/// A flag per descriptor. Parts are added and never removed.
-struct Descriptors([OnceLock<Box<[AtomicBool; PART_DESCRIPTORS]>>; PARTS]);
-
-impl Descriptors {
-    /// Says whether there is a place for the descriptor: not for those from 2^20 on.
-    fn set(&self, descriptor: RawFd, is_listed: bool) -> bool {
-        let Ok(number) = usize::try_from(descriptor) else {
-            return false;
-        };
-        let Some(part) = self.0.get(number / PART_DESCRIPTORS) else {
-            return false;
-        };
-        let part =
-            part.get_or_init(|| Box::new([const { AtomicBool::new(false) }; PART_DESCRIPTORS]));
-        part[number % PART_DESCRIPTORS].store(is_listed, Ordering::SeqCst);
-        true
-    }
-}
-
-/// Gives up the files, and with them the locks, that this child of a fork has inherited. Runs before anything else does in the
-/// child, and calls nothing that takes a lock or memory.
-pub(super) fn let_go_in_child() {
-    // `get` is one load: a part that was being added lists nothing that is locked yet.
-    let parts = LISTED.0.iter().enumerate();
-    for (at, part) in parts.filter_map(|(at, part)| Some((at, part.get()?))) {
-        for (index, is_listed) in part.iter().enumerate() {
-            if is_listed.swap(false, Ordering::SeqCst)
-                && let Ok(descriptor) = RawFd::try_from(at * PART_DESCRIPTORS + index)
-            {
-                imp::replace(descriptor);
-            }
-        }
-    }
-}
-
 #[expect(
     unsafe_code,
-    reason = "no safe wrapper we depend on offers F_OFD_SETLK, nor calls that may be made right after a fork"
+    reason = "no safe wrapper we depend on offers F_OFD_SETLK"
 )]
 mod imp {
-    use std::os::fd::{AsRawFd, RawFd};
+    use std::os::fd::AsRawFd;
 
     use super::{ErrorKind, File, LockKind, StartAndLen, io};
 
@@ -227,48 +181,6 @@ mod imp {
             if error.kind() != ErrorKind::Interrupted {
                 return Err(error);
             }
-        }
-    }
-
-    /// Makes an inherited descriptor one of `/dev/null`, which closes this process's reference to what it was.
-    pub(crate) fn replace(descriptor: RawFd) {
-        let null = open_null();
-        if null >= 0 {
-            put_in_place(null, descriptor);
-            return;
-        }
-        // Without a number that is free: the lowest one is then its own.
-        // SAFETY: the descriptor is listed, so it is open and belongs to a handle of ours. Its number is taken again at
-        // once, before anything else runs in this process.
-        unsafe { libc::close(descriptor) };
-        let null = open_null();
-        if null >= 0 && null != descriptor {
-            put_in_place(null, descriptor);
-        }
-    }
-
-    fn open_null() -> RawFd {
-        // SAFETY: the path is a C string that lives for ever; `open` may be called between a fork and whatever follows.
-        unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }
-    }
-
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn put_in_place(null: RawFd, descriptor: RawFd) {
-        // SAFETY: `null` was opened here, and nobody else has it; `descriptor` is listed or was just closed, so its
-        // number belongs to a handle of ours. Both calls may be made between a fork and whatever follows.
-        unsafe {
-            libc::dup3(null, descriptor, libc::O_CLOEXEC);
-            libc::close(null);
-        }
-    }
-
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn put_in_place(null: RawFd, descriptor: RawFd) {
-        // SAFETY: as above. No other thread runs in this process that could call `exec` between the first two.
-        unsafe {
-            libc::dup2(null, descriptor);
-            libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
-            libc::close(null);
         }
     }
 }

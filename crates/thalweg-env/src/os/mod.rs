@@ -10,8 +10,10 @@
     reason = "the one module that may reach the operating system; everyone else goes through Env"
 )]
 
+mod descriptors;
 mod locks;
 pub(crate) mod process;
+mod thread_starters;
 mod thread_starts;
 
 use std::ffi::OsStr;

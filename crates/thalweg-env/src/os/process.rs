@@ -1,16 +1,16 @@
 //! Which process this is, asked for with every commit, and what becomes of a child of a fork.
 //!
 //! Invariants: what is remembered is right: a child of a fork forgets it before it runs anything else. There it also lets go
-//! of its parent's files ([`super::locks`]). Forks are counted when they begin and when they have ended: who finds that none
+//! of its parent's files ([`super::descriptors`]). Forks are counted when they begin and when they have ended: who finds that none
 //! was under way, and then that none has begun, has done what lies between before or after each fork. What cannot be done
-//! again after a fork, the start of a thread, is waited for before one ([`super::thread_starts`]).
+//! again after a fork, the start of a thread, is waited for before one ([`super::thread_starters`]).
 
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::yield_now;
 
-use super::{locks, thread_starts};
+use super::{descriptors, thread_starters};
 
 /// Not known yet.
 const UNKNOWN: u64 = 0;
@@ -94,7 +94,7 @@ pub(super) fn is_this_many(forks: u64) -> bool {
 extern "C" fn before() {
     FORKS.set(true);
     BEGUN.fetch_add(1, Ordering::SeqCst);
-    thread_starts::wait();
+    thread_starters::wait();
 }
 
 extern "C" fn in_parent() {
@@ -108,6 +108,57 @@ extern "C" fn in_child() {
     // Forks of other threads are not under way here.
     ENDED.store(BEGUN.load(Ordering::SeqCst), Ordering::SeqCst);
     FORKS.set(false);
-    locks::let_go_in_child();
-    thread_starts::forget();
+    // With its files this child gives up the locks that it has inherited.
+    descriptors::take_all(inherited::replace);
+    thread_starters::forget();
+}
+
+#[expect(
+    unsafe_code,
+    reason = "no safe wrapper we depend on offers calls that may be made right after a fork"
+)]
+mod inherited {
+    use std::os::fd::RawFd;
+
+    /// Makes an inherited descriptor one of `/dev/null`, which closes this process's reference to what it was.
+    pub(super) fn replace(descriptor: RawFd) {
+        let null = open_null();
+        if null >= 0 {
+            put_in_place(null, descriptor);
+            return;
+        }
+        // Without a number that is free: the lowest one is then its own.
+        // SAFETY: the descriptor is listed, so it is open and belongs to a handle of ours. Its number is taken again at
+        // once, before anything else runs in this process.
+        unsafe { libc::close(descriptor) };
+        let null = open_null();
+        if null >= 0 && null != descriptor {
+            put_in_place(null, descriptor);
+        }
+    }
+
+    fn open_null() -> RawFd {
+        // SAFETY: the path is a C string that lives for ever; `open` may be called between a fork and whatever follows.
+        unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn put_in_place(null: RawFd, descriptor: RawFd) {
+        // SAFETY: `null` was opened here, and nobody else has it; `descriptor` is listed or was just closed, so its
+        // number belongs to a handle of ours. Both calls may be made between a fork and whatever follows.
+        unsafe {
+            libc::dup3(null, descriptor, libc::O_CLOEXEC);
+            libc::close(null);
+        }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn put_in_place(null: RawFd, descriptor: RawFd) {
+        // SAFETY: as above. No other thread runs in this process that could call `exec` between the first two.
+        unsafe {
+            libc::dup2(null, descriptor);
+            libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
+            libc::close(null);
+        }
+    }
 }

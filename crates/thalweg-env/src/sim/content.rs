@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::crash::SECTOR_BYTES;
+use super::units::SECTOR_BYTES;
 
 type Bytes = [u8; 4096];
 

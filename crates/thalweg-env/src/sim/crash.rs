@@ -14,11 +14,7 @@ use std::sync::Arc;
 
 use super::content::{Content, pieces};
 use super::state::{ByteChange, DirNode, FileNode, FsState, Ino, Node, ROOT, push_stale};
-
-/// The unit a disk writes at once, the smaller one.
-pub const SECTOR_BYTES: u64 = 512;
-/// The unit a disk writes at once, the larger one.
-pub const PAGE_BYTES: u64 = 4096;
+use super::units::{PAGE_BYTES, SECTOR_BYTES};
 
 /// What survives a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

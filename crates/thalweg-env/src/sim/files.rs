@@ -120,7 +120,7 @@ impl Storage for SimStorage {
         self.call(CallKind::ListDir, &path, None, |machine, context| {
             let dir = machine.fs.lookup(&path)?;
             machine.fs.dir(dir)?;
-            let entries = machine.list_racing(dir, context.before());
+            let entries = machine.races.list(&machine.fs, dir, context.before());
             let fs = &machine.fs;
             // What has no node any more was removed meanwhile, as in the real environment.
             let describe = |(name, ino)| {

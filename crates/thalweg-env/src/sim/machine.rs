@@ -17,8 +17,7 @@ use super::content::pieces;
 use super::content::{CHUNK_BYTES, Content, index};
 use super::fault::{Call, CallKind, Errno, Fault, FaultPlan, Injected, MUTATING, ReadsAfter};
 use super::paths::ROOT_PATH;
-use super::process::Description;
-use super::race::{Flight, flights_of};
+use super::race::Races;
 use super::state::{ByteChange, FsState, Ino};
 use crate::storage::LockKind;
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -105,6 +104,13 @@ pub(super) struct Handle {
     pub(super) writable: bool,
 }
 
+/// An open file as the system keeps it, shared by a process and the children it has forked since.
+#[derive(Clone, Debug)]
+pub(super) struct Description {
+    pub(super) ino: Ino,
+    pub(super) holders: BTreeSet<u32>,
+}
+
 /// Files, faults and counters behind the lock.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
@@ -125,12 +131,10 @@ pub(super) struct Machine {
     pub(super) locks: Vec<HeldLock>,
     pub(super) descriptions: BTreeMap<u64, Description>,
     pub(super) next_handle: u64,
-    /// Changes under way, by the number of their call.
-    pub(super) flights: BTreeMap<u64, Vec<Flight>>,
+    /// Changes under way.
+    pub(super) races: Races,
     /// Chunks that were written in place on a copy-on-write disk, by file: the old ones take space until its sync.
     superseded: BTreeMap<Ino, BTreeSet<u64>>,
-    /// Decides what is seen of them.
-    pub(super) races: fastrand::Rng,
 }
 
 /// What stays the same over a crash.
@@ -187,9 +191,8 @@ impl Machine {
             locks: Vec::new(),
             descriptions: BTreeMap::new(),
             next_handle: 1,
-            flights: BTreeMap::new(),
+            races: Races::new(seed),
             superseded: BTreeMap::new(),
-            races: fastrand::Rng::with_seed(seed),
         }
     }
 
@@ -340,19 +343,15 @@ impl Machine {
         let end = offset + count as u64;
         if let Some(bad) = file.visible.first_unreadable(offset..end) {
             // Some systems return what lies before it.
-            if bad == offset || self.races.bool() {
+            if bad == offset || self.races.toss() {
                 return Err(Errno::IO.into());
             }
             count = index(bad - offset);
         }
         let file = Arc::clone(&file.visible);
-        count = self.read_racing(
-            handle.ino,
-            &mut buf[..count],
-            offset,
-            count,
-            context.before(),
-        );
+        count = self
+            .races
+            .read(handle.ino, &mut buf[..count], offset, context.before());
         context.damage(&mut buf[..count], offset, |from, part| {
             part.fill(0);
             file.read(from, part);
@@ -485,6 +484,13 @@ impl Machine {
             0 if self.settings.copy_on_write && is_new() => CHUNK_BYTES,
             missing => missing,
         }
+    }
+
+    /// Files that are open somewhere.
+    pub(super) fn open_files(&self) -> impl Iterator<Item = Ino> {
+        self.descriptions
+            .values()
+            .map(|description| description.ino)
     }
 
     /// What the quota leaves; nothing if there is none.
@@ -727,11 +733,11 @@ impl Disk {
         let before = (is_racing && !looks).then(|| Arc::clone(&machine.fs));
         let mut result = machine.run(request, number, &context, body);
         if let Some(before) = before {
-            let flights = flights_of(&before, &machine.fs, context.before_seq);
-            machine.flights.insert(number, flights);
+            let Machine { fs, races, .. } = &mut *machine;
+            races.begin(number, &before, fs, context.before_seq);
             let alive;
             (machine, alive) = self.be_under_way(machine, request, fault, &watch);
-            machine.flights.remove(&number);
+            machine.races.end(number);
             result = alive.and(result);
         }
         if machine.crashed {

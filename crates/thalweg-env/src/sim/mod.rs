@@ -47,11 +47,13 @@ mod crash;
 mod fault;
 mod files;
 mod machine;
+mod names;
 mod paths;
 mod process;
 mod race;
 mod runtime;
 mod state;
+mod units;
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -61,11 +63,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use branch::HandleId;
-pub use crash::{CrashChoice, Fill, ItemFate, Kept, PAGE_BYTES, PendingItem, SECTOR_BYTES};
+pub use crash::{CrashChoice, Fill, ItemFate, Kept, PendingItem};
 pub use fault::{CallKind, Errno, Fault, FaultPlan, FaultRule, MUTATING, ReadsAfter, SYNCS};
 pub use machine::{Stats, TraceRecord};
 pub use race::RACE_BYTES;
 pub use runtime::SpawnMode;
+pub use units::{PAGE_BYTES, SECTOR_BYTES};
 
 use crate::Env;
 use crate::sync::{Condvar, Mutex};

@@ -17,15 +17,8 @@ use std::io;
 
 use super::World;
 use super::fault::Errno;
-use super::machine::{Handle, Machine};
+use super::machine::{Description, Handle, Machine};
 use super::state::Ino;
-
-/// An open file as the system keeps it, shared by a process and the children it has forked since.
-#[derive(Clone, Debug)]
-pub(super) struct Description {
-    pub(super) ino: Ino,
-    pub(super) holders: BTreeSet<u32>,
-}
 
 /// Who was forked from whom.
 #[derive(Clone, Debug, Default)]
@@ -186,12 +179,5 @@ impl Machine {
             true => Ok(()),
             false => Err(Errno::BADF.into()),
         }
-    }
-
-    /// Files that are open somewhere.
-    pub(super) fn open_files(&self) -> impl Iterator<Item = Ino> {
-        self.descriptions
-            .values()
-            .map(|description| description.ino)
     }
 }

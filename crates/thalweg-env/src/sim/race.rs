@@ -14,7 +14,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::content::{Content, index, pieces};
-use super::machine::Machine;
 use super::state::{ByteChange, Entries, FsState, Ino, Node};
 
 /// What reading and writing at the same time never tears: a line of a cache.
@@ -22,7 +21,7 @@ pub const RACE_BYTES: u64 = 64;
 
 /// A change that is under way.
 #[derive(Clone, Debug)]
-pub(super) enum Flight {
+enum Flight {
     Bytes {
         ino: Ino,
         range: Range<u64>,
@@ -37,7 +36,7 @@ pub(super) enum Flight {
 }
 
 /// What was changed from `before` on by a call whose changes are numbered from `first_seq`.
-pub(super) fn flights_of(before: &FsState, after: &FsState, first_seq: u64) -> Vec<Flight> {
+fn flights_of(before: &FsState, after: &FsState, first_seq: u64) -> Vec<Flight> {
     let mut flights = Vec::new();
     for change in after.name_changes.iter().filter(|c| c.seq >= first_seq) {
         for entry in &change.entries {
@@ -110,19 +109,52 @@ fn mix(
     index(end - offset)
 }
 
-impl Machine {
+/// All calls that are under way.
+#[derive(Clone, Debug)]
+pub(super) struct Races {
+    /// Their changes, by the number of the call.
+    flights: BTreeMap<u64, Vec<Flight>>,
+    /// Decides what is seen of them.
+    random: fastrand::Rng,
+}
+
+impl Races {
+    /// None yet.
+    pub(super) fn new(seed: u64) -> Races {
+        Races {
+            flights: BTreeMap::new(),
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// A coin of the machine's.
+    pub(super) fn toss(&mut self) -> bool {
+        toss(&mut self.random)
+    }
+
+    /// From now on the changes of a call are under way: those from `before` on, numbered from `first_seq`.
+    pub(super) fn begin(&mut self, call: u64, before: &FsState, after: &FsState, first_seq: u64) {
+        self.flights
+            .insert(call, flights_of(before, after, first_seq));
+    }
+
+    /// The call is no longer under way.
+    pub(super) fn end(&mut self, call: u64) {
+        self.flights.remove(&call);
+    }
+
     /// What a read returns beside the changes that are under way, and the state before it was.
-    pub(super) fn read_racing(
+    pub(super) fn read(
         &mut self,
         ino: Ino,
         buf: &mut [u8],
         offset: u64,
-        mut count: usize,
         before: Option<&FsState>,
     ) -> usize {
+        let mut count = buf.len();
         if let Some(old) = before.and_then(|fs| fs.file(ino).ok()) {
             let old = Arc::clone(&old.visible);
-            count = mix(&mut self.races, &old, &(0..u64::MAX), buf, offset, count);
+            count = mix(&mut self.random, &old, &(0..u64::MAX), buf, offset, count);
         }
         for flight in self.flights.values().flatten() {
             if let Flight::Bytes {
@@ -132,7 +164,7 @@ impl Machine {
             } = flight
                 && *of == ino
             {
-                count = mix(&mut self.races, before, range, buf, offset, count);
+                count = mix(&mut self.random, before, range, buf, offset, count);
             }
         }
         count
@@ -140,8 +172,8 @@ impl Machine {
 
     /// The names that a listing returns beside the changes that are under way, and the state before it was. What a name
     /// stands for is as of now where it is there now.
-    pub(super) fn list_racing(&mut self, dir: Ino, before: Option<&FsState>) -> Entries {
-        let mut names = match self.fs.dir(dir) {
+    pub(super) fn list(&mut self, fs: &FsState, dir: Ino, before: Option<&FsState>) -> Entries {
+        let mut names = match fs.dir(dir) {
             Ok(found) => Entries::clone(&found.visible),
             Err(_) => return Entries::new(),
         };
@@ -166,7 +198,7 @@ impl Machine {
             }
         }
         for (name, was) in changed {
-            if !toss(&mut self.races) {
+            if !toss(&mut self.random) {
                 continue;
             }
             match was {

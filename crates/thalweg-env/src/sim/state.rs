@@ -18,7 +18,6 @@ use rustix::io::Errno;
 
 use super::content::{Content, MAX_FILE_BYTES};
 use super::fault::ReadsAfter;
-use super::paths::Place;
 
 /// Number of a file or directory.
 pub(super) type Ino = u64;
@@ -166,11 +165,12 @@ impl FsState {
         }
     }
 
-    fn is_dir(&self, ino: Ino) -> bool {
+    pub(super) fn is_dir(&self, ino: Ino) -> bool {
         matches!(self.nodes.get(&ino), Some(Node::Dir(_)))
     }
 
-    fn insert(&mut self, node: Node) -> Ino {
+    /// Adds a node that no name leads to yet.
+    pub(super) fn insert(&mut self, node: Node) -> Ino {
         let ino = self.next_ino;
         self.next_ino += 1;
         self.nodes.insert(ino, node);
@@ -178,7 +178,7 @@ impl FsState {
     }
 
     /// Makes entry changes visible, and pending as one change.
-    fn change_names(&mut self, entries: Vec<EntryChange>) {
+    pub(super) fn change_names(&mut self, entries: Vec<EntryChange>) {
         for entry in &entries {
             if let Some(Node::Dir(dir)) = self.nodes.get_mut(&entry.dir) {
                 entry.apply(Arc::make_mut(&mut dir.visible));
@@ -188,116 +188,8 @@ impl FsState {
         Arc::make_mut(&mut self.name_changes).push(NameChange { seq, entries });
     }
 
-    pub(super) fn create_file(&mut self, place: Place) -> io::Result<Ino> {
-        if place.asks_for_dir {
-            return Err(Errno::ISDIR.into());
-        }
-        let ino = self.insert(Node::File(FileNode {
-            durable: Arc::default(),
-            visible: Arc::default(),
-            pending: Arc::default(),
-            path: Arc::new(place.path.clone()),
-            sealed: false,
-        }));
-        self.change_names(vec![place.becomes(Some(ino))?]);
-        Ok(ino)
-    }
-
-    pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
-        let place = self.free_entry(path)?;
-        let ino = self.insert(Node::Dir(DirNode::default()));
-        self.change_names(vec![place.becomes(Some(ino))?]);
-        Ok(())
-    }
-
-    pub(super) fn symlink(&mut self, target: &Path, path: &Path) -> io::Result<()> {
-        let place = self.free_entry(path)?;
-        if place.asks_for_dir || target.as_os_str().is_empty() {
-            return Err(Errno::NOENT.into());
-        }
-        let ino = self.insert(Node::Link(Arc::new(target.to_owned())));
-        self.change_names(vec![place.becomes(Some(ino))?]);
-        Ok(())
-    }
-
-    pub(super) fn hard_link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let (_, ino) = self.taken_entry(from)?;
-        let place = self.free_entry(to)?;
-        if self.is_dir(ino) {
-            return Err(Errno::PERM.into());
-        }
-        if place.asks_for_dir {
-            return Err(Errno::NOENT.into());
-        }
-        self.change_names(vec![place.becomes(Some(ino))?]);
-        Ok(())
-    }
-
-    pub(super) fn remove_file(&mut self, path: &Path) -> io::Result<()> {
-        let (place, ino) = self.taken_entry(path)?;
-        if self.is_dir(ino) {
-            return Err(Errno::ISDIR.into());
-        }
-        self.keep_stale(ino);
-        self.change_names(vec![place.becomes(None)?]);
-        Ok(())
-    }
-
-    pub(super) fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
-        let (place, ino) = self.taken_entry(path)?;
-        if place.name.is_none() {
-            let by_dot = path.as_os_str().as_encoded_bytes().ends_with(b"/.");
-            return Err(if by_dot {
-                Errno::INVAL
-            } else {
-                Errno::NOTEMPTY
-            }
-            .into());
-        }
-        self.check_empty(ino)?;
-        self.change_names(vec![place.becomes(None)?]);
-        Ok(())
-    }
-
-    fn check_empty(&self, dir: Ino) -> io::Result<()> {
-        if self.dir(dir)?.visible.is_empty() {
-            Ok(())
-        } else {
-            Err(Errno::NOTEMPTY.into())
-        }
-    }
-
-    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let (from, to) = (self.entry(from)?, self.entry(to)?);
-        if from.name.is_none() || to.name.is_none() {
-            return Err(Errno::BUSY.into());
-        }
-        let ino = from.target.ok_or(Errno::NOENT)?;
-        let is_dir = self.is_dir(ino);
-        if !is_dir && (from.asks_for_dir || to.asks_for_dir) {
-            return Err(Errno::NOTDIR.into());
-        }
-        if to.target == Some(ino) {
-            return Ok(());
-        }
-        if is_dir && to.path.starts_with(&from.path) {
-            return Err(Errno::INVAL.into());
-        }
-        match (is_dir, to.target) {
-            (true, Some(replaced)) => self.check_empty(replaced)?,
-            (false, Some(replaced)) if self.is_dir(replaced) => return Err(Errno::ISDIR.into()),
-            (false, Some(replaced)) => self.keep_stale(replaced),
-            (_, None) => {}
-        }
-        if let Ok(file) = self.file_mut(ino) {
-            file.path = Arc::new(to.path.clone());
-        }
-        self.change_names(vec![from.becomes(None)?, to.becomes(Some(ino))?]);
-        Ok(())
-    }
-
     /// Remembers a file's bytes as what a recycled block may show.
-    fn keep_stale(&mut self, ino: Ino) {
+    pub(super) fn keep_stale(&mut self, ino: Ino) {
         let Ok(file) = self.file(ino) else { return };
         let content = Arc::clone(&file.visible);
         push_stale(&mut self.stale, content);

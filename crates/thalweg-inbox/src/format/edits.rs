@@ -1,70 +1,12 @@
 //! Edit 15 of the log of the database: moves the position of the inbox, stamps a commit, or raises a floor.
 
 use super::fields::{Fault, Fields, Reader};
-use super::part::{MAX_HELD, Position};
+use super::position::{HeldGroup, MAX_HELD, Position, decode_groups};
 
 const EDIT_INBOX: u8 = 15;
 const ADOPT: u8 = 1;
 const STAMP: u8 = 2;
 const FLOOR: u8 = 3;
-const RELEASED: u32 = 1;
-const HELD_BYTES: usize = 32;
-
-/// All sections that one frame has of one table, passed by the position and not in the log yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HeldGroup {
-    /// The number of the frame.
-    pub frame: u64,
-    /// The table.
-    pub table: u32,
-    /// The log that the frame is in.
-    pub log: u64,
-    /// The offset of the frame in it.
-    pub offset: u64,
-    /// Whether an *adopt* releases it; in a state no group is.
-    pub is_released: bool,
-}
-
-impl HeldGroup {
-    pub(super) fn encode(&self, fields: &mut Fields) {
-        fields.u64(self.frame).u64(self.log).u64(self.offset);
-        fields.u32(self.table);
-        fields.u32(u32::from(self.is_released) * RELEASED);
-    }
-
-    pub(super) fn decode(fields: &mut Reader<'_>) -> Result<HeldGroup, Fault> {
-        let (frame, log, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        let (table, flags) = (fields.u32()?, fields.u32()?);
-        match flags & !RELEASED {
-            0 => Ok(HeldGroup {
-                frame,
-                table,
-                log,
-                offset,
-                is_released: flags & RELEASED != 0,
-            }),
-            _ => Err(Fault::Unsupported("flags of a held group")),
-        }
-    }
-}
-
-/// Groups, their number first, ascending by frame and table.
-pub(super) fn decode_groups(fields: &mut Reader<'_>, count: u32) -> Result<Vec<HeldGroup>, Fault> {
-    let count = usize::try_from(count).unwrap_or(usize::MAX);
-    if count > MAX_HELD || fields.left_bytes() < count * HELD_BYTES {
-        return Err(Fault::Damaged("more held groups than there may be"));
-    }
-    let mut groups: Vec<HeldGroup> = Vec::with_capacity(count);
-    for _ in 0..count {
-        groups.push(HeldGroup::decode(fields)?);
-    }
-    let ascends =
-        |pair: &[HeldGroup]| (pair[0].frame, pair[0].table) < (pair[1].frame, pair[1].table);
-    match groups.windows(2).all(ascends) {
-        true => Ok(groups),
-        false => Err(Fault::Damaged("held groups that do not ascend")),
-    }
-}
 
 /// Moves the position past frames, whose cells are in the same commit or are held.
 #[derive(Clone, Debug, PartialEq, Eq)]

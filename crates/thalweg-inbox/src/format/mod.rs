@@ -11,8 +11,9 @@ mod frame;
 mod half;
 mod log_header;
 mod part;
+mod position;
 
-pub use edits::{Adopt, Edit, Floor, HeldGroup};
+pub use edits::{Adopt, Edit, Floor};
 pub use fields::{Fault, Seal};
 pub use frame::{
     ADD_HEAD_BYTES, AddHead, Draft, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame, FrameHead, GroupBody,
@@ -20,7 +21,8 @@ pub use frame::{
 };
 pub use half::{HALF_BYTES, Half};
 pub use log_header::{LOG_HEADER_BYTES, LogHeader};
-pub use part::{InboxState, MAX_HELD, Position};
+pub use part::InboxState;
+pub use position::{HeldGroup, MAX_HELD, Position};
 
 /// The offset of the first frame of a log.
 pub const FIRST_FRAME: u64 = 4096;

@@ -3,24 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Stamp;
-use super::edits::{Adopt, Floor, HeldGroup, decode_groups};
+use super::edits::{Adopt, Floor};
 use super::fields::{Fault, Fields, Reader};
-
-/// Most held groups of a state.
-pub const MAX_HELD: usize = 65_536;
-
-/// The last frame that the log has taken over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Position {
-    /// Its number; 0: none.
-    pub frame: u64,
-    /// The log that it is in.
-    pub log: u64,
-    /// The offset after it.
-    pub offset: u64,
-    /// The checksum of its header.
-    pub link: u32,
-}
+use super::position::{HeldGroup, MAX_HELD, Position, decode_groups};
 
 /// The inbox as one state of the log has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

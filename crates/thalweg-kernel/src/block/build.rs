@@ -9,9 +9,8 @@ use super::paging::Paging;
 use super::role::Role;
 use super::spec::{BlockSpec, MAX_BLOCK_BYTES, MAX_BLOCK_COLUMNS, MAX_COLUMN_ID, MAX_PAGE_ENTRIES};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{CommitNo, TableId};
-use crate::index::{Address, Entry, MAX_SUMMARIES};
-use crate::summary::ColumnSummary;
+use crate::ids::TableId;
+use crate::index::{Address, Entry, MAX_SUMMARIES, Summaries};
 use crate::wire::Reader;
 use thalweg_codec::EncodedChunk;
 
@@ -236,7 +235,12 @@ impl BlockBuilder {
     ///
     /// # Panics
     /// When the keys or summaries contradict the rows, or chunks each other.
-    pub fn finish(mut self, keys: (i64, i64), columns: Vec<ColumnSummary>) -> Result<EncodedBlock> {
+    pub fn finish(
+        mut self,
+        keys: (i64, i64),
+        columns: impl Into<Summaries>,
+    ) -> Result<EncodedBlock> {
+        let columns = columns.into();
         self.check_chunks();
         let column_count = count_columns(&self.front.chunks, &self.body.chunks);
         let of_rows = column_count - usize::from(self.has_presence());
@@ -288,7 +292,7 @@ impl BlockBuilder {
     fn entry(
         &self,
         keys: (i64, i64),
-        columns: Vec<ColumnSummary>,
+        columns: Summaries,
         (head_bytes, head_crc): (usize, u32),
         block_bytes: usize,
     ) -> Entry {
@@ -296,22 +300,20 @@ impl BlockBuilder {
         let entry = Entry {
             level: 0,
             sorted: self.spec.sorted,
+            rewritten: self.spec.level,
             rows: u64::from(self.spec.rows),
             blocks: 1,
             block_bytes: u64::from(block_bytes),
             key_min: keys.0,
             key_max: keys.1,
-            commit_min: CommitNo(0),
-            commit_max: CommitNo(0),
-            first_commit: CommitNo(0),
-            ordinal: 0,
             address: Address {
                 bytes: block_bytes,
                 head_bytes: to_u32(head_bytes),
                 head_crc,
                 ..Address::default()
             },
-            columns: columns.into(),
+            columns,
+            ..Entry::unknown()
         };
         if let Err(what) = entry.check() {
             refuse(&entry, what);

@@ -26,9 +26,6 @@ pub const MAX_PAGE_POSITIONS: u32 = 65_536;
 /// Most page entries of a block.
 pub const MAX_PAGE_ENTRIES: usize = 131_072;
 
-/// The order of a table that its rows are in; others are derived from it.
-pub const ROWS_ORDER: u32 = 0;
-
 const _: () = assert!(MAX_POSITIONS as usize == thalweg_codec::MAX_CHUNK_ROWS);
 const _: () = assert!(BLOCK_PAGE_POSITIONS as usize == thalweg_codec::PAGE_ROWS);
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::change::Change;
 use crate::commit::{Edit, RowsPart};
 use crate::error::ErrorKind;
-use crate::index::{Page, PageLoader};
+use crate::index::{Entry, Page, PageLoader};
 use crate::orders::{OrderAction, OrderChange, OrdersEdit};
 
 /// Where checkpoint `n` lies.

@@ -5,11 +5,12 @@
 //! [`MAX_LIST_SUMMARIES`]. Numbers are differences to what the entry before lets expect, so that a block of the right
 //! flank costs some 20 bytes besides its summaries.
 
-use super::{Address, Entry, MAX_SUMMARIES, Summaries};
+use super::summary_bytes::{encode_column, parse_column};
+use super::{Address, BlockKeys, Entry, MAX_SUMMARIES, Summaries, SummaryList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, FileId};
-use crate::summary::{ColumnSummary, SummaryKind};
-use crate::wire::{Parsed, Reader, put_varint, put_zigzag};
+use crate::summary::SummaryKind;
+use crate::wire::{Fault, Parsed, Reader, put_varint, put_zigzag};
 use std::sync::Arc;
 
 /// Most entries of one list.
@@ -21,15 +22,12 @@ pub const MAX_LIST_SUMMARIES: usize = 1 << 17;
 const ENTRY_SORTED: u8 = 1;
 const ENTRY_PAGE: u8 = 2;
 const ENTRY_OTHER_COLUMNS: u8 = 4;
-const ENTRY_FLAGS: u8 = 7;
-
-const COLUMN_NULLS: u8 = 1;
-const COLUMN_NANS: u8 = 2;
-const COLUMN_MISSING_ROWS: u8 = 4;
-const COLUMN_CONSTANT: u8 = 8;
-const COLUMN_LOST: u8 = 16;
-const COLUMN_M2: u8 = 32;
-const COLUMN_FLAGS: u8 = 63;
+const ENTRY_FRAGMENT: u8 = 8;
+const ENTRY_REWRITTEN: u8 = 16;
+const ENTRY_BLOCK_KEYS: u8 = 32;
+/// Kept for further flags.
+const ENTRY_UNKNOWN: u8 = 64;
+const ENTRY_VERSIONS: u8 = 128;
 
 /// The columns that an entry summarises, and how; entries of one list nearly always share one set.
 type ColumnSet = Vec<(u32, SummaryKind)>;
@@ -91,9 +89,9 @@ pub fn encode_entries(entries: &[Entry], out: &mut Vec<u8>) -> Result<()> {
         }
         encode_entry(entry, set, &before, out);
         for column in entry.columns.iter() {
-            encode_column(column, entry.rows, out);
+            encode_column(column, entry.columns.bounds_of(column), entry.rows, out);
         }
-        before = Before::of(entry, set);
+        before = Before::of(entry, set, &before);
     }
     Ok(())
 }
@@ -146,6 +144,7 @@ struct Before {
     file: FileId,
     end: u64,
     set: usize,
+    block_key: i64,
 }
 
 impl Before {
@@ -157,10 +156,11 @@ impl Before {
             file: FileId(0),
             end: 0,
             set: 0,
+            block_key: 0,
         }
     }
 
-    fn of(entry: &Entry, set: usize) -> Self {
+    fn of(entry: &Entry, set: usize, before: &Self) -> Self {
         Self {
             key_min: entry.key_min,
             commit: entry.commit_min.0,
@@ -171,6 +171,7 @@ impl Before {
                 .offset
                 .saturating_add(u64::from(entry.address.bytes)),
             set,
+            block_key: { entry.block_keys }.map_or(before.block_key, |keys| keys.smallest),
         }
     }
 
@@ -180,15 +181,23 @@ impl Before {
     }
 }
 
+/// The flags of an entry whose set of columns is another one than that of the entry before.
+fn entry_flags(entry: &Entry, has_other_columns: bool) -> u8 {
+    let flags = [
+        (entry.sorted, ENTRY_SORTED),
+        (!entry.is_block(), ENTRY_PAGE),
+        (has_other_columns, ENTRY_OTHER_COLUMNS),
+        (entry.fragment, ENTRY_FRAGMENT),
+        (entry.rewritten > 0, ENTRY_REWRITTEN),
+        (entry.block_keys.is_some(), ENTRY_BLOCK_KEYS),
+        (entry.versions, ENTRY_VERSIONS),
+    ];
+    let set = flags.iter().filter(|(is_set, _)| *is_set);
+    set.fold(0, |flags, (_, flag)| flags | flag)
+}
+
 fn encode_entry(entry: &Entry, set: usize, before: &Before, out: &mut Vec<u8>) {
-    let mut flags = if entry.sorted { ENTRY_SORTED } else { 0 };
-    flags |= if entry.is_block() { 0 } else { ENTRY_PAGE };
-    flags |= if set == before.set {
-        0
-    } else {
-        ENTRY_OTHER_COLUMNS
-    };
-    out.push(flags);
+    out.push(entry_flags(entry, set != before.set));
     if !entry.is_block() {
         out.push(entry.level);
         put_varint(u128::from(entry.blocks), out);
@@ -197,6 +206,18 @@ fn encode_entry(entry: &Entry, set: usize, before: &Before, out: &mut Vec<u8>) {
     }
     if set != before.set {
         put_varint(set as u128, out);
+    }
+    if entry.rewritten > 0 {
+        out.push(entry.rewritten);
+    }
+    if let Some(keys) = entry.block_keys {
+        put_zigzag(
+            i128::from(keys.smallest) - i128::from(before.block_key),
+            out,
+        );
+        if !entry.is_block() {
+            put_varint(u128::from(keys.largest.abs_diff(keys.smallest)), out);
+        }
     }
     put_varint(u128::from(entry.rows), out);
     put_zigzag(i128::from(entry.key_min) - i128::from(before.key_min), out);
@@ -220,104 +241,43 @@ fn encode_entry(entry: &Entry, set: usize, before: &Before, out: &mut Vec<u8>) {
     out.extend_from_slice(&entry.address.head_crc.to_le_bytes());
 }
 
-fn encode_column(column: &ColumnSummary, entry_rows: u64, out: &mut Vec<u8>) {
-    let missing_rows = entry_rows - column.rows();
-    let has_values = column.value_rows > 0 && column.kind != SummaryKind::Count;
-    let lost = has_values && column.kind == SummaryKind::Float && column.sum >> 64 != 0;
-    let mut flags = 0;
-    flags |= if column.null_rows > 0 {
-        COLUMN_NULLS
-    } else {
-        0
-    };
-    flags |= if column.nan_rows > 0 { COLUMN_NANS } else { 0 };
-    flags |= if missing_rows > 0 {
-        COLUMN_MISSING_ROWS
-    } else {
-        0
-    };
-    flags |= if has_values && column.min == column.max {
-        COLUMN_CONSTANT
-    } else {
-        0
-    };
-    flags |= if lost { COLUMN_LOST } else { 0 };
-    flags |= if has_values && column.m2.to_bits() != 0 {
-        COLUMN_M2
-    } else {
-        0
-    };
-    out.push(flags);
-    for rows in [column.null_rows, column.nan_rows, missing_rows] {
-        if rows > 0 {
-            put_varint(u128::from(rows), out);
-        }
-    }
-    if !has_values {
-        return;
-    }
-    match column.kind {
-        SummaryKind::Count => {}
-        SummaryKind::Int | SummaryKind::UInt => {
-            let min = column.wide_min().unwrap_or_default();
-            put_zigzag(min, out);
-            if column.min != column.max {
-                put_varint(u128::from(column.max.wrapping_sub(column.min)), out);
-            }
-            let least = min
-                .cast_unsigned()
-                .wrapping_mul(u128::from(column.value_rows));
-            put_varint(column.sum.wrapping_sub(least), out);
-        }
-        SummaryKind::Float => {
-            out.extend_from_slice(&column.min.to_le_bytes());
-            if column.min != column.max {
-                out.extend_from_slice(&column.max.to_le_bytes());
-            }
-            let sum = column.sum.to_le_bytes();
-            out.extend_from_slice(&sum[..if lost { 16 } else { 8 }]);
-        }
-    }
-    if flags & COLUMN_M2 != 0 {
-        out.extend_from_slice(&column.m2.to_bits().to_le_bytes());
-    }
-}
-
 /// Reads a list of entries; nothing may follow it.
 ///
 /// # Errors
-/// `Corruption` when the bytes are not exactly what [`encode_entries`] writes. The message names no place.
+/// `Corruption` when the bytes are not exactly what [`encode_entries`] writes, `Unsupported` where that is because another
+/// version of Thalweg wrote them. The message names no place.
 pub fn decode_entries(bytes: &[u8]) -> Result<Vec<Entry>> {
-    parse_entries(bytes).map_err(|what| Error::corruption("a list of index entries", what))
+    parse_entries(bytes).map_err(|fault| fault.at("a commit", "a list of index entries"))
 }
 
-pub(super) fn parse_entries(bytes: &[u8]) -> Parsed<Vec<Entry>> {
+pub(super) fn parse_entries(bytes: &[u8]) -> Result<Vec<Entry>, Fault> {
     let mut reader = Reader::new(bytes);
     let count = reader.varint_u32()? as usize;
     if count > MAX_LIST_ENTRIES {
-        return Err("too many entries");
+        return Err("too many entries".into());
     }
     let sets = parse_sets(&mut reader, count)?;
     // A guess that no count alone can blow up: an entry takes 14 bytes and more, a summary at least one.
     let mut entries = Vec::with_capacity(count.min(reader.left_bytes() / 14));
     let guess = sets.first().map_or(0, |set| set.len() * count);
-    let mut columns = Vec::with_capacity(guess.min(reader.left_bytes()).min(MAX_LIST_SUMMARIES));
+    let guess = guess.min(reader.left_bytes()).min(MAX_LIST_SUMMARIES);
+    let mut columns = SummaryList::with_capacity(guess);
     let mut before = Before::start();
     let mut sets_seen = 0;
     for _ in 0..count {
         let (entry, set) = parse_entry(&mut reader, &sets, &before)?;
         if set > sets_seen || sets.is_empty() {
-            return Err("column sets are not in the order of their use");
+            return Err("column sets are not in the order of their use".into());
         }
         sets_seen = sets_seen.max(set + 1);
         let start = columns.len();
         if start + sets[set].len() > MAX_LIST_SUMMARIES {
-            return Err("too many column summaries");
+            return Err("too many column summaries".into());
         }
-        for &(column_id, kind) in &sets[set] {
-            columns.push(parse_column(&mut reader, column_id, kind, entry.rows)?);
+        for &column in &sets[set] {
+            parse_column(&mut reader, column, entry.rows, &mut columns)?;
         }
-        before = Before::of(&entry, set);
+        before = Before::of(&entry, set, &before);
         entries.push(Entry {
             columns: Summaries::part_to_come(start..columns.len()),
             ..entry
@@ -325,7 +285,7 @@ pub(super) fn parse_entries(bytes: &[u8]) -> Parsed<Vec<Entry>> {
     }
     reader.end()?;
     if sets_seen != sets.len() {
-        return Err("a column set is not used");
+        return Err("a column set is not used".into());
     }
     let shared = Arc::new(columns);
     for entry in &mut entries {
@@ -335,16 +295,16 @@ pub(super) fn parse_entries(bytes: &[u8]) -> Parsed<Vec<Entry>> {
     Ok(entries)
 }
 
-fn parse_sets(reader: &mut Reader<'_>, entries: usize) -> Parsed<Vec<ColumnSet>> {
+fn parse_sets(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<ColumnSet>, Fault> {
     let count = reader.varint_u32()? as usize;
     if count > entries {
-        return Err("more column sets than entries");
+        return Err("more column sets than entries".into());
     }
     let mut sets: Vec<ColumnSet> = Vec::new();
     for _ in 0..count {
         let columns = reader.varint_u32()? as usize;
         if columns > MAX_SUMMARIES {
-            return Err("too many columns are summarised");
+            return Err("too many columns are summarised".into());
         }
         let mut set = ColumnSet::new();
         let mut next = Some(0_u32);
@@ -353,12 +313,14 @@ fn parse_sets(reader: &mut Reader<'_>, entries: usize) -> Parsed<Vec<ColumnSet>>
             let column_id = next
                 .and_then(|next| next.checked_add(step))
                 .ok_or("a column id is out of range")?;
-            let kind = SummaryKind::from_byte(reader.u8()?).ok_or("an unknown kind of summary")?;
+            let kind = reader.u8()?;
+            let kind = SummaryKind::from_byte(kind)
+                .ok_or_else(|| Fault::unknown(format_args!("summaries of kind {kind}")))?;
             set.push((column_id, kind));
             next = column_id.checked_add(1);
         }
         if sets.contains(&set) {
-            return Err("a column set is listed twice");
+            return Err("a column set is listed twice".into());
         }
         sets.push(set);
     }
@@ -369,12 +331,15 @@ fn parse_entry(
     reader: &mut Reader<'_>,
     sets: &[ColumnSet],
     before: &Before,
-) -> Parsed<(Entry, usize)> {
+) -> Result<(Entry, usize), Fault> {
     let flags = reader.u8()?;
-    if flags & !ENTRY_FLAGS != 0 {
-        return Err("an entry has unknown flags");
+    if flags & ENTRY_UNKNOWN != 0 {
+        return Err(Fault::unknown(format_args!(
+            "entries with flags {flags:#x}"
+        )));
     }
-    let is_page = flags & ENTRY_PAGE != 0;
+    let has = |flag: u8| flags & flag != 0;
+    let is_page = has(ENTRY_PAGE);
     let (mut level, mut blocks, mut block_bytes, mut first_after) = (0, 1, 0, 0);
     if is_page {
         level = reader.u8()?;
@@ -382,19 +347,20 @@ fn parse_entry(
         block_bytes = reader.varint_u64()?;
         first_after = reader.varint_u64()?;
         if level == 0 {
-            return Err("a page is at the level of blocks");
+            return Err("a page is at the level of blocks".into());
         }
     }
-    let mut set = before.set;
-    if flags & ENTRY_OTHER_COLUMNS != 0 {
-        set = reader.varint_u32()? as usize;
-        if set == before.set {
-            return Err("the same column set is named again");
-        }
+    let set = parse_set(reader, has(ENTRY_OTHER_COLUMNS), before.set, sets.len())?;
+    let rewritten = if has(ENTRY_REWRITTEN) {
+        reader.u8()?
+    } else {
+        0
+    };
+    if has(ENTRY_REWRITTEN) && rewritten == 0 {
+        return Err("an entry spells out a zero".into());
     }
-    if set >= sets.len() {
-        return Err("an entry names no column set");
-    }
+    let block_keys = has(ENTRY_BLOCK_KEYS).then(|| parse_block_keys(reader, is_page, before));
+    let block_keys = block_keys.transpose()?;
     let rows = reader.varint_u64()?;
     let key_min = plus(
         i128::from(before.key_min),
@@ -424,7 +390,7 @@ fn parse_entry(
     let head_bytes = reader.varint_u32()?;
     let head_crc = reader.u32()?;
     if offset.checked_add(u64::from(bytes)).is_none() {
-        return Err("an offset is out of range");
+        return Err("an offset is out of range".into());
     }
     let commit_after = |after: u64| {
         commit_min
@@ -434,7 +400,11 @@ fn parse_entry(
     };
     let entry = Entry {
         level,
-        sorted: flags & ENTRY_SORTED != 0,
+        sorted: has(ENTRY_SORTED),
+        fragment: has(ENTRY_FRAGMENT),
+        versions: has(ENTRY_VERSIONS),
+        rewritten,
+        block_keys,
         rows,
         blocks,
         block_bytes: if is_page {
@@ -462,127 +432,38 @@ fn parse_entry(
     Ok((entry, set))
 }
 
+/// The set of columns of an entry.
+fn parse_set(
+    reader: &mut Reader<'_>,
+    is_another: bool,
+    before: usize,
+    sets: usize,
+) -> Parsed<usize> {
+    let mut set = before;
+    if is_another {
+        set = reader.varint_u32()? as usize;
+        if set == before {
+            return Err("the same column set is named again");
+        }
+    }
+    if set >= sets {
+        return Err("an entry names no column set");
+    }
+    Ok(set)
+}
+
+/// The keys of the blocks below an entry.
+fn parse_block_keys(reader: &mut Reader<'_>, is_page: bool, before: &Before) -> Parsed<BlockKeys> {
+    const OUT_OF_RANGE: &str = "the key of a block is out of range";
+    let smallest: i64 = plus(i128::from(before.block_key), reader.zigzag()?, OUT_OF_RANGE)?;
+    let span = if is_page { reader.varint_u64()? } else { 0 };
+    let largest = smallest.checked_add_unsigned(span).ok_or(OUT_OF_RANGE)?;
+    Ok(BlockKeys { smallest, largest })
+}
+
 /// The sum of two numbers if it fits the type of the field.
 fn plus<T: TryFrom<i128>>(base: i128, step: i128, what: &'static str) -> Parsed<T> {
     base.checked_add(step)
         .and_then(|sum| T::try_from(sum).ok())
         .ok_or(what)
-}
-
-fn parse_column(
-    reader: &mut Reader<'_>,
-    column_id: u32,
-    kind: SummaryKind,
-    entry_rows: u64,
-) -> Parsed<ColumnSummary> {
-    let flags = reader.u8()?;
-    if flags & !COLUMN_FLAGS != 0 {
-        return Err("a summary has unknown flags");
-    }
-    let mut counts = [0_u64; 3];
-    for (count, flag) in counts
-        .iter_mut()
-        .zip([COLUMN_NULLS, COLUMN_NANS, COLUMN_MISSING_ROWS])
-    {
-        if flags & flag != 0 {
-            *count = reader.varint_u64()?;
-            if *count == 0 {
-                return Err("a summary counts no rows where it says that there are some");
-            }
-        }
-    }
-    let [null_rows, nan_rows, missing_rows] = counts;
-    let others = null_rows
-        .checked_add(nan_rows)
-        .and_then(|rows| rows.checked_add(missing_rows));
-    let value_rows = others
-        .and_then(|others| entry_rows.checked_sub(others))
-        .ok_or("a summary counts too many rows")?;
-    let mut column = ColumnSummary {
-        null_rows,
-        nan_rows,
-        value_rows,
-        ..ColumnSummary::empty(column_id, kind)
-    };
-    if nan_rows > 0 && kind != SummaryKind::Float {
-        return Err("a column that holds no floats counts NaNs");
-    }
-    if value_rows == 0 || kind == SummaryKind::Count {
-        let only_counts = flags & !(COLUMN_NULLS | COLUMN_NANS | COLUMN_MISSING_ROWS) == 0;
-        return if only_counts {
-            Ok(column)
-        } else {
-            Err("a summary without values has a range")
-        };
-    }
-    if kind == SummaryKind::Float {
-        parse_floats(reader, flags, &mut column)?;
-    } else {
-        parse_integers(reader, flags, &mut column)?;
-    }
-    if flags & COLUMN_M2 != 0 {
-        column.m2 = f64::from_bits(reader.u64()?);
-        if column.m2.to_bits() == 0 {
-            return Err("a summary spells out a zero");
-        }
-    }
-    Ok(column)
-}
-
-fn parse_integers(reader: &mut Reader<'_>, flags: u8, column: &mut ColumnSummary) -> Parsed<()> {
-    const OUT_OF_RANGE: &str = "a summarised value is out of range";
-    if flags & COLUMN_LOST != 0 {
-        return Err("a summary of integers has a rounding error");
-    }
-    let min = reader.zigzag()?;
-    let span = if flags & COLUMN_CONSTANT == 0 {
-        reader.varint_u64()?
-    } else {
-        0
-    };
-    if span == 0 && flags & COLUMN_CONSTANT == 0 {
-        return Err("a summary spells out a zero");
-    }
-    (column.min, column.max) = if column.kind == SummaryKind::Int {
-        let min = i64::try_from(min).map_err(|_| OUT_OF_RANGE)?;
-        (
-            min.cast_unsigned(),
-            min.checked_add_unsigned(span)
-                .ok_or(OUT_OF_RANGE)?
-                .cast_unsigned(),
-        )
-    } else {
-        let min = u64::try_from(min).map_err(|_| OUT_OF_RANGE)?;
-        (min, min.checked_add(span).ok_or(OUT_OF_RANGE)?)
-    };
-    let least = min
-        .cast_unsigned()
-        .wrapping_mul(u128::from(column.value_rows));
-    column.sum = reader.varint()?.wrapping_add(least);
-    Ok(())
-}
-
-fn parse_floats(reader: &mut Reader<'_>, flags: u8, column: &mut ColumnSummary) -> Parsed<()> {
-    column.min = reader.u64()?;
-    column.max = if flags & COLUMN_CONSTANT == 0 {
-        reader.u64()?
-    } else {
-        column.min
-    };
-    if flags & COLUMN_CONSTANT == 0 && column.min == column.max {
-        return Err("a summary spells out a constant twice");
-    }
-    let (min, max) = (f64::from_bits(column.min), f64::from_bits(column.max));
-    if min.is_nan() || max.is_nan() || min > max {
-        return Err("the smallest value of a summary is not the smallest");
-    }
-    column.sum = u128::from(reader.u64()?);
-    if flags & COLUMN_LOST != 0 {
-        let lost = reader.u64()?;
-        if lost == 0 {
-            return Err("a summary spells out a zero");
-        }
-        column.sum |= u128::from(lost) << 64;
-    }
-    Ok(())
 }

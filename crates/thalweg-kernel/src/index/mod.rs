@@ -7,15 +7,21 @@
 //!   covers fewer rows than the entry; only [`Entry::covering_summary`] may be used to answer or to prune.
 //! - Pages are immutable and hold entries by value: whoever refers to a page or block vouches for its head by checksum.
 
+mod changed;
+mod changes;
 mod check;
 mod held;
 mod list;
 mod name;
 mod page;
 mod pending;
+mod summaries;
+mod summary_bytes;
 mod tree;
+mod update;
 mod walk;
 
+pub use changes::Run;
 pub(crate) use check::{check_page, unequal_totals};
 pub(crate) use held::HeldPages;
 pub(crate) use list::lists_of;
@@ -23,15 +29,14 @@ pub use list::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, decode_entries, encode_entr
 pub use name::ItemName;
 pub use page::{Page, PageLoader, UnsealedPage};
 pub(crate) use pending::Pending;
+pub use summaries::{Summaries, SummaryList};
 pub use tree::{Tree, WrittenPages};
 pub use walk::{Blocks, Step, Walk};
 
 use crate::block::MAX_POSITIONS;
 use crate::ids::{CommitNo, FileId};
-use crate::summary::{ColumnSummary, ValueRange};
+use crate::summary::{ByteBounds, ColumnSummary, ValueRange};
 use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
 
 /// Most entries of a page. (Small in this crate's unit tests, so that few blocks make a high tree.)
 pub const MAX_PAGE_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
@@ -80,6 +85,24 @@ pub struct EntryKey {
     pub ordinal: u32,
 }
 
+/// The smallest and the largest of the keys that blocks have of their own: tiles, or what else a layout keeps out of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockKeys {
+    /// Of a block its key.
+    pub smallest: i64,
+    /// Of a block its key.
+    pub largest: i64,
+}
+
+impl BlockKeys {
+    fn merge(self, other: Self) -> Self {
+        Self {
+            smallest: self.smallest.min(other.smallest),
+            largest: self.largest.max(other.largest),
+        }
+    }
+}
+
 /// What is known of a block, or of all blocks below an index page. Made by `BlockBuilder::finish`; the kernel fills in
 /// where it lies and which commit it belongs to.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +111,14 @@ pub struct Entry {
     pub level: u8,
     /// All rows of the block are in key order (pages: meaningless, false).
     pub sorted: bool,
+    /// It is the root page of a fragment, an item of the tree like a block, and all below lies in the fragment.
+    pub fragment: bool,
+    /// Two rows of a block below have the same coordinates (arrays alone).
+    pub versions: bool,
+    /// How often the rows of the block were rewritten; of a page the smallest of the blocks below. It stays at 255.
+    pub rewritten: u8,
+    /// The keys of the blocks below, if all have one of their own.
+    pub block_keys: Option<BlockKeys>,
     /// Rows below.
     pub rows: u64,
     /// Blocks below.
@@ -114,12 +145,17 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An entry of which only level and address are to be filled in, to load a page of which no more is known.
-    pub(crate) fn unknown() -> Self {
+    /// An entry of which nothing is known: level and address are enough to load a page.
+    #[must_use]
+    pub fn unknown() -> Self {
         let none = CommitNo(0);
         Self {
             level: 0,
             sorted: false,
+            fragment: false,
+            versions: false,
+            rewritten: 0,
+            block_keys: None,
             rows: 0,
             blocks: 0,
             block_bytes: 0,
@@ -150,6 +186,15 @@ impl Entry {
         self.level == 0
     }
 
+    /// The same entry as the root of a fragment, which is an item of the tree.
+    #[must_use]
+    pub(crate) fn into_fragment(self) -> Self {
+        Self {
+            fragment: true,
+            ..self
+        }
+    }
+
     /// The same entry with rows of the commits from `first` to `last`, as number `ordinal` of `first`.
     #[must_use]
     pub fn committed(mut self, first: CommitNo, last: CommitNo, ordinal: u32) -> Self {
@@ -166,24 +211,30 @@ impl Entry {
             .filter(|summary| summary.rows() == self.rows)
     }
 
+    /// The bounds of a column of strings or binaries, if its summary covers all rows below and it has values.
+    #[must_use]
+    pub fn covering_bounds(&self, column_id: u32) -> Option<&ByteBounds> {
+        self.columns.bounds_of(self.covering_summary(column_id)?)
+    }
+
     /// Whether no row below can have a value of the column in `range`.
     #[must_use]
     pub fn prunes(&self, column_id: u32, range: &ValueRange) -> bool {
         self.covering_summary(column_id)
-            .is_some_and(|summary| summary.prunes(range))
+            .is_some_and(|summary| summary.prunes_with(self.columns.bounds_of(summary), range))
     }
 
     /// About how many bytes it takes in a directory or page.
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
-        24 + self.columns.len() * 32
+        24 + self.columns.encoded_bytes()
     }
 
     /// Adds all that lies below this entry to `parent`: counts, ranges, summaries.
     pub fn merge_into(&self, parent: &mut Entry) {
-        let mut columns: Vec<ColumnSummary> = parent.columns.to_vec();
+        let mut columns = SummaryList::from(&parent.columns);
         self.merge_counts_into(parent);
-        merge_columns(&mut columns, &self.columns);
+        columns.merge(&self.columns);
         parent.columns = columns.into();
     }
 
@@ -191,6 +242,10 @@ impl Entry {
         if self.key() < parent.key() {
             (parent.first_commit, parent.ordinal) = (self.first_commit, self.ordinal);
         }
+        parent.versions |= self.versions;
+        parent.rewritten = parent.rewritten.min(self.rewritten);
+        let keys = parent.block_keys.zip(self.block_keys);
+        parent.block_keys = keys.map(|(parent, below)| parent.merge(below));
         parent.rows += self.rows;
         parent.blocks += self.blocks;
         parent.block_bytes += self.block_bytes;
@@ -210,13 +265,14 @@ impl Entry {
         let mut page = Entry {
             level,
             sorted: false,
+            fragment: false,
             address: Address::default(),
             ..first.clone()
         };
-        let mut columns = first.columns.to_vec();
+        let mut columns = SummaryList::from(&first.columns);
         for entry in entries {
             entry.merge_counts_into(&mut page);
-            merge_columns(&mut columns, &entry.columns);
+            columns.merge(&entry.columns);
         }
         page.columns = columns.into();
         Some(page)
@@ -253,6 +309,17 @@ impl Entry {
             "a block has two first commits",
         )?;
         ensure(
+            self.level > 0 || !self.fragment,
+            "a block is marked as a fragment",
+        )?;
+        let keys = self.block_keys.map(|keys| (keys.smallest, keys.largest));
+        ensure(
+            keys.is_none_or(|(smallest, largest)| {
+                smallest == largest || self.level > 0 && smallest < largest
+            }),
+            "a block has two keys, or keys are in the wrong order",
+        )?;
+        ensure(
             self.key_min <= self.key_max,
             "an entry's keys are in the wrong order",
         )?;
@@ -282,129 +349,6 @@ impl Entry {
             self.columns.iter().all(|column| column.rows() <= self.rows),
             "a summary covers more rows than there are",
         )
-    }
-}
-
-/// Merges `from` into `into`; both ascend by column id. A column of one side only keeps its summary, which then covers
-/// fewer rows than the whole.
-fn merge_columns(into: &mut Vec<ColumnSummary>, from: &[ColumnSummary]) {
-    let same_columns = into.len() == from.len()
-        && into
-            .iter()
-            .zip(from)
-            .all(|(a, b)| a.column_id == b.column_id);
-    if same_columns {
-        into.iter_mut().zip(from).for_each(|(a, b)| *a = a.merge(b));
-        return;
-    }
-    let mut merged = Vec::with_capacity(into.len().max(from.len()));
-    let (mut left, mut right) = (into.iter().peekable(), from.iter().peekable());
-    loop {
-        merged.push(match (left.peek(), right.peek()) {
-            (Some(a), Some(b)) if a.column_id == b.column_id => a.merge(b),
-            (Some(a), Some(b)) if a.column_id > b.column_id => **b,
-            (Some(a), _) => **a,
-            (None, Some(b)) => **b,
-            (None, None) => break,
-        });
-        let taken = merged.last().map_or(0, |column| column.column_id);
-        left.next_if(|column| column.column_id == taken);
-        right.next_if(|column| column.column_id == taken);
-    }
-    // A summary may always be missing; a page over very many different columns keeps those with the lowest ids.
-    merged.truncate(MAX_SUMMARIES);
-    *into = merged;
-}
-
-/// The summaries of one entry: a part of a shared array, so that a page of 256 entries is one allocation.
-#[derive(Clone, Default)]
-pub struct Summaries {
-    /// Not `Arc<[_]>`, which would copy the array once more when a page is read. `None` for no summaries: an entry without
-    /// them, or one that gets them later, allocates nothing.
-    shared: Option<Arc<Vec<ColumnSummary>>>,
-    start: u32,
-    len: u32,
-}
-
-impl Summaries {
-    /// A part of an array that is not whole yet: without summaries until [`Self::share`].
-    fn part_to_come(range: std::ops::Range<usize>) -> Self {
-        let index = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        Self {
-            shared: None,
-            start: index(range.start),
-            len: index(range.len()),
-        }
-    }
-
-    /// Makes this a part of an array that other entries share.
-    ///
-    /// # Panics
-    /// When the array has no such part.
-    fn share(&mut self, shared: &Arc<Vec<ColumnSummary>>) {
-        let end = (self.start as usize).saturating_add(self.len as usize);
-        let has_part = end <= shared.len() && end < u32::MAX as usize;
-        assert!(
-            has_part,
-            "part {}..{end} of {} summaries",
-            self.start,
-            shared.len()
-        );
-        self.shared = Some(Arc::clone(shared));
-    }
-
-    /// The summary of a column.
-    #[must_use]
-    pub fn of_column(&self, column_id: u32) -> Option<&ColumnSummary> {
-        let columns: &[ColumnSummary] = self;
-        let is_it = |summary: &&ColumnSummary| summary.column_id == column_id;
-        // Columns are numbered from 1 on, and mostly all of them have one. A search would touch a cache line for each step.
-        let expected = columns.get((column_id as usize).wrapping_sub(1));
-        expected.filter(is_it).or_else(|| {
-            let at = columns
-                .binary_search_by_key(&column_id, |summary| summary.column_id)
-                .ok()?;
-            columns.get(at)
-        })
-    }
-}
-
-impl Deref for Summaries {
-    type Target = [ColumnSummary];
-
-    fn deref(&self) -> &[ColumnSummary] {
-        match &self.shared {
-            Some(shared) => &shared[self.start as usize..][..self.len as usize],
-            None => &[],
-        }
-    }
-}
-
-impl From<Vec<ColumnSummary>> for Summaries {
-    fn from(columns: Vec<ColumnSummary>) -> Self {
-        let mut all = Self::part_to_come(0..columns.len());
-        if !columns.is_empty() {
-            all.share(&Arc::new(columns));
-        }
-        all
-    }
-}
-
-impl FromIterator<ColumnSummary> for Summaries {
-    fn from_iter<I: IntoIterator<Item = ColumnSummary>>(columns: I) -> Self {
-        columns.into_iter().collect::<Vec<_>>().into()
-    }
-}
-
-impl PartialEq for Summaries {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl fmt::Debug for Summaries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
     }
 }
 

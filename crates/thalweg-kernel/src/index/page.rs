@@ -10,10 +10,10 @@
 
 use super::list::{encode_entries, parse_entries};
 use super::{Address, Entry, MAX_LEVEL, MAX_PAGE_ENTRIES, MAX_PAGE_SUMMARIES, MIN_PAGE_FANOUT};
-use crate::error::{Error, Result};
-use crate::ids::{DatabaseId, FileId, TableId};
+use crate::error::Result;
+use crate::ids::{DatabaseId, FileId, ROWS_ORDER, TableId};
 use crate::rules::page_entries;
-use crate::wire::{Parsed, Reader, is_sound, sealing_crc};
+use crate::wire::{Fault, Parsed, Reader, is_sound, sealing_crc};
 use std::sync::{Arc, OnceLock};
 
 const MAGIC: [u8; 4] = *b"TIPG";
@@ -31,12 +31,33 @@ pub(super) struct Child {
     /// Its address is of no meaning while `page` is there: the page knows its own.
     pub(super) entry: Entry,
     pub(super) page: Option<Arc<Page>>,
+    /// About what the entry takes in a page: measured once.
+    bytes: u32,
 }
 
 impl Child {
     /// A child to be found by its address: a block, or a page that is on disk.
     pub(super) fn on_disk(entry: Entry) -> Arc<Self> {
-        Arc::new(Self { entry, page: None })
+        Self::new(entry, None)
+    }
+
+    /// A child with its page.
+    pub(super) fn in_memory(entry: Entry, page: Page) -> Arc<Self> {
+        Self::new(entry, Some(Arc::new(page)))
+    }
+
+    fn new(entry: Entry, page: Option<Arc<Page>>) -> Arc<Self> {
+        let bytes = u32::try_from(entry.encoded_bytes()).unwrap_or(u32::MAX);
+        Arc::new(Self { entry, page, bytes })
+    }
+
+    /// The bytes of the page that it leads to, or about what they will be if it is not on disk yet.
+    pub(super) fn page_bytes(&self) -> u64 {
+        let Some(page) = &self.page else {
+            return self.entry.address.bytes.into();
+        };
+        let address = page.address();
+        address.map_or_else(|| page.encoded_bytes(), |address| address.bytes.into())
     }
 
     /// Its entry with the address of its page, if that has one by now.
@@ -58,6 +79,8 @@ struct Mark {
     key_max: i64,
     /// How many column summaries they have.
     summaries: usize,
+    /// About what their entries take in a page.
+    bytes: u64,
 }
 
 /// One immutable page.
@@ -137,12 +160,14 @@ impl Page {
         let mut last = marks.last().copied().unwrap_or(Mark {
             key_max: i64::MIN,
             summaries: 0,
+            bytes: 0,
         });
-        for Child { entry, .. } in children[marks.len()..].iter().map(AsRef::as_ref) {
+        for Child { entry, bytes, .. } in children[marks.len()..].iter().map(AsRef::as_ref) {
             let key_max = last.key_max.max(entry.key_max);
             last = Mark {
                 key_max,
                 summaries: last.summaries + entry.columns.len(),
+                bytes: last.bytes + u64::from(*bytes),
             };
             marks.push(last);
         }
@@ -197,7 +222,10 @@ impl Page {
     /// About what the page takes in memory, without the pages below it.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let summaries = self.summaries() * size_of::<crate::summary::ColumnSummary>();
+        let summaries: usize = self
+            .entries()
+            .map(|entry| entry.columns.memory_bytes())
+            .sum();
         summaries + self.children.len() * (size_of::<Child>() + 48) + size_of::<Self>()
     }
 
@@ -260,6 +288,11 @@ impl Page {
         self.marks.last().map_or(0, |mark| mark.summaries)
     }
 
+    /// About what the page takes on disk.
+    pub(super) fn encoded_bytes(&self) -> u64 {
+        PAGE_HEADER_BYTES as u64 + self.marks.last().map_or(0, |mark| mark.bytes)
+    }
+
     /// Whether a page may hold so many entries with so many summaries.
     pub(super) fn fits(entries: usize, summaries: usize) -> bool {
         entries <= page_entries() && (summaries <= MAX_PAGE_SUMMARIES || entries <= MIN_PAGE_FANOUT)
@@ -268,7 +301,7 @@ impl Page {
     /// Verifies the bytes of a page and reads them. `expected` is the entry that leads to it, `bytes` what lies there.
     ///
     /// # Errors
-    /// `Corruption` with the place when they are not that page.
+    /// `Corruption` with the place when they are not that page, `Unsupported` when another version of Thalweg wrote it.
     pub fn decode(
         database: DatabaseId,
         table: TableId,
@@ -276,16 +309,15 @@ impl Page {
         bytes: &[u8],
     ) -> Result<Self> {
         let address = expected.address;
-        Self::parse(database, table, expected, bytes).map_err(|what| {
-            Error::corruption(
-                address,
-                format_args!("the index page of table {} is damaged: {what}", table.0),
-            )
-        })
+        let subject = || format!("the index page of table {}", table.0);
+        Self::verify(database, &address, bytes)
+            .map_err(Fault::from)
+            .and_then(|()| Self::parse(table, expected, bytes))
+            .map_err(|fault| fault.at(address, subject()))
     }
 
-    fn parse(database: DatabaseId, table: TableId, expected: &Entry, bytes: &[u8]) -> Parsed<Self> {
-        let address = expected.address;
+    /// Whether the bytes are those of a page that was written there, of whatever version.
+    fn verify(database: DatabaseId, address: &Address, bytes: &[u8]) -> Parsed<()> {
         if bytes.len() != address.bytes as usize || bytes.len() < PAGE_HEADER_BYTES {
             return Err("it has another length");
         }
@@ -302,37 +334,90 @@ impl Page {
         if !is_sound(stored_crc, address.head_crc) {
             return Err("it is not the page that was written here");
         }
-        let mut reader = Reader::new(&bytes[4..CRC_AT]);
-        if reader.u16()? != VERSION {
-            return Err("it has an unknown version");
-        }
-        let level = reader.u8()?;
-        reader.zeros(1)?;
-        let (page_table, entries, body_bytes) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        reader.zeros(8)?;
-        if page_table != table.0 {
-            return Err("it is of another table");
-        }
-        if level != expected.level || level == 0 || level > MAX_LEVEL {
-            return Err("it has another level");
-        }
-        if body_bytes as usize != bytes.len() - PAGE_HEADER_BYTES {
-            return Err("it has another length");
-        }
+        Ok(())
+    }
+
+    /// Reads the bytes of a page that were verified.
+    fn parse(table: TableId, expected: &Entry, bytes: &[u8]) -> Result<Self, Fault> {
+        let entries = parse_header(table, expected, bytes)?;
         let list = parse_entries(&bytes[PAGE_HEADER_BYTES..])?;
         if list.len() != entries as usize || list.is_empty() || list.len() > MAX_PAGE_ENTRIES {
-            return Err("it has another number of entries");
+            return Err("it has another number of entries".into());
         }
-        if !list.is_sorted_by(|a, b| a.key() < b.key()) {
-            return Err("its entries are not in order");
-        }
-        if level > 1 && list.iter().any(|entry| entry.level != level - 1) {
-            return Err("an entry has the wrong level");
-        }
-        let page = Self::new(table, level, list.into_iter().map(Child::on_disk).collect());
-        page.set_address(address);
+        check_children(expected.level, list.iter())?;
+        let children = list.into_iter().map(Child::on_disk).collect();
+        let page = Self::new(table, expected.level, children);
+        page.set_address(expected.address);
         Ok(page)
     }
+}
+
+/// Checks the header of a page, and returns how many entries follow.
+fn parse_header(table: TableId, expected: &Entry, bytes: &[u8]) -> Result<u32, Fault> {
+    let mut reader = Reader::new(&bytes[4..CRC_AT]);
+    let version = reader.u16()?;
+    if version != VERSION {
+        return Err(Fault::version(version, VERSION));
+    }
+    let level = reader.u8()?;
+    reader.reserved(1)?;
+    let (page_table, entries, body_bytes) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let order = reader.u32()?;
+    reader.reserved(4)?;
+    if page_table != table.0 {
+        return Err("it is of another table".into());
+    }
+    if order != ROWS_ORDER {
+        return Err("it is of another order".into());
+    }
+    if level != expected.level || level == 0 || level > MAX_LEVEL {
+        return Err("it has another level".into());
+    }
+    if body_bytes as usize != bytes.len() - PAGE_HEADER_BYTES {
+        return Err("it has another length".into());
+    }
+    Ok(entries)
+}
+
+/// What holds of the entries of a page together.
+pub(super) fn check_children<'a>(
+    level: u8,
+    mut children: impl Iterator<Item = &'a Entry>,
+) -> Parsed<()> {
+    let mut before = None;
+    children.try_for_each(|entry| {
+        if before.replace(entry.key()) >= Some(entry.key()) {
+            return Err("its entries are not in order");
+        }
+        let is_in_place = match level {
+            1 => entry.is_block() || entry.fragment,
+            _ => entry.level == level - 1 && !entry.fragment,
+        };
+        if is_in_place {
+            Ok(())
+        } else {
+            Err("an entry has the wrong level")
+        }
+    })
+}
+
+/// The page of an entry, from memory if it is there.
+pub(super) fn page_of(table: TableId, child: &Child, loader: &dyn PageLoader) -> Result<Arc<Page>> {
+    match &child.page {
+        Some(page) => Ok(Arc::clone(page)),
+        None => loader.load_page(table, &child.entry),
+    }
+}
+
+/// What the pages below an entry that are not on disk will take there, its own one included.
+pub(super) fn unwritten_below(child: &Child) -> u64 {
+    let Some(page) = { child.page.as_ref() }.filter(|page| page.address().is_none()) else {
+        return 0;
+    };
+    let below: u64 = { page.children().iter() }
+        .map(|below| unwritten_below(below))
+        .sum();
+    page.encoded_bytes() + below
 }
 
 /// The bytes of a page that does not know yet where it will lie.
@@ -355,6 +440,7 @@ impl UnsealedPage {
         bytes[8..12].copy_from_slice(&table.0.to_le_bytes());
         bytes[12..16].copy_from_slice(&field(entries.len()));
         bytes[16..20].copy_from_slice(&field(body_bytes));
+        bytes[20..24].copy_from_slice(&ROWS_ORDER.to_le_bytes());
         Ok(Self { bytes })
     }
 

@@ -7,13 +7,17 @@
 )]
 
 mod bytes;
+mod flags;
 mod model;
+mod runs;
+mod texts;
 
 use super::*;
 use crate::error::{Error, Result};
 use crate::ids::{DatabaseId, TableId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub(super) const DATABASE: DatabaseId = DatabaseId([7; 16]);
 pub(super) const TABLE: TableId = TableId(3);
@@ -59,19 +63,34 @@ impl PageLoader for Disk {
     }
 }
 
-/// Three rows with values from `value` on: an integer column, sometimes a float column and a counted one.
+/// A column of strings, with a null.
+fn strings(value: i64) -> (ColumnSummary, Option<ByteBounds>) {
+    let name = |number: i64| match number % 5 {
+        0 => String::new(),
+        1 => "\u{10FFFF}".to_owned(),
+        number => format!("sensor {number} in a room with a name that is cut"),
+    };
+    let values = [name(value), name(value / 5)];
+    let bounds = ByteBounds::of_values(values.iter().map(String::as_bytes));
+    let bytes = values.iter().map(String::len).sum::<usize>() as u64;
+    (ColumnSummary::of_byte_counts(902, 3, 1, bytes), bounds)
+}
+
+/// Three rows with values from `value` on: an integer column, sometimes a float column, a counted one and others.
 pub(super) fn block(key_min: i64, key_span: u32, value: i64, columns: usize) -> Entry {
     let ints = [value, value + 1, value + 5];
     let floats = ints.map(|value| value as f64 / 8.0);
+    let large = ints.map(|value| i128::from(value) << 40);
     let all = vec![
         ColumnSummary::of_values(1, &ints, None),
         ColumnSummary::of_values(4, &floats, None),
         ColumnSummary::of_counts(5, 3, 1),
         ColumnSummary::of_values(6, &ints.map(i64::unsigned_abs), None),
         ColumnSummary::of_values(900, &[f64::NAN, 1.0, f64::INFINITY], None),
+        ColumnSummary::of_values(901, &large.map(|large| large << (value & 63)), None),
     ];
-    let mut columns: Vec<_> = all.into_iter().take(columns).collect();
-    columns.shrink_to_fit();
+    let all = all.into_iter().map(|column| (column, None));
+    let columns: SummaryList = all.chain([strings(value)]).take(columns).collect();
     Entry {
         sorted: value % 2 == 0,
         rows: 3,

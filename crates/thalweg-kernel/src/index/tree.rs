@@ -11,8 +11,11 @@
 //! - Where a page cannot be read, changes may wait for it ([`Tree::defer`]); until then the tree answers nothing.
 //! - A page is marked as written only after its bytes are safe ([`WrittenPages::publish`]).
 
+use super::changed::changed_bytes;
+use super::changes::{Changes, Run, no_such_key, same_key};
 use super::check::{check_child, check_page};
-use super::page::{Child, Page, PageLoader, UnsealedPage};
+use super::page::{Child, Page, PageLoader, UnsealedPage, page_of, unwritten_below};
+use super::update::Update;
 use super::walk::{Blocks, Step, Walk};
 use super::{Address, Entry, EntryKey, ItemName, Pending};
 use crate::error::{Error, ErrorKind, Result};
@@ -28,45 +31,8 @@ pub struct Tree {
     pub(super) root: Option<Arc<Child>>,
     /// What is not in the pages yet, because one of them cannot be read.
     pending: Option<Arc<Pending>>,
-}
-
-/// One item to be removed, added, or replaced by another one of the same key.
-#[derive(Debug)]
-struct Change {
-    key: EntryKey,
-    removes: bool,
-    adds: Option<Entry>,
-}
-
-/// A page below an inner page that is changed.
-struct Sibling {
-    child: Arc<Child>,
-    /// The change has made it, and left it nearly empty.
-    is_small: bool,
-}
-
-impl Sibling {
-    /// One that the change does not touch.
-    fn old(child: &Arc<Child>) -> Self {
-        Self {
-            child: Arc::clone(child),
-            is_small: false,
-        }
-    }
-
-    /// One that the change has made: it is in memory.
-    fn new(child: Arc<Child>) -> Self {
-        let is_small = child.page.as_ref().is_some_and(|page| page.is_small());
-        Self { child, is_small }
-    }
-}
-
-/// What all steps of one change share.
-struct Update<'a> {
-    table: TableId,
-    loader: &'a dyn PageLoader,
-    freed: &'a mut Vec<Address>,
-    removes: bool,
+    /// About what the pages that are not on disk will take there.
+    unwritten_bytes: u64,
 }
 
 impl Tree {
@@ -77,6 +43,7 @@ impl Tree {
             table,
             root: None,
             pending: None,
+            unwritten_bytes: 0,
         }
     }
 
@@ -94,6 +61,7 @@ impl Tree {
             table,
             root: root.map(Child::on_disk),
             pending: None,
+            unwritten_bytes: 0,
         }
     }
 
@@ -345,37 +313,65 @@ impl Tree {
         loader: &dyn PageLoader,
         freed: &mut Vec<Address>,
     ) -> Result<Self> {
-        if self.pending.is_some() {
-            let settled = self.settled(loader)?;
-            return settled.replace(removed, added, loader, freed);
-        }
-        let changes = changes_in_order(removed, added)?;
+        self.replace_runs(removed, &[], added, loader, freed)
+    }
+
+    /// The tree without some items, which are named one by one or by runs, and with others in their place. An added item may
+    /// have a key of a removed one, also one within a run. Pages all of whose items leave by a run are not read, and `freed` has
+    /// of these only the topmost ones.
+    ///
+    /// # Errors
+    /// As [`Tree::replace`]; `Conflict` when a run is not what it says.
+    pub fn replace_runs(
+        &self,
+        removed: &[EntryKey],
+        runs: &[Run],
+        added: Vec<Entry>,
+        loader: &dyn PageLoader,
+        freed: &mut Vec<Address>,
+    ) -> Result<Self> {
+        let tree = self.settled(loader)?;
+        let changes = Changes::new(removed, runs, added)?;
         if changes.is_empty() {
-            return Ok(self.clone());
+            return Ok(tree.into_owned());
         }
-        let mut update = Update {
-            table: self.table,
-            loader,
-            freed,
-            removes: !removed.is_empty(),
-        };
-        let mut pages = match &self.root {
-            Some(root) => update.change_page(root, &changes, true)?,
-            None => update.pages_of(1, change_items(&[], &changes)?, true),
-        };
-        while pages.len() > 1 {
-            let level = pages[0].entry.level + 1;
-            pages = update.pages_of(level, pages, true);
-        }
-        let root = match pages.pop() {
-            Some(root) => Some(update.without_single_pages(root)?),
-            None => None,
-        };
+        let mut update = Update::new(self.table, loader, freed, &changes);
+        let root = update.change_root(tree.root.as_ref(), &changes)?;
+        update.check_runs()?;
         Ok(Self {
             table: self.table,
             root,
             pending: None,
+            unwritten_bytes: update.unwritten_bytes(tree.unwritten_bytes),
         })
+    }
+
+    /// About the bytes of the index pages that a change makes anew, or may: what bounds how much one commit changes
+    /// (docs/format/index.md). No page of level 1 is read for it.
+    ///
+    /// # Errors
+    /// When a page cannot be loaded.
+    pub fn changed_bytes(
+        &self,
+        removed: &[EntryKey],
+        runs: &[Run],
+        added: impl IntoIterator<Item = EntryKey>,
+        loader: &dyn PageLoader,
+    ) -> Result<u64> {
+        let tree = self.settled(loader)?;
+        changed_bytes(
+            self.table,
+            tree.root.as_ref(),
+            (removed, runs),
+            added,
+            loader,
+        )
+    }
+
+    /// About what the pages that are not on disk will take there.
+    #[must_use]
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.unwritten_bytes
     }
 
     /// Asks `decide` about the entries that can hold keys of `range` (all without one), in order, from the root on.
@@ -453,6 +449,7 @@ impl Tree {
             table: self.table,
             root: self.root.as_ref().map(trim_child),
             pending: pending.map(Arc::new),
+            unwritten_bytes: self.root.as_ref().map_or(0, |root| unwritten_below(root)),
         }
     }
 
@@ -507,72 +504,6 @@ impl WrittenPages {
     }
 }
 
-/// The changes in the order of their keys, one per key.
-fn changes_in_order(removed: &[EntryKey], added: Vec<Entry>) -> Result<Vec<Change>> {
-    let removals = removed.iter().map(|&key| Change {
-        key,
-        removes: true,
-        adds: None,
-    });
-    let mut changes: Vec<Change> = removals.collect();
-    for item in added {
-        if let Err(what) = item.check() {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!("the index refuses {}: {what}", item.address),
-            ));
-        }
-        changes.push(Change {
-            key: item.key(),
-            removes: false,
-            adds: Some(item),
-        });
-    }
-    // Stable: of one key the removal stays in front.
-    changes.sort_by_key(|change| change.key);
-    let mut merged: Vec<Change> = Vec::with_capacity(changes.len());
-    for change in changes {
-        match merged.last_mut() {
-            Some(last) if last.key == change.key => {
-                if last.adds.is_some() || change.removes {
-                    return Err(same_key(change.key));
-                }
-                last.adds = change.adds;
-            }
-            _ => merged.push(change),
-        }
-    }
-    Ok(merged)
-}
-
-fn same_key(key: EntryKey) -> Error {
-    let EntryKey {
-        key_min,
-        commit,
-        ordinal,
-    } = key;
-    Error::new(
-        ErrorKind::Invalid,
-        format!(
-            "two blocks with key {key_min} are number {ordinal} of commit {}",
-            commit.0
-        ),
-    )
-}
-
-fn no_such_key(key: EntryKey) -> Error {
-    let EntryKey {
-        key_min,
-        commit,
-        ordinal,
-    } = key;
-    let what = format!(
-        "block {ordinal} of commit {} with key {key_min} is not in the table any more",
-        commit.0
-    );
-    Error::new(ErrorKind::Conflict, what)
-}
-
 fn other_item(key: EntryKey) -> Error {
     let EntryKey {
         key_min,
@@ -584,212 +515,6 @@ fn other_item(key: EntryKey) -> Error {
         commit.0
     );
     Error::new(ErrorKind::Conflict, what)
-}
-
-/// The items of a page of level 1 after the changes.
-fn change_items(items: &[Arc<Child>], changes: &[Change]) -> Result<Vec<Arc<Child>>> {
-    let mut changed = Vec::with_capacity(items.len() + changes.len());
-    let mut rest = items;
-    for change in changes {
-        let before = rest.partition_point(|item| item.entry.key() < change.key);
-        changed.extend_from_slice(&rest[..before]);
-        rest = &rest[before..];
-        let found = rest
-            .first()
-            .is_some_and(|item| item.entry.key() == change.key);
-        if change.removes {
-            rest = rest
-                .get(1..)
-                .filter(|_| found)
-                .ok_or_else(|| no_such_key(change.key))?;
-        } else if found {
-            return Err(same_key(change.key));
-        }
-        changed.extend(change.adds.iter().cloned().map(Child::on_disk));
-    }
-    changed.extend_from_slice(rest);
-    Ok(changed)
-}
-
-/// The page of an entry, from memory if it is there.
-fn page_of(table: TableId, child: &Child, loader: &dyn PageLoader) -> Result<Arc<Page>> {
-    match &child.page {
-        Some(page) => Ok(Arc::clone(page)),
-        None => loader.load_page(table, &child.entry),
-    }
-}
-
-impl Update<'_> {
-    fn page(&self, child: &Child) -> Result<Arc<Page>> {
-        page_of(self.table, child, self.loader)
-    }
-
-    /// The page of an entry that the new tree will not have.
-    fn superseded(&mut self, child: &Child) -> Result<Arc<Page>> {
-        let page = self.page(child)?;
-        self.freed.extend(page.address());
-        Ok(page)
-    }
-
-    /// The pages (none, one or several) that take the place of `child` after the changes.
-    fn change_page(
-        &mut self,
-        child: &Child,
-        changes: &[Change],
-        rightmost: bool,
-    ) -> Result<Vec<Arc<Child>>> {
-        let page = self.superseded(child)?;
-        let old = page.children();
-        let (children, appends) = if page.level() == 1 {
-            let last = old.last().map(|item| item.entry.key());
-            (
-                change_items(old, changes)?,
-                changes.first().map(|change| change.key) > last,
-            )
-        } else {
-            self.change_pages(old, changes, rightmost)?
-        };
-        if self.removes || children.is_empty() {
-            return Ok(self.pages_of(page.level(), children, rightmost && appends));
-        }
-        let changed = page.with_children(children);
-        if !changed.is_within_limits() {
-            return Ok(self.pages_of(
-                page.level(),
-                changed.children().to_vec(),
-                rightmost && appends,
-            ));
-        }
-        // Only additions, and still one page: its total is the old one and what was added.
-        let mut entry = Entry {
-            address: Address::default(),
-            ..child.entry.clone()
-        };
-        for item in changes.iter().filter_map(|change| change.adds.as_ref()) {
-            item.merge_into(&mut entry);
-        }
-        Ok(vec![Arc::new(Child {
-            entry,
-            page: Some(Arc::new(changed)),
-        })])
-    }
-
-    /// The children of an inner page after the changes, and whether only the last of them was touched.
-    fn change_pages(
-        &mut self,
-        old: &[Arc<Child>],
-        changes: &[Change],
-        rightmost: bool,
-    ) -> Result<(Vec<Arc<Child>>, bool)> {
-        let mut pages = Vec::with_capacity(old.len() + 1);
-        let mut rest = changes;
-        let mut appends = true;
-        for (index, child) in old.iter().enumerate() {
-            let next = old.get(index + 1);
-            let here = next.map_or(rest.len(), |next| {
-                rest.partition_point(|change| change.key < next.entry.key())
-            });
-            let (mine, later) = rest.split_at(here);
-            rest = later;
-            if mine.is_empty() {
-                pages.push(Sibling::old(child));
-                continue;
-            }
-            appends &= next.is_none();
-            let changed = self.change_page(child, mine, rightmost && next.is_none())?;
-            pages.extend(changed.into_iter().map(Sibling::new));
-        }
-        if self.removes {
-            pages = self.join_small(pages)?;
-        }
-        Ok((pages.into_iter().map(|page| page.child).collect(), appends))
-    }
-
-    /// Joins each page that this change has left small with the one before it, or else the one behind it, if there is room.
-    ///
-    /// Which pages are joined depends on the items and the changes alone, never on what is in memory: the trees of the
-    /// writer, of a replay and of reading processes must use the same pages, for a file goes once the writer's needs none of
-    /// it. A page that was small before and was not touched had its chance then, and is not looked at.
-    ///
-    /// Rejected: the number of children in each entry, so that no neighbour is loaded for nothing. It costs every entry a byte
-    /// and saves a read where a page runs empty between full ones.
-    fn join_small(&mut self, pages: Vec<Sibling>) -> Result<Vec<Sibling>> {
-        let mut joined: Vec<Sibling> = Vec::with_capacity(pages.len());
-        for page in pages {
-            joined.push(page);
-            while let [.., left, right] = &joined[..]
-                && (left.is_small || right.is_small)
-            {
-                let Some(both) = self.join(left, right)? else {
-                    break;
-                };
-                joined.truncate(joined.len() - 2);
-                joined.push(both);
-            }
-        }
-        Ok(joined)
-    }
-
-    /// One page in the place of two; `None` if there is no room.
-    fn join(&mut self, left: &Sibling, right: &Sibling) -> Result<Option<Sibling>> {
-        let (left, right) = (self.page(&left.child)?, self.page(&right.child)?);
-        // Room is left, so that the next insertion does not split what was just joined.
-        let summaries = left.summaries() + right.summaries();
-        let count = left.children().len() + right.children().len();
-        if !Page::fits(count * 4 / 3, summaries * 4 / 3) {
-            return Ok(None);
-        }
-        let freed = left.address().into_iter().chain(right.address());
-        self.freed.extend(freed);
-        let children = left.children().iter().chain(right.children());
-        let page = self.new_page(left.level(), children.cloned().collect());
-        Ok(Some(Sibling::new(page)))
-    }
-
-    /// Pages of `level` over the children: as few as possible if they came in order, else cut in halves.
-    fn pages_of(&self, level: u8, children: Vec<Arc<Child>>, in_order: bool) -> Vec<Arc<Child>> {
-        let mut pages = Vec::new();
-        let mut uncut = vec![&children[..]];
-        while let Some(part) = uncut.pop() {
-            let full = full_page(part);
-            if full == part.len() {
-                pages.extend((full > 0).then(|| self.new_page(level, part.to_vec())));
-            } else {
-                let (left, right) = part.split_at(if in_order { full } else { part.len() / 2 });
-                uncut.extend([right, left]);
-            }
-        }
-        pages
-    }
-
-    fn new_page(&self, level: u8, children: Vec<Arc<Child>>) -> Arc<Child> {
-        let page = Page::new(self.table, level, children);
-        Arc::new(Child {
-            entry: page.total(),
-            page: Some(Arc::new(page)),
-        })
-    }
-
-    /// The root without inner pages that have only one child.
-    fn without_single_pages(&mut self, mut root: Arc<Child>) -> Result<Arc<Child>> {
-        while root.entry.level > 1 {
-            let page = self.page(&root)?;
-            let [only] = page.children() else { break };
-            self.freed.extend(page.address());
-            root = Arc::clone(only);
-        }
-        Ok(root)
-    }
-}
-
-/// How many of the children make a full page.
-fn full_page(children: &[Arc<Child>]) -> usize {
-    let mut summaries = 0;
-    let fits = |(index, child): &(usize, &Arc<Child>)| {
-        summaries += child.entry.columns.len();
-        Page::fits(index + 1, summaries)
-    };
-    children.iter().enumerate().take_while(fits).count()
 }
 
 /// Writes the page of `child` if it is dirty, those below it first; returns its entry with its address.
@@ -858,9 +583,6 @@ fn trim_child(child: &Arc<Child>) -> Arc<Child> {
         return Arc::clone(child);
     }
     let children = page.children().iter().map(trim_child).collect();
-    let page = Some(Arc::new(Page::new(page.table(), page.level(), children)));
-    Arc::new(Child {
-        entry: child.entry.clone(),
-        page,
-    })
+    let page = Page::new(page.table(), page.level(), children);
+    Child::in_memory(child.entry.clone(), page)
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::failure::{Failure, Outcome, fatal};
 use crate::ids::{CommitNo, FileId, LogPosition};
 use crate::index::HeldPages;
-use crate::limits::{check_commit, check_frame};
+use crate::limits::{check_changed, check_commit, check_frame};
 use crate::lowered::{build, lower};
 use crate::purpose::Purpose;
 use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
@@ -46,6 +46,9 @@ impl Leader {
         let pages = HeldPages::new(&*store);
         self.working
             .validate(&lowered.changes, &pages)
+            .map_err(Failure::Refused)?;
+        (self.working.changed_bytes(&lowered.changes, &pages))
+            .and_then(check_changed)
             .map_err(Failure::Refused)?;
         build(&mut self.builder, &mut lowered).map_err(Failure::Refused)?;
         let frame_bytes = self.builder.frame_bytes() as u64;

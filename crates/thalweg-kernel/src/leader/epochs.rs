@@ -5,6 +5,7 @@
 
 use super::Leader;
 use crate::bases::BuildsOn;
+use crate::beside::Beside;
 use crate::error::{ErrorKind, Result};
 use crate::failure::{Failure, Outcome, fatal};
 use crate::frame::SECTOR_BYTES;
@@ -81,6 +82,13 @@ impl Leader {
         } else {
             self.supply.take_first(tail_bytes, checkpoint_bytes)?
         };
+        // Whatever becomes of this call, it changes nothing.
+        let confirmation = self.root.confirmation().map(|slot| {
+            let may_start = self.may_start_threads;
+            Beside::start(&self.env, "thalweg-opening", may_start, move || {
+                slot.write()
+            })
+        });
         let (first, unnamed) = (prepared.id, prepared.unnamed.clone());
         let mut log = LogWriter::begin(&self.env, self.database, epoch, prepared, None);
         for (frame, bytes) in tail {
@@ -97,6 +105,16 @@ impl Leader {
             self.log = None;
             self.forget_epoch(first, unnamed.as_deref());
         })?;
+        if let Some(confirmation) = confirmation {
+            let confirmed = confirmation.finish().flatten();
+            let confirmed = confirmed.inspect_err(|e| self.supply.note_failed_write(e));
+            if let Err(error) = confirmed {
+                self.log = None;
+                self.forget_epoch(first, unnamed.as_deref());
+                return Err(fatal(error));
+            }
+            self.root.note_confirmed();
+        }
         // From here on the root may name the epoch, whatever becomes of the call.
         if let Err(failure) = self.switch_root(stored, true) {
             self.log = None;

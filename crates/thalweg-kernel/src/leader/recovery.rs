@@ -14,7 +14,7 @@ use crate::live::Live;
 use crate::live::same_boot;
 use crate::paths::ROOT_NAME;
 use crate::paths::io_at;
-use crate::recover::{Recovered, apply, recover};
+use crate::recover::{Known, Recovered, apply, recover};
 use crate::root::{Root, RootFile};
 use crate::segment;
 use crate::unfinished::unfinished_epochs;
@@ -85,7 +85,13 @@ impl Leader {
         let root = &self.root.current;
         // Only a power cut tears a write so that it cannot be read.
         let may_be_torn = said.is_none_or(|live| !same_boot(live.boot, self.announcer.boot()));
-        let recovered = recover(&env, &dir, root, proven, None, may_be_torn, &*self.store);
+        let known = Known {
+            proven,
+            told: None,
+            may_be_torn,
+            may_start_threads: self.may_start_threads,
+        };
+        let recovered = recover(&env, &dir, root, &known, &*self.store);
         let recovered = recovered.map_err(Failure::Refused)?;
         self.check_shown(&recovered).map_err(fatal)?;
         self.recovered_end = Some(recovered.replay.at());

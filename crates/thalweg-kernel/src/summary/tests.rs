@@ -367,3 +367,106 @@ fn summaries_of_two_kinds_keep_their_counts() {
     assert_eq!(ints.mean(), Some(1.5));
     assert_eq!(ints.squared_distances(), Some(0.5));
 }
+
+const MOST_DIGITS: i128 = 10_i128.pow(38) - 1;
+
+fn decimals() -> impl Strategy<Value = Vec<i128>> {
+    let value = prop_oneof![
+        -MOST_DIGITS..=MOST_DIGITS,
+        any::<i64>().prop_map(i128::from),
+        (0_u32..127, -2_i128..3).prop_map(|(bits, near)| {
+            ((1_i128 << bits) + near).clamp(-MOST_DIGITS, MOST_DIGITS)
+        }),
+        (0_u32..127, -2_i128..3).prop_map(|(bits, near)| {
+            (near - (1_i128 << bits)).clamp(-MOST_DIGITS, MOST_DIGITS)
+        }),
+    ];
+    prop_oneof![
+        prop::collection::vec(value, 0..40),
+        prop::collection::vec(edge_i64().prop_map(i128::from), 0..40),
+    ]
+}
+
+/// The smallest shift with which all values, rounded in both directions, fit 64 bits; by division.
+fn plain_shift(values: &[i128]) -> u8 {
+    let fits = |shift: &u8| {
+        values.iter().all(|&value| {
+            let (low, high) = plain_bounds(value, *shift);
+            i64::try_from(low).is_ok() && i64::try_from(high).is_ok()
+        })
+    };
+    (0..=64).find(fits).unwrap()
+}
+
+fn plain_bounds(value: i128, shift: u8) -> (i128, i128) {
+    let unit = 1_i128 << shift;
+    let low = value.div_euclid(unit);
+    (low, low + i128::from(value.rem_euclid(unit) != 0))
+}
+
+proptest! {
+    #[test]
+    fn decimals_equal_the_rows(values in decimals(), seed in any::<u64>()) {
+        let valid = validity(values.len(), seed);
+        let bytes = bits(&valid);
+        let kept = valid_values(&values, &valid);
+        let found = ColumnSummary::of_values(3, &values, Some(Bitmap::new(&bytes, 0, values.len())));
+        prop_assert_eq!((found.column_id, found.kind), (3, SummaryKind::Decimal));
+        prop_assert_eq!(found.value_rows, kept.len() as u64);
+        prop_assert_eq!(found.null_rows, (values.len() - kept.len()) as u64);
+        let Some((&least, &most)) = kept.iter().min().zip(kept.iter().max()) else {
+            prop_assert_eq!(found.decimal_range(), None);
+            prop_assert_eq!(found.decimal_sum(), Some(0));
+            return Ok(());
+        };
+        let shift = plain_shift(&kept);
+        prop_assert_eq!(found.shift, shift);
+        let bounds = (plain_bounds(least, shift).0 << shift, plain_bounds(most, shift).1 << shift);
+        prop_assert_eq!(found.decimal_range(), Some((bounds.0, bounds.1, shift == 0)));
+        prop_assert!(bounds.0 <= least && most <= bounds.1);
+        let sum = (shift == 0).then(|| kept.iter().sum());
+        prop_assert_eq!(found.decimal_sum(), sum);
+    }
+
+    #[test]
+    fn halves_of_decimals_merge_to_the_whole(values in decimals(), cut in any::<prop::sample::Index>()) {
+        let whole = ColumnSummary::of_values(1, &values, None);
+        let (left, right) = values.split_at(cut.index(values.len() + 1));
+        let left = ColumnSummary::of_values(1, left, None);
+        let right = ColumnSummary::of_values(1, right, None);
+        for merged in [left.merge(&right), right.merge(&left)] {
+            let counted = ColumnSummary { m2: whole.m2, ..merged };
+            prop_assert_eq!(counted, whole);
+            let squares = whole.m2.max(1.0);
+            assert_close(merged.m2, whole.m2, squares * 1e-9)?;
+        }
+    }
+
+    #[test]
+    fn pruning_by_decimals_never_loses_a_row(values in decimals(), ends in decimals()) {
+        let (low, high) = (ends.first().copied(), ends.get(1).copied());
+        let range = ValueRange::Decimal(low, high);
+        let accepted = |value: &i128| low.is_none_or(|low| low <= *value) && high.is_none_or(|high| *value <= high);
+        let found = ColumnSummary::of_values(1, &values, None);
+        if found.prunes(&range) {
+            prop_assert!(!values.iter().any(accepted));
+        }
+    }
+}
+
+#[test]
+fn large_decimals_have_outer_bounds() {
+    let large = (1_i128 << 63) + 1;
+    let found = ColumnSummary::of_values(1, &[large, large + 2], None);
+    assert_eq!(found.decimal_range(), Some((large - 1, large + 3, false)));
+    assert_eq!(found.decimal_sum(), None);
+    assert!(found.prunes(&ValueRange::Decimal(Some(large + 4), None)));
+    assert!(found.prunes(&ValueRange::Decimal(None, Some(large - 2))));
+    assert!(!found.prunes(&ValueRange::Decimal(Some(large + 3), None)));
+    let widest = ColumnSummary::of_values(1, &[-MOST_DIGITS, MOST_DIGITS], None);
+    assert!(!widest.prunes(&ValueRange::Decimal(Some(MOST_DIGITS), None)));
+    for too_large in [MOST_DIGITS + 1, -MOST_DIGITS - 1, i128::MIN, i128::MAX] {
+        let counted = ColumnSummary::of_values(1, &[1, too_large], None);
+        assert_eq!(counted, ColumnSummary::of_counts(1, 2, 0));
+    }
+}

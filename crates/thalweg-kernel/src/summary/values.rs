@@ -12,7 +12,7 @@ use crate::bitmap::Bitmap;
 /// Values summarised at once: those of a page, so that zones of blocks come out on the way.
 pub const SUMMARY_CHUNK_ROWS: usize = 1024;
 
-const CHUNK_ROWS: usize = SUMMARY_CHUNK_ROWS;
+pub(super) const CHUNK_ROWS: usize = SUMMARY_CHUNK_ROWS;
 
 /// Accumulators per quantity: enough to hide the latency of an addition, few enough for 16 vector registers.
 const LANES: usize = 4;
@@ -30,7 +30,7 @@ pub trait SummaryValue: Copy + Default + sealed::Sealed {
     fn summarise(values: &[Self]) -> ColumnSummary;
 }
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
 }
 
@@ -444,9 +444,10 @@ pub(super) fn settled(m2: f64) -> f64 {
     }
 }
 
-/// A float sum and what its rounding lost, as a summary stores them.
+/// A float sum and what its rounding lost, as a summary stores them: with one NaN only, for machines differ in its bits.
 pub(super) fn join_sum((sum, lost): (f64, f64)) -> u128 {
-    u128::from(sum.to_bits()) | u128::from(lost.to_bits()) << 64
+    let bits = |float: f64| u128::from(if float.is_nan() { f64::NAN } else { float }.to_bits());
+    bits(sum) | bits(lost) << 64
 }
 
 /// See [`join_sum`].

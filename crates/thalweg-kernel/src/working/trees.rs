@@ -197,11 +197,28 @@ impl Working {
             changed.or_else(|error| defer(added, error))
         });
         for page in replaced {
-            let bytes = u64::from(page.bytes);
-            self.since_checkpoint.page_bytes += bytes;
-            self.longest_page_bytes = self.longest_page_bytes.max(bytes);
+            self.longest_page_bytes = self.longest_page_bytes.max(page.bytes.into());
         }
         changed
+    }
+
+    /// The bytes of index pages that a commit makes anew.
+    ///
+    /// # Errors
+    /// When a page that it needs cannot be loaded.
+    pub(crate) fn changed_bytes(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<u64> {
+        let mut bytes = 0_u64;
+        for change in fold(changes).0 {
+            let table = self.table(change.table);
+            let Some(tree) = table.and_then(|table| table.tree_of(change.order)) else {
+                continue;
+            };
+            let added = change.added.iter().map(|item| item.key());
+            let removed = keys_of(&change.removed);
+            let changed = tree.changed_bytes(&removed, &[], added, pages)?;
+            bytes = bytes.saturating_add(changed);
+        }
+        Ok(bytes)
     }
 }
 

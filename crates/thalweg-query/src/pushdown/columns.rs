@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{Cast, Expr};
+use std::sync::Arc;
 use thalweg_table::{ColumnRange, ValueRange};
 
 /// Integers that floats represent one by one.
@@ -74,6 +75,8 @@ enum Kind {
     Int,
     UInt,
     Float,
+    Decimal,
+    Bytes,
 }
 
 fn summarised_as(data_type: &DataType) -> Option<Kind> {
@@ -88,6 +91,8 @@ fn summarised_as(data_type: &DataType) -> Option<Kind> {
         | T::Duration(_) => Kind::Int,
         T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64 => Kind::UInt,
         T::Float32 | T::Float64 => Kind::Float,
+        T::Decimal128(..) => Kind::Decimal,
+        T::Utf8 | T::Binary => Kind::Bytes,
         _ => return None,
     })
 }
@@ -144,20 +149,39 @@ fn range_of(
     if value.data_type() != *data_type {
         return None;
     }
-    let value = integer(value)?;
-    match kind {
+    Some(match kind {
         Kind::Int => {
-            let value = i64::try_from(value).ok()?;
-            Some(ValueRange::Int(low.then_some(value), high.then_some(value)))
+            let value = i64::try_from(integer(value)?).ok()?;
+            ValueRange::Int(low.then_some(value), high.then_some(value))
         }
         Kind::UInt => {
-            let value = u64::try_from(value).ok()?;
-            Some(ValueRange::UInt(
-                low.then_some(value),
-                high.then_some(value),
-            ))
+            let value = u64::try_from(integer(value)?).ok()?;
+            ValueRange::UInt(low.then_some(value), high.then_some(value))
         }
-        Kind::Float => None,
+        Kind::Decimal => {
+            let ScalarValue::Decimal128(Some(value), ..) = value else {
+                return None;
+            };
+            ValueRange::Decimal(low.then_some(*value), high.then_some(*value))
+        }
+        Kind::Bytes => {
+            let value: Arc<[u8]> = bytes(value)?.into();
+            ValueRange::Bytes {
+                first: low.then(|| Arc::clone(&value)),
+                last: high.then_some(value),
+                is_open: false,
+            }
+        }
+        Kind::Float => return None,
+    })
+}
+
+/// Strings compare as their bytes do.
+fn bytes(value: &ScalarValue) -> Option<&[u8]> {
+    match value {
+        ScalarValue::Utf8(Some(value)) => Some(value.as_bytes()),
+        ScalarValue::Binary(Some(value)) => Some(value),
+        _ => None,
     }
 }
 
@@ -182,7 +206,7 @@ fn range_of_float(value: f64, kind: Kind, low: bool, high: bool) -> Option<Value
             accepts_nan: true,
         });
     }
-    if value.abs() >= EXACT_IN_F64 {
+    if !matches!(kind, Kind::Int | Kind::UInt) || value.abs() >= EXACT_IN_F64 {
         return None;
     }
     #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
@@ -222,6 +246,25 @@ fn span(a: ValueRange, b: ValueRange) -> Option<ValueRange> {
                 accepts_nan: true,
             }
         }
+        (ValueRange::Decimal(a0, a1), ValueRange::Decimal(b0, b1)) => {
+            ValueRange::Decimal(a0.min(b0), a1.max(b1))
+        }
+        (
+            ValueRange::Bytes {
+                first: a0,
+                last: a1,
+                ..
+            },
+            ValueRange::Bytes {
+                first: b0,
+                last: b1,
+                ..
+            },
+        ) => ValueRange::Bytes {
+            first: a0.min(b0),
+            last: a1.max(b1),
+            is_open: false,
+        },
         _ => return None,
     })
 }
@@ -238,6 +281,7 @@ mod tests {
             Field::new("u", DataType::UInt64, true),
             Field::new("f", DataType::Float32, true),
             Field::new("s", DataType::Utf8, true),
+            Field::new("d", DataType::Decimal128(20, 3), true),
         ])
     }
 
@@ -309,8 +353,36 @@ mod tests {
     }
 
     #[test]
+    fn strings_and_decimals_have_ranges() {
+        let text = |text: &str| Some(Arc::from(text.as_bytes()));
+        let range = |first, last| ValueRange::Bytes {
+            first,
+            last,
+            is_open: false,
+        };
+        assert_eq!(
+            ranges(&col("s").eq(lit("x"))),
+            [(3, range(text("x"), text("x")))]
+        );
+        assert_eq!(
+            ranges(&col("s").gt(lit("x"))),
+            [(3, range(text("x"), None))]
+        );
+        let listed = col("s").in_list(vec![lit("b"), lit("a")], false);
+        assert_eq!(ranges(&listed), [(3, range(text("a"), text("b")))]);
+        let decimal = |value, scale| lit(ScalarValue::Decimal128(Some(value), 20, scale));
+        assert_eq!(
+            ranges(&col("d").lt(decimal(1_500, 3))),
+            [(4, ValueRange::Decimal(None, Some(1_500)))]
+        );
+        // Another scale, and floats.
+        assert_eq!(ranges(&col("d").lt(decimal(15, 1))), []);
+        assert_eq!(ranges(&col("d").lt(lit(1.5))), []);
+        assert_eq!(ranges(&col("s").lt(lit(1.5))), []);
+    }
+
+    #[test]
     fn what_is_not_understood_prunes_nothing() {
-        assert_eq!(ranges(&col("s").eq(lit("x"))), []);
         assert_eq!(ranges(&col("i").not_eq(lit(5_i32))), []);
         assert_eq!(
             ranges(&col("i").eq(lit(5_i32)).or(col("u").eq(lit(1_u64)))),

@@ -9,7 +9,7 @@ use crate::error::{invalid, limit, schema};
 use crate::order::is_ascending;
 use crate::pool::Spare;
 use crate::schema::element_type;
-use crate::summarise::summarise_pages;
+use crate::summarise::{byte_bounds, byte_parts, summarise_pages, summary_kind};
 use crate::time::order_keys;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -20,7 +20,8 @@ use thalweg_codec::{Element, ElementType, EncodeError, EncodedChunk, Encoder, Le
 use thalweg_kernel::block::{
     BLOCK_PAGE_POSITIONS, BlockBuilder, BlockSpec, EncodedBlock, MAX_PAGE_ENTRIES, ROWS_ORDER, Role,
 };
-use thalweg_kernel::summary::ColumnSummary;
+use thalweg_kernel::index::SummaryList;
+use thalweg_kernel::summary::{ColumnSummary, SummaryKind};
 use thalweg_kernel::{Error, ErrorKind, Result, TableId};
 
 /// Rows whose values take more than this are cut into several blocks: a block may have 64 MiB, encoded.
@@ -177,7 +178,7 @@ impl BlockEncoder {
             implicit_key: definition.time().is_none(),
         };
         let mut builder = BlockBuilder::new(spec, chunks_of(batch));
-        let mut summaries = Vec::new();
+        let mut summaries = SummaryList::default();
         for (position, (column, array)) in
             definition.columns().iter().zip(batch.columns()).enumerate()
         {
@@ -191,7 +192,10 @@ impl BlockEncoder {
             let summary = summary.map_err(|e| {
                 Error::with_source(e.kind(), format!("column \"{}\": {e}", column.name), e)
             })?;
-            summaries.extend(summary);
+            if let Some(summary) = summary {
+                let bounds = (summary.kind == SummaryKind::Bytes).then(|| byte_bounds(array));
+                summaries.push(summary, bounds.flatten());
+            }
         }
         builder.finish(keys, summaries)
     }
@@ -228,7 +232,9 @@ impl BlockEncoder {
             self.encode_bits(nulls.inner())?;
             builder.add_chunk(id, Role::Validity, &self.chunk)?;
         }
-        Ok(summary)
+        // Decimals with too many digits have no summary.
+        let is_whole = |summary: &ColumnSummary| summary.kind == summary_kind(array.data_type());
+        Ok(summary.filter(is_whole))
     }
 
     /// Adds bounds of the pages of a column, which were summarised.
@@ -300,16 +306,7 @@ impl BlockEncoder {
     }
 
     fn encode_bytes(&mut self, array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<()> {
-        let (offsets, data) = match array.data_type() {
-            DataType::Utf8 => (
-                array.as_string::<i32>().offsets(),
-                array.as_string::<i32>().value_data(),
-            ),
-            _ => (
-                array.as_binary::<i32>().offsets(),
-                array.as_binary::<i32>().value_data(),
-            ),
-        };
+        let (offsets, data) = byte_parts(array);
         let is_hidden = |nulls: &NullBuffer| {
             (0..nulls.len()).any(|row| nulls.is_null(row) && offsets[row] != offsets[row + 1])
         };

@@ -169,24 +169,19 @@ fn overlaps(reach: Option<Place>, block: &Entry) -> bool {
 mod tests {
     use super::*;
     use thalweg_kernel::CommitNo;
-    use thalweg_kernel::index::Address;
 
     /// Blocks of (first key, last key, commit) with ten rows each, in the order of an index.
     fn list(blocks: &[(i64, i64, u64)]) -> BlockList {
         let entry = |(key_min, key_max, commit): &(i64, i64, u64)| Entry {
-            level: 0,
             sorted: true,
             rows: 10,
             blocks: 1,
-            block_bytes: 0,
             key_min: *key_min,
             key_max: *key_max,
             commit_min: CommitNo(*commit),
             commit_max: CommitNo(*commit),
             first_commit: CommitNo(*commit),
-            ordinal: 0,
-            address: Address::default(),
-            columns: Vec::new().into(),
+            ..Entry::unknown()
         };
         let mut blocks: Vec<Entry> = blocks.iter().map(entry).collect();
         blocks.sort_by_key(Entry::key);

@@ -17,7 +17,7 @@
 //!   rewritten for them lose a block for every `split_fragment_bytes`. A lone block is no file to be rewritten; a small file
 //!   is rewritten for one short block, a large one for as many as make it worth its size. What remains are the few short
 //!   blocks of large files in order, and what is rewritten has none left, so that no file is rewritten again and again.
-//! - Blocks are packed only where their rows fit in one block, so that no rows are written for nothing (`raw_sizes`).
+//! - Blocks are packed only where their rows fit in one block, so that no rows are written for nothing (`sizes`).
 //!
 //! Arrival. Blocks come in the order of their first commits, and of their numbers where these are equal. A step takes all
 //! blocks with keys in a range whose first commits lie between two commits, the last of them at most that of the beginning of
@@ -30,9 +30,9 @@
 //! of a fragment would no longer be that of its table, and a frame could list thousands of blocks.
 
 use super::blocks::{BlockList, runs};
-use super::overlaps::{Commits, MOST_REMOVED, Search, cost, is_old, open_parts};
-use super::raw_sizes::Sizes;
+use super::overlaps::{Commits, Search, StepSize, cost, is_old, open_parts};
 use super::read::scan_blocks;
+use super::sizes::Sizes;
 use super::write::{Output, concat, cutter, raw_bytes};
 use crate::engine::Maintenance;
 use crate::merge::Sorted;
@@ -90,7 +90,8 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     engine.kernel().encode_open_rows(table.id())?;
     let mut done = Maintained::default();
     let mut conflicts = 0;
-    let mut most_steps = None;
+    let mut size = StepSize::new(&table.view()?);
+    let mut steps_from_here = None;
     let Maintenance {
         has_garbage,
         raw_sizes,
@@ -101,11 +102,11 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     loop {
         check(go_on).map_err(|e| table.name_error(e))?;
         let view = table.view()?;
-        let step = Step::plan(&view, until, Sizes::new(&view, sizes), go_on);
+        let step = Step::plan(&view, until, size, Sizes::new(&view, sizes), go_on);
         let Some(step) = step.map_err(|e| table.name_error(e))? else {
             break;
         };
-        let most_steps = *most_steps.get_or_insert_with(|| step.most_steps(&view, until));
+        let most_steps = *steps_from_here.get_or_insert_with(|| step.most_steps(until));
         if steps >= most_steps {
             let what = "it names other keys than the blocks below it have, so that the rows cannot be put in order";
             return Err(table.name_error(Error::corruption("the index", what)));
@@ -125,6 +126,11 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
             }
             Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
                 conflicts += 1;
+            }
+            // Its blocks lie on too many pages of the index for one commit.
+            Err(e) if e.kind() == ErrorKind::Limit && size.shrunk().is_some() => {
+                size = size.shrunk().unwrap_or(size);
+                (steps, steps_from_here) = (0, None);
             }
             Err(e) => return Err(table.name_error(e)),
         }
@@ -159,6 +165,7 @@ struct Step {
     cuts: Vec<Range<usize>>,
     /// The last commit when the call began.
     until: CommitNo,
+    size: StepSize,
 }
 
 /// All rows of a range of keys, to be put in order.
@@ -190,8 +197,8 @@ enum Part {
 
 impl Step {
     /// How many steps it can take from here until all is in order.
-    fn most_steps(&self, view: &TableView, until: CommitNo) -> u64 {
-        let of_step = view.engine().options().maintain_rows.max(1);
+    fn most_steps(&self, until: CommitNo) -> u64 {
+        let of_step = self.size.rows;
         let steps_of = |block: &Entry| 1 + cost(block) / of_step;
         let old = self.list.blocks.iter().filter(|block| is_old(block, until));
         let steps: u64 = old.map(steps_of).sum();
@@ -205,6 +212,7 @@ impl Step {
     fn plan(
         view: &TableView,
         until: CommitNo,
+        size: StepSize,
         mut sizes: Sizes<'_>,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Self>> {
@@ -212,7 +220,7 @@ impl Step {
         sizes.retain(&list.blocks);
         let is_old = |block: &&Entry| is_old(block, until);
         let old: Vec<&Entry> = list.blocks.iter().filter(is_old).collect();
-        let (ranges, commits) = Search::new(view, &list, &old).ranges_to_merge(until);
+        let (ranges, commits) = Search::new(view, size, &list, &old).ranges_to_merge(until);
         let cuts: Vec<Range<usize>> = list
             .blocks
             .iter()
@@ -244,6 +252,7 @@ impl Step {
             packs: Vec::new(),
             cuts,
             until,
+            size,
         };
         step.packs = loop {
             let packs = step.short_neighbours(view, &sizes);
@@ -294,7 +303,7 @@ impl Step {
                 *may_go &= !kept.contains(&block.address.file);
             }
         };
-        self.within_budget(view, groups)
+        self.within_budget(groups)
     }
 
     /// Runs of blocks in order that are one block together, among those that may go.
@@ -324,7 +333,7 @@ impl Step {
                 && rows + block.rows <= most_rows
                 && bytes + block.block_bytes <= MOST_PACKED_BYTES
                 && sizes.fit(rows + block.rows, raw.saturating_add(raw_bytes))
-                && group.len() < MOST_REMOVED
+                && group.len() < self.size.blocks
                 && split_of(group.start) == split_of(at)
             {
                 group.end = at + 1;
@@ -386,8 +395,8 @@ impl Step {
 
     /// The first groups, as many as one step takes, and what else is to be done in the files that they are in: a file is
     /// written anew once, not once for each step.
-    fn within_budget(&self, view: &TableView, groups: Vec<Range<usize>>) -> Vec<Range<usize>> {
-        let mut budget = view.engine().options().maintain_rows.max(1);
+    fn within_budget(&self, groups: Vec<Range<usize>>) -> Vec<Range<usize>> {
+        let mut budget = self.size.rows;
         let mut removed = 0;
         let mut touched = self.rewritten_files();
         let mut taken = Vec::new();
@@ -399,7 +408,7 @@ impl Step {
             let files: HashSet<FileId> = blocks.iter().filter_map(file).collect();
             let lone = blocks.iter().filter(|block| file(block).is_none()).count();
             let goes_along = !files.is_empty() && files.is_subset(&touched);
-            if (budget == 0 && !goes_along) || removed + lone > MOST_REMOVED {
+            if (budget == 0 && !goes_along) || removed + lone > self.size.blocks {
                 continue;
             }
             budget = budget.saturating_sub(blocks.iter().map(cost).sum());

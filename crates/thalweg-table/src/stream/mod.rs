@@ -8,14 +8,13 @@ mod blocks;
 mod encoder;
 mod maintain;
 mod overlaps;
-mod raw_sizes;
 mod read;
+mod sizes;
 mod stats;
 mod write;
 
 pub(crate) use encoder::StreamEncoder;
 pub(crate) use maintain::maintain;
-pub(crate) use raw_sizes::RawSizes;
 pub(crate) use read::{partitions, scan};
 pub(crate) use stats::stats;
 pub(crate) use write::append;

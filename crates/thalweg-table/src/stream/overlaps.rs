@@ -15,6 +15,8 @@ use thalweg_kernel::{CommitNo, FileId};
 
 /// Most blocks outside of fragments that one step takes away: their keys take a sixth of a frame.
 pub(super) const MOST_REMOVED: usize = 1 << 16;
+/// How much less a step takes after one that changed more of the index than one commit may.
+const SHRINKS: usize = 4;
 /// Encoded bytes that are as much work as a row, where rows are wide.
 const BYTES_PER_ROW: u64 = 64;
 /// Blocks that overlap in one place are merged with each other at once where they are no more than this part of a step: so most
@@ -34,19 +36,50 @@ pub(super) fn open_parts(view: &TableView) -> Vec<(CommitNo, KeyRange)> {
 /// Commits, both ends included.
 pub(super) type Commits = RangeInclusive<CommitNo>;
 
+/// How much one step takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepSize {
+    /// About so much work, in rows.
+    pub(super) rows: u64,
+    /// At most so many blocks outside of fragments.
+    pub(super) blocks: usize,
+}
+
+impl StepSize {
+    pub(super) fn new(view: &TableView) -> Self {
+        Self {
+            rows: view.engine().options().maintain_rows.max(1),
+            blocks: MOST_REMOVED,
+        }
+    }
+
+    /// A smaller one; `None` where a step takes no less than two blocks.
+    pub(super) fn shrunk(self) -> Option<Self> {
+        let least = 2;
+        (self.blocks > least).then(|| Self {
+            rows: (self.rows / SHRINKS as u64).max(1),
+            blocks: (self.blocks / SHRINKS).max(least),
+        })
+    }
+}
+
 /// Where blocks overlap.
 pub(super) struct Search<'a> {
     /// Those that may be merged, in the order of the index.
     blocks: &'a [&'a Entry],
     open: Vec<(CommitNo, KeyRange)>,
-    /// About so much work is one step, in rows.
-    step_rows: u64,
+    size: StepSize,
     /// The cost of copying the blocks of each fragment, in rows.
     fragments: HashMap<FileId, u64>,
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(view: &TableView, list: &BlockList, blocks: &'a [&'a Entry]) -> Self {
+    pub(super) fn new(
+        view: &TableView,
+        size: StepSize,
+        list: &BlockList,
+        blocks: &'a [&'a Entry],
+    ) -> Self {
         let mut fragments = HashMap::new();
         for block in &list.blocks {
             if list.fragments.contains_key(&block.address.file) {
@@ -56,7 +89,7 @@ impl<'a> Search<'a> {
         Self {
             blocks,
             open: open_parts(view),
-            step_rows: view.engine().options().maintain_rows.max(1),
+            size,
             fragments,
         }
     }
@@ -65,7 +98,7 @@ impl<'a> Search<'a> {
     /// the blocks that are merged there.
     pub(super) fn ranges_to_merge(&self, until: CommitNo) -> (Vec<KeyRange>, Commits) {
         let all = CommitNo(0)..=until;
-        let mut budget = self.step_rows;
+        let mut budget = self.size.rows;
         let mut removed = 0;
         let mut ranges: Vec<KeyRange> = Vec::new();
         let mut last_run = None;
@@ -74,7 +107,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let blocks = &self.blocks[run];
-            let most_work = self.step_rows / CROWD_PART;
+            let most_work = self.size.rows / CROWD_PART;
             if let Some(crowd) = Crowd::find(blocks, most_work) {
                 if !ranges.is_empty() {
                     break;
@@ -85,7 +118,7 @@ impl<'a> Search<'a> {
                 }
                 continue;
             }
-            let front = self.front_of_run(blocks, budget, MOST_REMOVED - removed);
+            let front = self.front_of_run(blocks, budget, self.size.blocks - removed);
             if self.is_left_alone(&front, self.blocks) {
                 continue;
             }
@@ -100,7 +133,7 @@ impl<'a> Search<'a> {
             last_run = Some(number);
             budget = budget.saturating_sub(front.work);
             removed += front.blocks;
-            if budget == 0 || removed >= MOST_REMOVED {
+            if budget == 0 || removed >= self.size.blocks {
                 break;
             }
         }
@@ -123,15 +156,15 @@ impl<'a> Search<'a> {
         // Half of what is written lies within the range at least, also where the blocks of one commit are more than a step.
         let there = crowd.commits.range(commits.clone());
         let work: u64 = there.map(|(_, (work, _))| work).sum();
-        let most_work = self.step_rows.max(2 * work);
-        let front = self.front_of_run(&blocks[run], most_work, MOST_REMOVED);
+        let most_work = self.size.rows.max(2 * work);
+        let front = self.front_of_run(&blocks[run], most_work, self.size.blocks);
         (!self.is_left_alone(&front, &members)).then_some(front.keys)
     }
 
     /// Whether a range of these blocks is not merged by this call.
     fn is_left_alone(&self, front: &Front, blocks: &[&Entry]) -> bool {
-        // So many have one key: they are in order of arrival, and no commit could name them all.
-        let have_one_key = front.blocks > 4 * MOST_REMOVED;
+        // So many have one key: they are in order of arrival, and no commit could take them all out.
+        let have_one_key = front.blocks > 4 * self.size.blocks;
         have_one_key || waits_for_open_rows(&self.open, blocks, front.keys)
     }
 

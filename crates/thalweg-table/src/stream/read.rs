@@ -31,8 +31,9 @@ const TYPICAL_VALUE_BYTES: usize = 16;
 pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
     let (engine, definition) = (view.engine(), view.definition());
     let projection = request.projection.as_deref();
-    let range =
-        |range: &crate::ColumnRange| Ok((column_id(definition, range.column)?, range.range));
+    let range = |wanted: &crate::ColumnRange| {
+        Ok((column_id(definition, wanted.column)?, wanted.range.clone()))
+    };
     let ranges: Vec<_> = request.ranges.iter().map(range).collect::<Result<_>>()?;
     let reader = Reader::new(view, projection, request.keys)?
         .with_one_nan(request.one_nan)

@@ -7,9 +7,10 @@
 //! Few rows are committed raw and become blocks later, together with others; more are encoded here, in the threads of
 //! the caller and the pool; a large append goes to files of its own, which one small frame makes part of the table.
 
+use crate::closed::Closed;
 use crate::conform::conform;
 use crate::definition::TableDefinition;
-use crate::engine::{AppendLimits, Closed, Engine};
+use crate::engine::{AppendLimits, Engine};
 use crate::order::{Cutter, sorted_batch};
 use crate::pool::Ticket;
 use crate::reader::keys_of;
@@ -26,7 +27,7 @@ use thalweg_kernel::index::{Entry, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, encode_
 use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::{
     Commit, Durability, Edit, Error, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, GroupRoom, Result,
-    RowsPart,
+    RowsPart, are_few_pages,
 };
 
 /// Batches that are kept in case that the definition changes while they are encoded.
@@ -281,6 +282,9 @@ impl<'a> Intake<'a> {
     }
 }
 
+/// So few blocks are never on more pages of the index than one commit changes, however long the pages are.
+const NEVER_SCATTERED_BLOCKS: usize = 16;
+
 /// Encoded blocks: in memory while they are few, else in fragments.
 #[derive(Default)]
 pub(super) struct Output {
@@ -409,7 +413,23 @@ impl Output {
         Ok(std::mem::take(&mut self.fragments))
     }
 
+    /// Puts blocks into a fragment that lie on more pages of the index than one commit changes.
+    fn stage_scattered(&mut self, table: &Table, definition: &TableDefinition) -> Result<()> {
+        if self.blocks.len() <= NEVER_SCATTERED_BLOCKS {
+            return Ok(());
+        }
+        let view = table.view()?;
+        let keys = self.blocks.iter().map(|block| block.entry.key());
+        let (tree, store) = (&view.snapshot().tree, view.engine().kernel().store());
+        if are_few_pages(tree.changed_bytes(&[], &[], keys, &**store)?) {
+            return Ok(());
+        }
+        let blocks = std::mem::take(&mut self.blocks);
+        { blocks.iter() }.try_for_each(|block| self.stage(table, definition, block))
+    }
+
     fn into_commit(mut self, table: &Table, shape: &Shape) -> Result<Commit> {
+        self.stage_scattered(table, &shape.definition)?;
         self.finish_fragment()?;
         let (table, definition_version) = (table.id(), shape.version);
         let add = |roots| Edit::AddFragments {

@@ -17,7 +17,9 @@ use thalweg_kernel::index::Address;
 use thalweg_kernel::paths::fragment_name;
 use thalweg_kernel::store::Store;
 use thalweg_kernel::{DatabaseId, ErrorKind, FileId, TableId};
-use thalweg_table::{BlockDecoder, BlockEncoder, CreateOptions, TableDefinition, decode_block};
+use thalweg_table::{
+    BlockDecoder, BlockEncoder, CreateOptions, TableDefinition, ValueRange, decode_block,
+};
 
 const TABLE: TableId = TableId(7);
 const FILE: FileId = FileId(3);
@@ -544,4 +546,25 @@ fn rows_of_more_pages_than_a_block_has_become_several() {
     let blocks = encode(&definition, &batch.unwrap(), Level::Fast);
     let found: Vec<u64> = blocks.iter().map(|block| block.entry.rows).collect();
     assert_eq!(found, [25 * 1_024, 25 * 1_024]);
+}
+
+#[test]
+fn blocks_know_the_bounds_of_decimals() {
+    let entry_of = |values: Vec<Option<i128>>| {
+        let array = Arc::new(Decimal128Array::from(values));
+        let (definition, batch) = one_column(array);
+        encode(&definition, &batch, Level::Fast)[0].entry.clone()
+    };
+    let entry = entry_of(vec![Some(-250), None, Some(1_300)]);
+    let [summary] = &entry.columns[..] else {
+        panic!("one summary, not {:?}", entry.columns);
+    };
+    assert_eq!(summary.decimal_range(), Some((-250, 1_300, true)));
+    assert_eq!(summary.decimal_sum(), Some(1_050));
+    assert_eq!(summary.null_rows, 1);
+    let prunes = |low, high| entry.prunes(summary.column_id, &ValueRange::Decimal(low, high));
+    assert!(prunes(Some(1_301), None) && prunes(None, Some(-251)));
+    assert!(!prunes(Some(1_300), None) && !prunes(None, Some(-250)));
+    let too_large = entry_of(vec![Some(1), Some(10_i128.pow(38))]);
+    assert!(too_large.columns.is_empty(), "{:?}", too_large.columns);
 }

@@ -11,6 +11,7 @@
 )]
 
 mod blocks;
+mod bounds;
 mod conform;
 mod definition;
 mod random;

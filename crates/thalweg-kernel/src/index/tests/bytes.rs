@@ -35,6 +35,7 @@ fn sample() -> Vec<Entry> {
     let fragment = Entry {
         level: 2,
         sorted: false,
+        fragment: true,
         rows: 1_000_000,
         blocks: 400,
         block_bytes: 5_000_000,
@@ -117,8 +118,8 @@ fn a_list_has_these_bytes() {
         "000000000000cc3f",
         "01",
         "01",
-        // A page of level 2, 400 blocks of 5,000,000 bytes, leftmost commit 2 + 1; column set 1.
-        "06",
+        // The root of a fragment of level 2, 400 blocks of 5,000,000 bytes, leftmost commit 2 + 1; column set 1.
+        "0e",
         "02",
         "9003",
         "c096b102",
@@ -164,11 +165,11 @@ fn sample_page() -> (Vec<u8>, Entry) {
 fn a_page_has_these_bytes() {
     let (bytes, root) = sample_page();
     let (header, body) = bytes.split_at(32);
-    // Magic, version 1, level 1, table 3, three entries, length of the body, zeros, checksum.
+    // Magic, version 1, level 1, table 3, three entries, length of the body, order 0, zeros, checksum.
     assert_eq!(
         hex(header),
         format!(
-            "54495047 0100 01 00 03000000 03000000 {:02x}000000 0000000000000000 b67ae950",
+            "54495047 0100 01 00 03000000 03000000 {:02x}000000 0000000000000000 fe030589",
             body.len()
         )
         .replace(' ', "")
@@ -179,6 +180,68 @@ fn a_page_has_these_bytes() {
     let page = Page::decode(DATABASE, TABLE, &root, &bytes).unwrap();
     assert!(page.entries().eq(&in_order));
     assert_eq!(page.total(), root);
+}
+
+/// An entry with a summary of decimals alone, and the bytes of that summary in its list.
+fn decimals_as_bytes(values: &[i128]) -> (Entry, Vec<u8>) {
+    let rows = values.len() as u64;
+    let with = |columns: Vec<ColumnSummary>| Entry {
+        rows,
+        columns: columns.into(),
+        ..block(0, 0, 1, 0)
+    };
+    let entry = with(vec![ColumnSummary::of_values(9, values, None)]);
+    let bytes = list(std::slice::from_ref(&entry));
+    let before = list(&[with(vec![ColumnSummary::of_counts(9, rows, 0)])]).len() - 1;
+    (entry, bytes[before..].to_vec())
+}
+
+#[test]
+fn summaries_of_decimals_have_these_bytes() {
+    let golden = [
+        // Shift 0, least 4, span 5, sum 12 + 6, squared distances 14.
+        (
+            vec![4, 9, 5],
+            "20".to_owned() + "00" + "08" + "05" + "06" + "0000000000002c40",
+        ),
+        // Smallest = largest.
+        (vec![-3, -3], "08".to_owned() + "00" + "05" + "00"),
+        // Units of 2: 2^62 to 2^62 + 2, and no sum.
+        (
+            vec![(1 << 63) + 1, (1 << 63) + 3],
+            "c0".to_owned() + "01" + "80808080808080808001" + "02",
+        ),
+    ];
+    for (values, expected) in golden {
+        let (entry, bytes) = decimals_as_bytes(&values);
+        assert_eq!(hex(&bytes), expected, "{values:?}");
+        assert_eq!(
+            decode_entries(&list(std::slice::from_ref(&entry))).unwrap(),
+            [entry]
+        );
+    }
+}
+
+#[test]
+fn other_spellings_of_decimals_are_refused() {
+    let (entry, summary) = decimals_as_bytes(&[(1 << 63) + 1, (1 << 63) + 3]);
+    let whole = list(&[entry]);
+    let start = whole.len() - summary.len();
+    let refused = |at: usize, byte: u8, what: &str| {
+        let mut bytes = whole.clone();
+        bytes[start + at] = byte;
+        let error = decode_entries(&bytes).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    for flags in [0x40, 0x80] {
+        refused(0, flags, "does not agree with the flags");
+    }
+    for flags in [0xc8, 0xe0] {
+        refused(0, flags, "have flags of exact ones");
+    }
+    refused(0, 0xd0, "flags 0xd0, which this program does not know");
+    refused(1, 0, "does not agree with the flags");
+    refused(1, 65, "shifted too far");
 }
 
 #[test]
@@ -331,7 +394,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         .prop_map(|(min, span)| (min, min.saturating_add_unsigned(span)));
     let commits = (any::<u32>(), any::<u32>(), any::<u32>());
     let address = (any::<u64>(), 0_u64..1 << 60, any::<u32>(), any::<u32>());
-    (keys, commits, address, 0_u8..3, -100_i64..100, 0_usize..6).prop_map(
+    (keys, commits, address, 0_u8..3, -100_i64..100, 0_usize..8).prop_map(
         |(keys, commits, address, level, value, columns)| {
             let first = u64::from(commits.0);
             let last = first + u64::from(commits.1);

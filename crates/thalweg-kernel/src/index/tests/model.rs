@@ -1,10 +1,11 @@
 //! Random changes, walks and checkpoints against a sorted list.
 
-use super::super::page::Child;
+use super::super::page::{Child, unwritten_below};
 use super::*;
 use crate::summary::ValueRange;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -18,13 +19,15 @@ enum Op {
     Replace(usize, usize, Vec<(i64, u32, i64, usize)>),
     /// All items of a key range go.
     RemoveRange(i64, i64),
+    /// So many items from the so manieth on go as runs of so many, with as many left between them; what comes in their place.
+    RemoveRuns(usize, usize, usize, Vec<(i64, u32, i64, usize)>),
     Checkpoint,
     Trim,
     Reopen,
 }
 
 fn blocks() -> impl Strategy<Value = Vec<(i64, u32, i64, usize)>> {
-    prop::collection::vec((-12_i64..12, 0_u32..9, -40_i64..40, 0_usize..6), 1..12)
+    prop::collection::vec((-12_i64..12, 0_u32..9, -40_i64..40, 0_usize..8), 1..12)
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -34,6 +37,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => blocks().prop_map(Op::Fragment),
         2 => (0_usize..4, 1_usize..6, prop_oneof![Just(vec![]), blocks()]).prop_map(|(from, step, new)| Op::Replace(from, step, new)),
         1 => (-15_i64..40, 0_i64..30).prop_map(|(start, span)| Op::RemoveRange(start, start + span)),
+        3 => (0_usize..20, 1_usize..90, 1_usize..60, prop_oneof![2 => Just(vec![]), 1 => blocks()])
+            .prop_map(|(from, count, length, new)| Op::RemoveRuns(from, count, length, new)),
         2 => Just(Op::Checkpoint),
         2 => Just(Op::Trim),
         1 => Just(Op::Reopen),
@@ -106,6 +111,7 @@ impl World {
             .disk
             .checkpoint(&tree)
             .unwrap()
+            .into_fragment()
             .committed(commit, commit, first);
         let written = self.disk.written.borrow();
         self.fragment_pages
@@ -117,20 +123,68 @@ impl World {
         (root, named.collect())
     }
 
+    /// Items of the model in runs, every other stretch of `length`.
+    fn runs(&self, from: usize, count: usize, length: usize) -> Vec<Run> {
+        let items: Vec<&Entry> = self.model.0.values().map(|(item, _)| item).collect();
+        let items = items.iter().skip(from).take(count).collect::<Vec<_>>();
+        let run = |items: &[&&Entry]| Run {
+            first: items[0].key(),
+            last: items[items.len() - 1].key(),
+            blocks: items.iter().map(|item| item.blocks).sum(),
+            rows: items.iter().map(|item| item.rows).sum(),
+        };
+        items.chunks(length).step_by(2).map(run).collect()
+    }
+
+    /// Takes runs out; the same by names has to make the same pages. Pages that are not read are not reported as freed.
+    fn replace_runs(&mut self, runs: &[Run], added: Vec<(Entry, Vec<Entry>)>) {
+        let is_in = |key: &EntryKey| runs.iter().any(|run| (run.first..=run.last).contains(key));
+        let removed: Vec<EntryKey> = self.model.0.keys().copied().filter(is_in).collect();
+        let items: Vec<Entry> = added.iter().map(|(item, _)| item.clone()).collect();
+        let before = self.tree.clone();
+        let (mut freed, mut reported) = (Vec::new(), Vec::new());
+        let by_names = before.replace(&removed, items.clone(), &self.disk, &mut freed);
+        let by_runs = before.replace_runs(&[], runs, items, &self.disk, &mut reported);
+        let (by_names, by_runs) = (by_names.unwrap(), by_runs.unwrap());
+        assert_eq!(shape(&by_names, &self.disk), shape(&by_runs, &self.disk));
+        assert_eq!(by_names.unwritten_bytes(), by_runs.unwritten_bytes());
+        let freed: BTreeSet<u64> = freed.iter().map(|address| address.offset).collect();
+        assert!(
+            reported
+                .iter()
+                .all(|address| freed.contains(&address.offset))
+        );
+        self.replace(&removed, added);
+    }
+
+    /// What a change makes anew is known before.
+    fn check_changed_bytes(&self, removed: &[EntryKey], items: &[Entry], freed: &[Address]) {
+        let changed =
+            (self.tree).changed_bytes(removed, &[], items.iter().map(Entry::key), &self.disk);
+        let replaced: u64 = freed.iter().map(|page| u64::from(page.bytes)).sum();
+        assert!(
+            replaced <= changed.unwrap(),
+            "{replaced} bytes of pages are replaced"
+        );
+    }
+
     fn replace(&mut self, removed: &[EntryKey], added: Vec<(Entry, Vec<Entry>)>) {
         for key in removed {
             self.model.0.remove(key).unwrap();
         }
-        let items = added.iter().map(|(item, _)| item.clone()).collect();
+        let items: Vec<Entry> = added.iter().map(|(item, _)| item.clone()).collect();
         self.model.0.extend(
             added
                 .into_iter()
                 .map(|(item, blocks)| (item.key(), (item, blocks))),
         );
-        self.tree = self
+        let mut freed = Vec::new();
+        let changed = self
             .tree
-            .replace(removed, items, &self.disk, &mut self.freed)
-            .unwrap();
+            .replace(removed, items.clone(), &self.disk, &mut freed);
+        self.check_changed_bytes(removed, &items, &freed);
+        self.freed.extend(freed);
+        self.tree = changed.unwrap();
     }
 
     fn apply(&mut self, op: &Op) {
@@ -189,6 +243,11 @@ impl World {
                     .collect();
                 self.replace(&removed, vec![]);
             }
+            Op::RemoveRuns(from, count, length, blocks) => {
+                let runs = self.runs(*from, *count, *length);
+                let items = self.items(blocks);
+                self.replace_runs(&runs, items);
+            }
             Op::Checkpoint => {
                 self.disk.checkpoint(&self.tree);
                 assert!(!self.tree.is_dirty());
@@ -236,6 +295,12 @@ impl World {
 
 fn check(tree: &Tree, model: &Model, disk: &Disk) {
     tree.check_invariants(disk).unwrap();
+    let known = tree.root.as_ref().map_or(0, |root| unwritten_below(root));
+    assert!(
+        known <= tree.unwritten_bytes(),
+        "pages may be written since"
+    );
+    assert_eq!(tree.trim().unwritten_bytes(), known);
     let blocks = model.blocks();
     let walked: Vec<Entry> = tree.iter(None, disk).collect::<Result<_>>().unwrap();
     assert_eq!(walked, blocks);
@@ -400,7 +465,7 @@ proptest! {
     }
 }
 
-fn appended(blocks: i64) -> (Disk, Tree, Vec<Address>) {
+pub(super) fn appended(blocks: i64) -> (Disk, Tree, Vec<Address>) {
     let (disk, mut tree, mut freed) = (Disk::default(), Tree::empty(TABLE), Vec::new());
     for number in 0..blocks {
         let commit = CommitNo(number as u64 + 1);

@@ -1,35 +1,20 @@
 //! Sizes of blocks before they are encoded, by which neighbours are chosen that make one block together.
 //!
 //! Invariants: a size that is known is exact for the definition it was measured with, so that a group of blocks that fits is one
-//! block. Only columns of strings are read, one block at a time, and only of blocks that may be packed. A size belongs to a
-//! place in a file: what is written in the place of a block, with its key, is measured anew.
+//! block. Only columns of strings are read, one block at a time, and only of blocks that may be packed.
 //!
 //! Rejected: packing what may not fit and looking at what becomes of it. It takes the memory of all rows, and leaves blocks
 //! short that would have fitted with fewer others.
 
 use crate::column::{MAX_RAW_BYTES, is_long, most_block_rows, raw_bytes};
 use crate::range::KeyRange;
+use crate::raw_sizes::RawSizes;
 use crate::reader::Reader;
 use crate::table::TableView;
 use arrow_schema::Schema;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use thalweg_kernel::Result;
 use thalweg_kernel::index::{Address, Entry};
-
-/// Bytes of the strings of each block of a table that was measured.
-#[derive(Debug, Default)]
-pub(crate) struct RawSizes(HashMap<Address, u64>);
-
-impl RawSizes {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Never packs a block again.
-    pub(super) fn leave_alone(&mut self, block: Address) {
-        self.0.insert(block, u64::MAX);
-    }
-}
 
 /// Sizes of the blocks of a view.
 pub(super) struct Sizes<'a> {
@@ -59,11 +44,11 @@ impl<'a> Sizes<'a> {
 
     /// Forgets all blocks but these.
     pub(super) fn retain(&mut self, blocks: &[Entry]) {
-        if self.strings.0.is_empty() {
+        if self.strings.is_empty() {
             return;
         }
         let live: HashSet<Address> = blocks.iter().map(|block| block.address).collect();
-        self.strings.0.retain(|address, _| live.contains(address));
+        self.strings.retain(|block| live.contains(block));
     }
 
     /// Whether so many rows of so many bytes fit in one block.
@@ -73,19 +58,19 @@ impl<'a> Sizes<'a> {
 
     /// The size of a block; the least that it can be if it was not measured.
     pub(super) fn of(&self, block: &Entry) -> u64 {
-        let strings = self.strings.0.get(&block.address).copied().unwrap_or(0);
+        let strings = self.strings.of(&block.address).unwrap_or(0);
         strings.saturating_add(self.row_bytes.saturating_mul(block.rows))
     }
 
     /// Measures a block; false if its size was known.
     pub(super) fn measure(&mut self, block: &Entry) -> Result<bool> {
-        if self.long.is_empty() || self.strings.0.contains_key(&block.address) {
+        if self.long.is_empty() || self.strings.of(&block.address).is_some() {
             return Ok(false);
         }
         let reader = Reader::new(self.view, Some(&self.long), KeyRange::ALL)?;
         let batches = reader.blocks(std::slice::from_ref(block))?;
         let bytes: usize = batches.iter().map(raw_bytes).sum();
-        self.strings.0.insert(block.address, bytes as u64);
+        self.strings.note(block.address, bytes as u64);
         Ok(true)
     }
 }

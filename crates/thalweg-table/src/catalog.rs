@@ -1,0 +1,278 @@
+//! The tables of an open database, by name.
+//!
+//! Invariants: names are compared without regard to case and keep the case they were created with; a [`DatabaseView`] is
+//! one snapshot of all tables; making, finding and dropping a table takes the same time however many others there are.
+
+use crate::definition::TableDefinition;
+use crate::engine::{Engine, dropped_meanwhile};
+use crate::new_table::NewTable;
+use crate::options::CreateOptions;
+use crate::schema::{check_is_no_system_table, check_name};
+use crate::suggest::did_you_mean;
+use crate::table::{Maintained, Table, TableView};
+use crate::unlisted::{self, is_unlisted};
+use arrow_schema::Schema;
+use thalweg_kernel::{
+    CommitNo, Durability, Edit, Error, ErrorKind, NEW_TABLE, Result, Snapshot, TableSnapshot,
+    name_is_taken,
+};
+
+/// Names of tables that a message lists.
+const MOST_LISTED: usize = 20;
+/// Tables among which a message looks for the name that was meant.
+const MOST_COMPARED: usize = 1_000;
+
+impl Engine {
+    /// Makes a table.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is a table of that name in any case; `Schema`, `Invalid` and `Unsupported` when the
+    /// columns or options cannot be.
+    pub fn create_table(
+        &self,
+        name: &str,
+        schema: &Schema,
+        options: &CreateOptions,
+    ) -> Result<Table> {
+        check_table_name(name)?;
+        let durability = self.options().durability;
+        let definition = definition_of_new(name, schema, options)?;
+        let created = self.commit_table(name, &definition, durability)?;
+        let table = named(&self.newest()?, name).ok();
+        match table.filter(|table| table.created == created) {
+            Some(table) => Table::new(self.clone(), &table),
+            // Another one of this name is somebody else's.
+            None => Err(dropped_meanwhile(name, None)),
+        }
+    }
+
+    /// [`Engine::create_table`] without a handle of it, which there is none of once another drops the table.
+    ///
+    /// # Errors
+    /// As there, but for `NotFound` of the new table.
+    pub fn add_table(&self, name: &str, schema: &Schema, options: &CreateOptions) -> Result<()> {
+        check_table_name(name)?;
+        let definition = definition_of_new(name, schema, options)?;
+        self.commit_table(name, &definition, self.options().durability)
+            .map(|_| ())
+    }
+
+    /// Makes a table that nobody sees before [`NewTable::publish`], so that it appears together with its first rows.
+    ///
+    /// # Errors
+    /// As [`Engine::create_table`]; `Unavailable` when very many are being filled at the same time.
+    pub fn begin_table(
+        &self,
+        name: &str,
+        schema: &Schema,
+        options: &CreateOptions,
+    ) -> Result<NewTable> {
+        check_table_name(name)?;
+        let definition = definition_of_new(name, schema, options)?;
+        if let Some(taken) = self.newest()?.table_named(name) {
+            return Err(name_is_taken(&taken.name));
+        }
+        // The commits that follow are behind it in the log: they are on stable storage no sooner.
+        let durability = self.options().durability.min(Durability::Process);
+        unlisted::with_free_name(|unlisted| {
+            let created = self.commit_table(unlisted, &definition, durability)?;
+            let table = self.newest()?.table_named(unlisted);
+            match table.filter(|table| table.created == created) {
+                Some(table) => Table::called(self.clone(), &table, name).map(NewTable::new),
+                None => Err(dropped_meanwhile(name, None)),
+            }
+        })
+    }
+
+    /// The commit that has made the table.
+    fn commit_table(
+        &self,
+        name: &str,
+        definition: &TableDefinition,
+        durability: Durability,
+    ) -> Result<CommitNo> {
+        let edit = Edit::CreateTable {
+            table: NEW_TABLE,
+            name: name.to_owned(),
+            definition: definition.encode().into(),
+            indexes: 0,
+        };
+        self.edit(vec![edit], durability)
+    }
+
+    /// The table of that name, in any case.
+    ///
+    /// # Errors
+    /// `NotFound`, listing what there is.
+    pub fn table(&self, name: &str) -> Result<Table> {
+        Table::new(self.clone(), &named(&self.newest()?, name)?)
+    }
+
+    /// The names of all tables, in order.
+    ///
+    /// # Errors
+    /// When a reader process cannot see the newest commit.
+    pub fn table_names(&self) -> Result<Vec<String>> {
+        Ok(names(&self.newest()?))
+    }
+
+    /// Removes a table and its rows. Views taken before go on seeing it.
+    ///
+    /// # Errors
+    /// `NotFound`, listing what there is.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        let table = named(&self.newest()?, name)?.id;
+        self.drop_numbered(table, name)
+    }
+
+    /// Removes the tables with these names in one commit: behind a crash all of them are there, or none is.
+    ///
+    /// # Errors
+    /// `NotFound` for a name without a table; nothing was removed then.
+    pub fn drop_tables(&self, names: &[&str]) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let newest = self.newest()?;
+        let edits = names.iter().map(|name| {
+            let table = named(&newest, name)?.id;
+            Ok(Edit::DropTable { table })
+        });
+        self.edit(edits.collect::<Result<_>>()?, self.options().durability)
+            .map_err(|error| {
+                if error.kind() != ErrorKind::NotFound {
+                    return error;
+                }
+                let newest = self.newest();
+                let is_gone = |name: &&&str| {
+                    newest
+                        .as_ref()
+                        .is_ok_and(|newest| newest.table_named(name).is_none())
+                };
+                let gone = names.iter().find(is_gone).unwrap_or(&names[0]);
+                dropped_meanwhile(gone, Some(error))
+            })?;
+        self.note_dropped();
+        Ok(())
+    }
+
+    /// One view of all tables: every commit acknowledged before the call, nothing later.
+    ///
+    /// # Errors
+    /// When a reader process cannot see the newest commit.
+    pub fn snapshot(&self) -> Result<DatabaseView> {
+        Ok(DatabaseView {
+            engine: self.share(),
+            snapshot: self.newest()?,
+        })
+    }
+
+    /// [`Table::maintain`] for every table. Then files go that are of no use any more.
+    ///
+    /// # Errors
+    /// As there; tables before the one that failed are done.
+    pub fn maintain(&self) -> Result<Maintained> {
+        let mut total = Maintained::default();
+        for name in self.table_names()? {
+            let done = match self.table(&name).and_then(|table| table.maintain()) {
+                // Dropped meanwhile.
+                Err(e) if e.kind() == ErrorKind::NotFound => Maintained::default(),
+                done => done?,
+            };
+            total.steps += done.steps;
+            total.rows += done.rows;
+        }
+        let Some(mut maintenance) = self.maintenance().wait(&|| true) else {
+            return Ok(total);
+        };
+        // Nothing is deleted while a snapshot may need it: then the next call does it.
+        if maintenance.has_garbage && self.kernel().collect_garbage()? > 0 {
+            maintenance.has_garbage = false;
+        }
+        Ok(total)
+    }
+}
+
+/// An error for a name that no table can have.
+fn check_table_name(name: &str) -> Result<()> {
+    check_name("table", name)?;
+    check_is_no_system_table(name)
+}
+
+fn definition_of_new(
+    name: &str,
+    schema: &Schema,
+    options: &CreateOptions,
+) -> Result<TableDefinition> {
+    TableDefinition::create(schema, options)
+        .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))
+}
+
+fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
+    let table = snapshot.table_named(name);
+    table.filter(|_| !is_unlisted(name)).ok_or_else(|| {
+        let message = format!("there is no table \"{name}\"; {}", listed(snapshot, name));
+        Error::new(ErrorKind::NotFound, message)
+    })
+}
+
+/// What to say of the tables that there are: only some of many, so that a failed lookup among them stays cheap.
+fn listed(snapshot: &Snapshot, wanted: &str) -> String {
+    let some = snapshot.tables().take(MOST_COMPARED);
+    let some = some.filter(|table| !is_unlisted(&table.name));
+    let mut names: Vec<String> = some.map(|table| table.name.to_string()).collect();
+    names.sort_unstable();
+    let meant = did_you_mean(wanted, names.iter().map(String::as_str));
+    names.truncate(MOST_LISTED);
+    let names = names.join(", ");
+    match snapshot.table_count() {
+        _ if names.is_empty() => "there are no tables".to_owned(),
+        count if count > MOST_LISTED => format!("{meant}some of the {count} tables are {names}"),
+        _ => format!("{meant}the tables are {names}"),
+    }
+}
+
+fn names(snapshot: &Snapshot) -> Vec<String> {
+    let mut names: Vec<String> = snapshot
+        .tables()
+        .filter(|table| !is_unlisted(&table.name))
+        .map(|table| table.name.to_string())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// All tables at one moment. Holding it keeps its files.
+#[derive(Clone, Debug)]
+pub struct DatabaseView {
+    engine: Engine,
+    snapshot: Snapshot,
+}
+
+impl DatabaseView {
+    /// The table of that name, in any case.
+    ///
+    /// # Errors
+    /// `NotFound`, listing what there is.
+    pub fn table(&self, name: &str) -> Result<TableView> {
+        TableView::new(self.engine.share(), named(&self.snapshot, name)?)
+    }
+
+    /// The names of all tables, in order.
+    #[must_use]
+    pub fn table_names(&self) -> Vec<String> {
+        names(&self.snapshot)
+    }
+
+    /// The number of the last commit in it.
+    #[must_use]
+    pub fn commit(&self) -> u64 {
+        self.snapshot.commit().0
+    }
+
+    /// Its database.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
