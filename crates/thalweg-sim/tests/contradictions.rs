@@ -281,7 +281,7 @@ fn blocks_are_replaced_beside_new_ones() {
     let rows = [(1, 1), (1, 3), (2, 2)];
     assert_eq!(toy.rows(a).unwrap(), rows);
     drop(toy);
-    let image = sim.crash_image(&thalweg_env::sim::CrashChoice::Kill);
+    let image = sim.crash_image(&CrashChoice::Kill);
     assert_eq!(open(&image).unwrap().rows(a).unwrap(), rows);
 }
 
