@@ -108,7 +108,7 @@ impl Working {
             tree.check_names(&change.removed, pages)?;
         }
         // Done twice, here and when it is applied: replacements are rare, and a refusal must come before the write.
-        let added = change.added.iter().map(|item| Entry::clone(item)).collect();
+        let added = change.added.iter().copied().cloned().collect();
         let changed = tree.replace(&keys_of(&change.removed), added, pages, &mut Vec::new());
         changed.map(|_| ())
     }
@@ -354,7 +354,7 @@ impl Unindexed {
             first_commit: item.commit_min,
         }));
         let too_many = recent.items.len().saturating_sub(MOST_UNINDEXED);
-        if let Some(last) = recent.items.drain(..too_many).last() {
+        if let Some(last) = recent.items.drain(..too_many).next_back() {
             recent.forgotten_to = last.commit;
         }
     }
