@@ -17,7 +17,7 @@ use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Features;
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
-use crate::index::{Entry, EntryKey, PageLoader, Pending, Tree};
+use crate::index::{BlockKeys, Entry, EntryKey, PageLoader, Pending, Tree};
 use crate::limits::{CATALOGUE_LIMIT_BYTES, TABLE_BYTES};
 use crate::open_rows::{OpenList, OpenRows};
 use crate::open_tables::{Open, OpenTables};
@@ -793,9 +793,14 @@ fn refused(change: &Change, what: &str) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-/// About what an entry takes in a directory.
+/// About what an entry takes in a directory. Keys that a block does not have take nothing.
 fn directory_bytes(entry: &Entry) -> u64 {
-    (size_of::<Entry>() + entry.columns.len() * size_of::<ColumnSummary>()) as u64
+    let no_keys_bytes = match entry.block_keys {
+        Some(_) => 0,
+        None => size_of::<Option<BlockKeys>>(),
+    };
+    let summaries_bytes = entry.columns.len() * size_of::<ColumnSummary>();
+    (size_of::<Entry>() - no_keys_bytes + summaries_bytes) as u64
 }
 
 /// The error for a new table with the name of another one.

@@ -524,12 +524,12 @@ fn trim_child(child: &Arc<Child>) -> Arc<Child> {
         return Arc::clone(child);
     };
     if let Some(entry) = child.addressed() {
-        return Child::on_disk(entry);
+        return child.with(entry, None);
     }
     if page.children().iter().all(|below| below.page.is_none()) {
         return Arc::clone(child);
     }
     let children = page.children().iter().map(trim_child).collect();
     let page = Page::new(page.table(), page.level(), children);
-    Child::in_memory(child.entry.clone(), page)
+    child.with(child.entry.clone(), Some(page))
 }
