@@ -259,12 +259,11 @@ impl Working {
         self.names_bytes + self.definitions.bytes() + self.open.bytes()
     }
 
-    /// About how much else is in it, and in no other one: index pages that have changed, with the entries that have come. Where
-    /// edits have added and removed more than is left of it, that is taken.
+    /// About how much else is in it, and in no other one: index pages that have changed, and the entries that have come. These
+    /// count as in memory, which is more than they take: the reserve of a full disk has to suffice.
     pub(crate) fn unsaved_bytes(&self) -> u64 {
         let since = &self.since_checkpoint;
-        let come_bytes = since.directory_bytes + since.edit_bytes;
-        come_bytes.max(since.page_bytes)
+        since.directory_bytes + since.edit_bytes + since.replaced_bytes
     }
 
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
@@ -595,7 +594,9 @@ impl Working {
             Ok(())
         });
         for page in replaced {
-            self.longest_page_bytes = self.longest_page_bytes.max(page.bytes.into());
+            let bytes = u64::from(page.bytes);
+            self.since_checkpoint.replaced_bytes += bytes;
+            self.longest_page_bytes = self.longest_page_bytes.max(bytes);
         }
         changed
     }
