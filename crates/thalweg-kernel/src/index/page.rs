@@ -45,6 +45,11 @@ impl Child {
         Self::new(entry, None)
     }
 
+    /// The root of a tree that is on disk. It is not measured: no page has its entry, and there may be very many tables.
+    pub(super) fn root_on_disk(entry: Entry) -> Arc<Self> {
+        Self::measured(entry, None, 0)
+    }
+
     /// A child with its page.
     pub(super) fn in_memory(entry: Entry, page: Page) -> Arc<Self> {
         Self::new(entry, Some(Arc::new(page)))

@@ -59,7 +59,7 @@ impl Tree {
         );
         Self {
             table,
-            root: root.map(Child::on_disk),
+            root: root.map(Child::root_on_disk),
             pending: None,
             unwritten_bytes: 0,
         }
