@@ -18,9 +18,6 @@ use crate::packing::{LongBuffer, PageBuffer};
 use crate::stage::expands_to;
 use crate::variable_length::Values;
 
-/// Texts of so many bytes are compared by words.
-const WORDWISE_BYTES: usize = 64;
-
 /// Distinct values and the codes of the rows.
 #[derive(Debug, Default)]
 pub(crate) struct BytesDictionary {
@@ -134,19 +131,9 @@ impl BytesDictionary {
 }
 
 /// Whether texts are equal. Empty ones are not compared byte by byte: their address may be none, and
-/// processors that are asked for no byte of it take a hundred times longer. Those of common lengths are compared by words,
-/// without a call.
+/// processors that are asked for no byte of it take a hundred times longer.
 fn is_equal(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
-        return false;
-    }
-    match (one.last_chunk::<8>(), other.last_chunk::<8>()) {
-        (Some(end), Some(other_end)) if one.len() <= WORDWISE_BYTES => {
-            let words = one.as_chunks::<8>().0.iter();
-            end == other_end && words.zip(other.as_chunks::<8>().0).all(|(a, b)| a == b)
-        }
-        _ => one.is_empty() || one == other,
-    }
+    one.len() == other.len() && (one.is_empty() || one == other)
 }
 
 fn entry<'a>(ends: &[u32], data: &'a [u8], code: usize) -> &'a [u8] {
