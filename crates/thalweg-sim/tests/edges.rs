@@ -87,24 +87,23 @@ fn a_database_whose_threads_cannot_be_started_is_as_it_was() {
         background: true,
         ..shape().options
     };
-    for refused in 0.. {
+    let mut failed = 0;
+    // What helps an opening is done without a thread where that cannot be started.
+    for refused in 0..8 {
         let process = 10 + u32::try_from(refused).unwrap();
         sim.set_plan(FaultPlan::refuse_thread(refused));
         let opened = Toy::open(&sim.env_of_process(process), "/db", &options, 4);
         sim.set_plan(FaultPlan::none());
-        let is_open = opened.is_ok();
-        if let Ok(toy) = &opened {
-            assert!(refused > 0, "an open database has threads");
-            toy.kernel.close().unwrap();
+        match &opened {
+            Ok(toy) => toy.kernel.close().unwrap(),
+            Err(_) => failed += 1,
         }
         drop(opened);
         sim.kill_process(process);
         let toy = shape().open(&sim.env_of_process(process + 100)).unwrap();
         assert_eq!(toy.rows(table).unwrap().len(), 6);
-        if is_open {
-            break;
-        }
     }
+    assert!(failed >= 4, "an open database has threads: {failed}");
 }
 
 #[test]

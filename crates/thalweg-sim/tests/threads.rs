@@ -267,7 +267,7 @@ fn a_panic_in_the_thread_of_a_caller_ends_writing_too() {
     assert_eq!(open(&sim).unwrap().rows(table).unwrap().len(), 10);
 }
 
-/// Refuses the n-th start, and counts the threads that live.
+/// Refuses the n-th start of a thread of an open database, and counts the threads that live.
 #[derive(Debug)]
 struct Refusing {
     spawner: Arc<dyn Spawner>,
@@ -277,7 +277,9 @@ struct Refusing {
 
 impl Spawner for Refusing {
     fn spawn(&self, name: &str, job: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
-        if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
+        // What helps an opening is done without a thread where that cannot be started.
+        let helps = name == "thalweg-opening";
+        if !helps && self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let living = Arc::clone(&self.living);
