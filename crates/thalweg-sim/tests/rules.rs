@@ -81,7 +81,7 @@ fn killed_before_the_root_was_synced() -> Vec<Violation> {
         let toy = Toy::open(&next.env(), "/db", &options(background), 8);
         let committed = toy.and_then(|toy| {
             let table = toy.kernel.snapshot()?.table_named("t");
-            let table = table.map_or(TableId(1), |table| table.state.id);
+            let table = table.map_or(TableId(1), |table| table.id);
             toy.append(table, &[(3, 3)], Durability::Disk)?;
             toy.kernel.close()
         });
