@@ -305,6 +305,23 @@ fn time_word(fields: &[Field], is_clock: impl Fn(usize) -> bool) -> Option<Strin
     })
 }
 
+/// The line about a new table that is ordered by a date whose clock has a column of its own.
+pub(super) fn date_alone(
+    fields: &[Field],
+    date: usize,
+    is_clock: impl Fn(usize) -> bool,
+) -> Option<String> {
+    if *fields[date].data_type() != DataType::Date32 {
+        return None;
+    }
+    let clock = fields[clock_of(fields, date, is_clock)?].name();
+    let date = fields[date].name();
+    let both = word(&format!("{date},{clock}"));
+    Some(format!(
+        "  rows of one {date} keep the order of the file: --time {both} orders them by {clock} too"
+    ))
+}
+
 /// The line about a new table that is ordered by no column: which option orders it.
 pub(super) fn no_time(
     names: &[String],

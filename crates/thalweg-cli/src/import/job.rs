@@ -333,8 +333,15 @@ impl<'a> Job<'a> {
                 report!("{}", times.line(name, time.is_none(), clock));
                 self.time_note = time.map(|_| times.stored_line(name, self.table));
             }
-            if existing.is_none() && time.is_none() && numbers.is_empty() {
-                report!("{}", findings::no_time(&plan.names, &plan.fields, is_clock));
+            match time {
+                _ if existing.is_some() => {}
+                Some(time) => findings::date_alone(&plan.fields, time, is_clock)
+                    .iter()
+                    .for_each(|line| report!("{line}")),
+                None if numbers.is_empty() => {
+                    report!("{}", findings::no_time(&plan.names, &plan.fields, is_clock));
+                }
+                None => {}
             }
         }
         Ok((plan, inference, sample))

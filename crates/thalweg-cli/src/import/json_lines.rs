@@ -101,6 +101,13 @@ impl JsonLines {
                 let (name, line) = (&lines.name, item.line);
                 return Err(Failure::Other(format!("line {line} of {name}: {NOT_UTF8}")));
             }
+            let begun = lines
+                .ahead
+                .iter()
+                .find(|item| item.text.trim_ascii_start().starts_with(b"{"));
+            if let Some(item) = begun {
+                return Err(lines.first_is_bad(item));
+            }
             return Err(Failure::Other(format!(
                 "{} has no JSON object {place}: it takes an object on each line, or a list of objects, [{{...}}, {{...}}]",
                 lines.name
@@ -111,6 +118,26 @@ impl JsonLines {
             names.into_iter().for_each(|name| lines.add_column(name));
         }
         Ok(lines)
+    }
+
+    /// Why none of the first lines is an object, though this one begins like one.
+    fn first_is_bad(&self, item: &Item) -> Failure {
+        let (name, line) = (&self.name, item.line);
+        let text = String::from_utf8_lossy(&item.text);
+        let reason = match serde_json::from_str::<Object>(&text) {
+            Ok(_) => "it has no columns".to_owned(),
+            Err(error) => {
+                // Ends within the line, or goes on behind it.
+                let is_divided_otherwise =
+                    error.is_eof() || error.to_string().starts_with("trailing characters");
+                let hint = match is_divided_otherwise && self.list.is_none() {
+                    true => "; jq -c . FILE writes each object on a line of its own",
+                    false => "",
+                };
+                not_json(&error, &text) + hint
+            }
+        };
+        Failure::Other(format!("line {line} of {name}: {reason}"))
     }
 
     fn find_columns(&mut self, line: &[u8]) {

@@ -120,6 +120,11 @@ def from_polars(frame):
     return frame.to_arrow() if "Null" in kinds else frame
 
 
+def row_of(series):
+    """A row of a DataFrame, as `df.iloc[0]`, as a dict; None for a Series that is a column."""
+    return _named(series)
+
+
 def from_dict(data):
     """A table of a dict of columns, or of one row."""
     return from_rows([data]) if _is_row(data) else from_columns(data)
