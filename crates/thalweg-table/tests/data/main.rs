@@ -10,11 +10,14 @@
     reason = "tests"
 )]
 
+mod addresses;
 mod blocks;
 mod conform;
 mod definition;
 mod random;
+mod regions;
 mod rows;
 mod time;
 mod types;
+mod values;
 mod zones;
