@@ -7,6 +7,11 @@
 //!   cache of pages; larger ones would push everything else out.
 //! - After an error the cells of the regions hold arbitrary values, and no others were touched.
 
+mod spread;
+mod strided;
+
+use self::spread::Spread;
+pub use self::strided::Strided;
 use crate::assemble::append_widened;
 use crate::column::with_number;
 use crate::error::{damaged, invalid};
@@ -47,66 +52,6 @@ pub struct BlockRegion {
     pub extents: Vec<u32>,
     /// The index of its first cell in the memory of the caller.
     pub at: Vec<usize>,
-}
-
-/// Memory in which cells of several dimensions lie.
-#[derive(Debug)]
-pub struct Strided<'a, T> {
-    cells: &'a mut [T],
-    extents: Vec<usize>,
-    strides: Vec<usize>,
-}
-
-impl<'a, T> Strided<'a, T> {
-    /// The cell with the index `i` lies at the sum of `i[d] * strides[d]`.
-    ///
-    /// # Errors
-    /// `Invalid` when cells lie beyond the end, or two of them at the same place.
-    pub fn new(cells: &'a mut [T], extents: Vec<usize>, strides: Vec<usize>) -> Result<Self> {
-        let count = extents.len();
-        if count != strides.len() || count == 0 || count > MAX_DIMENSIONS {
-            return Err(invalid("memory of another number of dimensions"));
-        }
-        let mut dimensions: Vec<_> = strides
-            .iter()
-            .copied()
-            .zip(extents.iter().copied())
-            .collect();
-        dimensions.sort_unstable();
-        if extents.iter().all(|extent| *extent > 0) {
-            let mut last = 0_usize;
-            for (stride, extent) in dimensions.into_iter().filter(|(_, extent)| *extent > 1) {
-                if stride <= last {
-                    return Err(invalid("two cells at the same place of the memory"));
-                }
-                let added = stride.checked_mul(extent - 1);
-                let sum = added.and_then(|added| last.checked_add(added));
-                last = sum.ok_or_else(|| invalid("cells beyond the end of the memory"))?;
-            }
-            if last >= cells.len() {
-                return Err(invalid("cells beyond the end of the memory"));
-            }
-        }
-        Ok(Self {
-            cells,
-            extents,
-            strides,
-        })
-    }
-
-    /// Cells without gaps, the last dimension running fastest.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
-    pub fn row_major(cells: &'a mut [T], extents: Vec<usize>) -> Result<Self> {
-        let mut strides = vec![0; extents.len()];
-        let mut stride = 1_usize;
-        for (at, extent) in extents.iter().enumerate().rev() {
-            strides[at] = stride;
-            stride = stride.saturating_mul(*extent);
-        }
-        Self::new(cells, extents, strides)
-    }
 }
 
 /// Reads regions of blocks of a table.
@@ -326,17 +271,6 @@ struct Target<'a, C> {
     strides: &'a [usize],
     base: usize,
     cells: &'a mut [C],
-}
-
-/// Where the wanted cells of a page lie: in the page and in the memory they go to.
-struct Spread {
-    /// Length, distance in the page and in memory of the dimensions, the slowest of the page first. Those of one cell are left out,
-    /// and those without gaps are one.
-    dimensions: [(usize, usize, usize); MAX_DIMENSIONS],
-    count: usize,
-    cells: usize,
-    from: usize,
-    to: usize,
 }
 
 impl RegionReader {
@@ -743,101 +677,5 @@ impl<C> Target<'_, C> {
         assert!(spread.to >= self.base, "cells before a share");
         spread.to -= self.base;
         spread
-    }
-}
-
-impl Spread {
-    fn empty() -> Self {
-        Self {
-            dimensions: [(0, 0, 0); MAX_DIMENSIONS],
-            count: 0,
-            cells: 1,
-            from: 0,
-            to: 0,
-        }
-    }
-
-    /// Adds a faster dimension.
-    fn add(&mut self, length: usize, from: usize, to: usize) {
-        self.cells *= length;
-        if length == 1 {
-            return;
-        }
-        if let Some(last) = self.dimensions[..self.count].last_mut()
-            && last.1 == from * length
-            && last.2 == to * length
-        {
-            *last = (last.0 * length, from, to);
-            return;
-        }
-        self.dimensions[self.count] = (length, from, to);
-        self.count += 1;
-    }
-
-    /// Whether they are all cells of a page, in the same order and without gaps in both places.
-    fn is_whole(&self, rows: usize) -> bool {
-        let is_run = match self.dimensions[..self.count] {
-            [] => true,
-            [(_, from, to)] => (from, to) == (1, 1),
-            _ => false,
-        };
-        is_run && self.cells == rows
-    }
-
-    /// Calls `run` with where each run of the fastest dimension begins in both places, and with that dimension.
-    fn each_run(&self, mut run: impl FnMut(usize, usize, (usize, usize, usize))) {
-        let (outer, fastest) = match self.dimensions[..self.count].split_last() {
-            None => (&[][..], (1, 1, 1)),
-            Some((fastest, outer)) => (outer, *fastest),
-        };
-        let mut index = [0; MAX_DIMENSIONS];
-        let (mut from, mut to) = (self.from, self.to);
-        loop {
-            run(from, to, fastest);
-            let mut at = outer.len();
-            loop {
-                let Some(faster) = at.checked_sub(1) else {
-                    return;
-                };
-                at = faster;
-                let (length, distance, target) = outer[at];
-                index[at] += 1;
-                from += distance;
-                to += target;
-                if index[at] < length {
-                    break;
-                }
-                index[at] = 0;
-                from -= length * distance;
-                to -= length * target;
-            }
-        }
-    }
-
-    /// Calls `take` with the places of each cell, up to the first error.
-    fn each_cell<E>(&self, mut take: impl FnMut(usize, usize) -> Result<(), E>) -> Result<(), E> {
-        let mut outcome = Ok(());
-        self.each_run(|from, to, (length, distance, target)| {
-            for cell in 0..length {
-                if outcome.is_ok() {
-                    outcome = take(from + cell * distance, to + cell * target);
-                }
-            }
-        });
-        outcome
-    }
-
-    fn copy<C: Copy>(&self, page: &[C], cells: &mut [C]) {
-        self.each_run(|from, to, (length, distance, target)| {
-            if (distance, target) == (1, 1) {
-                cells[to..to + length].copy_from_slice(&page[from..from + length]);
-                return;
-            }
-            let page = page[from..].iter().step_by(distance.max(1));
-            let cells = cells[to..].iter_mut().step_by(target);
-            for (cell, value) in cells.zip(page).take(length) {
-                *cell = *value;
-            }
-        });
     }
 }
