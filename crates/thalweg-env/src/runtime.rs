@@ -47,7 +47,7 @@ pub trait Spawner: Send + Sync + Debug {
     ///
     /// How many there are decides nothing but time: whoever calls divides what there is to do within `work`, piece by piece, so
     /// that one call would do all of it. Unlike the job of a thread, `work` may borrow what the caller has. It costs the start of
-    /// the threads, some 50 us each.
+    /// the threads.
     ///
     /// # Panics
     /// When one of the calls panics, after all have ended.

@@ -35,8 +35,9 @@ const FEW_PAGES: usize = 4;
 /// Cells of the pages of a share of the work, if pages allow.
 const SHARE_CELLS: usize = 1 << 16;
 
-/// Another thread pays from so many cells of pages on: it costs as much as decoding a tenth of them.
-const CELLS_PER_THREAD: usize = 1 << 18;
+/// Another thread is asked for with each so many cells of pages: one decodes them in about half a millisecond, and on a machine
+/// that is busy another one may begin later than that.
+const CELLS_PER_THREAD: usize = 1 << 21;
 
 /// Values are decoded one by one where at most this part of a page is wanted.
 const PAGE_PER_CELL: usize = 64;
