@@ -148,7 +148,7 @@ impl TableView {
     /// # Errors
     /// `Invalid` for columns that do not exist.
     pub fn row_reader(&self, projection: Option<&[usize]>) -> Result<RowReader> {
-        self.engine.closed().check()?;
+        self.engine().closed().check()?;
         RowReader::new(self.clone(), projection)
     }
 
@@ -157,7 +157,7 @@ impl TableView {
     /// # Errors
     /// `Unavailable` once the database was closed.
     pub fn region_reader(&self) -> Result<RegionReader> {
-        self.engine.closed().check()?;
+        self.engine().closed().check()?;
         Ok(RegionReader::of_view(self.clone()))
     }
 }
