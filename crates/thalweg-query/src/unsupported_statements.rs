@@ -54,6 +54,18 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
         &["FORCE", "CHECKPOINT"],
         "CHECKPOINT is not needed: checkpoints are written as they fall due",
     ),
+    (
+        &["PREPARE"],
+        "PREPARE is not offered in SQL: db.prepare(\"SELECT * FROM t WHERE v > ?\") makes a statement whose execute takes values",
+    ),
+    (
+        &["EXECUTE"],
+        "EXECUTE is not offered in SQL: db.prepare(\"SELECT * FROM t WHERE v > ?\") makes a statement whose execute takes values",
+    ),
+    (
+        &["DEALLOCATE"],
+        "DEALLOCATE is not offered in SQL: db.prepare(\"SELECT * FROM t WHERE v > ?\") makes a statement whose execute takes values",
+    ),
     (&["PIVOT"], PIVOT),
     (&["UNPIVOT"], UNPIVOT),
     (
