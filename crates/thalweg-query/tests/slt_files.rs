@@ -169,6 +169,7 @@ files!(
     names,
     output,
     overflow,
+    rows,
     rows_outside,
     select,
     tables,

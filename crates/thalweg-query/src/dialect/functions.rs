@@ -8,7 +8,7 @@ use super::{buckets, ordered_aggregates, time_parts};
 use crate::error::{query, unsupported};
 use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments, OrderByExpr, Value, VisitorMut,
+    FunctionArgumentList, FunctionArguments, OrderByExpr, UnaryOperator, Value, VisitorMut,
 };
 use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::parser::Parser;
@@ -209,18 +209,18 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
     (
         &["max"],
         2,
-        "array_slice(array_agg(a1 ORDER BY a1 DESC) FILTER (WHERE a1 IS NOT NULL), 1, a2)",
+        "array_slice(array_agg(a1 ORDER BY a1 DESC) FILTER (WHERE a1 IS NOT NULL), 1, CASE WHEN a2 >= 1 THEN a2 END)",
     ),
     (
         &["min"],
         2,
-        "array_slice(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), 1, a2)",
+        "array_slice(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), 1, CASE WHEN a2 >= 1 THEN a2 END)",
     ),
 ];
 
 /// `quantile_disc`: the same value as in DuckDB, whose index is counted from the end.
 pub(super) const QUANTILE_DISC: &str = "array_element(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), \
-     greatest(1, count(a1) - CAST(floor(count(a1) - (a2) * count(a1)) AS BIGINT)))";
+     CASE WHEN a2 IS NOT NULL THEN greatest(1, count(a1) - CAST(floor(count(a1) - (a2) * count(a1)) AS BIGINT)) END)";
 
 /// The aggregates among the functions of the templates.
 const AGGREGATES: &[&str] = &[
@@ -298,6 +298,11 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
         FunctionArguments::None if name == "localtimestamp" => {
             return filled("CAST(now() AS TIMESTAMP)", &[]).map(Some);
         }
+        FunctionArguments::Subquery(_) if name == "array" => {
+            return Err(unsupported(
+                "ARRAY(SELECT ...) is not offered: write (SELECT list(x) FROM ...)",
+            ));
+        }
         _ => return Ok(None),
     };
     let is_distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
@@ -331,13 +336,14 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
     }
     let (template, args) = match (&*name, &*args) {
         (
-            "quantile_cont" | "percentile_cont" | "quantile_disc" | "quantile",
+            "quantile_cont" | "percentile_cont" | "quantile_disc" | "quantile" | "approx_quantile",
             [value, Expr::Array(shares)],
         ) => {
             let mut all = vec![*value];
             all.extend(&shares.elem);
             let one = match &*name {
                 "quantile_cont" | "percentile_cont" => "percentile_cont(a1, a2)",
+                "approx_quantile" => "approx_percentile_cont(a1, a2)",
                 _ => ordered_aggregates::quantile_disc(function),
             };
             (of_shares(&name, one, &shares.elem)?, all)
@@ -348,6 +354,12 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
         ("mode", []) if function.within_group.len() == 1 => {
             clauses.order_by = &[];
             ("mode(a1)".to_owned(), vec![&function.within_group[0].expr])
+        }
+        ("max" | "min", [_, _]) if function.over.is_some() => {
+            (ordered_aggregates::extremes_of_window(&name), args)
+        }
+        ("percentile_cont" | "approx_percentile_cont", [_]) if function.within_group.is_empty() => {
+            return Err(lacks_order(&name));
         }
         // These know no window that rows leave; of booleans they are the same.
         ("bool_or", [_]) if function.over.is_some() => ("max(a1)".to_owned(), args),
@@ -398,9 +410,7 @@ fn of_group<'a>(
     within_group: &'a [OrderByExpr],
 ) -> Result<(String, Vec<&'a Expr>)> {
     let [by] = within_group else {
-        return Err(query(format!(
-            "{name} takes a share and an order: {name}(0.5) WITHIN GROUP (ORDER BY x)"
-        )));
+        return Err(lacks_order(name));
     };
     let one = match name {
         "percentile_cont" => "percentile_cont(a2) WITHIN GROUP (ORDER BY a1)",
@@ -421,6 +431,12 @@ fn of_group<'a>(
             Ok((one, args))
         }
     }
+}
+
+fn lacks_order(name: &str) -> Error {
+    query(format!(
+        "{name} takes a share and an order: {name}(0.5) WITHIN GROUP (ORDER BY x)"
+    ))
 }
 
 fn no_aggregate(written: &Function) -> Error {
@@ -466,6 +482,19 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
         ("max" | "min", [_, count]) if text_of(count).is_some() => {
             return Err(query(format!(
                 "{name}(x, n) gives a list of n values: write greatest(a, b) or least(a, b) for one of two"
+            )));
+        }
+        ("max" | "min", [_, count]) if is_no_count(count) => {
+            return Err(query(format!(
+                "{name}(x, n) gives a list of n values, and n is a whole number from 1 on, not {count}"
+            )));
+        }
+        (
+            "quantile_cont" | "percentile_cont" | "quantile_disc" | "quantile" | "approx_quantile",
+            [_, share],
+        ) if has_null(share) => {
+            return Err(query(format!(
+                "{name} takes a share between 0 and 1, not NULL: the median is 0.5"
             )));
         }
         ("strptime" | "try_strptime", [written, Expr::Array(patterns)])
@@ -549,9 +578,12 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
         }
         ("date_diff" | "datediff", [unit, from, to]) => date_diff(unit, from, to)?,
         ("date_sub" | "datesub", [unit, from, to]) => date_sub(unit, from, to)?,
-        ("isinf", [number]) => filled("abs(a1) = CAST('inf' AS DOUBLE)", &[number])?,
+        // Of times too, which are finite.
+        ("isinf", [number]) => {
+            filled("abs(CAST(a1 AS DOUBLE)) = CAST('inf' AS DOUBLE)", &[number])?
+        }
         ("isfinite", [number]) => filled(
-            "NOT isnan(a1) AND abs(a1) <> CAST('inf' AS DOUBLE)",
+            "NOT isnan(CAST(a1 AS DOUBLE)) AND abs(CAST(a1 AS DOUBLE)) <> CAST('inf' AS DOUBLE)",
             &[number],
         )?,
         ("width_bucket", [value, low, high, count]) => filled(
@@ -569,6 +601,32 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
         },
         _ => return Ok(None),
     }))
+}
+
+/// Whether a constant is no number of values: NULL, 0, a negative number or a fraction.
+fn is_no_count(count: &Expr) -> bool {
+    match count {
+        Expr::Nested(inner) => is_no_count(inner),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => matches!(&**expr, Expr::Value(_)),
+        Expr::Value(constant) => match &constant.value {
+            Value::Number(digits, _) => !digits.parse().is_ok_and(|count: u64| count > 0),
+            Value::Null => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether a share, or one of a list, is NULL.
+fn has_null(share: &Expr) -> bool {
+    match share {
+        Expr::Array(shares) => shares.elem.iter().any(has_null),
+        Expr::Value(constant) => matches!(constant.value, Value::Null),
+        _ => false,
+    }
 }
 
 /// `strptime` with a list of patterns: the time by the first one that the text fits.
@@ -783,6 +841,7 @@ impl VisitorMut for Filler<'_> {
                 }
             }
             Expr::Function(function) => {
+                ordered_aggregates::keep_constants(function);
                 if let Some(clauses) = self.clauses
                     && let Some(name) = plain_name(function)
                     && AGGREGATES.contains(&&*name)
