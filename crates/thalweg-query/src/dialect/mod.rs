@@ -20,6 +20,7 @@ mod whole_times;
 mod windows;
 
 pub(crate) use rows::{of_subqueries, plain_values};
+pub(crate) use types::type_of;
 
 use crate::error::unsupported;
 use datafusion_sql::parser::Statement as DfStatement;
