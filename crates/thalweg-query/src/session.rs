@@ -9,7 +9,7 @@ use crate::dialect::operators::Operators;
 use crate::error::{query, to_datafusion};
 use crate::functions::{
     bucket_origin, coalesced, described, floats, fractions, guarded, list_sum, mode, octets,
-    quantile, time_patterns, time_zones, total, try_times,
+    ordered_values, quantile, time_patterns, time_zones, total, try_times,
 };
 use crate::meaning::correlated::nesting;
 use crate::meaning::with_both_zeros;
@@ -255,7 +255,8 @@ fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     let functions = SessionStateDefaults::default_aggregate_functions();
     let mut functions = quantile::exact(floats::settled(total::exact(functions)));
-    functions.push(mode::function());
+    functions.extend(mode::functions());
+    functions.extend(ordered_values::functions());
     functions
 }
 

@@ -206,21 +206,12 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
         1,
         "array_product(array_agg(CAST(a1 AS DOUBLE)) FILTER (WHERE a1 IS NOT NULL))",
     ),
-    (
-        &["max"],
-        2,
-        "array_slice(array_agg(a1 ORDER BY a1 DESC) FILTER (WHERE a1 IS NOT NULL), 1, CASE WHEN a2 >= 1 THEN a2 END)",
-    ),
-    (
-        &["min"],
-        2,
-        "array_slice(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), 1, CASE WHEN a2 >= 1 THEN a2 END)",
-    ),
+    (&["max"], 2, "largest_values(a1, CAST(a2 AS BIGINT))"),
+    (&["min"], 2, "smallest_values(a1, CAST(a2 AS BIGINT))"),
 ];
 
-/// `quantile_disc`: the same value as in DuckDB, whose index is counted from the end.
-pub(super) const QUANTILE_DISC: &str = "array_element(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), \
-     CASE WHEN a2 IS NOT NULL THEN greatest(1, count(a1) - CAST(floor(count(a1) - (a2) * count(a1)) AS BIGINT)) END)";
+/// `quantile_disc`, of values from the smallest on.
+const QUANTILE_DISC: &str = "value_at_share(a1, CAST(a2 AS DOUBLE))";
 
 /// The aggregates among the functions of the templates.
 const AGGREGATES: &[&str] = &[
@@ -230,7 +221,9 @@ const AGGREGATES: &[&str] = &[
     "avg",
     "bool_and",
     "count",
+    "count_of_rows",
     "first_value",
+    "largest_values",
     "last_value",
     "max",
     "min",
@@ -239,7 +232,10 @@ const AGGREGATES: &[&str] = &[
     "regr_r2",
     "regr_sxx",
     "regr_syy",
+    "smallest_values",
     "string_agg",
+    "value_at_share",
+    "value_at_share_from_largest",
     "var_samp",
 ];
 
@@ -344,12 +340,15 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             let one = match &*name {
                 "quantile_cont" | "percentile_cont" => "percentile_cont(a1, a2)",
                 "approx_quantile" => "approx_percentile_cont(a1, a2)",
-                _ => ordered_aggregates::quantile_disc(function),
+                _ => QUANTILE_DISC,
             };
             (of_shares(&name, one, &shares.elem)?, all)
         }
-        ("quantile_disc" | "quantile", [_, _]) => {
-            (ordered_aggregates::quantile_disc(function).to_owned(), args)
+        ("quantile_disc" | "quantile", [_, _]) => (QUANTILE_DISC.to_owned(), args),
+        ("count", [Expr::Tuple(values)]) if is_distinct => {
+            // DataFusion would compare the rows one by one.
+            clauses.distinct = None;
+            (of_rows(values.len()), values.iter().collect())
         }
         ("mode", []) if function.within_group.len() == 1 => {
             clauses.order_by = &[];
@@ -417,7 +416,9 @@ fn of_group<'a>(
         _ => QUANTILE_DISC,
     };
     let one = match by.options.asc {
-        Some(false) => one.replace("ORDER BY a1", "ORDER BY a1 DESC"),
+        Some(false) => one
+            .replace("ORDER BY a1", "ORDER BY a1 DESC")
+            .replace("value_at_share", "value_at_share_from_largest"),
         _ => one.to_owned(),
     };
     let mut args = vec![&by.expr];
@@ -437,6 +438,12 @@ fn lacks_order(name: &str) -> Error {
     query(format!(
         "{name} takes a share and an order: {name}(0.5) WITHIN GROUP (ORDER BY x)"
     ))
+}
+
+/// How many different rows of so many values there are: of no rows 0, where a subquery knows no default of its own.
+fn of_rows(values: usize) -> String {
+    let values: Vec<String> = (1..=values).map(|place| format!("a{place}")).collect();
+    format!("coalesce(count_of_rows({}), 0)", values.join(", "))
 }
 
 fn no_aggregate(written: &Function) -> Error {

@@ -5,7 +5,7 @@
 //! Invariants: the value is that of the aggregate over the rows of the partition; a window with an order or a frame of its own is
 //! refused, as the value that an order decides cannot be had from the order of the window.
 
-use super::functions::{QUANTILE_DISC, argument, filled};
+use super::functions::{argument, filled};
 use crate::error::unsupported;
 use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, Ident,
@@ -28,18 +28,6 @@ const EXTREMES: [(&[&str], &str, &str); 4] = [
     (&["first"], "a1", "a2 ASC NULLS LAST"),
     (&["last"], "a1", "a2 DESC NULLS LAST"),
 ];
-
-/// Sorts the list behind the aggregate, which a window's may not.
-const QUANTILE_DISC_OF_WINDOW: &str = "array_element(array_sort(array_agg(a1) FILTER (WHERE a1 IS NOT NULL)), \
-     CASE WHEN a2 IS NOT NULL THEN greatest(1, count(a1) - CAST(floor(count(a1) - (a2) * count(a1)) AS BIGINT)) END)";
-
-/// The template of `quantile_disc` for this call.
-pub(super) fn quantile_disc(call: &Function) -> &'static str {
-    match call.over {
-        Some(_) => QUANTILE_DISC_OF_WINDOW,
-        None => QUANTILE_DISC,
-    }
-}
 
 /// A call over a window of a function that takes a value by the order of another, if it is one.
 pub(super) fn extreme(
