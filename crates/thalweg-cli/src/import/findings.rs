@@ -8,6 +8,7 @@ use super::pattern::digits_pattern;
 use super::times::{DAY_NS, Order};
 use crate::arguments::EpochUnit;
 use crate::schema::quoted;
+use crate::sql::counted;
 use arrow_schema::{DataType, Field, TimeUnit};
 use thalweg::{key_to_text, sql_type_name};
 
@@ -356,5 +357,39 @@ pub(super) fn odd_header(file: &str, names: &[String]) -> String {
     format!(
         "warning: the first line of {file} looks like a row ({}), but names the columns: --no-header stores it as a row",
         some.join(", ")
+    )
+}
+
+/// The line about a table that `--create` has found, with the columns whose types the file alone would not have given.
+pub(super) fn was_there<'a>(
+    table: &str,
+    rows: u64,
+    found: impl Iterator<Item = (&'a Field, DataType)>,
+) -> String {
+    let differs = |is: &DataType, found: &DataType| match (is, found) {
+        // What the column takes as it is.
+        (DataType::Decimal128(..), DataType::Int64)
+        | (DataType::Timestamp(..), DataType::Timestamp(..) | DataType::Date32 | DataType::Int64) => {
+            false
+        }
+        (is, found) if is.is_integer() => !found.is_integer(),
+        (is, found) if is.is_floating() => !found.is_numeric(),
+        (is, found) => is != found,
+    };
+    let difference = |(field, found): (&Field, DataType)| {
+        let is = field.data_type();
+        differs(is, &found).then(|| {
+            format!(
+                "; {} is {} there, and {} by the file",
+                field.name(),
+                type_words(is),
+                type_words(&found)
+            )
+        })
+    };
+    let differences: String = found.filter_map(difference).collect();
+    format!(
+        "table \"{table}\" was there, with {}{differences}",
+        counted(rows, "row")
     )
 }

@@ -319,6 +319,17 @@ impl<'a> Job<'a> {
         };
         if !self.is_quiet {
             opened.iter().for_each(|file| tell_file(file, &plan.names));
+            if let Some(table) = existing.filter(|_| options.create) {
+                let found = |place: usize| {
+                    inference.first_value(place)?;
+                    Some((&plan.fields[place], inference.found(place)?.data_type))
+                };
+                let found = (0..plan.names.len()).filter_map(found);
+                report!(
+                    "{}",
+                    findings::was_there(table.name(), table.stats()?.rows, found)
+                );
+            }
             plan.lines().iter().for_each(|line| report!("{line}"));
             let is_clock = |place: usize| {
                 let first = inference.first_value(place);
