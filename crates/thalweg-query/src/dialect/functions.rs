@@ -4,7 +4,7 @@
 
 use super::time_differences::{date_diff, date_sub};
 use super::whole_times::missing_parts;
-use super::{buckets, ordered_aggregates, time_parts};
+use super::{buckets, ordered_aggregates, time_formats, time_parts};
 use crate::error::{query, unsupported};
 use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
@@ -237,32 +237,6 @@ const AGGREGATES: &[&str] = &[
     "value_at_share",
     "value_at_share_from_largest",
     "var_samp",
-];
-
-/// Patterns of PostgreSQL's `to_char`, longer ones first.
-const PATTERNS: &[(&str, &str)] = &[
-    ("YYYY", "%Y"),
-    ("YY", "%y"),
-    ("Month", "%B"),
-    ("Mon", "%b"),
-    ("MM", "%m"),
-    ("DDD", "%j"),
-    ("DD", "%d"),
-    ("Day", "%A"),
-    ("Dy", "%a"),
-    ("HH24", "%H"),
-    ("HH12", "%I"),
-    ("HH", "%I"),
-    ("MI", "%M"),
-    ("MS", "%3f"),
-    ("US", "%6f"),
-    ("SS", "%S"),
-    ("AM", "%p"),
-    ("PM", "%p"),
-    ("am", "%P"),
-    ("pm", "%P"),
-    ("IYYY", "%G"),
-    ("IW", "%V"),
 ];
 
 /// Functions of lists that are called with a lambda, in DataFusion or DuckDB.
@@ -571,9 +545,10 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
             )?
         }
         ("to_char", &[time, format]) => match (text_of(format), format) {
-            (Some(format), _) if !format.contains('%') => {
-                filled("to_char(a1, a2)", &[time, &text(&pattern(&format)?)])?
-            }
+            (Some(format), _) if !format.contains('%') => filled(
+                "to_char(a1, a2)",
+                &[time, &text(&time_formats::strftime(&format)?)],
+            )?,
             // Made by this translation.
             (Some(_), _) | (None, Expr::Function(_)) => return Ok(None),
             (None, _) => filled("to_char(a1, time_pattern(a2))", &[time, format])?,
@@ -864,44 +839,4 @@ impl VisitorMut for Filler<'_> {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// PostgreSQL's pattern as one of `strftime`.
-pub(super) fn pattern(format: &str) -> Result<String> {
-    let mut out = String::new();
-    let mut rest = format;
-    while let Some(next) = rest.chars().next() {
-        if let Some(quoted) = rest.strip_prefix('"') {
-            let (literal, behind) = quoted.split_once('"').unwrap_or((quoted, ""));
-            out.push_str(literal);
-            rest = behind;
-            continue;
-        }
-        let found = PATTERNS
-            .iter()
-            .filter(|(name, _)| {
-                let head = rest.get(..name.len());
-                head == Some(*name) || head == Some(&*name.to_ascii_lowercase())
-            })
-            // Of equally long ones the one as it is written.
-            .max_by_key(|(name, _)| (name.len(), rest.starts_with(name)));
-        let is_other = ["TZ", "SSSS"].iter().any(|other| rest.starts_with(other));
-        let found = found.filter(|_| !is_other);
-        match found {
-            Some((name, meaning)) => {
-                out.push_str(meaning);
-                rest = &rest[name.len()..];
-            }
-            None if is_other || next.is_ascii_alphabetic() && next != 'T' && next != 'Z' => {
-                return Err(query(format!(
-                    "to_char does not know the pattern \"{rest}\": write '%Y-%m-%d %H:%M:%S' or 'YYYY-MM-DD HH24:MI:SS'"
-                )));
-            }
-            None => {
-                out.push(next);
-                rest = &rest[next.len_utf8()..];
-            }
-        }
-    }
-    Ok(out)
 }

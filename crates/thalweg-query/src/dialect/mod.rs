@@ -12,6 +12,7 @@ pub(crate) mod output_names;
 mod patterns;
 mod rows;
 mod time_differences;
+mod time_formats;
 mod time_parts;
 mod types;
 mod unnested;
@@ -76,7 +77,7 @@ pub(crate) fn time_pattern(written: &str) -> Result<String> {
     if written.contains('%') {
         return Ok(functions::with_microseconds(written));
     }
-    functions::pattern(written)
+    time_formats::strftime(written)
 }
 
 fn visit(node: &mut (impl Visit + VisitMut), inserts_values: bool) -> Result<()> {

@@ -229,6 +229,8 @@ fn grouping_set(aggregate: &Aggregate, set: GroupingSet) -> Result<Transformed<L
     let grouped = LogicalPlan::Aggregate(grouped);
     let names = aggregate.schema.columns().into_iter();
     let columns = names.zip(grouped.schema().columns());
+    // Nothing above names the number of the set, and it is gone once `grouping` is resolved.
+    let columns = columns.filter(|(named, _)| named.name != Aggregate::INTERNAL_GROUPING_ID);
     let columns = columns.map(|(named, column)| match named == column {
         true => Expr::Column(column),
         false => Expr::Column(column).alias_qualified(named.relation, named.name),
