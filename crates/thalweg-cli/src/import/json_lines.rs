@@ -127,10 +127,9 @@ impl JsonLines {
         let reason = match serde_json::from_str::<Object>(&text) {
             Ok(_) => "it has no columns".to_owned(),
             Err(error) => {
-                // Ends within the line, or goes on behind it.
-                let is_divided_otherwise =
-                    error.is_eof() || error.to_string().starts_with("trailing characters");
-                let hint = match is_divided_otherwise && self.list.is_none() {
+                let behind = text.get(error.column().saturating_sub(1)..);
+                let is_several = behind.is_some_and(|behind| behind.starts_with('{'));
+                let hint = match (error.is_eof() || is_several) && self.list.is_none() {
                     true => "; jq -c . FILE writes each object on a line of its own",
                     false => "",
                 };

@@ -258,7 +258,10 @@ def _named(item):
     kind = type(item)
     if kind.__name__ == "Series" and kind.__module__.split(".")[0] == "pandas":
         # A column of a table has no names but numbers.
-        return item.to_dict() if all(isinstance(name, str) for name in item.index) else None
+        if not all(isinstance(name, str) for name in item.index):
+            return None
+        # NaN is a missing value of pandas, as in frames.
+        return item.astype(object).where(item.notna(), None).to_dict()
     if isinstance(item, numpy.void) and item.dtype.names:
         return {name: item[name] for name in item.dtype.names}
     if dataclasses.is_dataclass(kind):
