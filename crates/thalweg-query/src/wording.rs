@@ -755,7 +755,7 @@ mod tests {
             ),
             (
                 "Invalid function 'locf'.\nDid you mean 'lower'?",
-                "there is no function \"locf\"",
+                "there is no function \"locf\": write last_value(x) IGNORE NULLS OVER (ORDER BY ts)",
             ),
             (
                 "Cannot cast Date32 value 120530 to Timestamp(ns): converted value exceeds the representable i64 range",

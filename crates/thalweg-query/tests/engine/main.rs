@@ -840,7 +840,7 @@ fn plans_are_explained_with_parameters() {
         (
             "SELECT count(*) FROM t WHERE v > ?",
             vec![ScalarValue::Int64(Some(1))],
-            "v@0 > 1",
+            "v@0 > CAST(1 AS Float64)",
         ),
         (
             "SELECT k FROM t WHERE ts >= ?",
