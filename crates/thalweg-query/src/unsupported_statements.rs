@@ -55,18 +55,9 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
         &["FORCE", "CHECKPOINT"],
         "CHECKPOINT is not needed: checkpoints are written as they fall due",
     ),
-    (
-        &["PREPARE"],
-        "PREPARE is not offered in SQL: db.prepare(\"SELECT * FROM t WHERE v > ?\") makes a statement whose execute takes values",
-    ),
-    (
-        &["EXECUTE"],
-        "EXECUTE is not offered in SQL: db.prepare(\"SELECT * FROM t WHERE v > ?\") makes a statement whose execute takes values",
-    ),
-    (
-        &["DEALLOCATE"],
-        "DEALLOCATE is not offered in SQL: db.prepare(\"SELECT * FROM t WHERE v > ?\") makes a statement whose execute takes values",
-    ),
+    (&["PREPARE"], PREPARED),
+    (&["EXECUTE"], PREPARED),
+    (&["DEALLOCATE"], PREPARED),
     (&["PIVOT"], PIVOT),
     (&["UNPIVOT"], UNPIVOT),
     (
@@ -82,6 +73,9 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
         "SHOW DATABASES is not offered: a connection has one database",
     ),
 ];
+
+const PREPARED: &str = "PREPARE, EXECUTE and DEALLOCATE are not offered in SQL: db.prepare(\"SELECT * FROM t WHERE v > ?\") makes a statement whose \
+     execute takes values";
 
 const FRAMES_EXCLUDE: &str = "EXCLUDE is not offered in the frame of a window: take away the row's own value, as in sum(x) OVER (...) - x";
 

@@ -35,9 +35,9 @@ const FEW_PAGES: usize = 4;
 /// Cells of the pages of a share of the work, if pages allow.
 const SHARE_CELLS: usize = 1 << 16;
 
-/// Another thread is asked for with each so many cells of pages: one decodes them in about half a millisecond, and on a machine
-/// that is busy another one may begin later than that.
-const CELLS_PER_THREAD: usize = 1 << 21;
+/// Another thread is asked for with each so many cells of pages: one decodes them in a few tenths of a millisecond, and to start
+/// another takes some 30 us where a core is free.
+const CELLS_PER_THREAD: usize = 1 << 19;
 
 /// Values are decoded one by one where at most this part of a page is wanted.
 const PAGE_PER_CELL: usize = 64;

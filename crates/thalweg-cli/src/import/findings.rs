@@ -1,6 +1,6 @@
 //! Prints what was found in a file before its rows are stored.
 
-use super::advice::shown;
+use super::advice::{shown, word};
 use super::file_set::Opened;
 use super::infer::{Found, Reading};
 use super::numbers::{epoch_ns, whole_number};
@@ -147,7 +147,7 @@ pub(super) struct NumberTimes {
     unit: Option<EpochUnit>,
 }
 
-/// What numbers look like, if all look like times of our days.
+/// The unit or pattern by which all of the numbers are times between 1990 and 2100, if there is one.
 pub(super) fn number_times<'a>(mut values: impl Iterator<Item = &'a str>) -> Option<NumberTimes> {
     let first = values.next()?;
     let text = whole_number(first).unwrap_or(first);
@@ -232,18 +232,6 @@ impl NumberTimes {
             "{name} is stored as a number: an import into a new table with {} stores times, {} as {}{in_sql}",
             self.option, self.number, self.time
         )
-    }
-}
-
-/// A word of the command line, quoted where a shell would make several of it.
-pub(super) fn word(text: &str) -> String {
-    let is_plain = text
-        .chars()
-        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ','));
-    if is_plain {
-        text.to_owned()
-    } else {
-        format!("'{text}'")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is guessed of columns, and how the lines about it lead on.
+//! Types and times that an import guesses, and the lines that name the options to change them.
 
 use crate::Place;
 use crate::import_options::{import, told};

@@ -6,6 +6,7 @@ use super::time_differences::{date_diff, date_sub};
 use super::whole_times::missing_parts;
 use super::{buckets, ordered_aggregates, time_formats, time_parts};
 use crate::error::{query, unsupported};
+use crate::functions::ordered_values::no_number_of_values;
 use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
     FunctionArgumentList, FunctionArguments, OrderByExpr, UnaryOperator, Value, VisitorMut,
@@ -466,9 +467,7 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
             )));
         }
         ("max" | "min", [_, count]) if is_no_count(count) => {
-            return Err(query(format!(
-                "{name}(x, n) gives a list of n values, and n is a whole number from 1 on, not {count}"
-            )));
+            return Err(no_number_of_values(name, count));
         }
         (
             "quantile_cont" | "percentile_cont" | "quantile_disc" | "quantile" | "approx_quantile",

@@ -26,7 +26,9 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::sync::Arc;
+use thalweg_table::Error;
 
 /// Arrays are put together up to this size.
 const MERGED_BYTES: usize = 64 << 20;
@@ -83,6 +85,13 @@ impl OrderedValues {
             pruned: 0,
         }))
     }
+}
+
+/// The error of `max(x, n)` and `min(x, n)` where `n` is no number of values.
+pub(crate) fn no_number_of_values(name: &str, given: impl Display) -> Error {
+    query(format!(
+        "{name}(x, n) gives a list of n values, and n is a whole number from 1 on, not {given}"
+    ))
 }
 
 fn list_of(data_type: &DataType) -> FieldRef {
@@ -179,12 +188,12 @@ impl Values {
                 "{what} for all rows of a group: write a constant, or what the rows are grouped by"
             ))));
         }
+        // A constant was refused before; this one is a parameter, or what rows are grouped by.
         if let ScalarValue::Int64(Some(count)) = first
-            && count < 0
+            && count < 1
         {
-            return Err(to_datafusion(query(format!(
-                "max(x, n) and min(x, n) take a number of values: {count} is negative"
-            ))));
+            let name = if self.is_descending { "max" } else { "min" };
+            return Err(to_datafusion(no_number_of_values(name, count)));
         }
         self.limit = first;
         Ok(())
@@ -212,7 +221,7 @@ impl Values {
         if !self.prunes || self.len() < (self.pruned * 2).max(PRUNED_VALUES) {
             return Ok(());
         }
-        let values = self.first_ones(1)?;
+        let values = self.first_ones()?;
         self.pruned = values.len();
         self.arrays = VecDeque::from([values]);
         Ok(())
@@ -232,12 +241,12 @@ impl Values {
         Ok(all)
     }
 
-    /// The first values by their order, as many as are wanted; one of them at least tells that there are any.
-    fn first_ones(&mut self, least: usize) -> Result<ArrayRef> {
+    /// The first values by their order, as many as are wanted.
+    fn first_ones(&mut self) -> Result<ArrayRef> {
         let ScalarValue::Int64(Some(count)) = self.limit else {
             return internal_err!("a number of values is no integer");
         };
-        let count = usize::try_from(count).unwrap_or(0).max(least);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
         let values = self.all()?;
         let places = places(&values, self.is_descending, self.is_distinct, count)?;
         Ok(take(
@@ -311,13 +320,13 @@ impl Accumulator for Values {
             Wanted::Several if self.arrays.is_empty() || self.limit.is_null() => {
                 ScalarValue::try_new_null(&DataType::List(list_of(&self.data_type)))
             }
-            Wanted::Several => Ok(list(self.first_ones(0)?)),
+            Wanted::Several => Ok(list(self.first_ones()?)),
         }
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let values = match self.prunes && !self.limit.is_null() && !self.arrays.is_empty() {
-            true => self.first_ones(1)?,
+            true => self.first_ones()?,
             false => self.all()?,
         };
         self.arrays.clear();
@@ -486,7 +495,7 @@ mod tests {
             values.push(&batch).unwrap();
             assert!(values.len() < PRUNED_VALUES);
         }
-        let largest = values.first_ones(0).unwrap();
+        let largest = values.first_ones().unwrap();
         let wanted: ArrayRef = Arc::new(Int64Array::from(vec![99_999, 99_998, 99_997]));
         assert_eq!(&largest, &wanted);
     }

@@ -368,6 +368,32 @@ fn pages_next_to_each_other_are_read_at_once_and_few_are_kept() {
 }
 
 #[test]
+fn threads_share_a_large_region() {
+    let grid = grid_of(
+        (GridOrder::RowMajor, GridOrder::RowMajor),
+        &[(1_100, 64), (1_000, 64)],
+    );
+    let block = block_of(0, &grid, &mut Encoder::new(Level::Fast), |value| value);
+    let (store, addresses) = os_store(&[block]);
+    let extents = [1_090, 990];
+    let read = |threads: usize| {
+        let mut memory = vec![0_i32; 1_090 * 990];
+        let mut target = Strided::row_major(&mut memory, vec![1_090, 990]).unwrap();
+        let regions = [region(addresses[0], [7, 9], extents)];
+        RegionReader::new(Arc::clone(&store), TABLE, threads)
+            .values(VALUES, &regions, &mut target)
+            .unwrap();
+        memory
+    };
+    let alone = read(1);
+    for (cell, value) in alone.iter().enumerate() {
+        let index = [7 + cell as u32 / 990, 9 + cell as u32 % 990];
+        assert_eq!(*value, value_at(0, &index));
+    }
+    assert_eq!(read(3), alone);
+}
+
+#[test]
 fn what_is_no_region_is_refused() {
     let grid = grid_of(
         (GridOrder::RowMajor, GridOrder::RowMajor),
