@@ -57,18 +57,24 @@ pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
 fn text_of(call: &SqlCall) -> Result<String, Failure> {
     let fail = |name: &str, error: io::Error| Failure::Other(format!("reading {name}: {error}"));
     match (&call.statements, &call.file) {
-        (Some(text), _) => Ok(text.clone()),
-        (None, Some(path)) if path != Path::new("-") => {
+        (Some(text), _) if text != "-" => match text.trim_start() {
+            command if command.starts_with(['.', '\\']) => Err(Failure::usage(format!(
+                "{} is a command of the shell, thalweg DATABASE; in SQL: SHOW TABLES, DESCRIBE a_table, SUMMARIZE a_table",
+                command.split_whitespace().next().unwrap_or_default()
+            ))),
+            _ => Ok(text.clone()),
+        },
+        (_, Some(path)) if path != Path::new("-") => {
             let mut text = String::new();
             let mut file = files::open(path)?;
             file.read_to_string(&mut text)
                 .map_err(|error| fail(&path.display().to_string(), error))?;
             Ok(text)
         }
-        (None, None) if io::stdin().is_terminal() => Err(Failure::usage(
+        (_, None) if io::stdin().is_terminal() => Err(Failure::usage(
             "name a statement, as in thalweg sql DATABASE \"SELECT 1\", or --file FILE; thalweg DATABASE is a shell",
         )),
-        (None, _) => io::read_to_string(io::stdin()).map_err(|error| fail("standard input", error)),
+        _ => io::read_to_string(io::stdin()).map_err(|error| fail("standard input", error)),
     }
 }
 

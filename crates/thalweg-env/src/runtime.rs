@@ -42,6 +42,20 @@ pub trait Entropy: Send + Sync + Debug {
 pub trait Spawner: Send + Sync + Debug {
     /// Starts a thread of that name. The thread goes on if the handle is dropped.
     fn spawn(&self, name: &str, job: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle>;
+
+    /// Calls `work` on up to `threads` threads at once, the calling one among them, and returns when all of these calls have.
+    ///
+    /// How many there are decides nothing but time: whoever calls divides what there is to do within `work`, piece by piece, so
+    /// that one call would do all of it. Unlike the job of a thread, `work` may borrow what the caller has. It costs the start of
+    /// the threads.
+    ///
+    /// # Panics
+    /// When one of the calls panics, after all have ended.
+    fn share(&self, name: &str, threads: usize, work: &(dyn Fn() + Sync)) {
+        // In a simulation nothing happens at once.
+        let _ = (name, threads);
+        work();
+    }
 }
 
 /// What a [`JoinHandle`] waits for; implemented by spawners.

@@ -14,7 +14,7 @@ pub struct Options {
     pub read_only: bool,
     /// Fail when the directory holds no database yet.
     pub must_exist: bool,
-    /// Memory for cached index pages and block heads.
+    /// Memory for cached index pages, heads of blocks, and pages of blocks that single rows were read from.
     pub cache_bytes: u64,
     /// `Process` commits reach stable storage within this time.
     pub sync_interval: Duration,

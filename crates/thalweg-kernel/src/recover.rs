@@ -105,7 +105,8 @@ fn read_tail(
             continue;
         }
         let whole = replay.read_whole(&frame)?;
-        if !blocks_verify(&frame, &whole)? {
+        let intact = blocks_verify(&frame, &whole)?;
+        if !intact {
             break;
         }
         tail.push((frame, whole));

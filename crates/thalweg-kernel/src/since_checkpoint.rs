@@ -14,6 +14,8 @@ pub(crate) struct SinceCheckpoint {
     pub(crate) rows_bytes: u64,
     /// Index pages that the next checkpoint writes, each once, about as long as they are now.
     pub(crate) page_bytes: u64,
+    /// Index pages on disk in whose place others have come: about as much of `page_bytes` as is of no new entry.
+    pub(crate) replaced_bytes: u64,
 }
 
 impl SinceCheckpoint {
@@ -61,4 +63,6 @@ pub(crate) const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
     edit_bytes: 8 << 20,
     rows_bytes: 8 << 20,
     page_bytes: 8 << 20,
+    // They are part of the pages.
+    replaced_bytes: u64::MAX,
 };

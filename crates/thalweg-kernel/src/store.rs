@@ -1,10 +1,11 @@
 //! Reading of the database's files: where they are, which are open, and what of them is kept in memory.
 //!
 //! Invariants
-//! - Memory is bounded: index pages and block heads share one budget in bytes, open files have a limit. Whatever is in
-//!   use stays alive through its `Arc`, evicted or not.
+//! - Memory is bounded: index pages, block heads and data pages share one budget in bytes, open files have a limit.
+//!   Whatever is in use stays alive through its reference count, evicted or not.
 //! - Only verified things are cached. They are keyed by place, and compared with the address that asks for them: a
 //!   place of another age is damage, not a hit.
+//! - A cached data page has memory of its own, exactly as much as its bytes: it keeps no larger read alive.
 //! - Files are immutable up to their committed length, and ids are never used twice, so that nothing here is ever stale.
 //! - A file that an address names and that is missing is damage and an error that names the file; in a reading process it
 //!   may also have been removed because its snapshot is too old.
@@ -82,7 +83,12 @@ enum Cached {
     Page(Arc<Page>),
     /// With the address it was verified against.
     Head(Address, Arc<BlockHead>),
+    /// A page of a chunk as it lies in a block, or what comes before its pages, with the address of the block.
+    Data(Address, Bytes),
 }
+
+/// What the cache takes for a data page beside its bytes, which may be few.
+const DATA_PAGE_OVERHEAD_BYTES: u64 = 160;
 
 #[derive(Clone, Debug)]
 struct Weigh;
@@ -92,6 +98,7 @@ impl Weighter<(FileId, u64), Cached> for Weigh {
         match cached {
             Cached::Page(page) => page.memory_bytes() as u64,
             Cached::Head(_, head) => head.memory_bytes() as u64,
+            Cached::Data(_, bytes) => bytes.len() as u64 + DATA_PAGE_OVERHEAD_BYTES,
         }
     }
 }
@@ -105,6 +112,8 @@ struct Counters {
     page_hits: AtomicU64,
     heads_loaded: AtomicU64,
     head_hits: AtomicU64,
+    data_pages_loaded: AtomicU64,
+    data_page_hits: AtomicU64,
 }
 
 /// What was read so far. Differences of two of these say what something cost.
@@ -124,10 +133,14 @@ pub struct ReadCounts {
     pub heads_loaded: u64,
     /// Heads of blocks found in memory.
     pub head_hits: u64,
+    /// Pages of chunks, and preludes, that were read and verified for the cache or for a region. Those of scans are not counted.
+    pub data_pages_loaded: u64,
+    /// Pages of chunks, and preludes, found in memory.
+    pub data_page_hits: u64,
 }
 
 impl Store {
-    /// The store of the database in `dir`, which keeps about `cache_bytes` of pages and heads in memory.
+    /// The store of the database in `dir`, which keeps about `cache_bytes` of index pages, heads and data pages in memory.
     #[must_use]
     pub fn new(env: Env, dir: impl Into<PathBuf>, database: DatabaseId, cache_bytes: u64) -> Self {
         let items = usize::try_from(cache_bytes).unwrap_or(usize::MAX) / LARGE_ITEM_BYTES;
@@ -373,12 +386,22 @@ impl Store {
     /// # Errors
     /// `Corruption` when the file is missing or ends before.
     pub fn read(&self, id: FileId, offset: u64, len_bytes: usize) -> Result<Bytes> {
-        let open = self.open_file(id)?;
         let mut bytes = vec![0; len_bytes];
+        self.read_into(id, offset, &mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    /// The same into memory that is there already: all of it is filled.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_into(&self, id: FileId, offset: u64, into: &mut [u8]) -> Result<()> {
+        let open = self.open_file(id)?;
+        let len_bytes = into.len();
         count(&self.counters.reads, 1);
         count(&self.counters.read_bytes, len_bytes as u64);
-        match open.file.read_exact_at(&mut bytes, offset) {
-            Ok(()) => Ok(bytes.into()),
+        match open.file.read_exact_at(into, offset) {
+            Ok(()) => Ok(()),
             Err(error) if error.kind() == IoErrorKind::UnexpectedEof => {
                 let place = format!("{}, offset {offset}", open.name.display());
                 Err(Error::corruption(
@@ -394,6 +417,30 @@ impl Store {
                 Err(Error::io(doing, error))
             }
         }
+    }
+
+    /// Verified bytes at `offset` of the file of a block, if they are in memory.
+    pub(crate) fn cached_data(&self, block: &Address, offset: u64) -> Option<Bytes> {
+        let Some(Cached::Data(known, bytes)) = self.cached.get(&(block.file, offset)) else {
+            return None;
+        };
+        if known != *block {
+            return None;
+        }
+        count(&self.counters.data_page_hits, 1);
+        Some(bytes)
+    }
+
+    /// Keeps verified bytes at `offset` of the file of a block.
+    pub(crate) fn keep_data(&self, block: &Address, offset: u64, bytes: &Bytes) {
+        let place = (block.file, offset);
+        self.cached
+            .insert(place, Cached::Data(*block, bytes.clone()));
+    }
+
+    /// Counts pages of chunks that were read and verified.
+    pub(crate) fn count_data_pages(&self, pages: usize) {
+        count(&self.counters.data_pages_loaded, pages as u64);
     }
 
     /// A block with its head, from memory if it is there. A small block that is not known is read at once.
@@ -435,6 +482,8 @@ impl Store {
             page_hits: of(&self.counters.page_hits),
             heads_loaded: of(&self.counters.heads_loaded),
             head_hits: of(&self.counters.head_hits),
+            data_pages_loaded: of(&self.counters.data_pages_loaded),
+            data_page_hits: of(&self.counters.data_page_hits),
         }
     }
 
@@ -444,7 +493,7 @@ impl Store {
         self.files.len()
     }
 
-    /// Bytes of pages and heads in memory now, and the most there may be.
+    /// Bytes of index pages, heads and data pages in memory now, and the most there may be.
     #[must_use]
     pub fn cached_bytes(&self) -> (u64, u64) {
         (self.cached.weight(), self.cached.capacity())

@@ -265,12 +265,11 @@ impl Working {
         self.names_bytes + self.definitions.bytes() + self.open.bytes()
     }
 
-    /// About how much else is in it, and in no other one: index pages that have changed, with the entries that have come. Where
-    /// edits have added and removed more than is left of it, that is taken.
+    /// About how much else is in it, and in no other one: index pages that have changed, and the entries that have come. These
+    /// count as in memory, which is more than they take: the reserve of a full disk has to suffice.
     pub(crate) fn unsaved_bytes(&self) -> u64 {
         let since = &self.since_checkpoint;
-        let come_bytes = since.directory_bytes + since.edit_bytes;
-        come_bytes.max(since.page_bytes)
+        since.directory_bytes + since.edit_bytes + since.replaced_bytes
     }
 
     fn check_version(&self, table: TableId, version: u32) -> Result<()> {
@@ -762,9 +761,14 @@ fn refused(change: &Change, what: &str) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-/// About what an entry takes in a directory.
+/// About what an entry takes in a directory. Keys that a block does not have take nothing.
 fn directory_bytes(entry: &Entry) -> u64 {
-    (size_of::<Entry>() + entry.columns.len() * size_of::<ColumnSummary>()) as u64
+    let no_keys_bytes = match entry.block_keys {
+        Some(_) => 0,
+        None => size_of::<Option<BlockKeys>>(),
+    };
+    let summaries_bytes = entry.columns.len() * size_of::<ColumnSummary>();
+    (size_of::<Entry>() - no_keys_bytes + summaries_bytes) as u64
 }
 
 /// The error for a new table with the name of another one.

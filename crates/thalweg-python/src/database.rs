@@ -7,7 +7,7 @@ use crate::many;
 use crate::once::name;
 use crate::options::{duration, flag, optional_text, shown, split, text, whole_number};
 use crate::process::{ProcessLocal, initialise};
-use crate::result::PyQueryResult;
+use crate::result::{PyQueryResult, no_attribute};
 use crate::schema::{Given, columns_or_rows, nullable};
 use crate::sharing::{Handle, Options};
 use crate::signals;
@@ -458,6 +458,11 @@ impl PyDatabase {
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         self.close(py)
+    }
+
+    /// Called for names that there are none of.
+    fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
+        Err(no_attribute("Database", name))
     }
 
     fn __repr__(&self) -> String {

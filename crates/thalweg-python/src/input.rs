@@ -54,6 +54,18 @@ pub(crate) fn read(
     if is_of(data, "pandas", "DataFrame")? {
         return through(py, "from_pandas", (data, names(columns), time));
     }
+    if is_of(data, "pandas", "Series")? {
+        // Exported it is a column of values that have no type in common.
+        let row = py
+            .import(name!(py, "thalweg._data"))?
+            .call_method1("row_of", (data,))?;
+        if !row.is_none() {
+            return through(py, "from_dict", (row,));
+        }
+    }
+    if let Some(reader) = reader_of_dataset(data)? {
+        return Batches::new(&reader).map(|batches| Some(Input::Stream(Box::new(batches))));
+    }
     if is_pyarrow_reader(data)? {
         return Batches::new(data).map(|batches| Some(Input::Stream(Box::new(batches))));
     }
@@ -91,6 +103,23 @@ fn is_of(data: &Bound<'_, PyAny>, package: &str, name: &str) -> PyResult<bool> {
     let module = class.module()?;
     let is_within = module.to_str()?.split('.').next() == Some(package);
     Ok(is_within && class.name()? == name)
+}
+
+/// The rows of a dataset of pyarrow, or of a scanner of one.
+fn reader_of_dataset<'py>(data: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = data.py();
+    let class = data.get_type();
+    if class.module()?.to_str()? != "pyarrow._dataset" {
+        return Ok(None);
+    }
+    let scanner = match data.getattr_opt(name!(py, "scanner"))? {
+        Some(scanner) => scanner.call0()?,
+        None => data.clone(),
+    };
+    match scanner.getattr_opt(name!(py, "to_reader"))? {
+        Some(reader) => reader.call0().map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Behind a pyarrow.RecordBatchReader there may be a Python iterator, whose exceptions Arrow's C interface turns into

@@ -561,7 +561,14 @@ pub(crate) fn no_attribute(class: &str, name: &str) -> PyErr {
             ": arrow().to_pydict() makes a dict of lists, arrow().to_pylist() a list of dicts"
         }
         "fetch_arrow_table" => ": arrow() is a pyarrow.Table",
-        "fetchdf" => ": df() is a pandas.DataFrame",
+        "fetch_record_batch" | "fetch_arrow_reader" => {
+            ": reader() reads batches one after the other"
+        }
+        "query" => ": sql() of a database runs a query",
+        "register" | "from_df" | "from_arrow" => {
+            ": a data frame in a variable is a table in sql(), by the name of the variable"
+        }
+        "fetchdf" | "fetch_df" => ": df() is a pandas.DataFrame",
         "fetchnumpy" => ": numpy() is a dict of arrays",
         "fetchall" | "fetchone" | "fetchmany" | "write_csv" | "to_csv" | "write_parquet"
         | "to_parquet" => ": scan() gives a Result, which has it",

@@ -141,6 +141,10 @@ fn unusual<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
     }
     match object.getattr_opt(name!(object.py(), "dtype"))? {
         Some(dtype) => numpy_scalar(&object, &dtype),
+        None if kind == "UUID" => Err(Unfit::Because(
+            "values of type UUID are not taken: give str(id) for a column of texts, id.bytes for one of bytes"
+                .to_owned(),
+        )),
         None => Err(Unfit::Because(format!(
             "values of type {kind} are not taken: give a text, a number, a time, a boolean or bytes"
         ))),

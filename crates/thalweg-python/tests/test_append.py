@@ -15,6 +15,8 @@ import numpy
 import pandas
 import polars
 import pyarrow
+import pyarrow.dataset
+import pyarrow.parquet
 import pytest
 from programs import run
 
@@ -860,3 +862,23 @@ def test_a_column_without_values_fits_every_type(db):
     assert table.scan().arrow().to_pylist() == [{"n": 1, "s": None, "b": None, "t": None, "d": None, "l": None}]
     with pytest.raises(thalweg.SchemaError, match="does not take double"):
         table.append(pandas.DataFrame({"n": [1], "s": [1.5]}))
+
+
+def test_a_row_of_a_frame_and_datasets_are_rows(db, tmp_path):
+    frame = pandas.DataFrame({"ts": pandas.to_datetime(["2024-01-01", "2024-01-02"]), "s": ["a", "b"], "v": [1.5, None]})
+    table = db.create_table("f", {"ts": "timestamp", "s": "varchar", "v": "double"}, time="ts")
+    table.append(frame.iloc[1])
+    table.append(pandas.Series({"ts": "2024-01-01", "s": "a", "v": 1.5}))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pandas(frame), tmp_path / "f.parquet")
+    dataset = pyarrow.dataset.dataset(tmp_path / "f.parquet")
+    table.append(dataset)
+    table.append(dataset.scanner(filter=pyarrow.dataset.field("v") > 1))
+    assert db.sql("SELECT s, v FROM f ORDER BY ts").fetchall() == [("a", 1.5)] * 3 + [("b", None)] * 2
+
+
+def test_uuids_among_texts_say_what_to_give(db):
+    table = db.create_table("u", {"id": "varchar"})
+    with pytest.raises(thalweg.SchemaError, match=r"no text in UTF-8; of a UUID of Python str\(\.\.\.\)"):
+        table.append({"id": [uuid.UUID(int=2**127)]})
+    with pytest.raises(thalweg.SchemaError, match=r"give str\(id\)"):
+        table.put(uuid.UUID(int=5))

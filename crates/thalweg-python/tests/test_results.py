@@ -441,7 +441,10 @@ def test_names_of_other_libraries(db, tmp_path):
         result().to_json
     with pytest.raises(AttributeError, match=r"'Table' object has no attribute 'fetchall': scan\(\) gives a Result"):
         table.fetchall
-    assert not hasattr(table, "nothing") and not hasattr(result(), "nothing")
+    with pytest.raises(AttributeError, match=r"'Database' object has no attribute 'register': a data frame in a variable"):
+        db.register
+    for thing in (db, table, result()):
+        assert not hasattr(thing, "nothing")
 
 
 def test_complex_numbers_name_their_column(db):

@@ -1,6 +1,7 @@
 //! Statements about tables themselves: CREATE, DROP, SHOW, DESCRIBE.
 
 use crate::dialect::output_names::visible;
+use crate::dialect::type_of;
 use crate::error::{from_arrow, query, unsupported};
 use crate::parse::table_name;
 use crate::result::QueryResult;
@@ -12,7 +13,7 @@ use datafusion_sql::sqlparser::ast::{
 };
 use std::collections::HashSet;
 use std::sync::Arc;
-use thalweg_table::schema::{parse_type, sql_type_name};
+use thalweg_table::schema::sql_type_name;
 use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, NewTable, Result};
 
 /// The types of columns by their names in statements.
@@ -121,8 +122,8 @@ fn field(column: &ColumnDef) -> Result<Field> {
             format!("column \"{name}\": {}", error.message()),
         )
     };
-    let written = column.data_type.to_string();
-    let data_type = parse_type(&written).map_err(|error| {
+    let data_type = type_of(&column.data_type).map_err(|error| {
+        let written = &column.data_type;
         let message = format!("\"{written}\" is not a type; {TYPES}");
         named(Error::new(error.kind(), message))
     })?;

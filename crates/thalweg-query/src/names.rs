@@ -13,7 +13,7 @@ use crate::error::query;
 use datafusion_sql::sqlparser::ast::{
     Distinct, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
     ObjectNamePart, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableAlias, TableFactor, TableWithJoins, VisitMut, Visitor, VisitorMut,
+    TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, VisitMut, Visitor, VisitorMut,
     WildcardAdditionalOptions,
 };
 use scope::{Factor, Scope, column_of, correct_of, normalized};
@@ -113,6 +113,7 @@ impl Names {
                     queries.insert(name.clone(), renamed(None, &cte.alias));
                 }
                 let columns = self.query(&mut cte.query, outer, &queries)?;
+                name_rest(Some(&mut cte.alias), columns.as_deref());
                 queries.insert(name, renamed(columns, &cte.alias));
             }
         }
@@ -147,7 +148,7 @@ impl Names {
             }
             other => {
                 self.walk(other, outer, queries, Aliases::None)?;
-                Ok(None)
+                Ok(columns_of_values(other))
             }
         }
     }
@@ -348,6 +349,7 @@ impl Names {
                     Some(columns) => columns.clone(),
                     None => self.tables.get(table).cloned(),
                 });
+                name_rest(alias.as_mut(), columns.as_deref());
                 named(columns, alias.as_ref(), table)
             }
             TableFactor::Derived {
@@ -358,6 +360,7 @@ impl Names {
             } => {
                 let around = if *lateral { Some(&before) } else { outer };
                 let columns = self.query(subquery, around, queries)?;
+                name_rest(alias.as_mut(), columns.as_deref());
                 named(columns, alias.as_ref(), None)
             }
             TableFactor::NestedJoin {
@@ -591,6 +594,8 @@ impl Given {
     }
 
     fn keep_all(&mut self, alias: &mut TableAlias) {
+        // It may name some columns only.
+        self.matters |= !alias.columns.is_empty();
         for column in &mut alias.columns {
             self.keep(&mut column.name);
         }
@@ -694,6 +699,33 @@ fn named(columns: Columns, alias: Option<&TableAlias>, table: Option<String>) ->
             Factor::new(Some(name), renamed(columns, alias))
         }
     }
+}
+
+/// The names that the planner gives to columns of VALUES.
+fn columns_of_values(body: &SetExpr) -> Columns {
+    match body {
+        SetExpr::Values(values) => {
+            let count = values.rows.first().map_or(0, |row| row.content.len());
+            Some((1..=count).map(|place| format!("column{place}")).collect())
+        }
+        _ => None,
+    }
+}
+
+/// Writes the names of all columns into an alias that names some: the planner takes all or none.
+fn name_rest(alias: Option<&mut TableAlias>, columns: Option<&[String]>) {
+    let (Some(alias), Some(columns)) = (alias, columns) else {
+        return;
+    };
+    let rest = columns.get(alias.columns.len()..).unwrap_or_default();
+    if alias.columns.is_empty() || rest.iter().any(|name| name == UNNAMED) {
+        return;
+    }
+    let rest = rest.iter().map(|name| TableAliasColumnDef {
+        name: Ident::with_quote('"', name),
+        data_type: None,
+    });
+    alias.columns.extend(rest);
 }
 
 /// The columns under the names that an alias gives to the first of them.

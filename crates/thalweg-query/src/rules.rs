@@ -12,6 +12,7 @@ use crate::meaning::counted_sets::CountedSets;
 use crate::meaning::dates::DatesAsTimes;
 use crate::meaning::decimals::DecimalsBesideFloats;
 use crate::meaning::empty_subqueries::EmptySubqueries;
+use crate::meaning::keys_below::GroupingKeys;
 use crate::meaning::lengths::WindowsByLength;
 use crate::meaning::window_keys::WindowKeys;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
@@ -126,6 +127,7 @@ impl Rules {
         );
         let mut full_analyzer = Analyzer::new();
         let first: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+            Arc::new(GroupingKeys),
             Arc::new(EmptySubqueries),
             Arc::new(DatesAsTimes),
             Arc::new(CountedSets),
@@ -154,6 +156,7 @@ impl Rules {
         }
         Self {
             short_analyzer: Analyzer::with_rules(vec![
+                Arc::new(GroupingKeys),
                 Arc::new(DatesAsTimes),
                 Arc::new(DecimalsBesideFloats),
                 Arc::new(ResolveGroupingFunction::new()),

@@ -9,11 +9,12 @@ use crate::dialect::operators::Operators;
 use crate::error::{query, to_datafusion};
 use crate::functions::{
     bucket_origin, coalesced, described, floats, fractions, guarded, list_sum, mode, octets,
-    quantile, time_patterns, time_zones, total, try_times,
+    ordered_values, quantile, time_patterns, time_zones, total, try_times,
 };
 use crate::meaning::correlated::nesting;
 use crate::meaning::with_both_zeros;
 use crate::options::QueryOptions;
+use crate::parse::written;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
 use crate::rules::{
     Rules, Shape, compares_floats, keeps_order, shape_of, with_limits_above_windows,
@@ -27,7 +28,7 @@ use datafusion::catalog::{CatalogProviderList, Session};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::{ConfigOptions, TableOptions};
 use datafusion::common::{
-    DFSchema, DataFusionError, Result, SchemaError, config_err, plan_datafusion_err,
+    DFSchema, DataFusionError, Result, SchemaError, config_err, plan_datafusion_err, plan_err,
 };
 use datafusion::execution::config::SessionConfig;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -40,14 +41,15 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::registry::{ExtensionTypeRegistryRef, FunctionRegistry};
 use datafusion::logical_expr::{
-    AggregateUDF, Explain, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, WindowUDF,
+    AggregateUDF, Analyze, Explain, Expr, HigherOrderUDF, LogicalPlan, PlanType, ScalarUDF,
+    ToStringifiedPlan, WindowUDF,
 };
 use datafusion::optimizer::OptimizerConfig;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
-use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::parser::{ExplainStatement, Statement as DfStatement};
 use datafusion_sql::planner::{ParserOptions, PlannerContext};
 use datafusion_sql::sqlparser::ast::{
     Expr as SqlExpr, SelectItem, SetExpr, Statement as SqlStatement,
@@ -147,6 +149,14 @@ impl Planner {
                 let planned = planner.plan(*inner, context);
                 planned.map_err(|error| explain_given_name(error, &given))
             }
+            DfStatement::Explain(explain) => {
+                let frame = DfStatement::Explain(ExplainStatement {
+                    options: explain.options,
+                    statement: Box::new(written("SELECT 1").map_err(to_datafusion)?),
+                });
+                let frame = planner.plan_any(frame)?;
+                explaining(frame, self.logical(*explain.statement, resolver, context)?)
+            }
             other => planner.plan_any(other),
         }
     }
@@ -163,6 +173,23 @@ impl Planner {
 
     fn parser_options(&self) -> ParserOptions {
         ParserOptions::new().with_map_string_types_to_utf8view(false)
+    }
+}
+
+/// EXPLAIN of another plan. DataFusion plans what is explained without the types of its parameters.
+fn explaining(frame: LogicalPlan, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = Arc::new(plan);
+    match frame {
+        LogicalPlan::Explain(explain) => Ok(LogicalPlan::Explain(Explain {
+            stringified_plans: vec![plan.to_stringified(PlanType::InitialLogicalPlan)],
+            plan,
+            ..explain
+        })),
+        LogicalPlan::Analyze(analyze) => Ok(LogicalPlan::Analyze(Analyze {
+            input: plan,
+            ..analyze
+        })),
+        _ => plan_err!("EXPLAIN is planned as something else"),
     }
 }
 
@@ -228,7 +255,8 @@ fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     let functions = SessionStateDefaults::default_aggregate_functions();
     let mut functions = quantile::exact(floats::settled(total::exact(functions)));
-    functions.push(mode::function());
+    functions.extend(mode::functions());
+    functions.extend(ordered_values::functions());
     functions
 }
 

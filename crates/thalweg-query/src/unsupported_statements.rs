@@ -3,6 +3,7 @@
 //! Invariant: known by their words in front of the parser, and refused by what they are called, with what to write instead.
 
 use crate::error::unsupported;
+use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_table::Result;
 
@@ -54,6 +55,9 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
         &["FORCE", "CHECKPOINT"],
         "CHECKPOINT is not needed: checkpoints are written as they fall due",
     ),
+    (&["PREPARE"], PREPARED),
+    (&["EXECUTE"], PREPARED),
+    (&["DEALLOCATE"], PREPARED),
     (&["PIVOT"], PIVOT),
     (&["UNPIVOT"], UNPIVOT),
     (
@@ -69,6 +73,9 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
         "SHOW DATABASES is not offered: a connection has one database",
     ),
 ];
+
+const PREPARED: &str = "PREPARE, EXECUTE and DEALLOCATE are not offered in SQL: db.prepare(\"SELECT * FROM t WHERE v > ?\") makes a statement whose \
+     execute takes values";
 
 const FRAMES_EXCLUDE: &str = "EXCLUDE is not offered in the frame of a window: take away the row's own value, as in sum(x) OVER (...) - x";
 
@@ -91,6 +98,51 @@ const INSIDE: &[(&[&str], &str)] = &[
     ),
 ];
 
+/// Statements whose rows other databases take as those of a query, and what is said of them.
+const IN_BRACKETS: &[(&str, &str)] = &[
+    (
+        "SUMMARIZE",
+        "SUMMARIZE is a statement of its own, and not offered inside of another one: write SUMMARIZE t, or the aggregates that are wanted, SELECT min(v), max(v), avg(v), median(v), count(v) FROM t",
+    ),
+    (
+        "DESCRIBE",
+        "DESCRIBE is a statement of its own, and not offered inside of another one: write SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 't'",
+    ),
+    (
+        "SHOW",
+        "SHOW is a statement of its own, and not offered inside of another one: write SELECT table_name FROM information_schema.tables, or SELECT * FROM thalweg_tables",
+    ),
+];
+
+/// The message for such a statement in brackets behind FROM, JOIN or AS, where a query may stand; a table that is called so may have
+/// another name there, but not brackets around it alone.
+fn in_brackets(words: &[&Token]) -> Option<&'static str> {
+    words.windows(4).find_map(|four| {
+        let [before, Token::LParen, statement, of] = four else {
+            return None;
+        };
+        let takes_query = ["FROM", "JOIN", "AS", "MATERIALIZED"];
+        let takes_query = takes_query.iter().any(|word| is(before, word));
+        let (_, message) = IN_BRACKETS.iter().find(|(name, _)| is(statement, name))?;
+        let is_statement = match of {
+            Token::Word(word) => !matches!(
+                word.keyword,
+                Keyword::AS
+                    | Keyword::JOIN
+                    | Keyword::LEFT
+                    | Keyword::RIGHT
+                    | Keyword::FULL
+                    | Keyword::INNER
+                    | Keyword::CROSS
+                    | Keyword::NATURAL
+            ),
+            Token::LParen => true,
+            _ => false,
+        };
+        (takes_query && is_statement).then_some(*message)
+    })
+}
+
 /// Refuses what is known here.
 pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
     let words = tokens.iter().map(|token| &token.token);
@@ -105,6 +157,9 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
         .find(|(beginning, _)| begins(&words, beginning));
     if let Some((_, message)) = found {
         return Err(unsupported(*message));
+    }
+    if let Some(message) = in_brackets(&words) {
+        return Err(unsupported(message));
     }
     if is_create_like(&words) {
         return Err(unsupported(

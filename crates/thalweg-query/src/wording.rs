@@ -67,6 +67,10 @@ const RULES: &[(&str, &str)] = &[
         "timestamp {1} bigint cannot be compared: write a time, as in ts {1} '2026-01-31' or to_timestamp(1700000000)",
     ),
     (
+        "Cannot infer common argument type for comparison operation {x} IS {}DISTINCT FROM Boolean",
+        "{0} IS TRUE or FALSE cannot be computed, which booleans are: write a comparison, as in x <> 0",
+    ),
+    (
         "Cannot infer common argument type for comparison operation Boolean {} Utf8",
         "boolean {0} varchar cannot be compared: write {0} true or {0} false, without quotes",
     ),
@@ -123,6 +127,11 @@ const RULES: &[(&str, &str)] = &[
         "unnest takes a list",
     ),
     // Values.
+    (
+        "Invalid timezone \"{}\": {}",
+        "\"{0}\" is not a time zone: write a time for example as 2026-01-31T17:00:00, 2026-01-31T17:00:00+02:00 or 2026-01-31 17:00 \
+         Europe/Berlin; strptime(text, '%Y-%m-%d %I:%M %p') reads AM and PM",
+    ),
     (
         "Error parsing timestamp from '{}' using format '{}': {}",
         "\"{0}\" is not a time in the format '{1}'; formats are those of strftime, as '%d.%m.%Y %H:%M'",
@@ -350,6 +359,10 @@ const RULES: &[(&str, &str)] = &[
     (
         "Percentile value must be between 0.0 and 1.0 inclusive, {} is invalid",
         "a percentile lies between 0 and 1, not at {0}: the median is 0.5",
+    ),
+    (
+        "Percentile value for '{}' must be real or double literal (got {x})",
+        "a percentile is a number between 0 and 1, not {1}: the median is 0.5",
     ),
     (
         "Percentile value for '{}' must be a literal",
@@ -742,7 +755,7 @@ mod tests {
             ),
             (
                 "Invalid function 'locf'.\nDid you mean 'lower'?",
-                "there is no function \"locf\"",
+                "there is no function \"locf\": write last_value(x) IGNORE NULLS OVER (ORDER BY ts)",
             ),
             (
                 "Cannot cast Date32 value 120530 to Timestamp(ns): converted value exceeds the representable i64 range",

@@ -101,7 +101,7 @@ fn an_opening_with_two_threads_takes_no_failed_call_for_a_good_one() {
     };
     let mut failed = 0;
     for call in 1..=calls {
-        for fault in [Fault::ErrorAfter(Errno::IO), lost.clone()] {
+        for fault in [Fault::ErrorAfter(Errno::IO), lost] {
             let struck = killed.crash_image(&CrashChoice::Kill);
             let rule = FaultRule::new(fault).at_call(call).once();
             struck.set_plan(FaultPlan::none().rule(rule));

@@ -2,20 +2,19 @@
 //! stages find a violation; with all of them kept they find none.
 
 use std::panic::{set_hook, take_hook};
+use thalweg_env::OpenMode;
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
-use thalweg_kernel::{Durability, Options, Rule, TableId, break_rule};
+use thalweg_kernel::{Durability, Options, Rule, break_rule};
 use thalweg_sim::checkpoints::{damage_checkpoints, damage_sectors, with_differences};
 use thalweg_sim::crash::{CrashPlan, crash_everywhere};
 use thalweg_sim::damage::{
     change_every_byte, damage_of_a_crashed_database, files_of_a_twin, one_slot_of_the_root_lost,
     specimen,
 };
-use thalweg_sim::driver::Driver;
 use thalweg_sim::files::files_of;
 use thalweg_sim::oracle::Violation;
 use thalweg_sim::orders::{replacement_of_a_key_that_was_used_again, rows_beside_a_build};
 use thalweg_sim::report::{say, seed};
-use thalweg_sim::shape::Shape;
 use thalweg_sim::toy::Toy;
 use thalweg_sim::workloads::{ONE_COVER, Workload, named};
 
@@ -66,48 +65,78 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
     }
 }
 
-/// A writer is killed when it has written a slot of the root and not synced it. A power cut strikes the next one in each of its
-/// calls, and keeps and tears what was not synced in many ways.
+/// A slot of the root is lost. A writer writes it anew and is killed before its sync. A power cut strikes the next one in each of
+/// its syncs of the root, and keeps and tears what was not synced in many ways: one of the slots is whole.
 fn killed_before_the_root_was_synced() -> Vec<Violation> {
-    let shape = Shape::new(8192, 8);
-    let sim = SimEnv::new(3);
-    let mut db = Driver::start(&sim, shape.clone(), true);
-    db.create("t");
-    db.append("t", 0..3, Durability::Disk);
-    let sync = FaultRule::new(Fault::Crash).on(&[CallKind::SyncData]);
-    sim.set_plan(FaultPlan::none().rule(sync.path_suffix("root")));
-    db.checkpoint();
     let mut violations = Vec::new();
-    for background in [false, true] {
-        let next = sim.crash_image(&CrashChoice::Kill);
-        next.record_states(true);
-        // An epoch begins with its first commit.
-        let toy = Toy::open(&next.env(), "/db", &options(background), 8);
-        let committed = toy.and_then(|toy| {
-            let table = toy.kernel.snapshot()?.table_named("t");
-            let table = table.map_or(TableId(1), |table| table.id);
-            toy.append(table, &[(3, 3)], Durability::Disk)?;
+    for (lost, background) in [(0, false), (1, false), (0, true), (1, true)] {
+        let sim = SimEnv::new(3);
+        let made = sim.opened(background).and_then(|toy| {
+            let table = toy.create("t")?;
+            toy.append(table, &[(0, 0), (1, 1), (2, 2)], Durability::Disk)?;
             toy.kernel.close()
         });
-        violations.extend(committed.err().map(|e| e.to_string()));
-        for call in 1..=next.calls() {
-            let Some(state) = next.state_at(call) else {
-                continue;
-            };
-            for seed in 0..24 {
-                let unreadable = false;
-                let image = state.crash_image(&CrashChoice::Random { seed, unreadable });
-                let rows = shape
-                    .open(&image.env())
-                    .and_then(|toy| contents_of_table(&toy));
-                match rows {
-                    Ok(3 | 4) => {}
-                    other => violations.push(format!("call {call}, seed {seed}: {other:?}")),
+        violations.extend(made.err().map(|e| e.to_string()));
+        lose_slot(&sim, lost);
+        for (first, second) in (0..9).map(|n| (n / 3, n % 3)) {
+            let killed = sim.struck_in_sync(first, background);
+            let killed = killed.crash_image(&CrashChoice::Kill);
+            let struck = killed.struck_in_sync(second, background);
+            let choices = (0..64).map(|seed| CrashChoice::Random {
+                seed,
+                unreadable: false,
+            });
+            for choice in choices {
+                match struck
+                    .crash_image(&choice)
+                    .opened(false)
+                    .and_then(|toy| rows_of_t(&toy))
+                {
+                    Ok(3) => {}
+                    other => {
+                        violations.push(format!("sync {first}, {second}, {choice:?}: {other:?}"))
+                    }
                 }
             }
         }
     }
     violations
+}
+
+const SLOT_BYTES: usize = 4096;
+
+trait Openings {
+    fn opened(&self, background: bool) -> thalweg_kernel::Result<Toy>;
+
+    /// The machine when a writer dies in a sync of the root.
+    fn struck_in_sync(&self, skip: u64, background: bool) -> SimEnv;
+}
+
+impl Openings for SimEnv {
+    fn opened(&self, background: bool) -> thalweg_kernel::Result<Toy> {
+        Toy::open(&self.env(), "/db", &options(background), 8)
+    }
+
+    fn struck_in_sync(&self, skip: u64, background: bool) -> SimEnv {
+        let next = self.crash_image(&CrashChoice::Kill);
+        let crash = FaultRule::new(Fault::Crash).on(&[CallKind::SyncData]);
+        let crash = crash.path_suffix("root").skip(skip).once();
+        next.set_plan(FaultPlan::none().rule(crash));
+        // An epoch begins with its first commit, which the power cut may take.
+        drop(next.opened(background).and_then(|toy| toy.create("u")));
+        next
+    }
+}
+
+/// Overwrites a slot of the root with zeros, durably.
+fn lose_slot(sim: &SimEnv, slot: u64) {
+    let path = std::path::Path::new("/db/root");
+    let file = sim.env().storage().open(path, OpenMode::ReadWrite);
+    let lost = file.and_then(|file| {
+        file.write_all_at(&[0; SLOT_BYTES], slot * SLOT_BYTES as u64)?;
+        file.sync_data()
+    });
+    assert!(lost.is_ok(), "nothing hinders it");
 }
 
 fn options(background: bool) -> Options {
@@ -119,7 +148,7 @@ fn options(background: bool) -> Options {
 }
 
 /// How many rows there are.
-fn contents_of_table(toy: &Toy) -> thalweg_kernel::Result<usize> {
+fn rows_of_t(toy: &Toy) -> thalweg_kernel::Result<usize> {
     let snapshot = toy.kernel.snapshot()?;
     let table = snapshot.table_named("t");
     table.map_or(Ok(0), |table| Ok(toy.rows_of(&table)?.len()))

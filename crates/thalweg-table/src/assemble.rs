@@ -252,6 +252,12 @@ impl ColumnBuilder {
         self.nulls.append_n_non_nulls(rows);
     }
 
+    /// Says whether the next row whose value follows is valid.
+    #[inline]
+    pub(crate) fn append_is_valid(&mut self, is_valid: bool) {
+        self.nulls.append(is_valid);
+    }
+
     /// Says which of the rows whose values follow are valid: some bits of a bitmap, lowest bit first.
     pub(crate) fn append_validity(&mut self, bits: &[u8], range: Range<usize>) {
         let bits = BooleanBuffer::new(Buffer::from(bits), range.start, range.len());
@@ -428,7 +434,12 @@ fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
 
 /// Appends values of a narrower type. Apart, as its many loops would make each append of one value save a dozen registers.
 #[inline(never)]
-fn append_widened(from: ElementType, to: ElementType, bytes: &[u8], out: &mut MutableBuffer) {
+pub(crate) fn append_widened(
+    from: ElementType,
+    to: ElementType,
+    bytes: &[u8],
+    out: &mut MutableBuffer,
+) {
     use ElementType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     macro_rules! widen {
         ($from:ty, $to:ty) => {

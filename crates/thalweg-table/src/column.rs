@@ -12,11 +12,13 @@
 mod decode;
 mod encode;
 pub mod filter;
+mod values;
 mod zones;
 
 pub use decode::{BlockDecoder, decode_block};
 pub use encode::BlockEncoder;
 pub(crate) use encode::{Encoders, MAX_RAW_BYTES, is_long, most_block_rows, raw_bytes};
+pub use values::ValueDecoder;
 pub(crate) use zones::{LEAST_PAGES, Zones};
 
 /// Runs `$body` with `$native` as the type of the elements of `$element`, a number of at most 64 bits.

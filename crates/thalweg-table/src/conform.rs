@@ -90,6 +90,10 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
             "column \"{name}\": row {row} holds {}, which is outside the range of {wanted}",
             show(array, row)
         )),
+        Refused::Value(row) if array.data_type().is_binary() => schema(format!(
+            "column \"{name}\": row {row} holds the bytes {}, which are no text in UTF-8; of a UUID of Python str(...) is its text",
+            show(array, row)
+        )),
         Refused::Value(row) => schema(format!(
             "column \"{name}\": row {row} holds {}, which {wanted} cannot hold exactly; cast or round it first",
             show(array, row)

@@ -29,7 +29,7 @@ pub struct EngineOptions {
     pub must_exist: bool,
     /// What appends survive when they return, unless they say otherwise; and new and dropped tables.
     pub durability: Durability,
-    /// Memory for cached index pages and block heads.
+    /// Memory for cached index pages, heads of blocks, and pages of blocks that single rows were read from.
     pub cache_bytes: u64,
     /// Threads that encode and decode, at most 1,024; 0 means one per core.
     pub threads: usize,

@@ -2,6 +2,8 @@
 //!
 //! Invariant: only this file and the opening of a database name a layout.
 
+use crate::region::RegionReader;
+use crate::row_reader::RowReader;
 use crate::rows::decode_rows;
 use crate::scan::{Scan, ScanRequest};
 use crate::stream;
@@ -139,5 +141,23 @@ impl TableView {
                 })
             })
             .collect()
+    }
+
+    /// A reader of single rows by their addresses, of the columns at these places of the schema or of all.
+    ///
+    /// # Errors
+    /// `Invalid` for columns that do not exist.
+    pub fn row_reader(&self, projection: Option<&[usize]>) -> Result<RowReader> {
+        self.engine().closed().check()?;
+        RowReader::new(self.clone(), projection)
+    }
+
+    /// A reader of regions of its blocks that have a grid.
+    ///
+    /// # Errors
+    /// `Unavailable` once the database was closed.
+    pub fn region_reader(&self) -> Result<RegionReader> {
+        self.engine().closed().check()?;
+        Ok(RegionReader::of_view(self.clone()))
     }
 }

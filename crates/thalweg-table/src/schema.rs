@@ -310,6 +310,11 @@ fn parse_parametric(head: &str, arguments: &[&str], tail: &str) -> Option<DataTy
     };
     match head {
         "timestamp" | "datetime" | "datetime64" => parse_timestamp(arguments, zone_of_tail),
+        // Names of DuckDB.
+        "timestamp_s" if tail.is_empty() && arguments.is_empty() => parse_timestamp(&["0"], None),
+        "timestamp_ms" if tail.is_empty() && arguments.is_empty() => parse_timestamp(&["3"], None),
+        "timestamp_us" if tail.is_empty() && arguments.is_empty() => parse_timestamp(&["6"], None),
+        "timestamp_ns" if tail.is_empty() && arguments.is_empty() => parse_timestamp(&["9"], None),
         "timestamptz" if tail.is_empty() => parse_timestamp(arguments, Some("UTC")),
         "duration" | "timedelta" | "timedelta64" if tail.is_empty() => match arguments {
             [] => Some(DataType::Duration(TimeUnit::Nanosecond)),

@@ -66,7 +66,7 @@ impl DatabaseBuilder {
         self
     }
 
-    /// Memory for cached index pages and heads of blocks.
+    /// Memory for cached index pages, heads of blocks, and pages of blocks that single rows were read from.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.options.cache_bytes = bytes;
         self

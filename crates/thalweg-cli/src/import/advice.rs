@@ -62,11 +62,7 @@ pub(super) fn number_advice(text: &str) -> Option<String> {
     let makes = "makes numbers of such texts";
     let writing = |(sign, has_comma): &&(char, bool)| has_thousands(text, *sign, *has_comma);
     if let Some((sign, has_comma)) = WRITINGS.iter().find(writing) {
-        let sign = match sign {
-            '\'' => "\"'\"".to_owned(),
-            ' ' => "' '".to_owned(),
-            sign => sign.to_string(),
-        };
+        let sign = word(&sign.to_string());
         let decimal = match *has_comma && text.contains(',') {
             true => " --decimal ,",
             false => "",
@@ -138,23 +134,44 @@ pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", &shown[1..shown.len() - 1])
 }
 
-/// The option that makes null of a text, quoted where a shell would make something else of it.
-pub(super) fn null_option(text: &str) -> String {
-    let is_plain = text
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
-    let word = if is_plain {
+/// A word of the command line, quoted where a shell would make something else of it.
+pub(super) fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ',' | '/');
+    if !text.is_empty() && text.chars().all(is_plain) {
         text.to_owned()
+    } else if text.contains('\'') && !text.contains(['"', '$', '`', '\\', '!']) {
+        format!("\"{text}\"")
     } else {
-        format!("'{text}'")
-    };
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+/// The option that makes null of a text.
+pub(super) fn null_option(text: &str) -> String {
     let separator = if text.starts_with("--") { '=' } else { ' ' };
-    format!("--null{separator}{word}")
+    format!("--null{separator}{}", word(text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_takes_words_as_they_are_meant() {
+        for (text, wanted) in [
+            ("NA", "NA"),
+            ("n/a", "n/a"),
+            ("größe", "größe"),
+            ("Date,Time", "Date,Time"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("$1", "'$1'"),
+            ("it's", "\"it's\""),
+            ("it's $1", r"'it'\''s $1'"),
+        ] {
+            assert_eq!(word(text), wanted);
+        }
+    }
 
     #[test]
     fn numbers_with_other_signs_are_known() {

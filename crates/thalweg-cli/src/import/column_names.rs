@@ -1,4 +1,4 @@
-//! What the name of a column says of its values.
+//! Names of columns that suggest a type: those of times, and those of codes.
 //!
 //! Invariant: a name only chooses between readings that all values of the column allow.
 

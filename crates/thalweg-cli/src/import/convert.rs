@@ -12,7 +12,7 @@ use super::numbers::{
     whole_number, with_decimal_point, without_thousands,
 };
 use super::pattern::digits_pattern;
-use super::times::{ORDERS, TimeText, zone_name};
+use super::times::{ORDERS, TimeText, unread_time, zone_name};
 use crate::failure::Failure;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, TimestampMicrosecondType, TimestampMillisecondType};
@@ -578,6 +578,9 @@ pub(super) fn time_hint(text: &str) -> Option<String> {
         return Some(
             "a clock without a date orders no rows: --time DATE,CLOCK joins it with a column of dates".to_owned(),
         );
+    }
+    if let Some(unread) = unread_time(text) {
+        return Some(unread);
     }
     if let Some((pattern, _)) = digits_pattern(text) {
         return Some(format!("--time-format {pattern} reads such numbers"));

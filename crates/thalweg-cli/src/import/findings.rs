@@ -1,6 +1,6 @@
 //! Prints what was found in a file before its rows are stored.
 
-use super::advice::shown;
+use super::advice::{shown, word};
 use super::file_set::Opened;
 use super::infer::{Found, Reading};
 use super::numbers::{epoch_ns, whole_number};
@@ -8,6 +8,7 @@ use super::pattern::digits_pattern;
 use super::times::{DAY_NS, Order};
 use crate::arguments::EpochUnit;
 use crate::schema::quoted;
+use crate::sql::counted;
 use arrow_schema::{DataType, Field, TimeUnit};
 use thalweg::{key_to_text, sql_type_name};
 
@@ -146,7 +147,7 @@ pub(super) struct NumberTimes {
     unit: Option<EpochUnit>,
 }
 
-/// What numbers look like, if all look like times of our days.
+/// The unit or pattern by which all of the numbers are times between 1990 and 2100, if there is one.
 pub(super) fn number_times<'a>(mut values: impl Iterator<Item = &'a str>) -> Option<NumberTimes> {
     let first = values.next()?;
     let text = whole_number(first).unwrap_or(first);
@@ -234,18 +235,6 @@ impl NumberTimes {
     }
 }
 
-/// A word of the command line, quoted where a shell would make several of it.
-pub(super) fn word(text: &str) -> String {
-    let is_plain = text
-        .chars()
-        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ','));
-    if is_plain {
-        text.to_owned()
-    } else {
-        format!("'{text}'")
-    }
-}
-
 /// A warning that times are so early that the unit is likely a wrong one.
 pub(super) fn early_times(name: &str, first: &str, unit: EpochUnit) -> String {
     let likely = likely_unit(first)
@@ -305,6 +294,23 @@ fn time_word(fields: &[Field], is_clock: impl Fn(usize) -> bool) -> Option<Strin
     })
 }
 
+/// The line about a new table that is ordered by a date whose clock has a column of its own.
+pub(super) fn date_alone(
+    fields: &[Field],
+    date: usize,
+    is_clock: impl Fn(usize) -> bool,
+) -> Option<String> {
+    if *fields[date].data_type() != DataType::Date32 {
+        return None;
+    }
+    let clock = fields[clock_of(fields, date, is_clock)?].name();
+    let date = fields[date].name();
+    let both = word(&format!("{date},{clock}"));
+    Some(format!(
+        "  rows of one {date} keep the order of the file: --time {both} orders them by {clock} too"
+    ))
+}
+
 /// The line about a new table that is ordered by no column: which option orders it.
 pub(super) fn no_time(
     names: &[String],
@@ -339,5 +345,39 @@ pub(super) fn odd_header(file: &str, names: &[String]) -> String {
     format!(
         "warning: the first line of {file} looks like a row ({}), but names the columns: --no-header stores it as a row",
         some.join(", ")
+    )
+}
+
+/// The line about a table that `--create` has found, with the columns whose types the file alone would not have given.
+pub(super) fn was_there<'a>(
+    table: &str,
+    rows: u64,
+    found: impl Iterator<Item = (&'a Field, DataType)>,
+) -> String {
+    let differs = |is: &DataType, found: &DataType| match (is, found) {
+        // What the column takes as it is.
+        (DataType::Decimal128(..), DataType::Int64)
+        | (DataType::Timestamp(..), DataType::Timestamp(..) | DataType::Date32 | DataType::Int64) => {
+            false
+        }
+        (is, found) if is.is_integer() => !found.is_integer(),
+        (is, found) if is.is_floating() => !found.is_numeric(),
+        (is, found) => is != found,
+    };
+    let difference = |(field, found): (&Field, DataType)| {
+        let is = field.data_type();
+        differs(is, &found).then(|| {
+            format!(
+                "; {} is {} there, and {} by the file",
+                field.name(),
+                type_words(is),
+                type_words(&found)
+            )
+        })
+    };
+    let differences: String = found.filter_map(difference).collect();
+    format!(
+        "table \"{table}\" was there, with {}{differences}",
+        counted(rows, "row")
     )
 }

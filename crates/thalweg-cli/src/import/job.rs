@@ -319,6 +319,17 @@ impl<'a> Job<'a> {
         };
         if !self.is_quiet {
             opened.iter().for_each(|file| tell_file(file, &plan.names));
+            if let Some(table) = existing.filter(|_| options.create) {
+                let found = |place: usize| {
+                    inference.first_value(place)?;
+                    Some((&plan.fields[place], inference.found(place)?.data_type))
+                };
+                let found = (0..plan.names.len()).filter_map(found);
+                report!(
+                    "{}",
+                    findings::was_there(table.name(), table.stats()?.rows, found)
+                );
+            }
             plan.lines().iter().for_each(|line| report!("{line}"));
             let is_clock = |place: usize| {
                 let first = inference.first_value(place);
@@ -333,8 +344,15 @@ impl<'a> Job<'a> {
                 report!("{}", times.line(name, time.is_none(), clock));
                 self.time_note = time.map(|_| times.stored_line(name, self.table));
             }
-            if existing.is_none() && time.is_none() && numbers.is_empty() {
-                report!("{}", findings::no_time(&plan.names, &plan.fields, is_clock));
+            match time {
+                _ if existing.is_some() => {}
+                Some(time) => findings::date_alone(&plan.fields, time, is_clock)
+                    .iter()
+                    .for_each(|line| report!("{line}")),
+                None if numbers.is_empty() => {
+                    report!("{}", findings::no_time(&plan.names, &plan.fields, is_clock));
+                }
+                None => {}
             }
         }
         Ok((plan, inference, sample))

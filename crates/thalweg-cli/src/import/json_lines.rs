@@ -101,6 +101,13 @@ impl JsonLines {
                 let (name, line) = (&lines.name, item.line);
                 return Err(Failure::Other(format!("line {line} of {name}: {NOT_UTF8}")));
             }
+            let begun = lines
+                .ahead
+                .iter()
+                .find(|item| item.text.trim_ascii_start().starts_with(b"{"));
+            if let Some(item) = begun {
+                return Err(lines.first_is_bad(item));
+            }
             return Err(Failure::Other(format!(
                 "{} has no JSON object {place}: it takes an object on each line, or a list of objects, [{{...}}, {{...}}]",
                 lines.name
@@ -111,6 +118,25 @@ impl JsonLines {
             names.into_iter().for_each(|name| lines.add_column(name));
         }
         Ok(lines)
+    }
+
+    /// Why none of the first lines is an object, though this one begins like one.
+    fn first_is_bad(&self, item: &Item) -> Failure {
+        let (name, line) = (&self.name, item.line);
+        let text = String::from_utf8_lossy(&item.text);
+        let reason = match serde_json::from_str::<Object>(&text) {
+            Ok(_) => "it has no columns".to_owned(),
+            Err(error) => {
+                let behind = text.get(error.column().saturating_sub(1)..);
+                let is_several = behind.is_some_and(|behind| behind.starts_with('{'));
+                let hint = match (error.is_eof() || is_several) && self.list.is_none() {
+                    true => "; jq -c . FILE writes each object on a line of its own",
+                    false => "",
+                };
+                not_json(&error, &text) + hint
+            }
+        };
+        Failure::Other(format!("line {line} of {name}: {reason}"))
     }
 
     fn find_columns(&mut self, line: &[u8]) {

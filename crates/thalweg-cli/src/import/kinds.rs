@@ -1,4 +1,4 @@
-//! What columns of text may be, and what each of these takes.
+//! Types that a column of text can be given, and which texts each of them takes.
 //!
 //! Invariant: of two kinds that take the same values the more particular one comes first.
 
@@ -11,7 +11,7 @@ use crate::arguments::{EpochUnit, ImportOptions};
 use arrow_schema::{DataType, TimeUnit};
 use std::borrow::Cow;
 
-/// What a column may be, most particular first.
+/// A type that a column can be given, with the way its texts are read; the narrowest ones come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Bool,
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// What all columns have in common.
+/// Options of the import that hold for all columns.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) patterns: Vec<Pattern>,
@@ -103,7 +103,7 @@ impl Rules {
         numbers.into_iter().chain(patterns).chain(TIMES).collect()
     }
 
-    /// What the time column may be.
+    /// The types that the time column can be given.
     pub(super) fn time_kinds(&self) -> Vec<Kind> {
         if !self.patterns.is_empty() {
             return (0..self.patterns.len()).map(Kind::Pattern).collect();

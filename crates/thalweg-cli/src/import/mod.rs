@@ -54,7 +54,7 @@ pub(crate) struct Imported {
     rejected: u64,
     rejects: Option<PathBuf>,
     is_dry_run: bool,
-    /// What is to be known of the rows that were stored or rejected, a line each.
+    /// Lines about stored and rejected rows, for the end of the import.
     notes: Vec<String>,
 }
 

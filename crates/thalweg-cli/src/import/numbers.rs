@@ -1,6 +1,7 @@
 //! Numbers in text.
 //!
-//! Invariant: text that only looks like a number (leading zeros, more digits than an integer has) is none.
+//! Invariant: text that only looks like a number (leading zeros, more digits than an integer has) is none, but where the column was
+//! found to be no codes ([`is_padded_int64`]).
 
 use arrow_array::types::{Float32Type, Float64Type, Int64Type};
 use arrow_cast::parse::Parser;

@@ -1,9 +1,9 @@
 //! Bad rows, set apart in a CSV file: the line, what is wrong, the row as it is in the file, byte by byte.
 
 use super::advice::shown;
+use super::advice::word;
 use super::chunk::BadRow;
 use super::convert::Misfit;
-use super::findings::word;
 use crate::failure::Failure;
 use crate::files;
 use crate::sql::counted;

@@ -219,6 +219,21 @@ fn a_bad_row_fails_the_import_with_its_line() {
     );
 }
 
+#[test]
+fn a_table_that_create_finds_is_named_with_what_differs() {
+    let place = Place::new();
+    let more = ["--create", "--time", "ts"];
+    let first = place.file("first.csv", b"ts,v,n,x\n2024-01-01,NA,1,2.5\n");
+    import(&place, &first, &more).ok();
+    let second = place.file("second.csv", b"ts,v,n,x\n2024-01-02,7,2,3\n");
+    let ended = import(&place, &second, &more);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let line = "table \"t\" was there, with 1 row; v is varchar there, and bigint by the file\n";
+    assert!(ended.err.contains(line), "{ended:?}");
+    let ended = import(&place, &first, &["--time", "ts"]);
+    assert!(!ended.err.contains("was there"), "{ended:?}");
+}
+
 /// More rows than types are found from at first, then some that do not fit them.
 fn long_file(place: &Place, last: &str) -> std::path::PathBuf {
     let mut text = String::from("ts,v\n");

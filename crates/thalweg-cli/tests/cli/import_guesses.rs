@@ -1,4 +1,4 @@
-//! What is guessed of columns, and how the lines about it lead on.
+//! Types and times that an import guesses, and the lines that name the options to change them.
 
 use crate::Place;
 use crate::import_options::{import, told};
@@ -181,4 +181,36 @@ fn columns_of_rejected_rows_are_told() {
         ),
         "{told}"
     );
+}
+
+#[test]
+fn a_clock_beside_the_date_that_orders_rows_is_named() {
+    let text = "Date,Time,v\n2024-01-31,10:15:00,1\n";
+    let said = told(text, &["--time", "Date"]);
+    assert!(said.contains("--time Date,Time orders them"), "{said}");
+}
+
+#[test]
+fn years_of_two_digits_name_the_pattern_beside_a_time_too() {
+    let place = Place::new();
+    let message = import(
+        &place,
+        "t.csv",
+        "ts,v\n1/24/24 13:05,1\n",
+        &["--time", "ts"],
+    )
+    .fails(1);
+    assert!(message.contains("'%m/%d/%y %H:%M'"), "{message}");
+}
+
+#[test]
+fn objects_of_json_that_are_written_otherwise_say_how() {
+    for (text, wanted) in [
+        ("{\"ts\":\"2024-01-01\",\"v\":NaN}\n", "write null"),
+        ("{\n  \"v\": 1\n}\n", "jq -c . FILE"),
+        ("{\"v\":1}{\"v\":2}\n", "jq -c . FILE"),
+    ] {
+        let message = import(&Place::new(), "t.jsonl", text, &[]).fails(1);
+        assert!(message.contains(wanted), "{text:?}: {message}");
+    }
 }

@@ -284,3 +284,14 @@ fn a_statement_behind_a_database_is_told_its_command() {
     let message = place.run(["db", "SELECT 1"]).fails(2);
     assert!(message.contains("; thalweg sql "), "{message}");
 }
+
+#[test]
+fn commands_of_the_shell_are_told_from_sql() {
+    for command in [".tables", "\\dt"] {
+        let message = filled().run(["sql", "db", command]).fails(2);
+        assert!(
+            message.contains("is a command of the shell") && message.contains("SHOW TABLES"),
+            "{message}"
+        );
+    }
+}

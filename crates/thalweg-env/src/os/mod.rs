@@ -409,4 +409,21 @@ impl Spawner for OsSpawner {
     fn spawn(&self, name: &str, job: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle> {
         start_threads(|| thread::spawn(name, job))
     }
+
+    #[cfg(not(feature = "shuttle"))]
+    fn share(&self, name: &str, threads: usize, work: &(dyn Fn() + Sync)) {
+        if threads < 2 {
+            return work();
+        }
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                let thread = std::thread::Builder::new().name(name.to_owned());
+                // The others do what one does that could not be started.
+                if start_threads(|| thread.spawn_scoped(scope, work)).is_err() {
+                    break;
+                }
+            }
+            work();
+        });
+    }
 }

@@ -36,7 +36,7 @@ impl GridOrder {
     }
 
     /// The places of `count` dimensions, the slowest first.
-    fn slowest_first(self, count: usize) -> impl DoubleEndedIterator<Item = usize> + Clone {
+    pub fn slowest_first(self, count: usize) -> impl DoubleEndedIterator<Item = usize> + Clone {
         (0..count).map(move |at| match self {
             Self::RowMajor => at,
             Self::ColumnMajor => count - 1 - at,
@@ -252,6 +252,75 @@ impl Grid {
             // Below the extent.
             index[at] = u32::try_from(found).unwrap_or(u32::MAX);
             rest /= cut;
+        }
+    }
+
+    /// How positions are numbered within a page.
+    #[must_use]
+    pub fn position_order(&self) -> GridOrder {
+        self.position_order
+    }
+
+    /// The first index of a page along each dimension, and its extents.
+    ///
+    /// # Panics
+    /// When there is no such page, or what is to be filled has another length than there are dimensions.
+    pub fn page_box(&self, page: usize, first: &mut [u32], extents: &mut [u32]) {
+        let count = self.dimensions.len();
+        assert!(page < self.pages(), "page {page} of {}", self.pages());
+        assert!(
+            first.len() == count && extents.len() == count,
+            "a number per dimension"
+        );
+        let mut along = [0; MAX_DIMENSIONS];
+        self.split_page(page, &mut along);
+        for (at, dimension) in self.dimensions.iter().enumerate() {
+            // Below the extent of the block.
+            let start = along[at] * dimension.page_extent as usize;
+            first[at] = u32::try_from(start).unwrap_or(u32::MAX);
+            let cut = dimension.cut(along[at]);
+            extents[at] = u32::try_from(cut).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Adds the numbers of all pages that a box of indices meets to `pages`, ascending.
+    ///
+    /// # Panics
+    /// When the box is not one of the grid.
+    pub fn pages_of_box(&self, first: &[u32], extents: &[u32], pages: &mut Vec<usize>) {
+        let count = self.dimensions.len();
+        assert!(
+            first.len() == count && extents.len() == count,
+            "a number per dimension"
+        );
+        let mut lows = [0; MAX_DIMENSIONS];
+        let mut highs = [0; MAX_DIMENSIONS];
+        for (at, dimension) in self.dimensions.iter().enumerate() {
+            let (start, extent) = (u64::from(first[at]), u64::from(extents[at]));
+            assert!(
+                start + extent <= u64::from(dimension.extent),
+                "a box beyond the grid"
+            );
+            if extent == 0 {
+                return;
+            }
+            lows[at] = (first[at] / dimension.page_extent) as usize;
+            highs[at] = ((first[at] + (extents[at] - 1)) / dimension.page_extent) as usize;
+        }
+        let mut along = lows;
+        loop {
+            let number = |page: usize, at: usize| page * self.dimensions[at].pages() + along[at];
+            pages.push(self.page_order.slowest_first(count).fold(0, number));
+            // The next one: the fastest dimension that has not reached its end.
+            let mut fastest_first = self.page_order.slowest_first(count).rev();
+            let Some(next) = fastest_first.find(|at| {
+                let has_next = along[*at] < highs[*at];
+                along[*at] = if has_next { along[*at] + 1 } else { lows[*at] };
+                has_next
+            }) else {
+                return;
+            };
+            assert!(along[next] <= highs[next], "a page beyond the box");
         }
     }
 

@@ -178,28 +178,56 @@ impl<'a> BlockReader<'a> {
         }
         ranges.retain(|range| !range.is_empty());
         ranges.sort_by_key(|range| range.start);
-        // Of a small block everything in between is read: a second read costs more.
-        let gap_bytes = if self.head.block_bytes <= WHOLE_BLOCK_BYTES {
-            usize::MAX
-        } else {
-            GAP_BYTES
-        };
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        for range in ranges {
-            match runs.last_mut() {
-                Some(last) if range.start <= last.end.saturating_add(gap_bytes) => {
-                    last.end = last.end.max(range.end)
-                }
-                _ => runs.push(range),
-            }
-        }
+        let runs = page_runs(ranges.into_iter(), self.gap_bytes());
         runs.into_iter()
             .map(|run| Ok((run.start, self.read_range(run)?)))
             .collect()
     }
 
+    /// Bytes between two wanted ranges that are cheaper to read than to skip.
+    pub(super) fn gap_bytes(&self) -> usize {
+        // Of a small block everything in between is read: a second read costs more.
+        if self.head.block_bytes <= WHOLE_BLOCK_BYTES {
+            usize::MAX
+        } else {
+            GAP_BYTES
+        }
+    }
+
+    pub(super) fn store(&self) -> &'a Store {
+        self.store
+    }
+
+    /// Whether all that lies behind the head was read together with it.
+    pub(super) fn has_body(&self) -> bool {
+        self.body.is_some()
+    }
+
+    /// Bytes behind the head, from memory if they are there, else read into `buffer`, which is only filled with zeros where it grows.
+    pub(super) fn read_range_into<'b>(
+        &'b self,
+        range: Range<usize>,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8]> {
+        assert!(
+            range.start <= range.end && range.end <= self.body_bytes(),
+            "{range:?} of {}",
+            self.body_bytes()
+        );
+        if let Some(body) = &self.body {
+            return Ok(&body[range]);
+        }
+        if buffer.len() < range.len() {
+            buffer.resize(range.len(), 0);
+        }
+        let into = &mut buffer[..range.len()];
+        let offset = self.address.offset + u64::from(self.head.head_bytes) + range.start as u64;
+        self.store.read_into(self.address.file, offset, into)?;
+        Ok(into)
+    }
+
     /// Bytes behind the head, from memory if they are there.
-    fn read_range(&self, range: Range<usize>) -> Result<Bytes> {
+    pub(super) fn read_range(&self, range: Range<usize>) -> Result<Bytes> {
         assert!(
             range.start <= range.end && range.end <= self.body_bytes(),
             "{range:?} of {}",
@@ -268,6 +296,23 @@ impl<'a> BlockReader<'a> {
     }
 }
 
+/// Ranges that ascend, put together where the bytes between two of them are at most `gap_bytes`. Empty ones are left out.
+pub(super) fn page_runs(
+    ranges: impl Iterator<Item = Range<usize>>,
+    gap_bytes: usize,
+) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for range in ranges.filter(|range| !range.is_empty()) {
+        match runs.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(gap_bytes) => {
+                last.end = last.end.max(range.end)
+            }
+            _ => runs.push(range),
+        }
+    }
+    runs
+}
+
 /// A range of the chunk at `offset`, out of the runs that were read.
 fn cut(offset: usize, range: Range<usize>, runs: &[(usize, Bytes)]) -> Bytes {
     if range.is_empty() {
@@ -281,7 +326,7 @@ fn cut(offset: usize, range: Range<usize>, runs: &[(usize, Bytes)]) -> Bytes {
 
 impl BlockHead {
     /// Where a page lies in its chunk.
-    fn page_range(&self, chunk: &ChunkEntry, number: usize) -> Range<usize> {
+    pub(super) fn page_range(&self, chunk: &ChunkEntry, number: usize) -> Range<usize> {
         let listed = self.listed_pages(chunk);
         let end = |page: &PageEnd| page.end as usize;
         let start = number

@@ -1,6 +1,7 @@
 //! Blocks against their bytes, partial reads, and damage.
 
 mod grids;
+mod pages;
 
 use super::head::{CRC_AT, head_crc};
 use super::*;

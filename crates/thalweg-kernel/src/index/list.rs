@@ -96,6 +96,21 @@ pub fn encode_entries(entries: &[Entry], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
+/// About what an entry takes in a list.
+pub(super) fn bytes_of(entry: &Entry) -> usize {
+    let mut out = Vec::with_capacity(64 + 32 * entry.columns.len());
+    encode_entry(entry, 0, &Before::neighbour(entry), &mut out);
+    for column in entry.columns.iter() {
+        encode_column(
+            column,
+            entry.columns.bounds_of(column),
+            entry.rows,
+            &mut out,
+        );
+    }
+    out.len()
+}
+
 #[expect(
     clippy::panic,
     reason = "an invariant: entries are checked where they are made"
@@ -157,6 +172,20 @@ impl Before {
             end: 0,
             set: 0,
             block_key: 0,
+        }
+    }
+
+    /// A neighbour in front of an entry, of about as many keys and of the commit before it.
+    fn neighbour(entry: &Entry) -> Self {
+        let keys = entry.key_max.abs_diff(entry.key_min);
+        Self {
+            key_min: entry.key_min.saturating_sub_unsigned(keys),
+            commit: entry.commit_min.0.saturating_sub(1),
+            ordinal: entry.ordinal,
+            file: entry.address.file,
+            end: entry.address.offset,
+            set: 0,
+            block_key: { entry.block_keys }.map_or(0, |keys| keys.smallest),
         }
     }
 
@@ -247,10 +276,14 @@ fn encode_entry(entry: &Entry, set: usize, before: &Before, out: &mut Vec<u8>) {
 /// `Corruption` when the bytes are not exactly what [`encode_entries`] writes, `Unsupported` where that is because another
 /// version of Thalweg wrote them. The message names no place.
 pub fn decode_entries(bytes: &[u8]) -> Result<Vec<Entry>> {
-    parse_entries(bytes).map_err(|fault| fault.at("a commit", "a list of index entries"))
+    parse_entries(bytes, |_| ()).map_err(|fault| fault.at("a commit", "a list of index entries"))
 }
 
-pub(super) fn parse_entries(bytes: &[u8]) -> Result<Vec<Entry>, Fault> {
+/// The same; `measured` is told how many bytes each entry takes.
+pub(super) fn parse_entries(
+    bytes: &[u8],
+    mut measured: impl FnMut(usize),
+) -> Result<Vec<Entry>, Fault> {
     let mut reader = Reader::new(bytes);
     let count = reader.varint_u32()? as usize;
     if count > MAX_LIST_ENTRIES {
@@ -265,6 +298,7 @@ pub(super) fn parse_entries(bytes: &[u8]) -> Result<Vec<Entry>, Fault> {
     let mut before = Before::start();
     let mut sets_seen = 0;
     for _ in 0..count {
+        let left_bytes = reader.left_bytes();
         let (entry, set) = parse_entry(&mut reader, &sets, &before)?;
         if set > sets_seen || sets.is_empty() {
             return Err("column sets are not in the order of their use".into());
@@ -277,6 +311,7 @@ pub(super) fn parse_entries(bytes: &[u8]) -> Result<Vec<Entry>, Fault> {
         for &column in &sets[set] {
             parse_column(&mut reader, column, entry.rows, &mut columns)?;
         }
+        measured(left_bytes - reader.left_bytes());
         before = Before::of(&entry, set, &before);
         entries.push(Entry {
             columns: Summaries::part_to_come(start..columns.len()),

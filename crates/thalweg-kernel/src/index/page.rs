@@ -22,6 +22,10 @@ const VERSION: u16 = 1;
 /// Bytes of a page in front of its entries.
 const PAGE_HEADER_BYTES: usize = 32;
 
+/// About what a set of columns takes in front of the entries, and each column of it.
+const SET_BYTES: usize = 4;
+const SET_COLUMN_BYTES: usize = 2;
+
 /// Where the checksum lies in the header: it covers all other bytes of the page.
 const CRC_AT: usize = 28;
 
@@ -31,7 +35,7 @@ pub(super) struct Child {
     /// Its address is of no meaning while `page` is there: the page knows its own.
     pub(super) entry: Entry,
     pub(super) page: Option<Arc<Page>>,
-    /// About what the entry takes in a page: measured once.
+    /// About what the entry takes in a page: of one that was read just that, else measured once.
     bytes: u32,
 }
 
@@ -41,14 +45,29 @@ impl Child {
         Self::new(entry, None)
     }
 
+    /// The root of a tree that is on disk. It is not measured: no page has its entry, and there may be very many tables.
+    pub(super) fn root_on_disk(entry: Entry) -> Arc<Self> {
+        Self::measured(entry, None, 0)
+    }
+
     /// A child with its page.
     pub(super) fn in_memory(entry: Entry, page: Page) -> Arc<Self> {
         Self::new(entry, Some(Arc::new(page)))
     }
 
     fn new(entry: Entry, page: Option<Arc<Page>>) -> Arc<Self> {
-        let bytes = u32::try_from(entry.encoded_bytes()).unwrap_or(u32::MAX);
+        let bytes = entry.encoded_bytes();
+        Self::measured(entry, page, bytes)
+    }
+
+    fn measured(entry: Entry, page: Option<Arc<Page>>, bytes: usize) -> Arc<Self> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         Arc::new(Self { entry, page, bytes })
+    }
+
+    /// The same with another entry or page, about as long.
+    pub(super) fn with(&self, entry: Entry, page: Option<Page>) -> Arc<Self> {
+        Self::measured(entry, page.map(Arc::new), self.bytes as usize)
     }
 
     /// The bytes of the page that it leads to, or about what they will be if it is not on disk yet.
@@ -260,7 +279,7 @@ impl Page {
             let entry = child
                 .addressed()
                 .expect("below a clean page all pages are clean");
-            Child::on_disk(entry)
+            child.with(entry, None)
         };
         let page = Self::new(
             self.table,
@@ -290,7 +309,9 @@ impl Page {
 
     /// About what the page takes on disk.
     pub(super) fn encoded_bytes(&self) -> u64 {
-        PAGE_HEADER_BYTES as u64 + self.marks.last().map_or(0, |mark| mark.bytes)
+        let columns = { self.children.first() }.map_or(0, |child| child.entry.columns.len());
+        let before = PAGE_HEADER_BYTES + SET_BYTES + SET_COLUMN_BYTES * columns;
+        before as u64 + self.marks.last().map_or(0, |mark| mark.bytes)
     }
 
     /// Whether a page may hold so many entries with so many summaries.
@@ -340,12 +361,16 @@ impl Page {
     /// Reads the bytes of a page that were verified.
     fn parse(table: TableId, expected: &Entry, bytes: &[u8]) -> Result<Self, Fault> {
         let entries = parse_header(table, expected, bytes)?;
-        let list = parse_entries(&bytes[PAGE_HEADER_BYTES..])?;
+        let mut lengths = Vec::new();
+        let list = parse_entries(&bytes[PAGE_HEADER_BYTES..], |bytes| lengths.push(bytes))?;
         if list.len() != entries as usize || list.is_empty() || list.len() > MAX_PAGE_ENTRIES {
             return Err("it has another number of entries".into());
         }
         check_children(expected.level, list.iter())?;
-        let children = list.into_iter().map(Child::on_disk).collect();
+        let children = list.into_iter().zip(lengths);
+        let children = children
+            .map(|(entry, bytes)| Child::measured(entry, None, bytes))
+            .collect();
         let page = Self::new(table, expected.level, children);
         page.set_address(expected.address);
         Ok(page)

@@ -219,16 +219,6 @@ impl Summaries {
         { self.shared.as_ref() }.is_none_or(|shared| shared.bounds.is_empty())
     }
 
-    /// About what the summaries take in a list of entries.
-    pub(super) fn encoded_bytes(&self) -> usize {
-        let bounds = |column: &ColumnSummary| self.bounds_of(column).map(ByteBounds::stored_bytes);
-        let beside = match self.has_no_bounds() {
-            true => 0,
-            false => self.iter().filter_map(bounds).sum(),
-        };
-        self.len() * 32 + beside
-    }
-
     /// About what the summaries take in memory. (Bounds that a merge has left unused are not counted.)
     pub(super) fn memory_bytes(&self) -> usize {
         let bounds = if self.has_no_bounds() {

@@ -59,7 +59,7 @@ impl Tree {
         );
         Self {
             table,
-            root: root.map(Child::on_disk),
+            root: root.map(Child::root_on_disk),
             pending: None,
             unwritten_bytes: 0,
         }
@@ -577,12 +577,12 @@ fn trim_child(child: &Arc<Child>) -> Arc<Child> {
         return Arc::clone(child);
     };
     if let Some(entry) = child.addressed() {
-        return Child::on_disk(entry);
+        return child.with(entry, None);
     }
     if page.children().iter().all(|below| below.page.is_none()) {
         return Arc::clone(child);
     }
     let children = page.children().iter().map(trim_child).collect();
     let page = Page::new(page.table(), page.level(), children);
-    Child::in_memory(child.entry.clone(), page)
+    child.with(child.entry.clone(), Some(page))
 }

@@ -138,12 +138,6 @@ impl ByteBounds {
         common_bytes(self.low.as_slice(), self.high.as_slice())
     }
 
-    /// What the bounds take where they are stored, without the numbers beside them.
-    pub(crate) fn stored_bytes(&self) -> usize {
-        let both = usize::from(self.low.len) + usize::from(self.high.len);
-        both - self.common_bytes()
-    }
-
     /// Bounds of the values of both.
     #[must_use]
     pub fn merge(&self, other: &Self) -> Self {
@@ -263,19 +257,30 @@ fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<(&'a [u8],
 struct Extremes<'a> {
     smallest: &'a [u8],
     largest: &'a [u8],
+    /// What all begin with, or less of it.
     common: &'a [u8],
+    /// The first of the common bytes, and which bits of a word they are.
+    front: (u64, u64),
     /// What follows the common bytes.
     words: (u64, u64),
 }
 
 impl<'a> Extremes<'a> {
     fn new(smallest: &'a [u8], largest: &'a [u8]) -> Self {
-        let common = common_bytes(smallest, largest);
+        let mut common = common_bytes(smallest, largest);
+        if smallest != largest {
+            // A whole word follows where there is one.
+            let shorter = smallest.len().min(largest.len());
+            common = common.min(shorter.saturating_sub(WORD_BYTES));
+        }
+        let front = common.min(WORD_BYTES);
+        let (common, rest) = smallest.split_at(common);
         Self {
             smallest,
             largest,
-            common: &smallest[..common],
-            words: (word(&smallest[common..]), word(&largest[common..])),
+            common,
+            front: (word(common), word(&[u8::MAX; WORD_BYTES][..front])),
+            words: (word(rest), word(&largest[common.len()..])),
         }
     }
 
@@ -283,11 +288,21 @@ impl<'a> Extremes<'a> {
     /// common bytes as they are: beyond the old one it differs from the other one at the same place.
     #[inline]
     fn takes_quickly(&mut self, value: &'a [u8]) -> bool {
-        let Some(rest) = value.strip_prefix(self.common) else {
+        let Some((front, rest)) = value.split_at_checked(self.common.len()) else {
             return false;
         };
+        if !self.begins(front, value) {
+            return false;
+        }
+        if rest.is_empty() {
+            // It is what all begin with.
+            return self.smallest.len() == front.len();
+        }
         let (smallest, largest) = self.words;
         let word = word(rest);
+        if smallest < word && word < largest {
+            return true;
+        }
         if smallest == largest || word == smallest || word == largest {
             return false;
         }
@@ -298,6 +313,25 @@ impl<'a> Extremes<'a> {
         }
         true
     }
+
+    /// Whether the front of a value, as long as the common bytes, is these. Words are compared: a call for each value takes longer than
+    /// all else that is done with it.
+    #[inline]
+    fn begins(&self, front: &[u8], value: &[u8]) -> bool {
+        let (first, bits) = self.front;
+        if (word(value) ^ first) & bits != 0 {
+            return false;
+        }
+        if front.len() <= WORD_BYTES {
+            return true;
+        }
+        if front.last_chunk::<WORD_BYTES>() != self.common.last_chunk() {
+            return false;
+        }
+        let words = front.as_chunks::<WORD_BYTES>().0.iter();
+        let mut between = words.zip(self.common.as_chunks().0).skip(1);
+        front.len() <= 2 * WORD_BYTES || between.all(|(a, b)| a == b)
+    }
 }
 
 /// The first bytes as a number that orders as they do; what is missing counts as zeros.
@@ -306,9 +340,15 @@ fn word(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk::<WORD_BYTES>() {
         return u64::from_be_bytes(*first);
     }
-    let mut padded = [0; WORD_BYTES];
-    padded[..bytes.len()].copy_from_slice(bytes);
-    u64::from_be_bytes(padded)
+    // Where each byte belongs that is there; both reads may have some of them in common.
+    let missing_bits = 8 * (WORD_BYTES - bytes.len());
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let [first, last] = [first, last].map(|half| u64::from(u32::from_be_bytes(*half)));
+        return first << 32 | last << missing_bits;
+    }
+    { bytes.iter().zip((0..WORD_BYTES).rev()) }.fold(0, |word, (byte, place)| {
+        word | u64::from(*byte) << (8 * place)
+    })
 }
 
 #[cfg(test)]

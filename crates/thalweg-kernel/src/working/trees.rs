@@ -197,7 +197,9 @@ impl Working {
             changed.or_else(|error| defer(added, error))
         });
         for page in replaced {
-            self.longest_page_bytes = self.longest_page_bytes.max(page.bytes.into());
+            let bytes = u64::from(page.bytes);
+            self.since_checkpoint.replaced_bytes += bytes;
+            self.longest_page_bytes = self.longest_page_bytes.max(bytes);
         }
         changed
     }

@@ -120,6 +120,11 @@ def from_polars(frame):
     return frame.to_arrow() if "Null" in kinds else frame
 
 
+def row_of(series):
+    """A row of a DataFrame, as `df.iloc[0]`, as a dict; None for a Series that is a column."""
+    return _named(series)
+
+
 def from_dict(data):
     """A table of a dict of columns, or of one row."""
     return from_rows([data]) if _is_row(data) else from_columns(data)
@@ -253,7 +258,10 @@ def _named(item):
     kind = type(item)
     if kind.__name__ == "Series" and kind.__module__.split(".")[0] == "pandas":
         # A column of a table has no names but numbers.
-        return item.to_dict() if all(isinstance(name, str) for name in item.index) else None
+        if not all(isinstance(name, str) for name in item.index):
+            return None
+        # NaN is a missing value of pandas, as in frames.
+        return item.astype(object).where(item.notna(), None).to_dict()
     if isinstance(item, numpy.void) and item.dtype.names:
         return {name: item[name] for name in item.dtype.names}
     if dataclasses.is_dataclass(kind):

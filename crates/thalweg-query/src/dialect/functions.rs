@@ -4,11 +4,12 @@
 
 use super::time_differences::{date_diff, date_sub};
 use super::whole_times::missing_parts;
-use super::{buckets, ordered_aggregates, time_parts};
+use super::{buckets, ordered_aggregates, time_formats, time_parts};
 use crate::error::{query, unsupported};
+use crate::functions::ordered_values::no_number_of_values;
 use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments, OrderByExpr, Value, VisitorMut,
+    FunctionArgumentList, FunctionArguments, OrderByExpr, UnaryOperator, Value, VisitorMut,
 };
 use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::parser::Parser;
@@ -206,21 +207,12 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
         1,
         "array_product(array_agg(CAST(a1 AS DOUBLE)) FILTER (WHERE a1 IS NOT NULL))",
     ),
-    (
-        &["max"],
-        2,
-        "array_slice(array_agg(a1 ORDER BY a1 DESC) FILTER (WHERE a1 IS NOT NULL), 1, a2)",
-    ),
-    (
-        &["min"],
-        2,
-        "array_slice(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), 1, a2)",
-    ),
+    (&["max"], 2, "largest_values(a1, CAST(a2 AS BIGINT))"),
+    (&["min"], 2, "smallest_values(a1, CAST(a2 AS BIGINT))"),
 ];
 
-/// `quantile_disc`: the same value as in DuckDB, whose index is counted from the end.
-pub(super) const QUANTILE_DISC: &str = "array_element(array_agg(a1 ORDER BY a1) FILTER (WHERE a1 IS NOT NULL), \
-     greatest(1, count(a1) - CAST(floor(count(a1) - (a2) * count(a1)) AS BIGINT)))";
+/// `quantile_disc`, of values from the smallest on.
+const QUANTILE_DISC: &str = "value_at_share(a1, CAST(a2 AS DOUBLE))";
 
 /// The aggregates among the functions of the templates.
 const AGGREGATES: &[&str] = &[
@@ -230,7 +222,9 @@ const AGGREGATES: &[&str] = &[
     "avg",
     "bool_and",
     "count",
+    "count_of_rows",
     "first_value",
+    "largest_values",
     "last_value",
     "max",
     "min",
@@ -239,34 +233,11 @@ const AGGREGATES: &[&str] = &[
     "regr_r2",
     "regr_sxx",
     "regr_syy",
+    "smallest_values",
     "string_agg",
+    "value_at_share",
+    "value_at_share_from_largest",
     "var_samp",
-];
-
-/// Patterns of PostgreSQL's `to_char`, longer ones first.
-const PATTERNS: &[(&str, &str)] = &[
-    ("YYYY", "%Y"),
-    ("YY", "%y"),
-    ("Month", "%B"),
-    ("Mon", "%b"),
-    ("MM", "%m"),
-    ("DDD", "%j"),
-    ("DD", "%d"),
-    ("Day", "%A"),
-    ("Dy", "%a"),
-    ("HH24", "%H"),
-    ("HH12", "%I"),
-    ("HH", "%I"),
-    ("MI", "%M"),
-    ("MS", "%3f"),
-    ("US", "%6f"),
-    ("SS", "%S"),
-    ("AM", "%p"),
-    ("PM", "%p"),
-    ("am", "%P"),
-    ("pm", "%P"),
-    ("IYYY", "%G"),
-    ("IW", "%V"),
 ];
 
 /// Functions of lists that are called with a lambda, in DataFusion or DuckDB.
@@ -297,6 +268,11 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
         FunctionArguments::List(list) => list,
         FunctionArguments::None if name == "localtimestamp" => {
             return filled("CAST(now() AS TIMESTAMP)", &[]).map(Some);
+        }
+        FunctionArguments::Subquery(_) if name == "array" => {
+            return Err(unsupported(
+                "ARRAY(SELECT ...) is not offered: write (SELECT list(x) FROM ...)",
+            ));
         }
         _ => return Ok(None),
     };
@@ -331,23 +307,33 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
     }
     let (template, args) = match (&*name, &*args) {
         (
-            "quantile_cont" | "percentile_cont" | "quantile_disc" | "quantile",
+            "quantile_cont" | "percentile_cont" | "quantile_disc" | "quantile" | "approx_quantile",
             [value, Expr::Array(shares)],
         ) => {
             let mut all = vec![*value];
             all.extend(&shares.elem);
             let one = match &*name {
                 "quantile_cont" | "percentile_cont" => "percentile_cont(a1, a2)",
-                _ => ordered_aggregates::quantile_disc(function),
+                "approx_quantile" => "approx_percentile_cont(a1, a2)",
+                _ => QUANTILE_DISC,
             };
             (of_shares(&name, one, &shares.elem)?, all)
         }
-        ("quantile_disc" | "quantile", [_, _]) => {
-            (ordered_aggregates::quantile_disc(function).to_owned(), args)
+        ("quantile_disc" | "quantile", [_, _]) => (QUANTILE_DISC.to_owned(), args),
+        ("count", [Expr::Tuple(values)]) if is_distinct => {
+            // DataFusion would compare the rows one by one.
+            clauses.distinct = None;
+            (of_rows(values.len()), values.iter().collect())
         }
         ("mode", []) if function.within_group.len() == 1 => {
             clauses.order_by = &[];
             ("mode(a1)".to_owned(), vec![&function.within_group[0].expr])
+        }
+        ("max" | "min", [_, _]) if function.over.is_some() => {
+            (ordered_aggregates::extremes_of_window(&name), args)
+        }
+        ("percentile_cont" | "approx_percentile_cont", [_]) if function.within_group.is_empty() => {
+            return Err(lacks_order(&name));
         }
         // These know no window that rows leave; of booleans they are the same.
         ("bool_or", [_]) if function.over.is_some() => ("max(a1)".to_owned(), args),
@@ -398,16 +384,16 @@ fn of_group<'a>(
     within_group: &'a [OrderByExpr],
 ) -> Result<(String, Vec<&'a Expr>)> {
     let [by] = within_group else {
-        return Err(query(format!(
-            "{name} takes a share and an order: {name}(0.5) WITHIN GROUP (ORDER BY x)"
-        )));
+        return Err(lacks_order(name));
     };
     let one = match name {
         "percentile_cont" => "percentile_cont(a2) WITHIN GROUP (ORDER BY a1)",
         _ => QUANTILE_DISC,
     };
     let one = match by.options.asc {
-        Some(false) => one.replace("ORDER BY a1", "ORDER BY a1 DESC"),
+        Some(false) => one
+            .replace("ORDER BY a1", "ORDER BY a1 DESC")
+            .replace("value_at_share", "value_at_share_from_largest"),
         _ => one.to_owned(),
     };
     let mut args = vec![&by.expr];
@@ -421,6 +407,18 @@ fn of_group<'a>(
             Ok((one, args))
         }
     }
+}
+
+fn lacks_order(name: &str) -> Error {
+    query(format!(
+        "{name} takes a share and an order: {name}(0.5) WITHIN GROUP (ORDER BY x)"
+    ))
+}
+
+/// How many different rows of so many values there are: of no rows 0, where a subquery knows no default of its own.
+fn of_rows(values: usize) -> String {
+    let values: Vec<String> = (1..=values).map(|place| format!("a{place}")).collect();
+    format!("coalesce(count_of_rows({}), 0)", values.join(", "))
 }
 
 fn no_aggregate(written: &Function) -> Error {
@@ -466,6 +464,17 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
         ("max" | "min", [_, count]) if text_of(count).is_some() => {
             return Err(query(format!(
                 "{name}(x, n) gives a list of n values: write greatest(a, b) or least(a, b) for one of two"
+            )));
+        }
+        ("max" | "min", [_, count]) if is_no_count(count) => {
+            return Err(no_number_of_values(name, count));
+        }
+        (
+            "quantile_cont" | "percentile_cont" | "quantile_disc" | "quantile" | "approx_quantile",
+            [_, share],
+        ) if has_null(share) => {
+            return Err(query(format!(
+                "{name} takes a share between 0 and 1, not NULL: the median is 0.5"
             )));
         }
         ("strptime" | "try_strptime", [written, Expr::Array(patterns)])
@@ -535,9 +544,10 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
             )?
         }
         ("to_char", &[time, format]) => match (text_of(format), format) {
-            (Some(format), _) if !format.contains('%') => {
-                filled("to_char(a1, a2)", &[time, &text(&pattern(&format)?)])?
-            }
+            (Some(format), _) if !format.contains('%') => filled(
+                "to_char(a1, a2)",
+                &[time, &text(&time_formats::strftime(&format)?)],
+            )?,
             // Made by this translation.
             (Some(_), _) | (None, Expr::Function(_)) => return Ok(None),
             (None, _) => filled("to_char(a1, time_pattern(a2))", &[time, format])?,
@@ -549,9 +559,12 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
         }
         ("date_diff" | "datediff", [unit, from, to]) => date_diff(unit, from, to)?,
         ("date_sub" | "datesub", [unit, from, to]) => date_sub(unit, from, to)?,
-        ("isinf", [number]) => filled("abs(a1) = CAST('inf' AS DOUBLE)", &[number])?,
+        // Of times too, which are finite.
+        ("isinf", [number]) => {
+            filled("abs(CAST(a1 AS DOUBLE)) = CAST('inf' AS DOUBLE)", &[number])?
+        }
         ("isfinite", [number]) => filled(
-            "NOT isnan(a1) AND abs(a1) <> CAST('inf' AS DOUBLE)",
+            "NOT isnan(CAST(a1 AS DOUBLE)) AND abs(CAST(a1 AS DOUBLE)) <> CAST('inf' AS DOUBLE)",
             &[number],
         )?,
         ("width_bucket", [value, low, high, count]) => filled(
@@ -569,6 +582,32 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
         },
         _ => return Ok(None),
     }))
+}
+
+/// Whether a constant is no number of values: NULL, 0, a negative number or a fraction.
+fn is_no_count(count: &Expr) -> bool {
+    match count {
+        Expr::Nested(inner) => is_no_count(inner),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => matches!(&**expr, Expr::Value(_)),
+        Expr::Value(constant) => match &constant.value {
+            Value::Number(digits, _) => !digits.parse().is_ok_and(|count: u64| count > 0),
+            Value::Null => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether a share, or one of a list, is NULL.
+fn has_null(share: &Expr) -> bool {
+    match share {
+        Expr::Array(shares) => shares.elem.iter().any(has_null),
+        Expr::Value(constant) => matches!(constant.value, Value::Null),
+        _ => false,
+    }
 }
 
 /// `strptime` with a list of patterns: the time by the first one that the text fits.
@@ -783,6 +822,7 @@ impl VisitorMut for Filler<'_> {
                 }
             }
             Expr::Function(function) => {
+                ordered_aggregates::keep_constants(function);
                 if let Some(clauses) = self.clauses
                     && let Some(name) = plain_name(function)
                     && AGGREGATES.contains(&&*name)
@@ -798,44 +838,4 @@ impl VisitorMut for Filler<'_> {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// PostgreSQL's pattern as one of `strftime`.
-pub(super) fn pattern(format: &str) -> Result<String> {
-    let mut out = String::new();
-    let mut rest = format;
-    while let Some(next) = rest.chars().next() {
-        if let Some(quoted) = rest.strip_prefix('"') {
-            let (literal, behind) = quoted.split_once('"').unwrap_or((quoted, ""));
-            out.push_str(literal);
-            rest = behind;
-            continue;
-        }
-        let found = PATTERNS
-            .iter()
-            .filter(|(name, _)| {
-                let head = rest.get(..name.len());
-                head == Some(*name) || head == Some(&*name.to_ascii_lowercase())
-            })
-            // Of equally long ones the one as it is written.
-            .max_by_key(|(name, _)| (name.len(), rest.starts_with(name)));
-        let is_other = ["TZ", "SSSS"].iter().any(|other| rest.starts_with(other));
-        let found = found.filter(|_| !is_other);
-        match found {
-            Some((name, meaning)) => {
-                out.push_str(meaning);
-                rest = &rest[name.len()..];
-            }
-            None if is_other || next.is_ascii_alphabetic() && next != 'T' && next != 'Z' => {
-                return Err(query(format!(
-                    "to_char does not know the pattern \"{rest}\": write '%Y-%m-%d %H:%M:%S' or 'YYYY-MM-DD HH24:MI:SS'"
-                )));
-            }
-            None => {
-                out.push(next);
-                rest = &rest[next.len_utf8()..];
-            }
-        }
-    }
-    Ok(out)
 }

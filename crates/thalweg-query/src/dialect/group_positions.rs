@@ -1,8 +1,11 @@
-//! Positions of results inside ROLLUP, CUBE and GROUPING SETS, `GROUP BY ROLLUP (1, 2)`, and keys that stand there twice.
+//! Rows of keys, `GROUP BY (a, b)`, positions of results inside ROLLUP, CUBE and GROUPING SETS, `GROUP BY ROLLUP (1, 2)`, and keys that
+//! stand there twice.
 //!
-//! Invariants: a position stands for the expression of that result, as it does in a plain GROUP BY, which DataFusion knows; each set has
+//! Invariants: a row of keys stands for these keys, as in PostgreSQL and DuckDB; a position stands for the expression of that result, as
+//! it does in a plain GROUP BY, which DataFusion knows; each set has
 //! a key once, and `ROLLUP (k, k)` the groups by `k` twice, as in PostgreSQL. DataFusion takes such a key for two columns of one name.
 
+use super::output_names::without_brackets;
 use datafusion_sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Value};
 
 /// The same with these expressions in the places of positions.
@@ -10,6 +13,10 @@ pub(super) fn written_out(select: &mut Select) {
     let GroupByExpr::Expressions(keys, _) = &mut select.group_by else {
         return;
     };
+    if keys.iter().any(|key| matches!(key, Expr::Tuple(_))) {
+        let all = std::mem::take(keys).into_iter();
+        *keys = all.flat_map(keys_of).collect();
+    }
     let sets = keys.iter_mut().filter_map(|key| match key {
         Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => Some(sets),
         _ => None,
@@ -22,10 +29,19 @@ pub(super) fn written_out(select: &mut Select) {
         let place = digits.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
         let item = place.and_then(|place| select.projection.get(place));
         if let Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item {
-            *key = expr.clone();
+            // A key in brackets is a set of one key there, and stands without them.
+            *key = without_brackets(expr).clone();
         }
     }
     keys.iter_mut().for_each(with_keys_once);
+}
+
+/// The keys of a row of them.
+fn keys_of(key: Expr) -> Vec<Expr> {
+    match key {
+        Expr::Tuple(keys) => keys.into_iter().flat_map(keys_of).collect(),
+        key => vec![key],
+    }
 }
 
 /// Keys of CUBE whose sets are written out: there are as many sets as subsets.

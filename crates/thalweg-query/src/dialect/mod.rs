@@ -12,6 +12,7 @@ pub(crate) mod output_names;
 mod patterns;
 mod rows;
 mod time_differences;
+mod time_formats;
 mod time_parts;
 mod types;
 mod unnested;
@@ -20,6 +21,7 @@ mod whole_times;
 mod windows;
 
 pub(crate) use rows::{of_subqueries, plain_values};
+pub(crate) use types::type_of;
 
 use crate::error::unsupported;
 use datafusion_sql::parser::Statement as DfStatement;
@@ -75,7 +77,7 @@ pub(crate) fn time_pattern(written: &str) -> Result<String> {
     if written.contains('%') {
         return Ok(functions::with_microseconds(written));
     }
-    functions::pattern(written)
+    time_formats::strftime(written)
 }
 
 fn visit(node: &mut (impl Visit + VisitMut), inserts_values: bool) -> Result<()> {
@@ -140,6 +142,9 @@ impl VisitorMut for Translator {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         order_by_positions(query);
+        if let Err(error) = refuse_fractions(query) {
+            return ControlFlow::Break(error);
+        }
         fetch_as_limit(query);
         output_names::tell_sides_apart(query);
         let checked = unnested::check_order(query)
@@ -224,6 +229,12 @@ impl VisitorMut for Translator {
         match expr {
             Expr::Function(function) => windows::take_null_treatment(function),
             Expr::Subquery(query) => output_names::forget_of_value(query),
+            // Before a row becomes a call.
+            Expr::InSubquery { expr, .. } => {
+                if let Err(error) = rows::refuse(expr) {
+                    return ControlFlow::Break(error);
+                }
+            }
             _ => {}
         }
         ControlFlow::Continue(())
@@ -232,6 +243,7 @@ impl VisitorMut for Translator {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         let translated = match expr {
             Expr::Function(function) => {
+                ordered_aggregates::keep_constants(function);
                 windows::refuse(function).and_then(|()| functions::translated(function))
             }
             Expr::AtTimeZone {
@@ -243,9 +255,21 @@ impl VisitorMut for Translator {
             Expr::Extract { field, expr, .. } => time_parts::of_name(&field.to_string(), expr),
             Expr::CompoundFieldAccess { root, access_chain } => {
                 access_chain.iter_mut().for_each(with_both_ends);
-                field(root, access_chain)
+                name_fields(root, access_chain);
+                Ok(None)
             }
-            Expr::InSubquery { expr, .. } => rows::refuse(expr).map(|()| None),
+            Expr::Tuple(values) => rows::as_call(values),
+            Expr::InList {
+                expr,
+                list,
+                negated,
+            } => rows::in_list(expr, list, *negated),
+            Expr::Between {
+                expr,
+                negated,
+                low,
+                high,
+            } => rows::between(expr, low, high, *negated),
             Expr::BinaryOp { left, op, right } => rows::compared(left, op, right),
             Expr::Value(value) => constant(&value.value),
             Expr::UnaryOp {
@@ -332,21 +356,18 @@ fn with_both_ends(access: &mut AccessExpr) {
     }
 }
 
-/// `{'a': 1}.a`, a field of what is no column.
-fn field(root: &Expr, access: &[AccessExpr]) -> Result<Option<Expr>> {
-    let is_name = matches!(root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
-    let names = access.iter().map(|access| match access {
-        AccessExpr::Dot(Expr::Identifier(name)) if !is_name => Some(functions::text(&name.value)),
-        _ => None,
-    });
-    let Some(names) = names.collect::<Option<Vec<_>>>() else {
-        return Ok(None);
-    };
-    let mut field = root.clone();
-    for name in &names {
-        field = functions::filled("get_field(a1, a2)", &[&field, name])?;
+/// `{'a': 1}.a` and `list[1].a`, fields of what is no column, by texts: the planner takes no names there.
+fn name_fields(root: &Expr, access: &mut [AccessExpr]) {
+    let mut is_name = matches!(root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+    for access in access {
+        match access {
+            AccessExpr::Subscript(_) => is_name = false,
+            AccessExpr::Dot(Expr::Identifier(name)) if !is_name => {
+                *access = AccessExpr::Dot(functions::text(&name.value));
+            }
+            AccessExpr::Dot(_) => {}
+        }
     }
-    Ok(Some(field))
 }
 
 /// FETCH FIRST n ROWS ONLY as LIMIT n.
@@ -472,6 +493,28 @@ fn any_or_all(expr: &Expr) -> Result<Option<Expr>> {
         subquery: subquery.clone(),
         negated,
     }))
+}
+
+/// ORDER BY of a number with a fraction, which is no position of a column, and changes nothing as a value.
+fn refuse_fractions(query: &Query) -> Result<()> {
+    let Some(OrderBy {
+        kind: OrderByKind::Expressions(keys),
+        ..
+    }) = &query.order_by
+    else {
+        return Ok(());
+    };
+    for key in keys {
+        if let Expr::Value(constant) = &key.expr
+            && let Value::Number(digits, _) = &constant.value
+            && digits.parse::<usize>().is_err()
+        {
+            return Err(crate::error::query(format!(
+                "ORDER BY {digits}: a number counts the columns of SELECT from 1; write one of these, or an expression"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// ORDER BY ALL as positions, which the parser takes for a column of that name. Where `*` stands for columns DataFusion counts

@@ -1,14 +1,15 @@
-//! Aggregates with an order of their own: over windows, `arg_max(x, y) OVER (PARTITION BY g)`, of which DataFusion takes none, and lists
+//! Aggregates with an order of their own: over windows, `arg_max(x, y) OVER (PARTITION BY g)`, of which DataFusion takes none, by a number,
+//! `list(x ORDER BY 2)`, which is a constant there and which DataFusion takes for the position of a column, and lists
 //! of different values from the largest, `array_agg(DISTINCT x ORDER BY x DESC)`, which it gives the order of another one beside them.
 //!
 //! Invariants: the value is that of the aggregate over the rows of the partition; a window with an order or a frame of its own is
 //! refused, as the value that an order decides cannot be had from the order of the window.
 
-use super::functions::{QUANTILE_DISC, argument, filled};
+use super::functions::{argument, filled};
 use crate::error::unsupported;
 use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, Ident,
-    ObjectName, OrderByOptions, WindowType,
+    ObjectName, OrderByExpr, OrderByOptions, Value, WindowType,
 };
 use thalweg_table::Result;
 
@@ -27,18 +28,6 @@ const EXTREMES: [(&[&str], &str, &str); 4] = [
     (&["first"], "a1", "a2 ASC NULLS LAST"),
     (&["last"], "a1", "a2 DESC NULLS LAST"),
 ];
-
-/// Sorts the list behind the aggregate, which a window's may not.
-const QUANTILE_DISC_OF_WINDOW: &str = "array_element(array_sort(array_agg(a1) FILTER (WHERE a1 IS NOT NULL)), \
-     greatest(1, count(a1) - CAST(floor(count(a1) - (a2) * count(a1)) AS BIGINT)))";
-
-/// The template of `quantile_disc` for this call.
-pub(super) fn quantile_disc(call: &Function) -> &'static str {
-    match call.over {
-        Some(_) => QUANTILE_DISC_OF_WINDOW,
-        None => QUANTILE_DISC,
-    }
-}
 
 /// A call over a window of a function that takes a value by the order of another, if it is one.
 pub(super) fn extreme(
@@ -77,6 +66,37 @@ pub(super) fn extreme(
         spec.partition_by.clone_from(partition_by);
     }
     Ok(Some(first))
+}
+
+/// Puts numbers that an aggregate is ordered by in brackets: bare ones the planner takes for positions of columns, and there is no SELECT
+/// that they could count.
+pub(super) fn keep_constants(call: &mut Function) {
+    let keep = |key: &mut OrderByExpr| {
+        if matches!(&key.expr, Expr::Value(constant) if matches!(constant.value, Value::Number(..)))
+        {
+            key.expr = Expr::Nested(Box::new(key.expr.clone()));
+        }
+    };
+    call.within_group.iter_mut().for_each(keep);
+    if let FunctionArguments::List(list) = &mut call.args {
+        for clause in &mut list.clauses {
+            if let FunctionArgumentClause::OrderBy(keys) = clause {
+                keys.iter_mut().for_each(keep);
+            }
+        }
+    }
+}
+
+/// The greatest or least values of a window, whose list is sorted behind the aggregate.
+pub(super) fn extremes_of_window(name: &str) -> String {
+    let order = match name {
+        "max" => "DESC",
+        _ => "ASC",
+    };
+    format!(
+        "array_slice(array_sort(array_agg(a1) FILTER (WHERE a1 IS NOT NULL), '{order}'), 1, \
+         CASE WHEN a2 >= 1 THEN a2 END)"
+    )
 }
 
 /// A list or text of different values from the last one, as the reverse of that from the first one.

@@ -142,7 +142,7 @@ pub(super) fn forget_of_value(query: &mut Query) {
     }
 }
 
-fn without_brackets(expr: &Expr) -> &Expr {
+pub(super) fn without_brackets(expr: &Expr) -> &Expr {
     match expr {
         Expr::Nested(inner) => without_brackets(inner),
         expr => expr,

@@ -2,6 +2,7 @@
 //!
 //! Invariants: with a query only where null counts as false, as a condition of WHERE on its own or under AND and OR; refused elsewhere.
 //! With each other by their first values that differ, and null where one of these is: to DataFusion, null is the smallest value of a row.
+//! IN and BETWEEN of rows are such comparisons.
 
 use super::functions::{arguments_of, filled};
 use crate::error::{query, unsupported};
@@ -115,9 +116,59 @@ pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result
     filled(&format!("({template})"), &values).map(Some)
 }
 
+/// A row among others, `(a, b) IN ((1, 2), (3, 4))`, as `(a, b) = (1, 2) OR (a, b) = (3, 4)`.
+pub(super) fn in_list(row: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
+    if values_of(row).is_none() || list.iter().any(|other| values_of(other).is_none()) {
+        return Ok(None);
+    }
+    let equal = |other: &Expr| compared(row, &BinaryOperator::Eq, other);
+    let all: Option<Vec<Expr>> = list.iter().map(equal).collect::<Result<_>>()?;
+    let mut all = all.unwrap_or_default();
+    // In pairs, of which a long list has few inside one another.
+    while all.len() > 1 {
+        let pairs = all.chunks(2).map(|pair| match pair {
+            [one, other] => filled("(a1 OR a2)", &[one, other]),
+            rest => Ok(rest[0].clone()),
+        });
+        all = pairs.collect::<Result<_>>()?;
+    }
+    match (all.pop(), negated) {
+        (Some(is_in), true) => filled("NOT (a1)", &[&is_in]).map(Some),
+        (is_in, _) => Ok(is_in),
+    }
+}
+
+/// A row between two others.
+pub(super) fn between(row: &Expr, low: &Expr, high: &Expr, negated: bool) -> Result<Option<Expr>> {
+    let from = compared(row, &BinaryOperator::GtEq, low)?;
+    let to = compared(row, &BinaryOperator::LtEq, high)?;
+    let (Some(from), Some(to)) = (from, to) else {
+        return Ok(None);
+    };
+    let template = match negated {
+        true => "NOT (a1 AND a2)",
+        false => "(a1 AND a2)",
+    };
+    filled(template, &[&from, &to]).map(Some)
+}
+
+/// A row as a call, where the planner would refuse it for its first value.
+pub(super) fn as_call(values: &[Expr]) -> Result<Option<Expr>> {
+    let first = values.first();
+    if let None | Some(Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)) = first {
+        return Ok(None);
+    }
+    let places: Vec<String> = (1..=values.len())
+        .map(|place| format!("a{place}"))
+        .collect();
+    let values: Vec<&Expr> = values.iter().collect();
+    filled(&format!("row({})", places.join(", ")), &values).map(Some)
+}
+
 /// The values of a row, `(a, b)` or `ROW(a, b)`.
 fn values_of(row: &Expr) -> Option<Vec<&Expr>> {
     match row {
+        Expr::Nested(inner) => values_of(inner),
         Expr::Tuple(values) => Some(values.iter().collect()),
         Expr::Function(function) => arguments_of(function, "row"),
         _ => None,

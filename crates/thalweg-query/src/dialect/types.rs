@@ -12,6 +12,15 @@ use datafusion_sql::sqlparser::ast::{
 use thalweg_table::Result;
 use thalweg_table::schema::parse_type;
 
+/// The type that a name of SQL stands for. `INT8` has 8 bytes, as in PostgreSQL and DuckDB; to Arrow, whose names a schema of Python
+/// has, it has 8 bits.
+pub(crate) fn type_of(name: &SqlType) -> Result<DataType> {
+    match name {
+        SqlType::Int8(None) => Ok(DataType::Int64),
+        other => parse_type(&other.to_string()),
+    }
+}
+
 /// The cast that an expression is, where DataFusion would forget the time zone of its type, or take a number for seconds
 /// where the type counts nanoseconds.
 pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
@@ -45,20 +54,34 @@ pub(super) fn translated(expr: &Expr) -> Result<Option<Expr>> {
     let is_other = match name {
         SqlType::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => true,
         SqlType::Timestamp(None | Some(9), _) => matches!(expr, Expr::Cast { .. }),
-        // Names of DuckDB, which DataFusion does not know.
+        // Names of CREATE TABLE that DataFusion does not know.
         SqlType::Blob(_)
         | SqlType::Binary(_)
         | SqlType::Varbinary(_)
         | SqlType::UTinyInt
         | SqlType::USmallInt
         | SqlType::UBigInt
-        | SqlType::Custom(..) => parse_type(&name.to_string()).is_ok(),
+        | SqlType::Int16
+        | SqlType::Int32
+        | SqlType::Int64
+        | SqlType::UInt8
+        | SqlType::UInt16
+        | SqlType::UInt32
+        | SqlType::UInt64
+        | SqlType::Float32
+        | SqlType::Float64
+        | SqlType::Date32
+        | SqlType::Datetime(_)
+        | SqlType::Datetime64(..)
+        | SqlType::Character(_)
+        | SqlType::CharacterVarying(_)
+        | SqlType::Custom(..) => type_of(name).is_ok(),
         _ => false,
     };
     if !is_other {
         return Ok(None);
     }
-    let data_type: DataType = parse_type(&name.to_string())?;
+    let data_type = type_of(name)?;
     let data_type = text(&data_type.to_string());
     filled(&format!("{function}(a1, a2)"), &[&value, &data_type]).map(Some)
 }
@@ -147,6 +170,6 @@ pub(super) fn as_call(expr: &Expr) -> Option<Expr> {
         CastKind::Cast | CastKind::DoubleColon => "arrow_cast(a1, a2)",
         CastKind::TryCast | CastKind::SafeCast => "arrow_try_cast(a1, a2)",
     };
-    let data_type = parse_type(&data_type.to_string()).ok()?;
+    let data_type = type_of(data_type).ok()?;
     filled(template, &[value, &text(&data_type.to_string())]).ok()
 }

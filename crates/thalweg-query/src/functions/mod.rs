@@ -16,6 +16,7 @@ pub(crate) mod list_sum;
 pub(crate) mod mode;
 pub(crate) mod octets;
 pub(crate) mod or_null;
+pub(crate) mod ordered_values;
 pub(crate) mod plain_floats;
 pub(crate) mod quantile;
 pub(crate) mod scaled;

@@ -1,36 +1,58 @@
-//! `mode`: the value that is there most often.
+//! `mode`, the value that is there most often, and `count(DISTINCT (a, b))`, how many different rows there are.
 //!
 //! Invariants: of values that are there equally often it is the smallest, so that the order of rows and the number of
-//! threads change nothing; null is no value; 0.0 and -0.0 are one value, and so is every NaN.
+//! threads change nothing; to `mode` null is no value, in a row it is one; 0.0 and -0.0 are one value, and so is every NaN.
 
 use super::plain_floats::plain_values;
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt64Array};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, UInt64Type};
-use arrow::row::{RowConverter, RowParser, SortField};
+use arrow::row::{RowConverter, RowParser, Rows, SortField};
 use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// `mode(value)`.
-pub(crate) fn function() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(Mode {
-        signature: Signature::any(1, Volatility::Immutable),
-    }))
+/// `mode(value)`, and `count_of_rows(value, ...)`.
+pub(crate) fn functions() -> [Arc<AggregateUDF>; 2] {
+    [
+        (
+            Wanted::MostFrequent,
+            Signature::any(1, Volatility::Immutable),
+        ),
+        (
+            Wanted::Number,
+            Signature::variadic_any(Volatility::Immutable),
+        ),
+    ]
+    .map(|(wanted, signature)| {
+        Arc::new(AggregateUDF::new_from_impl(OfCounts { wanted, signature }))
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Wanted {
+    MostFrequent,
+    /// The number of different rows.
+    Number,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Mode {
+struct OfCounts {
+    wanted: Wanted,
     signature: Signature,
 }
 
-impl AggregateUDFImpl for Mode {
-    fn name(&self) -> &'static str {
-        "mode"
+impl AggregateUDFImpl for OfCounts {
+    fn name(&self) -> &str {
+        match self.wanted {
+            Wanted::MostFrequent => "mode",
+            Wanted::Number => "count_of_rows",
+        }
     }
 
     fn signature(&self) -> &Signature {
@@ -38,12 +60,16 @@ impl AggregateUDFImpl for Mode {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        let missing = || internal_datafusion_err!("mode has no argument");
-        arg_types.first().cloned().ok_or_else(missing)
+        let missing = || internal_datafusion_err!("{} has no argument", self.name());
+        let first = arg_types.first().cloned().ok_or_else(missing)?;
+        Ok(match self.wanted {
+            Wanted::MostFrequent => first,
+            Wanted::Number => DataType::Int64,
+        })
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        let list = |name: &str, data_type: &DataType| {
+        let list = |name: String, data_type: &DataType| {
             let item = Field::new_list_field(data_type.clone(), true);
             Arc::new(Field::new_list(
                 format!("{}[{name}]", args.name),
@@ -51,28 +77,37 @@ impl AggregateUDFImpl for Mode {
                 true,
             ))
         };
-        Ok(vec![
-            list("values", args.return_field.data_type()),
-            list("counts", &DataType::UInt64),
-        ])
+        let columns = args.input_fields.iter().enumerate();
+        let values =
+            columns.map(|(place, field)| list(format!("values{place}"), field.data_type()));
+        Ok(values
+            .chain([list("counts".to_owned(), &DataType::UInt64)])
+            .collect())
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        let data_type = args.return_field.data_type().clone();
-        let rows = RowConverter::new(vec![SortField::new(data_type.clone())])?;
+        let fields = args.expr_fields.iter();
+        let fields = fields.map(|field| SortField::new(field.data_type().clone()));
+        let rows = RowConverter::new(fields.collect())?;
         Ok(Box::new(Counts {
             parser: rows.parser(),
             rows,
-            data_type,
+            wanted: self.wanted,
+            data_type: args.return_field.data_type().clone(),
             counts: HashMap::new(),
             values_bytes: 0,
         }))
     }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
 }
 
-/// How often each value is there.
+/// How often each value or row is there.
 #[derive(Debug)]
 struct Counts {
+    wanted: Wanted,
     data_type: DataType,
     rows: RowConverter,
     parser: RowParser,
@@ -82,10 +117,19 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, values: &ArrayRef, count: impl Fn(usize) -> u64) -> Result<()> {
-        let rows = self.rows.convert_columns(&[plain_values(values)])?;
+    fn rows_of(&mut self, columns: &[ArrayRef]) -> Result<Rows> {
+        let columns: Vec<ArrayRef> = columns.iter().map(plain_values).collect();
+        Ok(self.rows.convert_columns(&columns)?)
+    }
+
+    fn is_counted(&self, columns: &[ArrayRef], place: usize) -> bool {
+        self.wanted == Wanted::Number || columns.iter().all(|values| values.is_valid(place))
+    }
+
+    fn add(&mut self, columns: &[ArrayRef], count: impl Fn(usize) -> u64) -> Result<()> {
+        let rows = self.rows_of(columns)?;
         for (place, row) in rows.iter().enumerate() {
-            if values.is_null(place) {
+            if !self.is_counted(columns, place) {
                 continue;
             }
             let bytes = row.as_ref();
@@ -100,10 +144,10 @@ impl Counts {
         Ok(())
     }
 
-    fn take_away(&mut self, values: &ArrayRef) -> Result<()> {
-        let rows = self.rows.convert_columns(&[plain_values(values)])?;
+    fn take_away(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        let rows = self.rows_of(columns)?;
         for (place, row) in rows.iter().enumerate() {
-            if values.is_null(place) {
+            if !self.is_counted(columns, place) {
                 continue;
             }
             let bytes = row.as_ref();
@@ -121,17 +165,11 @@ impl Counts {
 
 impl Accumulator for Counts {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        match values {
-            [values] => self.add(values, |_| 1),
-            _ => Err(internal_datafusion_err!("mode takes one argument")),
-        }
+        self.add(values, |_| 1)
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        match values {
-            [values] => self.take_away(values),
-            _ => Err(internal_datafusion_err!("mode takes one argument")),
-        }
+        self.take_away(values)
     }
 
     fn supports_retract_batch(&self) -> bool {
@@ -139,15 +177,16 @@ impl Accumulator for Counts {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let [values, counts] = states else {
-            return Err(internal_datafusion_err!("mode has two states"));
+        let Some((counts, columns)) = states.split_last() else {
+            return Err(internal_datafusion_err!("counts have no state"));
         };
-        let (values, counts) = (values.as_list::<i32>(), counts.as_list::<i32>());
-        for (values, counts) in values.iter().zip(counts.iter()) {
-            if let (Some(values), Some(counts)) = (values, counts) {
-                let counts = counts.as_primitive::<UInt64Type>();
-                self.add(&values, |place| counts.value(place))?;
-            }
+        for (place, counts) in counts.as_list::<i32>().iter().enumerate() {
+            let Some(counts) = counts else { continue };
+            let columns = columns
+                .iter()
+                .map(|lists| lists.as_list::<i32>().value(place));
+            let counts = counts.as_primitive::<UInt64Type>();
+            self.add(&columns.collect::<Vec<_>>(), |place| counts.value(place))?;
         }
         Ok(())
     }
@@ -159,15 +198,20 @@ impl Accumulator for Counts {
             ScalarValue::List(Arc::new(ListArray::new(item, offsets, values, None)))
         };
         let rows = self.counts.keys().map(|bytes| self.parser.parse(bytes));
-        let values = self.rows.convert_rows(rows)?;
-        let [values] = &*values else {
-            return Err(internal_datafusion_err!("mode counts one column"));
-        };
+        let columns = self.rows.convert_rows(rows)?;
         let counts: UInt64Array = self.counts.values().copied().collect();
-        Ok(vec![list(Arc::clone(values)), list(Arc::new(counts))])
+        Ok(columns
+            .into_iter()
+            .chain([Arc::new(counts) as ArrayRef])
+            .map(list)
+            .collect())
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
+        if self.wanted == Wanted::Number {
+            let count = i64::try_from(self.counts.len()).ok();
+            return Ok(ScalarValue::Int64(count));
+        }
         let most = self.counts.iter().max_by(|(a, often), (b, as_often)| {
             let by_count = often.cmp(as_often);
             by_count.then_with(|| b.cmp(a))

@@ -53,6 +53,11 @@ pub(crate) fn plain_values(values: &ArrayRef) -> ArrayRef {
     settled(values, |x| x + 0.0, |x| x + 0.0)
 }
 
+/// The values with one NaN, and zeros as they are; those that are no floats as they are.
+pub(super) fn one_nan_values(values: &ArrayRef) -> ArrayRef {
+    settled(values, |x| x, |x| x)
+}
+
 /// The values with one NaN, and others by `wide` and `narrow`.
 fn settled(values: &ArrayRef, wide: impl Fn(f64) -> f64, narrow: impl Fn(f32) -> f32) -> ArrayRef {
     match values.data_type() {
@@ -117,7 +122,7 @@ impl ScalarUDFImpl for PlainFloat {
                 return internal_err!("{} takes one argument", self.name());
             };
             Ok(match self.keeps_zeros {
-                true => settled(floats, |x| x, |x| x),
+                true => one_nan_values(floats),
                 false => plain_values(floats),
             })
         })

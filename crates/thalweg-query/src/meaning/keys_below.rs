@@ -9,14 +9,57 @@
 
 use super::nodes::columns_of;
 use crate::wording::KEY_PREFIX;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::expr::{BinaryExpr, GroupingSet};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Sort, lit,
 };
+use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
+
+/// The rule for keys inside of ROLLUP and its like, which comes before all that rewrites expressions: the operators above know a key by
+/// the name that it has as it is planned, and `grouping` finds its argument among the keys.
+#[derive(Debug)]
+pub(crate) struct GroupingKeys;
+
+impl AnalyzerRule for GroupingKeys {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let mut found = false;
+        plan.apply_with_subqueries(|node| {
+            found |= set_of(node).is_some();
+            Ok(match found {
+                true => TreeNodeRecursion::Stop,
+                false => TreeNodeRecursion::Continue,
+            })
+        })?;
+        if !found {
+            return Ok(plan);
+        }
+        let done = plan.transform_up_with_subqueries(|node| match set_of(&node) {
+            Some((aggregate, set)) => grouping_set(aggregate, set.clone()),
+            None => Ok(Transformed::no(node)),
+        })?;
+        Ok(done.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "thalweg_grouping_keys"
+    }
+}
+
+/// An aggregate by ROLLUP and its like.
+fn set_of(node: &LogicalPlan) -> Option<(&Aggregate, &GroupingSet)> {
+    match node {
+        LogicalPlan::Aggregate(aggregate) => match aggregate.group_expr.as_slice() {
+            [Expr::GroupingSet(set)] => Some((aggregate, set)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
 
 /// The node with its keys below; others as they are. `rewritten` is applied to the node that computes them,
 /// and to the node where it is another one then.
@@ -27,10 +70,6 @@ pub(super) fn computed_below(
     match plan {
         LogicalPlan::Filter(filter) => outer_keys(filter, rewritten),
         LogicalPlan::Sort(sort) => drawn_keys(sort, rewritten),
-        LogicalPlan::Aggregate(aggregate) => match aggregate.group_expr.as_slice() {
-            [Expr::GroupingSet(set)] => grouping_set(&aggregate, set.clone(), rewritten),
-            _ => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
-        },
         plan => Ok(Transformed::no(plan)),
     }
 }
@@ -158,16 +197,17 @@ fn is_key(expr: &Expr, other: &Expr) -> bool {
         && !other.any_column_refs()
 }
 
-fn grouping_set(
-    aggregate: &Aggregate,
-    set: GroupingSet,
-    rewritten: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
-) -> Result<Transformed<LogicalPlan>> {
+fn grouping_set(aggregate: &Aggregate, set: GroupingSet) -> Result<Transformed<LogicalPlan>> {
     let mut below = Below(Vec::new());
+    let mut keys: Vec<(Expr, Expr)> = Vec::new();
     // Under names of our own: a cast is called like the column that it casts.
     let mut as_column = |expr: Expr| match expr {
         Expr::Column(_) => expr,
-        expr => named_key(expr, &mut below),
+        expr => {
+            let column = named_key(expr.clone(), &mut below);
+            keys.push((expr, column.clone()));
+            column
+        }
     };
     let mut all = |exprs: Vec<Expr>| exprs.into_iter().map(&mut as_column).collect::<Vec<_>>();
     let set = match set {
@@ -180,12 +220,17 @@ fn grouping_set(
     if below.0.is_empty() {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate.clone())));
     }
-    let input = below.plan(&aggregate.input, &rewritten)?;
-    let keys = vec![Expr::GroupingSet(set)];
-    let grouped = Aggregate::try_new(Arc::new(input), keys, aggregate.aggr_expr.clone())?;
-    let grouped = rewritten(LogicalPlan::Aggregate(grouped))?;
+    let aggregates = aggregate.aggr_expr.iter().cloned();
+    let aggregates = aggregates.map(|call| with_columns_for_keys(call, &keys));
+    let aggregates = aggregates.collect::<Result<Vec<_>>>()?;
+    let input = below.plan(&aggregate.input, Ok)?;
+    let grouping = vec![Expr::GroupingSet(set)];
+    let grouped = Aggregate::try_new(Arc::new(input), grouping, aggregates)?;
+    let grouped = LogicalPlan::Aggregate(grouped);
     let names = aggregate.schema.columns().into_iter();
     let columns = names.zip(grouped.schema().columns());
+    // Nothing above names the number of the set, and it is gone once `grouping` is resolved.
+    let columns = columns.filter(|(named, _)| named.name != Aggregate::INTERNAL_GROUPING_ID);
     let columns = columns.map(|(named, column)| match named == column {
         true => Expr::Column(column),
         false => Expr::Column(column).alias_qualified(named.relation, named.name),
@@ -193,4 +238,23 @@ fn grouping_set(
     let columns: Vec<Expr> = columns.collect();
     let plan = LogicalPlanBuilder::from(grouped).project(columns)?;
     Ok(Transformed::yes(plan.build()?))
+}
+
+/// A call of `grouping` with the columns in the places of the keys that they are; others as they are.
+fn with_columns_for_keys(call: Expr, keys: &[(Expr, Expr)]) -> Result<Expr> {
+    let done = call.transform_down(|expr| {
+        let Expr::AggregateFunction(mut call) = expr else {
+            return Ok(Transformed::no(expr));
+        };
+        if call.func.name() == "grouping" {
+            for arg in &mut call.params.args {
+                if let Some((_, column)) = keys.iter().find(|(key, _)| key == arg) {
+                    *arg = column.clone();
+                }
+            }
+        }
+        let expr = Expr::AggregateFunction(call);
+        Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump))
+    })?;
+    Ok(done.data)
 }

@@ -3,6 +3,7 @@
 //! Invariants: applied once types were made to agree, and before anything is worked out from constants; columns keep
 //! their names and types.
 
+mod aggregate_orders;
 mod arithmetic;
 mod carried_values;
 pub(crate) mod casts;
@@ -17,7 +18,7 @@ mod float_lists;
 pub(crate) mod group_keys;
 mod in_subqueries;
 mod joined_lists;
-mod keys_below;
+pub(crate) mod keys_below;
 pub(crate) mod lengths;
 mod naive_time;
 mod nodes;
@@ -97,6 +98,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| float_lists::with_one_zero(expr, schema))?
         .transform_data(|expr| float_keys::compared(expr, schema))?
         .transform_data(|expr| Ok(carried_values::as_aggregate(expr)))?
+        .transform_data(|expr| Ok(aggregate_orders::each_key_once(expr)))?
         .transform_data(|expr| Ok(joined_lists::kept_apart(expr)))?
         .transform_data(|expr| Ok(casts::to_coarser(expr, schema)))?
         .transform_data(|expr| Ok(casts::to_time_of_day(expr, schema)))?

@@ -231,7 +231,15 @@ const MEANT: &[(&[&str], &str)] = &[
         &["make_timestamptz"],
         "CAST(make_timestamp(...) AS TIMESTAMPTZ)",
     ),
-    (&["fill"], "last_value(x) IGNORE NULLS OVER (ORDER BY ts)"),
+    (
+        &["fill", "locf"],
+        "last_value(x) IGNORE NULLS OVER (ORDER BY ts)",
+    ),
+    (
+        &["time_bucket_gapfill", "interpolate"],
+        "FROM generate_series(TIMESTAMP '2026-01-01', '2026-01-02', '1 hour') AS h LEFT JOIN (SELECT time_bucket('1 hour', ts) AS h, \
+         avg(x) AS x FROM t GROUP BY 1) AS r USING (h), and last_value(x) IGNORE NULLS OVER (ORDER BY h) to fill gaps",
+    ),
     (&["reservoir_quantile"], "approx_percentile_cont(x, 0.5)"),
     (
         &["list_unique"],

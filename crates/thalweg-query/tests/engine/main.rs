@@ -805,3 +805,68 @@ fn lists_of_parameters_find_both_zeros() {
         }
     }
 }
+
+/// The lines of a plan, with these values for its parameters.
+fn explained(engine: &SqlEngine, sql: &str, params: &Params) -> String {
+    let direct = engine.sql(sql, params, &[]).unwrap().collect().unwrap();
+    let prepared = engine.prepare(sql).unwrap().execute(params).unwrap();
+    let of = |batches: Vec<RecordBatch>| {
+        let batches = batches.into_iter();
+        let plans = batches.map(|batch| format!("{:?}", batch.column(1)));
+        plans.collect::<String>()
+    };
+    let (direct, prepared) = (of(direct), of(prepared.collect().unwrap()));
+    if !sql.contains("ANALYZE") {
+        assert_eq!(direct, prepared, "{sql}");
+    }
+    direct
+}
+
+#[test]
+fn plans_are_explained_with_parameters() {
+    let engine = engine();
+    run(
+        &engine,
+        "CREATE TABLE t (ts TIMESTAMP, v DOUBLE, k VARCHAR) WITH (time = 'ts')",
+    );
+    run(
+        &engine,
+        "INSERT INTO t VALUES ('2015-01-01', 1.0, 'a'), ('2017-01-01', 2.0, 'b')",
+    );
+    let at = ScalarValue::TimestampMicrosecond(Some(1_451_606_400_000_000), None);
+    let text = |text: &str| ScalarValue::from(text);
+    let from = "ts >= 2016-01-01T00:00:00";
+    for (sql, values, shown) in [
+        (
+            "SELECT count(*) FROM t WHERE v > ?",
+            vec![ScalarValue::Int64(Some(1))],
+            "v@0 > CAST(1 AS Float64)",
+        ),
+        (
+            "SELECT k FROM t WHERE ts >= ?",
+            vec![text("2016-01-01")],
+            from,
+        ),
+        (
+            "SELECT count(*) FROM t WHERE ts >= ?",
+            vec![text("2016-01-01")],
+            "2016-01-01",
+        ),
+        ("SELECT k FROM t WHERE ts >= ?", vec![at.clone()], from),
+        (
+            "SELECT k FROM t WHERE ts >= ?",
+            vec![ScalarValue::Date32(Some(16_801))],
+            from,
+        ),
+    ] {
+        let params = Params::Positional(values);
+        for explain in ["EXPLAIN", "EXPLAIN ANALYZE"] {
+            let plan = explained(&engine, &format!("{explain} {sql}"), &params);
+            assert!(plan.contains(shown), "{explain} {sql}: {plan}");
+        }
+    }
+    let named = Params::Named(vec![("s".into(), text("a")), ("t".into(), at)]);
+    let sql = "EXPLAIN SELECT ts FROM t WHERE k = $s AND ts >= $t";
+    let plan = explained(&engine, sql, &named);
+    assert!(plan.contains(from) && plan.contains("k@"), "{plan}");
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// A rule of `masks.md` or `log.md`, and the section 7 of the notes that they come from.
+/// A rule of `docs/design/next-format/masks.md` or `log.md` beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Rule {
     /// An item is what has its key and its fragment (log 18).

@@ -249,7 +249,7 @@ pub(super) fn check_head(head: &BlockHead, address: &Address) -> Result<()> {
     check_stream_block(head, address)
 }
 
-fn too_long(field: &Field) -> Error {
+pub(super) fn too_long(field: &Field) -> Error {
     limit(format!(
         "column \"{}\" holds more than 2 GiB in one batch",
         field.name()

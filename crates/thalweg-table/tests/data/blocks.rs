@@ -21,17 +21,17 @@ use thalweg_table::{
     BlockDecoder, BlockEncoder, CreateOptions, TableDefinition, ValueRange, decode_block,
 };
 
-const TABLE: TableId = TableId(7);
-const FILE: FileId = FileId(3);
+pub(crate) const TABLE: TableId = TableId(7);
+pub(crate) const FILE: FileId = FileId(3);
 
 /// A file of blocks.
-struct Blocks {
-    sim: SimEnv,
-    addresses: Vec<Address>,
+pub(crate) struct Blocks {
+    pub(crate) sim: SimEnv,
+    pub(crate) addresses: Vec<Address>,
 }
 
 impl Blocks {
-    fn new(blocks: &[EncodedBlock]) -> Self {
+    pub(crate) fn new(blocks: &[EncodedBlock]) -> Self {
         let sim = SimEnv::new(1);
         let mut bytes = vec![0; 100];
         let mut addresses = Vec::new();
@@ -48,13 +48,17 @@ impl Blocks {
         Self { sim, addresses }
     }
 
-    fn store(&self) -> Store {
+    pub(crate) fn store(&self) -> Store {
         Store::new(self.sim.env(), "db", DatabaseId([1; 16]), 1 << 20)
     }
 }
 
 /// The rows of a table that is ordered by arrival.
-fn encode(definition: &TableDefinition, batch: &RecordBatch, level: Level) -> Vec<EncodedBlock> {
+pub(crate) fn encode(
+    definition: &TableDefinition,
+    batch: &RecordBatch,
+    level: Level,
+) -> Vec<EncodedBlock> {
     let keys = (0..batch.num_rows() as i64).collect::<Vec<_>>();
     let mut blocks = Vec::new();
     BlockEncoder::new(level)
@@ -63,17 +67,17 @@ fn encode(definition: &TableDefinition, batch: &RecordBatch, level: Level) -> Ve
     blocks
 }
 
-fn define(fields: Vec<Field>) -> TableDefinition {
+pub(crate) fn define(fields: Vec<Field>) -> TableDefinition {
     TableDefinition::create(&Schema::new(fields), &CreateOptions::default()).unwrap()
 }
 
-fn one_column(array: ArrayRef) -> (TableDefinition, RecordBatch) {
+pub(crate) fn one_column(array: ArrayRef) -> (TableDefinition, RecordBatch) {
     let definition = define(vec![Field::new("x", array.data_type().clone(), true)]);
     let batch = RecordBatch::try_new(Arc::clone(definition.schema()), vec![array]).unwrap();
     (definition, batch)
 }
 
-fn assert_same_bits(decoded: &RecordBatch, given: &RecordBatch) {
+pub(crate) fn assert_same_bits(decoded: &RecordBatch, given: &RecordBatch) {
     assert_eq!(decoded.schema(), given.schema());
     for (decoded, given) in decoded.columns().iter().zip(given.columns()) {
         assert_eq!(decoded.to_data(), given.to_data());

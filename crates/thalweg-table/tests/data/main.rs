@@ -10,12 +10,15 @@
     reason = "tests"
 )]
 
+mod addresses;
 mod blocks;
 mod bounds;
 mod conform;
 mod definition;
 mod random;
+mod regions;
 mod rows;
 mod time;
 mod types;
+mod values;
 mod zones;

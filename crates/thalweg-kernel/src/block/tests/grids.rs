@@ -158,6 +158,42 @@ proptest! {
     }
 
     #[test]
+    fn boxes_meet_the_pages_of_their_positions(
+        orders in (order(), order()),
+        parts in prop::collection::vec((1_u32..9).prop_flat_map(|extent| {
+            (Just(extent), 1..=extent, 0..extent).prop_flat_map(|(extent, page, start)| {
+                (Just((extent, page)), Just(start), 0..=extent - start)
+            })
+        }), 1..5),
+    ) {
+        let extents: Vec<(u32, u32)> = parts.iter().map(|part| part.0).collect();
+        let start: Vec<u32> = parts.iter().map(|part| part.1).collect();
+        let lengths: Vec<u32> = parts.iter().map(|part| part.2).collect();
+        let grid = grid_of(orders, &extents);
+        let mut expected: Vec<usize> = indices(GridOrder::RowMajor, &lengths)
+            .into_iter()
+            .map(|within| {
+                let index: Vec<u32> = within.iter().zip(&start).map(|(at, first)| at + first).collect();
+                grid.page_of(grid.position(&index))
+            })
+            .collect();
+        expected.sort_unstable();
+        expected.dedup();
+        let mut pages = Vec::new();
+        grid.pages_of_box(&start, &lengths, &mut pages);
+        prop_assert_eq!(&pages, &expected);
+        for page in 0..grid.pages() {
+            let (mut first, mut cut) = (vec![0; extents.len()], vec![0; extents.len()]);
+            grid.page_box(page, &mut first, &mut cut);
+            let positions = grid.page_range(page);
+            prop_assert_eq!(grid.position(&first), positions.start);
+            prop_assert_eq!(cut.iter().product::<u32>() as usize, positions.len());
+            let last: Vec<u32> = first.iter().zip(&cut).map(|(first, cut)| first + cut - 1).collect();
+            prop_assert_eq!(grid.position(&last), positions.end - 1);
+        }
+    }
+
+    #[test]
     fn the_bytes_of_a_grid_come_back(orders in (order(), order()), extents in dimensions()) {
         let grid = grid_of(orders, &extents);
         let mut bytes = Vec::new();

@@ -1,5 +1,5 @@
 //! Measures the codecs of texts on the kinds that matter most, on one core:
-//! `cargo run --release -p thalweg-codec --example texts [rows per chunk [part of a row's name]]`.
+//! `cargo run --release -p thalweg-codec --example text_codecs [rows per chunk [part of a row's name]]`.
 //!
 //! Prints nanoseconds per value in and out, and bytes per value. Data are seeded; every chunk is
 //! compared with its source before anything is timed.

@@ -1,0 +1,250 @@
+//! Rows by their addresses: a row of a block by the place of the block and the position in it, an open row by its commit.
+//!
+//! Invariants: rows come back in the order they were asked for, one as often as it was; of blocks only the pages that hold them are
+//! read, through the cache, each once per call; an address that leads to no row of the table is an error, never another row.
+
+use crate::column::ValueDecoder;
+use crate::definition::TableDefinition;
+use crate::error::{damaged, invalid};
+use crate::reader::column_id;
+use crate::rows::RowsDecoder;
+use crate::table::TableView;
+use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take;
+use std::sync::Arc;
+use thalweg_kernel::index::Address;
+use thalweg_kernel::store::Store;
+use thalweg_kernel::{CommitNo, Error, ErrorKind, OpenRows, Result};
+
+/// Where a row lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowAddress {
+    /// The rows it is one of.
+    pub place: RowPlace,
+    /// Its position among them, from 0.
+    pub row: u32,
+}
+
+/// Where rows lie together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowPlace {
+    /// In a block of the log or of a fragment.
+    Block(Address),
+    /// In no block yet.
+    Open {
+        /// The commit they came with.
+        commit: CommitNo,
+        /// Which part of it they are, of those that have rows of the table: from 0.
+        part: u32,
+    },
+}
+
+/// Reads rows of one view of a table by their addresses. Used again from one call to the next.
+pub struct RowReader {
+    view: TableView,
+    store: Arc<Store>,
+    ids: Vec<u32>,
+    blocks: ValueDecoder,
+    /// The parts of the view that are in no block, each with its number in its commit, once one of them was asked for.
+    open: Option<Vec<(u32, OpenRows)>>,
+    /// Which row of the result is read at which time.
+    order: Vec<u32>,
+    positions: Vec<u32>,
+}
+
+impl std::fmt::Debug for RowReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowReader")
+            .field("view", &self.view)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RowReader {
+    /// A reader of the columns at these places of the schema; all of them for `None`.
+    ///
+    /// # Errors
+    /// `Invalid` for columns that do not exist.
+    pub(crate) fn new(view: TableView, projection: Option<&[usize]>) -> Result<Self> {
+        let definition = Arc::clone(view.definition());
+        let ids: Vec<u32> = match projection {
+            None => definition.columns().iter().map(|c| c.id).collect(),
+            Some(places) => (places.iter())
+                .map(|place| column_id(&definition, *place))
+                .collect::<Result<_>>()?,
+        };
+        let blocks = ValueDecoder::new(&definition, Some(&ids))?;
+        let store = Arc::clone(view.engine().kernel().store());
+        Ok(Self {
+            view,
+            store,
+            ids,
+            blocks,
+            open: None,
+            order: Vec::new(),
+            positions: Vec::new(),
+        })
+    }
+
+    /// The rows at these addresses, in this order. After an error the reader goes on as before.
+    ///
+    /// # Errors
+    /// `Invalid` for an address at which the table has no row in this view; `Corruption` for damage; whatever reading leads to.
+    pub fn read(&mut self, rows: &[RowAddress]) -> Result<RecordBatch> {
+        self.view.engine().closed().check()?;
+        let read = self.read_rows(rows);
+        if read.is_err() {
+            let definition = self.view.definition();
+            self.blocks = ValueDecoder::new(definition, Some(&self.ids))?;
+        }
+        read.map_err(|error| self.view.named().in_words(error))
+    }
+
+    fn read_rows(&mut self, rows: &[RowAddress]) -> Result<RecordBatch> {
+        let count = u32::try_from(rows.len()).map_err(|_| invalid("too many rows at once"))?;
+        self.order.clear();
+        self.order.extend(0..count);
+        let key = |at: &u32| sort_key(&rows[*at as usize]);
+        let is_in_order = rows.is_sorted_by_key(sort_key);
+        if !is_in_order {
+            self.order.sort_unstable_by_key(key);
+        }
+        let order = std::mem::take(&mut self.order);
+        let read = self.read_in_order(rows, &order);
+        self.order = order;
+        let batch = read?;
+        if is_in_order {
+            return Ok(batch);
+        }
+        // Where each wanted row has come.
+        let mut came = vec![0; rows.len()];
+        for (at, row) in (0_u32..).zip(&self.order) {
+            came[*row as usize] = at;
+        }
+        taken(&batch, &UInt32Array::from(came))
+    }
+
+    /// The rows in the order of their places.
+    fn read_in_order(&mut self, rows: &[RowAddress], order: &[u32]) -> Result<RecordBatch> {
+        let place = |at: &u32| rows[*at as usize].place;
+        let is_open = |at: &u32| matches!(place(at), RowPlace::Open { .. });
+        let (blocks, open) = order.split_at(order.partition_point(|at| !is_open(at)));
+        for group in blocks.chunk_by(|a, b| place(a) == place(b)) {
+            if let RowPlace::Block(address) = place(&group[0]) {
+                self.positions.clear();
+                self.positions
+                    .extend(group.iter().map(|at| rows[*at as usize].row));
+                let block = self.store.block(&address)?;
+                let table = block.head().spec().table;
+                if table != self.view.snapshot().id {
+                    let message = format!("{address}: the block is one of table {}", table.0);
+                    return Err(invalid(message));
+                }
+                self.blocks.push_rows(&block, &self.positions)?;
+            }
+        }
+        let first = self.blocks.finish()?;
+        if open.is_empty() {
+            return Ok(first);
+        }
+        let mut batches = vec![first];
+        for group in open.chunk_by(|a, b| place(a) == place(b)) {
+            let part = self.open_part(place(&group[0]))?;
+            let wanted = group.iter().map(|at| rows[*at as usize].row);
+            let wanted = UInt32Array::from_iter_values(wanted);
+            batches.push(open_rows(
+                self.view.definition(),
+                &self.ids,
+                &part,
+                &wanted,
+            )?);
+        }
+        let schema = batches[0].schema();
+        concat_batches(&schema, &batches).map_err(|e| {
+            Error::with_source(ErrorKind::Limit, format!("rows by their addresses: {e}"), e)
+        })
+    }
+
+    /// The open rows of a place.
+    fn open_part(&mut self, place: RowPlace) -> Result<OpenRows> {
+        let parts = self.open.get_or_insert_with(|| {
+            let mut parts: Vec<(u32, OpenRows)> = Vec::new();
+            for rows in self.view.snapshot().open_rows() {
+                let number = match parts.last() {
+                    Some((number, before)) if before.commit == rows.commit => number + 1,
+                    _ => 0,
+                };
+                parts.push((number, rows.clone()));
+            }
+            parts
+        });
+        let wanted = match place {
+            RowPlace::Open { commit, part } => (commit, part),
+            RowPlace::Block(_) => unreachable!("a bug: a block among open rows"),
+        };
+        let found = parts.binary_search_by_key(&wanted, |(number, rows)| (rows.commit, *number));
+        match found {
+            Ok(at) => Ok(parts[at].1.clone()),
+            Err(_) => Err(invalid(format!(
+                "part {} of commit {} has no open rows here",
+                wanted.1, wanted.0.0
+            ))),
+        }
+    }
+}
+
+/// Blocks first, those of a file together; rows of a place ascend.
+fn sort_key(row: &RowAddress) -> (bool, u64, u64, (u32, u32, u32), u32) {
+    match row.place {
+        RowPlace::Block(Address {
+            file,
+            offset,
+            bytes,
+            head_bytes,
+            head_crc,
+        }) => (
+            false,
+            file.0,
+            offset,
+            (bytes, head_bytes, head_crc),
+            row.row,
+        ),
+        RowPlace::Open { commit, part } => (true, commit.0, u64::from(part), (0, 0, 0), row.row),
+    }
+}
+
+/// Some rows of a part that is in no block.
+fn open_rows(
+    definition: &TableDefinition,
+    ids: &[u32],
+    part: &OpenRows,
+    wanted: &UInt32Array,
+) -> Result<RecordBatch> {
+    let count = part.part.rows;
+    if let Some(beyond) = wanted.values().iter().find(|row| **row >= count) {
+        let message = format!("a part of {count} open rows has no row {beyond}");
+        return Err(invalid(message));
+    }
+    let mut decoder = RowsDecoder::new(definition, Some(ids))?;
+    decoder.push(&part.part.payload)?;
+    let batch = decoder.finish()?;
+    if batch.num_rows() != count as usize {
+        let what = "their commit says that they are of another number";
+        return Err(damaged("raw rows", what));
+    }
+    taken(&batch, wanted)
+}
+
+fn taken(batch: &RecordBatch, rows: &UInt32Array) -> Result<RecordBatch> {
+    let failed =
+        |e| Error::with_source(ErrorKind::Limit, format!("rows by their addresses: {e}"), e);
+    let columns = batch
+        .columns()
+        .iter()
+        .map(|column| take(column, rows, None))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(failed)
+}

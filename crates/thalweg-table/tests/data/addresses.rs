@@ -1,0 +1,249 @@
+//! Rows by their addresses, in the log, in fragments and in no block yet.
+
+use crate::blocks::assert_same_bits;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::*;
+use arrow_schema::{DataType, Field, Schema};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_env::sim::SimEnv;
+use thalweg_kernel::{CommitNo, ErrorKind};
+use thalweg_table::{
+    AppendLimits, BlockRegion, CreateOptions, Engine, EngineOptions, RowAddress, RowPlace, Strided,
+    Table, TableView, decode_block, decode_rows,
+};
+
+fn engine(sim: &SimEnv) -> Engine {
+    let options = EngineOptions {
+        background: false,
+        threads: 1,
+        append_limits: AppendLimits {
+            raw_bytes: 1_000,
+            ..EngineOptions::default().append_limits
+        },
+        ..EngineOptions::default()
+    };
+    Engine::open(sim.env(), Path::new("/db"), options).unwrap()
+}
+
+fn schema() -> Arc<Schema> {
+    Arc::new(Schema::new(vec![
+        Field::new("ts", DataType::Int64, false),
+        Field::new("value", DataType::Float64, true),
+        Field::new("text", DataType::Utf8, true),
+        Field::new("flag", DataType::Boolean, true),
+    ]))
+}
+
+fn rows(first: i64, count: i64) -> RecordBatch {
+    let times = first..first + count;
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(times.clone())),
+        Arc::new(
+            times
+                .clone()
+                .map(|t| (t % 5 != 0).then_some(t as f64 / 8.0))
+                .collect::<Float64Array>(),
+        ),
+        Arc::new(
+            times
+                .clone()
+                .map(|t| (t % 3 != 0).then(|| format!("row {t}")))
+                .collect::<StringArray>(),
+        ),
+        Arc::new(times.map(|t| Some(t % 2 == 0)).collect::<BooleanArray>()),
+    ];
+    RecordBatch::try_new(schema(), columns).unwrap()
+}
+
+fn table(engine: &Engine) -> Table {
+    let table = engine
+        .create_table("t", &schema(), &CreateOptions::stream("ts"))
+        .unwrap();
+    // Large appends are blocks of the log, small ones stay open.
+    for first in [0, 10_000, 20_000] {
+        table.append([Ok(rows(first, 5_000))], None).unwrap();
+    }
+    for first in [30_000, 30_005, 30_010] {
+        table.append([Ok(rows(first, 5))], None).unwrap();
+    }
+    table
+}
+
+/// All addresses of a view, and the rows at them.
+fn all(view: &TableView) -> (Vec<RowAddress>, RecordBatch) {
+    let store = view.engine().kernel().store();
+    let (mut addresses, mut batches) = (Vec::new(), Vec::new());
+    for entry in view.snapshot().tree.iter(None, Arc::clone(store)) {
+        let address = entry.unwrap().address;
+        let batch = decode_block(view.definition(), store, &address, None, 0..usize::MAX).unwrap();
+        let place = RowPlace::Block(address);
+        addresses.extend((0..batch.num_rows()).map(|row| RowAddress {
+            place,
+            row: row as u32,
+        }));
+        batches.push(batch);
+    }
+    for open in view.snapshot().open_rows() {
+        let batch = decode_rows(view.definition(), [&open.part.payload[..]]).unwrap();
+        let place = RowPlace::Open {
+            commit: open.commit,
+            part: 0,
+        };
+        addresses.extend((0..batch.num_rows()).map(|row| RowAddress {
+            place,
+            row: row as u32,
+        }));
+        batches.push(batch);
+    }
+    let batch = concat_batches(&view.schema(), &batches).unwrap();
+    (addresses, batch)
+}
+
+fn check(view: &TableView, seed: u64) {
+    let (addresses, batch) = all(view);
+    assert_eq!(addresses.len() as u64, view.row_count());
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for projection in [None, Some(&[2, 0][..]), Some(&[])] {
+        let mut reader = view.row_reader(projection).unwrap();
+        for count in [0, 1, 1, 7, 500, 2_000] {
+            let mut picks: Vec<u32> = (0..count)
+                .map(|_| rng.u32(..addresses.len() as u32))
+                .collect();
+            if rng.bool() {
+                picks.sort_unstable();
+            }
+            let wanted: Vec<RowAddress> = picks.iter().map(|at| addresses[*at as usize]).collect();
+            let found = reader.read(&wanted).unwrap();
+            let picks = UInt32Array::from(picks);
+            let expected = match projection {
+                None => batch.clone(),
+                Some(places) => batch.project(places).unwrap(),
+            };
+            let columns = expected.columns().iter();
+            let columns = columns
+                .map(|column| take(column, &picks, None).unwrap())
+                .collect();
+            let options = RecordBatchOptions::new().with_row_count(Some(picks.len()));
+            let expected =
+                RecordBatch::try_new_with_options(expected.schema(), columns, &options).unwrap();
+            assert_same_bits(&found, &expected);
+        }
+    }
+}
+
+#[test]
+fn rows_are_found_wherever_they_lie() {
+    let sim = SimEnv::new(1);
+    let engine = engine(&sim);
+    let table = table(&engine);
+    let view = table.view().unwrap();
+    assert!(view.snapshot().open_rows().count() > 2);
+    check(&view, 1);
+    // A reader goes on reading what its view shows.
+    let mut reader = view.row_reader(None).unwrap();
+    let (addresses, batch) = all(&view);
+    // Fragments and blocks of rows that were open.
+    table.append([Ok(rows(-50_000, 40_000))], None).unwrap();
+    table.maintain().unwrap();
+    check(&table.view().unwrap(), 2);
+    assert_same_bits(&reader.read(&addresses).unwrap(), &batch);
+    engine.checkpoint().unwrap();
+    check(&table.view().unwrap(), 3);
+}
+
+#[test]
+fn addresses_that_lead_to_no_row_are_refused() {
+    let sim = SimEnv::new(1);
+    let engine = engine(&sim);
+    let view = table(&engine).view().unwrap();
+    let other = engine
+        .create_table("other", &schema(), &CreateOptions::stream("ts"))
+        .unwrap();
+    other.append([Ok(rows(0, 5_000))], None).unwrap();
+    let other = other.view().unwrap();
+    let (addresses, batch) = all(&view);
+    let mut reader = view.row_reader(None).unwrap();
+    let (in_block, open) = (addresses[0], addresses[addresses.len() - 1]);
+    let RowPlace::Block(block) = in_block.place else {
+        panic!("a block")
+    };
+    let mut changed = block;
+    changed.head_crc ^= 1;
+    let no_rows = [
+        (
+            RowAddress {
+                row: 1 << 20,
+                ..in_block
+            },
+            ErrorKind::Invalid,
+        ),
+        (RowAddress { row: 5, ..open }, ErrorKind::Invalid),
+        (
+            RowAddress {
+                place: RowPlace::Open {
+                    commit: CommitNo(999),
+                    part: 0,
+                },
+                row: 0,
+            },
+            ErrorKind::Invalid,
+        ),
+        (all(&other).0[0], ErrorKind::Invalid),
+        (
+            RowAddress {
+                place: RowPlace::Block(changed),
+                row: 0,
+            },
+            ErrorKind::Corruption,
+        ),
+    ];
+    for (address, kind) in no_rows {
+        let error = reader.read(&[in_block, address]).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        // It goes on.
+        let found = reader.read(&[open, in_block]).unwrap();
+        let expected = batch.column(0).as_primitive::<Int64Type>();
+        assert_eq!(
+            found.column(0).as_primitive::<Int64Type>().value(1),
+            expected.value(0)
+        );
+    }
+    assert!(view.row_reader(Some(&[4])).is_err());
+    let region = BlockRegion {
+        block,
+        start: vec![0],
+        extents: vec![1],
+        at: vec![0],
+    };
+    let regions = view.region_reader().unwrap();
+    let mut memory = [0_i64];
+    let mut target = Strided::row_major(&mut memory, vec![1]).unwrap();
+    let error = regions.values(1, &[region], &mut target).unwrap_err();
+    assert!(error.message().contains("has no grid"), "{error}");
+    engine.close().unwrap();
+    assert!(reader.read(&[in_block]).is_err());
+}
+
+#[test]
+fn the_second_time_nothing_is_read() {
+    let sim = SimEnv::new(1);
+    let engine = engine(&sim);
+    let view = table(&engine).view().unwrap();
+    let (addresses, _) = all(&view);
+    let mut reader = view.row_reader(None).unwrap();
+    let wanted = [addresses[17], addresses[12_000], addresses[18]];
+    let store = view.engine().kernel().store();
+    reader.read(&wanted).unwrap();
+    let before = store.counts();
+    reader.read(&wanted).unwrap();
+    let after = store.counts();
+    assert_eq!(
+        (after.reads, after.data_pages_loaded),
+        (before.reads, before.data_pages_loaded)
+    );
+    assert!(after.data_page_hits > before.data_page_hits);
+}
