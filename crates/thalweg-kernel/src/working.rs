@@ -19,7 +19,7 @@ use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Features;
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
-use crate::index::{Entry, ItemName, PageLoader, Pending, Tree};
+use crate::index::{BlockKeys, Entry, ItemName, PageLoader, Pending, Tree};
 use crate::limits::{CATALOGUE_LIMIT_BYTES, ORDER_BYTES, TABLE_BYTES};
 use crate::open_rows::{OpenList, OpenRows};
 use crate::open_tables::{Open, OpenTables};
