@@ -329,9 +329,8 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
         };
         let done = writer.submit(job, Durability::Disk);
         // The last one may have been long, with pages that are in no other: a drop need not wait for as much room again.
-        let is_worth_it =
-            awaits_cleaning && dead_bytes > writer.supply.sizes.least_cleaning_bytes();
-        match segment::is_full(&done) && !serves_drop && is_worth_it {
+        let is_worth_it = || awaits_cleaning && dead_bytes > writer.supply.least_cleaning_bytes();
+        match segment::is_full(&done) && !serves_drop && is_worth_it() {
             true => writer.submit(Job::CheckpointToFree, Durability::Disk)?,
             false => done?,
         };

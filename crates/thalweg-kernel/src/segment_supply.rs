@@ -511,6 +511,14 @@ impl SegmentSupply {
         !self.is_given_back() && self.has_room_to_clean()
     }
 
+    /// What the checkpoints that remove files take at least: where space is short it is one, named in both slots of the root.
+    pub(crate) fn least_cleaning_bytes(&self) -> u64 {
+        self.sizes.least_cleaning_bytes(match self.is_short() {
+            true => 1,
+            false => CLEANING_CHECKPOINTS,
+        })
+    }
+
     /// Whether there is room for the checkpoints that remove files.
     pub(crate) fn has_room_to_clean(&self) -> bool {
         let bytes = self.sizes.room_for_checkpoints(CLEANING_CHECKPOINTS);

@@ -396,6 +396,37 @@ fn a_drop_never_waits_for_one_that_frees_little() {
     }
 }
 
+/// Where space is short one checkpoint comes before files are removed: what frees more than that takes is worth it.
+#[test]
+fn a_drop_that_frees_less_than_two_checkpoints_take_frees_it() {
+    for groups in [20, 40, 60] {
+        let sim = crate::machine(23);
+        sim.set_copy_on_write(true);
+        let toy = open(&sim).unwrap();
+        let keep = toy.create("keep").unwrap();
+        for n in 0..800 {
+            toy.create(&format!("one of many tables: {n}")).unwrap();
+        }
+        toy.kernel.collect_garbage().unwrap();
+        let big = toy.create("big").unwrap();
+        for k in 0..groups {
+            toy.append_group(big, &random_rows(k * 200, 200), 64, Durability::Disk)
+                .unwrap();
+        }
+        for _ in 0..3 {
+            toy.kernel.run_due_work().unwrap();
+        }
+        sim.set_quota(Some(sim.used_bytes()));
+        toy.append(keep, &[(1, 1)], Durability::Disk).unwrap_err();
+        toy.drop_table(big).unwrap();
+        let left = sim.used_bytes();
+        assert!(
+            left < SEGMENT_BYTES,
+            "{groups} groups: {left} bytes are left"
+        );
+    }
+}
+
 /// Another program has taken everything, also what was kept for a full disk.
 #[test]
 fn an_opening_without_any_room_shows_all_rows_and_writing_waits() {
