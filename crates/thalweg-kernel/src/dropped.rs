@@ -5,6 +5,7 @@ use crate::ids::{CommitNo, FileId};
 #[derive(Debug, Default)]
 pub(crate) struct Dropped {
     since_checkpoint: bool,
+    keeps_waiting: bool,
     awaits_cleaning: Option<CommitNo>,
     last_segment: Option<FileId>,
 }
@@ -30,9 +31,23 @@ impl Dropped {
         self.since_checkpoint
     }
 
+    /// A drop found no room. Returns whether that is the first one since the last checkpoint which one before it may keep waiting:
+    /// behind that there must be room for the checkpoints that remove its files.
+    pub(crate) fn note_refusal(&mut self) -> bool {
+        let is_first = self.since_checkpoint && !self.keeps_waiting;
+        self.keeps_waiting = self.since_checkpoint;
+        is_first
+    }
+
+    /// Whether a drop was refused that can go on once a checkpoint holds those before it: that one is written whatever it frees.
+    pub(crate) fn keeps_waiting(&self) -> bool {
+        self.keeps_waiting
+    }
+
     /// A checkpoint holds it, or a recovery has settled what becomes of it.
     pub(crate) fn is_settled(&mut self) {
         self.since_checkpoint = false;
+        self.keeps_waiting = false;
     }
 
     /// Whether no round of cleaning has seen the last drop, or what an opening has found, and removed files.

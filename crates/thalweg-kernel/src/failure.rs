@@ -17,6 +17,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whether the job is refused because the disk is full.
+    pub(crate) fn finds_no_room(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.kind() == ErrorKind::DiskFull)
+    }
+
     /// The same where it makes no difference.
     pub(crate) fn error(self) -> Error {
         match self {

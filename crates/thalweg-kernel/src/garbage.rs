@@ -180,7 +180,9 @@ impl Waiting {
 
     /// Deletes the files, unless that is for snapshots to wait for.
     fn finish(self, cleaner: &Cleaner) -> Result<Collected> {
-        if self.dead.iter().all(|dead| dead.bytes(cleaner) == 0) {
+        let keeps_waiting =
+            (cleaner.writer).with_leader(|leader| leader.dropped().keeps_waiting())?;
+        if !keeps_waiting && self.dead.iter().all(|dead| dead.bytes(cleaner) == 0) {
             // A later round has removed them.
             return Ok(Collected::files(0));
         }
@@ -256,10 +258,12 @@ fn remove_dead(
     dead: Vec<Dead>,
     least_bytes: u64,
 ) -> Result<Collected> {
-    let (awaits_cleaning, dropped_in) = cleaner.writer.with_leader(|leader| {
+    let (awaits_cleaning, keeps_waiting, dropped_in) = cleaner.writer.with_leader(|leader| {
+        let dropped = leader.dropped();
         (
-            leader.dropped().awaits_cleaning(),
-            leader.dropped().last_segment(),
+            dropped.awaits_cleaning(),
+            dropped.keeps_waiting(),
+            dropped.last_segment(),
         )
     })?;
     // Segments that the last round has left do not call for another one, which would leave as many. One with what was dropped
@@ -273,11 +277,12 @@ fn remove_dead(
     let has_failed = |dead: &Dead| not_removed.contains(&dead.id);
     let takes_all = least_bytes == 0 || (awaits_cleaning && not_removed.is_empty());
     let calls = |dead: &&Dead| !has_failed(dead) && (takes_all || !is_left(dead));
-    // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind.
+    // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind. For a drop that
+    // waits for these they are written also where nothing can go.
     let dead_bytes: u64 = { dead.iter().filter(calls) }
         .map(|dead| dead.bytes(cleaner))
         .sum();
-    if dead_bytes < least_bytes.max(1) {
+    if dead_bytes < least_bytes.max(1) && !keeps_waiting {
         return Ok(Collected::files(0));
     }
     let Marked {
@@ -305,14 +310,18 @@ fn remove_dead(
 fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     let writer = &cleaner.writer;
     let (commit, dead_bytes) = (waiting.at.commit, waiting.dead_bytes);
-    let awaits_cleaning = writer.with_leader(|leader| leader.dropped().awaits_cleaning())?;
+    let (awaits_cleaning, keeps_waiting) = writer.with_leader(|leader| {
+        let dropped = leader.dropped();
+        (dropped.awaits_cleaning(), dropped.keeps_waiting())
+    })?;
     // Two checkpoints, so that neither root slot needs anything old, and no page in memory has an address of its own.
-    // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes.
+    // Not for what was replaced: that comes by itself, again and again. Nor for a few bytes, unless the next drop waits for that:
+    // it may be the one that frees much.
     let usual_bytes = writer
         .supply
         .sizes
         .room_for_checkpoints(CLEANING_CHECKPOINTS);
-    let serves_drop = awaits_cleaning && dead_bytes > usual_bytes;
+    let serves_drop = keeps_waiting || (awaits_cleaning && dead_bytes > usual_bytes);
     for _ in 0..CLEANING_CHECKPOINTS {
         let job = match serves_drop {
             true => Job::CheckpointToFree,
@@ -320,9 +329,8 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
         };
         let done = writer.submit(job, Durability::Disk);
         // The last one may have been long, with pages that are in no other: a drop need not wait for as much room again.
-        let is_worth_it =
-            awaits_cleaning && dead_bytes > writer.supply.sizes.least_cleaning_bytes();
-        match segment::is_full(&done) && !serves_drop && is_worth_it {
+        let is_worth_it = || awaits_cleaning && dead_bytes > writer.supply.least_cleaning_bytes();
+        match segment::is_full(&done) && !serves_drop && is_worth_it() {
             true => writer.submit(Job::CheckpointToFree, Durability::Disk)?,
             false => done?,
         };

@@ -300,8 +300,7 @@ impl Leader {
     /// only once it is built.
     fn ordinary_checkpoint(&mut self, always: bool) -> Outcome<CommitNo> {
         let done = self.checkpoint(always, Purpose::Checkpoint);
-        let is_full = |failure: &Failure| matches!(failure, Failure::Refused(e) if e.kind() == ErrorKind::DiskFull);
-        let is_refused = done.as_ref().is_err_and(is_full);
+        let is_refused = done.as_ref().is_err_and(Failure::finds_no_room);
         self.full_disk
             .note_checkpoint(is_refused, self.env.clock().monotonic_ns());
         done

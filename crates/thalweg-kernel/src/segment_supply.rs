@@ -29,6 +29,8 @@
 //! - The reserve was made when there were few tables: see the estimate above.
 //! - Drops whose files a snapshot keeps use up the reserve, so that none is left for the checkpoints that remove the files later:
 //!   in the reserve, and behind a drop whose files are not removed yet, a drop must leave room for two checkpoints.
+//! - Drops that free less than these checkpoints take are refused by that rule, one that frees much behind them as well, and no round
+//!   is worth its checkpoints: once a drop was refused so, they are written whatever they free.
 //! - Replacements, the rounds of cleaning behind them and ordinary checkpoints use up the reserve, one after the other, and the
 //!   process is killed: they leave room in it for the three checkpoints of a drop by the next process, or are refused.
 //! - The database is closed on a full disk, and another program takes the reserve: it stays there when space is short.
@@ -507,6 +509,14 @@ impl SegmentSupply {
     /// Whether checkpoints that remove files take no room that is kept for what frees more.
     pub(crate) fn may_clean_now(&self) -> bool {
         !self.is_given_back() && self.has_room_to_clean()
+    }
+
+    /// What the checkpoints that remove files take at least: where space is short it is one, named in both slots of the root.
+    pub(crate) fn least_cleaning_bytes(&self) -> u64 {
+        self.sizes.least_cleaning_bytes(match self.is_short() {
+            true => 1,
+            false => CLEANING_CHECKPOINTS,
+        })
     }
 
     /// Whether there is room for the checkpoints that remove files.

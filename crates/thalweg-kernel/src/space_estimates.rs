@@ -76,11 +76,11 @@ impl SpaceEstimates {
         checkpoints * with_slack(self.next_checkpoint_bytes())
     }
 
-    /// What the checkpoints that remove files take at least: what is in each of them, and what is in none yet.
-    pub(crate) fn least_cleaning_bytes(&self) -> u64 {
+    /// What so many checkpoints that remove files take at least: what is in each of them, and what is in none yet.
+    pub(crate) fn least_cleaning_bytes(&self, checkpoints: u64) -> u64 {
         let repeated_bytes = self.repeated_bytes.load(Ordering::Relaxed);
         let unsaved_bytes = self.unsaved_bytes.load(Ordering::Relaxed);
-        CLEANING_CHECKPOINTS * with_slack(repeated_bytes) + unsaved_bytes
+        checkpoints * with_slack(repeated_bytes) + unsaved_bytes
     }
 
     /// How large a reserve is to be; `is_written_to`: a segment in the end, else only given back.

@@ -127,7 +127,7 @@ impl Upkeep {
                 .watched("preparing segments", || self.writer.supply.refill());
         }
         // On a full disk this is what makes room for the rest.
-        let cleaned = self.clean();
+        let cleaned = self.look_at_pins_for_drop().and_then(|()| self.clean());
         encoded.and(cleaned)
     }
 
@@ -233,6 +233,15 @@ impl Upkeep {
             self.writer.due.expect_garbage();
         }
         is_done.map(|_| ())
+    }
+
+    /// The same where a drop waits for it, and no thread does it from time to time.
+    fn look_at_pins_for_drop(&self) -> Result<()> {
+        let keeps_waiting = (self.writer).with_leader(|leader| leader.dropped().keeps_waiting())?;
+        match keeps_waiting {
+            true => self.look_at_pins(),
+            false => Ok(()),
+        }
     }
 
     /// Encodes open rows of a table that needs it; `false`: none does.

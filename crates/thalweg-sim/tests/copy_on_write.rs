@@ -349,6 +349,84 @@ fn of_many_tables_each_can_be_dropped_once_no_snapshot_needs_it() {
     }
 }
 
+/// Drops of tables without rows free less than the checkpoints take that come before files are removed. The next drop must not
+/// wait for them, though another program has taken so much that there is not the room that is kept behind each drop.
+#[test]
+fn a_drop_never_waits_for_one_that_frees_little() {
+    for (left_pages, holds_snapshot) in [(60, false), (60, true), (140, false), (140, true)] {
+        let what = format!("{left_pages} pages are left, snapshot {holds_snapshot}");
+        let sim = crate::machine(23);
+        sim.set_copy_on_write(true);
+        let toy = open(&sim).unwrap();
+        let keep = toy.create("keep").unwrap();
+        toy.append(keep, &[(1, 1)], Durability::Disk).unwrap();
+        let many: Vec<TableId> = (0..800)
+            .map(|n| toy.create(&format!("one of many tables: {n}")).unwrap())
+            .collect();
+        // What the log has of these so far would be worth a round.
+        toy.kernel.collect_garbage().unwrap();
+        let big = toy.create("big").unwrap();
+        sim.set_quota(Some(sim.used_bytes() + 8 * SEGMENT_BYTES));
+        fill(&toy, big, Durability::Disk);
+        sim.set_quota(Some(sim.used_bytes()));
+        let held = holds_snapshot.then(|| toy.kernel.snapshot().unwrap());
+        toy.drop_table(many[0]).unwrap();
+        sim.set_quota(Some(sim.used_bytes() + left_pages * 4096));
+        let before = sim.used_bytes();
+        for attempt in 0..3 {
+            let refused = toy.drop_table(many[1]);
+            // The first one calls for the checkpoint that lets the next one go on.
+            if attempt == 0 || holds_snapshot {
+                let refused = refused.unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::DiskFull, "{what}: {refused}");
+            }
+        }
+        drop(held);
+        drop_in_the_end(&toy, big);
+        toy.kernel.collect_garbage().unwrap();
+        let left = sim.used_bytes();
+        assert!(
+            left + SEGMENT_BYTES < before,
+            "{what}: {left} of {before} bytes are left"
+        );
+        sim.set_quota(None);
+        toy.append(keep, &[(3, 3)], Durability::Disk).unwrap();
+        assert_eq!(toy.rows(keep).unwrap(), [(1, 1), (3, 3)], "{what}");
+        assert!(toy.kernel.poison().is_none(), "{what}");
+    }
+}
+
+/// Where space is short one checkpoint comes before files are removed: what frees more than that takes is worth it.
+#[test]
+fn a_drop_that_frees_less_than_two_checkpoints_take_frees_it() {
+    for groups in [20, 40, 60] {
+        let sim = crate::machine(23);
+        sim.set_copy_on_write(true);
+        let toy = open(&sim).unwrap();
+        let keep = toy.create("keep").unwrap();
+        for n in 0..800 {
+            toy.create(&format!("one of many tables: {n}")).unwrap();
+        }
+        toy.kernel.collect_garbage().unwrap();
+        let big = toy.create("big").unwrap();
+        for k in 0..groups {
+            toy.append_group(big, &random_rows(k * 200, 200), 64, Durability::Disk)
+                .unwrap();
+        }
+        for _ in 0..3 {
+            toy.kernel.run_due_work().unwrap();
+        }
+        sim.set_quota(Some(sim.used_bytes()));
+        toy.append(keep, &[(1, 1)], Durability::Disk).unwrap_err();
+        toy.drop_table(big).unwrap();
+        let left = sim.used_bytes();
+        assert!(
+            left < SEGMENT_BYTES,
+            "{groups} groups: {left} bytes are left"
+        );
+    }
+}
+
 /// Another program has taken everything, also what was kept for a full disk.
 #[test]
 fn an_opening_without_any_room_shows_all_rows_and_writing_waits() {

@@ -19,6 +19,25 @@ use std::sync::Arc;
 impl Leader {
     /// Puts a commit behind the pending frames and applies it.
     pub(super) fn accept(&mut self, commit: Commit) -> Outcome<CommitNo> {
+        let drops_tables = commit.drops_tables();
+        let accepted = self.accept_or_refuse(commit);
+        if drops_tables && accepted.as_ref().is_err_and(Failure::finds_no_room) {
+            self.call_for_checkpoint_to_drop();
+        }
+        accepted
+    }
+
+    /// Calls for the checkpoint that lets a refused drop go on, if one before it keeps it waiting: each time, since the snapshots
+    /// that this waits for may have gone.
+    fn call_for_checkpoint_to_drop(&mut self) {
+        if self.dropped.note_refusal() {
+            self.due.space_is_out();
+        } else if self.dropped.keeps_waiting() {
+            self.due.cleaning.call();
+        }
+    }
+
+    fn accept_or_refuse(&mut self, commit: Commit) -> Outcome<CommitNo> {
         if let Some(stored) = commit
             .producer
             .as_ref()

@@ -285,8 +285,8 @@ impl Leader {
             && self.supply.is_given_back()
             && !self.supply.has_room_to_clean()
         {
-            let message = "the disk is full, and what was dropped before is still in use: writing goes on once results and \
-                 snapshots that were taken before the drop are closed";
+            let message = "the disk is full, and what was dropped before is not removed yet: try again, once results and \
+                 snapshots that were taken before that are closed";
             return Err(Failure::Refused(Error::new(ErrorKind::DiskFull, message)));
         }
         self.give_back();
