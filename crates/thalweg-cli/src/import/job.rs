@@ -776,6 +776,7 @@ fn first_with_type(inference: &Inference, column: usize, chunk: &Chunk) -> Optio
         column,
         line,
         text: text.to_owned(),
+        is_reason: true,
     })
 }
 

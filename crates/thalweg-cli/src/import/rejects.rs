@@ -70,7 +70,7 @@ const MOST_COLUMNS: usize = 3;
 /// One of so many rows is many: a column of which as many are bad has likely another type.
 const MANY: u64 = 20;
 
-/// Values that their columns did not take, by column.
+/// Values that their columns did not take, by column: of each row the one that it is bad because of.
 #[derive(Default)]
 pub(super) struct RejectedValues {
     columns: BTreeMap<usize, (u64, Misfit)>,
@@ -78,7 +78,7 @@ pub(super) struct RejectedValues {
 
 impl RejectedValues {
     pub(super) fn look(&mut self, misfits: &[Misfit]) {
-        for misfit in misfits {
+        for misfit in misfits.iter().filter(|misfit| misfit.is_reason) {
             let new = || (0, misfit.clone());
             self.columns.entry(misfit.column).or_insert_with(new).0 += 1;
         }

@@ -214,3 +214,44 @@ fn objects_of_json_that_are_written_otherwise_say_how() {
         assert!(message.contains(wanted), "{text:?}: {message}");
     }
 }
+
+/// What an import into a new table with rejects prints.
+fn rejected(text: &str, more: &[&str]) -> String {
+    let place = Place::new();
+    let rejects = place.folder.path().join("bad.csv");
+    let rejects = ["--rejects", rejects.to_str().unwrap()];
+    import(&place, "t.csv", text, &[&rejects, more].concat()).err
+}
+
+#[test]
+fn a_rejected_row_counts_for_one_column() {
+    let told = rejected(
+        "ts,v\n2024-01-01,1\nbad,2\nworse,3\nbad,4\n",
+        &["--time", "ts"],
+    );
+    assert!(
+        told.ends_with("  3 rows because of column \"ts\", as \"bad\" in line 3\n"),
+        "{told}"
+    );
+    // A header that is repeated is bad because of its time, wherever that stands.
+    for (text, line) in [
+        ("ts,v\n2024-01-01,1\nts,v\n2024-01-02,2\n", 3),
+        ("v,ts\n1,2024-01-01\nv,ts\n2,2024-01-02\n", 3),
+    ] {
+        let told = rejected(text, &["--time", "ts"]);
+        let wanted = format!("  1 row because of column \"ts\", as \"ts\" in line {line}\n");
+        assert!(
+            told.ends_with(&wanted) && !told.contains("column \"v\""),
+            "{told}"
+        );
+    }
+    // Of two columns that may be missing the first one counts.
+    let told = rejected(
+        "v,w\n1,2\nx,y\n3,z\n",
+        &["--type", "v=double", "--type", "w=double"],
+    );
+    let [first, second] = ["\"v\", as \"x\" in line 3", "\"w\", as \"z\" in line 4"]
+        .map(|column| format!("  1 row because of column {column}"));
+    assert!(told.contains(&first) && told.contains(&second), "{told}");
+    assert!(!told.contains("\"ts\": --type"), "{told}");
+}
