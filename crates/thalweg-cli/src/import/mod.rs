@@ -33,6 +33,7 @@ mod numbers;
 mod pattern;
 mod rejects;
 mod source;
+mod spaced_quotes;
 mod times;
 
 pub(crate) use pattern::Pattern;

@@ -1,4 +1,5 @@
-//! Bad rows, set apart in a CSV file: the line, what is wrong, the row as it is in the file, byte by byte.
+//! Bad rows, set apart in a CSV file: the line, what is wrong, the row as it is in the file, byte by byte (but for the blanks
+//! that `spaced_quotes` leaves out).
 
 use super::advice::shown;
 use super::advice::word;
