@@ -297,7 +297,7 @@ pub(crate) struct MaintainCall {
 
 /// The path of a database.
 fn database() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(files::database_path)
+    PathBufValueParser::new().try_map(files::with_home)
 }
 
 /// The arguments of a call in which a statement of `thalweg sql` may begin with a comment, which looks like an option.

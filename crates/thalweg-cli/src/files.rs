@@ -100,8 +100,8 @@ pub(crate) fn bytes_below(folder: &Path) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
-/// Reads the path of a database as Python does: `~` in front is the home folder. A shell does it too, but not inside quotes.
-pub(crate) fn database_path(given: PathBuf) -> Result<PathBuf, String> {
+/// Reads a path as Python does: `~` in front is the home folder. A shell does it too, but not inside quotes.
+pub(crate) fn with_home(given: PathBuf) -> Result<PathBuf, String> {
     let mut parts = given.components();
     let first = parts.next().map(|first| first.as_os_str().to_owned());
     let Some(first) = first.filter(|first| first.as_encoded_bytes().starts_with(b"~")) else {
@@ -110,7 +110,7 @@ pub(crate) fn database_path(given: PathBuf) -> Result<PathBuf, String> {
     match std::env::home_dir().filter(|_| first == *"~") {
         Some(home) => Ok(home.join(parts.as_path())),
         None => Err(format!(
-            "there is no home folder for {}; write \"./{}\" for a folder of that name",
+            "there is no home folder for {}; write \"./{}\" for what has that name here",
             first.display(),
             given.display()
         )),
