@@ -43,13 +43,19 @@ pub(crate) enum Command {
     /// The process that `demo` kills
     #[command(hide = true)]
     DemoWriter { database: PathBuf },
-    #[command(hide = true)]
+    #[command(hide = true, override_help = format!("{EXPORT}\n"))]
     Export(Rest),
-    #[command(hide = true)]
+    #[command(hide = true, override_help = format!("{INSPECT}\n"))]
     Inspect(Rest),
-    #[command(hide = true)]
+    #[command(hide = true, override_help = format!("{SERVE}\n"))]
     Serve(Rest),
 }
+
+/// What is said of commands that this version does not offer.
+pub(crate) const EXPORT: &str = "export is not offered by this version: thalweg sql DATABASE \"SELECT * FROM t\" --format csv \
+                                 (or json, arrow) > FILE writes rows";
+pub(crate) const INSPECT: &str = "inspect is not offered by this version: thalweg stats DATABASE shows what is known of the tables";
+pub(crate) const SERVE: &str = "serve is not offered by this version";
 
 /// Arguments of a command that this version does not offer.
 #[derive(Args, Debug)]
