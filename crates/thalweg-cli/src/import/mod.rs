@@ -14,6 +14,7 @@ mod advice;
 mod checks;
 mod chunk;
 mod column_names;
+mod contradictions;
 mod convert;
 mod csv_lines;
 mod csv_records;

@@ -255,3 +255,49 @@ fn a_rejected_row_counts_for_one_column() {
     assert!(told.contains(&first) && told.contains(&second), "{told}");
     assert!(!told.contains("\"ts\": --type"), "{told}");
 }
+
+#[test]
+fn options_that_come_too_late_are_refused() {
+    for (text, option) in [
+        ("ts,v\n2024-01-01,1\n2024-01-02,NA\n", &["--null", "NA"][..]),
+        ("ts,v\n2024-01-01,\"1,234.5\"\n", &["--thousands", ","]),
+        ("k,v\na,31.12.24\n", &["--time-format", "%d.%m.%y"]),
+    ] {
+        let place = Place::new();
+        let told = import(&place, "t.csv", text, &[]).err;
+        assert!(
+            told.ends_with(
+                "for other types: DROP TABLE t, then import again with the options above\n"
+            ) || option[0] == "--time-format",
+            "{told}"
+        );
+        let message = import(&place, "t.csv", text, option).fails(2);
+        assert!(
+            message.contains("column \"v\" is varchar, not ")
+                && message.contains(&format!("as {} makes it: drop the table first", option[0])),
+            "{message}"
+        );
+        let rows = place.sql("SELECT count(*) AS n FROM t");
+        // Without --create texts are appended, and after a drop the table is made anew.
+        let file = place.folder.path().join("t.csv");
+        let call = ["import", "db", file.to_str().unwrap(), "--table", "t"];
+        place.run(call.iter().chain(option)).ok();
+        assert_ne!(place.sql("SELECT count(*) AS n FROM t"), rows);
+        place.sql("DROP TABLE t");
+        let told = import(&place, "t.csv", text, option).err;
+        assert!(
+            !told.contains("v is varchar") && !told.contains("other types"),
+            "{told}"
+        );
+        // The next file of a table that was made so.
+        import(&place, "t.csv", text, option).ok();
+    }
+    // Texts that no option makes, in a table whose next file has numbers alone.
+    let place = Place::new();
+    let null = ["--null", "NA"];
+    import(&place, "a.csv", "v\nopen\n1\nNA\n", &null).ok();
+    import(&place, "b.csv", "v\n1\nNA\n", &null).ok();
+    let place = Place::new();
+    import(&place, "a.csv", "v,w\nNA,1\n", &null).ok();
+    import(&place, "b.csv", "v,w\n1,1\n", &null).ok();
+}
