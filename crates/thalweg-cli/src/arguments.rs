@@ -156,6 +156,9 @@ pub(crate) struct ImportOptions {
     /// Unit in which the numbers of the time column count since 1970
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) time_unit: Option<EpochUnit>,
+    /// A column for the name of the file that each row is from, without folders and endings such as .csv.gz
+    #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
+    pub(crate) filename: Option<String>,
     /// Show what is found in the file and store nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -334,6 +337,13 @@ fn begins_with_comment(text: &str) -> bool {
 fn parse_lines(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| "a number of lines from 0 on".to_owned())
+}
+
+fn parse_column(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the name of a column".to_owned()),
+        name => Ok(name.to_owned()),
+    }
 }
 
 fn parse_delimiter(text: &str) -> Result<u8, String> {

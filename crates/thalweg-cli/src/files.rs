@@ -32,6 +32,12 @@ pub(crate) fn open(path: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
+/// Whether a path leads to a folder.
+pub(crate) fn is_folder(path: &Path) -> bool {
+    let env = thalweg_env::Env::os();
+    env.storage().list_dir(path).is_ok()
+}
+
 /// Makes a file, or empties it.
 #[expect(clippy::disallowed_methods, reason = "not a file of a database")]
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {

@@ -206,11 +206,13 @@ impl<'a> Job<'a> {
             .as_ref()
             .filter(|_| options.no_header)
             .map(|definition| {
-                definition
-                    .columns()
-                    .iter()
-                    .map(|column| column.name.clone())
-                    .collect()
+                let of_file = options.filename.as_deref().map(fold_name);
+                let is_of_file = |name: &String| Some(fold_name(name)) == of_file;
+                let columns = definition.columns().iter();
+                let mut names: Vec<String> = columns.map(|column| column.name.clone()).collect();
+                // The column with the name of the file comes after those of the file.
+                names.sort_by_key(is_of_file);
+                names
             });
         let file = self
             .inputs

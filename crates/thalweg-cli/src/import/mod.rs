@@ -20,6 +20,7 @@ mod csv_lines;
 mod csv_records;
 mod dialect;
 mod digits;
+mod file_names;
 mod file_set;
 mod findings;
 mod infer;

@@ -7,6 +7,7 @@
 
 mod demo;
 mod dialects;
+mod file_names;
 mod hints;
 mod import;
 mod import_guesses;
