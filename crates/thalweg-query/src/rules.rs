@@ -10,6 +10,7 @@ use crate::hidden::HideConditions;
 use crate::meaning::Meaning;
 use crate::meaning::counted_sets::CountedSets;
 use crate::meaning::dates::DatesAsTimes;
+use crate::meaning::dates_beside_numbers::DatesBesideNumbers;
 use crate::meaning::decimals::DecimalsBesideFloats;
 use crate::meaning::empty_subqueries::EmptySubqueries;
 use crate::meaning::keys_below::GroupingKeys;
@@ -128,6 +129,7 @@ impl Rules {
         let mut full_analyzer = Analyzer::new();
         let first: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
             Arc::new(GroupingKeys),
+            Arc::new(DatesBesideNumbers),
             Arc::new(EmptySubqueries),
             Arc::new(DatesAsTimes),
             Arc::new(CountedSets),
@@ -157,6 +159,7 @@ impl Rules {
         Self {
             short_analyzer: Analyzer::with_rules(vec![
                 Arc::new(GroupingKeys),
+                Arc::new(DatesBesideNumbers),
                 Arc::new(DatesAsTimes),
                 Arc::new(DecimalsBesideFloats),
                 Arc::new(ResolveGroupingFunction::new()),

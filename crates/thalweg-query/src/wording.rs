@@ -99,6 +99,10 @@ const RULES: &[(&str, &str)] = &[
         "CASE gives {0} in one case and {1} in another: CAST both to one type",
     ),
     (
+        "Failed to coerce case ({x}) and when ({x}) to common types in CASE WHEN expression",
+        "CASE compares {0} with {1}: CAST one side to the type of the other",
+    ),
+    (
         "Incompatible inputs for Union: Previous inputs were of type {x}, but got incompatible type {x} on column '{}'",
         "UNION: column \"{2}\" is {0} in one query and {1} in another: CAST it to one type",
     ),

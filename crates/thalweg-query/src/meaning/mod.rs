@@ -11,6 +11,7 @@ mod computed_floats;
 pub(crate) mod correlated;
 pub(crate) mod counted_sets;
 pub(crate) mod dates;
+pub(crate) mod dates_beside_numbers;
 pub(crate) mod decimals;
 pub(crate) mod empty_subqueries;
 mod float_keys;
