@@ -15,6 +15,7 @@ use crate::meaning::decimals::DecimalsBesideFloats;
 use crate::meaning::empty_subqueries::EmptySubqueries;
 use crate::meaning::keys_below::GroupingKeys;
 use crate::meaning::lengths::WindowsByLength;
+use crate::meaning::time_orders::{goes_by_order, wants_rows_in_time};
 use crate::meaning::window_keys::WindowKeys;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
 use crate::pushdown::aggregate_exec::TableAggregateExec;
@@ -243,21 +244,19 @@ pub(crate) fn shape_of(plan: &LogicalPlan) -> Shape {
     }
 }
 
-/// Whether the rows of a table that a caller gave should come in its order: unless they go into aggregates for which no order counts.
+/// Whether the rows of a table should come in its order: of one that a caller gave, unless they go into aggregates for which no order
+/// counts, and of a stored one for aggregates that go by time.
 pub(crate) fn keeps_order(plan: &LogicalPlan) -> bool {
-    let goes_by_order = |expr: &Expr| {
-        Ok(matches!(expr, Expr::AggregateFunction(call) if matches!(
-            call.func.name(),
-            "first_value" | "last_value" | "nth_value" | "array_agg" | "string_agg"
-        )))
-    };
-    let (mut has_given, mut aggregates, mut by_order) = (false, false, false);
+    let goes_by_order =
+        |expr: &Expr| Ok(matches!(expr, Expr::AggregateFunction(call) if goes_by_order(call)));
+    let (mut has_given, mut aggregates, mut by_order, mut by_time) = (false, false, false, false);
     // The closures cannot fail.
     let _ = plan.apply_with_subqueries(|node| {
         match node {
             LogicalPlan::TableScan(scan) => has_given |= !is_stored(scan),
             LogicalPlan::Aggregate(aggregate) => {
                 aggregates = true;
+                by_time |= wants_rows_in_time(aggregate);
                 for expr in &aggregate.aggr_expr {
                     by_order |= expr.exists(goes_by_order)?;
                 }
@@ -266,7 +265,7 @@ pub(crate) fn keeps_order(plan: &LogicalPlan) -> bool {
         }
         Ok(TreeNodeRecursion::Continue)
     });
-    has_given && (!aggregates || by_order)
+    by_time || has_given && (!aggregates || by_order)
 }
 
 /// Whether a plan may compare floats, or compute with them: others hand them on, and every bit with them.
@@ -309,6 +308,12 @@ pub(crate) fn compares_floats(plan: &LogicalPlan) -> bool {
 
 fn is_stored(scan: &TableScan) -> bool {
     source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<StoredTable>())
+}
+
+/// The stored table that a scan reads.
+pub(crate) fn stored(scan: &TableScan) -> Option<StoredTable> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    provider.downcast_ref::<StoredTable>().cloned()
 }
 
 fn has_subquery(node: &LogicalPlan) -> bool {

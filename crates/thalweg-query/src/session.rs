@@ -70,7 +70,7 @@ pub(crate) struct Planner {
     /// One pass of the short list finds all it can.
     short_config: SessionConfig,
     full_config: SessionConfig,
-    /// Rows of a caller's table stay in its order: it is read by one thread.
+    /// Rows of a table stay in its order: it is read in one part.
     ordered_config: SessionConfig,
     task: Arc<TaskContext>,
     options: QueryOptions,
@@ -120,7 +120,7 @@ impl Planner {
 
     fn config_of(&self, shape: Shape, keeps_order: bool) -> &SessionConfig {
         match shape {
-            Shape::Any if keeps_order => &self.ordered_config,
+            _ if keeps_order => &self.ordered_config,
             Shape::Any => &self.full_config,
             Shape::Plain | Shape::Chain => &self.short_config,
         }
@@ -308,7 +308,7 @@ pub(crate) struct StatementSession {
 impl StatementSession {
     pub(crate) fn new(planner: &Arc<Planner>, view: DatabaseView, plan: &LogicalPlan) -> Self {
         let shape = shape_of(plan);
-        let keeps_order = shape == Shape::Any && keeps_order(plan);
+        let keeps_order = shape != Shape::Plain && keeps_order(plan);
         let config = Arc::clone(planner.config_of(shape, keeps_order).options());
         let mut props = ExecutionProps::new();
         props.mark_start_execution(Arc::clone(&config));
