@@ -21,6 +21,7 @@ use crate::rules::{
 };
 use crate::spill::UnnamedFiles;
 use crate::stack::with_room;
+use crate::subquery_orders::kept_where_they_count;
 use crate::table::StoredTable;
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, Utc};
@@ -147,7 +148,8 @@ impl Planner {
             DfStatement::Statement(inner) => {
                 let given = given_names(&inner);
                 let planned = planner.plan(*inner, context);
-                planned.map_err(|error| explain_given_name(error, &given))
+                let plan = planned.map_err(|error| explain_given_name(error, &given))?;
+                kept_where_they_count(plan)
             }
             DfStatement::Explain(explain) => {
                 let frame = DfStatement::Explain(ExplainStatement {
@@ -268,6 +270,8 @@ fn config(options: &QueryOptions) -> Result<SessionConfig> {
         .with_create_default_catalog_and_schema(false);
     let settings = config.options_mut();
     settings.sql_parser.map_string_types_to_utf8view = false;
+    // Those that decide nothing go behind the planner.
+    settings.sql_parser.enable_subquery_sort_elimination = false;
     // Scans read ahead themselves; a gigabyte more would only fill the memory.
     settings.execution.sort_pushdown_buffer_capacity = 16 << 20;
     // Scans cut themselves where it helps; handing batches around in turn only adds threads to wait for.
