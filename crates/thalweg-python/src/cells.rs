@@ -14,6 +14,7 @@ use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, DecimalType, DurationMicrosecondType,
     DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type, Float64Type,
     Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
@@ -198,6 +199,8 @@ fn is_plain(data_type: &DataType) -> bool {
                 | T::BinaryView
                 | T::FixedSizeBinary(_)
                 | T::Date32
+                | T::Time32(_)
+                | T::Time64(_)
                 | T::Timestamp(_, None)
                 | T::Duration(_)
                 | T::Interval(IntervalUnit::DayTime | IntervalUnit::MonthDayNano)
@@ -230,6 +233,7 @@ fn plain<'py>(py: Python<'py>, array: &ArrayRef, row: usize) -> PyResult<Bound<'
             Ok(PyBytes::new(py, array.as_fixed_size_binary().value(row)).into_any())
         }
         T::Date32 => date(py, array.as_primitive::<Date32Type>().value(row)),
+        T::Time32(unit) | T::Time64(unit) => time_of_day(py, array, *unit, row),
         T::Timestamp(..) => datetime(py, array, row, None),
         T::Duration(unit) => timedelta(py, array, *unit, row),
         T::Interval(unit) => interval(py, array, *unit, row),
@@ -349,6 +353,31 @@ fn date(py: Python<'_>, days: i32) -> PyResult<Bound<'_, PyAny>> {
         .bind(py)
         .call_method1(name!(py, "fromordinal"), (ordinal,));
     made.map_err(|_| beyond(py, "the date", format!("{days} days after 1970-01-01")))
+}
+
+fn time_of_day<'py>(
+    py: Python<'py>,
+    array: &ArrayRef,
+    unit: TimeUnit,
+    row: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let value = match unit {
+        TimeUnit::Second => array.as_primitive::<Time32SecondType>().value(row).into(),
+        TimeUnit::Millisecond => { array.as_primitive::<Time32MillisecondType>() }
+            .value(row)
+            .into(),
+        TimeUnit::Microsecond => array.as_primitive::<Time64MicrosecondType>().value(row),
+        TimeUnit::Nanosecond => array.as_primitive::<Time64NanosecondType>().value(row),
+    };
+    let out_of_range = || {
+        let value = format!("{value} {unit:?}s").to_lowercase();
+        beyond(py, "the time of day", value)
+    };
+    let microseconds = to_microseconds(value, unit)
+        .filter(|within| (0..DAY_US).contains(within))
+        .ok_or_else(out_of_range)?;
+    let instant = epoch(py, false)?.add(delta(py, microseconds)?)?;
+    instant.call_method0(name!(py, "time"))
 }
 
 fn timedelta<'py>(

@@ -1,6 +1,8 @@
 """Statements, parameters, variables of the caller."""
 
 import random
+import subprocess
+import sys
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
@@ -487,3 +489,15 @@ def test_a_nan_of_any_sign_is_a_parameter(db):
         assert db.sql("SELECT count(*) FROM n WHERE x = ?", params=[nan]).fetchone() == (1,)
         assert db.sql("SELECT count(*) FROM n WHERE x < ?", params=[nan]).fetchone() == (2,)
         assert db.sql("SELECT count(*) FROM n WHERE x IN ?", params=[[nan, 1.0]]).fetchone() == (2,)
+
+
+def test_times_of_day_need_no_other_package():
+    program = (
+        "import datetime, sys, thalweg\n"
+        "db = thalweg.connect(':memory:')\n"
+        "row = db.sql(\"SELECT TIME '10:00', TIME '23:59:59.123456789', NULL::TIME, arrow_cast(TIME '00:01:01', 'Time32(Second)')\").fetchone()\n"
+        "day = datetime.time\n"
+        "assert row == (day(10), day(23, 59, 59, 123456), None, day(0, 1, 1)), row\n"
+        "assert not {'pyarrow', 'pandas'} & sys.modules.keys()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
