@@ -39,6 +39,10 @@ const RULES: &[(&str, &str)] = &[
         "{0} is not taken for {1}: CAST it",
     ),
     (
+        "Typed literal requires a string payload",
+        "DATE, TIME and TIMESTAMP take their text in quotes, as in DATE '2026-01-31'",
+    ),
+    (
         "Unary operator '-' only supports {}",
         "- takes a number or an interval; the negative of a duration d is d * -1",
     ),
