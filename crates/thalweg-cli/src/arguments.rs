@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Serve(Rest),
 }
 
-/// What is said of commands that this version does not offer.
+/// The answers to commands that this version does not offer, in their help too.
 pub(crate) const EXPORT: &str = "export is not offered by this version: thalweg sql DATABASE \"SELECT * FROM t\" --format csv \
                                  (or json, arrow) > FILE writes rows";
 pub(crate) const INSPECT: &str = "inspect is not offered by this version: thalweg stats DATABASE shows what is known of the tables";

@@ -278,6 +278,11 @@ fn beyond(py: Python<'_>, what: &str, value: impl std::fmt::Display) -> PyErr {
     raise(ErrorKind::OutOfDomain, message)
 }
 
+/// The same for a value that counts a unit.
+fn beyond_in(py: Python<'_>, what: &str, value: i64, unit: TimeUnit) -> PyErr {
+    beyond(py, what, format!("{value} {unit:?}s").to_lowercase())
+}
+
 fn delta(py: Python<'_>, microseconds: i64) -> PyResult<Bound<'_, PyDelta>> {
     let (days, rest_us) = (
         microseconds.div_euclid(DAY_US),
@@ -369,13 +374,9 @@ fn time_of_day<'py>(
         TimeUnit::Microsecond => array.as_primitive::<Time64MicrosecondType>().value(row),
         TimeUnit::Nanosecond => array.as_primitive::<Time64NanosecondType>().value(row),
     };
-    let out_of_range = || {
-        let value = format!("{value} {unit:?}s").to_lowercase();
-        beyond(py, "the time of day", value)
-    };
     let microseconds = to_microseconds(value, unit)
         .filter(|within| (0..DAY_US).contains(within))
-        .ok_or_else(out_of_range)?;
+        .ok_or_else(|| beyond_in(py, "the time of day", value, unit))?;
     let instant = epoch(py, false)?.add(delta(py, microseconds)?)?;
     instant.call_method0(name!(py, "time"))
 }
@@ -392,14 +393,8 @@ fn timedelta<'py>(
         TimeUnit::Microsecond => array.as_primitive::<DurationMicrosecondType>().value(row),
         TimeUnit::Nanosecond => array.as_primitive::<DurationNanosecondType>().value(row),
     };
-    let out_of_range = || {
-        beyond(
-            py,
-            "the length of time",
-            format!("{value} {unit:?}s").to_lowercase(),
-        )
-    };
-    let microseconds = to_microseconds(value, unit).ok_or_else(out_of_range)?;
+    let microseconds = to_microseconds(value, unit)
+        .ok_or_else(|| beyond_in(py, "the length of time", value, unit))?;
     Ok(delta(py, microseconds)?.into_any())
 }
 

@@ -370,7 +370,7 @@ def test_chunks_of_two_types_are_told_by_their_places(db):
     with pytest.raises(thalweg.SchemaError, match='column "b" is boolean in the rows from 0 on and double in the rows from 65536 on'):
         db.create_table("t", rows)
     assert db.tables() == []
-    # What goes together stays so.
+    # Types that have a common one, as bigint and double, are still taken.
     assert len(db.create_table("t", [frames[0].iloc[:0].astype(str), frames[0], pandas.DataFrame({"a": [1.5], "b": ["x"]})])) == 2
 
 

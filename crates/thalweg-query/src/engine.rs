@@ -577,7 +577,7 @@ impl SqlEngine {
             )));
         }
         let batches = std::iter::from_fn(|| next_while(&mut rows, go_on).transpose());
-        // Of values that come from outside as a table nobody wrote a query.
+        // Values that a caller gives as a table come through a query that is not the caller's own.
         let of_query = extra.is_empty();
         let count = insert::append(&table, &columns, batches, of_query)?;
         Ok(QueryResult::count(count))

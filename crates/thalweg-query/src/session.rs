@@ -270,7 +270,7 @@ fn config(options: &QueryOptions) -> Result<SessionConfig> {
         .with_create_default_catalog_and_schema(false);
     let settings = config.options_mut();
     settings.sql_parser.map_string_types_to_utf8view = false;
-    // Those that decide nothing go behind the planner.
+    // It would drop sorts that decide what a LIMIT takes; `subquery_orders` drops the others.
     settings.sql_parser.enable_subquery_sort_elimination = false;
     // Scans read ahead themselves; a gigabyte more would only fill the memory.
     settings.execution.sort_pushdown_buffer_capacity = 16 << 20;

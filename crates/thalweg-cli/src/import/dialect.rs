@@ -70,10 +70,12 @@ pub(super) fn detect(
         lines: u64::from(named.is_some()) + comment_lines,
         comments: comment_lines,
         ends_with_separators,
-        reader: match () {
-            () if delimiter == b' ' => Box::new(BufReader::new(SingleSpaces::new(reader, quote))),
-            () if is_spaced => Box::new(BufReader::new(TightQuotes::new(reader, delimiter, quote))),
-            () => reader,
+        reader: if delimiter == b' ' {
+            Box::new(BufReader::new(SingleSpaces::new(reader, quote)))
+        } else if is_spaced {
+            Box::new(BufReader::new(TightQuotes::new(reader, delimiter, quote)))
+        } else {
+            reader
         },
     })
 }

@@ -1,19 +1,12 @@
 //! The name of the file that rows are from, as one more column.
 
-use super::chunk::{Chunk, ReadChunks};
+use super::chunk::{ChangedChunks, Chunk, ReadChunks};
 use super::source::Input;
 use crate::failure::Failure;
 use arrow_array::StringArray;
 use thalweg::fold_name;
 
-/// A file with one more column, the last, which holds the name of the file in each row.
-struct NamedFile {
-    inner: Box<dyn ReadChunks>,
-    columns: Vec<String>,
-    name: String,
-}
-
-/// `inner` with the name of its file in the column `column`.
+/// `inner` with the name of its file in one more column, the last.
 ///
 /// # Errors
 /// When the file has a column of that name itself, or there is no file.
@@ -36,41 +29,15 @@ pub(super) fn with_file_name(
         )));
     }
     columns.push(column.to_owned());
-    Ok(Box::new(NamedFile {
-        inner,
-        columns,
-        name,
-    }))
-}
-
-impl ReadChunks for NamedFile {
-    fn columns(&self) -> &[String] {
-        &self.columns
-    }
-
-    fn columns_mut(&mut self) -> &mut [String] {
-        &mut self.columns
-    }
-
-    fn delimiter(&self) -> Option<u8> {
-        self.inner.delimiter()
-    }
-
-    fn has_odd_header(&self) -> bool {
-        self.inner.has_odd_header()
-    }
-
-    fn comments(&self) -> u64 {
-        self.inner.comments()
-    }
-
-    fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure> {
-        let Some(mut chunk) = self.inner.next_chunk()? else {
-            return Ok(None);
-        };
-        let names = std::iter::repeat_n(self.name.as_str(), chunk.rows());
+    let change = move |mut chunk: Chunk| {
+        let names = std::iter::repeat_n(name.as_str(), chunk.rows());
         chunk.columns.push(StringArray::from_iter_values(names));
         chunk.is_text.push(true);
-        Ok(Some(chunk))
-    }
+        chunk
+    };
+    Ok(Box::new(ChangedChunks {
+        inner,
+        columns,
+        change,
+    }))
 }

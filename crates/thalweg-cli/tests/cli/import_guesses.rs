@@ -215,7 +215,7 @@ fn objects_of_json_that_are_written_otherwise_say_how() {
     }
 }
 
-/// What an import into a new table with rejects prints.
+/// Imports a file into a new table, bad rows into a file of rejects, and returns what the import prints.
 fn rejected(text: &str, more: &[&str]) -> String {
     let place = Place::new();
     let rejects = place.folder.path().join("bad.csv");

@@ -177,7 +177,7 @@ def to_arrow(data):
 
 
 def _of_two_types(parts):
-    """What is wrong with tables of which a column has types that do not go together; None where there is no such column."""
+    """The error message for a column that has types without a common one in two of the tables; None if there is no such column."""
     known = {}
     for part, table in parts:
         for field in table.schema:
