@@ -43,13 +43,19 @@ pub(crate) enum Command {
     /// The process that `demo` kills
     #[command(hide = true)]
     DemoWriter { database: PathBuf },
-    #[command(hide = true)]
+    #[command(hide = true, override_help = format!("{EXPORT}\n"))]
     Export(Rest),
-    #[command(hide = true)]
+    #[command(hide = true, override_help = format!("{INSPECT}\n"))]
     Inspect(Rest),
-    #[command(hide = true)]
+    #[command(hide = true, override_help = format!("{SERVE}\n"))]
     Serve(Rest),
 }
+
+/// The answers to commands that this version does not offer, in their help too.
+pub(crate) const EXPORT: &str = "export is not offered by this version: thalweg sql DATABASE \"SELECT * FROM t\" --format csv \
+                                 (or json, arrow) > FILE writes rows";
+pub(crate) const INSPECT: &str = "inspect is not offered by this version: thalweg stats DATABASE shows what is known of the tables";
+pub(crate) const SERVE: &str = "serve is not offered by this version";
 
 /// Arguments of a command that this version does not offer.
 #[derive(Args, Debug)]
@@ -150,6 +156,9 @@ pub(crate) struct ImportOptions {
     /// Unit in which the numbers of the time column count since 1970
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) time_unit: Option<EpochUnit>,
+    /// A column for the name of the file that each row is from, without folders and endings such as .csv.gz
+    #[arg(long, value_name = "COLUMN", value_parser = parse_column)]
+    pub(crate) filename: Option<String>,
     /// Show what is found in the file and store nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -297,7 +306,7 @@ pub(crate) struct MaintainCall {
 
 /// The path of a database.
 fn database() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(files::database_path)
+    PathBufValueParser::new().try_map(files::with_home)
 }
 
 /// The arguments of a call in which a statement of `thalweg sql` may begin with a comment, which looks like an option.
@@ -328,6 +337,13 @@ fn begins_with_comment(text: &str) -> bool {
 fn parse_lines(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| "a number of lines from 0 on".to_owned())
+}
+
+fn parse_column(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the name of a column".to_owned()),
+        name => Ok(name.to_owned()),
+    }
 }
 
 fn parse_delimiter(text: &str) -> Result<u8, String> {

@@ -32,6 +32,12 @@ pub(crate) fn open(path: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
+/// Whether a path leads to a folder.
+pub(crate) fn is_folder(path: &Path) -> bool {
+    let env = thalweg_env::Env::os();
+    env.storage().list_dir(path).is_ok()
+}
+
 /// Makes a file, or empties it.
 #[expect(clippy::disallowed_methods, reason = "not a file of a database")]
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
@@ -100,8 +106,8 @@ pub(crate) fn bytes_below(folder: &Path) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
-/// Reads the path of a database as Python does: `~` in front is the home folder. A shell does it too, but not inside quotes.
-pub(crate) fn database_path(given: PathBuf) -> Result<PathBuf, String> {
+/// Reads a path as Python does: `~` in front is the home folder. A shell does it too, but not inside quotes.
+pub(crate) fn with_home(given: PathBuf) -> Result<PathBuf, String> {
     let mut parts = given.components();
     let first = parts.next().map(|first| first.as_os_str().to_owned());
     let Some(first) = first.filter(|first| first.as_encoded_bytes().starts_with(b"~")) else {
@@ -110,7 +116,7 @@ pub(crate) fn database_path(given: PathBuf) -> Result<PathBuf, String> {
     match std::env::home_dir().filter(|_| first == *"~") {
         Some(home) => Ok(home.join(parts.as_path())),
         None => Err(format!(
-            "there is no home folder for {}; write \"./{}\" for a folder of that name",
+            "there is no home folder for {}; write \"./{}\" for what has that name here",
             first.display(),
             given.display()
         )),

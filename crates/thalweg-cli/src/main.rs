@@ -33,10 +33,11 @@ mod statements;
 mod stats;
 mod verify;
 
-use arguments::{Arguments, Command, with_plain_statements};
+use arguments::{Arguments, Command, EXPORT, INSPECT, SERVE, with_plain_statements};
 use clap::Parser;
 use failure::Failure;
 use std::process::ExitCode;
+use thalweg::{Error, ErrorKind};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse_from(with_plain_statements(std::env::args_os())) {
@@ -67,8 +68,12 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Maintain(call) => maintain::run(&call),
         Command::Demo => demo::run(),
         Command::DemoWriter { database } => demo::write_until_killed(&database),
-        Command::Export(_) => Err(Failure::unsupported("export")),
-        Command::Inspect(_) => Err(Failure::unsupported("inspect")),
-        Command::Serve(_) => Err(Failure::unsupported("serve")),
+        Command::Export(_) => Err(not_offered(EXPORT)),
+        Command::Inspect(_) => Err(not_offered(INSPECT)),
+        Command::Serve(_) => Err(not_offered(SERVE)),
     }
+}
+
+fn not_offered(message: &str) -> Failure {
+    Error::new(ErrorKind::Unsupported, message).into()
 }

@@ -7,7 +7,7 @@ use crate::arguments::ImportOptions;
 use crate::failure::Failure;
 use crate::output::{Format, Limits, ShownRows};
 use crate::schema::{create_statement, quoted};
-use crate::shell_words::Words;
+use crate::shell_words::{COMMANDS, Words};
 use crate::sql::{counted, execute};
 use crate::{files, import, opening, statements};
 use clap::{Parser, ValueEnum};
@@ -129,6 +129,8 @@ impl Shell {
             path.display()
         );
         let mut text = String::new();
+        // The lines of the statement in `text`: the history has statements, not lines.
+        let mut typed = String::new();
         loop {
             let prompt = if statements::is_blank(&text) {
                 PROMPT
@@ -139,19 +141,23 @@ impl Shell {
                 Ok(line) => line,
                 Err(ReadlineError::Interrupted) => {
                     text.clear();
+                    remember(&mut editor, &mut typed);
                     continue;
                 }
                 Err(ReadlineError::Eof) => break,
                 Err(error) => return Err(fail(error)),
             };
-            if !line.trim().is_empty() {
-                // A history that cannot be kept is no reason to stop.
-                let _ = editor.add_history_entry(line.as_str());
+            typed.push_str(&line);
+            typed.push('\n');
+            let next = self.take_lines(&line, &mut text);
+            if statements::is_blank(&text) {
+                remember(&mut editor, &mut typed);
             }
-            if self.take_lines(&line, &mut text) == Next::Quit {
+            if next == Next::Quit {
                 break;
             }
         }
+        remember(&mut editor, &mut typed);
         if let Some(history) = &history {
             let _ = editor.save_history(history);
         }
@@ -193,6 +199,12 @@ impl Shell {
         if statements::is_blank(text) && line.trim_start().starts_with('.') {
             text.clear();
             return self.run_command(line.trim());
+        }
+        if is_command(line) && statements::could_end(text) {
+            return Err(Failure::usage(format!(
+                "the statement before {} has no semicolon at its end: it was not run",
+                line.trim()
+            )));
         }
         if statements::is_blank(text) && is_farewell(line) {
             return Ok(Next::Quit);
@@ -288,7 +300,8 @@ impl Shell {
                         "standard input holds the statements: write the rows to a file, or run thalweg import DATABASE - --table TABLE",
                     ));
                 }
-                let imported = import::import(&self.db, &call.file, &call.table, &call.options);
+                let file = files::with_home(call.file).map_err(Failure::Usage)?;
+                let imported = import::import(&self.db, &file, &call.table, &call.options);
                 imported.map_err(|failure| self.explained(failure))?.tell();
             }
             _ => {
@@ -329,6 +342,21 @@ impl Shell {
         }
         Ok(())
     }
+}
+
+/// Adds what was typed to the history.
+fn remember(editor: &mut Editor<Words, DefaultHistory>, typed: &mut String) {
+    let whole = std::mem::take(typed);
+    if !whole.trim().is_empty() {
+        // A history that cannot be kept is no reason to stop.
+        let _ = editor.add_history_entry(whole.trim());
+    }
+}
+
+/// Whether a line is one of the commands that begin with a dot.
+fn is_command(line: &str) -> bool {
+    let word = line.split_whitespace().next();
+    word.is_some_and(|word| COMMANDS.contains(&word))
 }
 
 /// Whether a line is what people type to leave.

@@ -10,7 +10,7 @@ use rustyline::validate::Validator;
 use rustyline::{Context, Helper};
 use thalweg::Database;
 
-const COMMANDS: [&str; 9] = [
+pub(crate) const COMMANDS: [&str; 9] = [
     ".exit", ".help", ".import", ".mode", ".quit", ".rows", ".schema", ".tables", ".timer",
 ];
 const KEYWORDS: &[&str] = &[

@@ -101,6 +101,11 @@ pub(crate) fn split(text: &str) -> Vec<PlacedStatement<'_>> {
     statements
 }
 
+/// Whether a text is a statement that a semicolon would end: it is not inside of quotes or a comment.
+pub(crate) fn could_end(text: &str) -> bool {
+    !is_blank(text) && take_first(&mut format!("{text};")).is_some()
+}
+
 /// Whether there is nothing but space and comments.
 pub(crate) fn is_blank(text: &str) -> bool {
     first_word(text).is_empty()

@@ -255,10 +255,13 @@ impl Leader {
         let mut sync = false;
         for (done, (job, durability)) in jobs.enumerate() {
             let outcome = match job {
-                Job::Commit(commit) if self.working.since_checkpoint.is_full() => {
+                // More index pages would wait to be written than a checkpoint takes. Drops add none, and a full disk that has
+                // no room for the checkpoint must have some for them.
+                Job::Commit(commit)
+                    if self.working.since_checkpoint.is_full() && !commit.drops_tables() =>
+                {
                     self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
                     *settled = done;
-                    // More index pages would wait to be written than a checkpoint takes.
                     let written = self.ordinary_checkpoint(false);
                     written.and_then(|_| self.accept(commit))
                 }

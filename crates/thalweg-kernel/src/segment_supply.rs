@@ -511,7 +511,8 @@ impl SegmentSupply {
         !self.is_given_back() && self.has_room_to_clean()
     }
 
-    /// What the checkpoints that remove files take at least: where space is short it is one, named in both slots of the root.
+    /// The least bytes that a round of removing files writes: two checkpoints, or where space is short a single one, which both slots
+    /// of the root name.
     pub(crate) fn least_cleaning_bytes(&self) -> u64 {
         self.sizes.least_cleaning_bytes(match self.is_short() {
             true => 1,

@@ -76,7 +76,7 @@ impl SpaceEstimates {
         checkpoints * with_slack(self.next_checkpoint_bytes())
     }
 
-    /// What so many checkpoints that remove files take at least: what is in each of them, and what is in none yet.
+    /// The least bytes of `checkpoints` written one after the other: what each repeats, and once what no checkpoint holds yet.
     pub(crate) fn least_cleaning_bytes(&self, checkpoints: u64) -> u64 {
         let repeated_bytes = self.repeated_bytes.load(Ordering::Relaxed);
         let unsaved_bytes = self.unsaved_bytes.load(Ordering::Relaxed);

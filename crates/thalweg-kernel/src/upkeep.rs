@@ -238,6 +238,10 @@ impl Upkeep {
 
     /// The same where a drop waits for it, and no thread does it from time to time.
     fn look_at_pins_for_drop(&self) -> Result<()> {
+        // Nearly always nothing waits, and the leader need not be asked.
+        if !self.waits_for_pins() {
+            return Ok(());
+        }
         let keeps_waiting = (self.writer).with_leader(|leader| leader.dropped().keeps_waiting())?;
         match keeps_waiting {
             true => self.look_at_pins(),

@@ -14,6 +14,7 @@ use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, DecimalType, DurationMicrosecondType,
     DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type, Float64Type,
     Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
@@ -198,6 +199,8 @@ fn is_plain(data_type: &DataType) -> bool {
                 | T::BinaryView
                 | T::FixedSizeBinary(_)
                 | T::Date32
+                | T::Time32(_)
+                | T::Time64(_)
                 | T::Timestamp(_, None)
                 | T::Duration(_)
                 | T::Interval(IntervalUnit::DayTime | IntervalUnit::MonthDayNano)
@@ -230,6 +233,7 @@ fn plain<'py>(py: Python<'py>, array: &ArrayRef, row: usize) -> PyResult<Bound<'
             Ok(PyBytes::new(py, array.as_fixed_size_binary().value(row)).into_any())
         }
         T::Date32 => date(py, array.as_primitive::<Date32Type>().value(row)),
+        T::Time32(unit) | T::Time64(unit) => time_of_day(py, array, *unit, row),
         T::Timestamp(..) => datetime(py, array, row, None),
         T::Duration(unit) => timedelta(py, array, *unit, row),
         T::Interval(unit) => interval(py, array, *unit, row),
@@ -272,6 +276,11 @@ fn beyond(py: Python<'_>, what: &str, value: impl std::fmt::Display) -> PyErr {
         "{what} {value} is beyond what Python can hold; take the result by arrow() or numpy()"
     );
     raise(ErrorKind::OutOfDomain, message)
+}
+
+/// The same for a value that counts a unit.
+fn beyond_in(py: Python<'_>, what: &str, value: i64, unit: TimeUnit) -> PyErr {
+    beyond(py, what, format!("{value} {unit:?}s").to_lowercase())
 }
 
 fn delta(py: Python<'_>, microseconds: i64) -> PyResult<Bound<'_, PyDelta>> {
@@ -351,6 +360,27 @@ fn date(py: Python<'_>, days: i32) -> PyResult<Bound<'_, PyAny>> {
     made.map_err(|_| beyond(py, "the date", format!("{days} days after 1970-01-01")))
 }
 
+fn time_of_day<'py>(
+    py: Python<'py>,
+    array: &ArrayRef,
+    unit: TimeUnit,
+    row: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let value = match unit {
+        TimeUnit::Second => array.as_primitive::<Time32SecondType>().value(row).into(),
+        TimeUnit::Millisecond => { array.as_primitive::<Time32MillisecondType>() }
+            .value(row)
+            .into(),
+        TimeUnit::Microsecond => array.as_primitive::<Time64MicrosecondType>().value(row),
+        TimeUnit::Nanosecond => array.as_primitive::<Time64NanosecondType>().value(row),
+    };
+    let microseconds = to_microseconds(value, unit)
+        .filter(|within| (0..DAY_US).contains(within))
+        .ok_or_else(|| beyond_in(py, "the time of day", value, unit))?;
+    let instant = epoch(py, false)?.add(delta(py, microseconds)?)?;
+    instant.call_method0(name!(py, "time"))
+}
+
 fn timedelta<'py>(
     py: Python<'py>,
     array: &ArrayRef,
@@ -363,14 +393,8 @@ fn timedelta<'py>(
         TimeUnit::Microsecond => array.as_primitive::<DurationMicrosecondType>().value(row),
         TimeUnit::Nanosecond => array.as_primitive::<DurationNanosecondType>().value(row),
     };
-    let out_of_range = || {
-        beyond(
-            py,
-            "the length of time",
-            format!("{value} {unit:?}s").to_lowercase(),
-        )
-    };
-    let microseconds = to_microseconds(value, unit).ok_or_else(out_of_range)?;
+    let microseconds = to_microseconds(value, unit)
+        .ok_or_else(|| beyond_in(py, "the length of time", value, unit))?;
     Ok(delta(py, microseconds)?.into_any())
 }
 

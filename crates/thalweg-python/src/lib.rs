@@ -53,5 +53,6 @@ fn compiled(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.py().get_type::<result::Batches>();
     module.add_function(wrap_pyfunction!(result::csv_header, module)?)?;
     module.add_function(wrap_pyfunction!(result::csv_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(schema::type_words, module)?)?;
     module.add_function(wrap_pyfunction!(database::connect, module)?)
 }

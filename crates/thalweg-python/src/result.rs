@@ -554,6 +554,9 @@ impl PyQueryResult {
 /// The error for an attribute that there is none of, with what other libraries call so by its name here.
 pub(crate) fn no_attribute(class: &str, name: &str) -> PyErr {
     let instead = match name {
+        "fetchall" | "fetchone" | "fetchmany" if class == "Database" => {
+            ": sql() gives a Result, which has it"
+        }
         "to_json" | "write_json" => {
             ": thalweg sql DATABASE QUERY --format json prints JSON, and df().to_json() makes it"
         }

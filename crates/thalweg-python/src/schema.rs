@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::{PyDataType, PySchema};
 use thalweg::ErrorKind;
-use thalweg::schema_of_names;
+use thalweg::{schema_of_names, sql_type_name};
 
 /// What a user gives for the columns of a table.
 pub(crate) enum Given {
@@ -23,6 +23,13 @@ pub(crate) struct Rows {
     pub(crate) input: Input,
     /// The column that orders them, if any.
     pub(crate) time: Option<String>,
+}
+
+/// The name of a type in messages.
+#[pyfunction]
+#[pyo3(name = "_type_words")]
+pub(crate) fn type_words(data_type: PyDataType) -> String {
+    sql_type_name(data_type.as_ref()).to_lowercase()
 }
 
 /// Columns of a table, or rows that have them; `time` is the column that shall order the rows.

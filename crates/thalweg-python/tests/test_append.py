@@ -882,3 +882,9 @@ def test_uuids_among_texts_say_what_to_give(db):
         table.append({"id": [uuid.UUID(int=2**127)]})
     with pytest.raises(thalweg.SchemaError, match=r"give str\(id\)"):
         table.put(uuid.UUID(int=5))
+
+
+def test_rows_are_counted_over_all_frames(db):
+    table = db.create_table("t", {"n": "bigint"})
+    with pytest.raises(thalweg.SchemaError, match='column "n": row 3 holds "1.5"'):
+        table.append([{"n": [1, 2]}, {"n": [3.0, 1.5]}])

@@ -441,6 +441,8 @@ def test_names_of_other_libraries(db, tmp_path):
         result().to_json
     with pytest.raises(AttributeError, match=r"'Table' object has no attribute 'fetchall': scan\(\) gives a Result"):
         table.fetchall
+    with pytest.raises(AttributeError, match=r"'Database' object has no attribute 'fetchall': sql\(\) gives a Result"):
+        db.fetchall()
     with pytest.raises(AttributeError, match=r"'Database' object has no attribute 'register': a data frame in a variable"):
         db.register
     for thing in (db, table, result()):

@@ -1,6 +1,8 @@
 """Statements, parameters, variables of the caller."""
 
 import random
+import subprocess
+import sys
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
@@ -253,6 +255,22 @@ def test_a_table_with_the_name_of_a_parameter(db):
     assert db.executemany('INSERT INTO "parameter 1" VALUES (?)', [[1]]).fetchone() == (1,)
 
 
+def test_executemany_names_the_row_of_a_bad_value(db):
+    db.sql("CREATE TABLE t (ts TIMESTAMP, v DOUBLE, n BIGINT)")
+    for text, good, bad, words in (
+        ("INSERT INTO t (v) VALUES (?)", 1.5, "oops", 'column "v": row 500 holds "oops", which is no value of type double'),
+        ("INSERT INTO t (v) VALUES (?)", "1.5", "oops", 'column "v": row 500 holds "oops", which is no value of type double'),
+        ("INSERT INTO t (n) VALUES (?)", 1, "oops", 'column "n": row 500 holds "oops", which is no value of type bigint'),
+        ("INSERT INTO t (n) VALUES (?)", 1, 1.5, 'column "n": row 500 holds "1.5", which bigint cannot hold exactly; cast or round it first'),
+        ("INSERT INTO t (ts) VALUES (?)", "2024-01-01", "x", 'column "ts": row 500 holds "x", which is not a time'),
+        ("INSERT INTO t (ts) VALUES (?)", 1, "1500-01-01", 'column "ts": row 500 holds "1500-01-01", .* TIMESTAMP.6. reaches further'),
+    ):
+        with pytest.raises(thalweg.SchemaError, match=words) as raised:
+            db.executemany(text, [(good,)] * 500 + [(bad,)])
+        assert "TRY_CAST" not in str(raised.value)
+    assert len(db.table("t")) == 0
+
+
 def test_executemany_takes_the_values_that_its_statement_takes_one_by_one(db):
     db.sql("CREATE TABLE mixed (ts TIMESTAMP, v DOUBLE, note VARCHAR)")
     rows = [
@@ -471,3 +489,15 @@ def test_a_nan_of_any_sign_is_a_parameter(db):
         assert db.sql("SELECT count(*) FROM n WHERE x = ?", params=[nan]).fetchone() == (1,)
         assert db.sql("SELECT count(*) FROM n WHERE x < ?", params=[nan]).fetchone() == (2,)
         assert db.sql("SELECT count(*) FROM n WHERE x IN ?", params=[[nan, 1.0]]).fetchone() == (2,)
+
+
+def test_times_of_day_need_no_other_package():
+    program = (
+        "import datetime, sys, thalweg\n"
+        "db = thalweg.connect(':memory:')\n"
+        "row = db.sql(\"SELECT TIME '10:00', TIME '23:59:59.123456789', NULL::TIME, arrow_cast(TIME '00:01:01', 'Time32(Second)')\").fetchone()\n"
+        "day = datetime.time\n"
+        "assert row == (day(10), day(23, 59, 59, 123456), None, day(0, 1, 1)), row\n"
+        "assert not {'pyarrow', 'pandas'} & sys.modules.keys()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -10,6 +10,8 @@ import numpy
 import pandas
 import polars
 import pyarrow
+import pyarrow.dataset
+import pyarrow.parquet
 import pytest
 
 import thalweg
@@ -356,3 +358,24 @@ def test_the_dtypes_of_a_frame_are_a_schema(db):
     assert table.scan().arrow().num_columns == 6
     with pytest.raises(thalweg.SchemaError):
         db.create_table("u", frame["x"])
+
+
+def test_chunks_of_two_types_are_told_by_their_places(db):
+    frames = [pandas.DataFrame({"a": [1]}), pandas.DataFrame({"a": [2]}), pandas.DataFrame({"a": ["x"]})]
+    words = 'column "a" is bigint in the first frame and varchar in frame 3: give it one type in all of them'
+    for given in (frames, iter(frames)):
+        with pytest.raises(thalweg.SchemaError, match=words):
+            db.create_table("t", given)
+    rows = [{"a": None, "b": True}] * 65_536 + [{"a": 1, "b": 2.5}]
+    with pytest.raises(thalweg.SchemaError, match='column "b" is boolean in the rows from 0 on and double in the rows from 65536 on'):
+        db.create_table("t", rows)
+    assert db.tables() == []
+    # Types that have a common one, as bigint and double, are still taken.
+    assert len(db.create_table("t", [frames[0].iloc[:0].astype(str), frames[0], pandas.DataFrame({"a": [1.5], "b": ["x"]})])) == 2
+
+
+def test_a_dataset_makes_a_table(db, tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"v": [1.5, 2.5]}), tmp_path / "f.parquet")
+    dataset = pyarrow.dataset.dataset(tmp_path / "f.parquet")
+    assert len(db.create_table("all", dataset)) == 2
+    assert len(db.create_table("some", dataset.scanner(filter=pyarrow.dataset.field("v") > 2))) == 1

@@ -386,7 +386,7 @@ impl SqlEngine {
         };
         let columns: Vec<usize> = (0..new.table().definition().columns().len()).collect();
         let batches = std::iter::from_fn(|| next_while(&mut rows, go_on).transpose());
-        let count = insert::append(new.table(), &columns, batches)?;
+        let count = insert::append(new.table(), &columns, batches, true)?;
         match new.publish() {
             Ok(_) => Ok(QueryResult::count(count)),
             Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => {
@@ -565,7 +565,7 @@ impl SqlEngine {
             let computed =
                 |cells: Vec<&Expr>| self.computed(statement, &cells, params, extra, go_on);
             let rows = insert::rows_of_values(values, params, &types, computed)?;
-            let count = insert::append(&table, &columns, rows.into_iter().map(Ok))?;
+            let count = insert::append(&table, &columns, rows.into_iter().map(Ok), false)?;
             return Ok(QueryResult::count(count));
         }
         let source = statement_of(source);
@@ -577,9 +577,10 @@ impl SqlEngine {
             )));
         }
         let batches = std::iter::from_fn(|| next_while(&mut rows, go_on).transpose());
-        Ok(QueryResult::count(insert::append(
-            &table, &columns, batches,
-        )?))
+        // Values that a caller gives as a table come through a query that is not the caller's own.
+        let of_query = extra.is_empty();
+        let count = insert::append(&table, &columns, batches, of_query)?;
+        Ok(QueryResult::count(count))
     }
 
     /// The values of expressions, all as of one snapshot.

@@ -19,6 +19,7 @@ use arrow::datatypes::{
     DataType, Field, Float64Type, IntervalMonthDayNanoType, IntervalUnit, Schema, SchemaRef,
     TimeUnit,
 };
+use arrow::error::ArrowError;
 use arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
 use datafusion_sql::parser::Statement as DfStatement;
@@ -29,7 +30,7 @@ use datafusion_sql::sqlparser::ast::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_table::schema::sql_type_name;
-use thalweg_table::{Error, ErrorKind, Result, Table, TableDefinition};
+use thalweg_table::{Column, Error, ErrorKind, Result, Table, TableDefinition, shown_value};
 
 /// The name of the table that rows go to.
 pub(crate) fn target(insert: &Insert) -> Result<String> {
@@ -100,42 +101,103 @@ pub(crate) fn columns(insert: &Insert, definition: &TableDefinition) -> Result<V
     Ok(positions)
 }
 
-/// Appends rows whose columns stand for `positions`.
+/// Appends rows whose columns stand for `positions`. `of_query`: a query can make other values of them.
 pub(crate) fn append(
     table: &Table,
     positions: &[usize],
     batches: impl Iterator<Item = Result<RecordBatch>>,
+    of_query: bool,
 ) -> Result<u64> {
     let definition = table.definition();
-    let assigned = batches.map(|batch| assign_batch(table.name(), &definition, positions, &batch?));
+    let mut refusals = Refusals {
+        table: table.name(),
+        before: 0,
+        of_query,
+    };
+    let assigned = batches.map(|batch| {
+        let batch = batch?;
+        let assigned = assign_batch(&definition, positions, &batch, &refusals)?;
+        refusals.before += batch.num_rows();
+        Ok(assigned)
+    });
     table.append(assigned, None)
 }
 
+/// The errors for values that columns do not take.
+struct Refusals<'a> {
+    table: &'a str,
+    /// Rows before those of the batch, which messages count too.
+    before: usize,
+    of_query: bool,
+}
+
+impl Refusals<'_> {
+    fn of(&self, column: &Column, why: &str) -> Error {
+        let (table, column) = (self.table, &column.name);
+        let message = format!("table \"{table}\": column \"{column}\": {why}");
+        Error::new(ErrorKind::Schema, message)
+    }
+
+    fn of_value(&self, column: &Column, array: &ArrayRef, row: usize, why: &str) -> Error {
+        let number = self.before + row;
+        let value = shown_value(array, row);
+        self.of(column, &format!("row {number} holds {value}, which {why}"))
+    }
+
+    /// The error for an array that is not cast: of texts it names the first that is no value of the type.
+    fn of_cast(&self, column: &Column, array: &ArrayRef, error: ArrowError) -> Error {
+        let read = match is_text(array.data_type()) {
+            true => cast(array, &column.data_type).ok(),
+            false => None,
+        };
+        let is_unread = |read: &ArrayRef, row: usize| array.is_valid(row) && read.is_null(row);
+        let unread = read.and_then(|read| (0..array.len()).find(|row| is_unread(&read, *row)));
+        let Some(row) = unread else {
+            return self.of(column, from_arrow(error).message());
+        };
+        let advice = match self.of_query {
+            true => "; TRY_CAST makes NULL of such texts",
+            false => "",
+        };
+        let name = type_words(column);
+        self.of_value(
+            column,
+            array,
+            row,
+            &format!("is no value of type {name}{advice}"),
+        )
+    }
+}
+
+fn type_words(column: &Column) -> String {
+    sql_type_name(&column.data_type).to_lowercase()
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    )
+}
+
 fn assign_batch(
-    table: &str,
     definition: &TableDefinition,
     positions: &[usize],
     batch: &RecordBatch,
+    refusals: &Refusals<'_>,
 ) -> Result<RecordBatch> {
     check_width(positions.len(), batch.num_columns())?;
     let mut fields = Vec::with_capacity(positions.len());
     let mut arrays = Vec::with_capacity(positions.len());
     for (array, position) in batch.columns().iter().zip(positions) {
         let column = &definition.columns()[*position];
-        let refuse = |error: String| {
-            Error::new(
-                ErrorKind::Schema,
-                format!("table \"{table}\": column \"{}\": {error}", column.name),
-            )
-        };
         let assigned = assign(array, &column.data_type)
-            .map_err(|e| refuse(from_arrow(e).message().to_owned()))?;
-        if let Some(row) = first_rounded(array, &assigned).map_err(|e| refuse(e.to_string()))? {
-            let value = ScalarValue::try_from_array(array, row).map_err(from_datafusion)?;
-            return Err(refuse(format!(
-                "{value} does not fit {} exactly: round() or CAST it",
-                sql_type_name(&column.data_type).to_lowercase()
-            )));
+            .map_err(|error| refusals.of_cast(column, array, error))?;
+        let rounded = first_rounded(array, &assigned);
+        if let Some(row) = rounded.map_err(|error| refusals.of(column, &error.to_string()))? {
+            let name = type_words(column);
+            let why = format!("{name} cannot hold exactly; cast or round it first");
+            return Err(refusals.of_value(column, array, row, &why));
         }
         let array = assigned;
         fields.push(Field::new(&column.name, array.data_type().clone(), true));
@@ -156,10 +218,10 @@ fn check_width(wanted: usize, given: usize) -> Result<()> {
 }
 
 /// What SQL converts when it assigns; other values stay as they are.
-fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::ArrowError> {
+fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     use DataType as T;
     let from = array.data_type();
-    let text = matches!(from, T::Utf8 | T::LargeUtf8 | T::Utf8View);
+    let text = is_text(from);
     let decimal = |data_type: &DataType| matches!(data_type, T::Decimal128(..) | T::Decimal256(..));
     let number = |data_type: &DataType| {
         data_type.is_integer() || data_type.is_floating() || decimal(data_type)
@@ -184,18 +246,18 @@ fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::Arr
         None => Ok(assigned),
         Some(value) => {
             let message = format!("{value} is beyond {}", sql_type_name(to));
-            Err(arrow::error::ArrowError::CastError(message))
+            Err(ArrowError::CastError(message))
         }
     }
 }
 
 /// Intervals of days and less as lengths of time.
-fn durations(intervals: &ArrayRef, unit: TimeUnit) -> Result<ArrayRef, arrow::error::ArrowError> {
+fn durations(intervals: &ArrayRef, unit: TimeUnit) -> Result<ArrayRef, ArrowError> {
     let ns = |interval| {
         let interval = ScalarValue::IntervalMonthDayNano(Some(interval));
         interval_ns(&interval).ok_or_else(|| {
             let message = "an interval of months has no fixed length, and one of days and less ends at 292 years";
-            arrow::error::ArrowError::CastError(message.to_owned())
+            ArrowError::CastError(message.to_owned())
         })
     };
     let lengths: Int64Array = intervals
@@ -213,10 +275,7 @@ fn durations(intervals: &ArrayRef, unit: TimeUnit) -> Result<ArrayRef, arrow::er
 }
 
 /// The first value that lost digits when it became a decimal.
-fn first_rounded(
-    given: &ArrayRef,
-    assigned: &ArrayRef,
-) -> Result<Option<usize>, arrow::error::ArrowError> {
+fn first_rounded(given: &ArrayRef, assigned: &ArrayRef) -> Result<Option<usize>, ArrowError> {
     let DataType::Decimal128(_, scale) = assigned.data_type() else {
         return Ok(None);
     };
@@ -237,10 +296,7 @@ fn first_rounded(
         };
         return Ok(pairs.map(rounded).position(|rounded| rounded));
     }
-    if matches!(
-        from,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-    ) {
+    if is_text(from) {
         let texts = cast(given, &DataType::LargeUtf8)?;
         let digits = i64::from(*scale);
         let rounded = |text: Option<&str>| text.is_some_and(|text| fraction_digits(text) > digits);

@@ -52,6 +52,7 @@ mod spill;
 mod stack;
 mod statement;
 mod stop;
+mod subquery_orders;
 mod summarize;
 mod system;
 mod table;

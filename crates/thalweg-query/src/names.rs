@@ -6,20 +6,22 @@
 //! HAVING and QUALIFY behind them, and nowhere else are they known. They keep the letters that they are written in, as columns
 //! of tables do.
 
+mod order_keys;
 mod scope;
 
-use crate::dialect::output_names::{out_of_reach, visible};
+use crate::dialect::output_names::visible;
 use crate::error::query;
 use datafusion_sql::sqlparser::ast::{
     Distinct, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
     ObjectNamePart, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, VisitMut, Visitor, VisitorMut,
+    TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, VisitMut, VisitorMut,
     WildcardAdditionalOptions,
 };
+use order_keys::{InsideExpressions, is_transparent, leave_columns_to};
 use scope::{Factor, Scope, column_of, correct_of, normalized};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
-use thalweg_planner::{walk, walk_mut};
+use thalweg_planner::walk_mut;
 use thalweg_table::schema::fold_name;
 use thalweg_table::{Error, Result};
 
@@ -86,6 +88,7 @@ impl Names {
             aliases,
             depth: 0,
             calls: 0,
+            inside: 0,
         };
         match walk_mut(node, &mut walker) {
             ControlFlow::Continue(()) => Ok(()),
@@ -168,8 +171,9 @@ impl Names {
             factors: &factors,
             outer,
         };
-        if let Some(order_by) = &order_by {
-            leave_columns_to(order_by, &mut select.projection, &scope);
+        let inside = InsideExpressions::of(order_by.as_deref(), select.distinct.as_ref());
+        if !inside.is_empty() {
+            leave_columns_to(&inside, select, &scope);
         }
         let mut columns = Some(Vec::new());
         let mut aliases = Vec::new();
@@ -413,6 +417,8 @@ struct Walker<'a> {
     depth: usize,
     /// Calls of functions that the place is in: names that a SELECT gives are not known there.
     calls: usize,
+    /// Expressions that the place is in, but brackets.
+    inside: usize,
 }
 
 impl Walker<'_> {
@@ -430,7 +436,10 @@ impl Walker<'_> {
             Aliases::None => None,
             Aliases::First(aliases) | Aliases::Last(aliases) => alias(aliases),
         };
-        if let (Aliases::First(_), Some(alias)) = (self.aliases, &alias) {
+        if let (Aliases::First(_), Some(alias)) = (self.aliases, &alias)
+            // Inside an expression a name that was hidden is that of the column.
+            && (self.inside == 0 || visible(alias) == alias)
+        {
             *ident = Ident::with_quote('"', alias);
             return Ok(());
         }
@@ -500,6 +509,7 @@ impl VisitorMut for Walker<'_> {
             Expr::CompoundIdentifier(parts) => self.compound(parts),
             _ => Ok(()),
         };
+        self.inside += usize::from(!is_transparent(expr));
         match done {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
@@ -507,67 +517,9 @@ impl VisitorMut for Walker<'_> {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if self.depth == 0 && matches!(expr, Expr::Function(_)) {
-            self.calls -= 1;
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Hides names that a SELECT gives where its ORDER BY has columns that are called so in its expressions: there they are the columns,
-/// and DataFusion would take the results.
-fn leave_columns_to(order_by: &OrderBy, items: &mut [SelectItem], scope: &Scope<'_>) {
-    let mut inside = InsideExpressions::default();
-    let _ = walk(order_by, &mut inside);
-    if inside.names.is_empty() {
-        return;
-    }
-    for (place, item) in items.iter_mut().enumerate() {
-        let SelectItem::ExprWithAlias { expr, alias } = item else {
-            continue;
-        };
-        let is_itself = match expr {
-            Expr::Identifier(name) => fold_name(&name.value) == fold_name(&alias.value),
-            _ => false,
-        };
-        let mut factors = scope.factors.iter();
-        if !is_itself
-            && inside.names.contains(&fold_name(&alias.value))
-            && factors.any(|factor| column_of(factor, alias).is_some())
-        {
-            *alias = out_of_reach(&normalized(alias), place);
-        }
-    }
-}
-
-/// The folded names of columns in calls, and of those with the names of their tables.
-#[derive(Default)]
-struct InsideExpressions {
-    names: HashSet<String>,
-    calls: usize,
-}
-
-impl Visitor for InsideExpressions {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Function(_) => self.calls += 1,
-            Expr::Identifier(name) if self.calls > 0 => {
-                self.names.insert(fold_name(&name.value));
-            }
-            Expr::CompoundIdentifier(parts) => {
-                let last = parts.last().map(|name| fold_name(&name.value));
-                self.names.extend(last);
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if matches!(expr, Expr::Function(_)) {
-            self.calls -= 1;
+        if self.depth == 0 {
+            self.calls -= usize::from(matches!(expr, Expr::Function(_)));
+            self.inside -= usize::from(!is_transparent(expr));
         }
         ControlFlow::Continue(())
     }
@@ -609,15 +561,14 @@ impl VisitorMut for Given {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             self.keep_all(&mut cte.alias);
         }
-        if let Some(order_by) = &query.order_by {
-            let mut inside = InsideExpressions::default();
-            let _ = walk(order_by, &mut inside);
-            self.matters |= !inside.names.is_empty();
-        }
+        let inside = InsideExpressions::of(query.order_by.as_ref(), None);
+        self.matters |= !inside.is_empty();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let inside = InsideExpressions::of(None, select.distinct.as_ref());
+        self.matters |= !inside.is_empty();
         for item in &mut select.projection {
             if let SelectItem::ExprWithAlias { alias, .. } = item {
                 self.keep(alias);

@@ -92,7 +92,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
                 if matches!(word.keyword, Keyword::REPLACE | Keyword::NATURAL))
     });
     let mut statements = parse_tokens(tokens).map_err(|error| {
-        let inside = in_query_inside(error.message(), text);
+        let inside = where_it_went_back(error.message(), text);
         let message = inside.as_deref().unwrap_or(error.message());
         let message = syntax::with_word_before(message, text);
         Error::new(error.kind(), message)
@@ -163,16 +163,36 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
     Ok(precedence::with_brackets(powers::as_calls(tokens)))
 }
 
-/// Parameters as other databases write them: `:name`.
+/// Parameters as other databases write them, `:name`, and casts and times of day as they are mistyped, `ts:date` and `TIME 10:00`. A colon
+/// stands between the ends of a slice and behind names of fields only.
 fn refuse_colons(tokens: &[TokenWithSpan]) -> Result<()> {
-    let mut before = None;
+    let mut before: Option<&Token> = None;
+    let mut brackets: Vec<&Token> = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         match &token.token {
             Token::Whitespace(_) => continue,
-            Token::Colon if begins_value(before) => {
-                if let Some(Token::Word(name)) = tokens.get(at + 1).map(|next| &next.token) {
-                    let name = &name.value;
-                    return Err(query(format!("write ${name} for a parameter, not :{name}")));
+            opening @ (Token::LParen | Token::LBracket | Token::LBrace) => brackets.push(opening),
+            Token::RParen | Token::RBracket | Token::RBrace => drop(brackets.pop()),
+            Token::Colon => {
+                let behind = tokens[at + 1..].iter().map(|next| &next.token);
+                let next = { behind }.find(|next| !matches!(next, Token::Whitespace(_)));
+                let has_own = matches!(brackets.last(), Some(Token::LBracket | Token::LBrace));
+                match (before, next) {
+                    (before, Some(Token::Word(name))) if begins_value(before) => {
+                        let name = &name.value;
+                        return Err(query(format!("write ${name} for a parameter, not :{name}")));
+                    }
+                    (Some(Token::Number(..)), Some(Token::Number(..))) if !has_own => {
+                        return Err(query(
+                            "a time of day takes quotes, as in TIME '10:00' or '2026-01-31 10:00'",
+                        ));
+                    }
+                    (Some(_), Some(_)) if !has_own => {
+                        return Err(query(
+                            "a cast takes two colons, as in (ts)::date, and a result is named by AS: one colon stands in l[1:2] and {'a': 1} only",
+                        ));
+                    }
+                    _ => {}
                 }
             }
             _ => {}
@@ -214,13 +234,15 @@ fn in_forms_of_parser(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     token_forms::as_parsed(column_words::quoted(from_first::with_select(tokens)))
 }
 
-/// The message of a query in brackets that cannot be parsed: the parser goes back from there, takes SELECT for the name of a table, and
-/// fails at the comma behind it.
-fn in_query_inside(message: &str, text: &str) -> Option<String> {
-    if !syntax::is_at_bracket(message) {
+/// The message of what the parser goes back from, and then fails at another place: a CASE without END, and a query in brackets.
+fn where_it_went_back(message: &str, text: &str) -> Option<String> {
+    let mut tokens = tokens(text).ok()?;
+    if let Some(message) = syntax::missing_end(&tokens) {
+        return Some(message);
+    }
+    if !syntax::is_of_place(message) {
         return None;
     }
-    let mut tokens = tokens(text).ok()?;
     number_placeholders(&mut tokens).ok()?;
     let tokens = in_forms_of_parser(lists::with_brackets(tokens));
     syntax::in_query_inside(message, &tokens)
@@ -593,6 +615,19 @@ fn classify_query(mut query: Box<Query>) -> Result<Request> {
     }
 }
 
+/// Words between CREATE and what is created.
+const MODIFIERS: [&str; 6] = ["OR", "REPLACE", "TEMP", "TEMPORARY", "LOCAL", "GLOBAL"];
+
+fn instead(word: &str) -> &'static str {
+    match word {
+        "SHOW" => ": write DESCRIBE t for the columns of a table, SHOW TABLES for the tables",
+        "SET" => {
+            ": AT TIME ZONE gives the clock of a zone; threads and memory_limit are options of opening a database"
+        }
+        _ => "",
+    }
+}
+
 fn refuse(statement: &SqlStatement) -> Error {
     let what: &dyn Display = match statement {
         SqlStatement::Update { .. } => &"UPDATE",
@@ -613,12 +648,17 @@ fn refuse(statement: &SqlStatement) -> Error {
         | SqlStatement::Rollback { .. } => &"a transaction of several statements",
         other => {
             let text = other.to_string();
-            let word = text
-                .split_whitespace()
-                .next()
-                .unwrap_or("this statement")
-                .to_uppercase();
-            return unsupported(format!("{word} is not offered by this version"));
+            let mut words = text.split_whitespace().map(str::to_uppercase);
+            let word = words.next().unwrap_or_else(|| "this statement".to_owned());
+            let of = match &*word {
+                "CREATE" => words.find(|word| !MODIFIERS.contains(&&**word)),
+                _ => None,
+            };
+            let of = of.map_or_else(String::new, |of| format!(" {of}"));
+            return unsupported(format!(
+                "{word}{of} is not offered by this version{}",
+                instead(&word)
+            ));
         }
     };
     let way = match statement {

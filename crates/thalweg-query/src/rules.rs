@@ -10,10 +10,12 @@ use crate::hidden::HideConditions;
 use crate::meaning::Meaning;
 use crate::meaning::counted_sets::CountedSets;
 use crate::meaning::dates::DatesAsTimes;
+use crate::meaning::dates_beside_numbers::DatesBesideNumbers;
 use crate::meaning::decimals::DecimalsBesideFloats;
 use crate::meaning::empty_subqueries::EmptySubqueries;
 use crate::meaning::keys_below::GroupingKeys;
 use crate::meaning::lengths::WindowsByLength;
+use crate::meaning::time_orders::{goes_by_order, wants_rows_in_time};
 use crate::meaning::window_keys::WindowKeys;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
 use crate::pushdown::aggregate_exec::TableAggregateExec;
@@ -128,6 +130,7 @@ impl Rules {
         let mut full_analyzer = Analyzer::new();
         let first: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
             Arc::new(GroupingKeys),
+            Arc::new(DatesBesideNumbers),
             Arc::new(EmptySubqueries),
             Arc::new(DatesAsTimes),
             Arc::new(CountedSets),
@@ -157,6 +160,7 @@ impl Rules {
         Self {
             short_analyzer: Analyzer::with_rules(vec![
                 Arc::new(GroupingKeys),
+                Arc::new(DatesBesideNumbers),
                 Arc::new(DatesAsTimes),
                 Arc::new(DecimalsBesideFloats),
                 Arc::new(ResolveGroupingFunction::new()),
@@ -240,21 +244,19 @@ pub(crate) fn shape_of(plan: &LogicalPlan) -> Shape {
     }
 }
 
-/// Whether the rows of a table that a caller gave should come in its order: unless they go into aggregates for which no order counts.
+/// Whether the rows of a table should come in its order: of one that a caller gave, unless they go into aggregates for which no order
+/// counts, and of a stored one for aggregates that go by time.
 pub(crate) fn keeps_order(plan: &LogicalPlan) -> bool {
-    let goes_by_order = |expr: &Expr| {
-        Ok(matches!(expr, Expr::AggregateFunction(call) if matches!(
-            call.func.name(),
-            "first_value" | "last_value" | "nth_value" | "array_agg" | "string_agg"
-        )))
-    };
-    let (mut has_given, mut aggregates, mut by_order) = (false, false, false);
+    let goes_by_order =
+        |expr: &Expr| Ok(matches!(expr, Expr::AggregateFunction(call) if goes_by_order(call)));
+    let (mut has_given, mut aggregates, mut by_order, mut by_time) = (false, false, false, false);
     // The closures cannot fail.
     let _ = plan.apply_with_subqueries(|node| {
         match node {
             LogicalPlan::TableScan(scan) => has_given |= !is_stored(scan),
             LogicalPlan::Aggregate(aggregate) => {
                 aggregates = true;
+                by_time |= wants_rows_in_time(aggregate);
                 for expr in &aggregate.aggr_expr {
                     by_order |= expr.exists(goes_by_order)?;
                 }
@@ -263,7 +265,7 @@ pub(crate) fn keeps_order(plan: &LogicalPlan) -> bool {
         }
         Ok(TreeNodeRecursion::Continue)
     });
-    has_given && (!aggregates || by_order)
+    by_time || has_given && (!aggregates || by_order)
 }
 
 /// Whether a plan may compare floats, or compute with them: others hand them on, and every bit with them.
@@ -306,6 +308,12 @@ pub(crate) fn compares_floats(plan: &LogicalPlan) -> bool {
 
 fn is_stored(scan: &TableScan) -> bool {
     source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<StoredTable>())
+}
+
+/// The stored table that a scan reads.
+pub(crate) fn stored(scan: &TableScan) -> Option<StoredTable> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    provider.downcast_ref::<StoredTable>().cloned()
 }
 
 fn has_subquery(node: &LogicalPlan) -> bool {

@@ -21,6 +21,7 @@ use crate::rules::{
 };
 use crate::spill::UnnamedFiles;
 use crate::stack::with_room;
+use crate::subquery_orders::kept_where_they_count;
 use crate::table::StoredTable;
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, Utc};
@@ -70,7 +71,7 @@ pub(crate) struct Planner {
     /// One pass of the short list finds all it can.
     short_config: SessionConfig,
     full_config: SessionConfig,
-    /// Rows of a caller's table stay in its order: it is read by one thread.
+    /// Rows of a table stay in its order: it is read in one part.
     ordered_config: SessionConfig,
     task: Arc<TaskContext>,
     options: QueryOptions,
@@ -120,7 +121,7 @@ impl Planner {
 
     fn config_of(&self, shape: Shape, keeps_order: bool) -> &SessionConfig {
         match shape {
-            Shape::Any if keeps_order => &self.ordered_config,
+            _ if keeps_order => &self.ordered_config,
             Shape::Any => &self.full_config,
             Shape::Plain | Shape::Chain => &self.short_config,
         }
@@ -147,7 +148,8 @@ impl Planner {
             DfStatement::Statement(inner) => {
                 let given = given_names(&inner);
                 let planned = planner.plan(*inner, context);
-                planned.map_err(|error| explain_given_name(error, &given))
+                let plan = planned.map_err(|error| explain_given_name(error, &given))?;
+                kept_where_they_count(plan)
             }
             DfStatement::Explain(explain) => {
                 let frame = DfStatement::Explain(ExplainStatement {
@@ -268,6 +270,8 @@ fn config(options: &QueryOptions) -> Result<SessionConfig> {
         .with_create_default_catalog_and_schema(false);
     let settings = config.options_mut();
     settings.sql_parser.map_string_types_to_utf8view = false;
+    // It would drop sorts that decide what a LIMIT takes; `subquery_orders` drops the others.
+    settings.sql_parser.enable_subquery_sort_elimination = false;
     // Scans read ahead themselves; a gigabyte more would only fill the memory.
     settings.execution.sort_pushdown_buffer_capacity = 16 << 20;
     // Scans cut themselves where it helps; handing batches around in turn only adds threads to wait for.
@@ -308,7 +312,7 @@ pub(crate) struct StatementSession {
 impl StatementSession {
     pub(crate) fn new(planner: &Arc<Planner>, view: DatabaseView, plan: &LogicalPlan) -> Self {
         let shape = shape_of(plan);
-        let keeps_order = shape == Shape::Any && keeps_order(plan);
+        let keeps_order = shape != Shape::Plain && keeps_order(plan);
         let config = Arc::clone(planner.config_of(shape, keeps_order).options());
         let mut props = ExecutionProps::new();
         props.mark_start_execution(Arc::clone(&config));

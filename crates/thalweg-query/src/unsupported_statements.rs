@@ -55,6 +55,18 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
         &["FORCE", "CHECKPOINT"],
         "CHECKPOINT is not needed: checkpoints are written as they fall due",
     ),
+    (
+        &["SET", "TIMEZONE"],
+        "SET TIMEZONE is not offered: ts AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin' is the clock of a zone",
+    ),
+    (
+        &["SET", "THREADS"],
+        "SET THREADS is not offered: threads is an option of opening a database",
+    ),
+    (
+        &["SHOW", "TIMEZONE"],
+        "SHOW TIMEZONE is not offered: times are in UTC, or in the zone that their column names",
+    ),
     (&["PREPARE"], PREPARED),
     (&["EXECUTE"], PREPARED),
     (&["DEALLOCATE"], PREPARED),
@@ -79,6 +91,8 @@ const PREPARED: &str = "PREPARE, EXECUTE and DEALLOCATE are not offered in SQL: 
 
 const FRAMES_EXCLUDE: &str = "EXCLUDE is not offered in the frame of a window: take away the row's own value, as in sum(x) OVER (...) - x";
 
+const ROWS_OF_TIME: &str = "ROWS counts rows: write RANGE for a length of time, as in RANGE BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW";
+
 /// Words inside of statements, and what is said of them.
 const INSIDE: &[(&[&str], &str)] = &[
     (
@@ -89,6 +103,8 @@ const INSIDE: &[(&[&str], &str)] = &[
         &["USING", "SAMPLE"],
         "USING SAMPLE is not offered: write WHERE random() < 0.1, or ORDER BY random() LIMIT 10",
     ),
+    (&["ROWS", "BETWEEN", "INTERVAL"], ROWS_OF_TIME),
+    (&["ROWS", "INTERVAL"], ROWS_OF_TIME),
     (&["ROW", "EXCLUDE"], FRAMES_EXCLUDE),
     (&["FOLLOWING", "EXCLUDE"], FRAMES_EXCLUDE),
     (&["PRECEDING", "EXCLUDE"], FRAMES_EXCLUDE),
@@ -165,6 +181,24 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
         return Err(unsupported(
             "CREATE TABLE (LIKE ...) is not offered: write CREATE TABLE b AS SELECT * FROM a WHERE false",
         ));
+    }
+    if is_create_with_names(&words) {
+        return Err(unsupported(
+            "CREATE TABLE t (a, b) AS is not offered: name the columns in the query, as in SELECT x AS a, y AS b",
+        ));
+    }
+    for place in 1..words.len() {
+        let message = match words[place] {
+            Token::CaretAt => "there is no operator ^@: write starts_with(s, 'a')",
+            Token::Assignment => {
+                "there is no operator :=: results are named by AS, and compared by ="
+            }
+            token if is(token, "OVERLAPS") && *words[place - 1] == Token::RParen => {
+                "OVERLAPS is not offered: write a.begins < b.ends AND b.begins < a.ends"
+            }
+            _ => continue,
+        };
+        return Err(unsupported(message));
     }
     for place in 1..words.len() {
         let operators = [
@@ -278,6 +312,28 @@ fn is_create_like(words: &[&Token]) -> bool {
         && words.get(open + 3) == Some(&&Token::RParen)
 }
 
+/// `CREATE TABLE t (a, b) AS`, with names without types.
+fn is_create_with_names(words: &[&Token]) -> bool {
+    let opens = words.iter().position(|token| **token == Token::LParen);
+    let Some(open) = opens.filter(|_| words.first().is_some_and(|first| is(first, "CREATE")))
+    else {
+        return false;
+    };
+    if !words[..open].iter().any(|token| is(token, "TABLE")) {
+        return false;
+    }
+    let names = &words[open + 1..];
+    let Some(close) = names.iter().position(|token| **token == Token::RParen) else {
+        return false;
+    };
+    let is_part = |(place, token): (usize, &&Token)| match place % 2 {
+        0 => matches!(token, Token::Word(_)),
+        _ => **token == Token::Comma,
+    };
+    names[..close].iter().enumerate().all(is_part)
+        && names.get(close + 1).is_some_and(|token| is(token, "AS"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,6 +376,13 @@ mod tests {
             ("WITH p AS (UNPIVOT (SELECT 1) ON a, b) FROM p", "UNPIVOT"),
             ("INSERT INTO t BY NAME SELECT 1", "BY NAME"),
             ("SHOW CREATE TABLE t", "DESCRIBE"),
+            ("CREATE TABLE t (a, b) AS SELECT 1, 2", "SELECT x AS a"),
+            ("SELECT s ^@ 'a' FROM t", "starts_with"),
+            ("SELECT (a, b) OVERLAPS (c, d) FROM t", "OVERLAPS"),
+            (
+                "SELECT sum(v) OVER (ORDER BY ts ROWS BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW) FROM t",
+                "RANGE",
+            ),
         ] {
             let message = refused(text).unwrap();
             assert!(message.contains(words), "{text}: {message}");

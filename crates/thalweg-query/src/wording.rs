@@ -39,6 +39,10 @@ const RULES: &[(&str, &str)] = &[
         "{0} is not taken for {1}: CAST it",
     ),
     (
+        "Typed literal requires a string payload",
+        "DATE, TIME and TIMESTAMP take their text in quotes, as in DATE '2026-01-31'",
+    ),
+    (
         "Unary operator '-' only supports {}",
         "- takes a number or an interval; the negative of a duration d is d * -1",
     ),
@@ -97,6 +101,10 @@ const RULES: &[(&str, &str)] = &[
     (
         "Failed to coerce then ({x}) and else ({x}) to common types in CASE WHEN expression",
         "CASE gives {0} in one case and {1} in another: CAST both to one type",
+    ),
+    (
+        "Failed to coerce case ({x}) and when ({x}) to common types in CASE WHEN expression",
+        "CASE compares {0} with {1}: CAST one side to the type of the other",
     ),
     (
         "Incompatible inputs for Union: Previous inputs were of type {x}, but got incompatible type {x} on column '{}'",

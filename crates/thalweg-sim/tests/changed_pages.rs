@@ -16,7 +16,8 @@ use thalweg_kernel::{
 use thalweg_sim::toy::{Row, Toy};
 use thalweg_table::{AppendLimits, CreateOptions, Engine, EngineOptions, ScanRequest, Table};
 
-const LIMIT_BYTES: u64 = 8_000;
+/// About half of the pages of the table below.
+const LIMIT_BYTES: u64 = 4_000;
 /// In proportion to the pages as the real limit is: some hundred of the longest ones.
 const ENGINE_LIMIT_BYTES: u64 = 90_000;
 
@@ -100,6 +101,31 @@ fn pages_that_wait_to_be_written_are_bounded() {
     drop(toy);
     let again = open_toy(&sim);
     assert_eq!(again.rows(table).unwrap().len(), 600 * 2 + 400);
+}
+
+#[test]
+fn drops_of_tables_do_not_wait_for_index_pages() {
+    small_pages(LIMIT_BYTES);
+    let sim = SimEnv::new(5);
+    let toy = open_toy(&sim);
+    let other = toy.create("other").unwrap();
+    let table = filled(&toy);
+    toy.kernel.checkpoint().unwrap();
+    let unwritten = || {
+        let snapshot = toy.kernel.snapshot().unwrap();
+        snapshot.table(table).unwrap().tree.unwritten_bytes()
+    };
+    let scattered = (0..).map(|block| block * 7_919 % 6_000);
+    for key in scattered.take_while(|_| unwritten() <= LIMIT_BYTES) {
+        toy.append_group(table, &[(key, 3)], 2, Durability::Memory)
+            .unwrap();
+    }
+    let before = unwritten();
+    toy.drop_table(other).unwrap();
+    assert_eq!(unwritten(), before, "the drop wrote a checkpoint");
+    toy.append_group(table, &[(5, 3)], 2, Durability::Memory)
+        .unwrap();
+    assert!(unwritten() < before, "no checkpoint before more pages");
 }
 
 fn open_engine(sim: &SimEnv) -> Engine {

@@ -17,7 +17,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_arr
 use arrow_buffer::OffsetBuffer;
 use arrow_cast::CastOptions;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{DataType, Schema, TimeUnit};
 use std::sync::Arc;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
@@ -30,9 +30,18 @@ const SHOWN_CHARS: usize = 80;
 /// `Schema` when a column is unknown, missing or given twice, a value cannot be stored as it is, or is null where it
 /// may not be; `Limit` for a string above 16 MiB.
 pub fn conform(definition: &TableDefinition, batch: &RecordBatch) -> Result<RecordBatch> {
+    conform_after(0, definition, batch)
+}
+
+/// The same for a batch that comes after `before` rows, which messages count too.
+pub(crate) fn conform_after(
+    before: u64,
+    definition: &TableDefinition,
+    batch: &RecordBatch,
+) -> Result<RecordBatch> {
     let given = batch.schema_ref();
     if Arc::ptr_eq(given, definition.schema()) {
-        check_columns(definition, batch.columns())?;
+        check_columns(before, definition, batch.columns())?;
         return Ok(batch.clone());
     }
     let arrays = if fits(definition.schema(), given) {
@@ -40,7 +49,7 @@ pub fn conform(definition: &TableDefinition, batch: &RecordBatch) -> Result<Reco
     } else {
         let places = match_columns(definition, given)?;
         let column_of = |(column, place): (&Column, &Option<usize>)| match place {
-            Some(place) => conform_array(column, batch.column(*place)),
+            Some(place) => conform_array(before, column, batch.column(*place)),
             None => Ok(new_null_array(&column.data_type, batch.num_rows())),
         };
         definition
@@ -50,14 +59,14 @@ pub fn conform(definition: &TableDefinition, batch: &RecordBatch) -> Result<Reco
             .map(column_of)
             .collect::<Result<_>>()?
     };
-    check_columns(definition, &arrays)?;
+    check_columns(before, definition, &arrays)?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(definition.schema()), arrays, &options)
         .map_err(|e| Error::with_source(ErrorKind::Schema, e.to_string(), e))
 }
 
 /// `array` as a column of the table, without the checks for nulls and sizes that [`conform`] adds.
-fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
+fn conform_array(before: u64, column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
     if *array.data_type() == column.data_type {
         return Ok(Arc::clone(array));
     }
@@ -66,6 +75,7 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
         return Ok(new_null_array(&column.data_type, array.len()));
     }
     let (name, wanted) = (&column.name, shown_type(&column.data_type));
+    let number = |row: usize| before + row as u64;
     cast::lossless(array, &column.data_type).map_err(|refused| match refused {
         Refused::Types => {
             let hint = match array.data_type().is_floating() {
@@ -82,21 +92,26 @@ fn conform_array(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
             ))
         }
         Refused::Value(row) if array.data_type().is_string() => schema(format!(
-            "column \"{name}\": row {row} holds {}, which {}",
-            show(array, row),
+            "column \"{name}\": row {} holds {}, which {}",
+            number(row),
+            shown_value(array, row),
             no_time(array, row, &column.data_type)
         )),
         Refused::Value(row) if is_out_of_range(array, row, &column.data_type) => schema(format!(
-            "column \"{name}\": row {row} holds {}, which is outside the range of {wanted}",
-            show(array, row)
+            "column \"{name}\": row {} holds {}, which is outside the range of {wanted}{}",
+            number(row),
+            shown_value(array, row),
+            wider(&column.data_type)
         )),
         Refused::Value(row) if array.data_type().is_binary() => schema(format!(
-            "column \"{name}\": row {row} holds the bytes {}, which are no text in UTF-8; of a UUID of Python str(...) is its text",
-            show(array, row)
+            "column \"{name}\": row {} holds the bytes {}, which are no text in UTF-8; of a UUID of Python str(...) is its text",
+            number(row),
+            shown_value(array, row)
         )),
         Refused::Value(row) => schema(format!(
-            "column \"{name}\": row {row} holds {}, which {wanted} cannot hold exactly; cast or round it first",
-            show(array, row)
+            "column \"{name}\": row {} holds {}, which {wanted} cannot hold exactly; cast or round it first",
+            number(row),
+            shown_value(array, row)
         )),
         Refused::TooLarge => {
             limit(format!("column \"{name}\" holds more than 2 GiB in one batch; append smaller batches"))
@@ -161,20 +176,26 @@ fn match_columns(definition: &TableDefinition, given: &Schema) -> Result<Vec<Opt
     Ok(places)
 }
 
-fn check_columns(definition: &TableDefinition, arrays: &[ArrayRef]) -> Result<()> {
+fn check_columns(before: u64, definition: &TableDefinition, arrays: &[ArrayRef]) -> Result<()> {
     for (column, array) in definition.columns().iter().zip(arrays) {
         if !column.nullable && array.null_count() > 0 {
-            return Err(null_refused(definition, column, array));
+            return Err(null_refused(before, definition, column, array));
         }
-        check_sizes(column, array)?;
+        check_sizes(before, column, array)?;
     }
     Ok(())
 }
 
-fn null_refused(definition: &TableDefinition, column: &Column, array: &ArrayRef) -> Error {
+fn null_refused(
+    before: u64,
+    definition: &TableDefinition,
+    column: &Column,
+    array: &ArrayRef,
+) -> Error {
     let row = (0..array.len())
         .find(|&row| array.is_null(row))
         .unwrap_or(0);
+    let row = before + row as u64;
     let why = if definition.time() == Some(column.id) {
         "the time column"
     } else {
@@ -187,7 +208,7 @@ fn null_refused(definition: &TableDefinition, column: &Column, array: &ArrayRef)
 }
 
 /// Refuses strings above the limit. A column that holds less than that altogether, nearly every one, is not read.
-fn check_sizes(column: &Column, array: &ArrayRef) -> Result<()> {
+fn check_sizes(before: u64, column: &Column, array: &ArrayRef) -> Result<()> {
     let offsets: &OffsetBuffer<i32> = match column.data_type {
         DataType::Utf8 => array.as_string::<i32>().offsets(),
         DataType::Binary => array.as_binary::<i32>().offsets(),
@@ -209,11 +230,11 @@ fn check_sizes(column: &Column, array: &ArrayRef) -> Result<()> {
     }
     let row = lengths().position(too_long).unwrap_or(0);
     let bytes = offsets[row + 1].abs_diff(offsets[row]) as usize;
-    Err(value_too_long(&column.name, row, bytes))
+    Err(value_too_long(&column.name, before + row as u64, bytes))
 }
 
 /// The error for a string or binary value above the limit.
-pub(crate) fn value_too_long(column: &str, row: usize, bytes: usize) -> Error {
+pub(crate) fn value_too_long(column: &str, row: u64, bytes: usize) -> Error {
     limit(format!(
         "column \"{column}\": row {row} holds {bytes} bytes; a value has at most {MAX_VALUE_BYTES} (16 MiB)"
     ))
@@ -248,13 +269,13 @@ fn no_time(array: &ArrayRef, row: usize, wanted: &DataType) -> String {
     let parsed = text.map(|text| parse_time(text.as_string::<i64>().value(0), wanted));
     match parsed {
         Ok(Err(error)) if error.kind() == ErrorKind::OutOfDomain => {
-            format!("is outside the range of {name}")
+            format!("is outside the range of {name}{}", wider(wanted))
         }
         Ok(Err(error)) if error.kind() == ErrorKind::Schema => {
             format!("{name} cannot hold exactly; round it first")
         }
         // The text is quoted, and advice follows; a long text is not worth it.
-        Ok(Err(error)) if show(array, row).len() <= SHOWN_CHARS => {
+        Ok(Err(error)) if shown_value(array, row).len() <= SHOWN_CHARS => {
             let advice = error.message().rsplit_once("\" ");
             advice
                 .map_or(error.message(), |(_, advice)| advice)
@@ -264,8 +285,21 @@ fn no_time(array: &ArrayRef, row: usize, wanted: &DataType) -> String {
     }
 }
 
-/// A value for a message, cut to a readable length.
-fn show(array: &ArrayRef, row: usize) -> String {
+/// The type that reaches further than one of times whose range a value is outside of.
+fn wider(data_type: &DataType) -> &'static str {
+    match data_type {
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => {
+            "; a column of TIMESTAMP(6) reaches further"
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, Some(_)) => {
+            "; a column of TIMESTAMP(6) WITH TIME ZONE reaches further"
+        }
+        _ => "",
+    }
+}
+
+/// A value for a message, in quotes and cut to a readable length.
+pub fn shown_value(array: &ArrayRef, row: usize) -> String {
     let options = FormatOptions::new().with_display_error(false);
     let formatted = ArrayFormatter::try_new(array, &options);
     let text = formatted.and_then(|formatter| formatter.value(row).try_to_string());

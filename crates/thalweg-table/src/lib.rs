@@ -18,7 +18,7 @@ pub mod time;
 mod value;
 
 pub use column::{BlockDecoder, BlockEncoder, ValueDecoder, decode_block};
-pub use conform::conform;
+pub use conform::{conform, shown_value};
 pub use definition::{Column, Layout, Summaries, TableDefinition};
 pub use options::{CreateOptions, SummaryOption};
 pub use rows::{RowWriter, RowsDecoder, decode_rows, encode_rows};

@@ -109,10 +109,13 @@ fn same_span(wanted: &str, is: Option<&str>) -> bool {
     is.is_some_and(|is| plain(wanted) == plain(is))
 }
 
-/// The type that the call gives a column.
+/// The type that the call gives a column. Names of files are text, also where they look like numbers or dates.
 pub(super) fn told_type<'a>(options: &'a ImportOptions, name: &str) -> Option<&'a DataType> {
     let is_it = |told: &&ColumnType| fold_name(&told.column) == fold_name(name);
-    options.types.iter().find(is_it).map(|told| &told.data_type)
+    let told = options.types.iter().find(is_it).map(|told| &told.data_type);
+    let of_file = options.filename.as_ref();
+    let is_of_file = of_file.is_some_and(|column| fold_name(column) == fold_name(name));
+    told.or(is_of_file.then_some(&DataType::Utf8))
 }
 
 /// Types are given to columns of the file, and those of a table that is there stay.

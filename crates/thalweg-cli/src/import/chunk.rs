@@ -97,6 +97,41 @@ pub(crate) trait ReadChunks {
     fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure>;
 }
 
+/// A file whose chunks are changed before they are handed on, to other columns.
+pub(crate) struct ChangedChunks<F> {
+    pub(crate) inner: Box<dyn ReadChunks>,
+    /// Names of the columns after the change.
+    pub(crate) columns: Vec<String>,
+    pub(crate) change: F,
+}
+
+impl<F: Fn(Chunk) -> Chunk> ReadChunks for ChangedChunks<F> {
+    fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    fn columns_mut(&mut self) -> &mut [String] {
+        &mut self.columns
+    }
+
+    fn delimiter(&self) -> Option<u8> {
+        self.inner.delimiter()
+    }
+
+    fn has_odd_header(&self) -> bool {
+        self.inner.has_odd_header()
+    }
+
+    fn comments(&self) -> u64 {
+        self.inner.comments()
+    }
+
+    fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure> {
+        let chunk = self.inner.next_chunk()?;
+        Ok(chunk.map(&self.change))
+    }
+}
+
 /// Collects rows until they are a chunk.
 #[derive(Debug)]
 pub(crate) struct ChunkBuilder {

@@ -48,6 +48,8 @@ pub(super) struct Misfit {
     pub(super) column: usize,
     pub(super) line: u64,
     pub(super) text: String,
+    /// Its row is counted as bad because of this value: of several the one that must not be missing, or the first.
+    pub(super) is_reason: bool,
 }
 
 /// The result of converting a chunk.
@@ -154,12 +156,13 @@ impl Converter {
     }
 
     pub(super) fn convert(&self, chunk: &Chunk) -> Result<Converted, Failure> {
-        let mut reasons: Vec<Option<String>> = vec![None; chunk.rows()];
+        let mut reasons: Vec<Option<Reason>> = vec![None; chunk.rows()];
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(chunk.columns.len());
-        let mut misfits = Vec::new();
+        let (mut misfits, mut misfit_rows) = (Vec::new(), Vec::new());
         let fields = self.schema.fields().iter().zip(&self.readings);
         for (place, (text, (field, reading))) in chunk.columns.iter().zip(fields).enumerate() {
             let mut refusals = Refusals {
+                place,
                 field,
                 reasons: &mut reasons,
                 misfits: Vec::new(),
@@ -169,7 +172,13 @@ impl Converter {
                 column: place,
                 line: chunk.lines[row],
                 text: text.value(row).trim().to_owned(),
+                is_reason: false,
             }));
+            misfit_rows.extend(refusals.misfits);
+        }
+        for (misfit, row) in misfits.iter_mut().zip(misfit_rows) {
+            let reason = reasons[row].as_ref();
+            misfit.is_reason = reason.is_some_and(|reason| reason.column == misfit.column);
         }
         let nullable = self
             .schema
@@ -192,7 +201,7 @@ impl Converter {
                 .filter_map(|(row, reason)| Some((row, reason?)));
             bad.extend(rows.map(|(row, reason)| BadRow {
                 line: chunk.lines[row],
-                reason,
+                reason: reason.text,
                 raw: chunk.raw_of(row),
             }));
             bad.sort_by_key(|row| row.line);
@@ -205,23 +214,46 @@ impl Converter {
     }
 }
 
+/// Why a row is bad.
+#[derive(Clone)]
+struct Reason {
+    column: usize,
+    text: String,
+    /// The column must have a value, as that of times must.
+    is_required: bool,
+}
+
 /// Why rows of a chunk are bad.
 struct Refusals<'a> {
+    /// The place of the column.
+    place: usize,
     field: &'a Field,
-    /// The first reason of each row.
-    reasons: &'a mut [Option<String>],
-    /// The rows whose value does not fit the column.
+    /// The reason of each row: the first one of a column that must have a value, or of any.
+    reasons: &'a mut [Option<Reason>],
+    /// The rows whose value does not fit the column, in order.
     misfits: Vec<usize>,
 }
 
 impl Refusals<'_> {
     fn refuse(&mut self, row: usize, why: &str) {
-        self.reasons[row].get_or_insert_with(|| format!("column \"{}\": {why}", self.field.name()));
+        let is_required = !self.field.is_nullable();
+        let reason = &mut self.reasons[row];
+        if reason
+            .as_ref()
+            .is_none_or(|reason| is_required && !reason.is_required)
+        {
+            *reason = Some(Reason {
+                column: self.place,
+                text: format!("column \"{}\": {why}", self.field.name()),
+                is_required,
+            });
+        }
     }
 
     fn misfit(&mut self, row: usize, why: &str) {
-        if self.misfits.last() != Some(&row) {
-            self.misfits.push(row);
+        // Times are refused one by one, and what became no value once more at the end of the column.
+        if let Err(place) = self.misfits.binary_search(&row) {
+            self.misfits.insert(place, row);
         }
         self.refuse(row, why);
     }

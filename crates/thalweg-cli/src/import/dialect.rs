@@ -3,9 +3,11 @@
 //! Invariants
 //! - A file that has no separator in its first line has one column, whatever its rows contain.
 //! - Spaces separate only where nothing else does, all lines have as many words and a column of them is numbers.
+//! - Blanks around quotes are no part of fields, as far as `spaced_quotes` finds them.
 //! - A line of comment that has as many fields as the rows behind it names their columns.
 
 use super::numbers::{is_comma_decimal, is_float};
+use super::spaced_quotes::{TightQuotes, without_blanks};
 use super::times::TimeText;
 use csv::ByteRecord;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -61,6 +63,7 @@ pub(super) fn detect(
         record.len() < fields || last.is_some_and(<[u8]>::is_empty)
     };
     let ends_with_separators = fields > 1 && records.iter().all(ends_with_separator);
+    let is_spaced = without_blanks(&start, delimiter, quote, is_whole).is_some();
     let reader: Box<dyn BufRead> = Box::new(Cursor::new(start).chain(reader));
     Ok(Detected {
         delimiter,
@@ -69,6 +72,8 @@ pub(super) fn detect(
         ends_with_separators,
         reader: if delimiter == b' ' {
             Box::new(BufReader::new(SingleSpaces::new(reader, quote)))
+        } else if is_spaced {
+            Box::new(BufReader::new(TightQuotes::new(reader, delimiter, quote)))
         } else {
             reader
         },
@@ -256,6 +261,8 @@ fn is_separated_by_spaces(start: &[u8], quote: u8, is_whole: bool) -> bool {
 
 /// The first records of a file whose last one may be cut.
 fn records(start: &[u8], delimiter: u8, quote: u8, is_whole: bool) -> Vec<ByteRecord> {
+    let tight = without_blanks(start, delimiter, quote, is_whole);
+    let start = tight.as_deref().unwrap_or(start);
     let reader = csv::ReaderBuilder::new()
         .has_headers(false)
         .flexible(true)

@@ -2,6 +2,7 @@
 
 use super::chunk::{Chunk, ReadChunks};
 use super::csv_lines::CsvLines;
+use super::file_names::with_file_name;
 use super::joined_times::joined;
 use super::json_lines::{JsonLines, LateNames};
 use super::source::Input;
@@ -22,10 +23,12 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    fn of(name: &str, reader: &dyn ReadChunks) -> Self {
+    fn of(name: &str, reader: &dyn ReadChunks, options: &ImportOptions) -> Self {
+        // That of the name of the file is none of the file.
+        let added = usize::from(options.filename.is_some());
         Self {
             name: name.to_owned(),
-            columns: reader.columns().len(),
+            columns: reader.columns().len() - added,
             delimiter: reader.delimiter(),
             has_odd_header: reader.has_odd_header(),
             comments: reader.comments(),
@@ -65,7 +68,7 @@ impl<'a> FileSet<'a> {
             .ok_or_else(|| Failure::usage("name a file to import"))?;
         let (reader, bar) = open_reader(first, options, doing, names, late)?;
         let columns = reader.columns().to_vec();
-        let opened = vec![Opened::of(&first.name, &*reader)];
+        let opened = vec![Opened::of(&first.name, &*reader, options)];
         Ok(Self {
             opened,
             inputs,
@@ -131,7 +134,8 @@ impl<'a> FileSet<'a> {
                 self.columns.join(", ")
             ))
         })?;
-        self.opened.push(Opened::of(&input.name, &*reader));
+        let opened = Opened::of(&input.name, &*reader, self.options);
+        self.opened.push(opened);
         (self.reader, self.bar) = (reader, bar);
         Ok(())
     }
@@ -202,6 +206,9 @@ fn open_reader(
         && options.time_place(reader.columns()).is_none()
     {
         reader = joined(reader, columns, &name);
+    }
+    if let Some(column) = &options.filename {
+        reader = with_file_name(reader, column, input)?;
     }
     if let Some(names) = names {
         if reader.columns().len() != names.len() {

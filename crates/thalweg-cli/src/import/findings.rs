@@ -348,11 +348,19 @@ pub(super) fn odd_header(file: &str, names: &[String]) -> String {
     )
 }
 
+/// The line after an import that has named options which give columns of the new table other types.
+pub(super) fn made_anew(table: &str) -> String {
+    format!(
+        "for other types: DROP TABLE {}, then import again with the options above",
+        quoted(table)
+    )
+}
+
 /// The line about a table that `--create` has found, with the columns whose types the file alone would not have given.
 pub(super) fn was_there<'a>(
     table: &str,
     rows: u64,
-    found: impl Iterator<Item = (&'a Field, DataType)>,
+    found: impl IntoIterator<Item = (&'a Field, DataType)>,
 ) -> String {
     let differs = |is: &DataType, found: &DataType| match (is, found) {
         // What the column takes as it is.
@@ -375,7 +383,7 @@ pub(super) fn was_there<'a>(
             )
         })
     };
-    let differences: String = found.filter_map(difference).collect();
+    let differences: String = found.into_iter().filter_map(difference).collect();
     format!(
         "table \"{table}\" was there, with {}{differences}",
         counted(rows, "row")

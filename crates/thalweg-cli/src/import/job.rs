@@ -8,6 +8,7 @@ use super::checks::{
 };
 use super::chunk::Chunk;
 use super::column_names::{is_of_codes, is_of_times};
+use super::contradictions::check_texts;
 use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, is_clock, time_hint};
 use super::file_set::{FileSet, Opened, late_names};
 use super::findings::{self, NumberTimes};
@@ -205,11 +206,13 @@ impl<'a> Job<'a> {
             .as_ref()
             .filter(|_| options.no_header)
             .map(|definition| {
-                definition
-                    .columns()
-                    .iter()
-                    .map(|column| column.name.clone())
-                    .collect()
+                let of_file = options.filename.as_deref().map(fold_name);
+                let is_of_file = |name: &String| Some(fold_name(name)) == of_file;
+                let columns = definition.columns().iter();
+                let mut names: Vec<String> = columns.map(|column| column.name.clone()).collect();
+                // The column with the name of the file comes after those of the file.
+                names.sort_by_key(is_of_file);
+                names
             });
         let file = self
             .inputs
@@ -299,7 +302,7 @@ impl<'a> Job<'a> {
         for place in times() {
             check_order(&inference, place, &names[place], reads_times(place))?;
         }
-        let opened = set.opened().to_vec();
+        let (opened, delimiter) = (set.opened().to_vec(), set.delimiter());
         sample.files = opened.len();
         drop(set);
         let plan = match fields {
@@ -317,18 +320,21 @@ impl<'a> Job<'a> {
                 found: Vec::new(),
             },
         };
+        let found = |place: usize| {
+            inference.first_value(place)?;
+            let given = told_type(options, &plan.names[place]);
+            let found = inference.found(place).filter(|_| given.is_none())?;
+            Some((&plan.fields[place], found.data_type))
+        };
+        let of_file: Vec<_> = (0..plan.names.len()).filter_map(found).collect();
+        if let (Some(db), Some(table)) = (self.db, existing.filter(|_| options.create)) {
+            check_texts(db, table, &of_file, options, delimiter)?;
+        }
         if !self.is_quiet {
             opened.iter().for_each(|file| tell_file(file, &plan.names));
             if let Some(table) = existing.filter(|_| options.create) {
-                let found = |place: usize| {
-                    inference.first_value(place)?;
-                    Some((&plan.fields[place], inference.found(place)?.data_type))
-                };
-                let found = (0..plan.names.len()).filter_map(found);
-                report!(
-                    "{}",
-                    findings::was_there(table.name(), table.stats()?.rows, found)
-                );
+                let rows = table.stats()?.rows;
+                report!("{}", findings::was_there(table.name(), rows, of_file));
             }
             plan.lines().iter().for_each(|line| report!("{line}"));
             let is_clock = |place: usize| {
@@ -658,7 +664,10 @@ impl<'a> Job<'a> {
         }
         let rows = appended?;
         let is_new = |place: usize| !is_old && plan.fields[place].is_nullable();
-        let notes = rejected.lines(&plan.names, rows + rejects.count(), is_new);
+        let mut notes = rejected.lines(&plan.names, rows + rejects.count(), is_new);
+        if !options.dry_run && plan.names_an_option() {
+            notes.push(findings::made_anew(self.table));
+        }
         Ok(Attempt::Done(Imported {
             table: table.map_or(self.table, Table::name).to_owned(),
             rows,
@@ -675,6 +684,12 @@ impl Plan {
     fn nullable_fields(&self) -> Vec<Field> {
         let fields = self.fields.iter().cloned();
         fields.map(|field| field.with_nullable(true)).collect()
+    }
+
+    /// Whether the type of a column of a new table is told together with the option that gives another one.
+    fn names_an_option(&self) -> bool {
+        let mut reasons = self.found.iter().filter_map(|found| found.reason.as_ref());
+        reasons.any(|reason| reason.contains("--"))
     }
 
     fn lines(&self) -> Vec<String> {
@@ -776,6 +791,7 @@ fn first_with_type(inference: &Inference, column: usize, chunk: &Chunk) -> Optio
         column,
         line,
         text: text.to_owned(),
+        is_reason: true,
     })
 }
 

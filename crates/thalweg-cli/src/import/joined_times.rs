@@ -1,19 +1,10 @@
 //! A date and a clock in two columns as one column of times.
 
-use super::chunk::{Chunk, ReadChunks};
-use crate::failure::Failure;
+use super::chunk::{ChangedChunks, Chunk, ReadChunks};
 use arrow_array::StringArray;
 use thalweg::fold_name;
 
-/// A file whose columns `date` and `clock` are read as one, in the place of the first.
-pub(super) struct JoinedTimes {
-    inner: Box<dyn ReadChunks>,
-    columns: Vec<String>,
-    date: usize,
-    clock: usize,
-}
-
-/// `inner` with two of its columns joined, if it has both.
+/// `inner` with its columns `date` and `clock` joined in the place of the first, if it has both.
 pub(super) fn joined(
     inner: Box<dyn ReadChunks>,
     [date, clock]: [&str; 2],
@@ -32,53 +23,21 @@ pub(super) fn joined(
     }
     name.clone_into(&mut columns[date]);
     columns.remove(clock);
-    Box::new(JoinedTimes {
+    Box::new(ChangedChunks {
         inner,
         columns,
-        date,
-        clock,
+        change: move |chunk| join(chunk, date, clock),
     })
 }
 
-impl JoinedTimes {
-    fn join(&self, mut chunk: Chunk) -> Chunk {
-        let pairs = chunk.columns[self.date]
-            .iter()
-            .zip(&chunk.columns[self.clock]);
-        let times: StringArray = pairs
-            .map(|(date, clock)| Some(format!("{} {}", date?.trim(), clock?.trim())))
-            .collect();
-        chunk.columns[self.date] = times;
-        chunk.columns.remove(self.clock);
-        chunk.is_text[self.date] = true;
-        chunk.is_text.remove(self.clock);
-        chunk
-    }
-}
-
-impl ReadChunks for JoinedTimes {
-    fn columns(&self) -> &[String] {
-        &self.columns
-    }
-
-    fn columns_mut(&mut self) -> &mut [String] {
-        &mut self.columns
-    }
-
-    fn delimiter(&self) -> Option<u8> {
-        self.inner.delimiter()
-    }
-
-    fn has_odd_header(&self) -> bool {
-        self.inner.has_odd_header()
-    }
-
-    fn comments(&self) -> u64 {
-        self.inner.comments()
-    }
-
-    fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure> {
-        let chunk = self.inner.next_chunk()?;
-        Ok(chunk.map(|chunk| self.join(chunk)))
-    }
+fn join(mut chunk: Chunk, date: usize, clock: usize) -> Chunk {
+    let pairs = chunk.columns[date].iter().zip(&chunk.columns[clock]);
+    let times: StringArray = pairs
+        .map(|(date, clock)| Some(format!("{} {}", date?.trim(), clock?.trim())))
+        .collect();
+    chunk.columns[date] = times;
+    chunk.columns.remove(clock);
+    chunk.is_text[date] = true;
+    chunk.is_text.remove(clock);
+    chunk
 }

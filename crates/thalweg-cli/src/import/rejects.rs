@@ -1,4 +1,5 @@
-//! Bad rows, set apart in a CSV file: the line, what is wrong, the row as it is in the file, byte by byte.
+//! Bad rows, set apart in a CSV file: the line, what is wrong, the row as it is in the file, byte by byte (but for the blanks
+//! that `spaced_quotes` leaves out).
 
 use super::advice::shown;
 use super::advice::word;
@@ -70,7 +71,7 @@ const MOST_COLUMNS: usize = 3;
 /// One of so many rows is many: a column of which as many are bad has likely another type.
 const MANY: u64 = 20;
 
-/// Values that their columns did not take, by column.
+/// Values that their columns did not take, by column: of each row the one that it is bad because of.
 #[derive(Default)]
 pub(super) struct RejectedValues {
     columns: BTreeMap<usize, (u64, Misfit)>,
@@ -78,7 +79,7 @@ pub(super) struct RejectedValues {
 
 impl RejectedValues {
     pub(super) fn look(&mut self, misfits: &[Misfit]) {
-        for misfit in misfits {
+        for misfit in misfits.iter().filter(|misfit| misfit.is_reason) {
             let new = || (0, misfit.clone());
             self.columns.entry(misfit.column).or_insert_with(new).0 += 1;
         }

@@ -4,6 +4,7 @@
 //! - Packing is detected by the first bytes, not by the name: standard input has none.
 //! - Every input can be read again from its start: what is no file is copied to one first.
 
+use super::advice::word;
 use super::dialect::BOM;
 use crate::arguments::{FileFormat, ImportOptions};
 use crate::failure::Failure;
@@ -41,6 +42,8 @@ pub(super) struct Input {
     bytes: Bytes,
     /// For messages.
     pub(super) name: String,
+    /// The name of the file without folders and endings; `None` of what is no file.
+    pub(super) stem: Option<String>,
 }
 
 enum Bytes {
@@ -52,7 +55,7 @@ impl Input {
     /// A file, or standard input for `-`.
     pub(super) fn open(path: &Path, options: &ImportOptions) -> Result<Self, Failure> {
         if path == Path::new("-") {
-            return Self::copied(&mut io::stdin(), "standard input");
+            return Self::copied(&mut io::stdin(), "standard input", None);
         }
         if options
             .rejects
@@ -64,12 +67,21 @@ impl Input {
             ));
         }
         let name = path.display().to_string();
+        if files::is_folder(path) {
+            let folder = word(name.trim_end_matches(std::path::MAIN_SEPARATOR));
+            return Err(Failure::Other(format!(
+                "{name} is a folder, not a file: thalweg import DATABASE {folder}/*.csv --table TABLE imports all files in it that end so"
+            )));
+        }
         let mut file = files::open(path)?;
         if file.metadata().is_ok_and(|found| !found.is_file()) {
-            return Self::copied(&mut file, &name);
+            return Self::copied(&mut file, &name, stem_of(path));
         }
-        let bytes = Bytes::File(file);
-        Ok(Self { bytes, name })
+        Ok(Self {
+            bytes: Bytes::File(file),
+            name,
+            stem: stem_of(path),
+        })
     }
 
     /// Bytes in memory.
@@ -77,11 +89,12 @@ impl Input {
         Self {
             bytes: Bytes::Memory(bytes),
             name: "the sample".to_owned(),
+            stem: None,
         }
     }
 
     /// A pipe, copied to a file without a name.
-    fn copied(pipe: &mut dyn Read, name: &str) -> Result<Self, Failure> {
+    fn copied(pipe: &mut dyn Read, name: &str, stem: Option<String>) -> Result<Self, Failure> {
         let fail = |error: io::Error| Failure::Other(format!("reading {name}: {error}"));
         let mut file = tempfile::tempfile().map_err(fail)?;
         let bar = progress::bytes("read", None);
@@ -90,6 +103,7 @@ impl Input {
         Ok(Self {
             bytes: Bytes::File(file),
             name: name.to_owned(),
+            stem,
         })
     }
 
@@ -259,6 +273,27 @@ fn is_line_protocol(start: &[u8]) -> bool {
         && time.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Endings of names that say what a file holds.
+const ENDINGS: [&str; 10] = [
+    ".csv", ".tsv", ".tab", ".psv", ".txt", ".dat", ".log", ".json", ".jsonl", ".ndjson",
+];
+
+/// The name of a file without its folders, and without endings that say how it is packed and what it holds.
+fn stem_of(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    let without = |name: &str, endings: &[&str]| {
+        let lower = name.to_ascii_lowercase();
+        let ending = endings.iter().find(|ending| lower.ends_with(*ending));
+        // A name of nothing but an ending stays.
+        let end = ending
+            .map(|ending| name.len() - ending.len())
+            .filter(|end| *end > 0);
+        name[..end.unwrap_or(name.len())].to_owned()
+    };
+    let unpacked = without(&name, &[".gz", ".zst"]);
+    Some(without(&unpacked, &ENDINGS))
+}
+
 /// What the name of a file says of it.
 struct Format {
     format: FileFormat,
@@ -282,6 +317,26 @@ impl Format {
         Self {
             format,
             is_tsv: ends(&[".tsv"]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_have_no_folders_and_no_endings() {
+        for (path, stem) in [
+            ("data/s1.csv", "s1"),
+            ("s1.CSV.gz", "s1"),
+            ("a.b/room 1.5.csv", "room 1.5"),
+            ("/x/log.2024-01-01", "log.2024-01-01"),
+            ("s.jsonl.zst", "s"),
+            (".csv", ".csv"),
+            ("größe", "größe"),
+        ] {
+            assert_eq!(stem_of(Path::new(path)).as_deref(), Some(stem));
         }
     }
 }

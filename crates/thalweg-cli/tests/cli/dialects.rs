@@ -750,3 +750,40 @@ fn standard_input_can_begin_again() {
         "n,m\n150001,149999.0\n"
     );
 }
+
+#[test]
+fn quotes_behind_blanks_are_quotes() {
+    check(&[
+        case(
+            "ts, \"temp\"\n2024-01-01, \"1.5\"\n",
+            &[],
+            "ts,temp\n2024-01-01,1.5\n",
+            &["temp is double", "separated by commas"],
+        ),
+        case(
+            "\"a\", \"b\", c\n1,  \"x, y\", z\n2, \"u\"\"v\" ,w\n",
+            &[],
+            "a,b,c\n1,\"x, y\", z\n2,\"u\"\"v\",w\n",
+            &["t.csv: 3 columns, separated by commas"],
+        ),
+        case(
+            "a; \"b\"\n1; \"x;\ny\"\n",
+            &[],
+            "a,b\n1,\"x;\ny\"\n",
+            &["separated by semicolons"],
+        ),
+        case(
+            "a, 'b'\n1, 'x, y'\n",
+            &["--quote", "'"],
+            "a,b\n1,\"x, y\"\n",
+            &[],
+        ),
+        // A quote that is part of a text.
+        case(
+            "a,b\n1, \"x\" y\n2, z\n",
+            &[],
+            "a,b\n1,\" \"\"x\"\" y\"\n2, z\n",
+            &[],
+        ),
+    ]);
+}

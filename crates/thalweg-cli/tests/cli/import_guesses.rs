@@ -214,3 +214,90 @@ fn objects_of_json_that_are_written_otherwise_say_how() {
         assert!(message.contains(wanted), "{text:?}: {message}");
     }
 }
+
+/// Imports a file into a new table, bad rows into a file of rejects, and returns what the import prints.
+fn rejected(text: &str, more: &[&str]) -> String {
+    let place = Place::new();
+    let rejects = place.folder.path().join("bad.csv");
+    let rejects = ["--rejects", rejects.to_str().unwrap()];
+    import(&place, "t.csv", text, &[&rejects, more].concat()).err
+}
+
+#[test]
+fn a_rejected_row_counts_for_one_column() {
+    let told = rejected(
+        "ts,v\n2024-01-01,1\nbad,2\nworse,3\nbad,4\n",
+        &["--time", "ts"],
+    );
+    assert!(
+        told.ends_with("  3 rows because of column \"ts\", as \"bad\" in line 3\n"),
+        "{told}"
+    );
+    // A header that is repeated is bad because of its time, wherever that stands.
+    for (text, line) in [
+        ("ts,v\n2024-01-01,1\nts,v\n2024-01-02,2\n", 3),
+        ("v,ts\n1,2024-01-01\nv,ts\n2,2024-01-02\n", 3),
+    ] {
+        let told = rejected(text, &["--time", "ts"]);
+        let wanted = format!("  1 row because of column \"ts\", as \"ts\" in line {line}\n");
+        assert!(
+            told.ends_with(&wanted) && !told.contains("column \"v\""),
+            "{told}"
+        );
+    }
+    // Of two columns that may be missing the first one counts.
+    let told = rejected(
+        "v,w\n1,2\nx,y\n3,z\n",
+        &["--type", "v=double", "--type", "w=double"],
+    );
+    let [first, second] = ["\"v\", as \"x\" in line 3", "\"w\", as \"z\" in line 4"]
+        .map(|column| format!("  1 row because of column {column}"));
+    assert!(told.contains(&first) && told.contains(&second), "{told}");
+    assert!(!told.contains("\"ts\": --type"), "{told}");
+}
+
+#[test]
+fn options_that_come_too_late_are_refused() {
+    for (text, option) in [
+        ("ts,v\n2024-01-01,1\n2024-01-02,NA\n", &["--null", "NA"][..]),
+        ("ts,v\n2024-01-01,\"1,234.5\"\n", &["--thousands", ","]),
+        ("k,v\na,31.12.24\n", &["--time-format", "%d.%m.%y"]),
+    ] {
+        let place = Place::new();
+        let told = import(&place, "t.csv", text, &[]).err;
+        assert!(
+            told.ends_with(
+                "for other types: DROP TABLE t, then import again with the options above\n"
+            ) || option[0] == "--time-format",
+            "{told}"
+        );
+        let message = import(&place, "t.csv", text, option).fails(2);
+        assert!(
+            message.contains("column \"v\" is varchar, not ")
+                && message.contains(&format!("as {} makes it: drop the table first", option[0])),
+            "{message}"
+        );
+        let rows = place.sql("SELECT count(*) AS n FROM t");
+        // Without --create texts are appended, and after a drop the table is made anew.
+        let file = place.folder.path().join("t.csv");
+        let call = ["import", "db", file.to_str().unwrap(), "--table", "t"];
+        place.run(call.iter().chain(option)).ok();
+        assert_ne!(place.sql("SELECT count(*) AS n FROM t"), rows);
+        place.sql("DROP TABLE t");
+        let told = import(&place, "t.csv", text, option).err;
+        assert!(
+            !told.contains("v is varchar") && !told.contains("other types"),
+            "{told}"
+        );
+        // The next file of a table that was made so.
+        import(&place, "t.csv", text, option).ok();
+    }
+    // Texts that no option makes, in a table whose next file has numbers alone.
+    let place = Place::new();
+    let null = ["--null", "NA"];
+    import(&place, "a.csv", "v\nopen\n1\nNA\n", &null).ok();
+    import(&place, "b.csv", "v\n1\nNA\n", &null).ok();
+    let place = Place::new();
+    import(&place, "a.csv", "v,w\nNA,1\n", &null).ok();
+    import(&place, "b.csv", "v,w\n1,1\n", &null).ok();
+}

@@ -279,7 +279,9 @@ fn keys_of_json_may_come_late() {
     let message = place.run(into).fails(1);
     assert!(message.contains("\"late\" is no column"), "{message}");
     assert_eq!(place.sql("SELECT count(*) AS n FROM o"), "n\n0\n");
-    let ended = place.run(into.into_iter().chain(["--rejects", "bad.csv"]));
+    let rejects = place.folder.path().join("bad.csv");
+    let rejects = ["--rejects", rejects.to_str().unwrap()];
+    let ended = place.run(into.into_iter().chain(rejects));
     assert!(ended.err.contains("rejected 1,000 rows"), "{ended:?}");
     ended.ok();
     assert_eq!(place.sql("SELECT count(*) AS n FROM o"), "n\n11000\n");

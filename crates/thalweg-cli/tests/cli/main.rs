@@ -7,6 +7,7 @@
 
 mod demo;
 mod dialects;
+mod file_names;
 mod hints;
 mod import;
 mod import_guesses;
@@ -207,6 +208,12 @@ fn what_this_version_lacks_is_named() {
             "{call:?}"
         );
     }
+    // Both say what writes rows to a file.
+    let way = "thalweg sql DATABASE \"SELECT * FROM t\" --format csv (or json, arrow) > FILE";
+    for call in [&["export", "db"][..], &["export"], &["export", "--help"]] {
+        assert!(place.run(call).fails(1).contains(way), "{call:?}");
+    }
+    assert!(place.run(["help", "export"]).ok().contains(way));
     assert_eq!(
         place.run(["--version"]).ok(),
         format!("thalweg {}\n", env!("CARGO_PKG_VERSION"))

@@ -210,3 +210,37 @@ fn commands_of_psql_are_known() {
     let message = place.run_with(["db"], "\\x\n").fails(2);
     assert!(message.contains("begin with a dot"), "{message}");
 }
+
+#[test]
+fn a_command_in_an_open_statement_says_so() {
+    let place = Place::new();
+    let message = place.run_with(["db"], "SELECT 1\n.tables\n").fails(2);
+    assert!(
+        message.contains("the statement before .tables has no semicolon"),
+        "{message}"
+    );
+    // Not in a text or a comment, nor where a number begins so.
+    let script = "SELECT 'a\n.tables\n' AS a, 1 /*\n.help\n*/ +\n.5 AS b;\n";
+    assert_eq!(
+        place.run_with(["db"], script).ok(),
+        "a,b\n\"a\n.tables\n\",1.5\n"
+    );
+}
+
+#[test]
+fn the_shell_imports_from_home() {
+    let place = Place::new();
+    place.file("x.csv", "v\n7\n");
+    let mut shell = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .arg(&place.db)
+        .env("HOME", place.folder.path())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = shell.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, b".import ~/x.csv t --create\n").unwrap();
+    drop(stdin);
+    assert!(shell.wait().unwrap().success());
+    assert_eq!(place.sql("SELECT * FROM t"), "v\n7\n");
+}

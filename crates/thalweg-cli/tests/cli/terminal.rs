@@ -112,3 +112,25 @@ fn words_are_completed() {
     assert!(shown.contains("count(temperature"), "{shown}");
     assert!(shown.contains("│ 0 │"), "{shown}");
 }
+
+#[test]
+fn the_history_has_whole_statements() {
+    let place = Place::new();
+    let typed = [
+        "SELECT 40\n",
+        "  + 2\n",
+        "AS answer;\n",
+        ".timer off\n",
+        // One statement up is the whole one, behind the command.
+        "\x1b[A\x1b[A\n",
+        "exit\n",
+    ];
+    let Some(shown) = on_terminal(&place, "$DB", &typed) else {
+        return;
+    };
+    assert_eq!(shown.matches(" 42 │").count(), 2, "{shown}");
+    // So it is in the next shell, behind the last word of this one.
+    let typed = ["\x1b[A\x1b[A\n", "exit\n"];
+    let shown = on_terminal(&place, "$DB", &typed).unwrap_or_default();
+    assert_eq!(shown.matches(" 42 │").count(), 1, "{shown}");
+}

@@ -215,8 +215,8 @@ impl OrderReplace {
         if self.order == 0 && !self.coverage.is_empty() {
             return Err("the rows of a table cover no rows");
         }
-        if self.added.iter().any(Entry::is_block) {
-            return Err("a replacement adds a block in the place of a fragment");
+        if !self.added.iter().all(|root| root.fragment) {
+            return Err("a replacement adds what is not the root page of a fragment");
         }
         check_ranges(&self.coverage)
     }

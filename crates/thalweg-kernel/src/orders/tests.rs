@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{ErrorKind, Result};
 use crate::ids::{CommitNo, FileId, TableId};
-use crate::index::EntryKey;
+use crate::index::{Entry, EntryKey};
 use crate::masks::ItemName;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -293,6 +293,31 @@ fn replacements_that_contradict_themselves_are_damage() {
         ReplaceEdit::decode(&bytes).unwrap_err().kind(),
         ErrorKind::Corruption
     );
+}
+
+#[test]
+fn replacements_add_fragments_alone() {
+    let adding = |fragment: bool| {
+        let mut edit = by_runs();
+        edit.deleted = 46;
+        edit.orders[0].added = vec![Entry {
+            level: 1,
+            fragment,
+            rows: 50,
+            blocks: 2,
+            key_min: -3,
+            key_max: 8,
+            ..Entry::unknown()
+        }];
+        edit
+    };
+    let whole = adding(true);
+    let bytes = bytes_of_replace(&whole);
+    assert_eq!(ReplaceEdit::decode(&bytes).unwrap(), whole);
+    let page_of_a_tree = adding(false);
+    assert!(page_of_a_tree.check().is_err());
+    let error = ReplaceEdit::decode(&bytes_of_replace(&page_of_a_tree)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
 }
 
 /// What happens to a coverage.

@@ -237,10 +237,7 @@ fn common_bytes(a: &[u8], b: &[u8]) -> usize {
 fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<(&'a [u8], &'a [u8])> {
     let first = values.next()?;
     let mut found = Extremes::new(first, first);
-    for value in values {
-        if found.takes_quickly(value) {
-            continue;
-        }
+    while let Some(value) = found.take_quickly(&mut values) {
         match value.cmp(found.smallest) {
             std::cmp::Ordering::Equal => {}
             std::cmp::Ordering::Less => found = Extremes::new(value, found.largest),
@@ -284,53 +281,46 @@ impl<'a> Extremes<'a> {
         }
     }
 
-    /// Takes a value in if its first bytes after the common ones tell how it compares with both extremes. A new extreme leaves the
-    /// common bytes as they are: beyond the old one it differs from the other one at the same place.
+    /// Takes in values as long as the word after the common bytes tells how they compare with both extremes, and returns the first one
+    /// where it does not. A new extreme leaves the common bytes as they are: beyond the old one it differs from the other one at the
+    /// same place. Nearly all values end here, so what they are compared with is kept in registers.
     #[inline]
-    fn takes_quickly(&mut self, value: &'a [u8]) -> bool {
-        let Some((front, rest)) = value.split_at_checked(self.common.len()) else {
-            return false;
-        };
-        if !self.begins(front, value) {
-            return false;
-        }
-        if rest.is_empty() {
-            // It is what all begin with.
-            return self.smallest.len() == front.len();
-        }
-        let (smallest, largest) = self.words;
-        let word = word(rest);
-        if smallest < word && word < largest {
-            return true;
-        }
-        if smallest == largest || word == smallest || word == largest {
-            return false;
-        }
-        if word > largest {
-            (self.largest, self.words.1) = (value, word);
-        } else if word < smallest {
-            (self.smallest, self.words.0) = (value, word);
-        }
-        true
-    }
-
-    /// Whether the front of a value, as long as the common bytes, is these. Words are compared: a call for each value takes longer than
-    /// all else that is done with it.
-    #[inline]
-    fn begins(&self, front: &[u8], value: &[u8]) -> bool {
+    fn take_quickly(&mut self, values: &mut impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+        let common = self.common;
+        let common_end = common.last_chunk::<WORD_BYTES>();
         let (first, bits) = self.front;
-        if (word(value) ^ first) & bits != 0 {
-            return false;
-        }
-        if front.len() <= WORD_BYTES {
-            return true;
-        }
-        if front.last_chunk::<WORD_BYTES>() != self.common.last_chunk() {
-            return false;
-        }
-        let words = front.as_chunks::<WORD_BYTES>().0.iter();
-        let mut between = words.zip(self.common.as_chunks().0).skip(1);
-        front.len() <= 2 * WORD_BYTES || between.all(|(a, b)| a == b)
+        let (mut low, mut high) = self.words;
+        let found = values.find(|value| {
+            let Some((front, rest)) = value.split_at_checked(common.len()) else {
+                return true;
+            };
+            let mut begins = (word(value) ^ first) & bits == 0;
+            if common.len() > WORD_BYTES {
+                begins &= front.last_chunk() == common_end;
+                begins &= common.len() <= 2 * WORD_BYTES || front == common;
+            }
+            if !begins {
+                return true;
+            }
+            let word = word(rest);
+            if low < word && word < high {
+                return false;
+            }
+            if word == low || word == high || low == high || rest.is_empty() {
+                let is_one = |extreme: &[u8]| extreme.len() == value.len();
+                let is_low = word == low && is_one(self.smallest);
+                let is_high = word == high && is_one(self.largest);
+                return rest.len() > WORD_BYTES || !(is_low || is_high);
+            }
+            if word > high {
+                (self.largest, high) = (value, word);
+            } else {
+                (self.smallest, low) = (value, word);
+            }
+            false
+        });
+        self.words = (low, high);
+        found
     }
 }
 

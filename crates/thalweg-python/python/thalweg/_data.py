@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy
 import pyarrow
 
-from thalweg._thalweg import SchemaError
+from thalweg._thalweg import SchemaError, _type_words
 
 # Units of datetime64 that Arrow has, those that become whole seconds, and those too fine to be stored.
 _ARROW_UNITS = {"s", "ms", "us", "ns"}
@@ -167,13 +167,33 @@ def to_arrow(data):
     chunks = Chunks.of(data, (), None)
     if chunks is None:
         return None
-    tables = [pyarrow.Table.from_batches([batch]) for batch in chunks]
-    if not tables:
+    parts = [(part, table) for part, table in chunks.tables if table.num_rows]
+    if not parts:
         raise SchemaError("there are no rows, so there are no columns either: give the columns as a dict of names and types")
     try:
-        return pyarrow.concat_tables(tables, promote_options="permissive")
+        return pyarrow.concat_tables([table for _, table in parts], promote_options="permissive")
     except (pyarrow.ArrowException, TypeError) as error:
-        raise SchemaError(f"the rows do not have the same columns: {_text(error)}") from None
+        raise SchemaError(_of_two_types(parts) or f"the rows do not have the same columns: {_text(error)}") from None
+
+
+def _of_two_types(parts):
+    """The error message for a column that has types without a common one in two of the tables; None if there is no such column."""
+    known = {}
+    for part, table in parts:
+        for field in table.schema:
+            first_part, first = known.setdefault(field.name, (part, field))
+            if pyarrow.types.is_null(first.type):
+                known[field.name] = part, field
+                continue
+            try:
+                pyarrow.unify_schemas([pyarrow.schema([first]), pyarrow.schema([field])], promote_options="permissive")
+            except (pyarrow.ArrowException, TypeError):
+                is_type, was_type = _type_words(field.type), _type_words(first.type)
+                return (
+                    f'column "{field.name}" is {was_type} in {first_part} and {is_type} in {part}: give it one type in all of them, as by '
+                    "dtype= of read_csv, or create the table with names and types first, then append"
+                )
+    return None
 
 
 class Chunks:
@@ -199,7 +219,9 @@ class Chunks:
         return cls(data, names, time)
 
     def __init__(self, data, names, time):
-        self.batches = self._read(iter(data), names, time)
+        # Each with a word on what it is. They are read once: as tables or as their batches.
+        self.tables = self._read(iter(data), names, time)
+        self.batches = (batch for _, table in self.tables for batch in table.to_batches())
 
     def __iter__(self):
         return self.batches
@@ -209,7 +231,7 @@ class Chunks:
 
     def _read(self, items, names, time):
         rows = []
-        for item in items:
+        for number, item in enumerate(items):
             named = None if isinstance(item, dict) else _named(item)
             if named is not None:
                 item = named
@@ -217,16 +239,16 @@ class Chunks:
                 item = _in_order(item, names)
             is_row = _is_row(item)
             if rows and (not is_row or len(rows) == _GATHERED_ROWS):
-                yield from from_rows(rows).to_batches()
+                yield f"the rows from {number - len(rows)} on", from_rows(rows)
                 rows = []
             if is_row:
                 rows.append(item)
             elif _is_item(item):
-                yield from _table(item, names, time).to_batches()
+                yield f"frame {number + 1}" if number else "the first frame", _table(item, names, time)
             else:
                 raise SchemaError(f"the rows came with {_no_item(item, names)}")
         if rows:
-            yield from from_rows(rows).to_batches()
+            yield f"the rows from {number + 1 - len(rows)} on", from_rows(rows)
 
 
 def from_rows(rows):

@@ -39,7 +39,14 @@ def read(given, time):
         return None, _data.from_pandas(frame, (), None), time
     if hasattr(given, "__arrow_c_schema__") and not _is_data(given):
         return pyarrow.schema(given), None, time
+    if _is_dataset(given):
+        return None, given, time
     return None, _data.to_arrow(given), time
+
+
+def _is_dataset(given):
+    """Whether it is a dataset of pyarrow, or a scanner of one, which are read batch by batch."""
+    return type(given).__module__ == "pyarrow._dataset"
 
 
 def _is_dtypes(given):

@@ -4,9 +4,9 @@
 //! number that is written in the statement becomes the decimal that it is where it has one, so that a condition on a column stays
 //! exact and needs no cast of the column; beside any other float a decimal becomes a float, as in PostgreSQL and DuckDB.
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{
     Between, BinaryExpr, Case, InList, InSubquery, ScalarFunction,
@@ -19,6 +19,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
 
+use super::nodes::holds;
 use super::time_unit::compares;
 
 const MAX_DIGITS: i16 = 38;
@@ -29,7 +30,7 @@ pub(crate) struct DecimalsBesideFloats;
 
 impl AnalyzerRule for DecimalsBesideFloats {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        if !is_needed(&plan)? {
+        if !holds(&plan, is_decimal, &[])? {
             return Ok(plan);
         }
         plan.transform_up_with_subqueries(in_node)
@@ -39,38 +40,6 @@ impl AnalyzerRule for DecimalsBesideFloats {
     fn name(&self) -> &'static str {
         "thalweg_decimals_beside_floats"
     }
-}
-
-/// Whether there is any decimal: short statements have no time for more than this look.
-fn is_needed(plan: &LogicalPlan) -> Result<bool> {
-    let makes_decimal = |expr: &Expr| {
-        Ok(match expr {
-            Expr::Cast(cast) => is_decimal(cast.field.data_type()),
-            Expr::TryCast(cast) => is_decimal(cast.field.data_type()),
-            Expr::Literal(value, _) => is_decimal(&value.data_type()),
-            Expr::ScalarFunction(call) => {
-                matches!(call.func.name(), "arrow_cast" | "arrow_try_cast")
-            }
-            _ => false,
-        })
-    };
-    let holds_decimals = |schema: &Schema| {
-        let mut fields = schema.fields().iter();
-        fields.any(|field| is_decimal(field.data_type()))
-    };
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found |= match node {
-            LogicalPlan::TableScan(scan) => holds_decimals(&scan.source.schema()),
-            LogicalPlan::Values(values) => holds_decimals(values.schema.as_arrow()),
-            _ => false,
-        };
-        node.apply_expressions(|expr| {
-            found |= expr.exists(makes_decimal)?;
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })?;
-    Ok(found)
 }
 
 fn in_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

@@ -11,6 +11,7 @@ mod computed_floats;
 pub(crate) mod correlated;
 pub(crate) mod counted_sets;
 pub(crate) mod dates;
+pub(crate) mod dates_beside_numbers;
 pub(crate) mod decimals;
 pub(crate) mod empty_subqueries;
 mod float_keys;
@@ -24,6 +25,7 @@ mod naive_time;
 mod nodes;
 mod one_row_joins;
 mod parts;
+pub(crate) mod time_orders;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
 mod unsigned_frames;
@@ -65,6 +67,7 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         })?
         .transform_data(lengths::in_subqueries)?
         .transform_data(in_subqueries::three_valued)?
+        .transform_data(time_orders::by_time)?
         .transform_data(rewrite_exprs)?
         .transform_data(float_keys::in_node)?
         .transform_data(zoned_times::in_frames)?

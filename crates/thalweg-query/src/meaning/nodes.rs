@@ -1,10 +1,57 @@
-//! Helpers of the analyzer rules: rewriting the expressions of all nodes of a plan, and the columns of a node.
+//! Helpers of the analyzer rules: whether a plan has values of some types, rewriting the expressions of all its nodes, and the columns
+//! of a node.
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::utils::NamePreserver;
+
+/// Whether a plan may have values of a type: in a column of its tables, as written, or cast to, or of one of these functions. Short
+/// statements have no time for more than this look.
+pub(super) fn holds(
+    plan: &LogicalPlan,
+    is: impl Fn(&DataType) -> bool,
+    calls: &[&str],
+) -> Result<bool> {
+    let makes = |expr: &Expr| {
+        Ok(match expr {
+            Expr::Cast(cast) => is(cast.field.data_type()),
+            Expr::TryCast(cast) => is(cast.field.data_type()),
+            Expr::Literal(value, _) => is(&value.data_type()),
+            Expr::Placeholder(parameter) => {
+                let field = parameter.field.as_ref();
+                field.is_some_and(|field| is(field.data_type()))
+            }
+            Expr::ScalarFunction(call) => {
+                let name = call.func.name();
+                calls.contains(&name) || matches!(name, "arrow_cast" | "arrow_try_cast")
+            }
+            Expr::WindowFunction(call) => calls.contains(&call.fun.name()),
+            _ => false,
+        })
+    };
+    let in_columns =
+        |schema: &Schema| { schema.fields().iter() }.any(|field| is(field.data_type()));
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= match node {
+            LogicalPlan::TableScan(scan) => in_columns(&scan.source.schema()),
+            LogicalPlan::Values(values) => in_columns(values.schema.as_arrow()),
+            _ => false,
+        };
+        node.apply_expressions(|expr| {
+            found = found || expr.exists(makes)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
+}
 
 /// The plan with each expression rewritten, from its leaves up, beside the columns that it can name. Names stay as they are; types and
 /// what may be NULL are worked out again, also above.

@@ -118,10 +118,9 @@ impl<'a> Tables<'a> {
     /// Columns that were computed have names that nobody writes: they are left out where there are others.
     fn of(valid: &'a [Column]) -> Self {
         let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | ' ' | '.' | '%');
-        let is_written = |column: &&Column| match column.relation {
-            Some(_) => !is_call(&column.name),
-            None => column.name.chars().all(is_of_name),
-        };
+        // Those of a query in FROM, which double quotes reach.
+        let is_written =
+            |column: &&Column| column.relation.is_some() || column.name.chars().all(is_of_name);
         let written: Vec<&Column> = valid.iter().filter(is_written).collect();
         let shown = match written.is_empty() {
             true => valid.iter().collect(),
@@ -191,15 +190,6 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Whether a name is that of a call, as `avg(temp)`.
-fn is_call(name: &str) -> bool {
-    let Some((function, _)) = name.split_once('(') else {
-        return false;
-    };
-    let last = function.chars().next_back();
-    last.is_some_and(|c| c.is_alphanumeric() || c == '_')
-}
-
 /// Whether a name is read without quotes.
 fn is_plain(name: &str) -> bool {
     let begins_with_digit = name.starts_with(|c: char| c.is_ascii_digit());
@@ -225,7 +215,12 @@ fn list(columns: &[&str]) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("{}{more}", listed.join(", "))
+    let is_call = |name: &&&str| name.ends_with(')') && name.contains('(');
+    let named = match columns[..shown].iter().find(is_call) {
+        Some(call) => format!("; a result is named by AS, as in {call} AS x"),
+        None => String::new(),
+    };
+    format!("{}{more}{named}", listed.join(", "))
 }
 
 #[cfg(test)]
@@ -282,7 +277,7 @@ mod tests {
             (
                 "count",
                 &["count(*)"],
-                "there is no column \"count\"; did you mean \"count(*)\"? the columns are \"count(*)\"",
+                "there is no column \"count\"; did you mean \"count(*)\"? the columns are \"count(*)\"; a result is named by AS, as in count(*) AS x",
             ),
             (
                 "x",

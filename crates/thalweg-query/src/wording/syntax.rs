@@ -69,6 +69,9 @@ const OTHERS: [(&str, &str); 4] = [
     ("No infix parser for token", "there is no such operator"),
 ];
 
+/// How the message of a text begins that is too short.
+const AT_END: &str = "the statement ends where";
+
 /// The parser's message with the place in front and a guess at what was meant.
 pub(crate) fn reworded(text: &str) -> String {
     let mut text = text.trim();
@@ -95,7 +98,7 @@ pub(crate) fn reworded(text: &str) -> String {
         false => known.map_or(wanted, |(_, words)| *words),
     };
     match found {
-        "EOF" => format!("the statement ends where {words} should follow"),
+        "EOF" => format!("{AT_END} {words} should follow"),
         found => format!(
             "{place}expected {words}, found {found}{}",
             guess(wanted, found)
@@ -153,9 +156,10 @@ const MOST_INSIDE: usize = 32;
 /// Levels of brackets in them.
 const MOST_LEVELS: usize = 64;
 
-/// Whether a message is of a bracket that does not close where it should.
-pub(crate) fn is_at_bracket(message: &str) -> bool {
-    place_of(message).is_some() && message.contains(": expected ), found ")
+/// Whether a message is of a place in the text, behind which a query in brackets may be wrong: the parser goes back from such a query,
+/// takes it for tables in brackets, and fails there.
+pub(crate) fn is_of_place(message: &str) -> bool {
+    place_of(message).is_some()
 }
 
 /// The message of the query in brackets that fails furthest in the text, if that is behind the place of `message`.
@@ -178,11 +182,80 @@ pub(crate) fn in_query_inside(message: &str, tokens: &[TokenWithSpan]) -> Option
             continue;
         };
         let words = reworded(&error.to_string());
+        if words.starts_with(AT_END) {
+            return Some(words);
+        }
         if let Some(place) = place_of(&words).filter(|place| *place > furthest) {
             (furthest, found) = (place, Some(words));
         }
     }
     found
+}
+
+/// The message of a CASE without END. The parser goes back from it, and takes CASE for a name.
+pub(crate) fn missing_end(tokens: &[TokenWithSpan]) -> Option<String> {
+    const CLAUSES_BEHIND: [Keyword; 8] = [
+        Keyword::FROM,
+        Keyword::WHERE,
+        Keyword::GROUP,
+        Keyword::HAVING,
+        Keyword::ORDER,
+        Keyword::LIMIT,
+        Keyword::UNION,
+        Keyword::SELECT,
+    ];
+    // Of each level of brackets, whether each open CASE has a WHEN.
+    let mut levels: Vec<Vec<bool>> = vec![Vec::new()];
+    let mut before = None;
+    for token in tokens {
+        let cases = levels.last_mut()?;
+        let is_open = cases.iter().any(|has_when| *has_when);
+        let ends = match &token.token {
+            Token::Whitespace(_) => continue,
+            Token::LParen | Token::LBracket => {
+                levels.push(Vec::new());
+                false
+            }
+            Token::RParen | Token::RBracket if is_open => true,
+            Token::RParen | Token::RBracket => {
+                levels.pop();
+                false
+            }
+            Token::SemiColon if is_open => return Some(format!("{AT_END} END should follow")),
+            Token::Word(word) => {
+                match word.keyword {
+                    Keyword::CASE if before != Some(Keyword::END) => cases.push(false),
+                    Keyword::WHEN => {
+                        if let Some(has_when) = cases.last_mut() {
+                            *has_when = true;
+                        }
+                    }
+                    Keyword::END => {
+                        cases.pop();
+                    }
+                    _ => {}
+                }
+                // `IS DISTINCT FROM`
+                is_open
+                    && CLAUSES_BEHIND.contains(&word.keyword)
+                    && before != Some(Keyword::DISTINCT)
+            }
+            _ => false,
+        };
+        if ends {
+            let (at, found) = (token.span.start, &token.token);
+            let (line, column) = (at.line, at.column);
+            return Some(format!(
+                "line {line}, column {column}: expected END, found {found}"
+            ));
+        }
+        before = match &token.token {
+            Token::Word(word) => Some(word.keyword),
+            _ => None,
+        };
+    }
+    let is_open = levels.last()?.iter().any(|has_when| *has_when);
+    is_open.then(|| format!("{AT_END} END should follow"))
 }
 
 /// The line and column that a message begins with.
@@ -217,6 +290,9 @@ fn guess(wanted: &str, found: &str) -> String {
     }
     if upper == "BY" {
         return "; did you mean GROUP BY or ORDER BY?".to_owned();
+    }
+    if upper == "NULL" {
+        return "; did you mean NULLS FIRST or NULLS LAST?".to_owned();
     }
     if found == "%" {
         return "; write ? or $name for a parameter".to_owned();

@@ -8,7 +8,7 @@
 //! the caller and the pool; a large append goes to files of its own, which one small frame makes part of the table.
 
 use crate::closed::Closed;
-use crate::conform::conform;
+use crate::conform::conform_after;
 use crate::definition::TableDefinition;
 use crate::engine::{AppendLimits, Engine};
 use crate::order::{Cutter, sorted_batch};
@@ -149,7 +149,7 @@ impl<'a> Intake<'a> {
     }
 
     fn push(&mut self, batch: &RecordBatch) -> Result<()> {
-        let batch = conform(&self.shape.definition, batch)?;
+        let batch = conform_after(self.rows, &self.shape.definition, batch)?;
         if batch.num_rows() == 0 {
             return Ok(());
         }

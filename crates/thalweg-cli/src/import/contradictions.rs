@@ -1,0 +1,114 @@
+//! Texts of a table that the options of an import would have stored as another type.
+//!
+//! Invariant: such an import is refused before anything is stored, where it could have made the table: it is the second one of
+//! a file whose first import has named the option, and would store all rows twice.
+
+use super::chunk::{Chunk, ChunkBuilder};
+use super::findings::type_words;
+use super::infer::Inference;
+use super::kinds::Rules;
+use super::nulls::Nulls;
+use crate::arguments::ImportOptions;
+use crate::failure::Failure;
+use crate::schema::quoted;
+use arrow_array::cast::AsArray;
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field};
+use thalweg::{Database, Table};
+
+/// Texts of a column that are looked at, at most.
+const MOST_TEXTS: usize = 100_000;
+
+/// An error if a column of the table is text only because the options of this import were not those of the one that has made it.
+/// `found`: the columns of the file, and their types by the file and the options.
+pub(super) fn check_texts(
+    db: &Database,
+    table: &Table,
+    found: &[(&Field, DataType)],
+    options: &ImportOptions,
+    delimiter: Option<u8>,
+) -> Result<(), Failure> {
+    let given = given_options(options);
+    if given.is_empty() {
+        return Ok(());
+    }
+    let without = ImportOptions {
+        null: Vec::new(),
+        thousands: None,
+        decimal: None,
+        time_format: Vec::new(),
+        ..options.clone()
+    };
+    let texts = found.iter().filter(|(field, by_file)| {
+        *field.data_type() == DataType::Utf8 && *by_file != DataType::Utf8
+    });
+    for (field, _) in texts {
+        let texts = texts_of(db, table, field.name())?;
+        let by = |options: &ImportOptions| type_of(&texts, options, delimiter);
+        let (Some(wanted), None) = (by(options), by(&without)) else {
+            continue;
+        };
+        return Err(Failure::usage(format!(
+            "table \"{}\" exists and its column \"{}\" is varchar, not {} as {} makes it: drop the table first, or leave out \
+             --create to append the texts",
+            table.name(),
+            field.name(),
+            type_words(&wanted),
+            given.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+/// The options that decide how texts are read.
+fn given_options(options: &ImportOptions) -> Vec<&'static str> {
+    let given = [
+        ("--null", !options.null.is_empty()),
+        ("--thousands", options.thousands.is_some()),
+        ("--decimal", options.decimal.is_some()),
+        ("--time-format", !options.time_format.is_empty()),
+    ];
+    let given = given.into_iter().filter(|(_, is_given)| *is_given);
+    given.map(|(name, _)| name).collect()
+}
+
+/// Some texts of a column.
+fn texts_of(db: &Database, table: &Table, column: &str) -> Result<Vec<String>, Failure> {
+    let [column, table] = [column, table.name()].map(quoted);
+    let query =
+        format!("SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT {MOST_TEXTS}");
+    let mut result = db.sql(&query)?;
+    let mut texts = Vec::new();
+    while let Some(batch) = result.next_batch()? {
+        let column = cast(batch.column(0), &DataType::Utf8)?;
+        let column = column.as_string::<i32>().iter().flatten();
+        texts.extend(column.map(str::to_owned));
+    }
+    Ok(texts)
+}
+
+/// The type that an import of such texts alone would have found; `None` for text.
+fn type_of(texts: &[String], options: &ImportOptions, delimiter: Option<u8>) -> Option<DataType> {
+    let rules = Rules::new(options, delimiter, false);
+    let nulls = Nulls::new(&options.null);
+    let mut inference = Inference::new(rules, 1, None);
+    let look = |inference: &mut Inference, chunk: ChunkBuilder| {
+        let chunk: Option<Chunk> = chunk.finish();
+        chunk.iter().for_each(|chunk| inference.look(chunk));
+    };
+    let mut chunk = ChunkBuilder::new(1, false);
+    for (line, text) in (1..).zip(texts) {
+        let value = (!nulls.has(text)).then_some(text.as_str());
+        chunk.push(line, text.as_bytes(), std::iter::once(value));
+        if chunk.is_full() {
+            look(
+                &mut inference,
+                std::mem::replace(&mut chunk, ChunkBuilder::new(1, false)),
+            );
+        }
+    }
+    look(&mut inference, chunk);
+    inference.first_value(0)?;
+    let found = inference.found(0)?.data_type;
+    (found != DataType::Utf8).then_some(found)
+}

@@ -1,0 +1,136 @@
+//! Aggregates whose value depends on the order of rows, `first(v)`, `list(v)`, `string_agg(s, ',')`, without an order of their own.
+//!
+//! Invariant: over the rows of one stored table they go by its time, however many threads there are. `first` and `last` get that order,
+//! which costs them little; lists and texts would keep each value with its time, and take 15 and 100 times as long, so the
+//! table is read in one part for them, which comes in the order of time. Elsewhere, as over a join, the order is not defined.
+
+use crate::rules::stored;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion::optimizer::utils::NamePreserver;
+
+/// Whether the order of its rows decides the value of an aggregate.
+pub(crate) fn goes_by_order(call: &AggregateFunction) -> bool {
+    matches!(
+        call.func.name(),
+        "first_value" | "last_value" | "nth_value" | "array_agg" | "string_agg"
+    )
+}
+
+fn lacks_order(call: &AggregateFunction) -> bool {
+    goes_by_order(call) && call.params.order_by.is_empty() && !call.params.distinct
+}
+
+/// Whether rows have to come in the order of their table for what is aggregated.
+pub(crate) fn wants_rows_in_time(aggregate: &Aggregate) -> bool {
+    let lacks =
+        |expr: &Expr| Ok(matches!(expr, Expr::AggregateFunction(call) if lacks_order(call)));
+    // The closure cannot fail.
+    let mut exprs = aggregate.aggr_expr.iter();
+    exprs.any(|expr| expr.exists(lacks).unwrap_or_default()) && has_time(&aggregate.input)
+}
+
+/// Whether a plan hands on rows of one table that have a time.
+fn has_time(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            stored(scan).is_some_and(|table| table.definition().time_column().is_some())
+        }
+        LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_) => {
+            plan.inputs().into_iter().all(has_time)
+        }
+        _ => false,
+    }
+}
+
+/// The node with its aggregates in the order of time, where that costs them little, or the rows are sorted for others.
+pub(super) fn by_time(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Aggregate(aggregate) = &plan else {
+        return Ok(Transformed::no(plan));
+    };
+    let (mut lacks, mut are_sorted, mut is_fixed) = (false, false, false);
+    for expr in &aggregate.aggr_expr {
+        expr.exists(|expr| {
+            if let Expr::AggregateFunction(call) = expr {
+                let has_order = !call.params.order_by.is_empty();
+                lacks |= lacks_order(call);
+                are_sorted |= has_order && !sorts_itself(call);
+                is_fixed |= has_order && needs_sorted_rows(call);
+            }
+            Ok(false)
+        })?;
+    }
+    if !lacks {
+        return Ok(Transformed::no(plan));
+    }
+    let Some(time) = time_of(&aggregate.input) else {
+        return Ok(Transformed::no(plan));
+    };
+    let gets_order = |call: &AggregateFunction| {
+        // Rows are sorted in one way for all aggregates that need them sorted.
+        let can_be_sorted = are_sorted && !(is_fixed && needs_sorted_rows(call));
+        lacks_order(call) && (sorts_itself(call) || can_be_sorted)
+    };
+    let order = Expr::Column(time).sort(true, false);
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let ordered = expr.transform_up(|expr| {
+            Ok(match expr {
+                Expr::AggregateFunction(mut call) if gets_order(&call) => {
+                    call.params.order_by.push(order.clone());
+                    Transformed::yes(Expr::AggregateFunction(call))
+                }
+                expr => Transformed::no(expr),
+            })
+        })?;
+        Ok(ordered.update_data(|expr| name.restore(expr)))
+    })
+}
+
+/// Whether an aggregate keeps what comes first in its order, whatever order rows come in.
+fn sorts_itself(call: &AggregateFunction) -> bool {
+    let sensitivity = call.func.order_sensitivity();
+    matches!(sensitivity, AggregateOrderSensitivity::Beneficial)
+}
+
+fn needs_sorted_rows(call: &AggregateFunction) -> bool {
+    call.func.order_sensitivity().hard_requires()
+}
+
+/// The time of the only table whose rows a plan hands on, as it is called in the plan.
+fn time_of(plan: &LogicalPlan) -> Option<Column> {
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            let table = stored(scan)?;
+            let time = &table.definition().time_column()?.name;
+            let column = Column::new(Some(scan.table_name.clone()), time);
+            plan.schema().has_column(&column).then_some(column)
+        }
+        LogicalPlan::Filter(filter) => time_of(&filter.input),
+        LogicalPlan::SubqueryAlias(alias) => {
+            let place = place_of(&time_of(&alias.input)?, &alias.input)?;
+            Some(alias.schema.qualified_field(place).into())
+        }
+        LogicalPlan::Projection(projection) => {
+            let time = time_of(&projection.input)?;
+            let is_time = |expr: &Expr| {
+                let of = match expr {
+                    Expr::Alias(alias) => &*alias.expr,
+                    expr => expr,
+                };
+                matches!(of, Expr::Column(column) if *column == time)
+            };
+            let place = projection.expr.iter().position(is_time)?;
+            Some(projection.schema.qualified_field(place).into())
+        }
+        _ => None,
+    }
+}
+
+fn place_of(column: &Column, plan: &LogicalPlan) -> Option<usize> {
+    plan.schema().maybe_index_of_column(column)
+}
