@@ -58,8 +58,18 @@ struct Sparse<'a> {
 
 /// Empties segments that have become sparse, if that is worth the files it makes; `is_full`: whatever it makes, as far as
 /// there is room. Returns whether there were any. One with a block that cannot be read stays, for which the error is
-/// returned, and keeps no other.
+/// returned, and keeps no other. Where the disk told of more room than there was, it is looked at again behind the next checkpoint.
 pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
+    match compact(writer, marked, is_full) {
+        Err(error) if error.kind() == ErrorKind::DiskFull => {
+            writer.due.garbage_stays();
+            Ok(true)
+        }
+        compacted => compacted,
+    }
+}
+
+fn compact(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
     if !marked.needed.unreadable.is_empty() {
         // All segments stay.
         return Ok(false);

@@ -188,6 +188,9 @@ impl Upkeep {
 
     fn clean_now(&self) -> Result<()> {
         let is_full = self.writer.due.take_out_of_space();
+        if is_full {
+            self.checkpoint_behind_drop()?;
+        }
         let mut marked = self.cleaner.mark();
         let compacted = match &marked {
             Ok(marked) => compact_segments(&self.writer, marked, is_full),
@@ -215,6 +218,20 @@ impl Upkeep {
             self.writer.due.garbage_stays();
         }
         compacted.and(collected.map(|_| ()))
+    }
+
+    /// Writes a checkpoint where none has come since a drop: else a recovery may read each segment that the table shares with
+    /// others, and none of them is emptied. It takes no room that a drop may need.
+    fn checkpoint_behind_drop(&self) -> Result<()> {
+        let is_due = (self.writer).with_leader(|leader| leader.dropped().is_since_checkpoint())?;
+        if !is_due {
+            return Ok(());
+        }
+        let job = Job::Checkpoint { always: false };
+        match self.writer.submit(job, Durability::Disk) {
+            Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
+            done => done.map(|_| ()),
+        }
     }
 
     /// Whether garbage waits for snapshots to go.
