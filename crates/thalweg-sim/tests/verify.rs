@@ -9,6 +9,7 @@ use thalweg_env::sync::Mutex;
 use thalweg_kernel::index::ItemName;
 use thalweg_kernel::orders::ReplaceEdit;
 use thalweg_kernel::{Commit, Durability, Edit, ErrorKind, Options, TableId};
+use thalweg_sim::orders::items;
 use thalweg_sim::toy::{Row, Toy, block, random_rows};
 
 const READER: u32 = 7;
@@ -123,12 +124,9 @@ fn a_check_in_a_new_snapshot_forgets_no_damage() {
         if blocks.get() != 5 {
             return;
         }
-        let prepared = toy.kernel.snapshot().unwrap();
-        let view = prepared.table(table).unwrap();
-        let mut blocks = view.tree.iter(None, toy.kernel.store());
-        // The fragment as a whole has the place of its first block.
-        let second = blocks.find(|block| block.as_ref().unwrap().key_min == 1_000);
-        let second = second.unwrap().unwrap();
+        let prepared_at = toy.kernel.snapshot().unwrap().commit();
+        let mut fragments = items(&toy, table, 0).into_iter();
+        let second = fragments.find(|item| item.key_min == 1_000).unwrap();
         let mut fragment = toy.kernel.stage_fragment(table).unwrap();
         let rows = (1_000..1_500).map(|key| (key, -key)).collect();
         let commits = Some((second.commit_min, second.commit_max));
@@ -139,11 +137,9 @@ fn a_check_in_a_new_snapshot_forgets_no_damage() {
                 vec![ItemName::of(&second)],
                 vec![fragment.finish().unwrap()],
             ))],
-            prepared_at: Some(prepared.commit()),
+            prepared_at: Some(prepared_at),
             ..Commit::default()
         };
-        drop(blocks);
-        drop((view, prepared));
         toy.kernel.commit(commit, Durability::Disk).unwrap();
         for _ in 0..12 {
             toy.kernel.collect_garbage().unwrap();
