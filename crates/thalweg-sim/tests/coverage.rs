@@ -134,8 +134,11 @@ fn ranges_are_complete_as_of_a_snapshot() {
     let range = CoverageRange::of_all(stored);
     let refused = build(&toy, table, &rows, range, None).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
+    // A later row is in nobody's way who does not speak of it.
+    let late = toy.append_group(table, &[(5, 3)], 4, Durability::Disk);
     build(&toy, table, &rows, range, Some(stored)).unwrap();
-    assert!(coverage(&toy, table).covers(1, 9, stored));
+    let coverage = coverage(&toy, table);
+    assert!(coverage.covers(1, 9, stored) && !coverage.covers(5, 5, late.unwrap()));
     contents_of(&toy).unwrap();
 }
 
