@@ -292,6 +292,26 @@ fn options_that_come_too_late_are_refused() {
         // The next file of a table that was made so.
         import(&place, "t.csv", text, option).ok();
     }
+    // Digits that are dates by the option.
+    let place = Place::new();
+    let digits = "d,v\n20240101,1\n20240102,2\n";
+    import(&place, "t.csv", digits, &["--time", "d"]).ok();
+    let format = ["--time-format", "%Y%m%d"];
+    let more = [&["--time", "d"][..], &format].concat();
+    let message = import(&place, "t.csv", digits, &more).fails(2);
+    assert!(
+        message.contains("its column \"d\" is bigint, not date as --time-format makes it")
+            || message.contains("--time-format: table \"t\" exists, and none of the columns"),
+        "{message}"
+    );
+    let file = place.folder.path().join("t.csv");
+    let call = ["import", "db", file.to_str().unwrap(), "--table", "t"];
+    let message = place.run(call.iter().chain(&format)).fails(2);
+    assert!(
+        message.contains("--time-format: table \"t\" exists, and none"),
+        "{message}"
+    );
+    assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n2\n");
     // Texts that no option makes, in a table whose next file has numbers alone.
     let place = Place::new();
     let null = ["--null", "NA"];
