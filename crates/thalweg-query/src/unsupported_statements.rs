@@ -13,7 +13,8 @@ pub(crate) const UNPIVOT: &str = "UNPIVOT is not offered: SELECT ts, unnest(['x'
 
 /// The message for every form of COPY.
 pub(crate) const COPY: &str = "COPY is not offered: thalweg import reads files into tables, and thalweg sql DATABASE \"SELECT * FROM t\" \
-                               --format csv (or json, arrow) > FILE writes rows; in Python db.sql(...).arrow(), df() and pl() write them";
+                               --format csv (or json, arrow) > FILE writes rows; in Python db.sql(...).to_parquet(FILE) and \
+                               write_csv(FILE) do";
 
 /// How statements begin, and what is said of them.
 const BEGINNINGS: &[(&[&str], &str)] = &[
