@@ -320,7 +320,9 @@ fn is_create_with_names(words: &[&Token]) -> bool {
     else {
         return false;
     };
-    if !words[..open].iter().any(|token| is(token, "TABLE")) {
+    // Behind AS it is a function of the query.
+    let has = |word| words[..open].iter().any(|token| is(token, word));
+    if !has("TABLE") || has("AS") {
         return false;
     }
     let names = &words[open + 1..];
