@@ -328,6 +328,24 @@ impl<'a> Job<'a> {
                 found: Vec::new(),
             },
         };
+        if let Some(unit) = options.time_unit.filter(|_| existing.is_some()) {
+            let mut firsts = (0..plan.names.len())
+                .filter(|place| is_time(plan.fields[*place].data_type()))
+                .filter_map(|place| Some((place, inference.first_value(place)?)))
+                .peekable();
+            let first = firsts.peek().copied();
+            if let Some((place, first)) = first
+                && firsts.all(|(_, first)| !is_float(&first.text))
+            {
+                return Err(Failure::usage(format!(
+                    "line {}: column \"{}\": --time-unit: {} is no number of {}",
+                    first.line,
+                    plan.names[place],
+                    shown(&first.text),
+                    unit.name()
+                )));
+            }
+        }
         let found = |place: usize| {
             inference.first_value(place)?;
             let given = told_type(options, &plan.names[place]);
