@@ -36,7 +36,7 @@ pub(crate) enum Format {
     Csv,
     /// A list of objects, one per line
     Json,
-    /// An Arrow IPC stream
+    /// An Arrow IPC stream, for pyarrow.ipc.open_stream or polars.read_ipc_stream
     Arrow,
     /// Not offered by this version
     #[value(hide = true)]

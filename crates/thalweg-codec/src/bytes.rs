@@ -37,6 +37,11 @@ pub(crate) struct BytesScratch {
 }
 
 impl BytesScratch {
+    /// All values of the chunk that was encoded last, each once; `None` where they are not known.
+    pub(crate) fn all_texts(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        self.dictionary.all_texts()
+    }
+
     /// The memory of the buffers.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.values.buffer_bytes() + self.dictionary.buffer_bytes() + self.lengths.buffer_bytes()
@@ -69,7 +74,9 @@ pub(crate) fn encode(
         dictionary,
         lengths,
     } = scratch;
+    dictionary.clear();
     if settings.codec.is_none() && is_constant(values, data) {
+        dictionary.set_to(values.value(data, 0));
         constant::write(values.value(data, 0), out);
         return Ok(());
     }

@@ -125,6 +125,12 @@ impl Encoder {
         result
     }
 
+    /// All values of the last chunk of variable-length values, each once and in no order; `None` where encoding it has not
+    /// shown them: it does if the chunk has a dictionary for all of its pages.
+    pub fn distinct_texts(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        self.bytes.all_texts()
+    }
+
     /// Encodes `rows` bits, lowest bit of each byte first, into `out`, whose contents are replaced.
     ///
     /// # Errors

@@ -234,6 +234,14 @@ fn check_bytes_paged(
     encoder
         .encode_bytes_paged(&offsets, &data, paging, &mut chunk)
         .unwrap();
+    if let Some(texts) = encoder.distinct_texts() {
+        let mut texts: Vec<&[u8]> = texts.collect();
+        texts.sort_unstable();
+        let mut expected: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+        expected.sort_unstable();
+        expected.dedup();
+        assert_eq!(texts, expected, "{what}");
+    }
     let view = chunk.view().unwrap();
     let mut decoder = Decoder::new();
     let (mut all_offsets, mut all_data) = (Vec::<i64>::new(), Vec::new());
@@ -638,6 +646,21 @@ proptest! {
     fn any_bits(bits in prop::collection::vec(any::<u8>(), 1..300), spare in 0_usize..8) {
         check_bits(&bits, bits.len() * 8 - spare, &mut Encoder::new(Level::Fast));
     }
+}
+
+#[test]
+fn texts_of_a_dictionary_or_a_constant_are_known() {
+    let mut encoder = Encoder::new(Level::Fast);
+    let mut count = |rows: u32, distinct: u32| {
+        let texts = (0..rows).map(|row| format!("device-{}", row % distinct).into_bytes());
+        check_bytes(&texts.collect::<Vec<_>>(), &mut encoder, "devices");
+        encoder.distinct_texts().map(Iterator::count)
+    };
+    assert_eq!(count(3_000, 40), Some(40));
+    assert_eq!(count(3_000, 1), Some(1));
+    // Without a dictionary, and without one that is still there.
+    assert_eq!(count(3_000, 3_000), None);
+    assert_eq!(count(0, 1), None);
 }
 
 /// LZ4 keeps a table from page to page, of another kind for pages of 64 KiB and more.

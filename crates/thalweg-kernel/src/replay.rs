@@ -515,7 +515,7 @@ impl Replay {
             return Ok(());
         }
         Err(self.goes_on(format_args!(
-            "frames up to {} of segment {:x} were synced",
+            "frames up to {} of segment {:x} were synced (so looks the copy of a folder that a writer had open)",
             proven.offset, proven.segment.0
         )))
     }

@@ -12,7 +12,9 @@ use thalweg_env::sync::Mutex;
 
 /// Collects rows for a table and commits them in batches; made by Table.appender().
 ///
-/// Rows are durable after flush() or close(), which leaving a `with` block calls.
+/// It is for loading many rows fast: a batch is committed at 65,536 rows or 8 MiB, and before that nobody sees its rows and a kill
+/// loses them. Rows are durable after flush() or close(), which leaving a `with` block calls. Readings that come one by one
+/// are better put with Table.put() or append(), or flushed every second or so.
 ///
 /// >>> import thalweg
 /// >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")

@@ -138,7 +138,7 @@ impl PyTable {
         })
     }
 
-    /// Collects rows that are put one by one and commits them in batches; use it in a `with` block.
+    /// Collects rows that are put one by one and commits them in large batches, to load many fast; use it in a `with` block.
     fn appender(&self) -> PyResult<PyAppender> {
         let table = self.open()?;
         Ok(PyAppender::new(

@@ -455,3 +455,11 @@ def test_complex_numbers_name_their_column(db):
             db.create_table("complexes", pandas.DataFrame({"a": [1], "z": column}))
         with pytest.raises(thalweg.SchemaError, match='column "z": complex numbers cannot be stored'):
             db.create_table("complexes", {"a": [1], "z": column})
+
+
+def test_a_cursor_is_closed_by_a_with_block():
+    db = thalweg.connect(":memory:")
+    with db.cursor() as cursor:
+        assert cursor.execute("SELECT 1").fetchall() == [(1,)]
+    with pytest.raises(thalweg.Error, match="has run no statement"):
+        cursor.fetchone()

@@ -13,7 +13,8 @@ pub(crate) const UNPIVOT: &str = "UNPIVOT is not offered: SELECT ts, unnest(['x'
 
 /// The message for every form of COPY.
 pub(crate) const COPY: &str = "COPY is not offered: thalweg import reads files into tables, and thalweg sql DATABASE \"SELECT * FROM t\" \
-                               --format csv (or json, arrow) > FILE writes rows; in Python db.sql(...).arrow(), df() and pl() write them";
+                               --format csv (or json, arrow) > FILE writes rows; in Python db.sql(...).to_parquet(FILE) and \
+                               write_csv(FILE) do";
 
 /// How statements begin, and what is said of them.
 const BEGINNINGS: &[(&[&str], &str)] = &[
@@ -187,6 +188,13 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
             "CREATE TABLE t (a, b) AS is not offered: name the columns in the query, as in SELECT x AS a, y AS b",
         ));
     }
+    if words.first().is_some_and(|first| is(first, "INSERT"))
+        && let Some(date) = words.windows(7).find_map(unquoted_date)
+    {
+        return Err(unsupported(format!(
+            "{date} without quotes is a difference of numbers: write '{date}'"
+        )));
+    }
     for place in 1..words.len() {
         let message = match words[place] {
             Token::CaretAt => "there is no operator ^@: write starts_with(s, 'a')",
@@ -312,6 +320,34 @@ fn is_create_like(words: &[&Token]) -> bool {
         && words.get(open + 3) == Some(&&Token::RParen)
 }
 
+/// A date among values whose quotes are missing, as `, 2024-01-31,`.
+fn unquoted_date(words: &[&Token]) -> Option<String> {
+    let [
+        Token::LParen | Token::Comma,
+        Token::Number(year, false),
+        Token::Minus,
+        Token::Number(month, false),
+        Token::Minus,
+        Token::Number(day, false),
+        Token::Comma | Token::RParen,
+    ] = words
+    else {
+        return None;
+    };
+    let is_part = |text: &str, most: u8| {
+        text.len() == 2
+            && text
+                .parse::<u8>()
+                .is_ok_and(|part| (1..=most).contains(&part))
+    };
+    let is_date = year.len() == 4
+        && year.starts_with(['1', '2'])
+        && year.bytes().all(|digit| digit.is_ascii_digit())
+        && is_part(month, 12)
+        && is_part(day, 31);
+    is_date.then(|| format!("{year}-{month}-{day}"))
+}
+
 /// `CREATE TABLE t (a, b) AS`, with names without types.
 fn is_create_with_names(words: &[&Token]) -> bool {
     let opens = words.iter().position(|token| **token == Token::LParen);
@@ -319,7 +355,9 @@ fn is_create_with_names(words: &[&Token]) -> bool {
     else {
         return false;
     };
-    if !words[..open].iter().any(|token| is(token, "TABLE")) {
+    // Behind AS it is a function of the query.
+    let has = |word| words[..open].iter().any(|token| is(token, word));
+    if !has("TABLE") || has("AS") {
         return false;
     }
     let names = &words[open + 1..];

@@ -35,6 +35,18 @@ const RULES: &[(&str, &str)] = &[
         "there is no negative {0}",
     ),
     (
+        "Cannot automatically convert Int64 to Interval({})",
+        "an interval is added to times, not to bigint: to_timestamp(x) makes a time of seconds since 1970",
+    ),
+    (
+        "Cannot automatically convert Int32 to Interval({})",
+        "an interval is added to times, not to integer: to_timestamp(x) makes a time of seconds since 1970",
+    ),
+    (
+        "Cannot automatically convert Float64 to Interval({})",
+        "an interval is added to times, not to double: to_timestamp(x) makes a time of seconds since 1970",
+    ),
+    (
         "Cannot automatically convert {x} to {x}",
         "{0} is not taken for {1}: CAST it",
     ),

@@ -17,7 +17,7 @@ const MOST_ROWS: usize = 65_536;
 /// Bytes of such rows.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Collects rows for a table. Dropping it commits what is left; call [`Appender::flush`] to learn whether that worked. Rows
+/// Collects rows for a table and commits them in batches of 65,536 rows or 8 MiB; before that nobody sees them. Dropping it commits what is left; call [`Appender::flush`] to learn whether that worked. Rows
 /// that a call has reported as refused are not committed by a drop: whoever saw the error may have stored them otherwise.
 pub struct Appender {
     table: Table,

@@ -100,9 +100,9 @@ pub(super) fn digits_advice(text: &str) -> Option<String> {
     })
 }
 
-/// How a column of a table that is there gets a type that takes a value.
+/// How a column of a table that is there, with the column that orders it, gets a type that takes a value.
 pub(super) fn wider_advice(
-    table: &str,
+    (table, time): (&str, Option<&str>),
     column: &str,
     data_type: &DataType,
     text: &str,
@@ -122,9 +122,14 @@ pub(super) fn wider_advice(
         _ => return None,
     };
     let [quoted, table] = [column, table].map(crate::schema::quoted);
+    let keeps_order = |time: &&str| *time != column || wider == "timestamp";
+    let with = match time.filter(keeps_order) {
+        Some(time) => format!(" WITH (time = '{}')", time.replace('\'', "''")),
+        None => String::new(),
+    };
     Some(format!(
-        "--type {column}={wider} with --create makes a column that takes it, and of a table that is there CREATE TABLE wider AS \
-         SELECT * REPLACE (CAST({quoted} AS {}) AS {quoted}) FROM {table}",
+        "--type {column}={wider} with --create makes a column that takes it, and of a table that is there CREATE TABLE wider{with} \
+         AS SELECT * REPLACE (CAST({quoted} AS {}) AS {quoted}) FROM {table}",
         wider.to_uppercase()
     ))
 }

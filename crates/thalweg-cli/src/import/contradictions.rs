@@ -1,4 +1,4 @@
-//! Texts of a table that the options of an import would have stored as another type.
+//! Texts and numbers of a table that the options of an import would have stored as another type.
 //!
 //! Invariant: such an import is refused before anything is stored, where it could have made the table: it is the second one of
 //! a file whose first import has named the option, and would store all rows twice.
@@ -19,9 +19,10 @@ use thalweg::{Database, Table};
 /// Texts of a column that are looked at, at most.
 const MOST_TEXTS: usize = 100_000;
 
-/// An error if a column of the table is text only because the options of this import were not those of the one that has made it.
+/// An error if a column of the table is text, or a time stored as a number, only because the options of this import were not those
+/// of the one that has made it.
 /// `found`: the columns of the file, and their types by the file and the options.
-pub(super) fn check_texts(
+pub(super) fn check_types_of_table(
     db: &Database,
     table: &Table,
     found: &[(&Field, DataType)],
@@ -39,25 +40,43 @@ pub(super) fn check_texts(
         time_format: Vec::new(),
         ..options.clone()
     };
-    let texts = found.iter().filter(|(field, by_file)| {
-        *field.data_type() == DataType::Utf8 && *by_file != DataType::Utf8
-    });
-    for (field, _) in texts {
+    for (field, by_file) in found {
+        let data_type = field.data_type();
+        let is_text = *data_type == DataType::Utf8;
+        // Other types of numbers are no contradiction: a later file may have other numbers.
+        let may_differ = |by_file: &DataType| match is_text {
+            true => *by_file != DataType::Utf8,
+            false => data_type.is_integer() && is_time(by_file),
+        };
+        if !may_differ(by_file) {
+            continue;
+        }
         let texts = texts_of(db, table, field.name())?;
-        let by = |options: &ImportOptions| type_of(&texts, options, delimiter);
+        let by = |options: &ImportOptions| {
+            type_of(&texts, options, delimiter).filter(|by_file| may_differ(by_file))
+        };
         let (Some(wanted), None) = (by(options), by(&without)) else {
             continue;
         };
+        let otherwise = match is_text {
+            true => "leave out --create to append the texts",
+            false => "leave the option out to append numbers",
+        };
         return Err(Failure::usage(format!(
-            "table \"{}\" exists and its column \"{}\" is varchar, not {} as {} makes it: drop the table first, or leave out \
-             --create to append the texts",
+            "table \"{}\" exists and its column \"{}\" is {}, not {} as {} makes it: drop the table first, or {otherwise}",
             table.name(),
             field.name(),
+            type_words(data_type),
             type_words(&wanted),
             given.join(", ")
         )));
     }
     Ok(())
+}
+
+/// Whether values of the type are times.
+pub(super) fn is_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(..) | DataType::Date32)
 }
 
 /// The options that decide how texts are read.

@@ -8,7 +8,7 @@ use super::checks::{
 };
 use super::chunk::Chunk;
 use super::column_names::{is_of_codes, is_of_times};
-use super::contradictions::check_texts;
+use super::contradictions::{check_types_of_table, is_time};
 use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, is_clock, time_hint};
 use super::file_set::{FileSet, Opened, late_names};
 use super::findings::{self, NumberTimes};
@@ -254,16 +254,24 @@ impl<'a> Job<'a> {
                 "--time-unit needs --time, the column it is about",
             ));
         }
-        let is_time =
-            |data_type: &DataType| matches!(data_type, DataType::Timestamp(..) | DataType::Date32);
-        if options.time_unit.is_some()
-            && let Some(fields) = &fields
-            && !fields.iter().any(|field| is_time(field.data_type()))
-        {
-            return Err(Failure::usage(format!(
-                "--time-unit: table \"{}\" exists, and none of the columns that the file has is a time there",
-                self.table
-            )));
+        // A column of text takes what a format says as it is.
+        let is_unused = |option: &str, may_be_text: bool| {
+            let takes = |field: &Field| {
+                is_time(field.data_type()) || may_be_text && *field.data_type() == DataType::Utf8
+            };
+            match &fields {
+                Some(fields) if !fields.iter().any(takes) => Err(Failure::usage(format!(
+                    "{option}: table \"{}\" exists, and none of the columns that the file has is a time there",
+                    self.table
+                ))),
+                _ => Ok(()),
+            }
+        };
+        if options.time_unit.is_some() {
+            is_unused("--time-unit", false)?;
+        }
+        if !options.time_format.is_empty() {
+            is_unused("--time-format", true)?;
         }
         let rules = Rules::new(options, set.delimiter(), existing.is_some());
         let mut inference = Inference::new(rules, names.len(), time);
@@ -320,6 +328,24 @@ impl<'a> Job<'a> {
                 found: Vec::new(),
             },
         };
+        if let Some(unit) = options.time_unit.filter(|_| existing.is_some()) {
+            let mut firsts = (0..plan.names.len())
+                .filter(|place| is_time(plan.fields[*place].data_type()))
+                .filter_map(|place| Some((place, inference.first_value(place)?)))
+                .peekable();
+            let first = firsts.peek().copied();
+            if let Some((place, first)) = first
+                && firsts.all(|(_, first)| !is_float(&first.text))
+            {
+                return Err(Failure::usage(format!(
+                    "line {}: column \"{}\": --time-unit: {} is no number of {}",
+                    first.line,
+                    plan.names[place],
+                    shown(&first.text),
+                    unit.name()
+                )));
+            }
+        }
         let found = |place: usize| {
             inference.first_value(place)?;
             let given = told_type(options, &plan.names[place]);
@@ -328,7 +354,7 @@ impl<'a> Job<'a> {
         };
         let of_file: Vec<_> = (0..plan.names.len()).filter_map(found).collect();
         if let (Some(db), Some(table)) = (self.db, existing.filter(|_| options.create)) {
-            check_texts(db, table, &of_file, options, delimiter)?;
+            check_types_of_table(db, table, &of_file, options, delimiter)?;
         }
         if !self.is_quiet {
             opened.iter().for_each(|file| tell_file(file, &plan.names));
@@ -575,6 +601,10 @@ impl<'a> Job<'a> {
                 .collect(),
             None => Vec::new(),
         };
+        let definition = table.map(Table::definition);
+        let time_column = definition
+            .as_ref()
+            .and_then(|definition| definition.time_column());
         let mut rejected = RejectedValues::default();
         // The engine takes its own errors only; others wait here until it has given up.
         let (mut failure, mut misfit) = (None, None);
@@ -624,7 +654,8 @@ impl<'a> Job<'a> {
                 let advice = of_row.next().filter(|_| is_old).and_then(|misfit| {
                     let field = &plan.fields[misfit.column];
                     let (data_type, text) = (field.data_type(), &misfit.text);
-                    wider_advice(table_name, field.name(), data_type, text)
+                    let time = time_column.map(|time| time.name.as_str());
+                    wider_advice((table_name, time), field.name(), data_type, text)
                         .or_else(|| number_advice(text).filter(|_| data_type.is_numeric()))
                 });
                 return Err(first_bad(&row, advice.as_deref(), options));

@@ -40,6 +40,40 @@ fn a_value_that_needs_a_wider_type_is_met_with_it() {
 }
 
 #[test]
+fn a_wider_table_keeps_the_order_of_time() {
+    for (first, next, wider) in [
+        (
+            "ts,v\n2024-01-01,1\n",
+            "ts,v\n2024-01-01 12:00,2\n",
+            "timestamp",
+        ),
+        ("ts,v\n2024-01-01,1\n", "ts,v\n2024-01-02,2.5\n", "double"),
+    ] {
+        let place = Place::new();
+        created(&place, "a.csv", first, &["--time", "ts"]);
+        let message = import(&place, "b.csv", next, &[]).fails(1);
+        assert!(
+            message.contains(&format!("={wider} with --create")),
+            "{message}"
+        );
+        let begin = message.find("CREATE TABLE wider").unwrap();
+        let end = message.find(" FROM t").unwrap();
+        place.sql(&format!("{} FROM t", &message[begin..end]));
+        // Only a table that its time orders knows the first one.
+        let known = place.run(["stats", "db", "wider"]).ok();
+        assert!(known.contains("2024-01-01"), "{known}");
+    }
+    // Where the time itself becomes something that is none.
+    let place = Place::new();
+    created(&place, "a.csv", "n,v\n1,1\n", &["--time", "n"]);
+    let message = import(&place, "b.csv", "n,v\n2.5,1\n", &[]).fails(1);
+    assert!(
+        message.contains("CREATE TABLE wider AS SELECT"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_table_that_no_column_orders_is_told() {
     let place = Place::new();
     let told = created(&place, "a.csv", "v,ts\n1,2024-01-01\n", &[]);

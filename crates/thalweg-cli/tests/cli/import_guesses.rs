@@ -292,6 +292,47 @@ fn options_that_come_too_late_are_refused() {
         // The next file of a table that was made so.
         import(&place, "t.csv", text, option).ok();
     }
+    // Digits that are dates by the option.
+    let place = Place::new();
+    let digits = "d,v\n20240101,1\n20240102,2\n";
+    import(&place, "t.csv", digits, &["--time", "d"]).ok();
+    let format = ["--time-format", "%Y%m%d"];
+    let more = [&["--time", "d"][..], &format].concat();
+    let message = import(&place, "t.csv", digits, &more).fails(2);
+    assert!(
+        message.contains("its column \"d\" is bigint, not date as --time-format makes it")
+            || message.contains("--time-format: table \"t\" exists, and none of the columns"),
+        "{message}"
+    );
+    let file = place.folder.path().join("t.csv");
+    let call = ["import", "db", file.to_str().unwrap(), "--table", "t"];
+    let message = place.run(call.iter().chain(&format)).fails(2);
+    assert!(
+        message.contains("--time-format: table \"t\" exists, and none"),
+        "{message}"
+    );
+    assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n2\n");
+    // A unit of times that are texts.
+    let place = Place::new();
+    let texts = "t1,t2\n2026-01-01 00:00:00,1767225600\n";
+    import(&place, "t.csv", texts, &["--time", "t1"]).ok();
+    let message = import(&place, "t.csv", texts, &["--time-unit", "s"]).fails(2);
+    assert!(
+        message.contains("column \"t1\": --time-unit: \"2026-01-01 00:00:00\" is no number of s"),
+        "{message}"
+    );
+    assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n1\n");
+    import(
+        &place,
+        "u.csv",
+        "t1,t2\n1767225601,5\n",
+        &["--time-unit", "s"],
+    )
+    .ok();
+    assert_eq!(
+        place.sql("SELECT max(t1) AS t FROM t"),
+        "t\n2026-01-01T00:00:01\n"
+    );
     // Texts that no option makes, in a table whose next file has numbers alone.
     let place = Place::new();
     let null = ["--null", "NA"];

@@ -25,9 +25,32 @@ pub(crate) struct BytesDictionary {
     ends: Vec<u32>,
     data: Vec<u8>,
     codes: Codes,
+    /// Whether these are all values of the chunk that was encoded last.
+    is_complete: bool,
 }
 
 impl BytesDictionary {
+    /// Of a chunk that has other values.
+    pub(super) fn clear(&mut self) {
+        self.ends.clear();
+        self.data.clear();
+        self.is_complete = false;
+    }
+
+    /// Of a chunk that has one value.
+    pub(super) fn set_to(&mut self, value: &[u8]) {
+        self.clear();
+        self.data.extend_from_slice(value);
+        self.ends.push(small(value.len()));
+        self.is_complete = true;
+    }
+
+    /// All values of the chunk that was encoded last, each once; `None` where they are not known.
+    pub(super) fn all_texts(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        let texts = (0..self.ends.len()).map(|code| entry(&self.ends, &self.data, code));
+        self.is_complete.then_some(texts)
+    }
+
     /// Numbers the values; says whether that makes the chunk smaller.
     pub(super) fn build(
         &mut self,
@@ -40,8 +63,7 @@ impl BytesDictionary {
         let limit = if forced { rows } else { rows / 4 };
         let limit = limit.clamp(1, dictionary::VALUES_MAX);
         self.interner.reset(limit);
-        self.ends.clear();
-        self.data.clear();
+        self.clear();
         self.codes.rows.clear();
         self.codes.pages.clear();
         let mut failures = 0;
@@ -58,7 +80,9 @@ impl BytesDictionary {
             }
         }
         // Codes are smaller than lengths, so the bytes decide.
-        forced || self.data.len() + self.ends.len() * 4 + rows < coded_data_bytes
+        let pays = forced || self.data.len() + self.ends.len() * 4 + rows < coded_data_bytes;
+        self.is_complete = pays && failures == 0;
+        pays
     }
 
     fn build_page(
@@ -124,6 +148,7 @@ impl BytesDictionary {
     }
 
     pub(super) fn trim(&mut self, limit_bytes: usize) {
+        self.is_complete &= self.buffer_bytes() <= limit_bytes;
         trim(&mut self.ends, limit_bytes);
         trim(&mut self.data, limit_bytes);
         self.codes.trim(limit_bytes);

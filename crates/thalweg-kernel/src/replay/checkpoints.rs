@@ -48,7 +48,9 @@ pub(super) fn read_checkpoint(
         .map_err(|wrong| match wrong {
             NotAFrame::Newer(what) => Error::newer(&place, what),
             NotAFrame::Short(_) | NotAFrame::Invalid(_) => {
-                damage("the checkpoint that the root names is not there")
+                damage(
+                    "the checkpoint that the root names is not there (so looks the copy of a folder that a writer had open)",
+                )
             }
         })?;
     if !is_sound(head.crc, checkpoint.crc) || head.frame_bytes != checkpoint.frame_bytes {

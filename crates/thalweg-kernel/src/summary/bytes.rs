@@ -16,6 +16,9 @@ const TELLING_BYTES: usize = 16;
 /// Bytes that are compared at once.
 const WORD_BYTES: usize = 8;
 
+/// Values that are compared at once.
+const VALUES_AT_ONCE: usize = 64;
+
 /// A bound without its meaning.
 #[derive(Clone, Copy)]
 struct Prefix {
@@ -233,21 +236,22 @@ fn common_bytes(a: &[u8], b: &[u8]) -> usize {
 /// The smallest and the largest of the values; `None` without any.
 ///
 /// All values between two of them begin with what these have in common. After that, eight bytes tell nearly always how a value
-/// compares with both, also where each is larger than all before it.
+/// compares with both, so they are looked at many at a time, without a branch for each.
 fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<(&'a [u8], &'a [u8])> {
     let first = values.next()?;
     let mut found = Extremes::new(first, first);
-    while let Some(value) = found.take_quickly(&mut values) {
-        match value.cmp(found.smallest) {
-            std::cmp::Ordering::Equal => {}
-            std::cmp::Ordering::Less => found = Extremes::new(value, found.largest),
-            std::cmp::Ordering::Greater if value > found.largest => {
-                found = Extremes::new(found.smallest, value);
-            }
-            std::cmp::Ordering::Greater => {}
+    let mut taken: [&[u8]; VALUES_AT_ONCE] = [&[]; VALUES_AT_ONCE];
+    loop {
+        let mut count = 0;
+        for (place, value) in taken.iter_mut().zip(&mut values) {
+            *place = value;
+            count += 1;
         }
+        if count == 0 {
+            return Some((found.smallest, found.largest));
+        }
+        found.take(&taken[..count]);
     }
-    Some((found.smallest, found.largest))
 }
 
 /// The extremes so far.
@@ -256,8 +260,6 @@ struct Extremes<'a> {
     largest: &'a [u8],
     /// What all begin with, or less of it.
     common: &'a [u8],
-    /// The first of the common bytes, and which bits of a word they are.
-    front: (u64, u64),
     /// What follows the common bytes.
     words: (u64, u64),
 }
@@ -270,57 +272,74 @@ impl<'a> Extremes<'a> {
             let shorter = smallest.len().min(largest.len());
             common = common.min(shorter.saturating_sub(WORD_BYTES));
         }
-        let front = common.min(WORD_BYTES);
         let (common, rest) = smallest.split_at(common);
         Self {
             smallest,
             largest,
             common,
-            front: (word(common), word(&[u8::MAX; WORD_BYTES][..front])),
             words: (word(rest), word(&largest[common.len()..])),
         }
     }
 
-    /// Takes in values as long as the word after the common bytes tells how they compare with both extremes, and returns the first one
-    /// where it does not. A new extreme leaves the common bytes as they are: beyond the old one it differs from the other one at the
-    /// same place. Nearly all values end here, so what they are compared with is kept in registers.
-    #[inline]
-    fn take_quickly(&mut self, values: &mut impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
-        let common = self.common;
-        let common_end = common.last_chunk::<WORD_BYTES>();
-        let (first, bits) = self.front;
-        let (mut low, mut high) = self.words;
-        let found = values.find(|value| {
-            let Some((front, rest)) = value.split_at_checked(common.len()) else {
-                return true;
-            };
-            let mut begins = (word(value) ^ first) & bits == 0;
-            if common.len() > WORD_BYTES {
-                begins &= front.last_chunk() == common_end;
-                begins &= common.len() <= 2 * WORD_BYTES || front == common;
+    /// Takes in at most [`VALUES_AT_ONCE`] values.
+    fn take(&mut self, values: &[&'a [u8]]) {
+        let mut buffer = [0; VALUES_AT_ONCE];
+        let words = &mut buffer[..values.len()];
+        let Some((smallest, largest)) = self.fill_words(values, words) else {
+            return values.iter().for_each(|value| self.compare(value));
+        };
+        let (low, high) = self.words;
+        if low < smallest && largest < high {
+            return;
+        }
+        // All others lie between these.
+        let is_outer =
+            |word: u64| word == smallest && smallest <= low || word == largest && largest >= high;
+        for (value, _) in { values.iter().zip(words) }.filter(|(_, word)| is_outer(**word)) {
+            self.compare_rest(value);
+        }
+    }
+
+    /// Fills `words` with what follows the common bytes and returns the extremes of these; `None` if a value does not begin
+    /// with the common bytes.
+    fn fill_words(&self, values: &[&[u8]], words: &mut [u64]) -> Option<(u64, u64)> {
+        let (parts, end) = self.common.as_chunks::<WORD_BYTES>();
+        let (end, bits) = (word(end), word(&[u8::MAX; WORD_BYTES][..end.len()]));
+        let (mut smallest, mut largest) = (u64::MAX, 0);
+        let mut begin = true;
+        for (value, place) in values.iter().zip(words) {
+            let (front, rest) = value.split_at_checked(self.common.len())?;
+            let word_behind = word(rest);
+            *place = word_behind;
+            smallest = smallest.min(word_behind);
+            largest = largest.max(word_behind);
+            if !front.is_empty() {
+                let (front_parts, _) = front.as_chunks::<WORD_BYTES>();
+                let pairs = front_parts.iter().zip(parts);
+                pairs.for_each(|(one, other)| begin &= one == other);
+                begin &= (word(&value[WORD_BYTES * parts.len()..]) ^ end) & bits == 0;
             }
-            if !begins {
-                return true;
-            }
-            let word = word(rest);
-            if low < word && word < high {
-                return false;
-            }
-            if word == low || word == high || low == high || rest.is_empty() {
-                let is_one = |extreme: &[u8]| extreme.len() == value.len();
-                let is_low = word == low && is_one(self.smallest);
-                let is_high = word == high && is_one(self.largest);
-                return rest.len() > WORD_BYTES || !(is_low || is_high);
-            }
-            if word > high {
-                (self.largest, high) = (value, word);
-            } else {
-                (self.smallest, low) = (value, word);
-            }
-            false
-        });
-        self.words = (low, high);
-        found
+        }
+        begin.then_some((smallest, largest))
+    }
+
+    /// Takes in a value that begins with the common bytes. They stay: with the new extreme, too, all begin with them.
+    fn compare_rest(&mut self, value: &'a [u8]) {
+        let from = self.common.len();
+        if value < self.smallest {
+            (self.smallest, self.words.0) = (value, word(&value[from..]));
+        } else if value > self.largest {
+            (self.largest, self.words.1) = (value, word(&value[from..]));
+        }
+    }
+
+    /// Takes in a value.
+    fn compare(&mut self, value: &'a [u8]) {
+        if value < self.smallest {
+            *self = Self::new(value, self.largest);
+        } else if value > self.largest {
+            *self = Self::new(self.smallest, value);
+        }
     }
 }
 

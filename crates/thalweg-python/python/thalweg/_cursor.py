@@ -44,6 +44,12 @@ class Cursor:
     def close(self):
         self._result = None
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
     def _rows(self):
         if self._result is None:
             raise Error("the cursor has run no statement: execute() comes first")

@@ -251,7 +251,7 @@ class Table:
         """
 
     def appender(self) -> Appender:
-        """Collects rows that are put one by one and commits them in batches; use it in a `with` block."""
+        """Collects rows that are put one by one and commits them in large batches, to load many fast; use it in a `with` block."""
 
     def flush(self) -> None:
         """Returns when everything appended so far is durable."""
@@ -350,7 +350,9 @@ class Table:
 class Appender:
     """Collects rows for a table and commits them in batches; made by Table.appender().
 
-    Rows are durable after flush() or close(), which leaving a `with` block calls.
+    It is for loading many rows fast: a batch is committed at 65,536 rows or 8 MiB, and before that nobody sees its rows and a kill
+    loses them. Rows are durable after flush() or close(), which leaving a `with` block calls. Readings that come one by one
+    are better put with Table.put() or append(), or flushed every second or so.
 
     >>> import thalweg
     >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")

@@ -1,8 +1,9 @@
 //! Windows by name: those that build on one, `OVER (w ORDER BY ts)` and `WINDOW v AS (w ROWS ...)`, of which DataFusion forgets the name,
-//! and those of QUALIFY and ORDER BY, where it takes `count(*) OVER w` for `count(*)`.
+//! those of QUALIFY and ORDER BY, where it takes `count(*) OVER w` for `count(*)`, and those of subqueries in the place of a value,
+//! which it looks for among the windows of the SELECT around them.
 //!
-//! Invariant: behind this no window builds on another one; `OVER w` alone is left to DataFusion among the results of a SELECT. As in PostgreSQL, a window takes the
-//! partitions of the one that it builds on, and its order, if that has one; a frame cannot be taken over.
+//! Invariant: behind this no window builds on another one, and none is called by a name that is known. As in PostgreSQL, a window
+//! takes the partitions of the one that it builds on, and its order, if that has one; a frame cannot be taken over.
 
 use super::functions::plain_name;
 use super::outside_queries;
@@ -22,13 +23,7 @@ pub(super) fn write_out(select: &mut Select) -> Result<()> {
     }
     let known = all_known(&mut select.named_window)?;
     // Queries inside have windows of their own.
-    outside_queries(&mut select.projection, &mut |expr| match expr {
-        Expr::Function(function) => match &mut function.over {
-            Some(WindowType::WindowSpec(spec)) => build_on(spec, &known),
-            _ => Ok(()),
-        },
-        _ => Ok(()),
-    })?;
+    outside_queries(&mut select.projection, &mut |expr| spell_out(expr, &known))?;
     outside_queries(&mut select.qualify, &mut |expr| spell_out(expr, &known))
 }
 

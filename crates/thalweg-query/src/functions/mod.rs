@@ -14,6 +14,7 @@ pub(crate) mod guarded;
 pub(crate) mod lengths;
 pub(crate) mod list_sum;
 pub(crate) mod mode;
+pub(crate) mod narrowed;
 pub(crate) mod octets;
 pub(crate) mod or_null;
 pub(crate) mod ordered_values;

@@ -52,15 +52,15 @@ fn out_of_reach(times: &Expr, op: Operator, ns: i128, schema: &DFSchema) -> Resu
     if i64::try_from(ns).is_ok() || is_constant(times) {
         return Ok(None);
     }
-    let DataType::Timestamp(TimeUnit::Nanosecond, zone) = times.get_type(schema)? else {
+    if !matches!(
+        times.get_type(schema)?,
+        DataType::Timestamp(TimeUnit::Nanosecond, _)
+    ) {
         return Ok(None);
-    };
+    }
     let is_late = ns > 0;
-    // True of all times, or of none, and null of null.
-    let (all, none, end) = match is_late {
-        true => (O::LtEq, O::Gt, i64::MAX),
-        false => (O::GtEq, O::Lt, i64::MIN),
-    };
+    // True of all times, or of none, and null of null. The ends of the type would not do: below a cast to it are times beyond them.
+    let (all, none) = (O::Eq, O::NotEq);
     let op = match op {
         O::NotEq => all,
         O::Eq => none,
@@ -71,8 +71,7 @@ fn out_of_reach(times: &Expr, op: Operator, ns: i128, schema: &DFSchema) -> Resu
         O::IsNotDistinctFrom => return Ok(Some(lit(false))),
         _ => return Ok(None),
     };
-    let end = lit(ScalarValue::TimestampNanosecond(Some(end), zone));
-    Ok(Some(binary_expr(times.clone(), op, end)))
+    Ok(Some(binary_expr(times.clone(), op, times.clone())))
 }
 
 /// Whether an operator compares the values of both sides.

@@ -405,6 +405,9 @@ fn part_of_text(call: &str) -> Option<String> {
     })
 }
 
+/// Types of numbers that may be times.
+const NUMBERS: [&str; 3] = ["bigint", "integer", "double"];
+
 /// Advice on types, where another form takes as many arguments.
 fn hint(call: &str, forms: &[String]) -> &'static str {
     let count = |call: &str| match call.ends_with("()") {
@@ -420,13 +423,16 @@ fn hint(call: &str, forms: &[String]) -> &'static str {
     if between_values && is_time {
         ": quantile_disc(x, 0.5) takes times and durations, of which it gives one that is there"
     } else if call.starts_with("to_char(") && !is_time {
-        ": it shows times; CAST(x AS DECIMAL(10, 2)) shows a number with two digits behind the point"
+        ": it shows times, which to_timestamp(x) makes of seconds since 1970; CAST(x AS DECIMAL(10, 2)) shows a number with two digits behind the point"
     } else if count(call) == 0 || alike().next().is_none() {
         ""
     } else if (call.contains("timestamp") || call.contains("(date)")) && takes("double") {
         ": epoch(x) makes a number of a time"
     } else if takes("double") || takes("decimal") || takes("number") {
         ": cast what is meant, as in CAST(x AS DOUBLE)"
+    } else if takes("timestamp") && NUMBERS.iter().any(|number| call.contains(number)) {
+        // A cast would count nanoseconds.
+        ": to_timestamp(x) makes a time of seconds since 1970, to_timestamp_millis(x) of milliseconds"
     } else if takes("timestamp") {
         ": cast what is meant, as in CAST(x AS TIMESTAMP)"
     } else if takes("varchar") {

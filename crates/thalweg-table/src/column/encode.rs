@@ -21,7 +21,7 @@ use thalweg_kernel::block::{
     BLOCK_PAGE_POSITIONS, BlockBuilder, BlockSpec, EncodedBlock, MAX_PAGE_ENTRIES, ROWS_ORDER, Role,
 };
 use thalweg_kernel::index::SummaryList;
-use thalweg_kernel::summary::{ColumnSummary, SummaryKind};
+use thalweg_kernel::summary::{ByteBounds, ColumnSummary, SummaryKind};
 use thalweg_kernel::{Error, ErrorKind, Result, TableId};
 
 /// Rows whose values take more than this are cut into several blocks: a block may have 64 MiB, encoded.
@@ -193,11 +193,21 @@ impl BlockEncoder {
                 Error::with_source(e.kind(), format!("column \"{}\": {e}", column.name), e)
             })?;
             if let Some(summary) = summary {
-                let bounds = (summary.kind == SummaryKind::Bytes).then(|| byte_bounds(array));
+                let bounds = (summary.kind == SummaryKind::Bytes).then(|| self.byte_bounds(array));
                 summaries.push(summary, bounds.flatten());
             }
         }
         builder.finish(keys, summaries)
+    }
+
+    /// Bounds of the values of a column of strings or binaries, which was encoded just now.
+    fn byte_bounds(&self, array: &ArrayRef) -> Option<ByteBounds> {
+        // Nulls are encoded as values.
+        let has_values_alone = array.null_count() == 0;
+        match self.encoder.distinct_texts() {
+            Some(texts) if has_values_alone => ByteBounds::of_values(texts),
+            _ => byte_bounds(array),
+        }
     }
 
     /// Adds the chunks of a column and returns its summary if one is asked for.

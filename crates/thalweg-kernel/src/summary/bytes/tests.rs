@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn the_quick_way_to_the_extremes_is_right(values in prop::collection::vec(value(), 0..60)) {
+    fn the_quick_way_to_the_extremes_is_right(values in prop::collection::vec(value(), 0..300)) {
         let found = extremes(values.iter().map(Vec::as_slice));
         let expected = values.iter().min().zip(values.iter().max());
         prop_assert_eq!(found, expected.map(|(min, max)| (&min[..], &max[..])));

@@ -1,0 +1,162 @@
+//! Casts of whole numbers and decimals to types that do not hold all of them.
+//!
+//! Invariant: what they are compared with stays what it is. DataFusion moves a cast from a column to the constant beside it, and
+//! takes `d::INT = 113` for `d = 113.00`, which leaves out 113.97, and `TRY_CAST(i AS INTEGER) > 0` for `i > 0`, which takes in
+//! numbers that have no such value.
+
+use super::applied;
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::Arc;
+
+/// Whether a cast changes or refuses some values, of types between which DataFusion moves casts.
+pub(crate) fn is_narrower(from: &DataType, to: &DataType) -> bool {
+    match (Numbers::of(from), Numbers::of(to)) {
+        (Some(from), Some(to)) => !to.hold(&from),
+        _ => false,
+    }
+}
+
+/// `cast` out of sight of rules for casts.
+pub(crate) fn narrowed(cast: Expr) -> Expr {
+    let function = ScalarUDF::new_from_impl(Narrowed {
+        signature: Signature::any(1, Volatility::Immutable),
+    });
+    Arc::new(function).call(vec![cast])
+}
+
+/// The numbers of a type.
+struct Numbers {
+    /// Digits in front of the point of all of them.
+    digits: i16,
+    /// Every number of so many digits there is one of them.
+    whole_digits: i16,
+    /// Digits behind the point.
+    scale: i16,
+    is_signed: bool,
+    /// Bits, of an integer.
+    bits: Option<u8>,
+}
+
+impl Numbers {
+    fn of(data_type: &DataType) -> Option<Self> {
+        let integer = |is_signed, bits, digits| {
+            Some(Self {
+                digits,
+                whole_digits: digits - 1,
+                scale: 0,
+                is_signed,
+                bits: Some(bits),
+            })
+        };
+        match data_type {
+            DataType::Int8 => integer(true, 8, 3),
+            DataType::Int16 => integer(true, 16, 5),
+            DataType::Int32 => integer(true, 32, 10),
+            DataType::Int64 => integer(true, 64, 19),
+            DataType::UInt8 => integer(false, 8, 3),
+            DataType::UInt16 => integer(false, 16, 5),
+            DataType::UInt32 => integer(false, 32, 10),
+            DataType::UInt64 => integer(false, 64, 20),
+            DataType::Decimal32(digits, scale)
+            | DataType::Decimal64(digits, scale)
+            | DataType::Decimal128(digits, scale)
+            | DataType::Decimal256(digits, scale) => {
+                let digits = i16::from(*digits) - i16::from(*scale);
+                Some(Self {
+                    digits,
+                    whole_digits: digits,
+                    scale: i16::from(*scale),
+                    is_signed: true,
+                    bits: None,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether each of the others is one of these.
+    fn hold(&self, others: &Self) -> bool {
+        let signs = self.is_signed || !others.is_signed;
+        match (self.bits, others.bits) {
+            (Some(bits), Some(of_others)) => {
+                let bits = bits - u8::from(self.is_signed && !others.is_signed);
+                signs && bits >= of_others
+            }
+            _ => signs && self.scale >= others.scale && self.whole_digits >= others.digits,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Narrowed {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Narrowed {
+    fn name(&self) -> &'static str {
+        "narrowed"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [only] => Ok(only.clone()),
+            _ => internal_err!("{} takes one argument", self.name()),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        applied(&args, |arrays| match arrays {
+            [only] => Ok(Arc::clone(only)),
+            _ => internal_err!("{} takes one argument", self.name()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DataType::{Decimal128, Float64, Int8, Int16, Int32, Int64, UInt8, UInt32, UInt64};
+
+    #[test]
+    fn types_that_hold_all_values_are_not_narrower() {
+        for (from, to) in [
+            (Int8, Int16),
+            (UInt8, Int16),
+            (UInt32, Int64),
+            (Int64, Int64),
+            (Int64, Decimal128(19, 0)),
+            (UInt64, Decimal128(20, 0)),
+            (Decimal128(12, 2), Decimal128(14, 3)),
+            (Decimal128(18, 0), Int64),
+            (Int32, Float64),
+        ] {
+            assert!(!is_narrower(&from, &to), "{from} {to}");
+        }
+        for (from, to) in [
+            (Int64, Int32),
+            (Int8, UInt64),
+            (UInt64, Int64),
+            (Int64, Decimal128(18, 0)),
+            (Int16, Decimal128(6, 2)),
+            (Decimal128(12, 2), Decimal128(12, 1)),
+            (Decimal128(12, 2), Decimal128(12, 3)),
+            (Decimal128(12, 2), Int64),
+            (Decimal128(19, 0), Int64),
+            (Decimal128(3, 0), UInt64),
+        ] {
+            assert!(is_narrower(&from, &to), "{from} {to}");
+        }
+    }
+}
