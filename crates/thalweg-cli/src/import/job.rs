@@ -18,6 +18,7 @@ use super::kinds::Rules;
 use super::numbers::is_float;
 use super::rejects::{RejectedValues, Rejects};
 use super::source::Input;
+use super::times::TimeText;
 use crate::arguments::{ColumnType, ImportOptions};
 use crate::failure::Failure;
 use crate::interrupt::Listening;
@@ -334,8 +335,12 @@ impl<'a> Job<'a> {
                 .filter_map(|place| Some((place, inference.first_value(place)?)))
                 .peekable();
             let first = firsts.peek().copied();
+            // Neither a number, whatever its digits, nor a line of units.
+            let is_time_text =
+                |text: &str| text.parse::<f64>().is_err() && TimeText::parse(text).is_some();
             if let Some((place, first)) = first
-                && firsts.all(|(_, first)| !is_float(&first.text))
+                && options.rejects.is_none()
+                && firsts.all(|(_, first)| is_time_text(&first.text))
             {
                 return Err(Failure::usage(format!(
                     "line {}: column \"{}\": --time-unit: {} is no number of {}",

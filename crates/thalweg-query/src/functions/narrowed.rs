@@ -30,9 +30,9 @@ pub(crate) fn narrowed(cast: Expr) -> Expr {
 
 /// The numbers of a type.
 struct Numbers {
-    /// Digits in front of the point of all of them.
+    /// Most digits in front of the point.
     digits: i16,
-    /// Every number of so many digits there is one of them.
+    /// Digits in front of the point of which every number is one of them.
     whole_digits: i16,
     /// Digits behind the point.
     scale: i16,

@@ -104,16 +104,26 @@ pub(super) fn within_floats(expr: Expr, schema: &DFSchema) -> Transformed<Expr> 
 
 /// The cast that `expr` is, to a type that does not hold all numbers of the other one, as a function.
 pub(super) fn to_narrower(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let (Expr::Cast(Cast { expr: inner, field }) | Expr::TryCast(TryCast { expr: inner, field })) =
-        &expr
-    else {
-        return Transformed::no(expr);
+    let to;
+    let (inner, to) = match &expr {
+        Expr::Cast(Cast { expr: inner, field }) | Expr::TryCast(TryCast { expr: inner, field }) => {
+            (&**inner, field.data_type())
+        }
+        // Casts that are written as calls, which become casts later.
+        Expr::ScalarFunction(call)
+            if matches!(call.func.name(), "arrow_cast" | "arrow_try_cast") =>
+        {
+            let (Some(inner), Ok(data_type)) = (call.args.first(), expr.get_type(schema)) else {
+                return Transformed::no(expr);
+            };
+            to = data_type;
+            (inner, &to)
+        }
+        _ => return Transformed::no(expr),
     };
     // What has no type here, as a placeholder, gets one before this rule is asked again.
-    let is_narrow = !matches!(**inner, Expr::Literal(..))
-        && inner
-            .get_type(schema)
-            .is_ok_and(|from| is_narrower(&from, field.data_type()));
+    let is_narrow = !matches!(inner, Expr::Literal(..)) && { inner.get_type(schema) }
+        .is_ok_and(|from| is_narrower(&from, to));
     if is_narrow {
         Transformed::yes(narrowed(expr))
     } else {
