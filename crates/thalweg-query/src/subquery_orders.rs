@@ -1,7 +1,7 @@
 //! ORDER BY of queries in FROM and WITH.
 //!
 //! Invariants: their order is that of the rows which come out of a statement, or which a LIMIT takes, where only columns are computed and
-//! rows left out in between, as in DuckDB; anywhere else, as below a join or an aggregate, it decides
+//! rows left out in between, as in DuckDB; anywhere else, as below a join, an aggregate or `unnest`, it decides
 //! nothing, and the sort goes. DataFusion's planner would drop all such sorts but those below a LIMIT of the same query, and is told
 //! not to.
 
@@ -49,7 +49,6 @@ fn pruned(plan: LogicalPlan, order_counts: bool) -> Result<LogicalPlan> {
         | LogicalPlan::Filter(_)
         | LogicalPlan::SubqueryAlias(_)
         | LogicalPlan::Subquery(_)
-        | LogicalPlan::Unnest(_)
         | LogicalPlan::Union(_) => order_counts,
         LogicalPlan::Limit(_) => true,
         _ => false,

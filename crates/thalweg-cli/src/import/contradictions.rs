@@ -3,11 +3,14 @@
 //! Invariant: such an import is refused before anything is stored, where it could have made the table: it is the second one of
 //! a file whose first import has named the option, and would store all rows twice.
 
+use super::advice::shown;
 use super::chunk::{Chunk, ChunkBuilder};
+use super::convert::is_time;
 use super::findings::type_words;
 use super::infer::Inference;
 use super::kinds::Rules;
 use super::nulls::Nulls;
+use super::times::TimeText;
 use crate::arguments::ImportOptions;
 use crate::failure::Failure;
 use crate::schema::quoted;
@@ -74,9 +77,34 @@ pub(super) fn check_types_of_table(
     Ok(())
 }
 
-/// Whether values of the type are times.
-pub(super) fn is_time(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Timestamp(..) | DataType::Date32)
+/// An error if a unit is given for times of a table that are texts in the file, by the first value of each column.
+pub(super) fn check_unit(
+    fields: &[Field],
+    inference: &Inference,
+    options: &ImportOptions,
+) -> Result<(), Failure> {
+    // With --rejects such rows are set apart.
+    let Some(unit) = options.time_unit.filter(|_| options.rejects.is_none()) else {
+        return Ok(());
+    };
+    let firsts: Vec<_> = { fields.iter().enumerate() }
+        .filter(|(_, field)| is_time(field.data_type()))
+        .filter_map(|(place, field)| Some((field, inference.first_value(place)?)))
+        .collect();
+    // Neither a number, whatever its digits, nor a line of units.
+    let is_time_text = |text: &str| text.parse::<f64>().is_err() && TimeText::parse(text).is_some();
+    match firsts.first() {
+        Some((field, first)) if firsts.iter().all(|(_, first)| is_time_text(&first.text)) => {
+            Err(Failure::usage(format!(
+                "line {}: column \"{}\": --time-unit: {} is no number of {}",
+                first.line,
+                field.name(),
+                shown(&first.text),
+                unit.name()
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The options that decide how texts are read.

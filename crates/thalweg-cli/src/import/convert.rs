@@ -259,7 +259,8 @@ impl Refusals<'_> {
     }
 }
 
-fn is_time(data_type: &DataType) -> bool {
+/// Whether values of the type are times.
+pub(super) fn is_time(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(..) | DataType::Date32)
 }
 

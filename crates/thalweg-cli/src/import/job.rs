@@ -8,8 +8,8 @@ use super::checks::{
 };
 use super::chunk::Chunk;
 use super::column_names::{is_of_codes, is_of_times};
-use super::contradictions::{check_types_of_table, is_time};
-use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, is_clock, time_hint};
+use super::contradictions::{check_types_of_table, check_unit};
+use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, is_clock, is_time, time_hint};
 use super::file_set::{FileSet, Opened, late_names};
 use super::findings::{self, NumberTimes};
 use super::infer::{Found, Inference, Reading};
@@ -328,23 +328,8 @@ impl<'a> Job<'a> {
                 found: Vec::new(),
             },
         };
-        if let Some(unit) = options.time_unit.filter(|_| existing.is_some()) {
-            let mut firsts = (0..plan.names.len())
-                .filter(|place| is_time(plan.fields[*place].data_type()))
-                .filter_map(|place| Some((place, inference.first_value(place)?)))
-                .peekable();
-            let first = firsts.peek().copied();
-            if let Some((place, first)) = first
-                && firsts.all(|(_, first)| !is_float(&first.text))
-            {
-                return Err(Failure::usage(format!(
-                    "line {}: column \"{}\": --time-unit: {} is no number of {}",
-                    first.line,
-                    plan.names[place],
-                    shown(&first.text),
-                    unit.name()
-                )));
-            }
+        if existing.is_some() {
+            check_unit(&plan.fields, &inference, options)?;
         }
         let found = |place: usize| {
             inference.first_value(place)?;
@@ -398,13 +383,8 @@ impl<'a> Job<'a> {
         time: Option<usize>,
         sample: &Sample,
     ) -> Vec<(usize, NumberTimes)> {
-        let is_time = |field: &Field| {
-            matches!(
-                field.data_type(),
-                DataType::Timestamp(..) | DataType::Date32
-            )
-        };
-        if time.is_none() && plan.fields.iter().any(is_time) {
+        let has_time = || plan.fields.iter().any(|field| is_time(field.data_type()));
+        if time.is_none() && has_time() {
             return Vec::new();
         }
         let is_number = |place: &usize| {

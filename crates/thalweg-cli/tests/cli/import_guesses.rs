@@ -333,6 +333,16 @@ fn options_that_come_too_late_are_refused() {
         place.sql("SELECT max(t1) AS t FROM t"),
         "t\n2026-01-01T00:00:01\n"
     );
+    // Numbers of more digits than a float holds.
+    let place = Place::new();
+    let unit = ["--time-unit", "ns"];
+    let more = [&["--time", "ts"][..], &unit].concat();
+    import(&place, "n.csv", "ts,v\n1767225601123456789,1\n", &more).ok();
+    import(&place, "o.csv", "ts,v\n1767225602123456789,1\n", &more).ok();
+    assert_eq!(
+        place.sql("SELECT max(ts) AS t FROM t"),
+        "t\n2026-01-01T00:00:02.123456789\n"
+    );
     // Texts that no option makes, in a table whose next file has numbers alone.
     let place = Place::new();
     let null = ["--null", "NA"];

@@ -1,4 +1,4 @@
-//! What one commit takes out of the index of a table and puts into it, and which page each of it belongs to.
+//! The changes of one commit to the index of a table: items that go, items that come, and the page that each of them belongs to.
 //!
 //! Invariants: keys ascend, one change each; runs ascend, without common keys. Of one key, what goes is before what comes.
 
@@ -104,7 +104,7 @@ impl Changes {
         &self.runs
     }
 
-    /// What belongs to the root.
+    /// All changes: those of the root.
     pub(super) fn whole(&self) -> Part<'_> {
         Part {
             changes: &self.changes,
@@ -115,7 +115,7 @@ impl Changes {
     }
 }
 
-/// What of a change belongs to one page.
+/// The changes of one page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     changes: &'a [Change],

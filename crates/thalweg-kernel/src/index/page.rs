@@ -404,7 +404,7 @@ fn parse_header(table: TableId, expected: &Entry, bytes: &[u8]) -> Result<u32, F
     Ok(entries)
 }
 
-/// What holds of the entries of a page together.
+/// Checks the entries of a page beside each other: their order and their levels.
 pub(super) fn check_children<'a>(
     level: u8,
     mut children: impl Iterator<Item = &'a Entry>,
@@ -434,7 +434,7 @@ pub(super) fn page_of(table: TableId, child: &Child, loader: &dyn PageLoader) ->
     }
 }
 
-/// What the pages below an entry that are not on disk will take there, its own one included.
+/// Bytes that the unwritten pages below an entry will take on disk, its own page included.
 pub(super) fn unwritten_below(child: &Child) -> u64 {
     let Some(page) = { child.page.as_ref() }.filter(|page| page.address().is_none()) else {
         return 0;

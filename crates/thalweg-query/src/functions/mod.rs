@@ -14,9 +14,7 @@ pub(crate) mod guarded;
 pub(crate) mod lengths;
 pub(crate) mod list_sum;
 pub(crate) mod mode;
-pub(crate) mod narrowed;
 pub(crate) mod octets;
-pub(crate) mod or_null;
 pub(crate) mod ordered_values;
 pub(crate) mod plain_floats;
 pub(crate) mod quantile;
@@ -29,6 +27,7 @@ pub(crate) mod time_zones;
 pub(crate) mod times_of_day;
 pub(crate) mod total;
 pub(crate) mod try_times;
+pub(crate) mod unchanged;
 pub(crate) mod within_floats;
 
 use arrow::array::ArrayRef;

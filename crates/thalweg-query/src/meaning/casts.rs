@@ -1,9 +1,8 @@
 //! Calls of `arrow_cast` to times as the casts that they are, so that what knows about casts knows them; and casts of times to
 //! coarser units, which before 1970 go to the step that the time lies in as well; casts of times to times of day, which have another
-//! order; casts to floats, which have an end; and casts to narrower numbers.
+//! order; and casts to floats, which have an end.
 
 use crate::functions::coarser_times::{coarser, is_coarser};
-use crate::functions::narrowed::{is_narrower, narrowed};
 use crate::functions::times_of_day::time_of_day;
 use crate::functions::within_floats::{may_be_beyond, within};
 use arrow::datatypes::DataType;
@@ -100,23 +99,4 @@ pub(super) fn within_floats(expr: Expr, schema: &DFSchema) -> Transformed<Expr> 
     }
     let value = (**inner).clone();
     Transformed::yes(within(expr, value, tries))
-}
-
-/// The cast that `expr` is, to a type that does not hold all numbers of the other one, as a function.
-pub(super) fn to_narrower(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let (Expr::Cast(Cast { expr: inner, field }) | Expr::TryCast(TryCast { expr: inner, field })) =
-        &expr
-    else {
-        return Transformed::no(expr);
-    };
-    // What has no type here, as a placeholder, gets one before this rule is asked again.
-    let is_narrow = !matches!(**inner, Expr::Literal(..))
-        && inner
-            .get_type(schema)
-            .is_ok_and(|from| is_narrower(&from, field.data_type()));
-    if is_narrow {
-        Transformed::yes(narrowed(expr))
-    } else {
-        Transformed::no(expr)
-    }
 }

@@ -4,7 +4,7 @@
 //! NULL where its column is none, and answers `IS NULL` and `coalesce` without running it.
 
 use super::nodes::in_all_nodes;
-use crate::functions::or_null::or_null;
+use crate::functions::unchanged::or_null;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};

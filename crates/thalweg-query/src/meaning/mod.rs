@@ -22,6 +22,7 @@ mod joined_lists;
 pub(crate) mod keys_below;
 pub(crate) mod lengths;
 mod naive_time;
+mod narrower;
 mod nodes;
 mod one_row_joins;
 mod parts;
@@ -106,7 +107,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| Ok(casts::to_coarser(expr, schema)))?
         .transform_data(|expr| Ok(casts::to_time_of_day(expr, schema)))?
         .transform_data(|expr| Ok(casts::within_floats(expr, schema)))?
-        .transform_data(|expr| Ok(casts::to_narrower(expr, schema)))?
+        .transform_data(|expr| Ok(narrower::unseen(expr, schema)))?
         .transform_data(|expr| Ok(parts::of_durations(expr, schema)))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))
 }

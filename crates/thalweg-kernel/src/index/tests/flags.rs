@@ -1,4 +1,4 @@
-//! What entries say of all blocks below: how it is spelled, and how it adds up.
+//! Flags of entries: their bytes, and how those of a page follow from its entries.
 
 use super::*;
 use crate::ErrorKind;

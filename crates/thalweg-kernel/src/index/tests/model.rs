@@ -15,11 +15,12 @@ enum Op {
     Append(usize),
     /// A fragment of blocks that have no commit of their own.
     Fragment(Vec<(i64, u32, i64, usize)>),
-    /// Every so manieth item from an offset on goes; what comes in their place.
+    /// Removes every nth item from an offset on: the offset, n, the blocks that come in their place.
     Replace(usize, usize, Vec<(i64, u32, i64, usize)>),
     /// All items of a key range go.
     RemoveRange(i64, i64),
-    /// So many items from the so manieth on go as runs of so many, with as many left between them; what comes in their place.
+    /// Removes runs of items, with as many items left between them: the offset of the first run, how many runs, how many items of
+    /// each, the blocks that come in their place.
     RemoveRuns(usize, usize, usize, Vec<(i64, u32, i64, usize)>),
     Checkpoint,
     Trim,
@@ -157,7 +158,7 @@ impl World {
         self.replace(&removed, added);
     }
 
-    /// What a change makes anew is known before.
+    /// Checks that the changed bytes of a commit are known before it is applied.
     fn check_changed_bytes(&self, removed: &[EntryKey], items: &[Entry], freed: &[Address]) {
         let changed =
             (self.tree).changed_bytes(removed, &[], items.iter().map(Entry::key), &self.disk);

@@ -4,35 +4,49 @@
 //! takes `d::INT = 113` for `d = 113.00`, which leaves out 113.97, and `TRY_CAST(i AS INTEGER) > 0` for `i > 0`, which takes in
 //! numbers that have no such value.
 
-use super::applied;
+use crate::functions::unchanged::opaque;
 use arrow::datatypes::DataType;
-use datafusion::common::{Result, internal_err};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-use std::sync::Arc;
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, TryCast};
+
+/// The cast that `expr` is, out of sight of rules for casts.
+pub(super) fn unseen(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let inner = match &expr {
+        Expr::Cast(Cast { expr: inner, .. }) | Expr::TryCast(TryCast { expr: inner, .. }) => {
+            Some(&**inner)
+        }
+        // Casts that are written as calls, which become casts later.
+        Expr::ScalarFunction(call)
+            if matches!(call.func.name(), "arrow_cast" | "arrow_try_cast") =>
+        {
+            call.args.first()
+        }
+        _ => None,
+    };
+    let Some(inner) = inner.filter(|inner| !matches!(inner, Expr::Literal(..))) else {
+        return Transformed::no(expr);
+    };
+    // What has no type here, as a placeholder, gets one before this rule is asked again.
+    match (inner.get_type(schema), expr.get_type(schema)) {
+        (Ok(from), Ok(to)) if is_narrower(&from, &to) => Transformed::yes(opaque(expr)),
+        _ => Transformed::no(expr),
+    }
+}
 
 /// Whether a cast changes or refuses some values, of types between which DataFusion moves casts.
-pub(crate) fn is_narrower(from: &DataType, to: &DataType) -> bool {
+fn is_narrower(from: &DataType, to: &DataType) -> bool {
     match (Numbers::of(from), Numbers::of(to)) {
         (Some(from), Some(to)) => !to.hold(&from),
         _ => false,
     }
 }
 
-/// `cast` out of sight of rules for casts.
-pub(crate) fn narrowed(cast: Expr) -> Expr {
-    let function = ScalarUDF::new_from_impl(Narrowed {
-        signature: Signature::any(1, Volatility::Immutable),
-    });
-    Arc::new(function).call(vec![cast])
-}
-
 /// The numbers of a type.
 struct Numbers {
-    /// Digits in front of the point of all of them.
+    /// Most digits in front of the point.
     digits: i16,
-    /// Every number of so many digits there is one of them.
+    /// Digits in front of the point of which every number is one of them.
     whole_digits: i16,
     /// Digits behind the point.
     scale: i16,
@@ -88,39 +102,6 @@ impl Numbers {
             }
             _ => signs && self.scale >= others.scale && self.whole_digits >= others.digits,
         }
-    }
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Narrowed {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Narrowed {
-    fn name(&self) -> &'static str {
-        "narrowed"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match types {
-            [only] => Ok(only.clone()),
-            _ => internal_err!("{} takes one argument", self.name()),
-        }
-    }
-
-    fn is_strict(&self) -> bool {
-        true
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        applied(&args, |arrays| match arrays {
-            [only] => Ok(Arc::clone(only)),
-            _ => internal_err!("{} takes one argument", self.name()),
-        })
     }
 }
 

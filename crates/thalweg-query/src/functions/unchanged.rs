@@ -1,4 +1,4 @@
-//! A function that gives its argument back, and is nullable to the planner.
+//! A function that gives its argument back, of which the planner knows less than of the argument.
 //!
 //! Invariant: the value and its type are those of the argument.
 
@@ -12,20 +12,35 @@ use std::sync::Arc;
 
 /// `value` as one that may be NULL.
 pub(crate) fn or_null(value: Expr) -> Expr {
-    let function = ScalarUDF::new_from_impl(OrNull {
+    of(value, true)
+}
+
+/// `value` as one that no rule takes apart.
+pub(crate) fn opaque(value: Expr) -> Expr {
+    of(value, false)
+}
+
+fn of(value: Expr, is_nullable: bool) -> Expr {
+    let function = ScalarUDF::new_from_impl(Unchanged {
+        is_nullable,
         signature: Signature::any(1, Volatility::Immutable),
     });
     Arc::new(function).call(vec![value])
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct OrNull {
+struct Unchanged {
+    /// Also where the argument is not.
+    is_nullable: bool,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for OrNull {
+impl ScalarUDFImpl for Unchanged {
     fn name(&self) -> &'static str {
-        "or_null"
+        match self.is_nullable {
+            true => "or_null",
+            false => "opaque",
+        }
     }
 
     fn signature(&self) -> &Signature {
@@ -42,7 +57,8 @@ impl ScalarUDFImpl for OrNull {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         match args.arg_fields {
             [field] => {
-                let field = Field::clone(field).with_nullable(true);
+                let is_nullable = self.is_nullable || field.is_nullable();
+                let field = Field::clone(field).with_nullable(is_nullable);
                 Ok(Arc::new(field.with_name(self.name())))
             }
             _ => internal_err!("{} takes one argument", self.name()),
