@@ -27,7 +27,7 @@ pub(super) struct TreeChange<E> {
     pub(super) added: Vec<E>,
 }
 
-/// What a commit does to trees, each once.
+/// What a commit does to trees, in the order of its sections.
 pub(super) struct TreeChanges<E>(Vec<TreeChange<E>>);
 
 impl<E> Default for TreeChanges<E> {
@@ -37,23 +37,36 @@ impl<E> Default for TreeChanges<E> {
 }
 
 impl<E> TreeChanges<E> {
-    /// What it does to the tree of an order.
+    /// What a section does to the tree of an order.
     pub(super) fn of(&mut self, table: TableId, order: u32) -> &mut TreeChange<E> {
-        let is_here = |change: &TreeChange<E>| (change.table, change.order) == (table, order);
-        let at = self.0.iter().position(is_here).unwrap_or_else(|| {
-            self.0.push(TreeChange {
-                table,
-                order,
-                removed: Vec::new(),
-                added: Vec::new(),
-            });
-            self.0.len() - 1
+        self.0.push(TreeChange {
+            table,
+            order,
+            removed: Vec::new(),
+            added: Vec::new(),
         });
-        &mut self.0[at]
+        let last = self.0.len() - 1;
+        &mut self.0[last]
+    }
+
+    /// One for each tree.
+    fn one_per_tree(mut self) -> Vec<TreeChange<E>> {
+        if self.0.len() > 1 {
+            self.0.sort_by_key(|change| (change.table, change.order));
+        }
+        self.0.dedup_by(|next, first| {
+            let is_same = (next.table, next.order) == (first.table, first.order);
+            if is_same {
+                first.removed.append(&mut next.removed);
+                first.added.append(&mut next.added);
+            }
+            is_same
+        });
+        self.0
     }
 }
 
-fn fold(changes: &[Change]) -> TreeChanges<&Entry> {
+fn fold(changes: &[Change]) -> Vec<TreeChange<&Entry>> {
     let mut trees = TreeChanges::default();
     for change in changes {
         if let Some((head, items)) = change.adds() {
@@ -67,7 +80,7 @@ fn fold(changes: &[Change]) -> TreeChanges<&Entry> {
             }
         }
     }
-    trees
+    trees.one_per_tree()
 }
 
 fn keys_of(removed: &[ItemName]) -> Vec<EntryKey> {
@@ -83,7 +96,7 @@ impl Working {
         pages: &dyn PageLoader,
         origin: Origin,
     ) -> Result<()> {
-        for change in fold(changes).0 {
+        for change in fold(changes) {
             match self.check_tree(&change, pages) {
                 Err(error) if origin == Origin::Log && error.is_of_unreadable_bytes() => {}
                 checked => checked?,
@@ -155,7 +168,7 @@ impl Working {
         trees: TreeChanges<Entry>,
         pages: &dyn PageLoader,
     ) -> Result<()> {
-        for change in trees.0 {
+        for change in trees.one_per_tree() {
             self.change_items(commit, change, pages)?;
         }
         Ok(())
@@ -210,7 +223,7 @@ impl Working {
     /// When a page that it needs cannot be loaded.
     pub(crate) fn changed_bytes(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<u64> {
         let mut bytes = 0_u64;
-        for change in fold(changes).0 {
+        for change in fold(changes) {
             let table = self.table(change.table);
             let Some(tree) = table.and_then(|table| table.tree_of(change.order)) else {
                 continue;
