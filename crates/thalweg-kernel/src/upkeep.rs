@@ -330,8 +330,12 @@ impl Upkeep {
         let with_entries = with_entries(&table, cover, entries);
         let has_entries = with_entries.groups.len() + with_entries.edits.len() > plain_blocks;
         let done = match self.submit_cover(with_entries) {
-            // The rows become blocks without it: they are read where the index does not cover them.
-            Err(error) if has_entries && error.is_of_unreadable_bytes() => {
+            // The rows become blocks without it: they are read where the index does not cover them. So also where entries that lie all
+            // over their index change more pages than one commit may.
+            Err(error)
+                if has_entries
+                    && (error.is_of_unreadable_bytes() || error.kind() == ErrorKind::Limit) =>
+            {
                 self.submit_cover(self.cover(&table, &rows, last.commit)?)
             }
             done => done,

@@ -13,6 +13,8 @@ use thalweg_env::sim::SimEnv;
 use thalweg_kernel::{
     Durability, ErrorKind, Options, TableId, limit_changed_bytes, limit_page_entries,
 };
+use thalweg_sim::oracle::contents_of;
+use thalweg_sim::orders::open_indexed;
 use thalweg_sim::toy::{Row, Toy};
 use thalweg_table::{AppendLimits, CreateOptions, Engine, EngineOptions, ScanRequest, Table};
 
@@ -126,6 +128,37 @@ fn drops_of_tables_do_not_wait_for_index_pages() {
     toy.append_group(table, &[(5, 3)], 2, Durability::Memory)
         .unwrap();
     assert!(unwritten() < before, "no checkpoint before more pages");
+}
+
+/// Rows that come in order have values all over an index: the more there are, the more of its pages their entries change.
+#[test]
+fn open_rows_become_blocks_without_entries_that_change_too_many_pages() {
+    small_pages(LIMIT_BYTES);
+    let (toy, table) = open_indexed(&SimEnv::new(6), 1);
+    let mut rows: Vec<Row> = Vec::new();
+    let mut become_blocks = |count: i64| {
+        let first = i64::try_from(rows.len()).unwrap();
+        let keys = first..first + count;
+        let new: Vec<Row> = keys.map(|key| (key, key * 7_919 % 10_007)).collect();
+        toy.append(table, &new, Durability::Memory).unwrap();
+        toy.kernel.encode_open_rows(table).unwrap();
+        rows.extend(new);
+        assert_eq!(toy.rows(table).unwrap(), rows);
+        contents_of(&toy).unwrap();
+        let snapshot = toy.kernel.snapshot().unwrap();
+        let state = snapshot.table(table).unwrap();
+        assert_eq!(state.open_rows().count(), 0);
+        state
+            .order(2)
+            .unwrap()
+            .coverage
+            .covers(first, first + count - 1, snapshot.commit())
+    };
+    for _ in 0..200 {
+        assert!(become_blocks(8), "few entries");
+    }
+    assert!(!become_blocks(560), "entries on most pages");
+    assert!(become_blocks(8), "few entries");
 }
 
 fn open_engine(sim: &SimEnv) -> Engine {
