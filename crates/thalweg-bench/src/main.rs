@@ -21,6 +21,7 @@ mod commit;
 mod edges;
 mod files;
 mod late;
+mod walks;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -50,6 +51,8 @@ enum Experiment {
     Reader,
     /// Ten million rows put into a database in memory.
     Memory,
+    /// The nearest ten of a million boxes, and the difference of two trees of a million blocks.
+    Walks,
     /// The process that `reader` starts.
     #[command(hide = true)]
     Follow { database: PathBuf },
@@ -65,6 +68,7 @@ fn main() {
         Experiment::Snapshot => edges::snapshot(&arguments.folder),
         Experiment::Reader => edges::reader(&arguments.folder),
         Experiment::Memory => edges::memory(),
+        Experiment::Walks => walks::run(),
         Experiment::Follow { database } => edges::follow(&database),
     }
 }

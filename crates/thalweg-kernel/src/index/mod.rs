@@ -10,9 +10,11 @@
 mod changed;
 mod changes;
 mod check;
+mod difference;
 mod held;
 mod list;
 mod name;
+mod nearest;
 mod page;
 mod pending;
 mod summaries;
@@ -23,10 +25,12 @@ mod walk;
 
 pub use changes::Run;
 pub(crate) use check::{check_page, unequal_totals};
+pub use difference::{Difference, ItemChange};
 pub(crate) use held::HeldPages;
 pub(crate) use list::lists_of;
 pub use list::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, decode_entries, encode_entries};
 pub use name::ItemName;
+pub use nearest::Nearest;
 pub use page::{Page, PageLoader, UnsealedPage};
 pub(crate) use pending::Pending;
 pub use summaries::{Summaries, SummaryList};

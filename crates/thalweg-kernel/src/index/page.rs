@@ -79,6 +79,12 @@ impl Child {
         address.map_or_else(|| page.encoded_bytes(), |address| address.bytes.into())
     }
 
+    /// Where the block or the page lies that it leads to, if that is on disk by now.
+    pub(super) fn address(&self) -> Option<Address> {
+        let written = |page: &Arc<Page>| page.address();
+        self.page.as_ref().map_or(Some(self.entry.address), written)
+    }
+
     /// Its entry with the address of its page, if that has one by now.
     pub(super) fn addressed(&self) -> Option<Entry> {
         match &self.page {

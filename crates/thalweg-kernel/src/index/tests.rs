@@ -11,6 +11,7 @@ mod flags;
 mod model;
 mod runs;
 mod texts;
+mod walks;
 
 use super::*;
 use crate::error::{Error, Result};

@@ -14,6 +14,8 @@
 use super::changed::changed_bytes;
 use super::changes::{Changes, Run, no_such_key, same_key};
 use super::check::{check_child, check_page};
+use super::difference::Difference;
+use super::nearest::Nearest;
 use super::page::{Child, Page, PageLoader, UnsealedPage, page_of, unwritten_below};
 use super::update::Update;
 use super::walk::{Blocks, Step, Walk};
@@ -398,6 +400,23 @@ impl Tree {
     /// The blocks that can hold keys of `range`, in order; pages are loaded when they are reached.
     pub fn iter<L: PageLoader>(&self, range: Option<RangeInclusive<i64>>, loader: L) -> Blocks<L> {
         Blocks(self.walk(range, loader))
+    }
+
+    /// The blocks by a bound, the least first; pages are loaded when they are reached. It needs no borrow of the tree.
+    pub fn nearest<L: PageLoader>(&self, loader: L) -> Nearest<L> {
+        let refused = self.check_settled().err();
+        Nearest::new(self.table, self.root.clone(), loader, refused)
+    }
+
+    /// What a later tree of this order has and this one has not, and the other way round. It needs no borrow of the trees.
+    ///
+    /// # Panics
+    /// When they are trees of two tables.
+    pub fn difference<L: PageLoader>(&self, newer: &Self, loader: L) -> Difference<L> {
+        assert_eq!(self.table, newer.table, "the difference of two tables");
+        let refused = self.check_settled().and_then(|()| newer.check_settled());
+        let roots = [self.root.clone(), newer.root.clone()];
+        Difference::new(self.table, roots, loader, refused.err())
     }
 
     /// The items: blocks, and root pages of fragments, in order. `lost` is told of each page that fails its checks, and

@@ -6,7 +6,7 @@
 //! neighbours, so open pages wait in a heap and the one with the smallest next key goes on. (ChronicleDB's stack of
 //! nodes is this heap when nothing overlaps.)
 
-use super::page::{Child, Page, PageLoader};
+use super::page::{Child, Page, PageLoader, page_of};
 use super::{Entry, EntryKey};
 use crate::error::{Error, Result};
 use crate::ids::{CommitNo, TableId};
@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Most pages above one another: those of the tree and those of a fragment in it.
-const MAX_DEPTH: u32 = 64;
+pub(super) const MAX_DEPTH: u32 = 64;
 
 /// What to do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,21 +61,21 @@ struct Cursor {
 /// What the entries of a fragment get from the entry that leads to it, if they were written before their commit had a
 /// number.
 #[derive(Clone, Copy, Debug)]
-struct Heritage {
+pub(super) struct Heritage {
     commit: CommitNo,
     ordinal: u32,
 }
 
 impl Heritage {
     /// What the entries below `entry` get if it has a commit of its own.
-    fn below(entry: &Entry) -> Option<Self> {
+    pub(super) fn below(entry: &Entry) -> Option<Self> {
         (entry.commit_max.0 > 0).then_some(Self {
             commit: entry.first_commit,
             ordinal: entry.ordinal,
         })
     }
 
-    fn give(heritage: Option<Self>, entry: &Entry) -> Option<Entry> {
+    pub(super) fn give(heritage: Option<Self>, entry: &Entry) -> Option<Entry> {
         let heritage = heritage.filter(|_| entry.commit_max.0 == 0)?;
         let ordinal = heritage.ordinal.saturating_add(entry.ordinal);
         Some(
@@ -209,10 +209,7 @@ impl<L: PageLoader> Walk<L> {
                 "the pages of the index lead in a circle",
             ));
         }
-        let page = match &child.page {
-            Some(page) => Arc::clone(page),
-            None => self.loader.load_page(self.table, &child.entry)?,
-        };
+        let page = page_of(self.table, child, &self.loader)?;
         self.pages += 1;
         let candidates = page.candidates(self.start, self.end);
         let key = child.entry.key();

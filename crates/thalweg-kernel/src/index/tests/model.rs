@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
-enum Op {
+pub(super) enum Op {
     /// Blocks of one commit: key, span, value, columns.
     Insert(Vec<(i64, u32, i64, usize)>),
     /// Blocks behind everything so far, as a stream in order writes them.
@@ -31,7 +31,7 @@ fn blocks() -> impl Strategy<Value = Vec<(i64, u32, i64, usize)>> {
     prop::collection::vec((-12_i64..12, 0_u32..9, -40_i64..40, 0_usize..8), 1..12)
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub(super) fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => blocks().prop_map(Op::Insert),
         4 => (1_usize..20).prop_map(Op::Append),
@@ -48,10 +48,10 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// What is in the table: items as they were inserted, and the blocks below each.
 #[derive(Clone, Default)]
-struct Model(BTreeMap<EntryKey, (Entry, Vec<Entry>)>);
+pub(super) struct Model(pub(super) BTreeMap<EntryKey, (Entry, Vec<Entry>)>);
 
 impl Model {
-    fn blocks(&self) -> Vec<Entry> {
+    pub(super) fn blocks(&self) -> Vec<Entry> {
         let mut blocks: Vec<Entry> = self
             .0
             .values()
@@ -62,10 +62,10 @@ impl Model {
     }
 }
 
-struct World {
-    disk: Disk,
-    tree: Tree,
-    model: Model,
+pub(super) struct World {
+    pub(super) disk: Disk,
+    pub(super) tree: Tree,
+    pub(super) model: Model,
     freed: Vec<Address>,
     fragment_pages: BTreeSet<u64>,
     commit: u64,
@@ -188,7 +188,7 @@ impl World {
         self.tree = changed.unwrap();
     }
 
-    fn apply(&mut self, op: &Op) {
+    pub(super) fn apply(&mut self, op: &Op) {
         match op {
             Op::Insert(blocks) => {
                 let items = self.items(blocks);

@@ -1,0 +1,185 @@
+//! What changed between two trees of one order, at the price of what changed.
+//!
+//! Invariants: items come in the order of their keys, of one key the old one before the new one; items of both trees never come; a
+//! page that both trees share is never read. Structures that are derived from the index are brought up to date by this, instead of
+//! being built again or kept up to date by each commit.
+
+use super::Entry;
+use super::page::{Child, Page, PageLoader, page_of};
+use crate::error::{Error, Result};
+use crate::ids::TableId;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// An item of one of two trees. A block that was moved to another file is removed and added.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ItemChange {
+    /// The item is in the old tree alone.
+    Removed(Entry),
+    /// The item is in the new tree alone.
+    Added(Entry),
+}
+
+/// The difference of two trees. See [`super::Tree::difference`].
+#[derive(Debug)]
+pub struct Difference<L> {
+    loader: L,
+    table: TableId,
+    old: Side,
+    new: Side,
+    pages: u64,
+    /// In the place of all changes.
+    refused: Option<Error>,
+}
+
+/// How far one tree has been gone through.
+#[derive(Debug, Default)]
+struct Side {
+    /// The root page, before it is opened.
+    root: Option<Arc<Child>>,
+    /// Open pages, from the root down, each with the number of its next entry.
+    open: Vec<(Arc<Page>, usize)>,
+}
+
+/// The next entry of a side.
+struct Head<'a> {
+    child: &'a Arc<Child>,
+    /// 0 for an item, the level of the page otherwise. (An item may be the root page of a fragment.)
+    level: u8,
+}
+
+impl Side {
+    fn head(&mut self) -> Option<Head<'_>> {
+        while let Some((page, next)) = self.open.last()
+            && *next >= page.children().len()
+        {
+            self.open.pop();
+        }
+        if let Some(child) = &self.root {
+            let level = child.entry.level;
+            return Some(Head { child, level });
+        }
+        let (page, next) = self.open.last()?;
+        let child = &page.children()[*next];
+        let level = page.level() - 1;
+        Some(Head { child, level })
+    }
+
+    fn pass(&mut self) -> Option<Arc<Child>> {
+        if let Some(root) = self.root.take() {
+            return Some(root);
+        }
+        let (page, next) = self.open.last_mut()?;
+        let child = page.children().get(*next).cloned();
+        *next += 1;
+        child
+    }
+}
+
+impl Head<'_> {
+    /// Whether both are the same item, or pages with the same items below.
+    fn is(&self, other: &Self) -> bool {
+        if Arc::ptr_eq(self.child, other.child) {
+            return true;
+        }
+        let address = self.child.address();
+        self.level == other.level
+            && address.is_some()
+            && address == other.child.address()
+            && self.child.entry.key() == other.child.entry.key()
+    }
+}
+
+impl<L: PageLoader> Difference<L> {
+    pub(super) fn new(
+        table: TableId,
+        [old, new]: [Option<Arc<Child>>; 2],
+        loader: L,
+        refused: Option<Error>,
+    ) -> Self {
+        let side = |root| Side {
+            root,
+            open: Vec::new(),
+        };
+        let (old, new) = (side(old), side(new));
+        Self {
+            loader,
+            table,
+            old,
+            new,
+            pages: 0,
+            refused,
+        }
+    }
+
+    /// Pages opened so far, from memory or not.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn advance(&mut self) -> Result<Option<ItemChange>> {
+        if let Some(error) = self.refused.take() {
+            return Err(error);
+        }
+        loop {
+            let (old, new) = match (self.old.head(), self.new.head()) {
+                (None, None) => return Ok(None),
+                (Some(old), None) => (Some(old.level), None),
+                (None, Some(new)) => (None, Some(new.level)),
+                (Some(old), Some(new)) if old.is(&new) => {
+                    self.old.pass();
+                    self.new.pass();
+                    continue;
+                }
+                // All that comes behind an entry has keys from its own on.
+                (Some(old), Some(new)) => match old.child.entry.key().cmp(&new.child.entry.key()) {
+                    Ordering::Less => (Some(old.level), None),
+                    Ordering::Greater => (None, Some(new.level)),
+                    Ordering::Equal => match old.level.cmp(&new.level) {
+                        Ordering::Less => (None, Some(new.level)),
+                        Ordering::Greater => (Some(old.level), None),
+                        // Of two items of one key the old one first.
+                        Ordering::Equal if old.level == 0 => (Some(0), None),
+                        Ordering::Equal => (Some(old.level), Some(new.level)),
+                    },
+                },
+            };
+            if let Some(level) = old
+                && let Some(child) = self.old.pass()
+            {
+                if level == 0 {
+                    return Ok(Some(ItemChange::Removed(child.entry.clone())));
+                }
+                let page = self.load(&child)?;
+                self.old.open.push((page, 0));
+            }
+            if let Some(level) = new
+                && let Some(child) = self.new.pass()
+            {
+                if level == 0 {
+                    return Ok(Some(ItemChange::Added(child.entry.clone())));
+                }
+                let page = self.load(&child)?;
+                self.new.open.push((page, 0));
+            }
+        }
+    }
+
+    fn load(&mut self, child: &Child) -> Result<Arc<Page>> {
+        self.pages += 1;
+        page_of(self.table, child, &self.loader)
+    }
+}
+
+impl<L: PageLoader> Iterator for Difference<L> {
+    type Item = Result<ItemChange>;
+
+    fn next(&mut self) -> Option<Result<ItemChange>> {
+        let next = self.advance();
+        if !matches!(next, Ok(Some(_))) {
+            (self.old, self.new) = (Side::default(), Side::default());
+        }
+        next.transpose()
+    }
+}
