@@ -1,28 +1,67 @@
 //! Walks through an index of a million boxes: the nearest ten of a point, and the difference of two trees.
 
 use crate::files;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use thalweg_env::Env;
-use thalweg_kernel::error::{Error, Result};
-use thalweg_kernel::ids::{CommitNo, TableId};
+use thalweg_kernel::error::Result;
+use thalweg_kernel::ids::{CommitNo, DatabaseId, FileId, TableId};
 use thalweg_kernel::index::{Address, Entry, ItemChange, Page, PageLoader, SummaryList, Tree};
 use thalweg_kernel::summary::ColumnSummary;
 
 /// Boxes in each direction.
 const SIDE: u32 = 1_000;
+const DATABASE: DatabaseId = DatabaseId([7; 16]);
+const FILE: FileId = FileId(9);
 const X: u32 = 1;
 const Y: u32 = 2;
 const NEAREST: usize = 10;
 const CHANGED: u32 = 10;
 const QUERIES: u32 = 1_000;
 
-/// A tree whose pages are all in memory.
-struct Nowhere;
+/// Pages as they are read from a file, all in memory.
+#[derive(Default)]
+struct Pages {
+    bytes: Vec<u8>,
+    read: RefCell<HashMap<u64, Arc<Page>>>,
+}
 
-impl PageLoader for Nowhere {
-    fn load_page(&self, _: TableId, entry: &Entry) -> Result<Arc<Page>> {
-        Err(Error::corruption(entry.address, "no page is on disk"))
+impl PageLoader for Pages {
+    fn load_page(&self, table: TableId, entry: &Entry) -> Result<Arc<Page>> {
+        let place = entry.address.offset;
+        if let Some(page) = self.read.borrow().get(&place) {
+            return Ok(Arc::clone(page));
+        }
+        let start = usize::try_from(place).expect("in memory");
+        let bytes = &self.bytes[start..][..entry.address.bytes as usize];
+        let page = Arc::new(Page::decode(DATABASE, table, entry, bytes)?);
+        self.read.borrow_mut().insert(place, Arc::clone(&page));
+        Ok(page)
+    }
+}
+
+impl Pages {
+    /// The tree as one that is opened: its pages come through the loader. All are read once.
+    fn reopened(&mut self, tree: &Tree) -> Tree {
+        let bytes = &mut self.bytes;
+        let written = tree.write_dirty(&mut |page| {
+            let offset = bytes.len() as u64;
+            Ok(page.seal_into(DATABASE, FILE, offset, bytes))
+        });
+        let written = written.expect("pages");
+        let tree = Tree::from_root(tree.table(), written.root().cloned());
+        written.publish(&*self);
+        let blocks = tree
+            .iter(None, &*self)
+            .map(|block| block.expect("a page").rows);
+        assert_eq!(
+            blocks.sum::<u64>(),
+            tree.total().expect("rows").rows,
+            "all pages"
+        );
+        tree
     }
 }
 
@@ -84,11 +123,11 @@ pub(crate) fn run() {
     let blocks = (0..SIDE)
         .flat_map(|x| (0..SIDE).map(move |y| block(x, y, 1)))
         .collect();
-    let tree = Tree::empty(TableId(1))
-        .insert_many(blocks, &Nowhere, &mut Vec::new())
-        .expect("a tree");
-    nearest(&env, &tree);
-    difference(&env, &tree);
+    let mut pages = Pages::default();
+    let tree = Tree::empty(TableId(1)).insert_many(blocks, &pages, &mut Vec::new());
+    let tree = pages.reopened(&tree.expect("a tree"));
+    nearest(&env, &tree, &pages);
+    difference(&env, &tree, &mut pages);
 }
 
 /// Numbers that are the same in every run.
@@ -96,7 +135,7 @@ fn scattered(number: u32) -> u32 {
     number.wrapping_mul(2_654_435_769) % (SIDE * SIDE)
 }
 
-fn nearest(env: &Env, tree: &Tree) {
+fn nearest(env: &Env, tree: &Tree, loader: &Pages) {
     let (mut times_us, mut pages) = (Vec::new(), 0);
     for query in 0..QUERIES {
         let place = scattered(query);
@@ -105,7 +144,7 @@ fn nearest(env: &Env, tree: &Tree) {
             f64::from(place % SIDE) + 0.75,
         ];
         let start = files::now_us(env);
-        let mut walk = tree.nearest(&Nowhere);
+        let mut walk = tree.nearest(loader);
         let mut found = Vec::with_capacity(NEAREST);
         while found.len() < NEAREST {
             let next = walk
@@ -116,7 +155,7 @@ fn nearest(env: &Env, tree: &Tree) {
         times_us.push(files::now_us(env) - start);
         pages += walk.pages();
         if query % 100 == 0 {
-            let all = tree.iter(None, &Nowhere);
+            let all = tree.iter(None, loader);
             let mut all: Vec<f64> = all
                 .map(|block| distance(&block.expect("in memory"), point))
                 .collect();
@@ -132,7 +171,7 @@ fn nearest(env: &Env, tree: &Tree) {
     );
 }
 
-fn difference(env: &Env, tree: &Tree) {
+fn difference(env: &Env, tree: &Tree, loader: &mut Pages) {
     let mut times_us = Vec::new();
     let mut pages = 0;
     for round in 0..100 {
@@ -141,11 +180,10 @@ fn difference(env: &Env, tree: &Tree) {
             .map(|place| (place / SIDE, place % SIDE));
         let removed: Vec<_> = places.clone().map(|(x, y)| block(x, y, 1).key()).collect();
         let added = places.map(|(x, y)| block(x, y, 2)).collect();
-        let newer = tree
-            .replace(&removed, added, &Nowhere, &mut Vec::new())
-            .expect("a tree");
+        let newer = tree.replace(&removed, added, &*loader, &mut Vec::new());
+        let newer = loader.reopened(&newer.expect("a tree"));
         let start = files::now_us(env);
-        let mut changes = tree.difference(&newer, &Nowhere);
+        let mut changes = tree.difference(&newer, &*loader);
         let mut counts = [0, 0];
         while let Some(change) = changes.next() {
             match black_box(change.expect("in memory")) {

@@ -49,12 +49,16 @@ struct Head<'a> {
 }
 
 impl Side {
-    fn head(&mut self) -> Option<Head<'_>> {
+    /// Closes the pages whose entries all were passed.
+    fn close_passed(&mut self) {
         while let Some((page, next)) = self.open.last()
             && *next >= page.children().len()
         {
             self.open.pop();
         }
+    }
+
+    fn head(&self) -> Option<Head<'_>> {
         if let Some(child) = &self.root {
             let level = child.entry.level;
             return Some(Head { child, level });
@@ -76,18 +80,37 @@ impl Side {
     }
 }
 
-impl Head<'_> {
-    /// Whether both are the same item, or pages with the same items below.
-    fn is(&self, other: &Self) -> bool {
-        if Arc::ptr_eq(self.child, other.child) {
-            return true;
-        }
-        let address = self.child.address();
-        self.level == other.level
-            && address.is_some()
-            && address == other.child.address()
-            && self.child.entry.key() == other.child.entry.key()
+/// Whether both are the same item, or pages with the same items below.
+fn is_same(old: &Arc<Child>, new: &Arc<Child>) -> bool {
+    if Arc::ptr_eq(old, new) {
+        return true;
     }
+    let address = old.address();
+    address.is_some() && address == new.address() && old.entry.key() == new.entry.key()
+}
+
+/// Passes the entries that both sides have next; whether there are some.
+fn pass_same(old: &mut Side, new: &mut Side) -> bool {
+    if let (Some(a), Some(b)) = (&old.root, &new.root) {
+        let is_same = is_same(a, b);
+        if is_same {
+            (old.root, new.root) = (None, None);
+        }
+        return is_same;
+    }
+    let (Some((of_old, at_old)), Some((of_new, at_new))) =
+        (old.open.last_mut(), new.open.last_mut())
+    else {
+        return false;
+    };
+    if old.root.is_some() || new.root.is_some() || of_old.level() != of_new.level() {
+        return false;
+    }
+    let pairs = { of_old.children()[*at_old..].iter() }.zip(&of_new.children()[*at_new..]);
+    let same = pairs.take_while(|(a, b)| is_same(a, b)).count();
+    *at_old += same;
+    *at_new += same;
+    same > 0
 }
 
 impl<L: PageLoader> Difference<L> {
@@ -123,15 +146,15 @@ impl<L: PageLoader> Difference<L> {
             return Err(error);
         }
         loop {
+            self.old.close_passed();
+            self.new.close_passed();
+            if pass_same(&mut self.old, &mut self.new) {
+                continue;
+            }
             let (old, new) = match (self.old.head(), self.new.head()) {
                 (None, None) => return Ok(None),
                 (Some(old), None) => (Some(old.level), None),
                 (None, Some(new)) => (None, Some(new.level)),
-                (Some(old), Some(new)) if old.is(&new) => {
-                    self.old.pass();
-                    self.new.pass();
-                    continue;
-                }
                 // All that comes behind an entry has keys from its own on.
                 (Some(old), Some(new)) => match old.child.entry.key().cmp(&new.child.entry.key()) {
                     Ordering::Less => (Some(old.level), None),
