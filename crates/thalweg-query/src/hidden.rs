@@ -2,29 +2,22 @@
 //!
 //! DataFusion works out from a condition which values a column can have, and does not sort by a column that has only one. It takes
 //! casts and arithmetic backwards for that: of `ts::date = DATE '2024-01-02'` and `n / 10 = 1` it concludes that `ts` is midnight and
-//! `n` is 10, though many values are mapped to the same one. And it takes what is true of the rows of one side of an outer join, or
-//! below grouping sets, for true of the NULLs that stand there for missing rows and for columns that are not grouped by.
+//! `n` is 10, though many values are mapped to the same one.
 //!
-//! Invariant: of conditions with casts or arithmetic only the answer is used, and of all conditions below what fills in NULLs.
+//! Invariant: of conditions with casts or arithmetic only the answer is used.
 
 use crate::meaning::time_unit::compares;
-use crate::stack::with_room;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, Result, internal_err};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, NegativeExpr};
 use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
-use datafusion::physical_plan::joins::{
-    HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
-};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -39,7 +32,14 @@ impl PhysicalOptimizerRule for HideConditions {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        hidden(plan, false)
+        let done = plan.transform_up(|plan| {
+            let filter = plan.downcast_ref().map(with_hidden).transpose()?;
+            Ok(match filter.flatten() {
+                Some(filter) => Transformed::yes(Arc::new(filter)),
+                None => Transformed::no(plan),
+            })
+        })?;
+        Ok(done.data)
     }
 
     fn name(&self) -> &'static str {
@@ -51,54 +51,14 @@ impl PhysicalOptimizerRule for HideConditions {
     }
 }
 
-/// The plan with hidden conditions; of all of them where its rows `may_be_nulls` above.
-fn hidden(plan: Arc<dyn ExecutionPlan>, may_be_nulls: bool) -> Result<Arc<dyn ExecutionPlan>> {
-    let below = |(place, child): (usize, &Arc<dyn ExecutionPlan>)| {
-        let may_be_nulls = may_be_nulls || fills_in_nulls(&plan, place);
-        with_room(|| hidden(Arc::clone(child), may_be_nulls))
-    };
-    let children = plan.children().into_iter().enumerate().map(below);
-    let children = children.collect::<Result<Vec<_>>>()?;
-    let plan = replace_children_if_necessary(plan, children)?;
-    if let Some(filter) = plan.downcast_ref::<FilterExec>()
-        && let Some(filter) = with_hidden(filter, may_be_nulls)?
-    {
-        return Ok(Arc::new(filter));
-    }
-    Ok(plan)
-}
-
-/// Whether the node may have NULLs in the place of the rows of this child, or of values of them.
-fn fills_in_nulls(plan: &Arc<dyn ExecutionPlan>, child: usize) -> bool {
-    let join = (plan
-        .downcast_ref::<HashJoinExec>()
-        .map(HashJoinExec::join_type))
-    .or_else(|| plan.downcast_ref().map(NestedLoopJoinExec::join_type))
-    .or_else(|| plan.downcast_ref().map(SymmetricHashJoinExec::join_type))
-    .copied()
-    .or_else(|| plan.downcast_ref().map(SortMergeJoinExec::join_type));
-    match join {
-        Some(JoinType::Full) => true,
-        Some(JoinType::Left) => child == 1,
-        Some(JoinType::Right) => child == 0,
-        Some(_) => false,
-        None => plan
-            .downcast_ref::<AggregateExec>()
-            .is_some_and(|aggregate| aggregate.group_expr().has_grouping_set()),
-    }
-}
-
-fn with_hidden(filter: &FilterExec, hides_all: bool) -> Result<Option<FilterExec>> {
+fn with_hidden(filter: &FilterExec) -> Result<Option<FilterExec>> {
     let conditions = split_conjunction(filter.predicate());
-    let is_hidden = |condition: &Arc<dyn PhysicalExpr>| {
-        hides_all && !condition.is::<Hidden>() || maps_values(condition)
-    };
-    if !conditions.iter().any(|condition| is_hidden(condition)) {
+    if !conditions.iter().any(|condition| maps_values(condition)) {
         return Ok(None);
     }
     let conditions = conditions.into_iter().map(|condition| {
         let condition = Arc::clone(condition);
-        match is_hidden(&condition) {
+        match maps_values(&condition) {
             true => Arc::new(Hidden(condition)) as Arc<dyn PhysicalExpr>,
             false => condition,
         }

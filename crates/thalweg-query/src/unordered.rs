@@ -2,17 +2,26 @@
 //!
 //! DataFusion takes the rows of a hash join for ordered by the keys of the side that it streams and then of the side that it keeps, but
 //! equal keys of the streamed side each bring their own rows of the other. And it takes LIMIT from an operator to the sort below
-//! without the rows that OFFSET leaves out, or drops that sort where there is no LIMIT. Invariants: the kept side of a hash join has
-//! no order; while sorts are placed, nothing is taken past an OFFSET, whose rows stay sorted as they were.
+//! without the rows that OFFSET leaves out, or drops that sort where there is no LIMIT. And it takes what is true of the rows of one
+//! side of an outer join, or below grouping sets (that a column has one value, or the same one as another), for true of the NULLs that
+//! stand there for missing rows and for columns that are not grouped by.
+//!
+//! Invariants: the kept side of a hash join has no order; nothing is known of values in whose place NULLs may stand; while sorts are
+//! placed, nothing is taken past an OFFSET, whose rows stay sorted as they were.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{JoinType, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Distribution, OrderingRequirements, PhysicalExpr};
+use datafusion::physical_expr::{
+    Distribution, EquivalenceProperties, OrderingRequirements, PhysicalExpr,
+};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_children_if_necessary};
-use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::{
+    HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
+};
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
@@ -33,6 +42,11 @@ impl PhysicalOptimizerRule for HideOrders {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let done = plan.transform_up(|plan| {
+            let Transformed {
+                data: plan,
+                transformed,
+                ..
+            } = with_nulls(plan)?;
             if let Some(join) = plan.downcast_ref::<HashJoinExec>()
                 && join.left().properties().output_ordering().is_some()
             {
@@ -48,7 +62,8 @@ impl PhysicalOptimizerRule for HideOrders {
                 let hidden = UnorderedExec::new(input, offset);
                 return Ok(Transformed::yes(Arc::new(hidden)));
             }
-            Ok(Transformed::no(plan))
+            let again = TreeNodeRecursion::Continue;
+            Ok(Transformed::new(plan, transformed, again))
         })?;
         Ok(done.data)
     }
@@ -60,6 +75,42 @@ impl PhysicalOptimizerRule for HideOrders {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// The node, with nothing known of the values in whose place it may have NULLs.
+fn with_nulls(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let nulls = |child: &Arc<dyn ExecutionPlan>| -> Arc<dyn ExecutionPlan> {
+        Arc::new(UnorderedExec::new(Arc::clone(child), Hidden::Values))
+    };
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        if !aggregate.group_expr().has_grouping_set() {
+            return Ok(Transformed::no(plan));
+        }
+        let children = vec![nulls(aggregate.input())];
+        let plan = replace_children_if_necessary(plan, children)?;
+        // Constants among the keys as well.
+        return Ok(Transformed::yes(nulls(&plan)));
+    }
+    let join = (plan
+        .downcast_ref::<HashJoinExec>()
+        .map(HashJoinExec::join_type))
+    .or_else(|| plan.downcast_ref().map(NestedLoopJoinExec::join_type))
+    .or_else(|| plan.downcast_ref().map(SymmetricHashJoinExec::join_type))
+    .copied()
+    .or_else(|| plan.downcast_ref().map(SortMergeJoinExec::join_type));
+    let fills_in = match join {
+        Some(JoinType::Full) => [true, true],
+        Some(JoinType::Left) => [false, true],
+        Some(JoinType::Right) => [true, false],
+        Some(_) | None => return Ok(Transformed::no(plan)),
+    };
+    let children = plan.children().into_iter().zip(fills_in);
+    let children = children.map(|(child, fills_in)| match fills_in {
+        true => nulls(child),
+        false => Arc::clone(child),
+    });
+    let children = children.collect();
+    replace_children_if_necessary(plan, children).map(Transformed::yes)
 }
 
 /// The rows of an OFFSET, with the sort that orders them kept. Its keys need not be columns of theirs.
@@ -95,7 +146,7 @@ impl PhysicalOptimizerRule for ShowOffsets {
             };
             let input = Arc::clone(&hidden.input);
             Ok(match hidden.hidden {
-                Hidden::Side => Transformed::no(plan),
+                Hidden::Side | Hidden::Values => Transformed::no(plan),
                 Hidden::Sort(_) => Transformed::yes(input),
                 Hidden::Offset(skip, fetch) => {
                     Transformed::yes(Arc::new(GlobalLimitExec::new(input, skip, fetch)))
@@ -119,6 +170,8 @@ impl PhysicalOptimizerRule for ShowOffsets {
 enum Hidden {
     /// The side that a hash join keeps.
     Side,
+    /// All that is known of values, of rows in whose place NULLs may stand.
+    Values,
     /// That nothing above needs the sort below an OFFSET.
     Sort(OrderingRequirements),
     /// An OFFSET with its LIMIT.
@@ -136,10 +189,16 @@ pub(crate) struct UnorderedExec {
 impl UnorderedExec {
     fn new(input: Arc<dyn ExecutionPlan>, hidden: Hidden) -> Self {
         let mut properties = PlanProperties::clone(input.properties());
-        if !matches!(hidden, Hidden::Sort(_)) {
-            let mut equivalences = properties.eq_properties.clone();
-            equivalences.clear_orderings();
-            properties.set_eq_properties(equivalences);
+        match hidden {
+            Hidden::Sort(_) => {}
+            Hidden::Values => {
+                properties.set_eq_properties(EquivalenceProperties::new(input.schema()));
+            }
+            Hidden::Side | Hidden::Offset(..) => {
+                let mut equivalences = properties.eq_properties.clone();
+                equivalences.clear_orderings();
+                properties.set_eq_properties(equivalences);
+            }
         }
         Self {
             input,
@@ -166,7 +225,7 @@ impl ExecutionPlan for UnorderedExec {
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
         InputDistributionRequirements::new(vec![match self.hidden {
-            Hidden::Side => Distribution::UnspecifiedDistribution,
+            Hidden::Side | Hidden::Values => Distribution::UnspecifiedDistribution,
             Hidden::Sort(_) | Hidden::Offset(..) => Distribution::SinglePartition,
         }])
     }
@@ -174,7 +233,7 @@ impl ExecutionPlan for UnorderedExec {
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
         vec![match &self.hidden {
             Hidden::Sort(order) => Some(order.clone()),
-            Hidden::Side | Hidden::Offset(..) => None,
+            Hidden::Side | Hidden::Values | Hidden::Offset(..) => None,
         }]
     }
 
@@ -233,7 +292,7 @@ impl ExecutionPlan for UnorderedExec {
     fn cardinality_effect(&self) -> CardinalityEffect {
         match self.hidden {
             Hidden::Offset(..) => CardinalityEffect::LowerEqual,
-            Hidden::Side | Hidden::Sort(_) => CardinalityEffect::Equal,
+            Hidden::Side | Hidden::Values | Hidden::Sort(_) => CardinalityEffect::Equal,
         }
     }
 }
