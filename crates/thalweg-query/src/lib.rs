@@ -23,6 +23,7 @@ mod error;
 mod extra;
 mod from_first;
 mod functions;
+mod guards;
 mod hidden;
 mod insert;
 mod lists;

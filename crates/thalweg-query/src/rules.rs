@@ -6,6 +6,7 @@
 
 use crate::conditions::PushDownConditions;
 use crate::dependencies::NothingUniqueBehindJoins;
+use crate::guards::GuardConditions;
 use crate::hidden::HideConditions;
 use crate::meaning::Meaning;
 use crate::meaning::counted_sets::CountedSets;
@@ -83,6 +84,7 @@ pub(crate) struct Rules {
     short: Optimizer,
     full_analyzer: Analyzer,
     full: Optimizer,
+    plain: PhysicalRules,
     chain: PhysicalRules,
     any: PhysicalRules,
 }
@@ -149,7 +151,8 @@ impl Rules {
             .position(|rule| rule.name() == PushdownSort.name());
         any.insert(at.unwrap_or(any.len()), Arc::new(SortBelowFilter));
         any.push(Arc::new(KeepTimeOrder));
-        any.insert(0, Arc::new(HideConditions));
+        let first: PhysicalRules = vec![Arc::new(GuardConditions), Arc::new(HideConditions)];
+        any.splice(0..0, first);
         let at = any
             .iter()
             .position(|rule| rule.name() == EnsureRequirements::new().name());
@@ -170,7 +173,9 @@ impl Rules {
             short: Optimizer::with_rules(short),
             full_analyzer,
             full,
+            plain: vec![Arc::new(GuardConditions)],
             chain: vec![
+                Arc::new(GuardConditions),
                 Arc::new(HideConditions),
                 Arc::new(OutputRequirements::new_add_mode()),
                 Arc::new(HideOrders),
@@ -205,7 +210,7 @@ impl Rules {
 
     pub(crate) fn physical(&self, shape: Shape) -> &[Arc<dyn PhysicalOptimizerRule + Send + Sync>] {
         match shape {
-            Shape::Plain => &[],
+            Shape::Plain => &self.plain,
             Shape::Chain => &self.chain,
             Shape::Any => &self.any,
         }

@@ -168,6 +168,7 @@ files!(
     joined_lists,
     lengths,
     names,
+    optimizer,
     ordered_values,
     output,
     overflow,

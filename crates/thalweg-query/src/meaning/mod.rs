@@ -6,6 +6,7 @@
 mod aggregate_orders;
 mod arithmetic;
 mod carried_values;
+mod cases;
 pub(crate) mod casts;
 mod computed_floats;
 pub(crate) mod correlated;
@@ -13,6 +14,7 @@ pub(crate) mod counted_sets;
 pub(crate) mod dates;
 pub(crate) mod dates_beside_numbers;
 pub(crate) mod decimals;
+mod drawn_once;
 pub(crate) mod empty_subqueries;
 mod float_keys;
 mod float_lists;
@@ -69,6 +71,7 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .transform_data(lengths::in_subqueries)?
         .transform_data(in_subqueries::three_valued)?
         .transform_data(time_orders::by_time)?
+        .transform_data(drawn_once::below)?
         .transform_data(rewrite_exprs)?
         .transform_data(float_keys::in_node)?
         .transform_data(zoned_times::in_frames)?
@@ -107,6 +110,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| Ok(casts::to_coarser(expr, schema)))?
         .transform_data(|expr| Ok(casts::to_time_of_day(expr, schema)))?
         .transform_data(|expr| Ok(casts::within_floats(expr, schema)))?
+        .transform_data(|expr| cases::kept(expr, schema))?
         .transform_data(|expr| Ok(narrower::unseen(expr, schema)))?
         .transform_data(|expr| Ok(parts::of_durations(expr, schema)))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))
