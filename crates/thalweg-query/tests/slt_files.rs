@@ -174,6 +174,7 @@ files!(
     rows,
     rows_outside,
     select,
+    simplifications,
     tables,
     times,
     type_names,
