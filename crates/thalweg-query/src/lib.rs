@@ -25,6 +25,7 @@ mod from_first;
 mod functions;
 mod hidden;
 mod insert;
+mod limits;
 mod lists;
 mod literals;
 mod meaning;
