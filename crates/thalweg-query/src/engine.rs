@@ -23,7 +23,7 @@ use crate::statement::{FilledPlan, KeptPlan, Statement, Statements, is_optimizab
 use crate::stop::{Stop, stoppable};
 use crate::threads::{Threads, wait_for};
 use crate::wording::columns::with_text_as_written;
-use crate::{constant_params, ddl, insert, lists, literals, summarize, system};
+use crate::{constant_params, ddl, insert, lists, literals, summarize, system, unquoted_dates};
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use chrono::Utc;
@@ -561,6 +561,7 @@ impl SqlEngine {
         let columns = insert::columns(insert, &definition)?;
         let type_of = |position: &usize| &definition.columns()[*position].data_type;
         let types: Vec<_> = columns.iter().map(type_of).collect();
+        unquoted_dates::refuse(source, &types)?;
         if let Some(values) = plain_values(source) {
             let computed =
                 |cells: Vec<&Expr>| self.computed(statement, &cells, params, extra, go_on);

@@ -62,6 +62,7 @@ mod threads;
 mod token_forms;
 mod token_places;
 mod unordered;
+mod unquoted_dates;
 mod unsupported_statements;
 mod wording;
 
