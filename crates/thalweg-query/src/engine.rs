@@ -430,7 +430,9 @@ impl SqlEngine {
         view: &DatabaseView,
         extra: &[(String, ExtraTable)],
     ) -> Result<Named> {
-        let kept = if extra.is_empty() {
+        // Whether a comparison of times is true of all of them is known of the value only.
+        let by_value = params.are_beyond_nanoseconds();
+        let kept = if extra.is_empty() && !by_value {
             statement.plan(&params.types(), view)
         } else {
             None
@@ -461,7 +463,7 @@ impl SqlEngine {
             session.set_now(now);
         }
         let timeless = is_timeless(&plan);
-        if !params.is_empty() && !is_optimizable(&plan) {
+        if !params.is_empty() && (by_value || !is_optimizable(&plan)) {
             let filled = fill(Named { plan, names }, params)?;
             let plan = session.optimized(filled.plan).map_err(from_datafusion)?;
             return Ok(Named::new(plan, filled.names));
