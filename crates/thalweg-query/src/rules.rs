@@ -8,6 +8,7 @@ use crate::conditions::PushDownConditions;
 use crate::dependencies::NothingUniqueBehindJoins;
 use crate::guards::GuardConditions;
 use crate::hidden::HideConditions;
+use crate::limits::LimitsOfRows;
 use crate::meaning::Meaning;
 use crate::meaning::counted_sets::CountedSets;
 use crate::meaning::dates::DatesAsTimes;
@@ -95,6 +96,7 @@ impl Rules {
             Arc::new(SimplifyExpressions::new()),
             Arc::new(EliminateFilter::new()),
             Arc::new(EliminateLimit::new()),
+            Arc::new(LimitsOfRows),
             Arc::new(PushDownLimit::new()),
             Arc::new(PushDownConditions::default()),
             Arc::new(AggregatePushdown),
@@ -114,6 +116,11 @@ impl Rules {
             // Conditions of joins are keys by then.
             full.rules.insert(at + 1, Arc::new(EachKeyOnce));
         }
+        let at = full
+            .rules
+            .iter()
+            .position(|rule| rule.name() == "push_down_limit");
+        full.rules.insert(at.unwrap_or(0), Arc::new(LimitsOfRows));
         // Before common subexpressions are cut out of aggregates, which hides their columns.
         let at = full
             .rules

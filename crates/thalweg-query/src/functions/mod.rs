@@ -19,6 +19,7 @@ pub(crate) mod ordered_values;
 pub(crate) mod plain_floats;
 pub(crate) mod quantile;
 pub(crate) mod scaled;
+pub(crate) mod simplified;
 mod sliding;
 mod time_groups;
 pub(crate) mod time_patterns;

@@ -28,6 +28,7 @@ mod narrower;
 mod nodes;
 mod one_row_joins;
 mod parts;
+mod simplifications;
 pub(crate) mod time_orders;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
@@ -113,5 +114,6 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| cases::kept(expr, schema))?
         .transform_data(|expr| Ok(narrower::unseen(expr, schema)))?
         .transform_data(|expr| Ok(parts::of_durations(expr, schema)))?
+        .transform_data(|expr| Ok(simplifications::with_same_value(expr, schema)))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))
 }
