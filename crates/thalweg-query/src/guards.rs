@@ -4,10 +4,11 @@
 //! zero where a fifth of the rows or more have another `z`. Trying the fast way first costs nothing where it succeeds; choosing rows
 //! each time would copy all columns of each batch.
 //!
-//! Invariant: a condition of a filter fails only if it fails for a row of which the other conditions hold, those that cannot fail and
-//! those in front of it.
+//! Invariant: the conditions of a filter fail only if in no order they could be worked out for the rows that those before leave.
 
+use crate::meaning::cases;
 use crate::meaning::time_unit::compares;
+use crate::stack::with_room;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::compute::kernels::boolean::{and_kleene, or_kleene};
@@ -16,7 +17,10 @@ use datafusion::common::cast::as_boolean_array;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
-use datafusion::logical_expr::{ColumnarValue, Operator};
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{ColumnarValue, Expr, LogicalPlan, Operator};
+use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::expressions::{
     BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
     TryCastExpr,
@@ -29,6 +33,77 @@ use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+/// DataFusion's rule that computes common parts of expressions once, below them, for all but the conditions that guard one another:
+/// a part is not computed for rows that are left out then.
+#[derive(Debug, Default)]
+pub(crate) struct CommonParts(CommonSubexprEliminate);
+
+impl OptimizerRule for CommonParts {
+    fn name(&self) -> &'static str {
+        "common_sub_expression_eliminate"
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        // The rule goes through the plan itself: meanwhile a name stands in the place of each such condition.
+        let mut conditions = Vec::new();
+        let plan = plan.transform_down(|node| {
+            let LogicalPlan::Filter(mut filter) = node else {
+                return Ok(Transformed::no(node));
+            };
+            let is_kept = matches!(&filter.predicate, Expr::BinaryExpr(_))
+                && filter.predicate.exists(|expr| Ok(cases::may_fail(expr)))?;
+            if is_kept {
+                let name = Expr::Placeholder(Placeholder {
+                    id: format!("{KEPT}{}", conditions.len()),
+                    field: None,
+                });
+                conditions.push(std::mem::replace(&mut filter.predicate, name));
+            }
+            let filter = LogicalPlan::Filter(filter);
+            Ok(Transformed::new(
+                filter,
+                is_kept,
+                TreeNodeRecursion::Continue,
+            ))
+        })?;
+        let done = self.0.rewrite(plan.data, config)?;
+        if conditions.is_empty() {
+            return Ok(done);
+        }
+        let kept = |predicate: &Expr| match predicate {
+            Expr::Placeholder(name) => {
+                let number = name.id.strip_prefix(KEPT)?.parse::<usize>().ok()?;
+                conditions.get(number).cloned()
+            }
+            _ => None,
+        };
+        done.map_data(|plan| {
+            let plan = plan.transform_down(|node| match node {
+                LogicalPlan::Filter(mut filter) => {
+                    let condition = kept(&filter.predicate);
+                    let is_kept = condition.is_some();
+                    filter.predicate = condition.unwrap_or(filter.predicate);
+                    let node = LogicalPlan::Filter(filter);
+                    Ok(Transformed::new(node, is_kept, TreeNodeRecursion::Continue))
+                }
+                node => Ok(Transformed::no(node)),
+            })?;
+            Ok(plan.data)
+        })
+    }
+}
+
+/// What the names begin with that stand in the places of conditions. No parameter is called so.
+const KEPT: &str = "condition ";
 
 /// The rule that guards them.
 #[derive(Debug)]
@@ -70,14 +145,15 @@ fn with_guards(filter: &FilterExec) -> Result<Option<FilterExec>> {
     if !is_needed {
         return Ok(None);
     }
+    let whole = filter.predicate();
     let conditions = conditions.into_iter().cloned();
-    let (failing, mut all): (Vec<_>, Vec<_>) = conditions.partition(may_fail);
-    for condition in failing {
-        let before = all.iter().cloned().chain([Arc::clone(&condition)]);
-        let whole = conjunction(before);
-        all.push(Arc::new(Guarded { condition, whole }));
-    }
-    let builder = FilterExecBuilder::from(filter).with_predicate(conjunction(all));
+    let (failing, others): (Vec<_>, Vec<_>) = conditions.partition(may_fail);
+    let guarded = failing.into_iter().map(|condition| {
+        let whole = Arc::clone(whole);
+        Arc::new(Guarded { condition, whole }) as Arc<dyn PhysicalExpr>
+    });
+    let conditions = others.into_iter().chain(guarded);
+    let builder = FilterExecBuilder::from(filter).with_predicate(conjunction(conditions));
     builder.build().map(Some)
 }
 
@@ -107,11 +183,11 @@ fn may_fail(condition: &Arc<dyn PhysicalExpr>) -> bool {
     found
 }
 
-/// A condition that is worked out again, behind the others, where it fails.
+/// A condition that is worked out again, with the others, where it fails.
 #[derive(Clone, Debug)]
 struct Guarded {
     condition: Arc<dyn PhysicalExpr>,
-    /// The conditions that come before, and this one.
+    /// All conditions of the filter.
     whole: Arc<dyn PhysicalExpr>,
 }
 
@@ -137,7 +213,7 @@ impl fmt::Display for Guarded {
 
 impl PhysicalExpr for Guarded {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        // A row of which the others do not hold is left out, whatever this one says of it.
+        // A row of which another condition does not hold is left out, whatever this one says of it.
         self.condition.evaluate(batch).or_else(|_| {
             let chosen = row_by_row(&self.whole, batch)?;
             Ok(ColumnarValue::Array(Arc::new(chosen)))
@@ -167,27 +243,59 @@ impl PhysicalExpr for Guarded {
     }
 }
 
-/// A condition of each row. The right sides of AND and OR are worked out only for rows of which the left sides leave it open.
+/// A condition of each row. The parts of AND and OR are worked out for rows of which the parts before leave it open: first those
+/// that do not fail for these, whatever their order, as the optimizer has changed that.
 fn row_by_row(condition: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray> {
-    if let Some(binary) = condition.downcast_ref::<BinaryExpr>()
-        && let op @ (Operator::And | Operator::Or) = *binary.op()
-    {
-        let left = row_by_row(binary.left(), batch)?;
+    let op = condition.downcast_ref::<BinaryExpr>().map(BinaryExpr::op);
+    let Some(op @ (Operator::And | Operator::Or)) = op.copied() else {
+        let value = condition.evaluate(batch)?.into_array(batch.num_rows())?;
+        return Ok(as_boolean_array(&value)?.clone());
+    };
+    let combine = match op {
+        Operator::And => and_kleene,
+        _ => or_kleene,
+    };
+    let mut parts = Vec::new();
+    collect_parts(condition, op, &mut parts);
+    let mut known = BooleanArray::from(vec![op == Operator::And; batch.num_rows()]);
+    while !parts.is_empty() {
         // NULL leaves it open as well.
-        let open: BooleanArray = { left.iter() }
+        let open: BooleanArray = { known.iter() }
             .map(|value| Some(value != Some(op == Operator::Or)))
             .collect();
         if !open.has_true() {
-            return Ok(left);
+            break;
         }
-        let right = row_by_row(binary.right(), &filter_record_batch(batch, &open)?)?;
-        let right = scatter(&open, &right)?;
-        let right = as_boolean_array(&right)?;
-        return Ok(match op {
-            Operator::And => and_kleene(&left, right)?,
-            _ => or_kleene(&left, right)?,
+        let rows = filter_record_batch(batch, &open)?;
+        let mut failed = None;
+        let found = parts.iter().enumerate().find_map(|(at, part)| {
+            let answer = row_by_row(part, &rows);
+            let answer = answer.map_err(|error| failed.get_or_insert(error));
+            Some((at, answer.ok()?))
         });
+        let Some((at, answer)) = found else {
+            return match failed {
+                Some(error) => Err(error),
+                None => internal_err!("a condition without parts"),
+            };
+        };
+        parts.remove(at);
+        let answer = scatter(&open, &answer)?;
+        known = combine(&known, as_boolean_array(&answer)?)?;
     }
-    let value = condition.evaluate(batch)?.into_array(batch.num_rows())?;
-    Ok(as_boolean_array(&value)?.clone())
+    Ok(known)
+}
+
+fn collect_parts(
+    condition: &Arc<dyn PhysicalExpr>,
+    op: Operator,
+    parts: &mut Vec<Arc<dyn PhysicalExpr>>,
+) {
+    match condition.downcast_ref::<BinaryExpr>() {
+        Some(binary) if *binary.op() == op => {
+            with_room(|| collect_parts(binary.left(), op, parts));
+            collect_parts(binary.right(), op, parts);
+        }
+        _ => parts.push(Arc::clone(condition)),
+    }
 }

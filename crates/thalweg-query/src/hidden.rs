@@ -1,10 +1,10 @@
-//! Conditions from which nothing is concluded about the order of rows.
+//! Conditions and constants from which nothing is concluded about the order of rows.
 //!
 //! DataFusion works out from a condition which values a column can have, and does not sort by a column that has only one. It takes
 //! casts and arithmetic backwards for that: of `ts::date = DATE '2024-01-02'` and `n / 10 = 1` it concludes that `ts` is midnight and
 //! `n` is 10, though many values are mapped to the same one.
 //!
-//! Invariant: of conditions with casts or arithmetic only the answer is used.
+//! Invariant: of conditions with casts or arithmetic only the answer is used, and a constant is a column like others.
 
 use crate::meaning::time_unit::compares;
 use arrow::array::RecordBatch;
@@ -13,11 +13,14 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{ColumnarValue, Operator};
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, NegativeExpr};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CastExpr, Literal, NegativeExpr, NotExpr,
+};
 use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::projection::ProjectionExec;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -33,11 +36,22 @@ impl PhysicalOptimizerRule for HideConditions {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let done = plan.transform_up(|plan| {
-            let filter = plan.downcast_ref().map(with_hidden).transpose()?;
-            Ok(match filter.flatten() {
-                Some(filter) => Transformed::yes(Arc::new(filter)),
-                None => Transformed::no(plan),
-            })
+            if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+                return Ok(match with_hidden(filter)? {
+                    Some(filter) => Transformed::yes(Arc::new(filter)),
+                    None => Transformed::no(plan),
+                });
+            }
+            if let Some(projection) = plan.downcast_ref::<ProjectionExec>()
+                && projection
+                    .expr()
+                    .iter()
+                    .any(|result| result.expr.is::<Literal>())
+            {
+                let projection = with_hidden_constants(projection)?;
+                return Ok(Transformed::yes(Arc::new(projection)));
+            }
+            Ok(Transformed::no(plan))
         })?;
         Ok(done.data)
     }
@@ -49,6 +63,18 @@ impl PhysicalOptimizerRule for HideConditions {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// The projection with constants that are columns like others: sorts by a constant and a key have been taken below joins that forgot the
+/// constant, or below unions where each branch has another one.
+fn with_hidden_constants(projection: &ProjectionExec) -> Result<ProjectionExec> {
+    let results = projection.expr().iter().cloned().map(|mut result| {
+        if result.expr.is::<Literal>() {
+            result.expr = Arc::new(Hidden(result.expr));
+        }
+        result
+    });
+    ProjectionExec::try_new(results, Arc::clone(projection.input()))
 }
 
 fn with_hidden(filter: &FilterExec) -> Result<Option<FilterExec>> {
@@ -74,6 +100,7 @@ fn maps_values(condition: &Arc<dyn PhysicalExpr>) -> bool {
     let _ = condition.apply(|expr| {
         found |= expr.is::<CastExpr>()
             || expr.is::<NegativeExpr>()
+            || expr.is::<NotExpr>()
             || expr
                 .downcast_ref::<BinaryExpr>()
                 .is_some_and(|binary| computes(*binary.op()));
@@ -90,7 +117,7 @@ fn computes(op: Operator) -> bool {
     !compares(op) && !op.is_logic_operator()
 }
 
-/// A condition of which only the answer is known.
+/// A condition or constant of which only the answer is known.
 #[derive(Clone, Debug)]
 struct Hidden(Arc<dyn PhysicalExpr>);
 
@@ -124,7 +151,11 @@ impl PhysicalExpr for Hidden {
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.0]
+        // What is made of constants alone is taken for one.
+        match self.0.is::<Literal>() {
+            true => Vec::new(),
+            false => vec![&self.0],
+        }
     }
 
     fn with_new_children(
@@ -133,6 +164,7 @@ impl PhysicalExpr for Hidden {
     ) -> Result<Arc<dyn PhysicalExpr>> {
         match <[_; 1]>::try_from(children) {
             Ok([condition]) => Ok(Arc::new(Self(condition))),
+            Err(children) if children.is_empty() => Ok(self),
             Err(children) => internal_err!("a condition with {} children", children.len()),
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::conditions::PushDownConditions;
 use crate::dependencies::NothingUniqueBehindJoins;
-use crate::guards::GuardConditions;
+use crate::guards::{CommonParts, GuardConditions};
 use crate::hidden::HideConditions;
 use crate::limits::LimitsOfRows;
 use crate::meaning::Meaning;
@@ -34,7 +34,6 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan}
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
-use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
 use datafusion::optimizer::eliminate_filter::EliminateFilter;
 use datafusion::optimizer::eliminate_limit::EliminateLimit;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
@@ -100,7 +99,7 @@ impl Rules {
             Arc::new(PushDownLimit::new()),
             Arc::new(PushDownConditions::default()),
             Arc::new(AggregatePushdown),
-            Arc::new(CommonSubexprEliminate::new()),
+            Arc::new(CommonParts::default()),
             Arc::new(OptimizeProjections::new()),
         ];
         let mut full = Optimizer::new();
@@ -126,6 +125,9 @@ impl Rules {
             .rules
             .iter()
             .position(|rule| rule.name() == "common_sub_expression_eliminate");
+        if let Some(at) = at {
+            full.rules[at] = Arc::new(CommonParts::default());
+        }
         full.rules
             .insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
         let at = full

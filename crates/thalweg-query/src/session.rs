@@ -9,7 +9,7 @@ use crate::dialect::operators::Operators;
 use crate::error::{query, to_datafusion};
 use crate::functions::{
     bucket_origin, coalesced, described, floats, fractions, guarded, list_sum, mode, octets,
-    ordered_values, quantile, simplified, time_patterns, time_zones, total, try_times,
+    ordered_values, quantile, signed, simplified, time_patterns, time_zones, total, try_times,
 };
 use crate::meaning::correlated::nesting;
 use crate::meaning::with_both_zeros;
@@ -245,7 +245,7 @@ fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
 fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let functions = list_sum::exact(SessionStateDefaults::default_scalar_functions());
     let functions = octets::of_blobs(coalesced::of_times(functions));
-    let functions = simplified::with_same_answers(functions);
+    let functions = signed::counts(simplified::with_same_answers(functions));
     let mut functions = guarded::guarded(functions);
     functions.extend(time_zones::functions());
     functions.push(bucket_origin::function());

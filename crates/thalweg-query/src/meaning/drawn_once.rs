@@ -14,11 +14,14 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Volatility
 use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
 
-/// The filter or the projection that the node is, with such parts below.
+/// The filter, projection, aggregate or window that the node is, with such parts below. Conditions of joins are left: they are drawn for
+/// pairs of rows.
 pub(super) fn below(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let input = match &plan {
         LogicalPlan::Filter(filter) => &filter.input,
         LogicalPlan::Projection(projection) => &projection.input,
+        LogicalPlan::Aggregate(aggregate) => &aggregate.input,
+        LogicalPlan::Window(window) => &window.input,
         _ => return Ok(Transformed::no(plan)),
     };
     let mut is_drawn = false;
@@ -40,14 +43,18 @@ pub(super) fn below(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if below.is_empty() {
         return Ok(Transformed::no(plan));
     }
-    let columns = columns_of(&input);
-    let input = LogicalPlanBuilder::from(below.plan(&input, Ok)?);
-    let done = match rewritten.data {
-        LogicalPlan::Filter(filter) => input.filter(filter.predicate)?.project(columns)?,
-        LogicalPlan::Projection(projection) => input.project(projection.expr)?,
-        _ => return Ok(Transformed::no(plan)),
+    let columns = columns_of(&plan);
+    let rows = below.plan(&input, Ok)?;
+    let exprs = rewritten.data.expressions();
+    let node = rewritten.data.with_new_exprs(exprs, vec![rows])?;
+    let node = match node {
+        // They hand on the columns of the rows below.
+        LogicalPlan::Filter(_) | LogicalPlan::Window(_) => {
+            LogicalPlanBuilder::from(node).project(columns)?.build()?
+        }
+        node => node,
     };
-    Ok(Transformed::yes(done.build()?))
+    Ok(Transformed::yes(node))
 }
 
 /// An expression with columns in the places of drawn parts that might be written out twice.

@@ -6,7 +6,7 @@
 mod aggregate_orders;
 mod arithmetic;
 mod carried_values;
-mod cases;
+pub(crate) mod cases;
 pub(crate) mod casts;
 mod computed_floats;
 pub(crate) mod correlated;
@@ -28,6 +28,7 @@ mod narrower;
 mod nodes;
 mod one_row_joins;
 mod parts;
+mod sides;
 mod simplifications;
 pub(crate) mod time_orders;
 pub(crate) mod time_texts;
@@ -89,15 +90,19 @@ fn rewrite_exprs(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         )?);
     }
     let names = NamePreserver::new(&plan);
+    let is_condition = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
     plan.map_expressions(|expr| {
         let name = names.save(&expr);
         let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+        let rewritten =
+            rewritten.transform_data(|expr| cases::of_conditions(expr, &schema, is_condition))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     casts::of_call(expr, schema)?
+        .transform_data(|expr| Ok(sides::constant_right(expr)))?
         .transform_data(|expr| Ok(time_texts::with_seconds(expr, schema)))?
         .transform_data(|expr| Ok(naive_time::by_way_of_utc(expr, schema)))?
         .transform_data(|expr| Ok(zoned_times::on_clock(expr, schema)))?
