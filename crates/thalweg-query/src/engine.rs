@@ -23,7 +23,7 @@ use crate::statement::{FilledPlan, KeptPlan, Statement, Statements, is_optimizab
 use crate::stop::{Stop, stoppable};
 use crate::threads::{Threads, wait_for};
 use crate::wording::columns::with_text_as_written;
-use crate::{constant_params, ddl, insert, lists, literals, summarize, system};
+use crate::{constant_params, ddl, insert, lists, literals, summarize, system, unquoted_dates};
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use chrono::Utc;
@@ -430,7 +430,9 @@ impl SqlEngine {
         view: &DatabaseView,
         extra: &[(String, ExtraTable)],
     ) -> Result<Named> {
-        let kept = if extra.is_empty() {
+        // Whether a comparison of times is true of all of them is known of the value only.
+        let by_value = params.are_beyond_nanoseconds();
+        let kept = if extra.is_empty() && !by_value {
             statement.plan(&params.types(), view)
         } else {
             None
@@ -461,7 +463,7 @@ impl SqlEngine {
             session.set_now(now);
         }
         let timeless = is_timeless(&plan);
-        if !params.is_empty() && !is_optimizable(&plan) {
+        if !params.is_empty() && (by_value || !is_optimizable(&plan)) {
             let filled = fill(Named { plan, names }, params)?;
             let plan = session.optimized(filled.plan).map_err(from_datafusion)?;
             return Ok(Named::new(plan, filled.names));
@@ -561,6 +563,7 @@ impl SqlEngine {
         let columns = insert::columns(insert, &definition)?;
         let type_of = |position: &usize| &definition.columns()[*position].data_type;
         let types: Vec<_> = columns.iter().map(type_of).collect();
+        unquoted_dates::refuse(source, &types)?;
         if let Some(values) = plain_values(source) {
             let computed =
                 |cells: Vec<&Expr>| self.computed(statement, &cells, params, extra, go_on);

@@ -1,4 +1,4 @@
-//! Queries that begin with FROM, as `FROM t WHERE v > 1`.
+//! Queries that begin with FROM, as `FROM t WHERE v > 1` and `FROM t SELECT v`.
 //!
 //! Invariant: such a query without SELECT means all columns; what else a FROM stands in, as `extract(year FROM ts)`, is left alone.
 
@@ -14,9 +14,37 @@ struct Level {
     has_select: bool,
 }
 
-/// The same tokens with `SELECT *` before each FROM that begins a query and has no SELECT behind it.
-pub(crate) fn with_select(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let mut places = Vec::new();
+/// The same tokens with `SELECT *` before each FROM that begins a query and has no SELECT behind it, and with FROM behind a SELECT that
+/// WINDOW or QUALIFY follows: the parser takes these for the name of its last column.
+pub(crate) fn with_select(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut places = places(&tokens);
+    while let Some((from, select, end)) = places.selected_later {
+        let space = TokenWithSpan {
+            token: Token::Whitespace(Whitespace::Space),
+            span: tokens[from].span,
+        };
+        let mut columns = tokens[select..end].to_vec();
+        columns.push(space);
+        columns.extend_from_slice(&tokens[from..select]);
+        tokens.splice(from..end, columns);
+        places = self::places(&tokens);
+    }
+    with_wildcards(tokens, &places.unselected)
+}
+
+/// The queries that begin with FROM.
+struct Places {
+    /// Those without a SELECT.
+    unselected: Vec<usize>,
+    /// Of the first one whose SELECT is followed by WINDOW or QUALIFY: FROM, SELECT, and the word behind its columns.
+    selected_later: Option<(usize, usize, usize)>,
+}
+
+fn places(tokens: &[TokenWithSpan]) -> Places {
+    let mut places = Places {
+        unselected: Vec::new(),
+        selected_later: None,
+    };
     let mut levels = vec![Level::default()];
     let mut before = None;
     for (at, token) in tokens.iter().enumerate() {
@@ -49,8 +77,14 @@ pub(crate) fn with_select(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                     }
                     Keyword::FROM if level.leads_to_query && !level.has_select => {
                         level.has_select = true;
-                        if !is_selected_later(&tokens[at..]) {
-                            places.push(at);
+                        match selected_later(&tokens[at..]) {
+                            None => places.unselected.push(at),
+                            Some(select) if places.selected_later.is_none() => {
+                                let end = end_of_columns(&tokens[at + select..]);
+                                places.selected_later =
+                                    end.map(|end| (at, at + select, at + select + end));
+                            }
+                            Some(_) => {}
                         }
                     }
                     _ => {}
@@ -60,10 +94,14 @@ pub(crate) fn with_select(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
         before = Some(&token.token);
     }
+    places
+}
+
+fn with_wildcards(tokens: Vec<TokenWithSpan>, places: &[usize]) -> Vec<TokenWithSpan> {
     if places.is_empty() {
         return tokens;
     }
-    let mut places = places.into_iter().peekable();
+    let mut places = places.iter().copied().peekable();
     let mut out = Vec::with_capacity(tokens.len() + 4 * places.len());
     for (at, token) in tokens.into_iter().enumerate() {
         if places.next_if_eq(&at).is_some() {
@@ -90,22 +128,55 @@ fn leads_to_query(first: Keyword) -> bool {
     )
 }
 
-/// Whether the query that these tokens begin with says later what it selects.
-fn is_selected_later(tokens: &[TokenWithSpan]) -> bool {
-    let mut depth = 0_usize;
-    for token in tokens {
+/// The place of the SELECT of the query that these tokens begin with, if it says later what it selects.
+fn selected_later(tokens: &[TokenWithSpan]) -> Option<usize> {
+    words_of_query(tokens).find_map(|(place, keyword, _)| match keyword {
+        Keyword::SELECT => Some(Some(place)),
+        Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => Some(None),
+        _ => None,
+    })?
+}
+
+/// The place of WINDOW or QUALIFY, if one of them follows the columns of the SELECT that these tokens begin with.
+fn end_of_columns(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let ends = words_of_query(tokens).find(|(_, keyword, before)| match keyword {
+        // `percentile_cont(0.5) WITHIN GROUP (ORDER BY v)`.
+        Keyword::GROUP => *before != Some(Keyword::WITHIN),
+        Keyword::WHERE
+        | Keyword::HAVING
+        | Keyword::WINDOW
+        | Keyword::QUALIFY
+        | Keyword::ORDER
+        | Keyword::LIMIT
+        | Keyword::OFFSET
+        | Keyword::FETCH
+        | Keyword::UNION
+        | Keyword::EXCEPT
+        | Keyword::INTERSECT => true,
+        _ => false,
+    });
+    let (place, keyword, _) = ends?;
+    matches!(keyword, Keyword::WINDOW | Keyword::QUALIFY).then_some(place)
+}
+
+/// The words of the query that these tokens begin with, not of those in brackets: their places, and the word before each.
+fn words_of_query(
+    tokens: &[TokenWithSpan],
+) -> impl Iterator<Item = (usize, Keyword, Option<Keyword>)> {
+    let (mut depth, mut before) = (0_usize, None);
+    let mut words = Vec::new();
+    for (place, token) in tokens.iter().enumerate() {
         match &token.token {
             Token::LParen => depth += 1,
-            Token::RParen if depth == 0 => return false,
+            Token::RParen if depth == 0 => break,
             Token::RParen => depth -= 1,
-            Token::SemiColon => return false,
-            Token::Word(word) if depth == 0 => match word.keyword {
-                Keyword::SELECT => return true,
-                Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => return false,
-                _ => {}
-            },
+            Token::SemiColon => break,
+            Token::Word(word) if depth == 0 => {
+                words.push((place, word.keyword, before));
+                before = Some(word.keyword);
+            }
             _ => {}
         }
     }
-    false
+    words.into_iter()
 }

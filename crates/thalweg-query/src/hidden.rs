@@ -1,30 +1,26 @@
-//! Conditions from which nothing is concluded about the order of rows.
+//! Conditions and constants from which nothing is concluded about the order of rows.
 //!
 //! DataFusion works out from a condition which values a column can have, and does not sort by a column that has only one. It takes
 //! casts and arithmetic backwards for that: of `ts::date = DATE '2024-01-02'` and `n / 10 = 1` it concludes that `ts` is midnight and
-//! `n` is 10, though many values are mapped to the same one. And it takes what is true of the rows of one side of an outer join, or
-//! below grouping sets, for true of the NULLs that stand there for missing rows and for columns that are not grouped by.
+//! `n` is 10, though many values are mapped to the same one.
 //!
-//! Invariant: of conditions with casts or arithmetic only the answer is used, and of all conditions below what fills in NULLs.
+//! Invariant: of conditions with casts or arithmetic only the answer is used, and a constant is a column like others.
 
 use crate::meaning::time_unit::compares;
-use crate::stack::with_room;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, Result, internal_err};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{ColumnarValue, Operator};
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, NegativeExpr};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CastExpr, Literal, NegativeExpr, NotExpr,
+};
 use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
-use datafusion::physical_plan::joins::{
-    HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
-};
+use datafusion::physical_plan::projection::ProjectionExec;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -39,7 +35,25 @@ impl PhysicalOptimizerRule for HideConditions {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        hidden(plan, false)
+        let done = plan.transform_up(|plan| {
+            if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+                return Ok(match with_hidden(filter)? {
+                    Some(filter) => Transformed::yes(Arc::new(filter)),
+                    None => Transformed::no(plan),
+                });
+            }
+            if let Some(projection) = plan.downcast_ref::<ProjectionExec>()
+                && projection
+                    .expr()
+                    .iter()
+                    .any(|result| result.expr.is::<Literal>())
+            {
+                let projection = with_hidden_constants(projection)?;
+                return Ok(Transformed::yes(Arc::new(projection)));
+            }
+            Ok(Transformed::no(plan))
+        })?;
+        Ok(done.data)
     }
 
     fn name(&self) -> &'static str {
@@ -51,54 +65,26 @@ impl PhysicalOptimizerRule for HideConditions {
     }
 }
 
-/// The plan with hidden conditions; of all of them where its rows `may_be_nulls` above.
-fn hidden(plan: Arc<dyn ExecutionPlan>, may_be_nulls: bool) -> Result<Arc<dyn ExecutionPlan>> {
-    let below = |(place, child): (usize, &Arc<dyn ExecutionPlan>)| {
-        let may_be_nulls = may_be_nulls || fills_in_nulls(&plan, place);
-        with_room(|| hidden(Arc::clone(child), may_be_nulls))
-    };
-    let children = plan.children().into_iter().enumerate().map(below);
-    let children = children.collect::<Result<Vec<_>>>()?;
-    let plan = replace_children_if_necessary(plan, children)?;
-    if let Some(filter) = plan.downcast_ref::<FilterExec>()
-        && let Some(filter) = with_hidden(filter, may_be_nulls)?
-    {
-        return Ok(Arc::new(filter));
-    }
-    Ok(plan)
+/// The projection with constants that are columns like others: sorts by a constant and a key have been taken below joins that forgot the
+/// constant, or below unions where each branch has another one.
+fn with_hidden_constants(projection: &ProjectionExec) -> Result<ProjectionExec> {
+    let results = projection.expr().iter().cloned().map(|mut result| {
+        if result.expr.is::<Literal>() {
+            result.expr = Arc::new(Hidden(result.expr));
+        }
+        result
+    });
+    ProjectionExec::try_new(results, Arc::clone(projection.input()))
 }
 
-/// Whether the node may have NULLs in the place of the rows of this child, or of values of them.
-fn fills_in_nulls(plan: &Arc<dyn ExecutionPlan>, child: usize) -> bool {
-    let join = (plan
-        .downcast_ref::<HashJoinExec>()
-        .map(HashJoinExec::join_type))
-    .or_else(|| plan.downcast_ref().map(NestedLoopJoinExec::join_type))
-    .or_else(|| plan.downcast_ref().map(SymmetricHashJoinExec::join_type))
-    .copied()
-    .or_else(|| plan.downcast_ref().map(SortMergeJoinExec::join_type));
-    match join {
-        Some(JoinType::Full) => true,
-        Some(JoinType::Left) => child == 1,
-        Some(JoinType::Right) => child == 0,
-        Some(_) => false,
-        None => plan
-            .downcast_ref::<AggregateExec>()
-            .is_some_and(|aggregate| aggregate.group_expr().has_grouping_set()),
-    }
-}
-
-fn with_hidden(filter: &FilterExec, hides_all: bool) -> Result<Option<FilterExec>> {
+fn with_hidden(filter: &FilterExec) -> Result<Option<FilterExec>> {
     let conditions = split_conjunction(filter.predicate());
-    let is_hidden = |condition: &Arc<dyn PhysicalExpr>| {
-        hides_all && !condition.is::<Hidden>() || maps_values(condition)
-    };
-    if !conditions.iter().any(|condition| is_hidden(condition)) {
+    if !conditions.iter().any(|condition| maps_values(condition)) {
         return Ok(None);
     }
     let conditions = conditions.into_iter().map(|condition| {
         let condition = Arc::clone(condition);
-        match is_hidden(&condition) {
+        match maps_values(&condition) {
             true => Arc::new(Hidden(condition)) as Arc<dyn PhysicalExpr>,
             false => condition,
         }
@@ -114,6 +100,7 @@ fn maps_values(condition: &Arc<dyn PhysicalExpr>) -> bool {
     let _ = condition.apply(|expr| {
         found |= expr.is::<CastExpr>()
             || expr.is::<NegativeExpr>()
+            || expr.is::<NotExpr>()
             || expr
                 .downcast_ref::<BinaryExpr>()
                 .is_some_and(|binary| computes(*binary.op()));
@@ -130,7 +117,7 @@ fn computes(op: Operator) -> bool {
     !compares(op) && !op.is_logic_operator()
 }
 
-/// A condition of which only the answer is known.
+/// A condition or constant of which only the answer is known.
 #[derive(Clone, Debug)]
 struct Hidden(Arc<dyn PhysicalExpr>);
 
@@ -164,7 +151,11 @@ impl PhysicalExpr for Hidden {
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.0]
+        // What is made of constants alone is taken for one.
+        match self.0.is::<Literal>() {
+            true => Vec::new(),
+            false => vec![&self.0],
+        }
     }
 
     fn with_new_children(
@@ -173,6 +164,7 @@ impl PhysicalExpr for Hidden {
     ) -> Result<Arc<dyn PhysicalExpr>> {
         match <[_; 1]>::try_from(children) {
             Ok([condition]) => Ok(Arc::new(Self(condition))),
+            Err(children) if children.is_empty() => Ok(self),
             Err(children) => internal_err!("a condition with {} children", children.len()),
         }
     }

@@ -23,8 +23,10 @@ mod error;
 mod extra;
 mod from_first;
 mod functions;
+mod guards;
 mod hidden;
 mod insert;
+mod limits;
 mod lists;
 mod literals;
 mod meaning;
@@ -61,6 +63,7 @@ mod threads;
 mod token_forms;
 mod token_places;
 mod unordered;
+mod unquoted_dates;
 mod unsupported_statements;
 mod wording;
 

@@ -47,6 +47,17 @@ fn with_one_nan(value: ScalarValue) -> ScalarValue {
     }
 }
 
+fn is_beyond_nanoseconds(value: &ScalarValue) -> bool {
+    let (steps, step_ns) = match value {
+        ScalarValue::TimestampSecond(value, _) => (*value, 1_000_000_000),
+        ScalarValue::TimestampMillisecond(value, _) => (*value, 1_000_000),
+        ScalarValue::TimestampMicrosecond(value, _) => (*value, 1_000),
+        ScalarValue::Date32(value) => (value.map(i64::from), 86_400_000_000_000),
+        _ => return false,
+    };
+    steps.is_some_and(|steps| steps.checked_mul(step_ns).is_none())
+}
+
 fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
@@ -142,6 +153,11 @@ impl BoundParams {
         self.values.get(place)
     }
 
+    /// Whether some value is a time or a date that nanoseconds do not hold, so that comparisons of times hang on it.
+    pub(crate) fn are_beyond_nanoseconds(&self) -> bool {
+        self.values.iter().any(is_beyond_nanoseconds)
+    }
+
     /// Adds a value behind all others and returns its placeholder.
     pub(crate) fn push(&mut self, value: ScalarValue) -> String {
         self.values.push(with_one_nan(value));
@@ -199,6 +215,22 @@ mod tests {
             ]))
             .unwrap();
         assert_eq!(bound.values, [int(2), int(1)]);
+    }
+
+    #[test]
+    fn times_beyond_nanoseconds_are_known() {
+        let beyond = |value: ScalarValue| is_beyond_nanoseconds(&value);
+        assert!(beyond(ScalarValue::TimestampMicrosecond(
+            Some(253_402_214_400_000_000),
+            None
+        )));
+        assert!(beyond(ScalarValue::Date32(Some(-200_000))));
+        assert!(!beyond(ScalarValue::Date32(Some(20_000))));
+        assert!(!beyond(ScalarValue::TimestampSecond(None, None)));
+        assert!(!beyond(ScalarValue::TimestampNanosecond(
+            Some(i64::MAX),
+            None
+        )));
     }
 
     #[test]

@@ -6,7 +6,9 @@
 
 use crate::conditions::PushDownConditions;
 use crate::dependencies::NothingUniqueBehindJoins;
+use crate::guards::{CommonParts, GuardConditions};
 use crate::hidden::HideConditions;
+use crate::limits::LimitsOfRows;
 use crate::meaning::Meaning;
 use crate::meaning::counted_sets::CountedSets;
 use crate::meaning::dates::DatesAsTimes;
@@ -32,7 +34,6 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan}
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
-use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
 use datafusion::optimizer::eliminate_filter::EliminateFilter;
 use datafusion::optimizer::eliminate_limit::EliminateLimit;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
@@ -83,6 +84,7 @@ pub(crate) struct Rules {
     short: Optimizer,
     full_analyzer: Analyzer,
     full: Optimizer,
+    plain: PhysicalRules,
     chain: PhysicalRules,
     any: PhysicalRules,
 }
@@ -93,10 +95,11 @@ impl Rules {
             Arc::new(SimplifyExpressions::new()),
             Arc::new(EliminateFilter::new()),
             Arc::new(EliminateLimit::new()),
+            Arc::new(LimitsOfRows),
             Arc::new(PushDownLimit::new()),
             Arc::new(PushDownConditions::default()),
             Arc::new(AggregatePushdown),
-            Arc::new(CommonSubexprEliminate::new()),
+            Arc::new(CommonParts::default()),
             Arc::new(OptimizeProjections::new()),
         ];
         let mut full = Optimizer::new();
@@ -112,11 +115,19 @@ impl Rules {
             // Conditions of joins are keys by then.
             full.rules.insert(at + 1, Arc::new(EachKeyOnce));
         }
+        let at = full
+            .rules
+            .iter()
+            .position(|rule| rule.name() == "push_down_limit");
+        full.rules.insert(at.unwrap_or(0), Arc::new(LimitsOfRows));
         // Before common subexpressions are cut out of aggregates, which hides their columns.
         let at = full
             .rules
             .iter()
             .position(|rule| rule.name() == "common_sub_expression_eliminate");
+        if let Some(at) = at {
+            full.rules[at] = Arc::new(CommonParts::default());
+        }
         full.rules
             .insert(at.unwrap_or(full.rules.len()), Arc::new(AggregatePushdown));
         let at = full
@@ -149,7 +160,8 @@ impl Rules {
             .position(|rule| rule.name() == PushdownSort.name());
         any.insert(at.unwrap_or(any.len()), Arc::new(SortBelowFilter));
         any.push(Arc::new(KeepTimeOrder));
-        any.insert(0, Arc::new(HideConditions));
+        let first: PhysicalRules = vec![Arc::new(GuardConditions), Arc::new(HideConditions)];
+        any.splice(0..0, first);
         let at = any
             .iter()
             .position(|rule| rule.name() == EnsureRequirements::new().name());
@@ -170,7 +182,9 @@ impl Rules {
             short: Optimizer::with_rules(short),
             full_analyzer,
             full,
+            plain: vec![Arc::new(GuardConditions)],
             chain: vec![
+                Arc::new(GuardConditions),
                 Arc::new(HideConditions),
                 Arc::new(OutputRequirements::new_add_mode()),
                 Arc::new(HideOrders),
@@ -205,7 +219,7 @@ impl Rules {
 
     pub(crate) fn physical(&self, shape: Shape) -> &[Arc<dyn PhysicalOptimizerRule + Send + Sync>] {
         match shape {
-            Shape::Plain => &[],
+            Shape::Plain => &self.plain,
             Shape::Chain => &self.chain,
             Shape::Any => &self.any,
         }

@@ -9,7 +9,7 @@ use crate::dialect::operators::Operators;
 use crate::error::{query, to_datafusion};
 use crate::functions::{
     bucket_origin, coalesced, described, floats, fractions, guarded, list_sum, mode, octets,
-    ordered_values, quantile, time_patterns, time_zones, total, try_times,
+    ordered_values, quantile, signed, simplified, time_patterns, time_zones, total, try_times,
 };
 use crate::meaning::correlated::nesting;
 use crate::meaning::with_both_zeros;
@@ -28,6 +28,7 @@ use chrono::{DateTime, SubsecRound, Utc};
 use datafusion::catalog::{CatalogProviderList, Session};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::{ConfigOptions, TableOptions};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{
     DFSchema, DataFusionError, Result, SchemaError, config_err, plan_datafusion_err, plan_err,
 };
@@ -244,6 +245,7 @@ fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
 fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let functions = list_sum::exact(SessionStateDefaults::default_scalar_functions());
     let functions = octets::of_blobs(coalesced::of_times(functions));
+    let functions = signed::counts(simplified::with_same_answers(functions));
     let mut functions = guarded::guarded(functions);
     functions.extend(time_zones::functions());
     functions.push(bucket_origin::function());
@@ -376,6 +378,7 @@ impl StatementSession {
         if self.shape == Shape::Any {
             check_nesting(&plan)?;
         }
+        self.keep_names_of(&plan);
         let analyzed = self.planner.rules.analyzer(self.shape).execute_and_check(
             plan,
             &self.config,
@@ -396,6 +399,22 @@ impl StatementSession {
                 }
                 _ => error,
             })
+    }
+
+    /// Sees to it that columns which the plan has are not called as those that DataFusion adds for common parts of expressions.
+    fn keep_names_of(&self, plan: &LogicalPlan) {
+        let number = |name: &str| name.strip_prefix("__common_expr_")?.parse::<u32>().ok();
+        // The closure cannot fail.
+        let _ = plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(_) | LogicalPlan::Projection(_) = node {
+                let names = node.schema().fields().iter().map(|field| field.name());
+                if let Some(last) = names.filter_map(|name| number(name)).max() {
+                    let last = usize::try_from(last).unwrap_or(usize::MAX - 1);
+                    self.props.alias_generator.update_min_id(last);
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
     }
 
     /// The operators of an optimised plan.

@@ -7,11 +7,9 @@ use crate::dialect::output_names::visible;
 use crate::error::{from_arrow, unsupported};
 use crate::parse::written;
 use crate::result::QueryResult;
-use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt64Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, Schema, UInt64Type};
+use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, Schema};
 use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::sqlparser::ast::{SetExpr, Statement as SqlStatement, TableFactor};
 use std::fmt::Write as _;
@@ -173,7 +171,7 @@ pub(crate) fn rows(schema: &Schema, groups: &[RecordBatch]) -> Result<QueryResul
     };
     let all = groups[0].column(0).as_primitive::<Int64Type>().value(0);
     let distinct = |place| {
-        let array = aggregate(place, 2).as_primitive_opt::<UInt64Type>()?;
+        let array = aggregate(place, 2).as_primitive_opt::<Int64Type>()?;
         array.is_valid(0).then(|| array.value(0))
     };
     #[expect(clippy::cast_precision_loss, reason = "a percentage")]
@@ -191,7 +189,7 @@ pub(crate) fn rows(schema: &Schema, groups: &[RecordBatch]) -> Result<QueryResul
         ("max", texts(1)),
         (
             "approx_unique",
-            Arc::new((0..columns).map(distinct).collect::<UInt64Array>()),
+            Arc::new((0..columns).map(distinct).collect::<Int64Array>()),
         ),
         ("avg", doubles(3)),
         ("std", doubles(4)),

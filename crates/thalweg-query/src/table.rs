@@ -11,7 +11,7 @@ use crate::session::StatementSession;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
@@ -81,7 +81,18 @@ impl StoredTable {
     fn request(&self, filters: &[Expr]) -> Result<ScanRequest> {
         let mut request = ScanRequest::default();
         let mut conditions = Vec::new();
+        let mut holds_for_none = false;
         for filter in filters {
+            // What the optimizer found out of a condition of time after it was taken, as of `ts IN (NULL)`.
+            if let Expr::Literal(answer, _) = filter {
+                holds_for_none |= !matches!(answer, ScalarValue::Boolean(Some(true)));
+                continue;
+            }
+            if self.pushdown(filter) == TableProviderFilterPushDown::Unsupported {
+                return internal_err!(
+                    "a condition that the scan does not know is left to it: {filter}"
+                );
+            }
             match self.time().and_then(|time| time_conditions(filter, time)) {
                 Some(found) => conditions.extend(found),
                 None => column_ranges(filter, self.definition.schema(), &mut request.ranges),
@@ -92,6 +103,9 @@ impl StoredTable {
         }
         if let Some((_, keys)) = &self.pinned {
             request.keys = request.keys.intersect(*keys);
+        }
+        if holds_for_none {
+            request.keys = KeyRange::EMPTY;
         }
         Ok(request)
     }

@@ -2,20 +2,37 @@
 //!
 //! DataFusion takes the rows of a hash join for ordered by the keys of the side that it streams and then of the side that it keeps, but
 //! equal keys of the streamed side each bring their own rows of the other. And it takes LIMIT from an operator to the sort below
-//! without the rows that OFFSET leaves out, or drops that sort where there is no LIMIT. Invariants: the kept side of a hash join has
-//! no order; while sorts are placed, nothing is taken past an OFFSET, whose rows stay sorted as they were.
+//! without the rows that OFFSET leaves out, or drops that sort where there is no LIMIT. And it takes what is true of the rows of one
+//! side of an outer join, or below grouping sets (that a column has one value, or the same one as another), for true of the NULLs that
+//! stand there for missing rows and for columns that are not grouped by. It takes a running maximum for ascending, though NULLs come
+//! before the first value, and a count of the last rows too, though that begins again with each partition. And a column with one value
+//! in each branch of a union is left out of the sorts below, which share what they know of the rows that are wanted.
+//!
+//! Invariants: the kept side of a hash join has no order; nothing is known of values in whose place NULLs may stand, nor of results of
+//! windows; of a union only the orders of columns that all branches have are; while sorts are placed, nothing is taken past an OFFSET,
+//! whose rows stay sorted as they were.
 
+use arrow::compute::SortOptions;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{JoinType, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Distribution, OrderingRequirements, PhysicalExpr};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{
+    Distribution, EquivalenceProperties, OrderingRequirements, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_children_if_necessary};
-use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::{
+    HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
+};
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, PlanProperties,
 };
@@ -33,10 +50,21 @@ impl PhysicalOptimizerRule for HideOrders {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let done = plan.transform_up(|plan| {
+            let Transformed {
+                data: plan,
+                transformed,
+                ..
+            } = with_nulls(plan)?;
+            if let Some(hidden) = of_results(&plan) {
+                return Ok(Transformed::yes(Arc::new(UnorderedExec::new(
+                    plan, hidden,
+                )?)));
+            }
             if let Some(join) = plan.downcast_ref::<HashJoinExec>()
                 && join.left().properties().output_ordering().is_some()
             {
-                let kept = Arc::new(UnorderedExec::new(Arc::clone(join.left()), Hidden::Side));
+                let kept = UnorderedExec::new(Arc::clone(join.left()), Hidden::Side)?;
+                let kept = Arc::new(kept);
                 let children: Vec<Arc<dyn ExecutionPlan>> = vec![kept, Arc::clone(join.right())];
                 return replace_children_if_necessary(plan, children).map(Transformed::yes);
             }
@@ -45,10 +73,11 @@ impl PhysicalOptimizerRule for HideOrders {
             {
                 let offset = Hidden::Offset(limit.skip(), limit.fetch());
                 let input = with_kept_sort(limit.input())?;
-                let hidden = UnorderedExec::new(input, offset);
+                let hidden = UnorderedExec::new(input, offset)?;
                 return Ok(Transformed::yes(Arc::new(hidden)));
             }
-            Ok(Transformed::no(plan))
+            let again = TreeNodeRecursion::Continue;
+            Ok(Transformed::new(plan, transformed, again))
         })?;
         Ok(done.data)
     }
@@ -62,11 +91,57 @@ impl PhysicalOptimizerRule for HideOrders {
     }
 }
 
+/// What is hidden of the rows that a node makes, if that is something.
+fn of_results(plan: &Arc<dyn ExecutionPlan>) -> Option<Hidden> {
+    if plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
+        let rows = plan.children().into_iter().next()?;
+        return Some(Hidden::Results(rows.schema().fields().len()));
+    }
+    (plan.is::<UnionExec>() || plan.is::<InterleaveExec>()).then_some(Hidden::Branches)
+}
+
+/// The node, with nothing known of the values in whose place it may have NULLs.
+fn with_nulls(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let nulls = |child: &Arc<dyn ExecutionPlan>| -> Result<Arc<dyn ExecutionPlan>> {
+        let hidden = UnorderedExec::new(Arc::clone(child), Hidden::Values)?;
+        Ok(Arc::new(hidden))
+    };
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        if !aggregate.group_expr().has_grouping_set() {
+            return Ok(Transformed::no(plan));
+        }
+        let children = vec![nulls(aggregate.input())?];
+        let plan = replace_children_if_necessary(plan, children)?;
+        // Constants among the keys as well.
+        return nulls(&plan).map(Transformed::yes);
+    }
+    let join = (plan
+        .downcast_ref::<HashJoinExec>()
+        .map(HashJoinExec::join_type))
+    .or_else(|| plan.downcast_ref().map(NestedLoopJoinExec::join_type))
+    .or_else(|| plan.downcast_ref().map(SymmetricHashJoinExec::join_type))
+    .copied()
+    .or_else(|| plan.downcast_ref().map(SortMergeJoinExec::join_type));
+    let fills_in = match join {
+        Some(JoinType::Full) => [true, true],
+        Some(JoinType::Left) => [false, true],
+        Some(JoinType::Right) => [true, false],
+        Some(_) | None => return Ok(Transformed::no(plan)),
+    };
+    let children = plan.children().into_iter().zip(fills_in);
+    let children = children.map(|(child, fills_in)| match fills_in {
+        true => nulls(child),
+        false => Ok(Arc::clone(child)),
+    });
+    let children = children.collect::<Result<_>>()?;
+    replace_children_if_necessary(plan, children).map(Transformed::yes)
+}
+
 /// The rows of an OFFSET, with the sort that orders them kept. Its keys need not be columns of theirs.
 fn with_kept_sort(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(sort) = plan.downcast_ref::<SortExec>() {
         let order = OrderingRequirements::from(sort.expr().clone());
-        let kept = UnorderedExec::new(Arc::clone(plan), Hidden::Sort(order));
+        let kept = UnorderedExec::new(Arc::clone(plan), Hidden::Sort(order))?;
         return Ok(Arc::new(kept));
     }
     let (children, keep) = (plan.children(), plan.maintains_input_order());
@@ -95,7 +170,9 @@ impl PhysicalOptimizerRule for ShowOffsets {
             };
             let input = Arc::clone(&hidden.input);
             Ok(match hidden.hidden {
-                Hidden::Side => Transformed::no(plan),
+                Hidden::Side | Hidden::Values | Hidden::Results(_) | Hidden::Branches => {
+                    Transformed::no(plan)
+                }
                 Hidden::Sort(_) => Transformed::yes(input),
                 Hidden::Offset(skip, fetch) => {
                     Transformed::yes(Arc::new(GlobalLimitExec::new(input, skip, fetch)))
@@ -119,6 +196,12 @@ impl PhysicalOptimizerRule for ShowOffsets {
 enum Hidden {
     /// The side that a hash join keeps.
     Side,
+    /// All that is known of values, of rows in whose place NULLs may stand.
+    Values,
+    /// What is known of columns from this one on, of rows with results of windows.
+    Results(usize),
+    /// All but the orders that all branches of a union have.
+    Branches,
     /// That nothing above needs the sort below an OFFSET.
     Sort(OrderingRequirements),
     /// An OFFSET with its LIMIT.
@@ -134,19 +217,76 @@ pub(crate) struct UnorderedExec {
 }
 
 impl UnorderedExec {
-    fn new(input: Arc<dyn ExecutionPlan>, hidden: Hidden) -> Self {
+    fn new(input: Arc<dyn ExecutionPlan>, hidden: Hidden) -> Result<Self> {
         let mut properties = PlanProperties::clone(input.properties());
-        if !matches!(hidden, Hidden::Sort(_)) {
-            let mut equivalences = properties.eq_properties.clone();
-            equivalences.clear_orderings();
-            properties.set_eq_properties(equivalences);
+        let mut known = match hidden {
+            Hidden::Sort(_) | Hidden::Side | Hidden::Offset(..) => properties.eq_properties.clone(),
+            Hidden::Values | Hidden::Results(_) | Hidden::Branches => {
+                EquivalenceProperties::new(input.schema())
+            }
+        };
+        match hidden {
+            Hidden::Sort(_) | Hidden::Values => {}
+            Hidden::Side | Hidden::Offset(..) => known.clear_orderings(),
+            Hidden::Results(first) => {
+                known.add_orderings(orders_before(first, &properties));
+                let constants = properties.eq_properties.constants().into_iter();
+                known.add_constants(constants.filter(|it| is_before(first, &it.expr)))?;
+            }
+            Hidden::Branches => known.add_orderings(common_orders(&input)),
         }
-        Self {
+        properties.set_eq_properties(known);
+        Ok(Self {
             input,
             hidden,
             properties: Arc::new(properties),
-        }
+        })
     }
+}
+
+/// The orders of rows by columns before `first` alone.
+fn orders_before(first: usize, properties: &PlanProperties) -> Vec<Vec<PhysicalSortExpr>> {
+    let is_before = |key: &&PhysicalSortExpr| is_before(first, &key.expr);
+    let orders = properties.eq_properties.oeq_class().iter();
+    let orders = orders.map(|order| order.iter().take_while(is_before).cloned().collect());
+    orders.filter(|order: &Vec<_>| !order.is_empty()).collect()
+}
+
+/// Whether an expression is one of columns before `first` alone.
+fn is_before(first: usize, expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let columns = collect_columns(expr);
+    columns.iter().all(|column| column.index() < first)
+}
+
+/// The orders by columns that the rows of all branches of a union have.
+fn common_orders(union: &Arc<dyn ExecutionPlan>) -> Vec<Vec<PhysicalSortExpr>> {
+    let orders_of = |branch: &Arc<dyn ExecutionPlan>| -> Vec<Vec<(usize, SortOptions)>> {
+        let orders = branch.properties().eq_properties.oeq_class().iter();
+        let place = |key: &PhysicalSortExpr| {
+            let column = key.expr.downcast_ref::<Column>()?;
+            Some((column.index(), key.options))
+        };
+        { orders.map(|order| order.iter().map_while(place).collect()) }.collect()
+    };
+    let mut branches = union.children().into_iter().map(orders_of);
+    let first = branches.next().unwrap_or_default();
+    let common = branches.fold(first, |known, of_branch| {
+        let longest = |order: Vec<(usize, SortOptions)>| {
+            let same = |other: &Vec<_>| order.iter().zip(other).take_while(|(a, b)| a == b).count();
+            let length = of_branch.iter().map(same).max().unwrap_or(0);
+            order[..length].to_vec()
+        };
+        known.into_iter().map(longest).collect()
+    });
+    let schema = union.schema();
+    let key = |(place, options): (usize, SortOptions)| PhysicalSortExpr {
+        expr: Arc::new(Column::new(schema.field(place).name(), place)),
+        options,
+    };
+    let common = common.into_iter().filter(|order| !order.is_empty());
+    common
+        .map(|order| order.into_iter().map(key).collect())
+        .collect()
 }
 
 impl DisplayAs for UnorderedExec {
@@ -166,20 +306,24 @@ impl ExecutionPlan for UnorderedExec {
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
         InputDistributionRequirements::new(vec![match self.hidden {
-            Hidden::Side => Distribution::UnspecifiedDistribution,
             Hidden::Sort(_) | Hidden::Offset(..) => Distribution::SinglePartition,
+            _ => Distribution::UnspecifiedDistribution,
         }])
     }
 
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
         vec![match &self.hidden {
             Hidden::Sort(order) => Some(order.clone()),
-            Hidden::Side | Hidden::Offset(..) => None,
+            _ => None,
         }]
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![matches!(self.hidden, Hidden::Sort(_))]
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        !matches!(self.hidden, Hidden::Offset(..))
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -202,7 +346,7 @@ impl ExecutionPlan for UnorderedExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match <[_; 1]>::try_from(children) {
-            Ok([input]) => Ok(Arc::new(Self::new(input, self.hidden.clone()))),
+            Ok([input]) => Ok(Arc::new(Self::new(input, self.hidden.clone())?)),
             Err(children) => internal_err!("rows without order of {} children", children.len()),
         }
     }
@@ -233,7 +377,7 @@ impl ExecutionPlan for UnorderedExec {
     fn cardinality_effect(&self) -> CardinalityEffect {
         match self.hidden {
             Hidden::Offset(..) => CardinalityEffect::LowerEqual,
-            Hidden::Side | Hidden::Sort(_) => CardinalityEffect::Equal,
+            _ => CardinalityEffect::Equal,
         }
     }
 }

@@ -188,13 +188,6 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
             "CREATE TABLE t (a, b) AS is not offered: name the columns in the query, as in SELECT x AS a, y AS b",
         ));
     }
-    if words.first().is_some_and(|first| is(first, "INSERT"))
-        && let Some(date) = words.windows(7).find_map(unquoted_date)
-    {
-        return Err(unsupported(format!(
-            "{date} without quotes is a difference of numbers: write '{date}'"
-        )));
-    }
     for place in 1..words.len() {
         let message = match words[place] {
             Token::CaretAt => "there is no operator ^@: write starts_with(s, 'a')",
@@ -318,34 +311,6 @@ fn is_create_like(words: &[&Token]) -> bool {
         && (is_at(1, "TABLE") || is_at(3, "TABLE"))
         && is_at(open + 1, "LIKE")
         && words.get(open + 3) == Some(&&Token::RParen)
-}
-
-/// A date among values whose quotes are missing, as `, 2024-01-31,`.
-fn unquoted_date(words: &[&Token]) -> Option<String> {
-    let [
-        Token::LParen | Token::Comma,
-        Token::Number(year, false),
-        Token::Minus,
-        Token::Number(month, false),
-        Token::Minus,
-        Token::Number(day, false),
-        Token::Comma | Token::RParen,
-    ] = words
-    else {
-        return None;
-    };
-    let is_part = |text: &str, most: u8| {
-        text.len() == 2
-            && text
-                .parse::<u8>()
-                .is_ok_and(|part| (1..=most).contains(&part))
-    };
-    let is_date = year.len() == 4
-        && year.starts_with(['1', '2'])
-        && year.bytes().all(|digit| digit.is_ascii_digit())
-        && is_part(month, 12)
-        && is_part(day, 31);
-    is_date.then(|| format!("{year}-{month}-{day}"))
 }
 
 /// `CREATE TABLE t (a, b) AS`, with names without types.

@@ -267,11 +267,20 @@ const RULES: &[(&str, &str)] = &[
         "a difference is beyond 64 bits: {0} - {1}; of times in nanoseconds take epoch(a) - epoch(b)",
     ),
     (
+        "Overflow happened on: {} * {}",
+        "a product or a CAST is beyond its type, {0} * {1}: of decimals CAST to fewer digits behind the point, of times to TIMESTAMP(6)",
+    ),
+    (
         "Overflow happened on FACTORIAL({})",
         "factorial({0}) is beyond bigint",
     ),
     ("Invalid HexStringLiteral '{}'", "X'{0}' is not hexadecimal"),
     // Aggregates and windows.
+    (
+        "Correlated scalar subquery in the GROUP BY clause must also be in the aggregate expressions",
+        "a query that depends on the rows outside is not offered as a key of GROUP BY: write SELECT k, count(*) FROM (SELECT (SELECT ...) AS k \
+         FROM t) GROUP BY k",
+    ),
     (
         "Column in {} must be in GROUP BY or an aggregate function: While expanding wildcard, column \"{x}\" must appear in {}",
         "{0}: column \"{1}\" is neither in GROUP BY nor in an aggregate: add it to GROUP BY, or write for example max({1})",

@@ -109,7 +109,81 @@ fn check(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
     }
 }
 
-fn run(name: &str, text: &str) {
+/// What a query may be refused for in another place: parts of the messages.
+const REFUSED_INSIDE: [&str; 3] = [
+    "have the same name without regard to case",
+    "cannot be stored; what can are",
+    "all of its values are missing, which says nothing of its type",
+];
+
+/// Parts of queries whose rows are others each time, or when they are stored.
+const CHANGING: [&str; 5] = ["random()", "now()", "uuid()", "EXPLAIN", "Float16"];
+
+/// What is wrong with the answer to a query inside of others, if anything is.
+fn check_inside(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
+    let query = record.sql.trim_end().trim_end_matches(';');
+    let is_query = ["SELECT", "WITH", "FROM", "VALUES", "("]
+        .iter()
+        .any(|word| query.trim_start().to_uppercase().starts_with(word));
+    let changes = |word: &&str| query.contains(*word);
+    if !record.check.starts_with("query")
+        || !is_query
+        || query.contains("INSERT")
+        || CHANGING.iter().any(changes)
+    {
+        return None;
+    }
+    let rows = |sql: &str| {
+        let result = engine.sql(sql, &Params::None, &[]);
+        let batches = result.and_then(|result| result.collect())?;
+        let mut rows = shown(&batches, false);
+        rows.sort();
+        Ok::<_, thalweg_table::Error>(rows)
+    };
+    let once = rows(query).ok()?;
+    let mut twice: Vec<String> = once
+        .iter()
+        .flat_map(|row| [row.clone(), row.clone()])
+        .collect();
+    twice.sort();
+    let places = [
+        (format!("SELECT * FROM (\n{query}\n) AS inside_"), &once),
+        (
+            format!("WITH inside_ AS (\n{query}\n) SELECT * FROM inside_"),
+            &once,
+        ),
+        (format!("(\n{query}\n) UNION ALL (\n{query}\n)"), &twice),
+        (format!("CREATE TABLE inside_ AS {query}"), &once),
+    ];
+    for (sql, expected) in places {
+        let creates = sql.starts_with("CREATE");
+        let mut found = rows(&sql);
+        if creates && found.is_ok() {
+            found = rows("SELECT * FROM inside_");
+            rows("DROP TABLE inside_").unwrap();
+        }
+        match found {
+            Ok(found) if found == *expected => {}
+            Ok(found) => return Some(format!("{sql}\ngives\n{}", found.join("\n"))),
+            Err(error) if REFUSED_INSIDE.iter().any(|it| error.message().contains(it)) => {}
+            Err(error) => return Some(format!("{sql}\nfails: {error}")),
+        }
+    }
+    None
+}
+
+/// Runs a record for the tables that it makes, and asks its query again.
+fn check_inside_too(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
+    let wrong = check_inside(engine, record);
+    if record.check.starts_with("statement") {
+        // What it says is checked elsewhere.
+        let result = engine.sql(&record.sql, &Params::None, &[]);
+        let _ = result.and_then(|result| result.collect());
+    }
+    wrong
+}
+
+fn run(name: &str, text: &str, check: impl Fn(&SqlEngine, &Record<'_>) -> Option<String>) {
     let engine = Engine::in_memory(EngineOptions::default()).unwrap();
     // As many on every machine: plans tell.
     let options = QueryOptions {
@@ -138,9 +212,20 @@ macro_rules! files {
         $(
             #[test]
             fn $name() {
-                run(stringify!($name), include_str!(concat!("slt/", stringify!($name), ".slt")));
+                run(stringify!($name), include_str!(concat!("slt/", stringify!($name), ".slt")), check);
             }
         )*
+
+        /// The queries again, inside of others.
+        mod inside {
+            $(
+                #[test]
+                fn $name() {
+                    let text = include_str!(concat!("slt/", stringify!($name), ".slt"));
+                    super::run(stringify!($name), text, super::check_inside_too);
+                }
+            )*
+        }
 
         #[test]
         fn every_file_is_run() {
@@ -168,12 +253,14 @@ files!(
     joined_lists,
     lengths,
     names,
+    optimizer,
     ordered_values,
     output,
     overflow,
     rows,
     rows_outside,
     select,
+    simplifications,
     tables,
     times,
     type_names,

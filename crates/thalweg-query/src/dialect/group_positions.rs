@@ -1,12 +1,15 @@
 //! Rows of keys, `GROUP BY (a, b)`, positions of results inside ROLLUP, CUBE and GROUPING SETS, `GROUP BY ROLLUP (1, 2)`, and keys that
-//! stand there twice.
+//! stand there twice or are named constants.
 //!
 //! Invariants: a row of keys stands for these keys, as in PostgreSQL and DuckDB; a position stands for the expression of that result, as
 //! it does in a plain GROUP BY, which DataFusion knows; each set has
 //! a key once, and `ROLLUP (k, k)` the groups by `k` twice, as in PostgreSQL. DataFusion takes such a key for two columns of one name.
 
 use super::output_names::without_brackets;
-use datafusion_sql::sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, Value};
+use datafusion_sql::sqlparser::ast::{
+    CastKind, DataType, Expr, GroupByExpr, Ident, Select, SelectItem, UnaryOperator, Value,
+};
+use thalweg_table::schema::fold_name;
 
 /// The same with these expressions in the places of positions.
 pub(super) fn written_out(select: &mut Select) {
@@ -17,6 +20,7 @@ pub(super) fn written_out(select: &mut Select) {
         let all = std::mem::take(keys).into_iter();
         *keys = all.flat_map(keys_of).collect();
     }
+    name_constants(&mut select.projection, keys);
     let sets = keys.iter_mut().filter_map(|key| match key {
         Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => Some(sets),
         _ => None,
@@ -34,6 +38,50 @@ pub(super) fn written_out(select: &mut Select) {
         }
     }
     keys.iter_mut().for_each(with_keys_once);
+}
+
+/// Constants whose name is a key, `SELECT 2 AS k ... GROUP BY k`, as casts: DataFusion takes the value for a position.
+fn name_constants(items: &mut [SelectItem], keys: &[Expr]) {
+    let is_key = |alias: &Ident| {
+        let is_it =
+            |key: &Expr| matches!(key, Expr::Identifier(name) if folded(name) == folded(alias));
+        keys.iter().any(is_it)
+    };
+    for item in items {
+        if let SelectItem::ExprWithAlias { expr, alias } = item
+            && is_whole_number(expr)
+            && is_key(alias)
+        {
+            let constant = std::mem::replace(expr, Expr::value(Value::Null));
+            *expr = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(constant),
+                data_type: DataType::BigInt(None),
+                array: false,
+                format: None,
+            };
+        }
+    }
+}
+
+fn folded(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => fold_name(&name.value),
+    }
+}
+
+fn is_whole_number(expr: &Expr) -> bool {
+    match without_brackets(expr) {
+        Expr::Value(constant) => {
+            matches!(&constant.value, Value::Number(digits, _) if digits.parse::<i64>().is_ok())
+        }
+        Expr::UnaryOp {
+            op: UnaryOperator::Plus | UnaryOperator::Minus,
+            expr,
+        } => is_whole_number(expr),
+        _ => false,
+    }
 }
 
 /// The keys of a row of them.

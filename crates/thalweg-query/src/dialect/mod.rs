@@ -156,7 +156,7 @@ impl VisitorMut for Translator {
         if let Err(error) = checked {
             return ControlFlow::Break(error);
         }
-        match using::replace_in_order(query) {
+        match using::replace_in_order(query).and_then(|()| refuse_replaced(query)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
@@ -493,6 +493,39 @@ fn any_or_all(expr: &Expr) -> Result<Option<Expr>> {
         subquery: subquery.clone(),
         negated,
     }))
+}
+
+/// Refuses ORDER BY of the column itself, `t.v`, that REPLACE gives another value: DataFusion finds two columns of the name.
+fn refuse_replaced(query: &Query) -> Result<()> {
+    let (SetExpr::Select(select), Some(order_by)) = (&*query.body, &query.order_by) else {
+        return Ok(());
+    };
+    let options = select.projection.iter().filter_map(|item| match item {
+        SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
+            options.opt_replace.as_ref()
+        }
+        _ => None,
+    });
+    let replaced: Vec<&Ident> = options
+        .flat_map(|all| &all.items)
+        .map(|item| &item.column_name)
+        .collect();
+    let OrderByKind::Expressions(keys) = &order_by.kind else {
+        return Ok(());
+    };
+    for key in keys {
+        let is_replaced = |name: &Ident| replaced.iter().any(|it| using::is_same(it, name));
+        if let Expr::CompoundIdentifier(parts) = &key.expr
+            && parts.last().is_some_and(is_replaced)
+        {
+            return Err(unsupported(format!(
+                "ORDER BY {} is not offered beside REPLACE, which gives it another value: order by that, without the name of the table, or name \
+                 the columns in the place of *",
+                key.expr
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// ORDER BY of a number with a fraction, which is no position of a column, and changes nothing as a value.

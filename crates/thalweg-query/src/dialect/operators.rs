@@ -5,13 +5,14 @@
 use crate::error::{query, to_datafusion};
 use crate::functions::guarded::with_guard;
 use crate::functions::scaled::scaled;
+use crate::functions::signed;
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::functions::datetime::date_part;
 use datafusion::functions::unicode::expr_fn::substring;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::planner::{
-    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
+    ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawFieldAccessExpr, RawWindowExpr,
 };
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, lit};
 use datafusion_sql::sqlparser::ast::BinaryOperator;
@@ -34,6 +35,20 @@ impl ExprPlanner for Operators {
         Ok(match part_of_text(&access, schema) {
             Some(part) => PlannerResult::Planned(part),
             None => PlannerResult::Original(access),
+        })
+    }
+
+    fn plan_window(&self, call: RawWindowExpr) -> Result<PlannerResult<RawWindowExpr>> {
+        Ok(match signed::of_window(&call) {
+            Some(count) => PlannerResult::Planned(count),
+            None => PlannerResult::Original(call),
+        })
+    }
+
+    fn plan_aggregate(&self, call: RawAggregateExpr) -> Result<PlannerResult<RawAggregateExpr>> {
+        Ok(match signed::of_aggregate(&call) {
+            Some(count) => PlannerResult::Planned(count),
+            None => PlannerResult::Original(call),
         })
     }
 

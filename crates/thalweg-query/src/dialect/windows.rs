@@ -1,5 +1,5 @@
 //! Windows by name: those that build on one, `OVER (w ORDER BY ts)` and `WINDOW v AS (w ROWS ...)`, of which DataFusion forgets the name,
-//! those of QUALIFY and ORDER BY, where it takes `count(*) OVER w` for `count(*)`, and those of subqueries in the place of a value,
+//! those of QUALIFY, DISTINCT ON and ORDER BY, where it takes `count(*) OVER w` for `count(*)`, and those of subqueries in the place of a value,
 //! which it looks for among the windows of the SELECT around them.
 //!
 //! Invariant: behind this no window builds on another one, and none is called by a name that is known. As in PostgreSQL, a window
@@ -8,7 +8,7 @@
 use super::functions::plain_name;
 use super::outside_queries;
 use super::using::is_same;
-use crate::error::unsupported;
+use crate::error::{query, unsupported};
 use datafusion_sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
     NamedWindowDefinition, NamedWindowExpr, Query, Select, SetExpr, WindowSpec, WindowType,
@@ -23,6 +23,7 @@ pub(super) fn write_out(select: &mut Select) -> Result<()> {
     }
     let known = all_known(&mut select.named_window)?;
     // Queries inside have windows of their own.
+    outside_queries(&mut select.distinct, &mut |expr| spell_out(expr, &known))?;
     outside_queries(&mut select.projection, &mut |expr| spell_out(expr, &known))?;
     outside_queries(&mut select.qualify, &mut |expr| spell_out(expr, &known))
 }
@@ -74,8 +75,15 @@ fn spell_out(expr: &mut Expr, known: &[(Ident, WindowSpec)]) -> Result<()> {
     }
 }
 
-/// Refuses a window that builds on another one still, in a statement without that one or outside of its SELECT, as in ORDER BY.
+/// Refuses a window that is called by a name or builds on another one still, in a statement without that one or outside of its SELECT:
+/// queries inside of a SELECT do not know its windows.
 pub(super) fn refuse(function: &Function) -> Result<()> {
+    if let Some(WindowType::NamedWindow(name)) = &function.over {
+        return Err(query(format!(
+            "there is no window \"{}\": define it by WINDOW {name} AS (...), or write OVER (...)",
+            name.value
+        )));
+    }
     if let Some(WindowType::WindowSpec(spec)) = &function.over
         && let Some(base) = &spec.window_name
     {

@@ -49,6 +49,18 @@ impl Size {
         })
     }
 
+    /// The arguments without lengths below 0, of which DataFusion makes room for most of the memory there is.
+    pub(crate) fn without_negatives(self, args: &mut [ColumnarValue]) -> Result<()> {
+        if self == Self::Padded
+            && let Some(length @ ColumnarValue::Array(_)) = args.get_mut(1)
+            && let Some(lengths) = numbers(length)?
+        {
+            let lengths: Int64Array = lengths.unary(|length| length.max(0));
+            *length = ColumnarValue::Array(cast(&lengths, &length.data_type())?);
+        }
+        Ok(())
+    }
+
     /// # Errors
     /// `Limit` for a result that not every machine holds.
     pub(crate) fn check(self, function: &str, args: &[ColumnarValue], rows: usize) -> Result<()> {

@@ -161,10 +161,11 @@ impl ScalarUDFImpl for Guarded {
         })
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match self.guard {
             Guard::Size(size) => {
                 size.check(self.name(), &args.args, args.number_rows)?;
+                size.without_negatives(&mut args.args)?;
                 self.base.invoke_with_args(args)
             }
             Guard::Time(grouping) => grouping.invoke(&self.base, args),

@@ -2,6 +2,7 @@
 
 mod bounded;
 pub(crate) mod bucket_origin;
+pub(crate) mod carried;
 pub(crate) mod clock_steps;
 pub(crate) mod coalesced;
 pub(crate) mod coarser_times;
@@ -19,6 +20,8 @@ pub(crate) mod ordered_values;
 pub(crate) mod plain_floats;
 pub(crate) mod quantile;
 pub(crate) mod scaled;
+pub(crate) mod signed;
+pub(crate) mod simplified;
 mod sliding;
 mod time_groups;
 pub(crate) mod time_patterns;

@@ -4,6 +4,7 @@
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -18,6 +19,12 @@ pub(crate) fn or_null(value: Expr) -> Expr {
 /// `value` as one that no rule takes apart.
 pub(crate) fn opaque(value: Expr) -> Expr {
     of(value, false)
+}
+
+/// Whether a call is that of [`opaque`].
+pub(crate) fn is_opaque(call: &ScalarFunction) -> bool {
+    let function = call.func.inner().downcast_ref::<Unchanged>();
+    function.is_some_and(|function| !function.is_nullable)
 }
 
 fn of(value: Expr, is_nullable: bool) -> Expr {

@@ -179,10 +179,12 @@ fn check(query: &Subquery, place: Place) -> Result<()> {
                 LogicalPlan::Aggregate(aggregate)
                     if place == Place::Exists && aggregate.group_expr.is_empty() =>
                 {
-                    Some(
-                        "HAVING without GROUP BY in an EXISTS that depends on the rows outside is not offered: compare (SELECT count(*) ...) \
+                    Some(match has_having(&query.subquery)? {
+                        true => "HAVING without GROUP BY in an EXISTS that depends on the rows outside is not offered: compare (SELECT count(*) ...) \
                          with a number",
-                    )
+                        false => "an aggregate of all rows in an EXISTS that depends on the rows outside, or in a LATERAL there, is not offered: compute it in a query \
+                         of its own, with GROUP BY, and join that",
+                    })
                 }
                 _ => None,
             };
@@ -192,6 +194,12 @@ fn check(query: &Subquery, place: Place) -> Result<()> {
             }
         })
         .map(|_| ())
+}
+
+/// Whether a condition stands on an aggregate of all rows.
+fn has_having(query: &LogicalPlan) -> Result<bool> {
+    let is_of_all = |plan: &LogicalPlan| matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty());
+    query.exists(|node| Ok(matches!(node, LogicalPlan::Filter(filter) if is_of_all(&filter.input))))
 }
 
 /// What is wrong where there is no row below that depends on the rows outside.

@@ -19,7 +19,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
 
-use super::nodes::holds;
+use super::nodes::{holds, recomputed};
 use super::time_unit::compares;
 
 const MAX_DIGITS: i16 = 38;
@@ -51,7 +51,7 @@ fn in_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         Ok(done.update_data(|expr| name.restore(expr)))
     })?;
     // Also where a column of its input has another type now.
-    done.map_data(LogicalPlan::recompute_schema)?
+    done.map_data(recomputed)?
         .transform_data(|node| match node {
             LogicalPlan::Join(join) => joined(join),
             LogicalPlan::Union(union) => united(union),

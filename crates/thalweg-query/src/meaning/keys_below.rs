@@ -75,11 +75,20 @@ pub(super) fn computed_below(
 }
 
 /// Columns that are computed below a node.
-struct Below(Vec<Expr>);
+#[derive(Default)]
+pub(super) struct Below(Vec<Expr>);
 
 impl Below {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The column that an expression becomes, under a name of our own or that of the expression.
-    fn column(&mut self, expr: Expr, name: String) -> Expr {
+    pub(super) fn column(&mut self, expr: Expr, name: String) -> Expr {
         let column = Expr::Column(Column::new_unqualified(name.clone()));
         let expr = expr.alias(name);
         if !self.0.contains(&expr) {
@@ -89,7 +98,7 @@ impl Below {
     }
 
     /// The input with these columns behind its own.
-    fn plan(
+    pub(super) fn plan(
         self,
         input: &Arc<LogicalPlan>,
         rewritten: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
@@ -105,13 +114,13 @@ fn drawn_keys(
     mut sort: Sort,
     rewritten: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
 ) -> Result<Transformed<LogicalPlan>> {
-    let mut below = Below(Vec::new());
+    let mut below = Below::default();
     for key in &mut sort.expr {
         if key.expr.is_volatile() {
             key.expr = named_key(std::mem::take(&mut key.expr), &mut below);
         }
     }
-    if below.0.is_empty() {
+    if below.is_empty() {
         return Ok(Transformed::no(LogicalPlan::Sort(sort)));
     }
     let columns = columns_of(&sort.input);
@@ -129,7 +138,7 @@ fn outer_keys(
     if !filter.predicate.contains_outer() {
         return Ok(Transformed::no(LogicalPlan::Filter(filter)));
     }
-    let mut below = Below(Vec::new());
+    let mut below = Below::default();
     let conditions = split_conjunction_owned(filter.predicate.clone()).into_iter();
     let conditions = conditions.map(|condition| {
         let condition = with_key(condition, &mut below);
@@ -137,7 +146,7 @@ fn outer_keys(
     });
     let conditions = conditions.collect::<Result<Vec<_>>>()?;
     let predicate = conjunction(conditions).unwrap_or_else(|| lit(true));
-    if below.0.is_empty() {
+    if below.is_empty() {
         return Ok(Transformed::no(LogicalPlan::Filter(filter)));
     }
     let columns = columns_of(&filter.input);
@@ -198,7 +207,7 @@ fn is_key(expr: &Expr, other: &Expr) -> bool {
 }
 
 fn grouping_set(aggregate: &Aggregate, set: GroupingSet) -> Result<Transformed<LogicalPlan>> {
-    let mut below = Below(Vec::new());
+    let mut below = Below::default();
     let mut keys: Vec<(Expr, Expr)> = Vec::new();
     // Under names of our own: a cast is called like the column that it casts.
     let mut as_column = |expr: Expr| match expr {
@@ -217,7 +226,7 @@ fn grouping_set(aggregate: &Aggregate, set: GroupingSet) -> Result<Transformed<L
             GroupingSet::GroupingSets(sets.into_iter().map(&mut all).collect())
         }
     };
-    if below.0.is_empty() {
+    if below.is_empty() {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate.clone())));
     }
     let aggregates = aggregate.aggr_expr.iter().cloned();

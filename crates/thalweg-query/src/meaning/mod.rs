@@ -6,6 +6,7 @@
 mod aggregate_orders;
 mod arithmetic;
 mod carried_values;
+pub(crate) mod cases;
 pub(crate) mod casts;
 mod computed_floats;
 pub(crate) mod correlated;
@@ -13,6 +14,7 @@ pub(crate) mod counted_sets;
 pub(crate) mod dates;
 pub(crate) mod dates_beside_numbers;
 pub(crate) mod decimals;
+mod drawn_once;
 pub(crate) mod empty_subqueries;
 mod float_keys;
 mod float_lists;
@@ -26,6 +28,8 @@ mod narrower;
 mod nodes;
 mod one_row_joins;
 mod parts;
+mod sides;
+mod simplifications;
 pub(crate) mod time_orders;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
@@ -69,6 +73,7 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .transform_data(lengths::in_subqueries)?
         .transform_data(in_subqueries::three_valued)?
         .transform_data(time_orders::by_time)?
+        .transform_data(drawn_once::below)?
         .transform_data(rewrite_exprs)?
         .transform_data(float_keys::in_node)?
         .transform_data(zoned_times::in_frames)?
@@ -85,15 +90,19 @@ fn rewrite_exprs(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         )?);
     }
     let names = NamePreserver::new(&plan);
+    let is_condition = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
     plan.map_expressions(|expr| {
         let name = names.save(&expr);
         let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+        let rewritten =
+            rewritten.transform_data(|expr| cases::of_conditions(expr, &schema, is_condition))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     casts::of_call(expr, schema)?
+        .transform_data(|expr| Ok(sides::constant_right(expr)))?
         .transform_data(|expr| Ok(time_texts::with_seconds(expr, schema)))?
         .transform_data(|expr| Ok(naive_time::by_way_of_utc(expr, schema)))?
         .transform_data(|expr| Ok(zoned_times::on_clock(expr, schema)))?
@@ -107,7 +116,9 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| Ok(casts::to_coarser(expr, schema)))?
         .transform_data(|expr| Ok(casts::to_time_of_day(expr, schema)))?
         .transform_data(|expr| Ok(casts::within_floats(expr, schema)))?
+        .transform_data(|expr| cases::kept(expr, schema))?
         .transform_data(|expr| Ok(narrower::unseen(expr, schema)))?
         .transform_data(|expr| Ok(parts::of_durations(expr, schema)))?
+        .transform_data(|expr| Ok(simplifications::with_same_value(expr, schema)))?
         .transform_data(|expr| Ok(arithmetic::checked(expr, schema)))
 }

@@ -1,8 +1,9 @@
-//! Casts of whole numbers and decimals to types that do not hold all of them.
+//! Casts of whole numbers, decimals, dates and times to types that do not hold all of them.
 //!
 //! Invariant: what they are compared with stays what it is. DataFusion moves a cast from a column to the constant beside it, and
 //! takes `d::INT = 113` for `d = 113.00`, which leaves out 113.97, and `TRY_CAST(i AS INTEGER) > 0` for `i > 0`, which takes in
-//! numbers that have no such value.
+//! numbers that have no such value. Casts between times that are no TRY_CAST are left to it: `time_unit` compares in the unit of the
+//! column before, and an error for times beyond nanoseconds is not missed by anybody.
 
 use crate::functions::unchanged::opaque;
 use arrow::datatypes::DataType;
@@ -24,14 +25,36 @@ pub(super) fn unseen(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         }
         _ => None,
     };
-    let Some(inner) = inner.filter(|inner| !matches!(inner, Expr::Literal(..))) else {
+    // What has no type here, as a placeholder, gets one before this rule is asked again.
+    let (Some(inner), Some(Ok(from)), Ok(to)) = (
+        inner,
+        inner.map(|inner| inner.get_type(schema)),
+        expr.get_type(schema),
+    ) else {
         return Transformed::no(expr);
     };
-    // What has no type here, as a placeholder, gets one before this rule is asked again.
-    match (inner.get_type(schema), expr.get_type(schema)) {
-        (Ok(from), Ok(to)) if is_narrower(&from, &to) => Transformed::yes(opaque(expr)),
-        _ => Transformed::no(expr),
+    // Constants are worked out before anything is concluded, but for numbers beside dates.
+    let is_constant = matches!(inner, Expr::Literal(..)) && !is_time(&to);
+    let tries = match &expr {
+        Expr::TryCast(_) => true,
+        Expr::ScalarFunction(call) => call.func.name() == "arrow_try_cast",
+        _ => false,
+    };
+    let is_unseen = match is_time(&from) && is_time(&to) {
+        true => tries && from != to,
+        false => is_narrower(&from, &to),
+    };
+    match is_unseen && !is_constant {
+        true => Transformed::yes(opaque(expr)),
+        false => Transformed::no(expr),
     }
+}
+
+fn is_time(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..)
+    )
 }
 
 /// Whether a cast changes or refuses some values, of types between which DataFusion moves casts.
@@ -42,7 +65,7 @@ fn is_narrower(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// The numbers of a type.
+/// The numbers of a type, or those that its dates and times are stored as.
 struct Numbers {
     /// Most digits in front of the point.
     digits: i16,
@@ -69,8 +92,8 @@ impl Numbers {
         match data_type {
             DataType::Int8 => integer(true, 8, 3),
             DataType::Int16 => integer(true, 16, 5),
-            DataType::Int32 => integer(true, 32, 10),
-            DataType::Int64 => integer(true, 64, 19),
+            DataType::Int32 | DataType::Date32 => integer(true, 32, 10),
+            DataType::Int64 | DataType::Date64 | DataType::Timestamp(..) => integer(true, 64, 19),
             DataType::UInt8 => integer(false, 8, 3),
             DataType::UInt16 => integer(false, 16, 5),
             DataType::UInt32 => integer(false, 32, 10),

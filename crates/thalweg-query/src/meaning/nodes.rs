@@ -5,7 +5,7 @@ use arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, Union};
 use datafusion::optimizer::utils::NamePreserver;
 
 /// Whether a plan may have values of a type: in a column of its tables, as written, or cast to, or of one of these functions. Short
@@ -62,7 +62,7 @@ pub(super) fn in_all_nodes(
     let done = plan.transform_up_with_subqueries(|node| {
         let done = in_one_node(node, &rewrite)?;
         // Also where a column of its input has another type now.
-        done.map_data(LogicalPlan::recompute_schema)
+        done.map_data(recomputed)
     })?;
     Ok(done.data)
 }
@@ -78,6 +78,23 @@ pub(super) fn in_one_node(
         let name = names.save(&expr);
         let done = expr.transform_up(|expr| rewrite(expr, &schema))?;
         Ok(done.update_data(|expr| name.restore(expr)))
+    })
+}
+
+/// The node with the columns that it has of its inputs now. DataFusion keeps those that a union had.
+pub(super) fn recomputed(node: LogicalPlan) -> Result<LogicalPlan> {
+    let node = node.recompute_schema()?;
+    let LogicalPlan::Union(union) = &node else {
+        return Ok(node);
+    };
+    let types = |union: &Union| -> Vec<DataType> {
+        let fields = union.schema.fields().iter();
+        fields.map(|field| field.data_type().clone()).collect()
+    };
+    let again = Union::try_new_with_loose_types(union.inputs.clone())?;
+    Ok(match types(&again) == types(union) {
+        true => node,
+        false => LogicalPlan::Union(again),
     })
 }
 

@@ -10,7 +10,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, InList};
 use datafusion::logical_expr::{
-    Cast, Expr, ExprSchemable, Operator, binary_expr, in_list, lit, not,
+    Case, Cast, Expr, ExprSchemable, Operator, binary_expr, in_list, lit, not,
 };
 use std::sync::Arc;
 
@@ -19,7 +19,11 @@ pub(super) fn in_columns_unit(expr: Expr, schema: &DFSchema) -> Result<Transform
     let rewritten = match &expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => compared(left, *op, right, schema)?,
         Expr::Between(between) => ranged(between, schema)?,
-        Expr::InList(list) => listed(list, schema)?,
+        Expr::InList(list) => match listed(list, schema)? {
+            Some(listed) => Some(listed),
+            None => within_reach(list, schema)?,
+        },
+        Expr::Case(case) => cases_within_reach(case, schema)?,
         _ => None,
     };
     Ok(rewritten.map_or_else(|| Transformed::no(expr), Transformed::yes))
@@ -131,6 +135,65 @@ fn listed(list: &InList, schema: &DFSchema) -> Result<Option<Expr>> {
         return Ok(times.compared(op, *first));
     }
     Ok(Some(in_list(times.expr, items, list.negated)))
+}
+
+/// The list without instants that times in nanoseconds do not reach, which are none of them.
+fn within_reach(list: &InList, schema: &DFSchema) -> Result<Option<Expr>> {
+    let (mut items, mut beyond) = (Vec::new(), None);
+    for item in &list.list {
+        match out_of_reach_of(&list.expr, Operator::Eq, item, schema)? {
+            Some(equal) => beyond = Some(equal),
+            None => items.push(item.clone()),
+        }
+    }
+    Ok(match beyond {
+        None => None,
+        Some(equal) if items.is_empty() => Some(match list.negated {
+            true => not(equal),
+            false => equal,
+        }),
+        Some(_) => Some(in_list((*list.expr).clone(), items, list.negated)),
+    })
+}
+
+/// CASE of times in nanoseconds without instants that these do not reach.
+fn cases_within_reach(case: &Case, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Some(times) = &case.expr else {
+        return Ok(None);
+    };
+    let mut within = Vec::with_capacity(case.when_then_expr.len());
+    for (when, then) in &case.when_then_expr {
+        if out_of_reach_of(times, Operator::Eq, when, schema)?.is_none() {
+            within.push((when.clone(), then.clone()));
+        }
+    }
+    if within.len() == case.when_then_expr.len() {
+        return Ok(None);
+    }
+    if let ([], Some((_, then))) = (&*within, case.when_then_expr.first()) {
+        let none = || Ok(lit(ScalarValue::try_new_null(&then.get_type(schema)?)?));
+        return match &case.else_expr {
+            Some(other) => Ok(Some((**other).clone())),
+            None => none().map(Some),
+        };
+    }
+    Ok(Some(Expr::Case(Case {
+        expr: case.expr.clone(),
+        when_then_expr: within,
+        else_expr: case.else_expr.clone(),
+    })))
+}
+
+fn out_of_reach_of(
+    times: &Expr,
+    op: Operator,
+    constant: &Expr,
+    schema: &DFSchema,
+) -> Result<Option<Expr>> {
+    match instant_ns(constant) {
+        Some(ns) => out_of_reach(times, op, ns, schema),
+        None => Ok(None),
+    }
 }
 
 /// Times that a comparison casts to a finer unit than they have.

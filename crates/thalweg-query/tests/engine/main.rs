@@ -8,6 +8,7 @@
 
 mod definitions;
 mod limits;
+mod times;
 
 use arrow::array::{Array, Int64Array, RecordBatch, RecordBatchIterator, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};

@@ -1,0 +1,301 @@
+//! Conditions that would fail for rows which other conditions leave out.
+//!
+//! DataFusion works out the right side of AND for all rows of a batch unless few are left, and so `z <> 0 AND 10 // z > 5` divides by
+//! zero where a fifth of the rows or more have another `z`. Trying the fast way first costs nothing where it succeeds; choosing rows
+//! each time would copy all columns of each batch.
+//!
+//! Invariant: the conditions of a filter fail only if in no order they could be worked out for the rows that those before leave.
+
+use crate::meaning::cases;
+use crate::meaning::time_unit::compares;
+use crate::stack::with_room;
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::compute::kernels::boolean::{and_kleene, or_kleene};
+use arrow::datatypes::{FieldRef, Schema};
+use datafusion::common::cast::as_boolean_array;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{ColumnarValue, Expr, LogicalPlan, Operator};
+use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
+    TryCastExpr,
+};
+use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
+use datafusion::physical_expr_common::utils::scatter;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// DataFusion's rule that computes common parts of expressions once, below them, for all but the conditions that guard one another:
+/// a part is not computed for rows that are left out then.
+#[derive(Debug, Default)]
+pub(crate) struct CommonParts(CommonSubexprEliminate);
+
+impl OptimizerRule for CommonParts {
+    fn name(&self) -> &'static str {
+        "common_sub_expression_eliminate"
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        // The rule goes through the plan itself: meanwhile a name stands in the place of each such condition.
+        let mut conditions = Vec::new();
+        let plan = plan.transform_down(|node| {
+            let LogicalPlan::Filter(mut filter) = node else {
+                return Ok(Transformed::no(node));
+            };
+            let is_kept = matches!(&filter.predicate, Expr::BinaryExpr(_))
+                && filter.predicate.exists(|expr| Ok(cases::may_fail(expr)))?;
+            if is_kept {
+                let name = Expr::Placeholder(Placeholder {
+                    id: format!("{KEPT}{}", conditions.len()),
+                    field: None,
+                });
+                conditions.push(std::mem::replace(&mut filter.predicate, name));
+            }
+            let filter = LogicalPlan::Filter(filter);
+            Ok(Transformed::new(
+                filter,
+                is_kept,
+                TreeNodeRecursion::Continue,
+            ))
+        })?;
+        let done = self.0.rewrite(plan.data, config)?;
+        if conditions.is_empty() {
+            return Ok(done);
+        }
+        let kept = |predicate: &Expr| match predicate {
+            Expr::Placeholder(name) => {
+                let number = name.id.strip_prefix(KEPT)?.parse::<usize>().ok()?;
+                conditions.get(number).cloned()
+            }
+            _ => None,
+        };
+        done.map_data(|plan| {
+            let plan = plan.transform_down(|node| match node {
+                LogicalPlan::Filter(mut filter) => {
+                    let condition = kept(&filter.predicate);
+                    let is_kept = condition.is_some();
+                    filter.predicate = condition.unwrap_or(filter.predicate);
+                    let node = LogicalPlan::Filter(filter);
+                    Ok(Transformed::new(node, is_kept, TreeNodeRecursion::Continue))
+                }
+                node => Ok(Transformed::no(node)),
+            })?;
+            Ok(plan.data)
+        })
+    }
+}
+
+/// What the names begin with that stand in the places of conditions. No parameter is called so.
+const KEPT: &str = "condition ";
+
+/// The rule that guards them.
+#[derive(Debug)]
+pub(crate) struct GuardConditions;
+
+impl PhysicalOptimizerRule for GuardConditions {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let done = plan.transform_up(|plan| {
+            let filter = plan.downcast_ref().map(with_guards).transpose()?;
+            Ok(match filter.flatten() {
+                Some(filter) => Transformed::yes(Arc::new(filter)),
+                None => Transformed::no(plan),
+            })
+        })?;
+        Ok(done.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "thalweg_guard_conditions"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn with_guards(filter: &FilterExec) -> Result<Option<FilterExec>> {
+    let conditions = split_conjunction(filter.predicate());
+    let guards_itself =
+        |condition: &Arc<dyn PhysicalExpr>| condition.is::<BinaryExpr>() && may_fail(condition);
+    let is_needed = match conditions.as_slice() {
+        [condition] => guards_itself(condition),
+        several => several.iter().any(|condition| may_fail(condition)),
+    };
+    if !is_needed {
+        return Ok(None);
+    }
+    let whole = filter.predicate();
+    let conditions = conditions.into_iter().cloned();
+    let (failing, others): (Vec<_>, Vec<_>) = conditions.partition(may_fail);
+    let guarded = failing.into_iter().map(|condition| {
+        let whole = Arc::clone(whole);
+        Arc::new(Guarded { condition, whole }) as Arc<dyn PhysicalExpr>
+    });
+    let conditions = others.into_iter().chain(guarded);
+    let builder = FilterExecBuilder::from(filter).with_predicate(conjunction(conditions));
+    builder.build().map(Some)
+}
+
+/// Whether a condition may fail for some values. Of functions, arithmetic and casts nothing is known.
+fn may_fail(condition: &Arc<dyn PhysicalExpr>) -> bool {
+    let mut found = false;
+    // The closure cannot fail.
+    let _ = condition.apply(|expr| {
+        found |= match expr.downcast_ref::<BinaryExpr>() {
+            Some(binary) => !compares(*binary.op()) && !binary.op().is_logic_operator(),
+            None => {
+                !(expr.is::<Column>()
+                    || expr.is::<Literal>()
+                    || expr.is::<NotExpr>()
+                    || expr.is::<IsNullExpr>()
+                    || expr.is::<IsNotNullExpr>()
+                    || expr.is::<InListExpr>()
+                    || expr.is::<LikeExpr>()
+                    || expr.is::<TryCastExpr>())
+            }
+        };
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    });
+    found
+}
+
+/// A condition that is worked out again, with the others, where it fails.
+#[derive(Clone, Debug)]
+struct Guarded {
+    condition: Arc<dyn PhysicalExpr>,
+    /// All conditions of the filter.
+    whole: Arc<dyn PhysicalExpr>,
+}
+
+impl PartialEq for Guarded {
+    fn eq(&self, other: &Self) -> bool {
+        self.condition.eq(&other.condition) && self.whole.eq(&other.whole)
+    }
+}
+
+impl Eq for Guarded {}
+
+impl Hash for Guarded {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.condition.hash(state);
+    }
+}
+
+impl fmt::Display for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt(f)
+    }
+}
+
+impl PhysicalExpr for Guarded {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        // A row of which another condition does not hold is left out, whatever this one says of it.
+        self.condition.evaluate(batch).or_else(|_| {
+            let chosen = row_by_row(&self.whole, batch)?;
+            Ok(ColumnarValue::Array(Arc::new(chosen)))
+        })
+    }
+
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.condition.return_field(schema)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.condition, &self.whole]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        match <[_; 2]>::try_from(children) {
+            Ok([condition, whole]) => Ok(Arc::new(Self { condition, whole })),
+            Err(children) => internal_err!("a guarded condition with {} children", children.len()),
+        }
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt_sql(f)
+    }
+}
+
+/// A condition of each row. The parts of AND and OR are worked out for rows of which the parts before leave it open: first those
+/// that do not fail for these, whatever their order, as the optimizer has changed that.
+fn row_by_row(condition: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray> {
+    let op = condition.downcast_ref::<BinaryExpr>().map(BinaryExpr::op);
+    let Some(op @ (Operator::And | Operator::Or)) = op.copied() else {
+        let value = condition.evaluate(batch)?.into_array(batch.num_rows())?;
+        return Ok(as_boolean_array(&value)?.clone());
+    };
+    let combine = match op {
+        Operator::And => and_kleene,
+        _ => or_kleene,
+    };
+    let mut parts = Vec::new();
+    collect_parts(condition, op, &mut parts);
+    let mut known = BooleanArray::from(vec![op == Operator::And; batch.num_rows()]);
+    while !parts.is_empty() {
+        // NULL leaves it open as well.
+        let open: BooleanArray = { known.iter() }
+            .map(|value| Some(value != Some(op == Operator::Or)))
+            .collect();
+        if !open.has_true() {
+            break;
+        }
+        let rows = filter_record_batch(batch, &open)?;
+        let mut failed = None;
+        let found = parts.iter().enumerate().find_map(|(at, part)| {
+            let answer = row_by_row(part, &rows);
+            let answer = answer.map_err(|error| failed.get_or_insert(error));
+            Some((at, answer.ok()?))
+        });
+        let Some((at, answer)) = found else {
+            return match failed {
+                Some(error) => Err(error),
+                None => internal_err!("a condition without parts"),
+            };
+        };
+        parts.remove(at);
+        let answer = scatter(&open, &answer)?;
+        known = combine(&known, as_boolean_array(&answer)?)?;
+    }
+    Ok(known)
+}
+
+fn collect_parts(
+    condition: &Arc<dyn PhysicalExpr>,
+    op: Operator,
+    parts: &mut Vec<Arc<dyn PhysicalExpr>>,
+) {
+    match condition.downcast_ref::<BinaryExpr>() {
+        Some(binary) if *binary.op() == op => {
+            with_room(|| collect_parts(binary.left(), op, parts));
+            collect_parts(binary.right(), op, parts);
+        }
+        _ => parts.push(Arc::clone(condition)),
+    }
+}

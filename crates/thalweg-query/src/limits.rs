@@ -1,0 +1,57 @@
+//! LIMIT and OFFSET of more rows than there can be.
+//!
+//! DataFusion adds both up where it moves a limit below a union or a join, and takes a sum beyond `i64` for a negative one. Invariant: an
+//! OFFSET has at most [`MOST_ROWS`], and a LIMIT of more is none.
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::{FetchType, Limit, LogicalPlan, SkipType, lit};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+/// More than a query can return. The sum of hundreds is still within `i64`.
+const MOST_ROWS: usize = 1 << 53;
+
+/// The rule that sees to it. Before limits are moved.
+#[derive(Debug)]
+pub(crate) struct LimitsOfRows;
+
+impl OptimizerRule for LimitsOfRows {
+    fn name(&self) -> &'static str {
+        "thalweg_limits_of_rows"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Limit(limit) = plan else {
+            return Ok(Transformed::no(plan));
+        };
+        let skips =
+            matches!(limit.get_skip_type(), Ok(SkipType::Literal(rows)) if rows > MOST_ROWS);
+        let fetches = matches!(limit.get_fetch_type(), Ok(FetchType::Literal(Some(rows))) if rows > MOST_ROWS);
+        if !skips && !fetches {
+            return Ok(Transformed::no(LogicalPlan::Limit(limit)));
+        }
+        let Limit { skip, fetch, input } = limit;
+        let most = i64::try_from(MOST_ROWS).unwrap_or(i64::MAX);
+        Ok(Transformed::yes(LogicalPlan::Limit(Limit {
+            skip: match skips {
+                true => Some(Box::new(lit(most))),
+                false => skip,
+            },
+            fetch: fetch.filter(|_| !fetches),
+            input,
+        })))
+    }
+}
