@@ -187,7 +187,7 @@ fn difference(env: &Env, tree: &Tree, loader: &mut Pages) {
             let start = files::now_us(env);
             let mut changes = tree.difference(&newer, &*loader);
             let mut counts = [0, 0];
-            while let Some(change) = changes.next() {
+            for change in changes.by_ref() {
                 match black_box(change.expect("in memory")) {
                     ItemChange::Removed(_) => counts[0] += 1,
                     ItemChange::Added(_) => counts[1] += 1,
