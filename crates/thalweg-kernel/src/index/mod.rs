@@ -24,7 +24,7 @@ pub use name::ItemName;
 pub use page::{Page, PageLoader, UnsealedPage};
 pub(crate) use pending::Pending;
 pub use tree::{Tree, WrittenPages};
-pub use walk::{Blocks, Step, Walk};
+pub use walk::{Blocks, Place, Step, Walk};
 
 use crate::block::MAX_POSITIONS;
 use crate::ids::{CommitNo, FileId};

@@ -7,6 +7,7 @@
 //! - A range that a maker lists as complete is refused if rows came into it, since the snapshot that its entries were made
 //!   from, without their entries.
 
+use super::hidden::Hidden;
 use super::{Origin, Working, dropped, no_order};
 use crate::change::Change;
 use crate::commit::{Commit, Edit};
@@ -80,10 +81,15 @@ impl Working {
     pub(super) fn check_trees(
         &self,
         changes: &[Change],
+        hidden: &[Hidden],
         pages: &dyn PageLoader,
         origin: Origin,
     ) -> Result<()> {
-        for change in fold(changes).0 {
+        let mut trees = fold(changes);
+        for hidden in hidden {
+            hidden.leave(&mut trees, |item| ItemName::of(item));
+        }
+        for change in trees.0 {
             match self.check_tree(&change, pages) {
                 Err(error) if origin == Origin::Log && error.is_of_unreadable_bytes() => {}
                 checked => checked?,
@@ -122,7 +128,9 @@ impl Working {
             let Some(rows) = edit.orders.first().filter(|order| order.order == 0) else {
                 continue;
             };
-            if self.rows_of(edit.table, rows, pages)? != rows_in(&rows.added) {
+            let kept = rows_in(&rows.added).saturating_add(edit.left_out);
+            let kept = kept.saturating_add(edit.deleted);
+            if self.rows_of(edit.table, rows, pages)? != kept {
                 let message = "blocks that replace others have not as many rows as these";
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
