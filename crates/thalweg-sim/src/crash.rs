@@ -599,11 +599,13 @@ fn check_no_orphans(image: &SimEnv, toy: &Toy) -> Result<(), Violation> {
     let snapshot = snapshot.map_err(|e| format!("a snapshot: {e:?}"))?;
     let mut needed = HashSet::new();
     for table in snapshot.tables() {
-        let visited = table.tree.visit(None, &**toy.kernel.store(), &mut |entry| {
-            needed.insert(entry.address.file.0);
-            thalweg_kernel::index::Step::Descend
-        });
-        visited.map_err(|e| format!("walking the index: {e:?}"))?;
+        for (_, tree) in table.trees() {
+            let visited = tree.visit(None, &**toy.kernel.store(), &mut |entry| {
+                needed.insert(entry.address.file.0);
+                thalweg_kernel::index::Step::Descend
+            });
+            visited.map_err(|e| format!("walking the index: {e:?}"))?;
+        }
     }
     let ids = |extension: &str| -> Vec<u64> {
         let files = image.files();

@@ -80,13 +80,15 @@ impl Patient {
                 let path = store.segment_path(address.file);
                 opened.read_file(&path).is_ok()
             };
-            let visited = table.tree.visit(None, store, &mut |entry| {
-                if !entry.is_block() && in_segment(&entry.address) {
-                    pages.push(entry.address);
-                }
-                Step::Descend
-            });
-            visited.expect("whole");
+            for (_, tree) in table.trees() {
+                let visited = tree.visit(None, store, &mut |entry| {
+                    if !entry.is_block() && in_segment(&entry.address) {
+                        pages.push(entry.address);
+                    }
+                    Step::Descend
+                });
+                visited.expect("whole");
+            }
         }
         let ledger = &driver.ledger;
         let last = ledger.commits_to_disk().last().copied();

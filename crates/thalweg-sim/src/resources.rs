@@ -123,12 +123,11 @@ pub fn memory_bound(toy: &Toy) -> Result<u64, Violation> {
     let mut bytes = BASE_MEMORY_BYTES;
     for table in snapshot.tables() {
         let open: usize = table.open_rows().map(|r| 512 + r.part.payload.len()).sum();
-        let (blocks, columns) = table
-            .tree
-            .total()
-            .map_or((0, 0), |total| (total.blocks, total.columns.len() as u64));
         bytes += TABLE_MEMORY_BYTES + 2 * open as u64;
-        bytes += blocks * (BLOCK_MEMORY_BYTES + columns * COLUMN_MEMORY_BYTES);
+        for total in table.trees().filter_map(|(_, tree)| tree.total()) {
+            let columns = total.columns.len() as u64;
+            bytes += total.blocks * (BLOCK_MEMORY_BYTES + columns * COLUMN_MEMORY_BYTES);
+        }
     }
     Ok(bytes)
 }
