@@ -141,6 +141,9 @@ pub(crate) struct ImportOptions {
     /// Separator of decimals, a comma or a point [default: detected where fields are not separated by commas]
     #[arg(long, value_name = "SIGN", value_parser = parse_decimal)]
     pub(crate) decimal: Option<char>,
+    /// The sign between thousands of numbers, as the comma of 1,234.5; without it such values are text
+    #[arg(long, value_name = "SIGN", value_parser = parse_thousands)]
+    pub(crate) thousands: Option<char>,
     /// How times are written, in strftime's patterns, as "%d.%m.%Y %H:%M"; may be repeated where columns differ [default: detected]
     #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
     pub(crate) time_format: Vec<Pattern>,
@@ -340,6 +343,17 @@ fn parse_quote(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         [byte] if byte.is_ascii_punctuation() => Ok(*byte),
         _ => Err("one ASCII sign, as ' or \"".to_owned()),
+    }
+}
+
+fn parse_thousands(text: &str) -> Result<char, String> {
+    match text {
+        "," | "comma" => Ok(','),
+        "." | "point" => Ok('.'),
+        " " | "space" => Ok(' '),
+        "'" => Ok('\''),
+        "_" => Ok('_'),
+        _ => Err("a comma, a point, \"space\", ' or _".to_owned()),
     }
 }
 

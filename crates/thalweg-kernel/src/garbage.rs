@@ -489,11 +489,14 @@ struct FileUse {
     has_blocks: bool,
 }
 
+/// The place of a root page, and what its tree takes of files.
+type KnownUse = (Address, Box<[FileUse]>);
+
 /// What was found of tables whose index is on disk, so that only those that changed since are walked again: of many tables
 /// few do. By the place of their root page, where there will never be another one.
 #[derive(Debug, Default)]
 struct KnownUses {
-    of_orders: HashMap<(TableId, u32), (Address, Box<[FileUse]>)>,
+    of_orders: HashMap<(TableId, u32), KnownUse>,
 }
 
 /// What the blocks and index pages of a snapshot take of each file; a file that is not there is not needed.

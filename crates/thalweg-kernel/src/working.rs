@@ -633,7 +633,10 @@ impl Working {
         self.names_bytes -= names_bytes(self.table(table)?);
         self.mask_bytes -= mask_bytes(self.table(table)?);
         self.tables.remove(table)?;
-        self.changed_trees.retain(|(of, _)| *of != table);
+        let trees = self.changed_trees.range((table, 0)..=(table, u32::MAX));
+        for tree in trees.copied().collect::<Vec<_>>() {
+            self.changed_trees.remove(&tree);
+        }
         self.unindexed.forget_table(table);
         self.pending.remove(&table);
         self.open.remove(table);

@@ -725,6 +725,7 @@ def test_values_of_one_family_are_stored_as_they_are(db, of_type, values, stored
         ("TIMESTAMP", [date(2024, 1, 2), 5], "5 is of type int among values of type date"),
         ("DOUBLE", [1.5, True], "True is of type bool among values of type float"),
         ("DOUBLE", [numpy.uint64(2**64 - 1), 1.5], "an integer is beyond 64 bits"),
+        ("BIGINT", [5, -(2**63) - 1], "an integer is beyond 64 bits"),
         ("BIGINT", [0, uuid.UUID(int=5)], "is of type UUID among values of type int"),
         ("TIMESTAMP", [numpy.datetime64("9999", "Y"), numpy.datetime64(1, "ns")], "do not fit 64 bits of ns"),
         ("TIMESTAMP", [numpy.datetime64("2024-01-01"), numpy.bool_(True)], "of type bool among values of type datetime64"),

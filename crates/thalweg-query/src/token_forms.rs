@@ -1,4 +1,5 @@
-//! Forms of other databases that the parser does not take: `FILTER (x > 1)`, `AS MATERIALIZED (...)` and `INTERVAL (1) DAY`.
+//! Forms of other databases that the parser does not take: `FILTER (x > 1)`, `AS MATERIALIZED (...)`, `INTERVAL 3 QUARTERS` and
+//! `INTERVAL (1) DAY`.
 //!
 //! Invariant: the tokens mean the same before and after.
 
@@ -7,7 +8,7 @@ use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// The same tokens in forms that it takes.
 pub(crate) fn as_parsed(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    without_brackets(without_hints(with_filters(tokens)))
+    without_brackets(with_one_unit(without_hints(with_filters(tokens))))
 }
 
 /// Whether a token is a keyword.
@@ -72,6 +73,62 @@ fn without_hints(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     without(tokens, hints)
+}
+
+/// Units of intervals whose plural the parser does not know, and takes for an alias.
+const UNITS: [(&str, &str); 4] = [
+    ("QUARTERS", "QUARTER"),
+    ("DECADES", "DECADE"),
+    ("CENTURIES", "CENTURY"),
+    ("MILLENNIA", "MILLENNIUM"),
+];
+
+/// `INTERVAL 3 QUARTERS` as one of QUARTER.
+fn with_one_unit(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !has(&tokens, Keyword::INTERVAL) {
+        return tokens;
+    }
+    let places = places_of_words(&tokens);
+    for (at, &place) in places.iter().enumerate() {
+        if !is_keyword(&tokens[place], Keyword::INTERVAL) {
+            continue;
+        }
+        let Some(behind) = behind_number(&tokens, &places[at + 1..]) else {
+            continue;
+        };
+        if let Token::Word(word) = &tokens[behind].token
+            && word.quote_style.is_none()
+            && let Some((_, one)) = UNITS
+                .iter()
+                .find(|(many, _)| word.value.eq_ignore_ascii_case(many))
+        {
+            tokens[behind].token = Token::make_keyword(one);
+        }
+    }
+    tokens
+}
+
+/// The place behind a number, a parameter, or whatever stands in brackets.
+fn behind_number(tokens: &[TokenWithSpan], places: &[usize]) -> Option<usize> {
+    let (first, rest) = places.split_first()?;
+    match tokens[*first].token {
+        Token::Number(..) | Token::Placeholder(_) => rest.first().copied(),
+        Token::LParen => {
+            let mut depth = 0_usize;
+            for (at, &place) in places.iter().enumerate() {
+                match tokens[place].token {
+                    Token::LParen => depth += 1,
+                    Token::RParen => depth -= 1,
+                    _ => {}
+                }
+                if depth == 0 {
+                    return places.get(at + 1).copied();
+                }
+            }
+            None
+        }
+        _ => None,
+    }
 }
 
 /// `INTERVAL (1) DAY` without the brackets, which the parser takes for those of a type with a precision.

@@ -70,6 +70,8 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
     ),
 ];
 
+const FRAMES_EXCLUDE: &str = "EXCLUDE is not offered in the frame of a window: take away the row's own value, as in sum(x) OVER (...) - x";
+
 /// Words inside of statements, and what is said of them.
 const INSIDE: &[(&[&str], &str)] = &[
     (
@@ -80,6 +82,9 @@ const INSIDE: &[(&[&str], &str)] = &[
         &["USING", "SAMPLE"],
         "USING SAMPLE is not offered: write WHERE random() < 0.1, or ORDER BY random() LIMIT 10",
     ),
+    (&["ROW", "EXCLUDE"], FRAMES_EXCLUDE),
+    (&["FOLLOWING", "EXCLUDE"], FRAMES_EXCLUDE),
+    (&["PRECEDING", "EXCLUDE"], FRAMES_EXCLUDE),
     (
         &["TABLESAMPLE"],
         "TABLESAMPLE is not offered: write WHERE random() < 0.1, or ORDER BY random() LIMIT 10",
@@ -107,7 +112,11 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
         ));
     }
     for place in 1..words.len() {
-        let operators = [("ISNULL", "IS NULL"), ("NOTNULL", "IS NOT NULL")];
+        let operators = [
+            ("ISNULL", "IS NULL"),
+            ("NOTNULL", "IS NOT NULL"),
+            ("GLOB", "LIKE, with % and _ for * and ?"),
+        ];
         let operator = operators.iter().find(|(word, _)| is(words[place], word));
         let Some((word, written)) = operator else {
             continue;
@@ -118,12 +127,27 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
         ) && !["SELECT", "AS", "WHERE", "AND", "OR", "NOT", "BY"]
             .iter()
             .any(|word| is(words[place - 1], word));
-        let is_call = matches!(words.get(place + 1), Some(Token::LParen));
-        if follows_value && !is_call {
+        let after = words.get(place + 1);
+        let is_name = match *word {
+            "GLOB" => !matches!(after, Some(Token::SingleQuotedString(_))),
+            _ => matches!(after, Some(Token::LParen)),
+        };
+        if follows_value && !is_name {
             return Err(unsupported(format!(
                 "{word} is not offered as an operator: write {written}"
             )));
         }
+    }
+    let is_lambda = |four: &[&Token]| match four {
+        [Token::LParen | Token::Comma, lambda, Token::Word(_), after] => {
+            is(lambda, "LAMBDA") && **after == Token::Colon
+        }
+        _ => false,
+    };
+    if words.windows(4).any(is_lambda) {
+        return Err(unsupported(
+            "functions of elements, lambda x: ..., are not offered: unnest the list in a query of its own, and compute with its rows",
+        ));
     }
     for place in 1..words.len() {
         for (word, message) in [("PIVOT", PIVOT), ("UNPIVOT", UNPIVOT)] {
@@ -230,6 +254,12 @@ mod tests {
                 "USING SAMPLE",
             ),
             ("SELECT * FROM t TABLESAMPLE 10%", "TABLESAMPLE"),
+            ("SELECT * FROM t WHERE s GLOB 'a*'", "LIKE"),
+            ("SELECT list_filter(l, lambda x: x > 1) FROM t", "unnest"),
+            (
+                "SELECT sum(v) OVER (ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW) FROM t",
+                "EXCLUDE",
+            ),
             ("CREATE TABLE b (LIKE a)", "LIKE"),
             ("SELECT * FROM (PIVOT main.t ON k USING sum(v))", "PIVOT"),
             ("WITH p AS (UNPIVOT (SELECT 1) ON a, b) FROM p", "UNPIVOT"),
@@ -245,6 +275,9 @@ mod tests {
     fn names_are_left_alone() {
         for text in [
             "SELECT tablesample FROM t",
+            "SELECT v glob, glob FROM t",
+            "SELECT f(lambda, x), (lambda), lambda x, y FROM t",
+            "SELECT * EXCLUDE (row, following) FROM t",
             "SELECT \"ATTACH\" FROM checkpoint",
             "CREATE TABLE t (\"like\" INT)",
             "CREATE TABLE t (like INT, b INT)",

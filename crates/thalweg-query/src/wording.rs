@@ -168,6 +168,10 @@ const RULES: &[(&str, &str)] = &[
         "{0} cannot be cast to {1}",
     ),
     (
+        "Unsupported SQL type HUGEINT",
+        "HUGEINT is not offered: DECIMAL(38, 0) holds whole numbers of 38 digits",
+    ),
+    (
         "Unsupported SQL type {}",
         "\"{0}\" is not a type; types are BOOLEAN, TINYINT to BIGINT, REAL, DOUBLE, DECIMAL(18, 3), VARCHAR, DATE, TIMESTAMP, \
          TIMESTAMPTZ and INTERVAL",

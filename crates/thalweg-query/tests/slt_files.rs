@@ -157,6 +157,7 @@ files!(
     decimals,
     dialect,
     errors,
+    everyday,
     explain,
     float_lists,
     floats,

@@ -248,16 +248,41 @@ fn open_rows_are_covered_once_and_by_just_their_blocks() {
 }
 
 #[test]
-fn a_replacement_is_the_only_change_of_blocks() {
+fn a_table_has_one_replacement_and_none_beside_a_cover() {
     let of_nothing = |table| Edit::Replace(ReplaceEdit::of_rows(table, Vec::new(), Vec::new()));
     let invalid = ErrorKind::Invalid;
     is_refused("two of them", invalid, |_, a, _, _| {
         of_edits([of_nothing(a), of_nothing(a)])
     });
-    is_refused("with blocks", invalid, |_, a, _, _| Commit {
-        groups: vec![group(a, a, &[(9, 9)])],
+    is_refused("with a cover", invalid, |_, a, _, last| Commit {
+        groups: vec![cover(a, &[(1, 1)], (last, last))],
         ..of_edits([of_nothing(a)])
     });
+}
+
+#[test]
+fn blocks_are_replaced_beside_new_ones() {
+    let sim = SimEnv::new(1);
+    let toy = open(&sim).unwrap();
+    let a = toy.create("a").unwrap();
+    let first = toy.append_group(a, &[(1, 1), (2, 2)], 1, Disk).unwrap();
+    let removed = {
+        let state = toy.kernel.snapshot().unwrap().table(a).unwrap();
+        let blocks = state.tree.iter(None, &**toy.kernel.store());
+        blocks.map(|block| ItemName::of(&block.unwrap())).collect()
+    };
+    let added = staged(&toy, a, &[(1, 1), (2, 2)], Some((first, first)));
+    let replace = Edit::Replace(ReplaceEdit::of_rows(a, removed, vec![added]));
+    let commit = Commit {
+        groups: vec![group(a, a, &[(1, 3)])],
+        ..of_edits([replace])
+    };
+    toy.kernel.commit(commit, Disk).unwrap();
+    let rows = [(1, 1), (1, 3), (2, 2)];
+    assert_eq!(toy.rows(a).unwrap(), rows);
+    drop(toy);
+    let image = sim.crash_image(&CrashChoice::Kill);
+    assert_eq!(open(&image).unwrap().rows(a).unwrap(), rows);
 }
 
 #[test]

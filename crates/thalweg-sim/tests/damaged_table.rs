@@ -346,7 +346,7 @@ const GO_ON: [(&str, GoOn); 5] = [
         }
         let replace = Edit::Replace(ReplaceEdit::of_rows(
             a,
-            moved.iter().map(|entry| ItemName::of(entry)).collect(),
+            moved.iter().map(ItemName::of).collect(),
             vec![fragment.finish().unwrap()],
         ));
         let commit = Commit {

@@ -2,9 +2,12 @@
 //!
 //! Invariant: what is advised can be copied: into a shell, or into a statement.
 
-use super::numbers::{is_float, is_int64, is_integer, loses_digits, with_decimal_point};
+use super::numbers::{
+    is_float, is_int64, is_integer, loses_digits, with_decimal_point, without_thousands,
+};
 use super::times::TimeText;
 use arrow_schema::DataType;
+use std::borrow::Cow;
 
 /// Text that a message shows of a value, at most.
 const SHOWN_CHARACTERS: usize = 80;
@@ -24,48 +27,59 @@ pub(super) fn shown(text: &str) -> String {
     format!("\"{visible}{dots}\"")
 }
 
-/// The sign without which a text would be a number: of thousands, of money, of a share.
-fn decorated_number(text: &str) -> Option<char> {
-    let is_sign = |c: &char| matches!(c, ',' | '\'' | '_' | ' ' | '$' | '€' | '£' | '%');
-    let mut signs = text.chars().filter(is_sign);
-    let sign = signs.next()?;
+/// Signs between thousands and, with each, whether the one of decimals is a comma.
+const WRITINGS: [(char, bool); 8] = [
+    (',', false),
+    ('.', true),
+    ('\'', false),
+    ('\'', true),
+    ('_', false),
+    ('_', true),
+    (' ', false),
+    (' ', true),
+];
+
+/// Whether it is a number with this sign between thousands.
+fn has_thousands(text: &str, sign: char, has_decimal_comma: bool) -> bool {
+    let Some(Cow::Owned(plain)) = without_thousands(text, sign, has_decimal_comma) else {
+        return false;
+    };
+    match has_decimal_comma {
+        true => with_decimal_point(&plain).is_some_and(|number| is_float(&number)),
+        false => is_float(&plain),
+    }
+}
+
+/// The sign of money or of a share without which a text would be a number.
+fn decoration(text: &str) -> Option<char> {
+    let sign = text.chars().find(|c| matches!(c, '$' | '€' | '£' | '%'))?;
     let plain: String = text.chars().filter(|c| *c != sign).collect();
-    let is_money = matches!(sign, '$' | '€' | '£' | '%');
-    (is_float(plain.trim()) && (is_money || has_thousands(text, sign, '.'))).then_some(sign)
-}
-
-/// Whether a sign divides the digits in front of the decimal sign into thousands.
-fn has_thousands(text: &str, sign: char, decimal: char) -> bool {
-    let whole = text.split(decimal).next().unwrap_or(text);
-    let mut groups = whole.split(sign);
-    let first = groups.next().unwrap_or("");
-    (1..=4).contains(&first.len()) && groups.all(|group| group.len() == 3)
-}
-
-/// Whether it is a number with points between thousands and a decimal comma.
-fn has_points_of_thousands(text: &str) -> bool {
-    let plain: String = text.chars().filter(|c| *c != '.').collect();
-    let is_number = with_decimal_point(&plain).is_some_and(|number| is_float(&number));
-    let comes_first = text.rfind('.') < text.find(',');
-    text.contains('.') && comes_first && is_number && has_thousands(text, '.', ',')
+    is_float(plain.trim()).then_some(sign)
 }
 
 /// The option or the SQL expression that makes a number of such a text, if there is one.
 pub(super) fn number_advice(text: &str) -> Option<String> {
-    let has_decimal_comma = !text.contains('.') && !has_thousands(text, ',', '.');
-    if has_decimal_comma
-        && text.contains(',')
-        && with_decimal_point(text).is_some_and(|number| is_float(&number))
-    {
-        return Some(": --decimal , makes numbers of such texts".to_owned());
+    let makes = "makes numbers of such texts";
+    let writing = |(sign, has_comma): &&(char, bool)| has_thousands(text, *sign, *has_comma);
+    if let Some((sign, has_comma)) = WRITINGS.iter().find(writing) {
+        let sign = match sign {
+            '\'' => "\"'\"".to_owned(),
+            ' ' => "' '".to_owned(),
+            sign => sign.to_string(),
+        };
+        let decimal = match *has_comma && text.contains(',') {
+            true => " --decimal ,",
+            false => "",
+        };
+        return Some(format!("--thousands {sign}{decimal} {makes}"));
     }
-    let expression = if has_points_of_thousands(text) {
-        "CAST(replace(replace(x, '.', ''), ',', '.') AS DOUBLE)".to_owned()
-    } else {
-        let sign = decorated_number(text)?.to_string().replace('\'', "''");
-        format!("CAST(replace(x, '{sign}', '') AS DOUBLE)")
-    };
-    Some(format!(": {expression} in SQL makes numbers of such texts"))
+    if text.contains(',') && with_decimal_point(text).is_some_and(|number| is_float(&number)) {
+        return Some(format!("--decimal , {makes}"));
+    }
+    let sign = decoration(text)?;
+    Some(format!(
+        "CAST(replace(x, '{sign}', '') AS DOUBLE) in SQL {makes}"
+    ))
 }
 
 /// The reason why digits make a column text: as a number they would lose zeros in front, or digits that a DOUBLE does not hold.
@@ -144,27 +158,24 @@ mod tests {
 
     #[test]
     fn numbers_with_other_signs_are_known() {
-        for (text, sign) in [
-            ("1,049", Some(',')),
-            ("12,345,678.9", Some(',')),
-            ("-1,049", Some(',')),
-            ("3.5%", Some('%')),
-            ("1,04", None),
+        for (text, wanted) in [
+            ("1,049", Some("--thousands ,")),
+            ("12,345,678.9", Some("--thousands ,")),
+            ("-1,049", Some("--thousands ,")),
+            ("1,04", Some("--decimal ,")),
+            ("1.234,5", Some("--thousands . --decimal ,")),
+            ("-2.000.000,25", Some("--thousands . --decimal ,")),
+            ("1 234,5", Some("--thousands ' ' --decimal ,")),
+            ("1'500.25", Some("--thousands \"'\"")),
+            ("3.5%", Some("CAST(replace(x, '%', '') AS DOUBLE) in SQL")),
+            ("1.23,5", None),
             ("1 2", None),
             ("$", None),
             ("a,b", None),
             ("12.5 mm", None),
         ] {
-            assert_eq!(decorated_number(text), sign, "{text}");
-        }
-        for (text, holds) in [
-            ("1.234,5", true),
-            ("-2.000.000,25", true),
-            ("1,234.5", false),
-            ("1.23,5", false),
-            ("1.234", false),
-        ] {
-            assert_eq!(has_points_of_thousands(text), holds, "{text}");
+            let wanted = wanted.map(|way| format!("{way} makes numbers of such texts"));
+            assert_eq!(number_advice(text), wanted, "{text}");
         }
     }
 }

@@ -38,6 +38,16 @@ pub(super) fn time_place(
     })
 }
 
+/// The sign between thousands must be another one than that of decimals.
+pub(super) fn check_numbers(options: &ImportOptions) -> Result<(), Failure> {
+    match (options.thousands, options.decimal) {
+        (Some(thousands), Some(decimal)) if thousands == decimal => Err(Failure::usage(format!(
+            "--thousands and --decimal are both {decimal}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn create_options(options: &ImportOptions) -> Result<CreateOptions, Failure> {
     let given = [
         ("layout", &options.layout),

@@ -9,7 +9,7 @@ use super::infer::Reading;
 use super::lengths::length;
 use super::numbers::{
     epoch_ns, has_no_leading_zero, is_beyond_floats, is_float, is_integer, loses_digits,
-    whole_number, with_decimal_point,
+    whole_number, with_decimal_point, without_thousands,
 };
 use super::pattern::digits_pattern;
 use super::times::{ORDERS, TimeText, zone_name};
@@ -341,6 +341,24 @@ fn readable_value<'a>(
     data_type: &DataType,
     reading: &Reading,
 ) -> Option<Cow<'a, str>> {
+    let Some(sign) = reading.thousands.filter(|_| data_type.is_numeric()) else {
+        return plain_value(value, data_type, reading);
+    };
+    match without_thousands(value, sign, reading.decimal_comma || sign == '.')? {
+        Cow::Borrowed(value) => plain_value(value, data_type, reading),
+        Cow::Owned(plain) => {
+            let value = plain_value(&plain, data_type, reading)?;
+            Some(Cow::Owned(value.into_owned()))
+        }
+    }
+}
+
+/// The same of a value without signs between thousands.
+fn plain_value<'a>(
+    value: &'a str,
+    data_type: &DataType,
+    reading: &Reading,
+) -> Option<Cow<'a, str>> {
     let is_fractional = data_type.is_floating() || matches!(data_type, DataType::Decimal128(..));
     let value = match () {
         () if data_type.is_integer() => whole_number(value).unwrap_or(value).into(),
@@ -362,7 +380,7 @@ fn readable_value<'a>(
             .iter()
             .any(|word| value.eq_ignore_ascii_case(word)),
         floating if floating.is_floating() => has_no_leading_zero(&value) && !loses_digits(&value),
-        number if number.is_numeric() => has_no_leading_zero(&value),
+        number if number.is_numeric() => reading.is_padded || has_no_leading_zero(&value),
         _ => true,
     };
     (!reading.exact || is_of_its_kind()).then_some(value)
@@ -569,7 +587,7 @@ pub(super) fn time_hint(text: &str) -> Option<String> {
 }
 
 /// Whether it is a time of day, as `14:00:00`.
-fn is_clock(text: &str) -> bool {
+pub(super) fn is_clock(text: &str) -> bool {
     let of_a_day = format!("2000-01-01 {text}");
     text.contains(':') && TimeText::parse(&of_a_day).is_some()
 }

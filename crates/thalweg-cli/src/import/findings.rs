@@ -135,15 +135,22 @@ fn likely_unit(text: &str) -> Option<(EpochUnit, i128)> {
         .find(|(_, ns)| LIKELY_NS.contains(ns))
 }
 
-/// A word on a column of numbers of which all look like times of our days; `names_time`: it is not ordered by yet.
-pub(super) fn number_times<'a>(
-    name: &str,
-    names_time: bool,
-    mut values: impl Iterator<Item = &'a str>,
-) -> Option<String> {
+/// A column of numbers of which all look like times of our days.
+pub(super) struct NumberTimes {
+    /// The first of them, and the time that it is likely meant to be.
+    number: String,
+    time: String,
+    /// The option that makes times of them.
+    option: String,
+    /// `None` where their digits are those of a date.
+    unit: Option<EpochUnit>,
+}
+
+/// What numbers look like, if all look like times of our days.
+pub(super) fn number_times<'a>(mut values: impl Iterator<Item = &'a str>) -> Option<NumberTimes> {
     let first = values.next()?;
     let text = whole_number(first).unwrap_or(first);
-    let (option, ns, data_type) = match digits_pattern(text) {
+    let (option, unit, ns, data_type) = match digits_pattern(text) {
         Some((pattern, ns)) => {
             let same = |text: &str| digits_pattern(text).is_some_and(|(other, _)| other == pattern);
             let data_type = match pattern {
@@ -152,13 +159,13 @@ pub(super) fn number_times<'a>(
             };
             values
                 .all(same)
-                .then(|| (format!("--time-format {pattern}"), ns, data_type))?
+                .then(|| (format!("--time-format {pattern}"), None, ns, data_type))?
         }
         None => {
             let (unit, ns) = likely_unit(text)?;
             let same = |text: &str| likely_unit(text).is_some_and(|(other, _)| other == unit);
             let option = format!("--time-unit {}", unit.name());
-            values.all(same).then_some((option, ns, TIME))?
+            values.all(same).then_some((option, Some(unit), ns, TIME))?
         }
     };
     let key = match data_type {
@@ -166,21 +173,72 @@ pub(super) fn number_times<'a>(
         _ => ns,
     };
     let time = key_to_text(&data_type, i64::try_from(key).ok()?);
-    let named = if names_time {
-        format!("--time {} ", word(name))
-    } else {
-        String::new()
-    };
-    Some(format!(
-        "  {name} stays a number; {named}{option} reads {text} as {time}"
-    ))
+    Some(NumberTimes {
+        number: text.to_owned(),
+        time,
+        option,
+        unit,
+    })
+}
+
+impl NumberTimes {
+    /// The line about such a column before rows are stored; `names_time`: no column orders them yet. `clock`: the column with
+    /// the clock of its dates, and a value of it.
+    pub(super) fn line(&self, name: &str, names_time: bool, clock: Option<(&str, &str)>) -> String {
+        if names_time
+            && self.option == "--time-format %Y%m%d"
+            && let Some((clock, text)) = clock
+            && let Some(pattern) = clock_pattern(text)
+        {
+            return format!(
+                "  {name} stays a number; --time {} --time-format '%Y%m%d {pattern}' reads {} {text} as {}T{text}",
+                word(&format!("{name},{clock}")),
+                self.number,
+                self.time
+            );
+        }
+        let Self {
+            number,
+            time,
+            option,
+            ..
+        } = self;
+        let named = if names_time {
+            format!("--time {} ", word(name))
+        } else {
+            String::new()
+        };
+        format!("  {name} stays a number; {named}{option} reads {number} as {time}")
+    }
+
+    /// The line about such a column that orders the rows of a table, after they were stored.
+    pub(super) fn stored_line(&self, name: &str, table: &str) -> String {
+        let function = self.unit.map(|unit| match unit {
+            EpochUnit::S => "to_timestamp",
+            EpochUnit::Ms => "epoch_ms",
+            EpochUnit::Us => "epoch_us",
+            EpochUnit::Ns => "epoch_ns",
+        });
+        let [column, table] = [name, table].map(quoted);
+        let in_sql = function.map_or_else(String::new, |function| {
+            format!(
+                ", and CREATE TABLE other WITH (time = '{}') AS SELECT * REPLACE ({function}({column}) AS {column}) FROM {table} makes \
+                 a table of times of this one",
+                name.replace('\'', "''")
+            )
+        });
+        format!(
+            "{name} is stored as a number: an import into a new table with {} stores times, {} as {}{in_sql}",
+            self.option, self.number, self.time
+        )
+    }
 }
 
 /// A word of the command line, quoted where a shell would make several of it.
-fn word(text: &str) -> String {
+pub(super) fn word(text: &str) -> String {
     let is_plain = text
         .chars()
-        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ','));
     if is_plain {
         text.to_owned()
     } else {
@@ -203,19 +261,58 @@ pub(super) fn early_times(name: &str, first: &str, unit: EpochUnit) -> String {
     )
 }
 
+/// The column with the clock of a date: the next one of clocks.
+pub(super) fn clock_of(
+    fields: &[Field],
+    date: usize,
+    is_clock: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    // `--time` divides the two by a comma.
+    let has_comma = |place: usize| fields[place].name().contains(',');
+    let is_text = |place: usize| *fields[place].data_type() == DataType::Utf8;
+    let clocks =
+        (0..fields.len()).filter(|place| is_text(*place) && is_clock(*place) && !has_comma(*place));
+    clocks
+        .min_by_key(|place| place.abs_diff(date))
+        .filter(|_| !has_comma(date))
+}
+
+/// The pattern of a clock of digits and colons.
+fn clock_pattern(clock: &str) -> Option<&'static str> {
+    let is_plain = clock
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b':');
+    match clock.matches(':').count() {
+        1 if is_plain => Some("%H:%M"),
+        2 if is_plain => Some("%H:%M:%S"),
+        _ => None,
+    }
+}
+
+/// The value of `--time` that names the column of times of a file, if there is one: a full time, a date and a clock that has
+/// a column of its own, or a date. `is_clock`: whether the column at a place is one of clocks.
+fn time_word(fields: &[Field], is_clock: impl Fn(usize) -> bool) -> Option<String> {
+    let is_full = |field: &&Field| matches!(field.data_type(), DataType::Timestamp(..));
+    if let Some(full) = fields.iter().find(is_full) {
+        return Some(word(full.name()));
+    }
+    let is_date = |field: &Field| *field.data_type() == DataType::Date32;
+    let date = fields.iter().position(is_date)?;
+    let clock = clock_of(fields, date, is_clock);
+    Some(match clock {
+        Some(clock) => word(&format!("{},{}", fields[date].name(), fields[clock].name())),
+        None => word(fields[date].name()),
+    })
+}
+
 /// The line about a new table that is ordered by no column: which option orders it.
-pub(super) fn no_time(names: &[String], fields: &[Field]) -> String {
-    let is_time = |field: &&Field| {
-        matches!(
-            field.data_type(),
-            DataType::Timestamp(..) | DataType::Date32
-        )
-    };
-    if let Some(time) = fields.iter().find(is_time) {
-        return format!(
-            "  rows keep the order of the file: --time {} orders them by time",
-            word(time.name())
-        );
+pub(super) fn no_time(
+    names: &[String],
+    fields: &[Field],
+    is_clock: impl Fn(usize) -> bool,
+) -> String {
+    if let Some(time) = time_word(fields, is_clock) {
+        return format!("  rows keep the order of the file: --time {time} orders them by time");
     }
     let of = |part: &str| names.iter().find(|name| name.eq_ignore_ascii_case(part));
     if let [Some(year), Some(month)] = [of("year"), of("month")] {

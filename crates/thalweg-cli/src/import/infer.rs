@@ -6,11 +6,14 @@
 
 use super::advice::{digits_advice, null_option, number_advice, quoted};
 use super::chunk::Chunk;
-use super::numbers::{is_float, is_int64, whole_number, with_decimal_point};
+use super::column_names::is_of_codes;
+use super::digits::Digits;
+use super::kinds::{Kind, Rules, uses_orders};
+use super::numbers::{is_int64, loses_digits, whole_number};
 use super::pattern::Pattern;
 use super::times::{ORDERS, Order, TimeText, unread_time};
-use crate::arguments::{EpochUnit, ImportOptions};
-use arrow_schema::{DataType, TimeUnit};
+use crate::arguments::EpochUnit;
+use arrow_schema::DataType;
 use thalweg::sql_type_name;
 
 /// Markers of missing values, in any case, that make a column text unless they are named.
@@ -23,45 +26,14 @@ const MANY_VALUES: u64 = 10;
 /// Different markers that are remembered of a column, at most.
 const MOST_MARKERS: usize = 8;
 
-/// What a column may be, most particular first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Bool,
-    Int,
-    Float,
-    /// With a decimal comma.
-    CommaFloat,
-    /// Times by one of the patterns that were given.
-    Pattern(usize),
-    /// Numbers since 1970.
-    Epoch,
-    Date,
-    Time,
-    ZonedTime,
-    /// Outside of the years 1677 to 2262, which nanoseconds hold.
-    FarTime,
-    FarZonedTime,
-}
-
-/// Times by text, most particular first.
-const TIMES: [Kind; 5] = [
-    Kind::Date,
-    Kind::Time,
-    Kind::ZonedTime,
-    Kind::FarTime,
-    Kind::FarZonedTime,
-];
-
-impl Kind {
-    fn is_time_text(self) -> bool {
-        matches!(self, Self::Pattern(_)) || TIMES.contains(&self)
-    }
-}
-
 /// How the text of a column becomes values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Reading {
     pub(super) decimal_comma: bool,
+    /// The sign between thousands.
+    pub(super) thousands: Option<char>,
+    /// Zeros in front of whole numbers are dropped.
+    pub(super) is_padded: bool,
     /// Of day and month, where the year is last.
     pub(super) order: Option<Order>,
     pub(super) pattern: Option<Pattern>,
@@ -88,115 +60,6 @@ pub(super) struct Example {
     pub(super) text: String,
 }
 
-/// What all columns have in common.
-#[derive(Clone, Debug)]
-pub(super) struct Rules {
-    patterns: Vec<Pattern>,
-    unit: Option<EpochUnit>,
-    decimals: Vec<Kind>,
-    /// Values that fit nothing are bad rows, not a reason for text.
-    expects_bad_rows: bool,
-}
-
-impl Rules {
-    /// `delimiter` is `None` for formats without one.
-    pub(super) fn new(
-        options: &ImportOptions,
-        delimiter: Option<u8>,
-        expects_bad_rows: bool,
-    ) -> Self {
-        let decimals = match (options.decimal, delimiter) {
-            (Some(','), _) => vec![Kind::CommaFloat],
-            (Some(_), _) | (None, None | Some(b',')) => vec![Kind::Float],
-            (None, Some(_)) => vec![Kind::Float, Kind::CommaFloat],
-        };
-        Self {
-            patterns: options.time_format.clone(),
-            unit: options.time_unit,
-            decimals,
-            expects_bad_rows,
-        }
-    }
-
-    fn kinds(&self) -> Vec<Kind> {
-        let numbers = [&[Kind::Bool, Kind::Int][..], &self.decimals].concat();
-        let patterns = (0..self.patterns.len()).map(Kind::Pattern);
-        numbers.into_iter().chain(patterns).chain(TIMES).collect()
-    }
-
-    /// What the time column may be.
-    fn time_kinds(&self) -> Vec<Kind> {
-        if !self.patterns.is_empty() {
-            return (0..self.patterns.len()).map(Kind::Pattern).collect();
-        }
-        if self.unit.is_some() {
-            return vec![Kind::Epoch];
-        }
-        [Kind::Int].into_iter().chain(TIMES).collect()
-    }
-
-    fn data_type(&self, kind: Kind) -> DataType {
-        let time = DataType::Timestamp(TimeUnit::Nanosecond, None);
-        let zoned = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
-        match kind {
-            Kind::Bool => DataType::Boolean,
-            Kind::Int => DataType::Int64,
-            Kind::Float | Kind::CommaFloat => DataType::Float64,
-            Kind::Pattern(number) => {
-                let pattern = &self.patterns[number];
-                match (pattern.has_zone(), pattern.has_clock()) {
-                    (true, _) => zoned,
-                    (false, true) => time,
-                    (false, false) => DataType::Date32,
-                }
-            }
-            Kind::Epoch | Kind::Time => time,
-            Kind::Date => DataType::Date32,
-            Kind::ZonedTime => zoned,
-            Kind::FarTime => DataType::Timestamp(TimeUnit::Microsecond, None),
-            Kind::FarZonedTime => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        }
-    }
-
-    /// Whether a kind takes a text; times are read by `TimeText` once for all kinds.
-    fn takes(&self, kind: Kind, text: &str, time: Option<&TimeText>) -> bool {
-        match kind {
-            Kind::Bool => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false"),
-            Kind::Int => is_int64(text),
-            Kind::Float => is_float(text),
-            Kind::CommaFloat => with_decimal_point(text).is_some_and(|text| is_float(&text)),
-            Kind::Pattern(number) => self.patterns[number].ns(text).is_some_and(fits_ns),
-            Kind::Epoch => self
-                .unit
-                .and_then(|unit| super::numbers::epoch_ns(text, unit.ns()))
-                .is_some_and(fits_ns),
-            Kind::Date => time.is_some_and(|time| !time.has_clock()),
-            Kind::Time => time.is_some_and(|time| !time.has_zone() && fits(time)),
-            // Those without an offset count as UTC where others have one.
-            Kind::ZonedTime => time.is_some_and(fits),
-            Kind::FarTime => time.is_some_and(|time| !time.has_zone() && fits_us(time)),
-            Kind::FarZonedTime => time.is_some_and(fits_us),
-        }
-    }
-}
-
-fn fits_ns(ns: i128) -> bool {
-    i64::try_from(ns).is_ok()
-}
-
-/// Whether it is a whole number of microseconds that their type holds.
-fn fits_us(time: &TimeText) -> bool {
-    let fits = |ns: i128| ns % 1_000 == 0 && fits_ns(ns / 1_000);
-    ORDERS.iter().filter_map(|order| time.ns(*order)).all(fits)
-}
-
-fn fits(time: &TimeText) -> bool {
-    ORDERS
-        .iter()
-        .filter_map(|order| time.ns(*order))
-        .all(fits_ns)
-}
-
 /// What the values of a column have shown so far.
 #[derive(Clone, Debug)]
 struct Column {
@@ -214,8 +77,14 @@ struct Column {
     markers: Vec<Example>,
     /// The value after which no kind was left, unless it was the first one.
     culprit: Option<Example>,
-    /// The type of the values before the culprit, if there were [`MANY_VALUES`].
-    before_culprit: Option<Kind>,
+    /// The kinds of the values before the culprit, if there were [`MANY_VALUES`], and of those after it that some of them take.
+    before_culprit: Vec<Kind>,
+    /// The culprit and the values after it that none of those kinds takes.
+    others: u64,
+    /// How whole numbers are written.
+    digits: Digits,
+    /// It is called as codes are: zeros in front belong to them.
+    has_name_of_codes: bool,
     /// The first value with a decimal point.
     with_point: Option<Example>,
     /// The first value.
@@ -258,7 +127,10 @@ impl Inference {
             without_offset: None,
             markers: Vec::new(),
             culprit: None,
-            before_culprit: None,
+            before_culprit: Vec::new(),
+            others: 0,
+            digits: Digits::default(),
+            has_name_of_codes: false,
             with_point: None,
             first: None,
             behind_first: Vec::new(),
@@ -276,6 +148,13 @@ impl Inference {
             columns: vec![column; columns],
             time,
             rules,
+        }
+    }
+
+    /// Tells the names of the columns.
+    pub(super) fn name(&mut self, names: &[String]) {
+        for (column, name) in self.columns.iter_mut().zip(names) {
+            column.has_name_of_codes = is_of_codes(name);
         }
     }
 
@@ -381,7 +260,9 @@ impl Inference {
         let time = TimeText::parse(text);
         let mut kinds = self.columns[place].kinds.iter();
         kinds.any(|kind| {
-            (!is_text || kind.is_time_text()) && self.rules.takes(*kind, text, time.as_ref())
+            (!is_text || kind.is_time_text())
+                && *kind != Kind::PaddedInt
+                && self.rules.takes(*kind, text, time.as_ref())
         })
     }
 
@@ -455,15 +336,19 @@ impl Inference {
             data_type: self.rules.data_type(kind),
             reading: Reading {
                 decimal_comma: kind == Kind::CommaFloat,
+                thousands: self.rules.thousands.filter(|_| kind.is_number()),
+                is_padded: kind == Kind::PaddedInt,
                 order: order.filter(|_| uses_orders(kind)),
                 pattern,
                 unit: self.rules.unit.filter(|_| kind == Kind::Epoch),
                 exact: true,
                 is_local: matches!(kind, Kind::Time | Kind::FarTime),
             },
-            reason: column
-                .offset_reason()
-                .filter(|_| matches!(kind, Kind::ZonedTime | Kind::FarZonedTime)),
+            reason: match kind {
+                Kind::ZonedTime | Kind::FarZonedTime => column.offset_reason(),
+                Kind::PaddedInt => column.zeros_reason(),
+                _ => None,
+            },
         }
     }
 
@@ -489,6 +374,7 @@ impl Inference {
             return Reading {
                 decimal_comma: column.has_decimal_comma()
                     || self.rules.decimals == [Kind::CommaFloat],
+                thousands: self.rules.thousands,
                 ..Reading::default()
             };
         }
@@ -497,12 +383,10 @@ impl Inference {
             _ => None,
         });
         Reading {
-            decimal_comma: false,
             order: self.order(place),
             pattern: fits_pattern.or(self.rules.patterns.first()).cloned(),
             unit: self.rules.unit,
-            exact: false,
-            is_local: false,
+            ..Reading::default()
         }
     }
 }
@@ -511,7 +395,7 @@ impl Inference {
 fn mixed_decimals(column: &Column) -> Found {
     let reason = column.with_point.as_ref().map(|example| {
         format!(
-            "because of {} (line {}), where another column has decimal commas: --decimal says which sign it is",
+            "because of {} (line {}), where another column has decimal commas: --decimal says which sign it is, and --thousands . that it divides thousands",
             quoted(&example.text),
             example.line
         )
@@ -523,14 +407,10 @@ fn mixed_decimals(column: &Column) -> Found {
     }
 }
 
-fn uses_orders(kind: Kind) -> bool {
-    TIMES.contains(&kind)
-}
-
 impl Column {
     /// Whether nothing can change any more.
     fn is_settled(&self) -> bool {
-        self.kinds.is_empty() && self.behind_first.is_empty()
+        self.kinds.is_empty() && self.behind_first.is_empty() && self.before_culprit.is_empty()
     }
 
     fn remember_marker(&mut self, marker: Example) {
@@ -554,11 +434,27 @@ impl Column {
         self.values += 1;
     }
 
+    /// Counts a value after the one that made text of the column.
+    fn look_after_culprit(&mut self, rules: &Rules, text: &str) {
+        let may_be_time = self.before_culprit.iter().any(|kind| uses_orders(*kind));
+        let time = may_be_time.then(|| TimeText::parse(text)).flatten();
+        let takes = |kind: &Kind| rules.takes(*kind, text, time.as_ref());
+        if self.before_culprit.iter().any(takes) {
+            self.before_culprit.retain(takes);
+            self.values += 1;
+        } else if !is_marker(text) {
+            self.others += 1;
+        }
+    }
+
     fn look(&mut self, rules: &Rules, line: u64, text: &str) {
         let example = || Example {
             line,
             text: text.to_owned(),
         };
+        if !self.before_culprit.is_empty() {
+            return self.look_after_culprit(rules, text);
+        }
         if self.kinds.is_empty() {
             return self.look_behind_first(rules, line, text);
         }
@@ -586,9 +482,10 @@ impl Column {
                 return;
             }
             self.culprit = (self.values > 0).then(example);
-            self.before_culprit = (self.values >= MANY_VALUES)
-                .then(|| self.kinds.first().copied())
-                .flatten();
+            self.others = 1;
+            if self.values >= MANY_VALUES {
+                self.before_culprit.clone_from(&self.kinds);
+            }
             if self.culprit.is_none() && self.markers.is_empty() {
                 self.behind_first = std::mem::take(&mut self.kinds);
             }
@@ -599,6 +496,9 @@ impl Column {
         let takes_comma = |kinds: &[Kind]| kinds.contains(&Kind::CommaFloat);
         let took_comma = takes_comma(&self.kinds);
         self.kinds.retain(|kind| takes(*kind));
+        if self.kinds.contains(&Kind::PaddedInt) {
+            self.digits.look(line, text);
+        }
         if took_comma && !takes_comma(&self.kinds) && self.kinds.contains(&Kind::Float) {
             self.with_point.get_or_insert_with(example);
         }
@@ -625,8 +525,24 @@ impl Column {
 
     /// What it is; `None` for text.
     fn kind(&self) -> Option<Kind> {
-        let is_known = self.values > 0 && self.markers.is_empty();
+        let is_known = self.values > 0 && self.markers.is_empty() && !self.is_code();
         self.kinds.first().filter(|_| is_known).copied()
+    }
+
+    /// Whether its digits are codes, of which zeros in front are a part.
+    fn is_code(&self) -> bool {
+        self.kinds.first() == Some(&Kind::PaddedInt)
+            && (self.has_name_of_codes || self.digits.are_codes())
+    }
+
+    /// That the zeros in front of some numbers are dropped.
+    fn zeros_reason(&self) -> Option<String> {
+        let example = self.digits.padded()?;
+        Some(format!(
+            "without the zeros in front of {} (line {}): --type COLUMN=varchar keeps them",
+            quoted(&example.text),
+            example.line
+        ))
     }
 
     /// Which of day and month is first, where that matters.
@@ -648,10 +564,13 @@ impl Column {
             let first = self.first.as_ref();
             let culprit = self.culprit.as_ref().or(first)?;
             let of_digits = || {
+                // Zeros in front are no reason of it where another value is a text.
+                let first = first.filter(|first| loses_digits(&first.text));
                 let of_first = first.and_then(|first| digits_advice(&first.text));
                 of_first.or_else(|| digits_advice(&culprit.text))
             };
-            let advice = number_advice(&culprit.text).or_else(of_digits);
+            let number_advice = number_advice(&culprit.text).map(|advice| format!(": {advice}"));
+            let advice = number_advice.or_else(of_digits);
             if self.culprit.is_none() && advice.is_none() {
                 return self.why_the_first_is_text(rules).or_else(|| {
                     let hint = unread_time(&culprit.text)?;
@@ -659,17 +578,22 @@ impl Column {
                     Some(format!("because of {text} (line {line}): {hint}"))
                 });
             }
-            let advice = advice.or_else(|| {
-                let kind = sql_type_name(&rules.data_type(self.before_culprit?)).to_lowercase();
-                Some(format!(
-                    ", where all values before are {kind}: --type and --rejects FILE set such rows apart"
-                ))
-            });
-            let advice = advice.unwrap_or_default();
+            let advice = advice
+                .or_else(|| self.few_others(rules))
+                .unwrap_or_default();
             return Some(format!(
                 "because of {} (line {}){advice}",
                 quoted(&culprit.text),
                 culprit.line
+            ));
+        }
+        if self.is_code() {
+            let example = self.digits.padded()?;
+            return Some(format!(
+                "because of {} (line {}){}",
+                quoted(&example.text),
+                example.line,
+                digits_advice(&example.text)?
             ));
         }
         let marker = self.markers.first()?;
@@ -689,9 +613,31 @@ impl Column {
             .collect()
     }
 
+    /// A word on few values that make text of a column of another type: where there are more, as in one of codes, it is text.
+    fn few_others(&self, rules: &Rules) -> Option<String> {
+        let kind = *self.before_culprit.first()?;
+        if self.others * MANY_VALUES > self.values {
+            return None;
+        }
+        let kind = sql_type_name(&rules.data_type(kind)).to_lowercase();
+        let others = match self.others {
+            1 => format!("the only one of {} values that is", self.values + 1),
+            others => format!(
+                "one of {others} values of {} that are",
+                self.values + others
+            ),
+        };
+        Some(format!(
+            ", {others} no {kind}: --type COLUMN={kind} --rejects FILE stores the others and writes such rows to the file"
+        ))
+    }
+
     /// As a row of units is, below the names.
     fn why_the_first_is_text(&self, rules: &Rules) -> Option<String> {
         let (first, kind) = (self.first.as_ref()?, self.behind_first.first()?);
+        if *kind == Kind::PaddedInt {
+            return None;
+        }
         let kind = sql_type_name(&rules.data_type(*kind)).to_lowercase();
         let missing = self.markers.iter().map(|marker| quoted(&marker.text));
         let missing: Vec<String> = missing.collect();
@@ -701,7 +647,7 @@ impl Column {
         };
         (self.values > 0).then(|| {
             format!(
-                "because of {} (line {}), the only value{but} that is no {kind}: {}--type and --rejects FILE set such rows apart",
+                "because of {} (line {}), the only value{but} that is no {kind}: {}--type COLUMN={kind} --rejects FILE stores the others and writes such rows to the file",
                 quoted(&first.text),
                 first.line,
                 self.null_options(),
@@ -721,6 +667,8 @@ pub(super) fn is_marker(text: &str) -> bool {
 mod tests {
     use super::super::chunk::ChunkBuilder;
     use super::*;
+    use crate::arguments::ImportOptions;
+    use arrow_schema::TimeUnit;
 
     fn chunk_of(texts: &[&str]) -> Chunk {
         let mut chunk = ChunkBuilder::new(1, false);
@@ -815,25 +763,29 @@ mod tests {
         assert_eq!(
             why(&many).as_deref(),
             Some(
-                "because of 'x' (line 12), where all values before are bigint: --type and --rejects FILE set such rows apart"
+                "because of 'x' (line 12), the only one of 11 values that is no bigint: --type COLUMN=bigint --rejects FILE stores the others and writes such rows to the file"
             )
         );
         assert_eq!(
             why(&["1'500", "2"]).as_deref(),
-            Some(
-                "because of '1'500' (line 2): CAST(replace(x, '''', '') AS DOUBLE) in SQL makes numbers of such texts"
-            )
+            Some("because of '1'500' (line 2): --thousands \"'\" makes numbers of such texts")
         );
         assert_eq!(
             why(&["1", "2", "x", "NA"]).as_deref(),
             Some("because of 'x' (line 4)")
+        );
+        let codes = [&["1"; 10][..], &["A1", "2", "A2"]].concat();
+        assert_eq!(why(&codes).as_deref(), Some("because of 'A1' (line 12)"));
+        assert_eq!(
+            why(&["007", "A12"]).as_deref(),
+            Some("because of 'A12' (line 3)")
         );
         assert_eq!(why(&["Shunyi", "NA"]), None);
         assert_eq!(why(&["Shunyi", "1", "Dongsi"]), None);
         assert_eq!(
             why(&["Deg C", "1", "NA", "2.5"]).as_deref(),
             Some(
-                "because of 'Deg C' (line 2), the only value but 'NA' that is no double: --null NA --type and --rejects FILE set such rows apart"
+                "because of 'Deg C' (line 2), the only value but 'NA' that is no double: --null NA --type COLUMN=double --rejects FILE stores the others and writes such rows to the file"
             )
         );
         assert_eq!(
@@ -843,6 +795,28 @@ mod tests {
             )
         );
         assert_eq!(why(&["1", "NaN"]), None);
+    }
+
+    #[test]
+    fn few_zeros_in_front_make_no_text() {
+        let numbers: Vec<String> = (0..99).map(|value| (value * 37).to_string()).collect();
+        let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+        let padded = inferred(&[&numbers[..], &["-007"]].concat(), None, b',');
+        let padded = padded.found(0).unwrap();
+        assert_eq!(padded.data_type, DataType::Int64);
+        assert_eq!(
+            padded.reason.as_deref(),
+            Some(
+                "without the zeros in front of '-007' (line 101): --type COLUMN=varchar keeps them"
+            )
+        );
+        let fractions = [&numbers[..], &["007", "0.5"]].concat();
+        assert_eq!(of(&fractions), DataType::Utf8);
+        let rules = Rules::new(&ImportOptions::default(), Some(b','), false);
+        let mut codes = Inference::new(rules, 1, None);
+        codes.name(&["zip_code".to_owned()]);
+        codes.look(&chunk_of(&[&numbers[..], &["007"]].concat()));
+        assert_eq!(codes.found(0).unwrap().data_type, DataType::Utf8);
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! One import: types, then rows, and again from the start where types turn out too narrow.
 
 use super::Imported;
-use super::advice::{shown, wider_advice};
+use super::advice::{number_advice, shown, wider_advice};
 use super::checks::{
-    check_options, check_order, check_time_type, check_types, create_options, first_bad,
-    time_place, told_type,
+    check_numbers, check_options, check_order, check_time_type, check_types, create_options,
+    first_bad, time_place, told_type,
 };
 use super::chunk::Chunk;
-use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, time_hint};
+use super::column_names::{is_of_codes, is_of_times};
+use super::convert::{CANNOT_ORDER, Converter, Misfit, fields_of, is_clock, time_hint};
 use super::file_set::{FileSet, Opened, late_names};
-use super::findings;
-use super::infer::{Found, Inference, Reading, Rules};
+use super::findings::{self, NumberTimes};
+use super::infer::{Found, Inference, Reading};
 use super::json_lines::LateNames;
+use super::kinds::Rules;
 use super::numbers::is_float;
-use super::rejects::Rejects;
+use super::rejects::{RejectedValues, Rejects};
 use super::source::Input;
 use crate::arguments::{ColumnType, ImportOptions};
 use crate::failure::Failure;
@@ -40,6 +42,8 @@ pub(super) struct Job<'a> {
     options: &'a ImportOptions,
     late: LateNames,
     is_quiet: bool,
+    /// A word on the column that orders the new table, where it is one of numbers that look like times.
+    time_note: Option<String>,
 }
 
 /// How the columns of the files become columns of the table.
@@ -82,6 +86,7 @@ impl<'a> Job<'a> {
             options,
             late: LateNames::End,
             is_quiet: false,
+            time_note: None,
         }
     }
 
@@ -119,6 +124,7 @@ impl<'a> Job<'a> {
     }
 
     fn import(&mut self, listening: &Listening) -> Result<Imported, Failure> {
+        check_numbers(self.options)?;
         let existing = self.existing()?;
         let create = match &existing {
             Some(table) => {
@@ -258,6 +264,7 @@ impl<'a> Job<'a> {
         }
         let rules = Rules::new(options, set.delimiter(), existing.is_some());
         let mut inference = Inference::new(rules, names.len(), time);
+        inference.name(&names);
         let mut sample = read_sample(&mut set, &mut inference, listening)?;
         if sample.count == 0 && existing.is_none() {
             let hint = match set.has_odd_header() {
@@ -313,17 +320,43 @@ impl<'a> Job<'a> {
         if !self.is_quiet {
             opened.iter().for_each(|file| tell_file(file, &plan.names));
             plan.lines().iter().for_each(|line| report!("{line}"));
-            let notes = self.number_times(&plan, time, &sample);
-            notes.iter().for_each(|note| report!("{note}"));
-            if existing.is_none() && time.is_none() && notes.is_empty() {
-                report!("{}", findings::no_time(&plan.names, &plan.fields));
+            let is_clock = |place: usize| {
+                let first = inference.first_value(place);
+                first.is_some_and(|first| is_clock(&first.text))
+            };
+            let numbers = self.number_times(&plan, time, &sample);
+            for (place, times) in &numbers {
+                let name = &plan.names[*place];
+                let clock = findings::clock_of(&plan.fields, *place, is_clock).and_then(|clock| {
+                    Some((&*plan.names[clock], &*inference.first_value(clock)?.text))
+                });
+                report!("{}", times.line(name, time.is_none(), clock));
+                self.time_note = time.map(|_| times.stored_line(name, self.table));
+            }
+            if existing.is_none() && time.is_none() && numbers.is_empty() {
+                report!("{}", findings::no_time(&plan.names, &plan.fields, is_clock));
             }
         }
         Ok((plan, inference, sample))
     }
 
-    /// Words on numbers that look like times, of a new table: of the column that orders it, or of all where there is none.
-    fn number_times(&self, plan: &Plan, time: Option<usize>, sample: &Sample) -> Vec<String> {
+    /// Numbers that look like times, of a new table: of the column that orders it, or where no column is a time of all that
+    /// may be meant so, those first that are called like times.
+    fn number_times(
+        &self,
+        plan: &Plan,
+        time: Option<usize>,
+        sample: &Sample,
+    ) -> Vec<(usize, NumberTimes)> {
+        let is_time = |field: &Field| {
+            matches!(
+                field.data_type(),
+                DataType::Timestamp(..) | DataType::Date32
+            )
+        };
+        if time.is_none() && plan.fields.iter().any(is_time) {
+            return Vec::new();
+        }
         let is_number = |place: &usize| {
             let found = plan.found.get(*place);
             let types = [DataType::Int64, DataType::Float64];
@@ -340,9 +373,18 @@ impl<'a> Job<'a> {
             let values = values.map(str::trim).filter(|value| !value.is_empty());
             // One bad row hides nothing of a column that is known to be one of times.
             let enough = time.map_or(usize::MAX, |_| 1);
-            findings::number_times(&plan.names[place], time.is_none(), values.take(enough))
+            Some((place, findings::number_times(values.take(enough))?))
         };
-        places.filter(is_number).filter_map(note).collect()
+        let mut notes: Vec<_> = places.filter(is_number).filter_map(note).collect();
+        if time.is_none() {
+            let is_called_so = |place: usize| is_of_times(&plan.names[place]);
+            let some_are = notes.iter().any(|(place, _)| is_called_so(*place));
+            notes.retain(|(place, _)| match some_are {
+                true => is_called_so(*place),
+                false => !is_of_codes(&plan.names[*place]),
+            });
+        }
+        notes
     }
 
     /// An error if the time column has values and none is a time.
@@ -449,13 +491,19 @@ impl<'a> Job<'a> {
         if self.is_quiet {
             return;
         }
-        report!(
-            "line {}: column \"{}\" is no longer {} because of {}: the import begins again",
+        let [was, is] = [before, after].map(|plan| plan.fields[misfit.column].data_type());
+        let (line, name, text) = (
             misfit.line,
-            before.names[misfit.column],
-            findings::type_words(before.fields[misfit.column].data_type()),
-            shown(&misfit.text)
+            &before.names[misfit.column],
+            shown(&misfit.text),
         );
+        match was == is {
+            true => report!("line {line}: column \"{name}\" has {text}: the import begins again"),
+            false => report!(
+                "line {line}: column \"{name}\" is no longer {} because of {text}: the import begins again",
+                findings::type_words(was)
+            ),
+        }
         let changed: Vec<usize> = (0..before.names.len())
             .filter(|place| before.found[*place] != after.found[*place])
             .collect();
@@ -503,6 +551,7 @@ impl<'a> Job<'a> {
                 .collect(),
             None => Vec::new(),
         };
+        let mut rejected = RejectedValues::default();
         // The engine takes its own errors only; others wait here until it has given up.
         let (mut failure, mut misfit) = (None, None);
         let mut next = || -> Result<Option<RecordBatch>, Failure> {
@@ -542,6 +591,7 @@ impl<'a> Job<'a> {
                 .map(|row| row.in_file(chunk.file.as_deref()));
             if options.rejects.is_some() {
                 bad.into_iter().try_for_each(|row| rejects.write(&row))?;
+                rejected.look(&converted.misfits);
             } else if let Some(row) = bad.into_iter().min_by_key(|row| row.line) {
                 let mut of_row = converted
                     .misfits
@@ -549,7 +599,9 @@ impl<'a> Job<'a> {
                     .filter(|misfit| misfit.line == row.line);
                 let advice = of_row.next().filter(|_| is_old).and_then(|misfit| {
                     let field = &plan.fields[misfit.column];
-                    wider_advice(table_name, field.name(), field.data_type(), &misfit.text)
+                    let (data_type, text) = (field.data_type(), &misfit.text);
+                    wider_advice(table_name, field.name(), data_type, text)
+                        .or_else(|| number_advice(text).filter(|_| data_type.is_numeric()))
                 });
                 return Err(first_bad(&row, advice.as_deref(), options));
             }
@@ -586,9 +638,13 @@ impl<'a> Job<'a> {
             later.for_each(|file| tell_file(file, &plan.names));
             early.tell();
         }
+        let rows = appended?;
+        let is_new = |place: usize| !is_old && plan.fields[place].is_nullable();
+        let notes = rejected.lines(&plan.names, rows + rejects.count(), is_new);
         Ok(Attempt::Done(Imported {
             table: table.map_or(self.table, Table::name).to_owned(),
-            rows: appended?,
+            rows,
+            notes: notes.into_iter().chain(self.time_note.take()).collect(),
             rejected: rejects.count(),
             rejects: options.rejects.clone(),
             is_dry_run: options.dry_run,

@@ -13,10 +13,12 @@
 mod advice;
 mod checks;
 mod chunk;
+mod column_names;
 mod convert;
 mod csv_lines;
 mod csv_records;
 mod dialect;
+mod digits;
 mod file_set;
 mod findings;
 mod infer;
@@ -24,6 +26,7 @@ mod job;
 mod joined_times;
 mod json_lines;
 mod json_list;
+mod kinds;
 mod lengths;
 mod nulls;
 mod numbers;
@@ -51,6 +54,8 @@ pub(crate) struct Imported {
     rejected: u64,
     rejects: Option<PathBuf>,
     is_dry_run: bool,
+    /// What is to be known of the rows that were stored or rejected, a line each.
+    notes: Vec<String>,
 }
 
 impl Imported {
@@ -65,6 +70,7 @@ impl Imported {
             if self.rejected > 0 {
                 report!("{} would be rejected", counted(self.rejected, "row"));
             }
+            self.notes.iter().for_each(|note| report!("{note}"));
             return;
         }
         report!("imported {rows} into {}", self.table);
@@ -75,6 +81,7 @@ impl Imported {
                 path.display()
             );
         }
+        self.notes.iter().for_each(|note| report!("{note}"));
     }
 }
 

@@ -22,6 +22,43 @@ pub(super) fn is_int64(text: &str) -> bool {
     is_integer(text) && has_no_leading_zero(text) && Int64Type::parse(text).is_some()
 }
 
+/// Whether a column of integers takes it once zeros in front are dropped.
+pub(super) fn is_padded_int64(text: &str) -> bool {
+    is_integer(text) && Int64Type::parse(text).is_some()
+}
+
+/// A number without the signs between its thousands; `None` if it has them elsewhere. The last group has three digits, those
+/// before it two or three, as in `12,34,567`.
+pub(super) fn without_thousands(
+    text: &str,
+    sign: char,
+    has_decimal_comma: bool,
+) -> Option<Cow<'_, str>> {
+    let is_sign = |c: char| match sign {
+        // Also those that do not break a line, and the typographic one.
+        ' ' => matches!(c, ' ' | '\u{a0}' | '\u{202f}'),
+        '\'' => matches!(c, '\'' | '\u{2019}'),
+        sign => c == sign,
+    };
+    if !text.contains(is_sign) {
+        return Some(Cow::Borrowed(text));
+    }
+    let decimal = if has_decimal_comma { ',' } else { '.' };
+    let (whole, decimals) = text.split_once(decimal).unwrap_or((text, ""));
+    let mut groups = whole
+        .strip_prefix(['-', '+'])
+        .unwrap_or(whole)
+        .split(is_sign);
+    let has_digits = |group: &str, of: std::ops::RangeInclusive<usize>| {
+        of.contains(&group.len()) && group.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let are_thousands = has_digits(groups.next()?, 1..=3)
+        && has_digits(groups.next_back()?, 3..=3)
+        && groups.all(|group| has_digits(group, 2..=3))
+        && !decimals.contains(is_sign);
+    are_thousands.then(|| text.chars().filter(|c| !is_sign(*c)).collect())
+}
+
 /// Whether a column of floats takes it; an integer only if the float is that integer.
 pub(super) fn is_float(text: &str) -> bool {
     if WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)) {
@@ -177,6 +214,29 @@ mod tests {
         assert_eq!(with_decimal_point("1,5").as_deref(), Some("1.5"));
         assert_eq!(with_decimal_point("15").as_deref(), Some("15"));
         assert_eq!(with_decimal_point("1.5"), None);
+    }
+
+    #[test]
+    fn signs_of_thousands() {
+        for (text, sign, has_decimal_comma, wanted) in [
+            ("1,234.5", ',', false, Some("1234.5")),
+            ("-12,345,678", ',', false, Some("-12345678")),
+            ("12,34,567", ',', false, Some("1234567")),
+            ("1.234,5", '.', true, Some("1234,5")),
+            ("1'234", '\'', false, Some("1234")),
+            ("1\u{202f}234", ' ', false, Some("1234")),
+            ("12.5", ',', false, Some("12.5")),
+            ("1.5", '.', true, None),
+            ("1,23", ',', false, None),
+            ("1,234,5", ',', false, None),
+            ("1.2,345", ',', false, None),
+            (",234", ',', false, None),
+            ("1,,234", ',', false, None),
+            ("a,234", ',', false, None),
+        ] {
+            let plain = without_thousands(text, sign, has_decimal_comma);
+            assert_eq!(plain.as_deref(), wanted, "{text}");
+        }
     }
 
     #[test]

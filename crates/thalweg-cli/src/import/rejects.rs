@@ -1,8 +1,13 @@
 //! Bad rows, set apart in a CSV file: the line, what is wrong, the row as it is in the file, byte by byte.
 
+use super::advice::shown;
 use super::chunk::BadRow;
+use super::convert::Misfit;
+use super::findings::word;
 use crate::failure::Failure;
 use crate::files;
+use crate::sql::counted;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -57,5 +62,51 @@ impl Rejects {
 
     pub(super) fn count(&self) -> u64 {
         self.count
+    }
+}
+
+/// Columns that are printed of those whose values made bad rows, at most.
+const MOST_COLUMNS: usize = 3;
+/// One of so many rows is many: a column of which as many are bad has likely another type.
+const MANY: u64 = 20;
+
+/// Values that their columns did not take, by column.
+#[derive(Default)]
+pub(super) struct RejectedValues {
+    columns: BTreeMap<usize, (u64, Misfit)>,
+}
+
+impl RejectedValues {
+    pub(super) fn look(&mut self, misfits: &[Misfit]) {
+        for misfit in misfits {
+            let new = || (0, misfit.clone());
+            self.columns.entry(misfit.column).or_insert_with(new).0 += 1;
+        }
+    }
+
+    /// A line for each column with bad values, those with most first. `can_be_text`: whether `--type` makes text of a column.
+    pub(super) fn lines(
+        &self,
+        names: &[String],
+        rows: u64,
+        can_be_text: impl Fn(usize) -> bool,
+    ) -> Vec<String> {
+        let mut columns: Vec<_> = self.columns.values().collect();
+        columns.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+        let line = |(count, first): &&(u64, Misfit)| {
+            let name = &names[first.column];
+            let advice = if count * MANY > rows && can_be_text(first.column) {
+                format!(": --type {}=varchar stores them", word(name))
+            } else {
+                String::new()
+            };
+            format!(
+                "  {} because of column \"{name}\", as {} in line {}{advice}",
+                counted(*count, "row"),
+                shown(&first.text),
+                first.line
+            )
+        };
+        columns.iter().take(MOST_COLUMNS).map(line).collect()
     }
 }

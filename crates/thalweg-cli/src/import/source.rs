@@ -18,6 +18,8 @@ const GZIP_MAGIC: &[u8] = &[0x1F, 0x8B];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 const PARQUET_MAGIC: &[u8] = b"PAR1";
 /// Zip, which files of office programs are.
+/// Byte order marks.
+const UTF_16_MARKS: [&[u8]; 2] = [b"\xFF\xFE", b"\xFE\xFF"];
 const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
 /// Packings that are not read, and what begins with them.
 const FOREIGN_MAGIC: [(&[u8], &str, &str); 5] = [
@@ -165,6 +167,11 @@ impl Source {
         if start.get(place..place + tar.len()) == Some(tar) {
             return Err(Failure::Other(format!(
                 "{name} is a tar archive, which is not read: unpack it, and import the files in it; plain files, .gz and .zst are read"
+            )));
+        }
+        if UTF_16_MARKS.iter().any(|mark| start.starts_with(mark)) {
+            return Err(Failure::Other(format!(
+                "{name} is text in UTF-16: convert the file first, as with iconv -f utf-16 -t utf-8"
             )));
         }
         let is_known = start.starts_with(PARQUET_MAGIC) || start.starts_with(ARROW_MAGIC);

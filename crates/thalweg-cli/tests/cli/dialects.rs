@@ -615,9 +615,7 @@ fn missing_values_and_why_a_column_is_text() {
             "v;w\n1.234,5;1\n2.000.000,25;2\n",
             &[],
             "v,w\n\"1.234,5\",1\n\"2.000.000,25\",2\n",
-            &[
-                "v is varchar because of '1.234,5' (line 2): CAST(replace(replace(x, '.', ''), ',', '.') AS DOUBLE)",
-            ],
+            &["v is varchar because of '1.234,5' (line 2): --thousands . --decimal ,"],
         ),
         case(
             "d\n2012-02-01\nNA\n",

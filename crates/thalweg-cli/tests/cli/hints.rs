@@ -155,6 +155,14 @@ fn a_text_among_numbers_of_json_is_named() {
 }
 
 #[test]
+fn text_in_utf_16_is_named() {
+    for bytes in [&b"\xFF\xFEa\0\n\0"[..], b"\xFE\xFF\0a\0\n"] {
+        let message = import(&Place::new(), "a.csv", bytes, &["--create"]).fails(1);
+        assert!(message.contains("iconv -f utf-16 -t utf-8"), "{message}");
+    }
+}
+
+#[test]
 fn packings_that_are_not_read_are_named() {
     let mut tar = vec![0; 1_024];
     tar[..5].copy_from_slice(b"a.csv");

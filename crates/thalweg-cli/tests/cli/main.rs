@@ -9,6 +9,7 @@ mod demo;
 mod dialects;
 mod hints;
 mod import;
+mod import_guesses;
 mod import_options;
 mod shell;
 mod sql;

@@ -114,7 +114,7 @@ impl Working {
             tree.check_names(&change.removed, pages)?;
         }
         // Done twice, here and when it is applied: replacements are rare, and a refusal must come before the write.
-        let added = change.added.iter().map(|item| Entry::clone(item)).collect();
+        let added = change.added.iter().copied().cloned().collect();
         let changed = tree.replace(&keys_of(&change.removed), added, pages, &mut Vec::new());
         changed.map(|_| ())
     }
@@ -345,7 +345,7 @@ impl Unindexed {
             first_commit: item.commit_min,
         }));
         let too_many = recent.items.len().saturating_sub(MOST_UNINDEXED);
-        if let Some(last) = recent.items.drain(..too_many).last() {
+        if let Some(last) = recent.items.drain(..too_many).next_back() {
             recent.forgotten_to = last.commit;
         }
     }
@@ -388,6 +388,8 @@ impl Unindexed {
     }
 
     pub(super) fn forget_table(&mut self, table: TableId) {
-        self.of.retain(|(of, _), _| *of != table);
+        if !self.of.is_empty() {
+            self.of.retain(|(of, _), _| *of != table);
+        }
     }
 }

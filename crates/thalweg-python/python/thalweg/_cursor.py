@@ -10,6 +10,7 @@ class Cursor:
     """Runs statements, and gives the rows of the last one."""
 
     arraysize = 1
+    # Rows stream: how many there are is not known before all were read.
     rowcount = -1
 
     def __init__(self, database):

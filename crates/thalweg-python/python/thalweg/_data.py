@@ -456,7 +456,7 @@ _REWORDED = [
     (r"Could not convert .* with type (.*): did not recognize .*", r"a value of type \1 cannot be stored"),
     (r"Expected dict key of type str or bytes, got .*", "a dict without names stands for a value; of a DataFrame to_dict('list') makes columns, to_dict('records') rows"),
     (r"Expected bytes, got a '(.*)' object", r"a value of type \1 stands among texts: give all rows values of one type"),
-    (r"PyLong is too large to fit int64|Python int too large to convert to C .*|Value .* too large to fit in C integer type", "an integer is beyond 64 bits"),
+    (r"PyLong is too large to fit int64|can't convert negative value to unsigned int|Python int too large to convert to C .*|Value .* too large to fit in C integer type", "an integer is beyond 64 bits"),
     (r"(.*) Conversion failed for column (.*) with type .*", r'column "\2": \1'),
     (r"Could not convert .* with type \S*complex\d*: .*|Unsupported numpy type \d+", _NO_COMPLEX),
     (r"Duplicate column names found: (.*)", r"two columns have the same name among \1"),

@@ -3,7 +3,8 @@
 //! Invariants: buckets are counted from 2000-01-03, a Monday, and those of months from 2000-01-01, as both have it; with a
 //! zone they are those of its local clock, as instants.
 
-use super::functions::{filled, text_of};
+use super::functions::{filled, text, text_of};
+use crate::functions::time_texts::interval_in_units;
 use arrow::array::timezone::Tz;
 use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use arrow::datatypes::IntervalMonthDayNano;
@@ -53,6 +54,9 @@ fn is_zone(text: &str) -> bool {
 }
 
 fn bucket(width: &Expr, time: &Expr, origin: Option<&Expr>, zone: Option<&Expr>) -> Result<Expr> {
+    let in_units = text_of(width).and_then(|written| interval_in_units(&written));
+    let in_units = in_units.as_deref().map(text);
+    let width = in_units.as_ref().unwrap_or(width);
     let constant = constant_width(width);
     let width = match width {
         Expr::Interval(_) => width.clone(),

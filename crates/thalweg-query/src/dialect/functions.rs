@@ -2,8 +2,9 @@
 //!
 //! Invariant: a template names its arguments `a1`, `a2`, ..., and is a constant of this module: it always parses.
 
+use super::time_differences::{date_diff, date_sub};
 use super::whole_times::missing_parts;
-use super::{buckets, ordered_aggregates};
+use super::{buckets, ordered_aggregates, time_parts};
 use crate::error::{query, unsupported};
 use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
@@ -32,14 +33,31 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
     (&["dayofyear"], 1, "date_part('doy', a1)"),
     (&["dayofweek", "weekday"], 1, "date_part('dow', a1)"),
     (&["isodow"], 1, "date_part('isodow', a1)"),
+    (&["isoyear"], 1, "date_part('isoyear', a1)"),
+    (&["decade"], 1, time_parts::DECADE),
+    (&["century"], 1, time_parts::CENTURY),
+    (&["millennium"], 1, time_parts::MILLENNIUM),
     (&["hour"], 1, "date_part('hour', a1)"),
     (&["minute"], 1, "date_part('minute', a1)"),
     (&["second"], 1, "date_part('second', a1)"),
+    (
+        &["millisecond", "milliseconds"],
+        1,
+        "date_part('millisecond', a1)",
+    ),
+    (
+        &["microsecond", "microseconds"],
+        1,
+        "date_part('microsecond', a1)",
+    ),
+    (&["nanosecond"], 1, "date_part('nanosecond', a1)"),
     (&["epoch"], 1, "date_part('epoch', a1)"),
+    // Days since noon of the first one, of which DuckDB counts midnights.
+    (&["julian"], 1, "date_part('epoch', a1) / 86400 + 2440588.0"),
     (&["dayname"], 1, "to_char(a1, '%A')"),
     (&["monthname"], 1, "to_char(a1, '%B')"),
     (&["strptime"], 2, "to_timestamp(a1, a2)"),
-    (&["first"], 1, "first_value(a1)"),
+    (&["first", "arbitrary"], 1, "first_value(a1)"),
     (&["first"], 2, "first_value(a1 ORDER BY a2 NULLS LAST)"),
     (&["last"], 1, "last_value(a1)"),
     (&["last"], 2, "last_value(a1 ORDER BY a2 NULLS FIRST)"),
@@ -60,13 +78,65 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
     ),
     (&["list"], 1, "array_agg(a1)"),
     (&["list_min"], 1, "array_min(a1)"),
-    (&["group_concat", "listagg"], 1, "string_agg(a1, ',')"),
+    // NULLs last, as in ORDER BY.
+    (
+        &["list_sort", "array_sort"],
+        1,
+        "array_sort(a1, 'ASC', 'NULLS LAST')",
+    ),
+    (
+        &["list_sort", "array_sort"],
+        2,
+        "array_sort(a1, a2, 'NULLS LAST')",
+    ),
+    (
+        &["list_reverse_sort", "array_reverse_sort"],
+        1,
+        "array_sort(a1, 'DESC', 'NULLS LAST')",
+    ),
+    (&["list_string_agg"], 1, "array_to_string(a1, ',')"),
+    (
+        &["group_concat", "listagg", "string_agg"],
+        1,
+        "string_agg(a1, ',')",
+    ),
     (&["group_concat", "listagg"], 2, "string_agg(a1, a2)"),
     (&["count_if", "countif"], 1, "count(*) FILTER (WHERE a1)"),
-    (&["if", "iff"], 3, "CASE WHEN a1 THEN a2 ELSE a3 END"),
+    (&["if", "iff", "iif"], 3, "CASE WHEN a1 THEN a2 ELSE a3 END"),
     (&["ifnull"], 2, "coalesce(a1, a2)"),
-    (&["mod"], 2, "(a1) % (a2)"),
+    (&["mod", "fmod"], 2, "(a1) % (a2)"),
     (&["len"], 1, "character_length(a1)"),
+    (&["strlen"], 1, "octet_length(a1)"),
+    (&["ucase"], 1, "upper(a1)"),
+    (&["lcase"], 1, "lower(a1)"),
+    (&["prefix"], 2, "starts_with(a1, a2)"),
+    (&["suffix"], 2, "ends_with(a1, a2)"),
+    (
+        &["unicode", "ord"],
+        1,
+        "CASE WHEN a1 = '' THEN -1 ELSE ascii(a1) END",
+    ),
+    (&["ceiling"], 1, "ceil(a1)"),
+    (&["every"], 1, "bool_and(a1)"),
+    (&["favg"], 1, "avg(CAST(a1 AS DOUBLE))"),
+    (
+        &["geomean", "geometric_mean"],
+        1,
+        "exp(avg(ln(CAST(a1 AS DOUBLE))))",
+    ),
+    (&["struct_extract"], 2, "get_field(a1, a2)"),
+    (
+        &["get_current_timestamp", "transaction_timestamp"],
+        0,
+        "now()",
+    ),
+    (&["make_timestamp_ms"], 1, "epoch_ms(a1)"),
+    (&["make_timestamp_ns"], 1, "epoch_ns(a1)"),
+    (
+        &["regexp_full_match"],
+        2,
+        "regexp_like(a1, '^(?:' || a2 || ')$')",
+    ),
     (&["regexp_matches"], 2, "regexp_like(a1, a2)"),
     (
         &["string_split", "str_split", "split"],
@@ -96,6 +166,9 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
     (&["date_add"], 2, "(a1) + (a2)"),
     (&["date_sub"], 2, "(a1) - (a2)"),
     (&["to_years"], 1, "INTERVAL '1 year' * (a1)"),
+    (&["to_quarters"], 1, "INTERVAL '3 month' * (a1)"),
+    (&["to_decades"], 1, "INTERVAL '10 year' * (a1)"),
+    (&["to_centuries"], 1, "INTERVAL '100 year' * (a1)"),
     (&["to_months"], 1, "INTERVAL '1 month' * (a1)"),
     (&["to_weeks"], 1, "INTERVAL '1 week' * (a1)"),
     (&["to_days"], 1, "INTERVAL '1 day' * (a1)"),
@@ -154,6 +227,8 @@ const AGGREGATES: &[&str] = &[
     "approx_distinct",
     "approx_percentile_cont",
     "array_agg",
+    "avg",
+    "bool_and",
     "count",
     "first_value",
     "last_value",
@@ -166,16 +241,6 @@ const AGGREGATES: &[&str] = &[
     "regr_syy",
     "string_agg",
     "var_samp",
-];
-
-/// Units whose difference is a number of steps of that many nanoseconds.
-const STEPS: &[(&str, u64)] = &[
-    ("day", 86_400_000_000_000),
-    ("hour", 3_600_000_000_000),
-    ("minute", 60_000_000_000),
-    ("second", 1_000_000_000),
-    ("millisecond", 1_000_000),
-    ("microsecond", 1_000),
 ];
 
 /// Patterns of PostgreSQL's `to_char`, longer ones first.
@@ -240,6 +305,9 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
         return Err(unsupported(
             "count(DISTINCT *) is not offered: write SELECT count(*) FROM (SELECT DISTINCT * FROM ...)",
         ));
+    }
+    if matches!(&*name, "sum" | "avg") && list.args.iter().any(is_wildcard) {
+        return Err(query(format!("{name} takes a column, not *")));
     }
     if let Some(expr) = ordered_aggregates::from_the_end(function, &name)? {
         return Ok(Some(expr));
@@ -388,6 +456,23 @@ fn of_shares(name: &str, one: &str, shares: &[Expr]) -> Result<String> {
 /// Calls whose translation depends on constants among their arguments.
 fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
+        ("date_part" | "datepart", [Expr::Array(_), _]) => {
+            return Err(query(
+                "date_part takes one part: write date_part('year', ts), date_part('month', ts) as several columns",
+            ));
+        }
+        ("date_part" | "datepart", [part, time]) => return time_parts::of_call(part, time),
+        ("date_trunc" | "datetrunc", [unit, time]) => return time_parts::truncated(unit, time),
+        ("max" | "min", [_, count]) if text_of(count).is_some() => {
+            return Err(query(format!(
+                "{name}(x, n) gives a list of n values: write greatest(a, b) or least(a, b) for one of two"
+            )));
+        }
+        ("strptime" | "try_strptime", [written, Expr::Array(patterns)])
+            if !patterns.elem.is_empty() =>
+        {
+            first_that_fits(name, written, &patterns.elem)?
+        }
         ("version", []) => text(concat!("Thalweg ", env!("CARGO_PKG_VERSION"))),
         ("strftime", &[time, format]) => {
             // SQLite has them the other way round.
@@ -484,6 +569,26 @@ fn of_constants(name: &str, args: &[&Expr]) -> Result<Option<Expr>> {
         },
         _ => return Ok(None),
     }))
+}
+
+/// `strptime` with a list of patterns: the time by the first one that the text fits.
+fn first_that_fits(name: &str, written: &Expr, patterns: &[Expr]) -> Result<Expr> {
+    let last = patterns.len() - 1;
+    let read = |(place, pattern): (usize, &Expr)| {
+        let (name, template) = match name {
+            "strptime" if place == last => ("strptime", "to_timestamp(a1, a2)"),
+            _ => ("try_strptime", "try_strptime(a1, a2)"),
+        };
+        match of_constants(name, &[written, pattern])? {
+            Some(read) => Ok(read),
+            None => filled(template, &[written, pattern]),
+        }
+    };
+    let times = patterns.iter().enumerate().map(read);
+    let times = times.collect::<Result<Vec<Expr>>>()?;
+    let places: Vec<String> = (1..=times.len()).map(|place| format!("a{place}")).collect();
+    let times: Vec<&Expr> = times.iter().collect();
+    filled(&format!("coalesce({})", places.join(", ")), &times)
 }
 
 /// `time AT TIME ZONE zone`.
@@ -733,69 +838,4 @@ pub(super) fn pattern(format: &str) -> Result<String> {
         }
     }
     Ok(out)
-}
-
-/// How many boundaries of a unit lie between two times.
-fn date_diff(unit: &Expr, from: &Expr, to: &Expr) -> Result<Expr> {
-    let written = match unit {
-        Expr::Identifier(name) => Some(name.value.clone()),
-        unit => text_of(unit),
-    };
-    let Some(written) = written else {
-        return Err(query(
-            "date_diff takes a constant unit, as in date_diff('day', a, b)",
-        ));
-    };
-    let lower = written.to_ascii_lowercase();
-    let unit = lower.strip_suffix('s').unwrap_or(&lower);
-    let years = "(date_part('year', a2) - date_part('year', a1))";
-    match unit {
-        "year" => return filled(years, &[from, to]),
-        "quarter" | "month" => {
-            let count = if unit == "month" { 12 } else { 4 };
-            let template =
-                format!("{years} * {count} + (date_part('{unit}', a2) - date_part('{unit}', a1))");
-            return filled(&template, &[from, to]);
-        }
-        _ => {}
-    }
-    // Whole weeks between two days, as DuckDB counts them.
-    let (boundary, weeks) = match unit {
-        "week" => ("day", 7),
-        unit => (unit, 1),
-    };
-    let Some((unit, step_ns)) = STEPS.iter().find(|(name, _)| *name == boundary) else {
-        return Err(query(format!(
-            "\"{written}\" is no unit of date_diff: write year, quarter, month, week, day, hour, minute or second"
-        )));
-    };
-    let step_ns = step_ns * weeks;
-    let ns = |place: &str| {
-        format!(
-            "arrow_cast(arrow_cast(date_trunc('{unit}', {place}), 'Timestamp(Nanosecond, None)'), 'Int64')"
-        )
-    };
-    let template = format!("({} - {}) / {step_ns}", ns("a2"), ns("a1"));
-    filled(&template, &[from, to])
-}
-
-/// How many whole units lie between two times.
-fn date_sub(unit: &Expr, from: &Expr, to: &Expr) -> Result<Expr> {
-    let written = text_of(unit).unwrap_or_else(|| unit.to_string());
-    let lower = written.to_ascii_lowercase();
-    let unit = lower.strip_suffix('s').unwrap_or(&lower);
-    let (unit, weeks) = match unit {
-        "week" => ("day", 7),
-        unit => (unit, 1),
-    };
-    let Some((_, step_ns)) = STEPS.iter().find(|(name, _)| *name == unit) else {
-        return Err(query(format!(
-            "\"{written}\" is no unit of date_sub: write week, day, hour, minute or second"
-        )));
-    };
-    let ns = |place: &str| {
-        format!("arrow_cast(arrow_cast({place}, 'Timestamp(Nanosecond, None)'), 'Int64')")
-    };
-    let template = format!("({} - {}) / {}", ns("a2"), ns("a1"), step_ns * weeks);
-    filled(&template, &[from, to])
 }

@@ -11,6 +11,8 @@ mod ordered_aggregates;
 pub(crate) mod output_names;
 mod patterns;
 mod rows;
+mod time_differences;
+mod time_parts;
 mod types;
 mod unnested;
 mod using;
@@ -219,8 +221,10 @@ impl VisitorMut for Translator {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if let Expr::Function(function) = expr {
-            windows::take_null_treatment(function);
+        match expr {
+            Expr::Function(function) => windows::take_null_treatment(function),
+            Expr::Subquery(query) => output_names::forget_of_value(query),
+            _ => {}
         }
         ControlFlow::Continue(())
     }
@@ -236,6 +240,7 @@ impl VisitorMut for Translator {
             } => functions::at_time_zone(timestamp, time_zone).map(Some),
             Expr::Cast { .. } | Expr::TypedString(_) => types::translated(expr),
             Expr::Interval(interval) => types::interval(interval),
+            Expr::Extract { field, expr, .. } => time_parts::of_name(&field.to_string(), expr),
             Expr::CompoundFieldAccess { root, access_chain } => {
                 access_chain.iter_mut().for_each(with_both_ends);
                 field(root, access_chain)

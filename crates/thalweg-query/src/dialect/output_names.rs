@@ -11,8 +11,8 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Projection};
 use datafusion_sql::sqlparser::ast::{
-    Expr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator,
-    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    Expr, GroupByExpr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr,
+    SetOperator, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
 };
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -116,6 +116,29 @@ pub(super) fn of_unnamed(item: &SelectItem) -> Option<String> {
             let _ = walk_mut(&mut written, &mut LowerCase);
             Some(written.to_string())
         }
+    }
+}
+
+/// Takes the alias of a subquery that stands for a value, where nothing inside can name it: DataFusion would mix it up with a
+/// column of that name by which the subquery depends on the rows outside.
+pub(super) fn forget_of_value(query: &mut Query) {
+    let SetExpr::Select(select) = &mut *query.body else {
+        return;
+    };
+    let is_ungrouped = matches!(&select.group_by, GroupByExpr::Expressions(keys, modifiers)
+        if keys.is_empty() && modifiers.is_empty());
+    if query.order_by.is_some()
+        || !is_ungrouped
+        || select.having.is_some()
+        || select.qualify.is_some()
+        || select.distinct.is_some()
+    {
+        return;
+    }
+    if let [item] = &mut *select.projection
+        && let SelectItem::ExprWithAlias { expr, .. } = item
+    {
+        *item = SelectItem::UnnamedExpr(expr.clone());
     }
 }
 

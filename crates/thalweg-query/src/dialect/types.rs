@@ -3,10 +3,11 @@
 //! Invariant: a type means the same in a cast, in front of a constant and in CREATE TABLE.
 
 use super::functions::{filled, text};
+use crate::error::query;
 use crate::functions::time_texts::interval_in_units;
 use arrow::datatypes::DataType;
 use datafusion_sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, Expr, Interval, TimezoneInfo, Value,
+    CastKind, DataType as SqlType, DateTimeField, Expr, Interval, TimezoneInfo, Value,
 };
 use thalweg_table::Result;
 use thalweg_table::schema::parse_type;
@@ -72,10 +73,20 @@ pub(super) fn interval(interval: &Interval) -> Result<Option<Expr>> {
         return self::interval(&inner)
             .map(|translated| Some(translated.unwrap_or(Expr::Interval(inner))));
     }
+    if matches!(interval.leading_field, Some(DateTimeField::Quarter))
+        && interval.last_field.is_none()
+    {
+        return quarters(&interval.value).map(Some);
+    }
     let is_parameter = matches!(&*interval.value, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)));
     match (&*interval.value, &interval.leading_field) {
         (parameter, None) if is_parameter => filled("CAST(a1 AS INTERVAL)", &[parameter]).map(Some),
         (Expr::Value(constant), None) => {
+            if let Value::Number(digits, _) = &constant.value {
+                return Err(query(format!(
+                    "INTERVAL {digits} has no unit that is known: write INTERVAL '{digits} seconds', or another unit"
+                )));
+            }
             let Value::SingleQuotedString(written) = &constant.value else {
                 return Ok(None);
             };
@@ -100,6 +111,23 @@ pub(super) fn interval(interval: &Interval) -> Result<Option<Expr>> {
             filled(&one, &[number]).map(Some)
         }
         _ => Ok(None),
+    }
+}
+
+/// A number of quarters, which DataFusion does not know.
+fn quarters(count: &Expr) -> Result<Expr> {
+    let constant = match count {
+        Expr::Value(constant) => match &constant.value {
+            Value::Number(digits, _) | Value::SingleQuotedString(digits) => {
+                digits.trim().parse().ok()
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    match constant.and_then(|count: i64| count.checked_mul(3)) {
+        Some(months) => filled("INTERVAL a1", &[&text(&format!("{months} months"))]),
+        None => filled("INTERVAL '3 months' * (a1)", &[count]),
     }
 }
 

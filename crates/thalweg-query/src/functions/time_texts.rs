@@ -78,8 +78,39 @@ impl ScalarUDFImpl for TimeText {
     }
 }
 
-/// An interval as PostgreSQL and DuckDB show it, `1 year 2 days 04:05:06`, in units alone; `None` where it has no time of day.
+/// An interval as PostgreSQL and DuckDB take it, `1 quarter`, `1 year 2 days 04:05:06`, in units that Arrow knows; `None` where it has
+/// no others.
 pub(crate) fn interval_in_units(written: &str) -> Option<String> {
+    match quarters_in_months(written) {
+        Some(months) => Some(clock_in_units(&months).unwrap_or(months)),
+        None => clock_in_units(written),
+    }
+}
+
+/// The interval with months instead of quarters, if it has any.
+fn quarters_in_months(written: &str) -> Option<String> {
+    let is_quarter = |word: &str| {
+        ["quarter", "quarters"]
+            .iter()
+            .any(|unit| word.eq_ignore_ascii_case(unit))
+    };
+    if !written.split_ascii_whitespace().any(is_quarter) {
+        return None;
+    }
+    let mut words: Vec<String> = Vec::new();
+    for word in written.split_ascii_whitespace() {
+        if !is_quarter(word) {
+            words.push(word.to_owned());
+            continue;
+        }
+        let months = words.pop()?.parse::<i64>().ok()?.checked_mul(3)?;
+        words.extend([months.to_string(), "months".to_owned()]);
+    }
+    Some(words.join(" "))
+}
+
+/// The interval with units instead of a time of day, if it has one.
+fn clock_in_units(written: &str) -> Option<String> {
     let written = written.trim();
     let (units, time) = match written.rsplit_once(' ') {
         Some((units, time)) => (units, time),
@@ -118,6 +149,13 @@ mod tests {
             ),
             ("-01:30", Some("-01 hours -30 minutes -0 seconds")),
             ("1 day", None),
+            ("1 quarter", Some("3 months")),
+            (
+                "1 year -2 Quarters 01:00",
+                Some("1 year -6 months 01 hours 00 minutes 0 seconds"),
+            ),
+            ("quarter", None),
+            ("1.5 quarters", None),
             ("a:b", None),
             ("1:2:3:4", None),
         ] {

@@ -11,9 +11,11 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, P
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType, FieldRef,
-    Int64Type, UInt64Type,
+    Int64Type, TimeUnit, UInt64Type,
 };
-use datafusion::common::types::{NativeType, logical_boolean, logical_float64, logical_int64};
+use datafusion::common::types::{
+    NativeType, logical_boolean, logical_date, logical_float64, logical_int64,
+};
 use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -72,8 +74,9 @@ struct Exact {
     signature: Signature,
 }
 
-/// The signature with booleans, which count as 0 and 1: their sum is how many are true, their average the share of these.
-fn with_booleans(signature: &Signature, function: Function) -> Signature {
+/// The signature with booleans, which count as 0 and 1: their sum is how many are true, their average the share of these; and
+/// averages with times.
+fn with_more_types(signature: &Signature, function: Function) -> Signature {
     let (class, native) = match function {
         Function::Sum => (logical_int64(), NativeType::Int64),
         Function::Avg => (logical_float64(), NativeType::Float64),
@@ -88,6 +91,13 @@ fn with_booleans(signature: &Signature, function: Function) -> Signature {
         form => vec![form.clone()],
     };
     forms.push(booleans);
+    if function == Function::Avg {
+        forms.push(TypeSignature::Coercible(vec![Coercion::new_implicit(
+            TypeSignatureClass::Timestamp,
+            vec![TypeSignatureClass::Native(logical_date())],
+            NativeType::Timestamp(TimeUnit::Nanosecond, None),
+        )]));
+    }
     Signature::one_of(forms, signature.volatility)
 }
 
@@ -99,7 +109,7 @@ struct Wide {
 
 impl Exact {
     fn udf(base: Arc<AggregateUDF>, function: Function) -> AggregateUDF {
-        let signature = with_booleans(base.signature(), function);
+        let signature = with_more_types(base.signature(), function);
         AggregateUDF::new_from_impl(Self {
             base,
             function,
@@ -109,6 +119,13 @@ impl Exact {
 
     /// `None` where DataFusion's own is exact, or is all there is.
     fn wide(&self, argument: &DataType) -> Option<Wide> {
+        if argument.is_null() {
+            let result = self.type_of_nulls();
+            return Some(Wide {
+                argument: result.clone(),
+                result,
+            });
+        }
         match self.function {
             Function::Sum => {
                 let wide = wide_type(argument)?;
@@ -118,10 +135,23 @@ impl Exact {
                 })
             }
             // Everything else is averaged in a wider type already.
-            Function::Avg => matches!(argument, DataType::Duration(_)).then(|| Wide {
-                argument: DataType::Decimal128(INT64_DIGITS, 0),
-                result: DataType::Decimal128(INT64_DIGITS + AVG_DIGITS.unsigned_abs(), AVG_DIGITS),
-            }),
+            Function::Avg => {
+                (is_time(argument) || matches!(argument, DataType::Duration(_))).then(|| Wide {
+                    argument: DataType::Decimal128(INT64_DIGITS, 0),
+                    result: DataType::Decimal128(
+                        INT64_DIGITS + AVG_DIGITS.unsigned_abs(),
+                        AVG_DIGITS,
+                    ),
+                })
+            }
+        }
+    }
+
+    /// The type of the result, NULL, for NULLs of no type.
+    fn type_of_nulls(&self) -> DataType {
+        match self.function {
+            Function::Sum => DataType::Int64,
+            Function::Avg => DataType::Float64,
         }
     }
 
@@ -166,7 +196,11 @@ impl AggregateUDFImpl for Exact {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.base.return_type(arg_types)
+        match arg_types {
+            [time] if is_time(time) => Ok(time.clone()),
+            [DataType::Null] => Ok(self.type_of_nulls()),
+            _ => self.base.return_type(arg_types),
+        }
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -269,8 +303,21 @@ impl AggregateUDFImpl for Exact {
     }
 }
 
+fn is_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(..))
+}
+
+/// As [`widened`], times by the number that they count.
+fn widened_times(array: &ArrayRef) -> Result<Option<ArrayRef>> {
+    match is_time(array.data_type()) {
+        true => Ok(widened(&cast(array, &DataType::Int64)?)),
+        false => Ok(widened(array)),
+    }
+}
+
 fn wide_values(values: &[ArrayRef], to: &Wide) -> Result<Vec<ArrayRef>> {
-    let widen = |array: &ArrayRef| match widened(array) {
+    let widen = |array: &ArrayRef| match widened_times(array)? {
+        None if array.data_type().is_null() => Ok(cast(array, &to.argument)?),
         Some(wide) if wide.data_type() == &to.argument => Ok(wide),
         // The average wants fewer digits than there are.
         Some(wide) => Ok(cast(&wide, &to.argument)?),
@@ -303,7 +350,7 @@ impl Back {
         Ok(match (&self.to, wide.data_type()) {
             (T::Int64, T::Decimal128(..)) => self.integers::<Int64Type>(wide)?,
             (T::UInt64, T::Decimal128(..)) => self.integers::<UInt64Type>(wide)?,
-            (T::Duration(_), T::Decimal128(..)) => {
+            (T::Duration(_) | T::Timestamp(..), T::Decimal128(..)) => {
                 cast(&self.integers::<Int64Type>(wide)?, &self.to)?
             }
             (T::Decimal32(..), T::Decimal128(..)) => self
@@ -317,6 +364,7 @@ impl Back {
             (T::Decimal128(..), T::Decimal256(..)) => {
                 self.decimals::<Decimal256Type, Decimal128Type>(wide, |value| value.to_i128())?
             }
+            (to, from) if to == from => Arc::clone(wide),
             (to, from) => return internal_err!("there is no way from {from} back to {to}"),
         })
     }

@@ -20,6 +20,14 @@ const TRANSLATED: &[(&[&str], &str)] = &[
             "dayofweek",
             "weekday",
             "isodow",
+            "isoyear",
+            "decade",
+            "century",
+            "millennium",
+            "julian",
+            "millisecond",
+            "microsecond",
+            "nanosecond",
             "hour",
             "minute",
             "second",
@@ -49,6 +57,9 @@ const TRANSLATED: &[(&[&str], &str)] = &[
     (
         &[
             "to_years",
+            "to_decades",
+            "to_centuries",
+            "to_quarters",
             "to_months",
             "to_weeks",
             "to_days",
@@ -82,7 +93,7 @@ const TRANSLATED: &[(&[&str], &str)] = &[
     ),
     (&["group_concat", "listagg"], "{}(text) or {}(text, ', ')"),
     (&["count_if", "countif"], "{}(temp > 20)"),
-    (&["if", "iff"], "{}(temp > 20, 'warm', 'cold')"),
+    (&["if", "iff", "iif"], "{}(temp > 20, 'warm', 'cold')"),
     (&["ifnull"], "{}(value, 0)"),
     (&["mod"], "{}(a, b)"),
     (&["len"], "{}(text)"),
@@ -155,9 +166,7 @@ const MEANT: &[(&[&str], &str)] = &[
         &["getdate", "sysdate", "sysdatetime", "systimestamp", "today"],
         "now() or current_date",
     ),
-    (&["iif"], "if(condition, a, b)"),
     (&["isnull", "is_null"], "x IS NULL, or coalesce(x, 0)"),
-    (&["lcase"], "lower(text)"),
     (
         &["columns"],
         "the names of the columns, or SELECT * EXCLUDE (a, b)",
@@ -202,7 +211,52 @@ const MEANT: &[(&[&str], &str)] = &[
         &["bit_count"],
         "(x & 1) + ((x >> 1) & 1) and so on, or store the number",
     ),
-    (&["regexp_full_match"], "regexp_like(text, '^(?:pattern)$')"),
+    (
+        &["hex"],
+        "upper(to_hex(n)) of a number, encode(text, 'hex')",
+    ),
+    (&["unhex"], "decode(text, 'hex')"),
+    (
+        &["fsum", "kahan_sum", "sumkahan", "sum_no_overflow"],
+        "sum(x)",
+    ),
+    (&["divide", "fdiv"], "a // b"),
+    (&["add"], "a + b"),
+    (&["subtract"], "a - b"),
+    (&["multiply"], "a * b"),
+    (&["truncate"], "trunc(x, digits)"),
+    (&["wavg", "weighted_avg"], "sum(x * w) / sum(w)"),
+    (&["struct_pack"], "{'a': 1, 'b': 2}"),
+    (
+        &["make_timestamptz"],
+        "CAST(make_timestamp(...) AS TIMESTAMPTZ)",
+    ),
+    (&["fill"], "last_value(x) IGNORE NULLS OVER (ORDER BY ts)"),
+    (&["reservoir_quantile"], "approx_percentile_cont(x, 0.5)"),
+    (
+        &["list_unique"],
+        "array_length(list_distinct(l)), which counts a NULL as well",
+    ),
+    (
+        &[
+            "list_count",
+            "list_median",
+            "list_mode",
+            "list_stddev_samp",
+            "list_stddev_pop",
+            "list_var_samp",
+            "list_var_pop",
+            "list_bool_and",
+            "list_bool_or",
+            "list_histogram",
+            "list_entropy",
+        ],
+        "the aggregate of SELECT id, unnest(l) AS x FROM t, with GROUP BY id",
+    ),
+    (
+        &["list_where", "list_select", "list_grade_up"],
+        "a condition or an order over SELECT id, unnest(l) AS x FROM t",
+    ),
     (
         &["md5", "sha1", "sha256", "hash"],
         "the text itself to compare texts: hashes are for the program to store",
@@ -223,7 +277,6 @@ const MEANT: &[(&[&str], &str)] = &[
         "to_timestamp('2026-01-31')",
     ),
     (&["total"], "sum(x)"),
-    (&["ucase"], "upper(text)"),
     (&["unix_timestamp"], "epoch(ts)"),
 ];
 
@@ -340,7 +393,7 @@ fn part_of_text(call: &str) -> Option<String> {
         .strip_prefix("array_slice(")
         .or_else(|| call.strip_prefix("array_element("))?;
     arguments.starts_with("varchar").then(|| {
-        "[ ] takes parts of lists; of texts: substr(text, first, how_many), left(text, n), right(text, n)".to_owned()
+        "[ ] takes parts of lists; of texts: substr(text, first), substr(text, first, how_many), left(text, n), right(text, n)".to_owned()
     })
 }
 

@@ -146,16 +146,21 @@ impl Driver {
         });
     }
 
-    /// Replaces all items of all orders of a table by one fragment each, in one commit. Without open rows.
+    /// Replaces all items of all orders of a table by one fragment each, in one commit. Not beside open rows, which a failed
+    /// call may have left: blocks that came after them must not come before them.
     pub fn merge_orders(&mut self, name: &str) {
         let Some(table) = self.table(name) else {
             return;
         };
+        let snapshot = self.toy.as_ref().and_then(|toy| toy.kernel.snapshot().ok());
+        let state = snapshot.and_then(|snapshot| snapshot.table(table));
+        if state.is_none_or(|state| state.open_rows().next().is_some()) {
+            return;
+        }
         let of_block = 3 * self.shape.block_rows as usize;
         self.submit(Effect::Nothing, Durability::Disk, |toy| {
             let snapshot = toy.kernel.snapshot()?;
             let state = snapshot.table(table).ok_or_else(|| gone(table))?;
-            assert!(state.open_rows().next().is_none(), "rows are open");
             let mut edit = ReplaceEdit::of_orders(table);
             for (order, tree) in state.trees() {
                 let items = items_below(toy, tree)?;

@@ -18,9 +18,11 @@ pub(crate) fn stats(view: &TableView) -> Result<TableStats> {
         open_bytes += open.part.payload.len() as u64;
     }
     let keys = view.key_range();
+    let totals = table.trees().filter_map(|(_, tree)| tree.total());
+    let block_bytes: u64 = totals.map(|total| total.block_bytes).sum();
     Ok(TableStats {
         rows: total.map_or(0, |total| total.rows) + open_rows,
-        bytes: total.map_or(0, |total| total.block_bytes) + open_bytes,
+        bytes: block_bytes + open_bytes,
         blocks: total.map_or(0, |total| total.blocks),
         fragments: list.fragments.len() as u64,
         open_rows,

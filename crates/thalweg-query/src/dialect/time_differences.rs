@@ -1,0 +1,83 @@
+//! `date_diff` and `date_sub` with a unit.
+//!
+//! Invariant: `date_diff` counts the boundaries of a unit between two times, `date_sub` the whole units, as DuckDB does.
+
+use super::functions::{filled, text_of};
+use crate::error::query;
+use datafusion_sql::sqlparser::ast::Expr;
+use thalweg_table::Result;
+
+/// Units whose difference is a number of steps of that many nanoseconds.
+const STEPS: &[(&str, u64)] = &[
+    ("day", 86_400_000_000_000),
+    ("hour", 3_600_000_000_000),
+    ("minute", 60_000_000_000),
+    ("second", 1_000_000_000),
+    ("millisecond", 1_000_000),
+    ("microsecond", 1_000),
+];
+
+/// How many boundaries of a unit lie between two times.
+pub(super) fn date_diff(unit: &Expr, from: &Expr, to: &Expr) -> Result<Expr> {
+    let written = match unit {
+        Expr::Identifier(name) => Some(name.value.clone()),
+        unit => text_of(unit),
+    };
+    let Some(written) = written else {
+        return Err(query(
+            "date_diff takes a constant unit, as in date_diff('day', a, b)",
+        ));
+    };
+    let lower = written.to_ascii_lowercase();
+    let unit = lower.strip_suffix('s').unwrap_or(&lower);
+    let years = "(date_part('year', a2) - date_part('year', a1))";
+    match unit {
+        "year" => return filled(years, &[from, to]),
+        "quarter" | "month" => {
+            let count = if unit == "month" { 12 } else { 4 };
+            let template =
+                format!("{years} * {count} + (date_part('{unit}', a2) - date_part('{unit}', a1))");
+            return filled(&template, &[from, to]);
+        }
+        _ => {}
+    }
+    // Whole weeks between two days, as DuckDB counts them.
+    let (boundary, weeks) = match unit {
+        "week" => ("day", 7),
+        unit => (unit, 1),
+    };
+    let Some((unit, step_ns)) = STEPS.iter().find(|(name, _)| *name == boundary) else {
+        return Err(query(format!(
+            "\"{written}\" is no unit of date_diff: write year, quarter, month, week, day, hour, minute or second"
+        )));
+    };
+    let step_ns = step_ns * weeks;
+    let ns = |place: &str| {
+        format!(
+            "arrow_cast(arrow_cast(date_trunc('{unit}', {place}), 'Timestamp(Nanosecond, None)'), 'Int64')"
+        )
+    };
+    let template = format!("({} - {}) / {step_ns}", ns("a2"), ns("a1"));
+    filled(&template, &[from, to])
+}
+
+/// How many whole units lie between two times.
+pub(super) fn date_sub(unit: &Expr, from: &Expr, to: &Expr) -> Result<Expr> {
+    let written = text_of(unit).unwrap_or_else(|| unit.to_string());
+    let lower = written.to_ascii_lowercase();
+    let unit = lower.strip_suffix('s').unwrap_or(&lower);
+    let (unit, weeks) = match unit {
+        "week" => ("day", 7),
+        unit => (unit, 1),
+    };
+    let Some((_, step_ns)) = STEPS.iter().find(|(name, _)| *name == unit) else {
+        return Err(query(format!(
+            "\"{written}\" is no unit of date_sub: write week, day, hour, minute or second"
+        )));
+    };
+    let ns = |place: &str| {
+        format!("arrow_cast(arrow_cast({place}, 'Timestamp(Nanosecond, None)'), 'Int64')")
+    };
+    let template = format!("({} - {}) / {}", ns("a2"), ns("a1"), step_ns * weeks);
+    filled(&template, &[from, to])
+}
